@@ -1,0 +1,339 @@
+//! Access control: who a connection is, what an ACL allows, and the table of ACLs in use.
+//!
+//! ACLs are interned: a znode holds a 32-bit id. Id 0 is the open ACL and is never released. Ids
+//! are not state: two members may number the same ACLs differently.
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::digest::Digest;
+use crate::limits::ACL_ENTRIES_MAX;
+use crate::reply::Refusal;
+use crate::settings::Settings;
+
+/// Permission bits of an ACL entry (`ZooDefs.Perms`, ZooKeeper 3.9).
+pub mod perms {
+    /// Read the data and list the children.
+    pub const READ: u32 = 1;
+    /// Set the data.
+    pub const WRITE: u32 = 2;
+    /// Create children.
+    pub const CREATE: u32 = 4;
+    /// Delete children.
+    pub const DELETE: u32 = 8;
+    /// Set the ACL.
+    pub const ADMIN: u32 = 16;
+    /// All five.
+    pub const ALL: u32 = 31;
+}
+
+/// Something a connection has proved to be: its address, a digest, a certificate, the super user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity<'a> {
+    /// `ip`, `digest`, `x509`, `sasl`, `super`.
+    pub scheme: &'a str,
+    /// What the scheme says about it; for digest `user:base64(hash)`.
+    pub id: &'a str,
+}
+
+/// One line of an ACL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AclEntry {
+    /// Bits of [`perms`].
+    pub perms: u32,
+    /// The scheme of the identity.
+    pub scheme: Box<str>,
+    /// The identity.
+    pub id: Box<str>,
+}
+
+/// A whole ACL. Shared: changes carry it to the watchers.
+pub type Acl = Arc<[AclEntry]>;
+
+/// The id of the ACL that lets everyone do everything (`OPEN_ACL_UNSAFE`).
+pub const OPEN: AclId = AclId(0);
+
+/// Index of an ACL in the [`AclTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AclId(pub u32);
+
+struct Slot {
+    acl: Acl,
+    digest: Digest,
+    znode_count: u64,
+}
+
+/// Every ACL in use, once.
+pub struct AclTable {
+    slots: Vec<Option<Slot>>,
+    vacant: Vec<u32>,
+    ids: HashMap<Acl, u32, FixedState>,
+}
+
+impl Default for AclTable {
+    fn default() -> Self {
+        let mut table = AclTable {
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            ids: HashMap::with_hasher(FixedState::default()),
+        };
+        let open = table.retain(&world(perms::ALL));
+        assert!(open == OPEN);
+        table
+    }
+}
+
+/// The ACL that gives everyone `perms`.
+pub fn world(perms: u32) -> Acl {
+    Arc::new([AclEntry {
+        perms,
+        scheme: "world".into(),
+        id: "anyone".into(),
+    }])
+}
+
+impl AclTable {
+    /// Finds or adds `acl` and counts one more znode that uses it.
+    pub fn retain(&mut self, acl: &Acl) -> AclId {
+        if let Some(&id) = self.ids.get(acl) {
+            self.slot_mut(AclId(id)).znode_count += 1;
+            return AclId(id);
+        }
+        let slot = Slot {
+            acl: acl.clone(),
+            digest: Digest::of_acl(acl),
+            znode_count: 1,
+        };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.slots[id as usize] = Some(slot);
+                id
+            }
+            None => {
+                self.slots.push(Some(slot));
+                u32::try_from(self.slots.len() - 1).expect("fewer ACLs than znodes")
+            }
+        };
+        self.ids.insert(acl.clone(), id);
+        AclId(id)
+    }
+
+    /// Counts one znode less; the last one frees the ACL.
+    pub fn release(&mut self, id: AclId) {
+        let slot = self.slot_mut(id);
+        assert!(slot.znode_count > 0);
+        slot.znode_count -= 1;
+        if slot.znode_count == 0 && id != OPEN {
+            let acl = slot.acl.clone();
+            self.ids.remove(&acl);
+            self.slots[id.0 as usize] = None;
+            self.vacant.push(id.0);
+        }
+    }
+
+    /// The ACL itself.
+    pub fn get(&self, id: AclId) -> &Acl {
+        &self.slot(id).acl
+    }
+
+    /// Its part in a znode's digest.
+    pub fn digest(&self, id: AclId) -> Digest {
+        self.slot(id).digest
+    }
+
+    fn slot(&self, id: AclId) -> &Slot {
+        self.slots[id.0 as usize]
+            .as_ref()
+            .expect("a znode's ACL is in the table")
+    }
+
+    fn slot_mut(&mut self, id: AclId) -> &mut Slot {
+        self.slots[id.0 as usize]
+            .as_mut()
+            .expect("a znode's ACL is in the table")
+    }
+}
+
+/// Whether `acl` gives any of the bits `wanted` to someone with `identities`.
+///
+/// ZooKeeper 3.9 `ZooKeeperServer.checkACL`: `skipACL`, an empty ACL and the super user pass
+/// everything; then the first matching entry decides.
+pub fn allows(
+    settings: &Settings,
+    acl: &[AclEntry],
+    wanted: u32,
+    identities: &[Identity<'_>],
+) -> bool {
+    if settings.skip_acl || acl.is_empty() {
+        return true;
+    }
+    if identities.iter().any(|identity| identity.scheme == "super") {
+        return true;
+    }
+    acl.iter()
+        .filter(|entry| entry.perms & wanted != 0)
+        .any(|entry| {
+            (&*entry.scheme == "world" && &*entry.id == "anyone")
+                || (scheme_is_served(settings, &entry.scheme)
+                    && identities.iter().any(|identity| matches(entry, identity)))
+        })
+}
+
+fn matches(entry: &AclEntry, identity: &Identity<'_>) -> bool {
+    if *identity.scheme != *entry.scheme {
+        return false;
+    }
+    match identity.scheme {
+        "ip" => ip_matches(identity.id, &entry.id),
+        _ => *identity.id == *entry.id,
+    }
+}
+
+/// Makes the ACL that is stored out of the one that was asked for: duplicates folded, `auth`
+/// replaced by what the connection authenticated as, unknown schemes and malformed ids refused.
+///
+/// ZooKeeper 3.9 `PrepRequestProcessor.fixupACL`.
+pub fn resolve(
+    settings: &Settings,
+    asked: &[AclEntry],
+    identities: &[Identity<'_>],
+) -> Result<Acl, Refusal> {
+    let mut resolved: Vec<AclEntry> = Vec::with_capacity(asked.len());
+    for (position, entry) in asked.iter().enumerate() {
+        if asked[..position].contains(entry) {
+            continue;
+        }
+        match (&*entry.scheme, &*entry.id) {
+            ("world", "anyone") => resolved.push(entry.clone()),
+            ("auth", _) => {
+                let before = resolved.len();
+                for identity in identities.iter().filter(|i| is_authenticated(settings, i)) {
+                    resolved.push(AclEntry {
+                        perms: entry.perms,
+                        scheme: identity.scheme.into(),
+                        id: identity.id.into(),
+                    });
+                }
+                if resolved.len() == before {
+                    return Err(Refusal::InvalidAcl);
+                }
+            }
+            (scheme, id) => {
+                if !scheme_is_served(settings, scheme) || !id_is_valid(scheme, id) {
+                    return Err(Refusal::InvalidAcl);
+                }
+                resolved.push(entry.clone());
+            }
+        }
+    }
+    if resolved.is_empty() {
+        return Err(Refusal::InvalidAcl);
+    }
+    Ok(resolved.into())
+}
+
+/// The `auth` scheme stands for identities that were proved; an address is not.
+fn is_authenticated(settings: &Settings, identity: &Identity<'_>) -> bool {
+    identity.scheme != "ip" && scheme_is_served(settings, identity.scheme)
+}
+
+/// Schemes that may stand in an ACL. `x509` and `sasl` ids cannot be proved yet, and are valid in
+/// an ACL as in a ZooKeeper with those providers.
+fn scheme_is_served(settings: &Settings, scheme: &str) -> bool {
+    match scheme {
+        "digest" => settings.digest_enabled,
+        "ip" | "x509" | "sasl" => true,
+        _ => false,
+    }
+}
+
+fn id_is_valid(scheme: &str, id: &str) -> bool {
+    match scheme {
+        // DigestAuthenticationProvider.isValid: exactly two parts; Java's split drops empty ends.
+        "digest" => {
+            let mut parts: Vec<&str> = id.split(':').collect();
+            while parts.last().is_some_and(|part| part.is_empty()) {
+                parts.pop();
+            }
+            parts.len() == 2
+        }
+        "ip" => ip_pattern(id).is_some(),
+        _ => true,
+    }
+}
+
+/// An address with an optional prefix length: `10.0.0.0/8`, `::1`.
+fn ip_pattern(text: &str) -> Option<(Vec<u8>, u32)> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text, None),
+    };
+    let bytes = ip_bytes(address)?;
+    let bits_max = u32::try_from(bytes.len()).ok()? * 8;
+    let bits = match bits {
+        Some(bits) => bits.parse::<u32>().ok().filter(|&bits| bits <= bits_max)?,
+        None => bits_max,
+    };
+    Some((bytes, bits))
+}
+
+fn ip_bytes(text: &str) -> Option<Vec<u8>> {
+    match text.parse::<std::net::IpAddr>().ok()? {
+        std::net::IpAddr::V4(address) => Some(address.octets().to_vec()),
+        std::net::IpAddr::V6(address) => Some(address.octets().to_vec()),
+    }
+}
+
+/// IPAuthenticationProvider.matches: the leading bits agree.
+fn ip_matches(address: &str, pattern: &str) -> bool {
+    let (Some((wanted, bits)), Some(have)) = (ip_pattern(pattern), ip_bytes(address)) else {
+        return false;
+    };
+    if wanted.len() != have.len() {
+        return false;
+    }
+    wanted
+        .iter()
+        .zip(&have)
+        .enumerate()
+        .all(|(position, (a, b))| {
+            let covered = bits.saturating_sub(position as u32 * 8).min(8);
+            let mask = if covered == 0 {
+                0
+            } else {
+                0xff_u8 << (8 - covered)
+            };
+            a & mask == b & mask
+        })
+}
+
+/// Writes an ACL: 16-bit count, then perms, scheme and id of each entry.
+pub fn encode(acl: &[AclEntry], out: &mut Vec<u8>) {
+    let count = u16::try_from(acl.len()).expect("an ACL is bounded before it is encoded");
+    out.put_u16(count);
+    for entry in acl {
+        out.put_u32(entry.perms);
+        out.put_bytes(entry.scheme.as_bytes());
+        out.put_bytes(entry.id.as_bytes());
+    }
+}
+
+/// Reads what [`encode`] wrote.
+pub fn decode(reader: &mut Reader<'_>) -> Result<Vec<AclEntry>, DecodeError> {
+    let count = usize::from(reader.u16()?);
+    const { assert!(ACL_ENTRIES_MAX == u16::MAX as usize) };
+    let mut acl = Vec::new();
+    for _ in 0..count {
+        let perms = reader.u32()?;
+        let scheme = reader.text()?.into();
+        let id = reader.text()?.into();
+        acl.push(AclEntry { perms, scheme, id });
+    }
+    Ok(acl)
+}
+
+#[cfg(test)]
+mod tests;

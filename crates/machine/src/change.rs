@@ -1,0 +1,127 @@
+//! What changed, for those who watch: one compact, shared batch for all connection runtimes.
+
+use std::sync::Arc;
+
+use crate::acl::Acl;
+use crate::ids::{Ordinal, Owner, SessionId, Zxid};
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum ChangeKind {
+    /// A znode was made at the path, and its parent has one child more.
+    Created {
+        /// Who may know of the znode; `None` is everyone.
+        acl: Option<Acl>,
+        /// Who may know of the parent's children; `None` is everyone.
+        parent_acl: Option<Acl>,
+    },
+    /// The znode at the path was removed, and its parent has one child less.
+    Deleted {
+        /// As in `Created`.
+        acl: Option<Acl>,
+        /// As in `Created`.
+        parent_acl: Option<Acl>,
+    },
+    /// The data of the znode at the path was replaced.
+    DataSet {
+        /// As in `Created`.
+        acl: Option<Acl>,
+    },
+    /// The session is gone: closed by its client (whose reply closes the connection) or expired.
+    SessionClosed {
+        /// Which.
+        session: SessionId,
+    },
+    /// The session, new or not, belongs to this connection from now on; older ones are to be
+    /// closed.
+    SessionAttached {
+        /// Which.
+        session: SessionId,
+        /// The connection.
+        owner: Owner,
+        /// Negotiated.
+        timeout_ms: u32,
+    },
+}
+
+/// One change.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The command that made it.
+    pub ordinal: Ordinal,
+    /// The transaction that clients see.
+    pub zxid: Zxid,
+    /// What happened.
+    pub kind: ChangeKind,
+    path_start: u32,
+    path_bytes: u32,
+}
+
+/// Changes of consecutive commands, in order, with their paths in one string.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeBatch {
+    changes: Vec<Change>,
+    paths: String,
+}
+
+/// A batch on its way to every connection runtime.
+pub type SharedChanges = Arc<ChangeBatch>;
+
+impl ChangeBatch {
+    /// Adds a change of the znode at `path` (empty for changes of sessions).
+    pub fn push(&mut self, ordinal: Ordinal, zxid: Zxid, kind: ChangeKind, path: &str) {
+        let path_start = u32::try_from(self.paths.len()).expect("a batch is far below 4 GiB");
+        let path_bytes = u32::try_from(path.len()).expect("a path is far below 4 GiB");
+        self.paths.push_str(path);
+        self.changes.push(Change {
+            ordinal,
+            zxid,
+            kind,
+            path_start,
+            path_bytes,
+        });
+    }
+
+    /// The changes with their paths, in the order in which they happened.
+    pub fn iter(&self) -> impl Iterator<Item = (&Change, &str)> {
+        self.changes.iter().map(|change| {
+            let start = change.path_start as usize;
+            (
+                change,
+                &self.paths[start..start + change.path_bytes as usize],
+            )
+        })
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Bytes of all paths.
+    pub fn path_bytes(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Takes back the changes from number `count` on, of a multi that was refused.
+    pub fn truncate(&mut self, count: usize) {
+        if let Some(change) = self.changes.get(count) {
+            let start = change.path_start as usize;
+            self.paths.truncate(start);
+            self.changes.truncate(count);
+        }
+    }
+}
+
+/// The path above `path`: `/` for a znode below the root.
+pub fn parent_path(path: &str) -> &str {
+    match path.rfind('/') {
+        None | Some(0) => "/",
+        Some(at) => &path[..at],
+    }
+}

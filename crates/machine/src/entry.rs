@@ -1,0 +1,352 @@
+//! The payload of a log entry: a header and batches of commands.
+//!
+//! A batch is what one member handed over at once, and the unit in which it is sent again when its
+//! fate is unknown: (member, boot, sequence) names it. Loop packs waiting batches into one entry.
+//! A connection runtime builds its batch in the final bytes; Loop only stamps it.
+//!
+//! ```text
+//! entry  = version u8 | 0 u8 | feature level u16 | group u32 | time_ms i64 | batch count u32 | batch*
+//! batch  = bytes of the rest u32 | member u64 | boot u64 | sequence u64
+//!        | command count u32 | bytes of commands u32 | command* | identity table
+//! command = bytes of the rest u32 | identity list u16 | connection u64 | body
+//! identity table = list count u16 | list*;  list = count u16 | (scheme text, id text)*
+//! ```
+//! All little-endian; text is a 32-bit length and UTF-8.
+
+use bytes::Bytes;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::acl::Identity;
+use crate::codec::{DecodeError, Reader, Write};
+use crate::command::Command;
+use crate::ids::{BootId, ConnectionId, MemberId, Origin};
+use crate::limits::{
+    BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, ENTRY_BYTES_MAX, IDENTITIES_MAX, IDENTITY_LISTS_MAX,
+};
+
+/// Version of the entry format.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// The feature level this program writes: raised by a logged command once every member knows it.
+pub const FEATURE_LEVEL: u16 = 1;
+
+/// Bytes before the first batch.
+pub const HEADER_BYTES: usize = 20;
+
+/// Bytes of a batch before its first command.
+const BATCH_HEADER_BYTES: usize = 36;
+
+/// What an entry says about all its commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryHeader {
+    /// Which set of features the writer used.
+    pub feature_level: u16,
+    /// Which log of the process: 0 until there are several.
+    pub group: u32,
+    /// The leader's wall clock in ms since 1970. For Stat only; never asserted to grow.
+    pub time_ms: i64,
+    /// How many batches follow.
+    pub batch_count: u32,
+}
+
+/// Builds one batch in its final bytes. Used by each connection runtime, and by Loop for the
+/// commands of its own.
+pub struct BatchBuilder {
+    bytes: Vec<u8>,
+    command_count: usize,
+    lists: Vec<u8>,
+    list_count: u16,
+    list_index: HashMap<Vec<u8>, u16, FixedState>,
+}
+
+/// A finished batch that Loop has not stamped yet.
+#[derive(Clone, Debug)]
+pub struct UnstampedBatch {
+    bytes: Vec<u8>,
+    /// How many commands it holds.
+    pub command_count: usize,
+}
+
+impl Default for BatchBuilder {
+    fn default() -> Self {
+        BatchBuilder {
+            bytes: vec![0; BATCH_HEADER_BYTES],
+            command_count: 0,
+            lists: Vec::new(),
+            list_count: 0,
+            list_index: HashMap::with_hasher(FixedState::default()),
+        }
+    }
+}
+
+impl BatchBuilder {
+    /// Adds a command sent by `connection` with the identities that [`encode_identities`] wrote.
+    pub fn push(&mut self, connection: ConnectionId, identities: &[u8], command: &Command<'_>) {
+        assert!(self.command_count < BATCH_COMMANDS_MAX);
+        let list = self.intern(identities);
+        let start = self.bytes.len();
+        self.bytes.put_u32(0);
+        self.bytes.put_u16(list);
+        self.bytes.put_u64(connection.0);
+        command.encode(&mut self.bytes);
+        patch_length(&mut self.bytes, start);
+        self.command_count += 1;
+    }
+
+    fn intern(&mut self, identities: &[u8]) -> u16 {
+        if let Some(&list) = self.list_index.get(identities) {
+            return list;
+        }
+        let list = self.list_count;
+        self.lists.extend_from_slice(identities);
+        self.list_index.insert(identities.to_vec(), list);
+        self.list_count += 1;
+        list
+    }
+
+    /// How many commands it holds.
+    pub fn command_count(&self) -> usize {
+        self.command_count
+    }
+
+    /// Whether another command of `bytes` must wait for the next batch.
+    pub fn is_full_for(&self, bytes: usize) -> bool {
+        self.command_count >= BATCH_COMMANDS_MAX
+            || (self.command_count > 0 && self.bytes.len() + bytes > BATCH_BYTES_MAX)
+    }
+
+    /// Ends the batch and starts anew.
+    pub fn finish(&mut self) -> UnstampedBatch {
+        let mut built = core::mem::take(self);
+        let command_bytes = built.bytes.len() - BATCH_HEADER_BYTES;
+        built.bytes.put_u16(built.list_count);
+        built.bytes.extend_from_slice(&built.lists);
+        put_at(
+            &mut built.bytes,
+            28,
+            &(built.command_count as u32).to_le_bytes(),
+        );
+        put_at(&mut built.bytes, 32, &(command_bytes as u32).to_le_bytes());
+        patch_length(&mut built.bytes, 0);
+        UnstampedBatch {
+            bytes: built.bytes,
+            command_count: built.command_count,
+        }
+    }
+}
+
+impl UnstampedBatch {
+    /// Bytes of the batch.
+    pub fn byte_count(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Says who hands the batch over, and as which.
+    pub fn stamp(mut self, origin: Origin, sequence: u64) -> Vec<u8> {
+        put_at(&mut self.bytes, 4, &origin.member.0.to_le_bytes());
+        put_at(&mut self.bytes, 12, &origin.boot.0.to_le_bytes());
+        put_at(&mut self.bytes, 20, &sequence.to_le_bytes());
+        self.bytes
+    }
+}
+
+fn patch_length(bytes: &mut [u8], start: usize) {
+    let length = u32::try_from(bytes.len() - start - 4).expect("a batch is far below 4 GiB");
+    put_at(bytes, start, &length.to_le_bytes());
+}
+
+fn put_at(bytes: &mut [u8], start: usize, value: &[u8]) {
+    bytes[start..start + value.len()].copy_from_slice(value);
+}
+
+/// Writes a connection's identities as one list of a batch's table.
+pub fn encode_identities<'a>(identities: impl ExactSizeIterator<Item = Identity<'a>>) -> Vec<u8> {
+    assert!(identities.len() <= IDENTITIES_MAX);
+    let mut out = Vec::new();
+    out.put_u16(identities.len() as u16);
+    for identity in identities {
+        out.put_bytes(identity.scheme.as_bytes());
+        out.put_bytes(identity.id.as_bytes());
+    }
+    out
+}
+
+/// Reads what [`encode_identities`] wrote.
+pub fn decode_identities(bytes: &[u8]) -> Result<Vec<Identity<'_>>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let identities = decode_list(&mut reader)?;
+    reader.finish()?;
+    Ok(identities)
+}
+
+fn decode_list<'a>(reader: &mut Reader<'a>) -> Result<Vec<Identity<'a>>, DecodeError> {
+    let count = reader.u16()?;
+    if usize::from(count) > IDENTITIES_MAX {
+        return Err(reader.bad("identity count", u64::from(count)));
+    }
+    let mut list = Vec::new();
+    for _ in 0..count {
+        let scheme = reader.text()?;
+        list.push(Identity {
+            scheme,
+            id: reader.text()?,
+        });
+    }
+    Ok(list)
+}
+
+/// Packs stamped batches into the payload of one entry. Called by Loop on the leader.
+pub fn encode(time_ms: i64, group: u32, batches: &[Vec<u8>]) -> Bytes {
+    let bytes: usize = batches.iter().map(Vec::len).sum();
+    let mut out = Vec::with_capacity(HEADER_BYTES + bytes);
+    out.put_u8(FORMAT_VERSION);
+    out.put_u8(0);
+    out.put_u16(FEATURE_LEVEL);
+    out.put_u32(group);
+    out.put_i64(time_ms);
+    out.put_u32(batches.len() as u32);
+    for batch in batches {
+        out.extend_from_slice(batch);
+    }
+    assert!(out.len() <= ENTRY_BYTES_MAX);
+    Bytes::from(out)
+}
+
+/// Reads the header of an entry.
+pub fn decode_header(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
+    let mut reader = Reader::new(entry);
+    let version = reader.u8()?;
+    if version != FORMAT_VERSION {
+        return Err(reader.bad("entry format version", u64::from(version)));
+    }
+    let zero = reader.u8()?;
+    if zero != 0 {
+        return Err(reader.bad("reserved byte", u64::from(zero)));
+    }
+    let feature_level = reader.u16()?;
+    if feature_level > FEATURE_LEVEL {
+        return Err(reader.bad("feature level", u64::from(feature_level)));
+    }
+    let group = reader.u32()?;
+    let time_ms = reader.i64()?;
+    Ok(EntryHeader {
+        feature_level,
+        group,
+        time_ms,
+        batch_count: reader.u32()?,
+    })
+}
+
+/// One batch of an entry, its commands not yet decoded.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// Who handed it over.
+    pub origin: Origin,
+    /// As its how-many-th.
+    pub sequence: u64,
+    /// How many commands it holds.
+    pub command_count: u32,
+    /// The identity lists its commands refer to.
+    pub identities: Vec<Vec<Identity<'a>>>,
+    /// Offset of the next batch in the entry.
+    pub end: usize,
+    commands: &'a [u8],
+}
+
+/// One command of a batch.
+#[derive(Debug)]
+pub struct Framed<'a> {
+    /// The connection that sent it; 0 for Loop's own.
+    pub connection: ConnectionId,
+    /// Which of the batch's identity lists it was sent with.
+    pub identity_list: usize,
+    /// What to do.
+    pub command: Command<'a>,
+    /// Offset of the next command within the batch's commands.
+    pub end: usize,
+}
+
+/// Reads the batch that starts at `offset` of an entry.
+pub fn decode_batch(entry: &[u8], offset: usize) -> Result<Batch<'_>, DecodeError> {
+    let mut outer = Reader::new(entry);
+    outer.take(offset)?;
+    let mut reader = Reader::new(outer.bytes()?);
+    let member = MemberId(reader.u64()?);
+    let boot = BootId(reader.u64()?);
+    let sequence = reader.u64()?;
+    let command_count = reader.count("command count", BATCH_COMMANDS_MAX)?;
+    let commands = reader.bytes()?;
+    let list_count = reader.u16()?;
+    if usize::from(list_count) > IDENTITY_LISTS_MAX {
+        return Err(reader.bad("identity list count", u64::from(list_count)));
+    }
+    let mut identities = Vec::new();
+    for _ in 0..list_count {
+        identities.push(decode_list(&mut reader)?);
+    }
+    reader.finish()?;
+    Ok(Batch {
+        origin: Origin { member, boot },
+        sequence,
+        command_count: command_count as u32,
+        identities,
+        end: outer.offset(),
+        commands,
+    })
+}
+
+impl<'a> Batch<'a> {
+    /// Reads the command that starts at `offset` of the batch's commands; `None` at their end.
+    pub fn command(&self, offset: usize) -> Result<Option<Framed<'a>>, DecodeError> {
+        let mut outer = Reader::new(self.commands);
+        outer.take(offset)?;
+        if outer.remaining() == 0 {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(outer.bytes()?);
+        let identity_list = usize::from(reader.u16()?);
+        if identity_list >= self.identities.len() {
+            return Err(reader.bad("identity list", identity_list as u64));
+        }
+        let connection = ConnectionId(reader.u64()?);
+        let command = Command::decode(reader.take(reader.remaining())?)?;
+        Ok(Some(Framed {
+            connection,
+            identity_list,
+            command,
+            end: outer.offset(),
+        }))
+    }
+}
+
+/// Reads a whole entry and throws the result away. For inspection and fuzzing.
+pub fn verify(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
+    let header = decode_header(entry)?;
+    let mut offset = HEADER_BYTES;
+    for _ in 0..header.batch_count {
+        let batch = decode_batch(entry, offset)?;
+        let mut at = 0;
+        let mut count = 0;
+        while let Some(framed) = batch.command(at)? {
+            at = framed.end;
+            count += 1;
+        }
+        if count != batch.command_count {
+            let offset = batch.end;
+            return Err(DecodeError::Bad {
+                what: "command count",
+                offset,
+                value: count.into(),
+            });
+        }
+        offset = batch.end;
+    }
+    match entry.len() - offset {
+        0 => Ok(header),
+        bytes => Err(DecodeError::Trailing { offset, bytes }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

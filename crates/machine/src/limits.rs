@@ -1,0 +1,48 @@
+//! Named bounds of the state machine and of the formats it reads.
+
+/// Commands in one batch, and so in one entry. More than this gains nothing: the cost of an entry
+/// is already spread thin, and a longer one holds its clients back. Loop and Front cut here.
+pub const BATCH_COMMANDS_MAX: usize = 1_024;
+
+/// Bytes of commands in one batch, unless one command alone is larger (it then goes alone).
+pub const BATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of one encoded entry. A request is bounded by `jute.maxbuffer`; this is the bound of the
+/// format, above any value of that setting that the configuration accepts.
+pub const ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes of a path. ZooKeeper has no bound but `jute.maxbuffer`; this is the format's.
+pub const PATH_BYTES_MAX: usize = ENTRY_BYTES_MAX;
+
+/// Bytes of the name of one znode: its length is kept in 31 bits of a word.
+pub const NAME_BYTES_MAX: usize = 0x7fff_ffff;
+
+/// Entries of one ACL. The wire bounds it by `jute.maxbuffer`; the format by 16 bits.
+pub const ACL_ENTRIES_MAX: usize = u16::MAX as usize;
+
+/// Operations of one multi. ZooKeeper bounds it by `jute.maxbuffer` only; an operation takes at
+/// least 9 bytes there.
+pub const MULTI_OPS_MAX: usize = 1_000_000;
+
+/// Identities of one connection (its address and what it authenticated as). ZooKeeper has no
+/// bound; a client that sends more auth packets than this is disconnected by Front.
+pub const IDENTITIES_MAX: usize = 1_000;
+
+/// Different identity lists in one batch: at most one for each command.
+pub const IDENTITY_LISTS_MAX: usize = BATCH_COMMANDS_MAX;
+
+/// Sessions expired by one command. More wait for the next.
+pub const EXPIRE_SESSIONS_MAX: usize = 10_000;
+
+/// Members whose last batch sequence is remembered. An ensemble has a handful; members that were
+/// replaced long ago are forgotten by a membership change.
+pub const ORIGINS_MAX: usize = 10_000;
+
+/// Old images kept for a running freeze. Reaching it aborts the freeze, and the snapshot is
+/// scheduled anew.
+pub const FREEZE_OLD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Znodes in the tree: ids are 32 bits and the two highest are markers.
+pub const ZNODES_MAX: u32 = u32::MAX - 2;
+
+const _: () = assert!(BATCH_BYTES_MAX < ENTRY_BYTES_MAX);

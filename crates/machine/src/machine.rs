@@ -1,0 +1,308 @@
+//! The machine: all replicated state behind one door, and apply.
+
+use std::collections::BTreeMap;
+
+use crate::acl::Identity;
+use crate::change::{ChangeBatch, ChangeKind};
+use crate::codec::Write;
+use crate::command::Command;
+use crate::digest::Digest;
+use crate::freeze::Freeze;
+use crate::ids::{
+    BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
+};
+use crate::limits::ORIGINS_MAX;
+use crate::reply::{Outcome, Refusal, Reply};
+use crate::sessions::{Session, Sessions};
+use crate::settings::Settings;
+use crate::tree::Tree;
+
+/// What an entry and a batch say about a command beside the command itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    /// The leader's wall clock, ms since 1970. For Stat only.
+    pub time_ms: i64,
+    /// Who handed the command over.
+    pub origin: Origin,
+    /// The connection that sent it; 0 for commands of Loop.
+    pub connection: ConnectionId,
+    /// What that connection has proved to be.
+    pub identities: &'a [Identity<'a>],
+}
+
+impl Stamp<'_> {
+    pub(crate) fn owner(&self) -> Owner {
+        Owner {
+            origin: self.origin,
+            connection: self.connection,
+        }
+    }
+}
+
+/// Where the machine stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// The last whole entry applied.
+    pub index: LogIndex,
+    /// The last command applied.
+    pub ordinal: Ordinal,
+    /// The last zxid consumed.
+    pub zxid: Zxid,
+}
+
+/// All replicated state. One writer (Apply); readers hold the one lock for a short time.
+pub struct Machine {
+    pub(crate) tree: Tree,
+    pub(crate) sessions: Sessions,
+    pub(crate) settings: Settings,
+    /// The last batch applied of each member, and of which boot.
+    pub(crate) origins: BTreeMap<MemberId, (BootId, u64)>,
+    pub(crate) counters: Counters,
+    pub(crate) freeze: Option<Freeze>,
+}
+
+impl Default for Machine {
+    /// The state of a new ensemble.
+    fn default() -> Self {
+        Machine {
+            tree: Tree::default(),
+            sessions: Sessions::default(),
+            settings: Settings::default(),
+            origins: BTreeMap::new(),
+            counters: Counters {
+                index: LogIndex(1),
+                ..Counters::default()
+            },
+            freeze: None,
+        }
+    }
+}
+
+impl Machine {
+    /// Whether the batch is the next of its origin, and notes it. A duplicate, a gap or an older
+    /// boot is to be skipped: its member sends again what is missing.
+    pub fn begin_batch(&mut self, origin: Origin, sequence: u64) -> bool {
+        let expected = match self.origins.get(&origin.member) {
+            Some((boot, _)) if *boot > origin.boot => return false,
+            Some((boot, last)) if *boot == origin.boot => last + 1,
+            _ => 1,
+        };
+        if sequence != expected {
+            return false;
+        }
+        self.origins.insert(origin.member, (origin.boot, sequence));
+        assert!(self.origins.len() <= ORIGINS_MAX);
+        true
+    }
+
+    /// Applies one command of a batch that was begun: gives it its ordinal, changes the state,
+    /// says what came of it, and appends what others may watch to `changes`.
+    pub fn apply(
+        &mut self,
+        stamp: &Stamp<'_>,
+        command: &Command<'_>,
+        changes: &mut ChangeBatch,
+    ) -> Reply {
+        self.counters.ordinal = self.counters.ordinal.next();
+        let outcome = match command {
+            Command::OpenSession {
+                session,
+                password,
+                timeout_ms,
+            } => self.open_session(stamp, *session, *password, *timeout_ms, changes),
+            Command::Attach {
+                session,
+                password,
+                timeout_ms,
+            } => self.attach(stamp, *session, password, *timeout_ms, changes),
+            Command::CloseSession { session } => self.close_session(stamp, *session, changes),
+            Command::ExpireSessions { sessions } => Ok(self.expire_sessions(sessions, changes)),
+            Command::Configure(settings) => {
+                self.settings = settings.clone();
+                Ok(Outcome::Configured)
+            }
+            Command::Write { session, op } => self.write(stamp, *session, op, changes),
+            Command::Multi { session, ops } => self.multi(stamp, *session, ops, changes),
+        };
+        Reply {
+            ordinal: self.counters.ordinal,
+            zxid: self.counters.zxid,
+            outcome,
+        }
+    }
+
+    /// Notes that everything up to `index` is applied. Called at the end of each entry, also of
+    /// those that hold no commands.
+    pub fn finish_entry(&mut self, index: LogIndex) {
+        assert!(
+            index.0 == self.counters.index.0 + 1,
+            "entries are applied without a gap"
+        );
+        self.counters.index = index;
+    }
+
+    /// Where the machine stands.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The replicated settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The last batch applied of a member, and of which boot.
+    pub fn last_batch(&self, member: MemberId) -> Option<(BootId, u64)> {
+        self.origins.get(&member).copied()
+    }
+
+    /// The digest of everything replicated.
+    pub fn digest(&self) -> Digest {
+        let mut scalars = Vec::new();
+        self.encode_scalars(&mut scalars);
+        let mut digest = self.tree.digest();
+        digest.add(self.sessions.digest());
+        digest.add(Digest::of_bytes(b'M', &scalars));
+        digest
+    }
+
+    pub(crate) fn encode_scalars(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.counters.ordinal.0);
+        out.put_i64(self.counters.zxid.0);
+        self.settings.encode(out);
+        out.put_u32(self.origins.len() as u32);
+        for (member, (boot, sequence)) in &self.origins {
+            out.put_u64(member.0);
+            out.put_u64(boot.0);
+            out.put_u64(*sequence);
+        }
+    }
+
+    pub(crate) fn consume_zxid(&mut self) -> Zxid {
+        self.counters.zxid = self.counters.zxid.next();
+        self.counters.zxid
+    }
+
+    fn open_session(
+        &mut self,
+        stamp: &Stamp<'_>,
+        session: SessionId,
+        password: [u8; 16],
+        timeout_ms: u32,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        if self.sessions.get(session).is_some() {
+            return Err(Refusal::SessionIdTaken(session));
+        }
+        let zxid = self.consume_zxid();
+        let (owner, ordinal) = (stamp.owner(), self.counters.ordinal);
+        self.sessions
+            .insert(session, Session::new(timeout_ms, password, owner, ordinal));
+        let kind = ChangeKind::SessionAttached {
+            session,
+            owner,
+            timeout_ms,
+        };
+        changes.push(ordinal, zxid, kind, "");
+        Ok(Outcome::Opened)
+    }
+
+    fn attach(
+        &mut self,
+        stamp: &Stamp<'_>,
+        session: SessionId,
+        password: &[u8; 16],
+        timeout_ms: u32,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        let found = self.sessions.get(session).ok_or(Refusal::SessionExpired)?;
+        if found.password != *password {
+            return Err(Refusal::WrongPassword);
+        }
+        let (owner, ordinal) = (stamp.owner(), self.counters.ordinal);
+        self.sessions.attach(session, timeout_ms, owner, ordinal);
+        let kind = ChangeKind::SessionAttached {
+            session,
+            owner,
+            timeout_ms,
+        };
+        changes.push(ordinal, self.counters.zxid, kind, "");
+        Ok(Outcome::Attached)
+    }
+
+    fn close_session(
+        &mut self,
+        stamp: &Stamp<'_>,
+        session: SessionId,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        let zxid = self.consume_zxid();
+        self.check_owner(stamp, session)?;
+        self.end_session(session, zxid, changes);
+        Ok(Outcome::Closed)
+    }
+
+    fn expire_sessions(
+        &mut self,
+        judged: &[(SessionId, Ordinal)],
+        changes: &mut ChangeBatch,
+    ) -> Outcome {
+        let mut count = 0;
+        for &(session, attached) in judged {
+            let still = self
+                .sessions
+                .get(session)
+                .is_some_and(|found| found.attached == attached);
+            if still {
+                let zxid = self.consume_zxid();
+                self.end_session(session, zxid, changes);
+                count += 1;
+            }
+        }
+        Outcome::Expired(count)
+    }
+
+    /// Removes the session and, in the order of their paths, its ephemerals: the same order on
+    /// every member.
+    fn end_session(&mut self, session: SessionId, zxid: Zxid, changes: &mut ChangeBatch) {
+        for path in self.ephemeral_paths(session) {
+            let id = self
+                .tree
+                .find(&path)
+                .expect("an ephemeral of a session exists")
+                .id();
+            self.remove_znode(id, &path, zxid, changes);
+        }
+        self.sessions
+            .remove(session)
+            .expect("apply looked the session up");
+        changes.push(
+            self.counters.ordinal,
+            zxid,
+            ChangeKind::SessionClosed { session },
+            "",
+        );
+    }
+
+    /// ZooKeeper's `SessionTracker.checkSession`: precedes every operation of a session.
+    pub(crate) fn check_owner(&self, stamp: &Stamp<'_>, session: SessionId) -> Result<(), Refusal> {
+        let found = self.sessions.get(session).ok_or(Refusal::SessionExpired)?;
+        if found.owner != stamp.owner() {
+            return Err(Refusal::SessionMoved);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Sessions: replicated state. Renewals are not; only opening, attaching, closing and expiring is.
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+
+use crate::codec::Write;
+use crate::digest::Digest;
+use crate::ids::{Ordinal, Owner, SessionId};
+use crate::tree::ZnodeId;
+
+/// One session.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Negotiated: silent for longer, it is expired.
+    pub timeout_ms: u32,
+    /// What a client must show to attach again.
+    pub password: [u8; 16],
+    /// The connection that may act for it.
+    pub owner: Owner,
+    /// The command that gave it to that connection: expiry names it.
+    pub attached: Ordinal,
+    /// Its ephemeral znodes. Derived from the tree, not state of its own.
+    pub ephemerals: HashSet<ZnodeId, FixedState>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        timeout_ms: u32,
+        password: [u8; 16],
+        owner: Owner,
+        attached: Ordinal,
+    ) -> Session {
+        let ephemerals = HashSet::with_hasher(FixedState::default());
+        Session {
+            timeout_ms,
+            password,
+            owner,
+            attached,
+            ephemerals,
+        }
+    }
+
+    fn digest(&self, id: SessionId) -> Digest {
+        let mut bytes = Vec::with_capacity(64);
+        self.encode(id, &mut bytes);
+        Digest::of_bytes(b'S', &bytes)
+    }
+
+    pub(crate) fn encode(&self, id: SessionId, out: &mut Vec<u8>) {
+        out.put_i64(id.0);
+        out.put_u32(self.timeout_ms);
+        out.extend_from_slice(&self.password);
+        out.put_u64(self.owner.origin.member.0);
+        out.put_u64(self.owner.origin.boot.0);
+        out.put_u64(self.owner.connection.0);
+        out.put_u64(self.attached.0);
+    }
+}
+
+/// All sessions, and their part of the digest.
+#[derive(Default)]
+pub struct Sessions {
+    by_id: HashMap<SessionId, Session, FixedState>,
+    digest: Digest,
+}
+
+impl Sessions {
+    /// The session, if it exists.
+    pub fn get(&self, id: SessionId) -> Option<&Session> {
+        self.by_id.get(&id)
+    }
+
+    /// All of them, in no particular order: sort before anything depends on it.
+    pub fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.by_id.iter().map(|(&id, session)| (id, session))
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Their part of the digest.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Ephemeral znodes of all sessions.
+    pub fn ephemeral_count(&self) -> usize {
+        self.by_id
+            .values()
+            .map(|session| session.ephemerals.len())
+            .sum()
+    }
+
+    pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
+        self.digest.add(session.digest(id));
+        let previous = self.by_id.insert(id, session);
+        assert!(previous.is_none());
+    }
+
+    pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.by_id.remove(&id)?;
+        self.digest.subtract(session.digest(id));
+        Some(session)
+    }
+
+    pub(crate) fn attach(&mut self, id: SessionId, timeout_ms: u32, owner: Owner, at: Ordinal) {
+        let session = self
+            .by_id
+            .get_mut(&id)
+            .expect("apply looked the session up");
+        self.digest.subtract(session.digest(id));
+        session.timeout_ms = timeout_ms;
+        session.owner = owner;
+        session.attached = at;
+        self.digest.add(session.digest(id));
+    }
+
+    /// The znodes that go with the session. `None` if the owner word names no living session.
+    pub(crate) fn ephemerals_mut(
+        &mut self,
+        id: SessionId,
+    ) -> Option<&mut HashSet<ZnodeId, FixedState>> {
+        self.by_id
+            .get_mut(&id)
+            .map(|session| &mut session.ephemerals)
+    }
+}

@@ -1,0 +1,87 @@
+//! Settings that can change the outcome of a command. They are replicated state, changed by a
+//! command, so that two members with different configuration files cannot reach different states.
+
+use crate::codec::{DecodeError, Reader, Write};
+
+/// The replicated settings. Each field names the ZooKeeper property it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `zookeeper.skipACL`: no permission is checked.
+    pub skip_acl: bool,
+    /// `zookeeper.DigestAuthenticationProvider.enabled`: whether the digest scheme exists.
+    pub digest_enabled: bool,
+    /// `zookeeper.extendedTypesEnabled`: whether TTL znodes may be made.
+    pub extended_types: bool,
+    /// `zookeeper.enforceQuota`: whether hard quotas refuse writes.
+    pub enforce_quota: bool,
+    /// `reconfigEnabled`: whether reconfig is served.
+    pub reconfig_enabled: bool,
+    /// `zookeeper.DigestAuthenticationProvider.superDigest`: `user:base64(hash)`, or none.
+    pub super_digest: Option<String>,
+    /// `zookeeper.DigestAuthenticationProvider.digestAlg`: name of the hash, as Java spells it.
+    pub digest_algorithm: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            skip_acl: false,
+            digest_enabled: true,
+            extended_types: false,
+            enforce_quota: false,
+            reconfig_enabled: false,
+            super_digest: None,
+            digest_algorithm: "SHA1".to_string(),
+        }
+    }
+}
+
+const SKIP_ACL: u32 = 1;
+const DIGEST_ENABLED: u32 = 2;
+const EXTENDED_TYPES: u32 = 4;
+const ENFORCE_QUOTA: u32 = 8;
+const RECONFIG_ENABLED: u32 = 16;
+const FLAGS_ALL: u32 = 31;
+
+impl Settings {
+    /// Writes: 32-bit flags, super digest or none, name of the algorithm.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        out.put_u32(
+            flag(self.skip_acl, SKIP_ACL)
+                | flag(self.digest_enabled, DIGEST_ENABLED)
+                | flag(self.extended_types, EXTENDED_TYPES)
+                | flag(self.enforce_quota, ENFORCE_QUOTA)
+                | flag(self.reconfig_enabled, RECONFIG_ENABLED),
+        );
+        out.put_optional_bytes(self.super_digest.as_deref().map(str::as_bytes));
+        out.put_bytes(self.digest_algorithm.as_bytes());
+    }
+
+    /// Reads what [`Settings::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Settings, DecodeError> {
+        let flags = reader.u32()?;
+        if flags & !FLAGS_ALL != 0 {
+            return Err(reader.bad("settings flags", u64::from(flags)));
+        }
+        let super_digest = match reader.optional_bytes()? {
+            None => None,
+            Some(bytes) => Some(
+                core::str::from_utf8(bytes)
+                    .map_err(|_| DecodeError::Text {
+                        offset: reader.offset(),
+                    })?
+                    .to_string(),
+            ),
+        };
+        Ok(Settings {
+            skip_acl: flags & SKIP_ACL != 0,
+            digest_enabled: flags & DIGEST_ENABLED != 0,
+            extended_types: flags & EXTENDED_TYPES != 0,
+            enforce_quota: flags & ENFORCE_QUOTA != 0,
+            reconfig_enabled: flags & RECONFIG_ENABLED != 0,
+            super_digest,
+            digest_algorithm: reader.text()?.to_string(),
+        })
+    }
+}

@@ -1,0 +1,1100 @@
+//! ZooKeeper's tree, built for memory.
+//!
+//! Znodes live in a slab of fixed chunks and are named by 32-bit ids; a chunk is never moved, so
+//! growing costs the same at ten million znodes as at ten. They are found by (parent, name) in many
+//! small hash tables of ids, each of which grows on its own: one big table would stop the world for
+//! 100 ms when it doubles. Children are links between siblings. What only a parent needs stands in a
+//! [`Directory`] on the side, made with the first child. Name and data share one allocation.
+//!
+//! Slab ids, table layout and the order of children are not state: they may differ between members.
+//!
+//! Whatever changes a znode goes through the four mutators here ([`Tree::create`],
+//! [`Tree::remove`], [`Tree::set_data`], [`Tree::set_acl`]) and their inverses: they keep the digest
+//! and the running freeze right.
+
+use core::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use crate::acl::{self, Acl, AclEntry, AclId, AclTable, perms};
+use crate::digest::{Content, Digest, Digester, Standing};
+use crate::freeze::TreeFreeze;
+use crate::limits::{NAME_BYTES_MAX, ZNODES_MAX};
+
+/// Index of a znode in the slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ZnodeId(pub u32);
+
+/// The root's id.
+pub const ROOT: ZnodeId = ZnodeId(0);
+
+/// "No znode", "no directory".
+const NONE: u32 = u32::MAX;
+/// Stands in the parent field of a slot that holds no znode.
+const VACANT: u32 = u32::MAX - 1;
+/// Znodes in a chunk: 384 KiB each.
+const CHUNK_SLOTS: usize = 4096;
+/// Hash tables: with ten million znodes each holds 2,500, and doubling one takes some 30 us.
+const SHARDS: usize = 4096;
+
+const _: () = assert!(ZNODES_MAX < VACANT + 1);
+const _: () = assert!(SHARDS.is_power_of_two());
+
+/// What clients see of a znode beside its data (ZooKeeper's Stat).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// zxid of the creation.
+    pub czxid: i64,
+    /// zxid of the last change of the data.
+    pub mzxid: i64,
+    /// Time of the creation, ms since 1970.
+    pub ctime: i64,
+    /// Time of the last change of the data, ms since 1970.
+    pub mtime: i64,
+    /// How often the data changed; wraps.
+    pub version: i32,
+    /// Creates and deletes of children, as ZooKeeper shows it: twice the creates, less the number
+    /// of children there are.
+    pub cversion: i32,
+    /// How often the ACL changed; wraps.
+    pub aversion: i32,
+    /// The session of an ephemeral znode, else 0.
+    pub ephemeral_owner: i64,
+    /// Bytes of data; 0 for null.
+    pub data_bytes: i32,
+    /// Number of children.
+    pub child_count: i32,
+    /// zxid of the last create or delete of a child.
+    pub pzxid: i64,
+}
+
+struct Slot {
+    czxid: i64,
+    mzxid: i64,
+    ctime: i64,
+    mtime: i64,
+    owner: i64,
+    version: i32,
+    aversion: i32,
+    acl: AclId,
+    parent: u32,
+    /// Sibling made before this one.
+    previous: u32,
+    /// Sibling made after this one; of a vacant slot, the next vacant one.
+    next: u32,
+    directory: u32,
+    /// Bytes of the name; the top bit says that the data is null.
+    name_word: u32,
+    /// The name, then the data.
+    payload: Box<[u8]>,
+}
+
+const DATA_IS_NULL: u32 = 0x8000_0000;
+
+impl Slot {
+    fn name_bytes(&self) -> usize {
+        (self.name_word & !DATA_IS_NULL) as usize
+    }
+
+    fn name(&self) -> &str {
+        core::str::from_utf8(&self.payload[..self.name_bytes()]).expect("names come from text")
+    }
+
+    fn data(&self) -> Option<&[u8]> {
+        match self.name_word & DATA_IS_NULL {
+            0 => Some(&self.payload[self.name_bytes()..]),
+            _ => None,
+        }
+    }
+}
+
+fn name_word(name: &str, data: Option<&[u8]>) -> u32 {
+    assert!(name.len() <= NAME_BYTES_MAX);
+    name.len() as u32 | if data.is_none() { DATA_IS_NULL } else { 0 }
+}
+
+fn payload(name: &str, data: Option<&[u8]>) -> Box<[u8]> {
+    let data = data.unwrap_or_default();
+    let mut payload = Vec::with_capacity(name.len() + data.len());
+    payload.extend_from_slice(name.as_bytes());
+    payload.extend_from_slice(data);
+    payload.into_boxed_slice()
+}
+
+/// What a znode has because it has, or had, children.
+#[derive(Clone, Copy)]
+struct Directory {
+    first_child: u32,
+    last_child: u32,
+    child_count: u32,
+    /// Creates ever done here: the sequence counter. Signed 32 bit, wraps.
+    cversion: i32,
+    pzxid: i64,
+    /// Bytes of all children's names: the size of a listing is known before it is built.
+    child_name_bytes: u64,
+}
+
+/// A znode to be made.
+pub struct NewZnode<'a> {
+    /// The last part of the path.
+    pub name: &'a str,
+    /// Data or null.
+    pub data: Option<&'a [u8]>,
+    /// Resolved.
+    pub acl: &'a Acl,
+    /// ZooKeeper's ephemeral owner word.
+    pub owner: i64,
+    /// The transaction.
+    pub zxid: i64,
+    /// Its time, ms since 1970.
+    pub time_ms: i64,
+}
+
+/// What is needed to take a create back: the parent's counters before it.
+pub struct Created {
+    id: ZnodeId,
+    parent_cversion: i32,
+    parent_pzxid: i64,
+    parent_had_directory: bool,
+}
+
+/// What is needed to take a remove back: the whole znode and the parent's counter.
+pub struct Removed {
+    slot: Slot,
+    directory: Option<Directory>,
+    acl: Acl,
+    parent_pzxid: i64,
+}
+
+/// What is needed to take a change of data back.
+pub struct OldData {
+    id: ZnodeId,
+    payload: Box<[u8]>,
+    name_word: u32,
+    mzxid: i64,
+    mtime: i64,
+    version: i32,
+}
+
+/// What is needed to take a change of the ACL back.
+pub struct OldAcl {
+    id: ZnodeId,
+    acl: Acl,
+    aversion: i32,
+}
+
+/// The tree.
+pub struct Tree {
+    chunks: Vec<Vec<Slot>>,
+    slot_count: u32,
+    first_vacant: u32,
+    znode_count: u32,
+    directories: Vec<Directory>,
+    vacant_directories: Vec<u32>,
+    shards: Vec<HashTable<u32>>,
+    hasher: FixedState,
+    acls: AclTable,
+    digester: Digester,
+    digest: Digest,
+    /// Bytes of all paths and data, as ZooKeeper's `approximate_data_size`.
+    data_bytes: u64,
+    pub(crate) freeze: Option<Box<TreeFreeze>>,
+}
+
+/// A znode with the tree it stands in, for reading.
+#[derive(Clone, Copy)]
+pub struct Znode<'t> {
+    tree: &'t Tree,
+    id: ZnodeId,
+}
+
+impl<'t> Znode<'t> {
+    /// Its id.
+    pub fn id(self) -> ZnodeId {
+        self.id
+    }
+
+    fn slot(self) -> &'t Slot {
+        self.tree.slot(self.id.0)
+    }
+
+    /// The last part of its path; empty for the root.
+    pub fn name(self) -> &'t str {
+        self.slot().name()
+    }
+
+    /// Its data; `None` is null.
+    pub fn data(self) -> Option<&'t [u8]> {
+        self.slot().data()
+    }
+
+    /// Its ACL.
+    pub fn acl(self) -> &'t [AclEntry] {
+        self.tree.acls.get(self.slot().acl)
+    }
+
+    /// Its ACL, shared, or `None` for the open one.
+    pub fn restricting_acl(self) -> Option<Acl> {
+        match self.slot().acl {
+            acl::OPEN => None,
+            id => Some(self.tree.acls.get(id).clone()),
+        }
+    }
+
+    /// ZooKeeper's ephemeral owner word as it is stored.
+    pub fn owner(self) -> i64 {
+        self.slot().owner
+    }
+
+    /// How often the data changed.
+    pub fn version(self) -> i32 {
+        self.slot().version
+    }
+
+    /// How often the ACL changed.
+    pub fn aversion(self) -> i32 {
+        self.slot().aversion
+    }
+
+    /// Creates ever done below it: the number the next sequential child gets.
+    pub fn sequence(self) -> i32 {
+        self.tree
+            .directory(self.id.0)
+            .map_or(0, |directory| directory.cversion)
+    }
+
+    /// Number of children.
+    pub fn child_count(self) -> u32 {
+        self.tree
+            .directory(self.id.0)
+            .map_or(0, |directory| directory.child_count)
+    }
+
+    /// Bytes of all children's names.
+    pub fn child_name_bytes(self) -> u64 {
+        self.tree
+            .directory(self.id.0)
+            .map_or(0, |directory| directory.child_name_bytes)
+    }
+
+    /// The names of the children, in no promised order.
+    pub fn child_names(self) -> impl Iterator<Item = &'t str> {
+        self.children().map(Znode::name)
+    }
+
+    /// The children, in no promised order.
+    pub fn children(self) -> impl Iterator<Item = Znode<'t>> {
+        let tree = self.tree;
+        let mut next = tree
+            .directory(self.id.0)
+            .map_or(NONE, |directory| directory.first_child);
+        core::iter::from_fn(move || {
+            if next == NONE {
+                return None;
+            }
+            let id = ZnodeId(next);
+            next = tree.slot(next).next;
+            Some(Znode { tree, id })
+        })
+    }
+
+    /// What clients see of it.
+    pub fn stat(self) -> Stat {
+        let slot = self.slot();
+        let directory = self.tree.directory(self.id.0);
+        let child_count = directory.map_or(0, |directory| directory.child_count) as i32;
+        let creates = directory.map_or(0, |directory| directory.cversion);
+        Stat {
+            czxid: slot.czxid,
+            mzxid: slot.mzxid,
+            ctime: slot.ctime,
+            mtime: slot.mtime,
+            version: slot.version,
+            cversion: creates.wrapping_mul(2).wrapping_sub(child_count),
+            aversion: slot.aversion,
+            ephemeral_owner: ephemeral_session(slot.owner).unwrap_or(0),
+            data_bytes: slot.data().map_or(0, <[u8]>::len) as i32,
+            child_count,
+            pzxid: directory.map_or(slot.czxid, |directory| directory.pzxid),
+        }
+    }
+}
+
+/// The owner word of container znodes (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
+pub const CONTAINER_OWNER: i64 = i64::MIN;
+
+/// The session in an owner word, if it is that of a true ephemeral znode: clients see 0 for
+/// containers and TTL znodes (`EphemeralType.get`, ZooKeeper 3.9: the top byte 0xff is TTL).
+pub fn ephemeral_session(owner: i64) -> Option<i64> {
+    let is_ttl = (owner as u64) >> 56 == 0xff;
+    if owner == 0 || owner == CONTAINER_OWNER || is_ttl {
+        None
+    } else {
+        Some(owner)
+    }
+}
+
+impl Default for Tree {
+    /// The tree a new ensemble starts with: `/`, `/zookeeper`, `/zookeeper/quota` and
+    /// `/zookeeper/config`, with the counters that ZooKeeper gives them (they are not made by
+    /// transactions, so no create is counted).
+    fn default() -> Self {
+        let mut tree = Tree::without_znodes();
+        let open = acl::world(perms::ALL);
+        let config = acl::world(perms::READ);
+        let new = |name, acl| NewZnode {
+            name,
+            data: Some(&[]),
+            acl,
+            owner: 0,
+            zxid: 0,
+            time_ms: 0,
+        };
+        let root = tree.place(NONE, &new("", &open));
+        assert!(root == ROOT);
+        let zookeeper = tree.place(root.0, &new("zookeeper", &open));
+        tree.place(zookeeper.0, &new("quota", &open));
+        let config = tree.place(zookeeper.0, &new("config", &config));
+        // DataTree.addConfigNode sets the ACL with version -1.
+        tree.slot_mut(config.0).aversion = -1;
+        tree.recount();
+        tree
+    }
+}
+
+impl Tree {
+    /// An empty slab, to be filled by [`Tree::default`] or by a restored image.
+    pub(crate) fn without_znodes() -> Tree {
+        Tree {
+            chunks: Vec::new(),
+            slot_count: 0,
+            first_vacant: NONE,
+            znode_count: 0,
+            directories: Vec::new(),
+            vacant_directories: Vec::new(),
+            shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
+            hasher: FixedState::default(),
+            acls: AclTable::default(),
+            digester: Digester::default(),
+            digest: Digest::default(),
+            data_bytes: 0,
+            freeze: None,
+        }
+    }
+
+    /// The znode at `path`. The empty path is the root too, as the parent of `/a` is written by
+    /// ZooKeeper; a path that starts otherwise than with `/` names nothing.
+    pub fn find(&self, path: &str) -> Option<Znode<'_>> {
+        if path.is_empty() || path == "/" {
+            return Some(self.znode(ROOT));
+        }
+        let mut id = ROOT.0;
+        for name in path.strip_prefix('/')?.split('/') {
+            id = self.child(id, name)?;
+        }
+        Some(self.znode(ZnodeId(id)))
+    }
+
+    /// The child of `parent` with this name.
+    pub fn find_child(&self, parent: ZnodeId, name: &str) -> Option<Znode<'_>> {
+        self.child(parent.0, name).map(|id| self.znode(ZnodeId(id)))
+    }
+
+    /// A znode by its id, which must be in use.
+    pub fn znode(&self, id: ZnodeId) -> Znode<'_> {
+        assert!(self.slot(id.0).parent != VACANT);
+        Znode { tree: self, id }
+    }
+
+    /// The path of a znode.
+    pub fn path(&self, id: ZnodeId) -> String {
+        if id == ROOT {
+            return "/".to_string();
+        }
+        let mut names = Vec::new();
+        let mut at = id.0;
+        while at != ROOT.0 {
+            let slot = self.slot(at);
+            names.push(slot.name());
+            at = slot.parent;
+        }
+        let mut path = String::new();
+        for name in names.iter().rev() {
+            path.push('/');
+            path.push_str(name);
+        }
+        path
+    }
+
+    /// The parent of a znode other than the root.
+    pub fn parent(&self, id: ZnodeId) -> ZnodeId {
+        assert!(id != ROOT);
+        ZnodeId(self.slot(id.0).parent)
+    }
+
+    /// The ACL that lets everyone do everything.
+    pub fn open_acl(&self) -> Acl {
+        self.acls.get(acl::OPEN).clone()
+    }
+
+    /// Number of znodes, the root included once.
+    pub fn znode_count(&self) -> u32 {
+        self.znode_count
+    }
+
+    /// Bytes of all paths and data.
+    pub fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    /// The tree's part of the digest.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Makes a znode below `parent`; `path` is its full path. The name must be free.
+    pub fn create(&mut self, parent: ZnodeId, path: &str, new: &NewZnode<'_>) -> Created {
+        assert!(self.child(parent.0, new.name).is_none());
+        self.before_change(parent.0);
+        let parent_path = crate::change::parent_path(path);
+        self.forget_standing(parent.0, parent_path);
+        let parent_had_directory = self.slot(parent.0).directory != NONE;
+        let id = self.place(parent.0, new);
+        let zxid = new.zxid;
+        let directory = self.directory_mut(parent.0);
+        let created = Created {
+            id,
+            parent_cversion: directory.cversion,
+            parent_pzxid: directory.pzxid,
+            parent_had_directory,
+        };
+        directory.cversion = directory.cversion.wrapping_add(1);
+        directory.pzxid = zxid;
+        self.learn_standing(parent.0, parent_path);
+        self.learn_znode(id.0, path);
+        created
+    }
+
+    /// Takes the create of `path` back.
+    pub fn undo_create(&mut self, path: &str, created: Created) {
+        let parent = self.slot(created.id.0).parent;
+        let parent_path = crate::change::parent_path(path);
+        self.forget_znode(created.id.0, path);
+        self.forget_standing(parent, parent_path);
+        let (slot, _) = self.displace(created.id.0);
+        self.acls.release(slot.acl);
+        if created.parent_had_directory {
+            let directory = self.directory_mut(parent);
+            directory.cversion = created.parent_cversion;
+            directory.pzxid = created.parent_pzxid;
+        } else {
+            self.drop_directory(parent);
+        }
+        self.learn_standing(parent, parent_path);
+    }
+
+    /// Removes a znode without children; `path` is its full path.
+    pub fn remove(&mut self, id: ZnodeId, path: &str, zxid: i64) -> Removed {
+        assert!(id != ROOT);
+        assert!(self.znode(id).child_count() == 0);
+        let parent = self.slot(id.0).parent;
+        let parent_path = crate::change::parent_path(path);
+        self.before_change(id.0);
+        self.before_change(parent);
+        self.forget_znode(id.0, path);
+        self.forget_standing(parent, parent_path);
+        let (slot, directory) = self.displace(id.0);
+        let acl = self.acls.get(slot.acl).clone();
+        self.acls.release(slot.acl);
+        let parent_directory = self.directory_mut(parent);
+        let parent_pzxid = parent_directory.pzxid;
+        parent_directory.pzxid = parent_pzxid.max(zxid);
+        self.learn_standing(parent, parent_path);
+        Removed {
+            slot,
+            directory,
+            acl,
+            parent_pzxid,
+        }
+    }
+
+    /// Takes the remove of `path` back. The znode gets another id.
+    pub fn undo_remove(&mut self, path: &str, removed: Removed) -> ZnodeId {
+        let Removed {
+            mut slot,
+            directory,
+            acl,
+            parent_pzxid,
+        } = removed;
+        let parent = slot.parent;
+        let parent_path = crate::change::parent_path(path);
+        self.forget_standing(parent, parent_path);
+        slot.acl = self.acls.retain(&acl);
+        slot.directory = NONE;
+        let id = self.occupy(slot);
+        self.link(id);
+        if let Some(directory) = directory {
+            *self.directory_mut(id) = directory;
+        }
+        self.directory_mut(parent).pzxid = parent_pzxid;
+        self.learn_standing(parent, parent_path);
+        self.learn_znode(id, path);
+        ZnodeId(id)
+    }
+
+    /// Replaces the data of a znode; `path` is its full path.
+    pub fn set_data(
+        &mut self,
+        id: ZnodeId,
+        path: &str,
+        data: Option<&[u8]>,
+        zxid: i64,
+        time_ms: i64,
+    ) -> OldData {
+        self.before_change(id.0);
+        self.forget_content(id.0, path);
+        let slot = self.slot_mut(id.0);
+        let (word, payload) = (name_word(slot.name(), data), payload(slot.name(), data));
+        let old = OldData {
+            id,
+            name_word: core::mem::replace(&mut slot.name_word, word),
+            payload: core::mem::replace(&mut slot.payload, payload),
+            mzxid: core::mem::replace(&mut slot.mzxid, zxid),
+            mtime: core::mem::replace(&mut slot.mtime, time_ms),
+            version: slot.version,
+        };
+        slot.version = old.version.wrapping_add(1);
+        self.learn_content(id.0, path);
+        old
+    }
+
+    /// Takes a change of data back.
+    pub fn undo_set_data(&mut self, path: &str, old: OldData) {
+        self.forget_content(old.id.0, path);
+        let slot = self.slot_mut(old.id.0);
+        slot.payload = old.payload;
+        slot.name_word = old.name_word;
+        slot.mzxid = old.mzxid;
+        slot.mtime = old.mtime;
+        slot.version = old.version;
+        self.learn_content(old.id.0, path);
+    }
+
+    /// Replaces the ACL of a znode; `path` is its full path.
+    pub fn set_acl(&mut self, id: ZnodeId, path: &str, acl: &Acl) -> OldAcl {
+        self.before_change(id.0);
+        self.forget_standing(id.0, path);
+        let new = self.acls.retain(acl);
+        let slot = self.slot_mut(id.0);
+        let old = core::mem::replace(&mut slot.acl, new);
+        let aversion = slot.aversion;
+        slot.aversion = aversion.wrapping_add(1);
+        let old_acl = OldAcl {
+            id,
+            acl: self.acls.get(old).clone(),
+            aversion,
+        };
+        self.acls.release(old);
+        self.learn_standing(id.0, path);
+        old_acl
+    }
+
+    /// Takes a change of the ACL back.
+    pub fn undo_set_acl(&mut self, path: &str, old: OldAcl) {
+        self.forget_standing(old.id.0, path);
+        let acl = self.acls.retain(&old.acl);
+        let slot = self.slot_mut(old.id.0);
+        let new = core::mem::replace(&mut slot.acl, acl);
+        slot.aversion = old.aversion;
+        self.acls.release(new);
+        self.learn_standing(old.id.0, path);
+    }
+
+    /// The id that a create gave.
+    pub(crate) fn created_id(created: &Created) -> ZnodeId {
+        created.id
+    }
+
+    // Slots, links and tables.
+
+    fn slot(&self, id: u32) -> &Slot {
+        &self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS]
+    }
+
+    fn slot_mut(&mut self, id: u32) -> &mut Slot {
+        &mut self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS]
+    }
+
+    fn directory(&self, id: u32) -> Option<&Directory> {
+        match self.slot(id).directory {
+            NONE => None,
+            directory => Some(&self.directories[directory as usize]),
+        }
+    }
+
+    /// The directory of a znode, made if there is none.
+    fn directory_mut(&mut self, id: u32) -> &mut Directory {
+        let mut index = self.slot(id).directory;
+        if index == NONE {
+            let directory = Directory {
+                first_child: NONE,
+                last_child: NONE,
+                child_count: 0,
+                cversion: 0,
+                pzxid: self.slot(id).czxid,
+                child_name_bytes: 0,
+            };
+            index = match self.vacant_directories.pop() {
+                Some(index) => {
+                    self.directories[index as usize] = directory;
+                    index
+                }
+                None => {
+                    self.directories.push(directory);
+                    self.directories.len() as u32 - 1
+                }
+            };
+            self.slot_mut(id).directory = index;
+        }
+        &mut self.directories[index as usize]
+    }
+
+    fn drop_directory(&mut self, id: u32) {
+        let index = core::mem::replace(&mut self.slot_mut(id).directory, NONE);
+        if index != NONE {
+            assert!(self.directories[index as usize].child_count == 0);
+            self.vacant_directories.push(index);
+        }
+    }
+
+    fn hash(&self, parent: u32, name: &[u8]) -> u64 {
+        self.hasher.hash_one((parent, name))
+    }
+
+    /// The upper middle bits choose the table: hashbrown uses the lowest and the highest within it.
+    fn shard(hash: u64) -> usize {
+        (hash >> 40) as usize & (SHARDS - 1)
+    }
+
+    fn child(&self, parent: u32, name: &str) -> Option<u32> {
+        let hash = self.hash(parent, name.as_bytes());
+        self.shards[Tree::shard(hash)]
+            .find(hash, |&id| {
+                let slot = self.slot(id);
+                slot.parent == parent && slot.payload[..slot.name_bytes()] == *name.as_bytes()
+            })
+            .copied()
+    }
+
+    /// Puts a znode into a slot and under its parent, changing no counter of the parent.
+    fn place(&mut self, parent: u32, new: &NewZnode<'_>) -> ZnodeId {
+        let slot = Slot {
+            czxid: new.zxid,
+            mzxid: new.zxid,
+            ctime: new.time_ms,
+            mtime: new.time_ms,
+            owner: new.owner,
+            version: 0,
+            aversion: 0,
+            acl: self.acls.retain(new.acl),
+            parent,
+            previous: NONE,
+            next: NONE,
+            directory: NONE,
+            name_word: name_word(new.name, new.data),
+            payload: payload(new.name, new.data),
+        };
+        let id = self.occupy(slot);
+        if parent != NONE {
+            self.link(id);
+        }
+        ZnodeId(id)
+    }
+
+    fn occupy(&mut self, slot: Slot) -> u32 {
+        self.znode_count += 1;
+        if self.first_vacant != NONE {
+            let id = self.first_vacant;
+            self.first_vacant = self.slot(id).next;
+            *self.slot_mut(id) = slot;
+            if let Some(freeze) = &mut self.freeze {
+                freeze.on_occupied(id);
+            }
+            return id;
+        }
+        let id = self.slot_count;
+        assert!(id < ZNODES_MAX, "the tree is full");
+        if id as usize % CHUNK_SLOTS == 0 {
+            self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
+        }
+        self.chunks
+            .last_mut()
+            .expect("a chunk was just pushed")
+            .push(slot);
+        self.slot_count += 1;
+        id
+    }
+
+    /// Enters a placed znode into its parent's list and into the tables.
+    fn link(&mut self, id: u32) {
+        let slot = self.slot(id);
+        let parent = slot.parent;
+        let name_bytes = slot.name_bytes() as u64;
+        let hash = self.hash(parent, &slot.payload[..slot.name_bytes()]);
+        let directory = self.directory_mut(parent);
+        let last = core::mem::replace(&mut directory.last_child, id);
+        if last == NONE {
+            directory.first_child = id;
+        }
+        directory.child_count += 1;
+        directory.child_name_bytes += name_bytes;
+        if last != NONE {
+            self.slot_mut(last).next = id;
+        }
+        let slot = self.slot_mut(id);
+        slot.previous = last;
+        slot.next = NONE;
+        let (chunks, hasher) = (&self.chunks, &self.hasher);
+        self.shards[Tree::shard(hash)].insert_unique(hash, id, |&other| {
+            let slot = &chunks[other as usize / CHUNK_SLOTS][other as usize % CHUNK_SLOTS];
+            hasher.hash_one((slot.parent, &slot.payload[..slot.name_bytes()]))
+        });
+    }
+
+    /// Takes a znode without children out of its parent's list, the tables and its slot.
+    fn displace(&mut self, id: u32) -> (Slot, Option<Directory>) {
+        let directory = self.directory(id).copied();
+        self.drop_directory(id);
+        let slot = self.slot(id);
+        let (parent, previous, next) = (slot.parent, slot.previous, slot.next);
+        let name_bytes = slot.name_bytes() as u64;
+        let hash = self.hash(parent, &slot.payload[..slot.name_bytes()]);
+        self.shards[Tree::shard(hash)]
+            .find_entry(hash, |&other| other == id)
+            .expect("every znode is in its table")
+            .remove();
+        if previous != NONE {
+            self.slot_mut(previous).next = next;
+        }
+        if next != NONE {
+            self.slot_mut(next).previous = previous;
+        }
+        let parent_directory = self.directory_mut(parent);
+        if previous == NONE {
+            parent_directory.first_child = next;
+        }
+        if next == NONE {
+            parent_directory.last_child = previous;
+        }
+        parent_directory.child_count -= 1;
+        parent_directory.child_name_bytes -= name_bytes;
+        let vacant = Slot {
+            czxid: 0,
+            mzxid: 0,
+            ctime: 0,
+            mtime: 0,
+            owner: 0,
+            version: 0,
+            aversion: 0,
+            acl: acl::OPEN,
+            parent: VACANT,
+            previous: NONE,
+            next: self.first_vacant,
+            directory: NONE,
+            name_word: 0,
+            payload: Box::default(),
+        };
+        self.first_vacant = id;
+        self.znode_count -= 1;
+        (core::mem::replace(self.slot_mut(id), vacant), directory)
+    }
+
+    // Digest and size: each change first forgets what it changes and then learns it anew.
+
+    fn content_digest(&mut self, id: u32, path: &str) -> Digest {
+        let slot = &self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
+        self.digester.content(&Content {
+            path,
+            data: slot.data(),
+            mzxid: slot.mzxid,
+            mtime: slot.mtime,
+            version: slot.version,
+        })
+    }
+
+    fn standing_digest(&mut self, id: u32, path: &str) -> Digest {
+        let slot = &self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
+        let directory = match slot.directory {
+            NONE => None,
+            index => Some(&self.directories[index as usize]),
+        };
+        self.digester.standing(&Standing {
+            path,
+            czxid: slot.czxid,
+            ctime: slot.ctime,
+            owner: slot.owner,
+            cversion: directory.map_or(0, |directory| directory.cversion),
+            pzxid: directory.map_or(slot.czxid, |directory| directory.pzxid),
+            aversion: slot.aversion,
+            acl: self.acls.digest(slot.acl),
+        })
+    }
+
+    fn forget_content(&mut self, id: u32, path: &str) {
+        let digest = self.content_digest(id, path);
+        self.digest.subtract(digest);
+        self.data_bytes -= self.size(id, path);
+    }
+
+    fn learn_content(&mut self, id: u32, path: &str) {
+        let digest = self.content_digest(id, path);
+        self.digest.add(digest);
+        self.data_bytes += self.size(id, path);
+    }
+
+    fn forget_standing(&mut self, id: u32, path: &str) {
+        let digest = self.standing_digest(id, path);
+        self.digest.subtract(digest);
+    }
+
+    fn learn_standing(&mut self, id: u32, path: &str) {
+        let digest = self.standing_digest(id, path);
+        self.digest.add(digest);
+    }
+
+    fn forget_znode(&mut self, id: u32, path: &str) {
+        self.forget_content(id, path);
+        self.forget_standing(id, path);
+    }
+
+    fn learn_znode(&mut self, id: u32, path: &str) {
+        self.learn_content(id, path);
+        self.learn_standing(id, path);
+    }
+
+    fn size(&self, id: u32, path: &str) -> u64 {
+        (path.len() + self.slot(id).data().map_or(0, <[u8]>::len)) as u64
+    }
+
+    /// Computes digest and size from nothing, walking the whole tree. For a new or restored tree,
+    /// and for tests that hold the running sum against it.
+    pub(crate) fn recount(&mut self) {
+        self.digest = Digest::default();
+        self.data_bytes = 0;
+        let mut path = String::from("/");
+        self.learn_znode(ROOT.0, &path);
+        path.clear();
+        let mut at = ROOT.0;
+        // Depth first without a stack: down to the first child, else to the next sibling of the
+        // nearest ancestor that has one.
+        loop {
+            let first = self
+                .directory(at)
+                .map_or(NONE, |directory| directory.first_child);
+            let mut next = first;
+            while next == NONE {
+                if at == ROOT.0 {
+                    return;
+                }
+                path.truncate(path.len() - self.slot(at).name_bytes() - 1);
+                next = self.slot(at).next;
+                at = self.slot(at).parent;
+            }
+            path.push('/');
+            path.push_str(self.slot(next).name());
+            at = next;
+            self.learn_znode(at, &path);
+        }
+    }
+
+    // Images: what a freeze writes of a znode, and how a restore puts it back.
+
+    fn before_change(&mut self, id: u32) {
+        let Some(mut freeze) = self.freeze.take() else {
+            return;
+        };
+        if freeze.wants_old_image(id) {
+            let image = self.image(id);
+            freeze.save_old_image(id, &image, self.acls.get(image.acl_id));
+        }
+        self.freeze = Some(freeze);
+    }
+
+    /// Number of slots, vacant ones included.
+    pub(crate) fn slot_count(&self) -> u32 {
+        self.slot_count
+    }
+
+    /// The znode in a slot as an image, if there is one.
+    pub(crate) fn image_at(&self, id: u32) -> Option<(Image<'_>, &Acl)> {
+        if self.slot(id).parent == VACANT {
+            return None;
+        }
+        let image = self.image(id);
+        let acl = self.acls.get(image.acl_id);
+        Some((image, acl))
+    }
+
+    fn image(&self, id: u32) -> Image<'_> {
+        let slot = self.slot(id);
+        let directory = self.directory(id);
+        Image {
+            id,
+            parent: slot.parent,
+            czxid: slot.czxid,
+            mzxid: slot.mzxid,
+            ctime: slot.ctime,
+            mtime: slot.mtime,
+            owner: slot.owner,
+            version: slot.version,
+            aversion: slot.aversion,
+            counters: directory.map(|directory| (directory.cversion, directory.pzxid)),
+            name: slot.name(),
+            data: slot.data(),
+            acl_id: slot.acl,
+        }
+    }
+
+    /// Makes `slot_count` vacant slots for the images of a restore.
+    pub(crate) fn reserve_slots(&mut self, slot_count: u32) {
+        assert!(self.slot_count == 0);
+        self.first_vacant = NONE;
+        for id in 0..slot_count {
+            if id as usize % CHUNK_SLOTS == 0 {
+                self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
+            }
+            let chunk = self.chunks.last_mut().expect("a chunk was just pushed");
+            chunk.push(Slot {
+                czxid: 0,
+                mzxid: 0,
+                ctime: 0,
+                mtime: 0,
+                owner: 0,
+                version: 0,
+                aversion: 0,
+                acl: acl::OPEN,
+                parent: VACANT,
+                previous: NONE,
+                next: NONE,
+                directory: NONE,
+                name_word: 0,
+                payload: Box::default(),
+            });
+        }
+        self.slot_count = slot_count;
+    }
+
+    /// Puts an image back into its slot. False if the slot does not exist or is taken.
+    pub(crate) fn restore_image(&mut self, image: &Image<'_>, acl: &Acl) -> bool {
+        if image.id >= self.slot_count || self.slot(image.id).parent != VACANT {
+            return false;
+        }
+        let root = image.id == ROOT.0;
+        if root != (image.parent == NONE) || (!root && image.parent >= self.slot_count) {
+            return false;
+        }
+        if root != image.name.is_empty() || image.name.contains('/') {
+            return false;
+        }
+        let acl = self.acls.retain(acl);
+        *self.slot_mut(image.id) = Slot {
+            czxid: image.czxid,
+            mzxid: image.mzxid,
+            ctime: image.ctime,
+            mtime: image.mtime,
+            owner: image.owner,
+            version: image.version,
+            aversion: image.aversion,
+            acl,
+            parent: image.parent,
+            previous: NONE,
+            next: NONE,
+            directory: NONE,
+            name_word: name_word(image.name, image.data),
+            payload: payload(image.name, image.data),
+        };
+        if let Some((cversion, pzxid)) = image.counters {
+            let directory = self.directory_mut(image.id);
+            directory.cversion = cversion;
+            directory.pzxid = pzxid;
+        }
+        self.znode_count += 1;
+        true
+    }
+
+    /// Links all restored znodes, chains the vacant slots, and recomputes digest and size. An error
+    /// names the znode whose parent is missing or whose name is taken, or says that some cannot be
+    /// reached from the root.
+    pub(crate) fn finish_restore(&mut self) -> Result<(), String> {
+        if self.slot_count == 0 || self.slot(ROOT.0).parent != NONE {
+            return Err("the image holds no root".to_string());
+        }
+        for id in (1..self.slot_count).rev() {
+            if self.slot(id).parent == VACANT {
+                let next = self.first_vacant;
+                self.slot_mut(id).next = next;
+                self.first_vacant = id;
+            }
+        }
+        for id in 1..self.slot_count {
+            let parent = self.slot(id).parent;
+            if parent == VACANT {
+                continue;
+            }
+            if self.slot(parent).parent == VACANT {
+                return Err(format!("znode {id} has a parent that is not there"));
+            }
+            if self.child(parent, self.slot(id).name()).is_some() {
+                return Err(format!("znode {id} has a name that is taken"));
+            }
+            self.link(id);
+        }
+        self.check_reachable()?;
+        self.recount();
+        Ok(())
+    }
+
+    /// A cycle among parents would make the walk of `recount` miss znodes.
+    fn check_reachable(&self) -> Result<(), String> {
+        let mut reached = vec![false; self.slot_count as usize];
+        let mut waiting = vec![ROOT];
+        let mut count = 0;
+        while let Some(id) = waiting.pop() {
+            if core::mem::replace(&mut reached[id.0 as usize], true) {
+                return Err(format!("znode {} is reached twice", id.0));
+            }
+            count += 1;
+            waiting.extend(self.znode(id).children().map(Znode::id));
+        }
+        if count != self.znode_count {
+            return Err(format!(
+                "{} znodes of {} are reachable",
+                count, self.znode_count
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A znode as a snapshot holds it.
+pub(crate) struct Image<'a> {
+    pub id: u32,
+    pub parent: u32,
+    pub czxid: i64,
+    pub mzxid: i64,
+    pub ctime: i64,
+    pub mtime: i64,
+    pub owner: i64,
+    pub version: i32,
+    pub aversion: i32,
+    /// cversion and pzxid, if it has or had children.
+    pub counters: Option<(i32, i64)>,
+    pub name: &'a str,
+    pub data: Option<&'a [u8]>,
+    /// Within this process only.
+    pub acl_id: AclId,
+}
+
+#[cfg(test)]
+mod tests;

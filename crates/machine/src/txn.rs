@@ -1,0 +1,388 @@
+//! Writes of the tree: what each operation checks, in ZooKeeper's order, and what it changes.
+//!
+//! An operation first checks everything and then changes everything, so a single one needs no way
+//! back. A multi applies its operations one after the other, so that later ones see what earlier
+//! ones did, and takes them back in reverse order when one is refused.
+//!
+//! Source of the order of checks: `PrepRequestProcessor.pRequest2Txn`, ZooKeeper 3.9.5.
+
+use crate::acl::{self, Acl, AclEntry, perms};
+use crate::change::{ChangeBatch, ChangeKind};
+use crate::command::{AskedAcl, CreateMode, Op};
+use crate::ids::{SessionId, Zxid};
+use crate::machine::{Machine, Stamp};
+use crate::reply::{Outcome, Refusal};
+use crate::tree::{
+    CONTAINER_OWNER, Created, NewZnode, OldAcl, OldData, Removed, Tree, Znode, ZnodeId,
+    ephemeral_session,
+};
+
+/// Longest time to live: 40 bits of ms (`EphemeralType.TTL.maxValue`).
+const TTL_MS_MAX: i64 = (1 << 40) - 1;
+/// The top byte that marks the owner word of a TTL znode.
+const TTL_OWNER: i64 = (0xff_u64 << 56) as i64;
+
+/// How to take one operation of a multi back.
+enum Undo {
+    Create {
+        path: Box<str>,
+        created: Created,
+    },
+    Remove {
+        path: Box<str>,
+        removed: Removed,
+        owner: i64,
+    },
+    SetData {
+        path: Box<str>,
+        old: OldData,
+    },
+    SetAcl {
+        path: Box<str>,
+        old: OldAcl,
+    },
+}
+
+/// What an operation did: its outcome and, for a multi, the way back.
+type Done = (Outcome, Option<Undo>);
+
+impl Machine {
+    pub(crate) fn write(
+        &mut self,
+        stamp: &Stamp<'_>,
+        session: SessionId,
+        op: &Op<'_>,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        let zxid = self.consume_zxid();
+        self.check_owner(stamp, session)?;
+        let (outcome, _) = self.operate(stamp, session, zxid, op, changes)?;
+        Ok(outcome)
+    }
+
+    pub(crate) fn multi(
+        &mut self,
+        stamp: &Stamp<'_>,
+        session: SessionId,
+        ops: &[Op<'_>],
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        let zxid = self.consume_zxid();
+        self.check_owner(stamp, session)?;
+        let changes_before = changes.len();
+        let mut outcomes = Vec::with_capacity(ops.len());
+        let mut undo = Vec::new();
+        for (position, op) in ops.iter().enumerate() {
+            match self.operate(stamp, session, zxid, op, changes) {
+                Ok((outcome, way_back)) => {
+                    outcomes.push(outcome);
+                    undo.extend(way_back);
+                }
+                Err(refusal) => {
+                    while let Some(step) = undo.pop() {
+                        self.undo(step);
+                    }
+                    changes.truncate(changes_before);
+                    let refusal = Box::new(refusal);
+                    return Err(Refusal::Multi {
+                        position,
+                        count: ops.len(),
+                        refusal,
+                    });
+                }
+            }
+        }
+        Ok(Outcome::Multi(outcomes))
+    }
+
+    fn operate(
+        &mut self,
+        stamp: &Stamp<'_>,
+        session: SessionId,
+        zxid: Zxid,
+        op: &Op<'_>,
+        changes: &mut ChangeBatch,
+    ) -> Result<Done, Refusal> {
+        match op {
+            Op::Create { .. } => self.create(stamp, session, zxid, op, changes),
+            Op::Delete { path, version } => self.delete(stamp, zxid, path, *version, changes),
+            Op::SetData {
+                path,
+                malformed,
+                data,
+                version,
+            } => {
+                let znode = self.find_valid(path, *malformed)?;
+                self.check_acl(stamp, znode.acl(), perms::WRITE)?;
+                check_version(znode.version(), *version)?;
+                let (id, acl) = (znode.id(), znode.restricting_acl());
+                let old = self.tree.set_data(id, path, *data, zxid.0, stamp.time_ms);
+                changes.push(
+                    self.counters.ordinal,
+                    zxid,
+                    ChangeKind::DataSet { acl },
+                    path,
+                );
+                let stat = self.tree.znode(id).stat();
+                Ok((
+                    Outcome::DataSet(stat),
+                    Some(Undo::SetData {
+                        path: (*path).into(),
+                        old,
+                    }),
+                ))
+            }
+            Op::SetAcl {
+                path,
+                malformed,
+                acl,
+                version,
+            } => {
+                if *malformed {
+                    return Err(Refusal::BadArguments);
+                }
+                let acl = self.resolve_acl(stamp, acl)?;
+                let znode = self.find_valid(path, false)?;
+                self.check_acl(stamp, znode.acl(), perms::ADMIN)?;
+                check_version(znode.aversion(), *version)?;
+                let id = znode.id();
+                let old = self.tree.set_acl(id, path, &acl);
+                let stat = self.tree.znode(id).stat();
+                Ok((
+                    Outcome::AclSet(stat),
+                    Some(Undo::SetAcl {
+                        path: (*path).into(),
+                        old,
+                    }),
+                ))
+            }
+            Op::Check {
+                path,
+                malformed,
+                version,
+            } => {
+                let znode = self.find_valid(path, *malformed)?;
+                self.check_acl(stamp, znode.acl(), perms::READ)?;
+                check_version(znode.version(), *version)?;
+                Ok((Outcome::Checked, None))
+            }
+            Op::Malformed => Err(Refusal::BadArguments),
+        }
+    }
+
+    fn create(
+        &mut self,
+        stamp: &Stamp<'_>,
+        session: SessionId,
+        zxid: Zxid,
+        op: &Op<'_>,
+        changes: &mut ChangeBatch,
+    ) -> Result<Done, Refusal> {
+        let Op::Create {
+            path,
+            malformed,
+            data,
+            acl,
+            mode,
+            ttl_ms,
+        } = op
+        else {
+            unreachable!("operate hands over creates only")
+        };
+        let owner = self.owner_word(session, *mode, *ttl_ms)?;
+        let slash = path.rfind('/').filter(|_| !path.contains('\0'));
+        let parent_end = slash.ok_or(Refusal::BadArguments)?;
+        let acl = self.resolve_acl(stamp, acl)?;
+        let parent = self.tree.find(&path[..parent_end]).ok_or(Refusal::NoNode)?;
+        self.check_acl(stamp, parent.acl(), perms::CREATE)?;
+        let path = match mode.is_sequential() {
+            true => format!("{path}{:010}", parent.sequence()),
+            false => (*path).to_string(),
+        };
+        if *malformed {
+            return Err(Refusal::BadArguments);
+        }
+        if self.tree.find(&path).is_some() {
+            return Err(Refusal::NodeExists);
+        }
+        if ephemeral_session(parent.owner()).is_some() {
+            return Err(Refusal::NoChildrenForEphemerals);
+        }
+        let parent_acl = parent.restricting_acl();
+        let parent = parent.id();
+        let name = &path[parent_end + 1..];
+        let (data, acl) = (*data, &acl);
+        let new = NewZnode {
+            name,
+            data,
+            acl,
+            owner,
+            zxid: zxid.0,
+            time_ms: stamp.time_ms,
+        };
+        let created = self.tree.create(parent, &path, &new);
+        let id = Tree::created_id(&created);
+        self.own_ephemeral(owner, id);
+        let znode = self.tree.znode(id);
+        let kind = ChangeKind::Created {
+            acl: znode.restricting_acl(),
+            parent_acl,
+        };
+        changes.push(self.counters.ordinal, zxid, kind, &path);
+        let stat = znode.stat();
+        let path: Box<str> = path.into();
+        let undo = Undo::Create {
+            path: path.clone(),
+            created,
+        };
+        Ok((Outcome::Created { path, stat }, Some(undo)))
+    }
+
+    /// The owner word for a mode; `PrepRequestProcessor.validateCreateRequest` and `EphemeralType`.
+    fn owner_word(
+        &self,
+        session: SessionId,
+        mode: CreateMode,
+        ttl_ms: i64,
+    ) -> Result<i64, Refusal> {
+        if mode.is_ttl() {
+            if !self.settings.extended_types {
+                return Err(Refusal::Unimplemented);
+            }
+            if ttl_ms <= 0 || ttl_ms > TTL_MS_MAX {
+                return Err(Refusal::BadArguments);
+            }
+            return Ok(TTL_OWNER | ttl_ms);
+        }
+        Ok(match mode {
+            CreateMode::Container => CONTAINER_OWNER,
+            _ if mode.is_ephemeral() => session.0,
+            _ => 0,
+        })
+    }
+
+    fn delete(
+        &mut self,
+        stamp: &Stamp<'_>,
+        zxid: Zxid,
+        path: &str,
+        version: i32,
+        changes: &mut ChangeBatch,
+    ) -> Result<Done, Refusal> {
+        let slash = path.rfind('/').filter(|_| !path.contains('\0'));
+        let parent_end = slash.ok_or(Refusal::BadArguments)?;
+        if is_special(path) {
+            return Err(Refusal::BadArguments);
+        }
+        let parent = self.tree.find(&path[..parent_end]).ok_or(Refusal::NoNode)?;
+        self.check_acl(stamp, parent.acl(), perms::DELETE)?;
+        let znode = self.tree.find(path).ok_or(Refusal::NoNode)?;
+        check_version(znode.version(), version)?;
+        if znode.child_count() > 0 {
+            return Err(Refusal::NotEmpty);
+        }
+        let (id, owner) = (znode.id(), znode.owner());
+        let removed = self.remove_znode(id, path, zxid, changes);
+        Ok((
+            Outcome::Deleted,
+            Some(Undo::Remove {
+                path: path.into(),
+                removed,
+                owner,
+            }),
+        ))
+    }
+
+    /// Removes a znode that was found fit for it, for a delete or with its session.
+    pub(crate) fn remove_znode(
+        &mut self,
+        id: ZnodeId,
+        path: &str,
+        zxid: Zxid,
+        changes: &mut ChangeBatch,
+    ) -> Removed {
+        let znode = self.tree.znode(id);
+        let owner = znode.owner();
+        let kind = ChangeKind::Deleted {
+            acl: znode.restricting_acl(),
+            parent_acl: self.tree.znode(self.tree.parent(id)).restricting_acl(),
+        };
+        self.disown_ephemeral(owner, id);
+        let removed = self.tree.remove(id, path, zxid.0);
+        changes.push(self.counters.ordinal, zxid, kind, path);
+        removed
+    }
+
+    fn undo(&mut self, step: Undo) {
+        match step {
+            Undo::Create { path, created } => {
+                let id = Tree::created_id(&created);
+                self.disown_ephemeral(self.tree.znode(id).owner(), id);
+                self.tree.undo_create(&path, created);
+            }
+            Undo::Remove {
+                path,
+                removed,
+                owner,
+            } => {
+                let id = self.tree.undo_remove(&path, removed);
+                self.own_ephemeral(owner, id);
+            }
+            Undo::SetData { path, old } => self.tree.undo_set_data(&path, old),
+            Undo::SetAcl { path, old } => self.tree.undo_set_acl(&path, old),
+        }
+    }
+
+    pub(crate) fn own_ephemeral(&mut self, owner: i64, id: ZnodeId) {
+        let Some(session) = ephemeral_session(owner) else {
+            return;
+        };
+        if let Some(ephemerals) = self.sessions.ephemerals_mut(SessionId(session)) {
+            assert!(ephemerals.insert(id));
+        }
+    }
+
+    fn disown_ephemeral(&mut self, owner: i64, id: ZnodeId) {
+        let Some(session) = ephemeral_session(owner) else {
+            return;
+        };
+        if let Some(ephemerals) = self.sessions.ephemerals_mut(SessionId(session)) {
+            assert!(ephemerals.remove(&id));
+        }
+    }
+
+    fn find_valid(&self, path: &str, malformed: bool) -> Result<Znode<'_>, Refusal> {
+        if malformed {
+            return Err(Refusal::BadArguments);
+        }
+        self.tree.find(path).ok_or(Refusal::NoNode)
+    }
+
+    fn check_acl(&self, stamp: &Stamp<'_>, acl: &[AclEntry], wanted: u32) -> Result<(), Refusal> {
+        match acl::allows(&self.settings, acl, wanted, stamp.identities) {
+            true => Ok(()),
+            false => Err(Refusal::NoAuth),
+        }
+    }
+
+    fn resolve_acl(&self, stamp: &Stamp<'_>, asked: &AskedAcl) -> Result<Acl, Refusal> {
+        match asked {
+            AskedAcl::Open => Ok(self.tree.open_acl()),
+            AskedAcl::Entries(entries) => acl::resolve(&self.settings, entries, stamp.identities),
+        }
+    }
+}
+
+/// `checkAndIncVersion`: -1 matches any.
+fn check_version(version: i32, expected: i32) -> Result<(), Refusal> {
+    match expected == -1 || expected == version {
+        true => Ok(()),
+        false => Err(Refusal::BadVersion),
+    }
+}
+
+/// `DataTree.isSpecialPath`: cannot be deleted.
+fn is_special(path: &str) -> bool {
+    let special = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
+    special.contains(&path)
+}
