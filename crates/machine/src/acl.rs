@@ -88,11 +88,7 @@ impl Default for AclTable {
 
 /// The ACL that gives everyone `perms`.
 pub fn world(perms: u32) -> Acl {
-    Arc::new([AclEntry {
-        perms,
-        scheme: "world".into(),
-        id: "anyone".into(),
-    }])
+    Arc::new([AclEntry { perms, scheme: "world".into(), id: "anyone".into() }])
 }
 
 impl AclTable {
@@ -102,11 +98,7 @@ impl AclTable {
             self.slot_mut(AclId(id)).znode_count += 1;
             return AclId(id);
         }
-        let slot = Slot {
-            acl: acl.clone(),
-            digest: Digest::of_acl(acl),
-            znode_count: 1,
-        };
+        let slot = Slot { acl: acl.clone(), digest: Digest::of_acl(acl), znode_count: 1 };
         let id = match self.vacant.pop() {
             Some(id) => {
                 self.slots[id as usize] = Some(slot);
@@ -145,15 +137,11 @@ impl AclTable {
     }
 
     fn slot(&self, id: AclId) -> &Slot {
-        self.slots[id.0 as usize]
-            .as_ref()
-            .expect("a znode's ACL is in the table")
+        self.slots[id.0 as usize].as_ref().expect("a znode's ACL is in the table")
     }
 
     fn slot_mut(&mut self, id: AclId) -> &mut Slot {
-        self.slots[id.0 as usize]
-            .as_mut()
-            .expect("a znode's ACL is in the table")
+        self.slots[id.0 as usize].as_mut().expect("a znode's ACL is in the table")
     }
 }
 
@@ -173,13 +161,11 @@ pub fn allows(
     if identities.iter().any(|identity| identity.scheme == "super") {
         return true;
     }
-    acl.iter()
-        .filter(|entry| entry.perms & wanted != 0)
-        .any(|entry| {
-            (&*entry.scheme == "world" && &*entry.id == "anyone")
-                || (scheme_is_served(settings, &entry.scheme)
-                    && identities.iter().any(|identity| matches(entry, identity)))
-        })
+    acl.iter().filter(|entry| entry.perms & wanted != 0).any(|entry| {
+        (&*entry.scheme == "world" && &*entry.id == "anyone")
+            || (scheme_is_served(settings, &entry.scheme)
+                && identities.iter().any(|identity| matches(entry, identity)))
+    })
 }
 
 fn matches(entry: &AclEntry, identity: &Identity<'_>) -> bool {
@@ -295,19 +281,11 @@ fn ip_matches(address: &str, pattern: &str) -> bool {
     if wanted.len() != have.len() {
         return false;
     }
-    wanted
-        .iter()
-        .zip(&have)
-        .enumerate()
-        .all(|(position, (a, b))| {
-            let covered = bits.saturating_sub(position as u32 * 8).min(8);
-            let mask = if covered == 0 {
-                0
-            } else {
-                0xff_u8 << (8 - covered)
-            };
-            a & mask == b & mask
-        })
+    wanted.iter().zip(&have).enumerate().all(|(position, (a, b))| {
+        let covered = bits.saturating_sub(position as u32 * 8).min(8);
+        let mask = if covered == 0 { 0 } else { 0xff_u8 << (8 - covered) };
+        a & mask == b & mask
+    })
 }
 
 /// Writes an ACL: 16-bit count, then perms, scheme and id of each entry.

@@ -73,23 +73,14 @@ impl ChangeBatch {
         let path_start = u32::try_from(self.paths.len()).expect("a batch is far below 4 GiB");
         let path_bytes = u32::try_from(path.len()).expect("a path is far below 4 GiB");
         self.paths.push_str(path);
-        self.changes.push(Change {
-            ordinal,
-            zxid,
-            kind,
-            path_start,
-            path_bytes,
-        });
+        self.changes.push(Change { ordinal, zxid, kind, path_start, path_bytes });
     }
 
     /// The changes with their paths, in the order in which they happened.
     pub fn iter(&self) -> impl Iterator<Item = (&Change, &str)> {
         self.changes.iter().map(|change| {
             let start = change.path_start as usize;
-            (
-                change,
-                &self.paths[start..start + change.path_bytes as usize],
-            )
+            (change, &self.paths[start..start + change.path_bytes as usize])
         })
     }
 

@@ -67,10 +67,7 @@ impl<'a> Reader<'a> {
 
     /// The next `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
-        let cut = DecodeError::Cut {
-            offset: self.offset,
-            wanted: count,
-        };
+        let cut = DecodeError::Cut { offset: self.offset, wanted: count };
         let end = self.offset.checked_add(count).ok_or_else(|| cut.clone())?;
         let slice = self.bytes.get(self.offset..end).ok_or(cut)?;
         self.offset = end;
@@ -141,9 +138,7 @@ impl<'a> Reader<'a> {
     /// A 32-bit length and that many bytes of UTF-8.
     pub fn text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.bytes()?;
-        core::str::from_utf8(bytes).map_err(|_| DecodeError::Text {
-            offset: self.offset,
-        })
+        core::str::from_utf8(bytes).map_err(|_| DecodeError::Text { offset: self.offset })
     }
 
     /// A count that must not exceed `max`.
@@ -157,21 +152,14 @@ impl<'a> Reader<'a> {
 
     /// An error about the value just read.
     pub fn bad(&self, what: &'static str, value: u64) -> DecodeError {
-        DecodeError::Bad {
-            what,
-            offset: self.offset,
-            value,
-        }
+        DecodeError::Bad { what, offset: self.offset, value }
     }
 
     /// Succeeds only when everything was read.
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.remaining() {
             0 => Ok(()),
-            bytes => Err(DecodeError::Trailing {
-                offset: self.offset,
-                bytes,
-            }),
+            bytes => Err(DecodeError::Trailing { offset: self.offset, bytes }),
         }
     }
 }

@@ -55,18 +55,12 @@ impl CreateMode {
 
     /// Whether the znode belongs to a session.
     pub fn is_ephemeral(self) -> bool {
-        matches!(
-            self,
-            CreateMode::Ephemeral | CreateMode::EphemeralSequential
-        )
+        matches!(self, CreateMode::Ephemeral | CreateMode::EphemeralSequential)
     }
 
     /// Whether the znode has a time to live.
     pub fn is_ttl(self) -> bool {
-        matches!(
-            self,
-            CreateMode::PersistentTtl | CreateMode::PersistentSequentialTtl
-        )
+        matches!(self, CreateMode::PersistentTtl | CreateMode::PersistentSequentialTtl)
     }
 }
 
@@ -213,14 +207,7 @@ impl Op<'_> {
     /// Writes the operation; `docs/formats.md` gives the bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Op::Create {
-                path,
-                malformed,
-                data,
-                acl,
-                mode,
-                ttl_ms,
-            } => {
+            Op::Create { path, malformed, data, acl, mode, ttl_ms } => {
                 out.put_u8(OP_CREATE);
                 out.put_u8(flags(*malformed, Some(acl)));
                 out.put_u8(*mode as u8);
@@ -234,35 +221,21 @@ impl Op<'_> {
                 out.put_i32(*version);
                 out.put_bytes(path.as_bytes());
             }
-            Op::SetData {
-                path,
-                malformed,
-                data,
-                version,
-            } => {
+            Op::SetData { path, malformed, data, version } => {
                 out.put_u8(OP_SET_DATA);
                 out.put_u8(flags(*malformed, None));
                 out.put_i32(*version);
                 out.put_bytes(path.as_bytes());
                 out.put_optional_bytes(*data);
             }
-            Op::SetAcl {
-                path,
-                malformed,
-                acl,
-                version,
-            } => {
+            Op::SetAcl { path, malformed, acl, version } => {
                 out.put_u8(OP_SET_ACL);
                 out.put_u8(flags(*malformed, Some(acl)));
                 out.put_i32(*version);
                 out.put_bytes(path.as_bytes());
                 encode_acl(acl, out);
             }
-            Op::Check {
-                path,
-                malformed,
-                version,
-            } => {
+            Op::Check { path, malformed, version } => {
                 out.put_u8(OP_CHECK);
                 out.put_u8(flags(*malformed, None));
                 out.put_i32(*version);
@@ -283,52 +256,28 @@ impl Op<'_> {
                 let ttl_ms = reader.i64()?;
                 let path = reader.text()?;
                 let data = reader.optional_bytes()?;
-                Op::Create {
-                    path,
-                    malformed,
-                    data,
-                    acl: decode_acl(open, reader)?,
-                    mode,
-                    ttl_ms,
-                }
+                Op::Create { path, malformed, data, acl: decode_acl(open, reader)?, mode, ttl_ms }
             }
             OP_DELETE => {
                 let version = reader.i32()?;
-                Op::Delete {
-                    path: reader.text()?,
-                    version,
-                }
+                Op::Delete { path: reader.text()?, version }
             }
             OP_SET_DATA => {
                 let (malformed, _) = decode_flags(reader)?;
                 let version = reader.i32()?;
                 let path = reader.text()?;
-                Op::SetData {
-                    path,
-                    malformed,
-                    data: reader.optional_bytes()?,
-                    version,
-                }
+                Op::SetData { path, malformed, data: reader.optional_bytes()?, version }
             }
             OP_SET_ACL => {
                 let (malformed, open) = decode_flags(reader)?;
                 let version = reader.i32()?;
                 let path = reader.text()?;
-                Op::SetAcl {
-                    path,
-                    malformed,
-                    acl: decode_acl(open, reader)?,
-                    version,
-                }
+                Op::SetAcl { path, malformed, acl: decode_acl(open, reader)?, version }
             }
             OP_CHECK => {
                 let (malformed, _) = decode_flags(reader)?;
                 let version = reader.i32()?;
-                Op::Check {
-                    path: reader.text()?,
-                    malformed,
-                    version,
-                }
+                Op::Check { path: reader.text()?, malformed, version }
             }
             OP_MALFORMED => Op::Malformed,
             _ => return Err(reader.bad("operation", u64::from(kind))),
@@ -338,11 +287,7 @@ impl Op<'_> {
 
 fn flags(malformed: bool, acl: Option<&AskedAcl>) -> u8 {
     let malformed = if malformed { FLAG_MALFORMED } else { 0 };
-    let open = if acl == Some(&AskedAcl::Open) {
-        FLAG_OPEN_ACL
-    } else {
-        0
-    };
+    let open = if acl == Some(&AskedAcl::Open) { FLAG_OPEN_ACL } else { 0 };
     malformed | open
 }
 
@@ -361,30 +306,18 @@ fn encode_acl(acl: &AskedAcl, out: &mut Vec<u8>) {
 }
 
 fn decode_acl(open: bool, reader: &mut Reader<'_>) -> Result<AskedAcl, DecodeError> {
-    if open {
-        Ok(AskedAcl::Open)
-    } else {
-        acl::decode(reader).map(AskedAcl::Entries)
-    }
+    if open { Ok(AskedAcl::Open) } else { acl::decode(reader).map(AskedAcl::Entries) }
 }
 
 impl Command<'_> {
     /// Writes the command; `docs/formats.md` gives the bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Command::OpenSession {
-                session,
-                password,
-                timeout_ms,
-            } => {
+            Command::OpenSession { session, password, timeout_ms } => {
                 out.put_u8(KIND_OPEN_SESSION);
                 encode_credentials(*session, password, *timeout_ms, out);
             }
-            Command::Attach {
-                session,
-                password,
-                timeout_ms,
-            } => {
+            Command::Attach { session, password, timeout_ms } => {
                 out.put_u8(KIND_ATTACH);
                 encode_credentials(*session, password, *timeout_ms, out);
             }
@@ -435,23 +368,13 @@ impl Command<'_> {
         Ok(match kind {
             KIND_OPEN_SESSION => {
                 let (session, password, timeout_ms) = decode_credentials(reader)?;
-                Command::OpenSession {
-                    session,
-                    password,
-                    timeout_ms,
-                }
+                Command::OpenSession { session, password, timeout_ms }
             }
             KIND_ATTACH => {
                 let (session, password, timeout_ms) = decode_credentials(reader)?;
-                Command::Attach {
-                    session,
-                    password,
-                    timeout_ms,
-                }
+                Command::Attach { session, password, timeout_ms }
             }
-            KIND_CLOSE_SESSION => Command::CloseSession {
-                session: SessionId(reader.i64()?),
-            },
+            KIND_CLOSE_SESSION => Command::CloseSession { session: SessionId(reader.i64()?) },
             KIND_EXPIRE_SESSIONS => {
                 let count = reader.count("expired session count", EXPIRE_SESSIONS_MAX)?;
                 let mut sessions = Vec::new();
@@ -463,10 +386,7 @@ impl Command<'_> {
             KIND_CONFIGURE => Command::Configure(Settings::decode(reader)?),
             KIND_WRITE => {
                 let session = SessionId(reader.i64()?);
-                Command::Write {
-                    session,
-                    op: Op::decode(reader)?,
-                }
+                Command::Write { session, op: Op::decode(reader)? }
             }
             KIND_MULTI => {
                 let session = SessionId(reader.i64()?);

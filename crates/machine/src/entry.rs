@@ -122,17 +122,10 @@ impl BatchBuilder {
         let command_bytes = built.bytes.len() - BATCH_HEADER_BYTES;
         built.bytes.put_u16(built.list_count);
         built.bytes.extend_from_slice(&built.lists);
-        put_at(
-            &mut built.bytes,
-            28,
-            &(built.command_count as u32).to_le_bytes(),
-        );
+        put_at(&mut built.bytes, 28, &(built.command_count as u32).to_le_bytes());
         put_at(&mut built.bytes, 32, &(command_bytes as u32).to_le_bytes());
         patch_length(&mut built.bytes, 0);
-        UnstampedBatch {
-            bytes: built.bytes,
-            command_count: built.command_count,
-        }
+        UnstampedBatch { bytes: built.bytes, command_count: built.command_count }
     }
 }
 
@@ -188,10 +181,7 @@ fn decode_list<'a>(reader: &mut Reader<'a>) -> Result<Vec<Identity<'a>>, DecodeE
     let mut list = Vec::new();
     for _ in 0..count {
         let scheme = reader.text()?;
-        list.push(Identity {
-            scheme,
-            id: reader.text()?,
-        });
+        list.push(Identity { scheme, id: reader.text()? });
     }
     Ok(list)
 }
@@ -230,12 +220,7 @@ pub fn decode_header(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
     }
     let group = reader.u32()?;
     let time_ms = reader.i64()?;
-    Ok(EntryHeader {
-        feature_level,
-        group,
-        time_ms,
-        batch_count: reader.u32()?,
-    })
+    Ok(EntryHeader { feature_level, group, time_ms, batch_count: reader.u32()? })
 }
 
 /// One batch of an entry, its commands not yet decoded.
@@ -311,12 +296,7 @@ impl<'a> Batch<'a> {
         }
         let connection = ConnectionId(reader.u64()?);
         let command = Command::decode(reader.take(reader.remaining())?)?;
-        Ok(Some(Framed {
-            connection,
-            identity_list,
-            command,
-            end: outer.offset(),
-        }))
+        Ok(Some(Framed { connection, identity_list, command, end: outer.offset() }))
     }
 }
 
@@ -334,11 +314,7 @@ pub fn verify(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
         }
         if count != batch.command_count {
             let offset = batch.end;
-            return Err(DecodeError::Bad {
-                what: "command count",
-                offset,
-                value: count.into(),
-            });
+            return Err(DecodeError::Bad { what: "command count", offset, value: count.into() });
         }
         offset = batch.end;
     }

@@ -114,13 +114,7 @@ impl TreeFreeze {
         out.put_u8(TAG_ZNODE);
         out.put_u32(image.id);
         out.put_u32(image.parent);
-        for word in [
-            image.czxid,
-            image.mzxid,
-            image.ctime,
-            image.mtime,
-            image.owner,
-        ] {
+        for word in [image.czxid, image.mzxid, image.ctime, image.mtime, image.owner] {
             out.put_i64(word);
         }
         out.put_i32(image.version);
@@ -179,10 +173,7 @@ impl Machine {
         ids.sort_unstable();
         for id in ids {
             start.put_u8(TAG_SESSION);
-            self.sessions
-                .get(id)
-                .expect("the id was just listed")
-                .encode(id, &mut start);
+            self.sessions.get(id).expect("the id was just listed").encode(id, &mut start);
         }
         let tree_freeze = TreeFreeze::new(self.tree.slot_count(), old_bytes_max);
         self.tree.freeze = Some(Box::new(tree_freeze));
@@ -206,27 +197,19 @@ impl Machine {
     pub fn freeze_step(&mut self, bytes: usize, slots_max: u32) -> FreezeStep {
         let freeze = self.freeze.as_mut().expect("the caller started a freeze");
         let mut piece = core::mem::take(&mut freeze.start);
-        let mut tree_freeze = self
-            .tree
-            .freeze
-            .take()
-            .expect("both parts of a freeze live as one");
+        let mut tree_freeze = self.tree.freeze.take().expect("both parts of a freeze live as one");
         if tree_freeze.aborted {
             self.thaw();
             return FreezeStep::Aborted;
         }
         // Old images first: ACL numbers are given in the order of encoding.
         piece.append(&mut tree_freeze.old);
-        let walk_end = tree_freeze
-            .cursor
-            .saturating_add(slots_max)
-            .min(tree_freeze.slot_count);
+        let walk_end = tree_freeze.cursor.saturating_add(slots_max).min(tree_freeze.slot_count);
         while tree_freeze.cursor < walk_end && piece.len() < bytes {
             let id = tree_freeze.cursor;
-            if !tree_freeze.is_settled(id) {
-                if let Some((image, acl)) = self.tree.image_at(id) {
-                    tree_freeze.encode_znode(&image, acl, &mut piece);
-                }
+            let wanted = !tree_freeze.is_settled(id);
+            if let Some((image, acl)) = self.tree.image_at(id).filter(|_| wanted) {
+                tree_freeze.encode_znode(&image, acl, &mut piece);
             }
             tree_freeze.cursor += 1;
         }
@@ -314,9 +297,7 @@ impl Restore {
     fn header(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
         let version = reader.u8()?;
         if version != FORMAT_VERSION {
-            return Err(reader
-                .bad("image format version", u64::from(version))
-                .into());
+            return Err(reader.bad("image format version", u64::from(version)).into());
         }
         let index = LogIndex(reader.u64()?);
         let ordinal = Ordinal(reader.u64()?);
@@ -337,19 +318,9 @@ impl Restore {
         }
         let znode_count = reader.u32()?;
         self.tree.reserve_slots(slot_count);
-        let counters = Counters {
-            index,
-            ordinal,
-            zxid,
-        };
-        self.header = Some(Header {
-            counters,
-            settings,
-            origins,
-            digest,
-            session_count,
-            znode_count,
-        });
+        let counters = Counters { index, ordinal, zxid };
+        self.header =
+            Some(Header { counters, settings, origins, digest, session_count, znode_count });
         Ok(())
     }
 
@@ -357,23 +328,13 @@ impl Restore {
         let id = SessionId(reader.i64()?);
         let timeout_ms = reader.u32()?;
         let password = reader.password()?;
-        let origin = Origin {
-            member: MemberId(reader.u64()?),
-            boot: BootId(reader.u64()?),
-        };
-        let owner = Owner {
-            origin,
-            connection: ConnectionId(reader.u64()?),
-        };
+        let origin = Origin { member: MemberId(reader.u64()?), boot: BootId(reader.u64()?) };
+        let owner = Owner { origin, connection: ConnectionId(reader.u64()?) };
         let attached = Ordinal(reader.u64()?);
         if self.sessions.get(id).is_some() {
-            return Err(RestoreError::Inconsistent(format!(
-                "session {:#x} stands twice",
-                id.0
-            )));
+            return Err(RestoreError::Inconsistent(format!("session {:#x} stands twice", id.0)));
         }
-        self.sessions
-            .insert(id, Session::new(timeout_ms, password, owner, attached));
+        self.sessions.insert(id, Session::new(timeout_ms, password, owner, attached));
         self.session_count += 1;
         Ok(())
     }
@@ -416,9 +377,7 @@ impl Restore {
             acl_id: acl::OPEN,
         };
         if !self.tree.restore_image(&image, &acl) {
-            return Err(RestoreError::Inconsistent(format!(
-                "znode {id} does not fit"
-            )));
+            return Err(RestoreError::Inconsistent(format!("znode {id} does not fit")));
         }
         if let Some(session) = ephemeral_session(owner) {
             let Some(ephemerals) = self.sessions.ephemerals_mut(SessionId(session)) else {
@@ -435,22 +394,16 @@ impl Restore {
         let header = match self.header {
             Some(header) if self.ended => header,
             _ => {
-                return Err(RestoreError::Inconsistent(
-                    "the image is not whole".to_string(),
-                ));
+                return Err(RestoreError::Inconsistent("the image is not whole".to_string()));
             }
         };
         if header.session_count != self.session_count {
-            return Err(RestoreError::Inconsistent(
-                "sessions are missing".to_string(),
-            ));
+            return Err(RestoreError::Inconsistent("sessions are missing".to_string()));
         }
         if header.znode_count != self.tree.znode_count() {
             return Err(RestoreError::Inconsistent("znodes are missing".to_string()));
         }
-        self.tree
-            .finish_restore()
-            .map_err(RestoreError::Inconsistent)?;
+        self.tree.finish_restore().map_err(RestoreError::Inconsistent)?;
         let machine = Machine {
             tree: self.tree,
             sessions: self.sessions,
@@ -465,10 +418,7 @@ impl Restore {
         };
         let found = machine.digest();
         if found != Digest(header.digest) {
-            return Err(RestoreError::WrongDigest {
-                found: found.0,
-                written: header.digest,
-            });
+            return Err(RestoreError::WrongDigest { found: found.0, written: header.digest });
         }
         Ok(machine)
     }

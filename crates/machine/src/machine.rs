@@ -32,10 +32,7 @@ pub struct Stamp<'a> {
 
 impl Stamp<'_> {
     pub(crate) fn owner(&self) -> Owner {
-        Owner {
-            origin: self.origin,
-            connection: self.connection,
-        }
+        Owner { origin: self.origin, connection: self.connection }
     }
 }
 
@@ -69,10 +66,7 @@ impl Default for Machine {
             sessions: Sessions::default(),
             settings: Settings::default(),
             origins: BTreeMap::new(),
-            counters: Counters {
-                index: LogIndex(1),
-                ..Counters::default()
-            },
+            counters: Counters { index: LogIndex(1), ..Counters::default() },
             freeze: None,
         }
     }
@@ -105,16 +99,12 @@ impl Machine {
     ) -> Reply {
         self.counters.ordinal = self.counters.ordinal.next();
         let outcome = match command {
-            Command::OpenSession {
-                session,
-                password,
-                timeout_ms,
-            } => self.open_session(stamp, *session, *password, *timeout_ms, changes),
-            Command::Attach {
-                session,
-                password,
-                timeout_ms,
-            } => self.attach(stamp, *session, password, *timeout_ms, changes),
+            Command::OpenSession { session, password, timeout_ms } => {
+                self.open_session(stamp, *session, *password, *timeout_ms, changes)
+            }
+            Command::Attach { session, password, timeout_ms } => {
+                self.attach(stamp, *session, password, *timeout_ms, changes)
+            }
             Command::CloseSession { session } => self.close_session(stamp, *session, changes),
             Command::ExpireSessions { sessions } => Ok(self.expire_sessions(sessions, changes)),
             Command::Configure(settings) => {
@@ -124,20 +114,13 @@ impl Machine {
             Command::Write { session, op } => self.write(stamp, *session, op, changes),
             Command::Multi { session, ops } => self.multi(stamp, *session, ops, changes),
         };
-        Reply {
-            ordinal: self.counters.ordinal,
-            zxid: self.counters.zxid,
-            outcome,
-        }
+        Reply { ordinal: self.counters.ordinal, zxid: self.counters.zxid, outcome }
     }
 
     /// Notes that everything up to `index` is applied. Called at the end of each entry, also of
     /// those that hold no commands.
     pub fn finish_entry(&mut self, index: LogIndex) {
-        assert!(
-            index.0 == self.counters.index.0 + 1,
-            "entries are applied without a gap"
-        );
+        assert!(index.0 == self.counters.index.0 + 1, "entries are applied without a gap");
         self.counters.index = index;
     }
 
@@ -206,13 +189,8 @@ impl Machine {
         }
         let zxid = self.consume_zxid();
         let (owner, ordinal) = (stamp.owner(), self.counters.ordinal);
-        self.sessions
-            .insert(session, Session::new(timeout_ms, password, owner, ordinal));
-        let kind = ChangeKind::SessionAttached {
-            session,
-            owner,
-            timeout_ms,
-        };
+        self.sessions.insert(session, Session::new(timeout_ms, password, owner, ordinal));
+        let kind = ChangeKind::SessionAttached { session, owner, timeout_ms };
         changes.push(ordinal, zxid, kind, "");
         Ok(Outcome::Opened)
     }
@@ -231,11 +209,7 @@ impl Machine {
         }
         let (owner, ordinal) = (stamp.owner(), self.counters.ordinal);
         self.sessions.attach(session, timeout_ms, owner, ordinal);
-        let kind = ChangeKind::SessionAttached {
-            session,
-            owner,
-            timeout_ms,
-        };
+        let kind = ChangeKind::SessionAttached { session, owner, timeout_ms };
         changes.push(ordinal, self.counters.zxid, kind, "");
         Ok(Outcome::Attached)
     }
@@ -259,10 +233,7 @@ impl Machine {
     ) -> Outcome {
         let mut count = 0;
         for &(session, attached) in judged {
-            let still = self
-                .sessions
-                .get(session)
-                .is_some_and(|found| found.attached == attached);
+            let still = self.sessions.get(session).is_some_and(|found| found.attached == attached);
             if still {
                 let zxid = self.consume_zxid();
                 self.end_session(session, zxid, changes);
@@ -276,22 +247,11 @@ impl Machine {
     /// every member.
     fn end_session(&mut self, session: SessionId, zxid: Zxid, changes: &mut ChangeBatch) {
         for path in self.ephemeral_paths(session) {
-            let id = self
-                .tree
-                .find(&path)
-                .expect("an ephemeral of a session exists")
-                .id();
+            let id = self.tree.find(&path).expect("an ephemeral of a session exists").id();
             self.remove_znode(id, &path, zxid, changes);
         }
-        self.sessions
-            .remove(session)
-            .expect("apply looked the session up");
-        changes.push(
-            self.counters.ordinal,
-            zxid,
-            ChangeKind::SessionClosed { session },
-            "",
-        );
+        self.sessions.remove(session).expect("apply looked the session up");
+        changes.push(self.counters.ordinal, zxid, ChangeKind::SessionClosed { session }, "");
     }
 
     /// ZooKeeper's `SessionTracker.checkSession`: precedes every operation of a session.

@@ -79,10 +79,7 @@ impl Machine {
         }
         Ok(match query.kind {
             QueryKind::Exists => QueryResult::Exists(znode.stat()),
-            QueryKind::Data => QueryResult::Data {
-                data: znode.data(),
-                stat: znode.stat(),
-            },
+            QueryKind::Data => QueryResult::Data { data: znode.data(), stat: znode.stat() },
             QueryKind::Children => QueryResult::Children { znode },
             QueryKind::Acl => QueryResult::Acl {
                 entries: znode.acl(),
@@ -97,11 +94,8 @@ impl Machine {
         let Some(session) = self.sessions().get(session) else {
             return Vec::new();
         };
-        let mut paths: Vec<String> = session
-            .ephemerals
-            .iter()
-            .map(|&id| self.tree().path(id))
-            .collect();
+        let mut paths: Vec<String> =
+            session.ephemerals.iter().map(|&id| self.tree().path(id)).collect();
         paths.sort_unstable();
         paths
     }

@@ -31,13 +31,7 @@ impl Session {
         attached: Ordinal,
     ) -> Session {
         let ephemerals = HashSet::with_hasher(FixedState::default());
-        Session {
-            timeout_ms,
-            password,
-            owner,
-            attached,
-            ephemerals,
-        }
+        Session { timeout_ms, password, owner, attached, ephemerals }
     }
 
     fn digest(&self, id: SessionId) -> Digest {
@@ -92,10 +86,7 @@ impl Sessions {
 
     /// Ephemeral znodes of all sessions.
     pub fn ephemeral_count(&self) -> usize {
-        self.by_id
-            .values()
-            .map(|session| session.ephemerals.len())
-            .sum()
+        self.by_id.values().map(|session| session.ephemerals.len()).sum()
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
@@ -111,10 +102,7 @@ impl Sessions {
     }
 
     pub(crate) fn attach(&mut self, id: SessionId, timeout_ms: u32, owner: Owner, at: Ordinal) {
-        let session = self
-            .by_id
-            .get_mut(&id)
-            .expect("apply looked the session up");
+        let session = self.by_id.get_mut(&id).expect("apply looked the session up");
         self.digest.subtract(session.digest(id));
         session.timeout_ms = timeout_ms;
         session.owner = owner;
@@ -127,8 +115,6 @@ impl Sessions {
         &mut self,
         id: SessionId,
     ) -> Option<&mut HashSet<ZnodeId, FixedState>> {
-        self.by_id
-            .get_mut(&id)
-            .map(|session| &mut session.ephemerals)
+        self.by_id.get_mut(&id).map(|session| &mut session.ephemerals)
     }
 }

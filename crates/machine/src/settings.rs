@@ -68,9 +68,7 @@ impl Settings {
             None => None,
             Some(bytes) => Some(
                 core::str::from_utf8(bytes)
-                    .map_err(|_| DecodeError::Text {
-                        offset: reader.offset(),
-                    })?
+                    .map_err(|_| DecodeError::Text { offset: reader.offset() })?
                     .to_string(),
             ),
         };

@@ -259,23 +259,17 @@ impl<'t> Znode<'t> {
 
     /// Creates ever done below it: the number the next sequential child gets.
     pub fn sequence(self) -> i32 {
-        self.tree
-            .directory(self.id.0)
-            .map_or(0, |directory| directory.cversion)
+        self.tree.directory(self.id.0).map_or(0, |directory| directory.cversion)
     }
 
     /// Number of children.
     pub fn child_count(self) -> u32 {
-        self.tree
-            .directory(self.id.0)
-            .map_or(0, |directory| directory.child_count)
+        self.tree.directory(self.id.0).map_or(0, |directory| directory.child_count)
     }
 
     /// Bytes of all children's names.
     pub fn child_name_bytes(self) -> u64 {
-        self.tree
-            .directory(self.id.0)
-            .map_or(0, |directory| directory.child_name_bytes)
+        self.tree.directory(self.id.0).map_or(0, |directory| directory.child_name_bytes)
     }
 
     /// The names of the children, in no promised order.
@@ -286,9 +280,7 @@ impl<'t> Znode<'t> {
     /// The children, in no promised order.
     pub fn children(self) -> impl Iterator<Item = Znode<'t>> {
         let tree = self.tree;
-        let mut next = tree
-            .directory(self.id.0)
-            .map_or(NONE, |directory| directory.first_child);
+        let mut next = tree.directory(self.id.0).map_or(NONE, |directory| directory.first_child);
         core::iter::from_fn(move || {
             if next == NONE {
                 return None;
@@ -328,11 +320,7 @@ pub const CONTAINER_OWNER: i64 = i64::MIN;
 /// containers and TTL znodes (`EphemeralType.get`, ZooKeeper 3.9: the top byte 0xff is TTL).
 pub fn ephemeral_session(owner: i64) -> Option<i64> {
     let is_ttl = (owner as u64) >> 56 == 0xff;
-    if owner == 0 || owner == CONTAINER_OWNER || is_ttl {
-        None
-    } else {
-        Some(owner)
-    }
+    if owner == 0 || owner == CONTAINER_OWNER || is_ttl { None } else { Some(owner) }
 }
 
 impl Default for Tree {
@@ -343,14 +331,8 @@ impl Default for Tree {
         let mut tree = Tree::without_znodes();
         let open = acl::world(perms::ALL);
         let config = acl::world(perms::READ);
-        let new = |name, acl| NewZnode {
-            name,
-            data: Some(&[]),
-            acl,
-            owner: 0,
-            zxid: 0,
-            time_ms: 0,
-        };
+        let new =
+            |name, acl| NewZnode { name, data: Some(&[]), acl, owner: 0, zxid: 0, time_ms: 0 };
         let root = tree.place(NONE, &new("", &open));
         assert!(root == ROOT);
         let zookeeper = tree.place(root.0, &new("zookeeper", &open));
@@ -511,22 +493,12 @@ impl Tree {
         let parent_pzxid = parent_directory.pzxid;
         parent_directory.pzxid = parent_pzxid.max(zxid);
         self.learn_standing(parent, parent_path);
-        Removed {
-            slot,
-            directory,
-            acl,
-            parent_pzxid,
-        }
+        Removed { slot, directory, acl, parent_pzxid }
     }
 
     /// Takes the remove of `path` back. The znode gets another id.
     pub fn undo_remove(&mut self, path: &str, removed: Removed) -> ZnodeId {
-        let Removed {
-            mut slot,
-            directory,
-            acl,
-            parent_pzxid,
-        } = removed;
+        let Removed { mut slot, directory, acl, parent_pzxid } = removed;
         let parent = slot.parent;
         let parent_path = crate::change::parent_path(path);
         self.forget_standing(parent, parent_path);
@@ -590,11 +562,7 @@ impl Tree {
         let old = core::mem::replace(&mut slot.acl, new);
         let aversion = slot.aversion;
         slot.aversion = aversion.wrapping_add(1);
-        let old_acl = OldAcl {
-            id,
-            acl: self.acls.get(old).clone(),
-            aversion,
-        };
+        let old_acl = OldAcl { id, acl: self.acls.get(old).clone(), aversion };
         self.acls.release(old);
         self.learn_standing(id.0, path);
         old_acl
@@ -725,13 +693,10 @@ impl Tree {
         }
         let id = self.slot_count;
         assert!(id < ZNODES_MAX, "the tree is full");
-        if id as usize % CHUNK_SLOTS == 0 {
+        if (id as usize).is_multiple_of(CHUNK_SLOTS) {
             self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
         }
-        self.chunks
-            .last_mut()
-            .expect("a chunk was just pushed")
-            .push(slot);
+        self.chunks.last_mut().expect("a chunk was just pushed").push(slot);
         self.slot_count += 1;
         id
     }
@@ -889,9 +854,7 @@ impl Tree {
         // Depth first without a stack: down to the first child, else to the next sibling of the
         // nearest ancestor that has one.
         loop {
-            let first = self
-                .directory(at)
-                .map_or(NONE, |directory| directory.first_child);
+            let first = self.directory(at).map_or(NONE, |directory| directory.first_child);
             let mut next = first;
             while next == NONE {
                 if at == ROOT.0 {
@@ -961,7 +924,7 @@ impl Tree {
         assert!(self.slot_count == 0);
         self.first_vacant = NONE;
         for id in 0..slot_count {
-            if id as usize % CHUNK_SLOTS == 0 {
+            if (id as usize).is_multiple_of(CHUNK_SLOTS) {
                 self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
             }
             let chunk = self.chunks.last_mut().expect("a chunk was just pushed");
@@ -1068,10 +1031,7 @@ impl Tree {
             waiting.extend(self.znode(id).children().map(Znode::id));
         }
         if count != self.znode_count {
-            return Err(format!(
-                "{} znodes of {} are reachable",
-                count, self.znode_count
-            ));
+            return Err(format!("{} znodes of {} are reachable", count, self.znode_count));
         }
         Ok(())
     }

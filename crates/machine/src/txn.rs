@@ -24,23 +24,10 @@ const TTL_OWNER: i64 = (0xff_u64 << 56) as i64;
 
 /// How to take one operation of a multi back.
 enum Undo {
-    Create {
-        path: Box<str>,
-        created: Created,
-    },
-    Remove {
-        path: Box<str>,
-        removed: Removed,
-        owner: i64,
-    },
-    SetData {
-        path: Box<str>,
-        old: OldData,
-    },
-    SetAcl {
-        path: Box<str>,
-        old: OldAcl,
-    },
+    Create { path: Box<str>, created: Created },
+    Remove { path: Box<str>, removed: Removed, owner: i64 },
+    SetData { path: Box<str>, old: OldData },
+    SetAcl { path: Box<str>, old: OldAcl },
 }
 
 /// What an operation did: its outcome and, for a multi, the way back.
@@ -84,11 +71,7 @@ impl Machine {
                     }
                     changes.truncate(changes_before);
                     let refusal = Box::new(refusal);
-                    return Err(Refusal::Multi {
-                        position,
-                        count: ops.len(),
-                        refusal,
-                    });
+                    return Err(Refusal::Multi { position, count: ops.len(), refusal });
                 }
             }
         }
@@ -106,38 +89,17 @@ impl Machine {
         match op {
             Op::Create { .. } => self.create(stamp, session, zxid, op, changes),
             Op::Delete { path, version } => self.delete(stamp, zxid, path, *version, changes),
-            Op::SetData {
-                path,
-                malformed,
-                data,
-                version,
-            } => {
+            Op::SetData { path, malformed, data, version } => {
                 let znode = self.find_valid(path, *malformed)?;
                 self.check_acl(stamp, znode.acl(), perms::WRITE)?;
                 check_version(znode.version(), *version)?;
                 let (id, acl) = (znode.id(), znode.restricting_acl());
                 let old = self.tree.set_data(id, path, *data, zxid.0, stamp.time_ms);
-                changes.push(
-                    self.counters.ordinal,
-                    zxid,
-                    ChangeKind::DataSet { acl },
-                    path,
-                );
+                changes.push(self.counters.ordinal, zxid, ChangeKind::DataSet { acl }, path);
                 let stat = self.tree.znode(id).stat();
-                Ok((
-                    Outcome::DataSet(stat),
-                    Some(Undo::SetData {
-                        path: (*path).into(),
-                        old,
-                    }),
-                ))
+                Ok((Outcome::DataSet(stat), Some(Undo::SetData { path: (*path).into(), old })))
             }
-            Op::SetAcl {
-                path,
-                malformed,
-                acl,
-                version,
-            } => {
+            Op::SetAcl { path, malformed, acl, version } => {
                 if *malformed {
                     return Err(Refusal::BadArguments);
                 }
@@ -148,19 +110,9 @@ impl Machine {
                 let id = znode.id();
                 let old = self.tree.set_acl(id, path, &acl);
                 let stat = self.tree.znode(id).stat();
-                Ok((
-                    Outcome::AclSet(stat),
-                    Some(Undo::SetAcl {
-                        path: (*path).into(),
-                        old,
-                    }),
-                ))
+                Ok((Outcome::AclSet(stat), Some(Undo::SetAcl { path: (*path).into(), old })))
             }
-            Op::Check {
-                path,
-                malformed,
-                version,
-            } => {
+            Op::Check { path, malformed, version } => {
                 let znode = self.find_valid(path, *malformed)?;
                 self.check_acl(stamp, znode.acl(), perms::READ)?;
                 check_version(znode.version(), *version)?;
@@ -178,15 +130,7 @@ impl Machine {
         op: &Op<'_>,
         changes: &mut ChangeBatch,
     ) -> Result<Done, Refusal> {
-        let Op::Create {
-            path,
-            malformed,
-            data,
-            acl,
-            mode,
-            ttl_ms,
-        } = op
-        else {
+        let Op::Create { path, malformed, data, acl, mode, ttl_ms } = op else {
             unreachable!("operate hands over creates only")
         };
         let owner = self.owner_word(session, *mode, *ttl_ms)?;
@@ -212,29 +156,16 @@ impl Machine {
         let parent = parent.id();
         let name = &path[parent_end + 1..];
         let (data, acl) = (*data, &acl);
-        let new = NewZnode {
-            name,
-            data,
-            acl,
-            owner,
-            zxid: zxid.0,
-            time_ms: stamp.time_ms,
-        };
+        let new = NewZnode { name, data, acl, owner, zxid: zxid.0, time_ms: stamp.time_ms };
         let created = self.tree.create(parent, &path, &new);
         let id = Tree::created_id(&created);
         self.own_ephemeral(owner, id);
         let znode = self.tree.znode(id);
-        let kind = ChangeKind::Created {
-            acl: znode.restricting_acl(),
-            parent_acl,
-        };
+        let kind = ChangeKind::Created { acl: znode.restricting_acl(), parent_acl };
         changes.push(self.counters.ordinal, zxid, kind, &path);
         let stat = znode.stat();
         let path: Box<str> = path.into();
-        let undo = Undo::Create {
-            path: path.clone(),
-            created,
-        };
+        let undo = Undo::Create { path: path.clone(), created };
         Ok((Outcome::Created { path, stat }, Some(undo)))
     }
 
@@ -283,14 +214,7 @@ impl Machine {
         }
         let (id, owner) = (znode.id(), znode.owner());
         let removed = self.remove_znode(id, path, zxid, changes);
-        Ok((
-            Outcome::Deleted,
-            Some(Undo::Remove {
-                path: path.into(),
-                removed,
-                owner,
-            }),
-        ))
+        Ok((Outcome::Deleted, Some(Undo::Remove { path: path.into(), removed, owner })))
     }
 
     /// Removes a znode that was found fit for it, for a delete or with its session.
@@ -320,11 +244,7 @@ impl Machine {
                 self.disown_ephemeral(self.tree.znode(id).owner(), id);
                 self.tree.undo_create(&path, created);
             }
-            Undo::Remove {
-                path,
-                removed,
-                owner,
-            } => {
+            Undo::Remove { path, removed, owner } => {
                 let id = self.tree.undo_remove(&path, removed);
                 self.own_ephemeral(owner, id);
             }

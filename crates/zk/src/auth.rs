@@ -1,0 +1,58 @@
+//! The digest scheme: `user:password` becomes the id `user:base64(hash(user:password))`
+//! (`DigestAuthenticationProvider`, ZooKeeper 3.9.5).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha1::Digest;
+
+/// Hash algorithms that `DigestAuthenticationProvider.digestAlg` may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestAlgorithm {
+    /// ZooKeeper's default.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+    /// SHA3-256.
+    Sha3_256,
+}
+
+impl DigestAlgorithm {
+    /// The algorithm with the name that Java gives it.
+    pub fn from_name(name: &str) -> Option<DigestAlgorithm> {
+        match name.to_ascii_uppercase().as_str() {
+            "SHA1" | "SHA-1" | "SHA" => Some(DigestAlgorithm::Sha1),
+            "SHA256" | "SHA-256" => Some(DigestAlgorithm::Sha256),
+            "SHA512" | "SHA-512" => Some(DigestAlgorithm::Sha512),
+            "SHA3-256" => Some(DigestAlgorithm::Sha3_256),
+            _ => None,
+        }
+    }
+
+    fn hash(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            DigestAlgorithm::Sha1 => sha1::Sha1::digest(bytes).to_vec(),
+            DigestAlgorithm::Sha256 => sha2::Sha256::digest(bytes).to_vec(),
+            DigestAlgorithm::Sha512 => sha2::Sha512::digest(bytes).to_vec(),
+            DigestAlgorithm::Sha3_256 => sha3::Sha3_256::digest(bytes).to_vec(),
+        }
+    }
+}
+
+/// The digest id of `credentials`, which are `user:password`.
+pub fn digest_id(algorithm: DigestAlgorithm, credentials: &str) -> String {
+    let user = credentials.split(':').next().unwrap_or_default();
+    format!("{user}:{}", STANDARD.encode(algorithm.hash(credentials.as_bytes())))
+}
+
+/// How a digest id is shown to those who may not administer the znode: `user:x`.
+pub fn masked_digest_id(id: &str) -> String {
+    match id.split_once(':') {
+        Some((user, _)) => format!("{user}:x"),
+        None => id.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! ZooKeeper's error codes (`KeeperException.Code`, 3.9.5) and what the machine's refusals are
+//! among them.
+
+use machine::Refusal;
+
+/// An error code as it stands in a reply header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorCode(pub i32);
+
+impl ErrorCode {
+    /// No error.
+    pub const OK: ErrorCode = ErrorCode(0);
+    /// In a multi: an operation after the one that failed.
+    pub const RUNTIME_INCONSISTENCY: ErrorCode = ErrorCode(-2);
+    /// The connection broke: only ever made by clients.
+    pub const CONNECTION_LOSS: ErrorCode = ErrorCode(-4);
+    /// The request does not decode.
+    pub const MARSHALLING_ERROR: ErrorCode = ErrorCode(-5);
+    /// The server does not know the operation.
+    pub const UNIMPLEMENTED: ErrorCode = ErrorCode(-6);
+    /// The server gave up on the operation.
+    pub const OPERATION_TIMEOUT: ErrorCode = ErrorCode(-7);
+    /// An argument is not acceptable.
+    pub const BAD_ARGUMENTS: ErrorCode = ErrorCode(-8);
+    /// No such znode.
+    pub const NO_NODE: ErrorCode = ErrorCode(-101);
+    /// Not allowed.
+    pub const NO_AUTH: ErrorCode = ErrorCode(-102);
+    /// Another version.
+    pub const BAD_VERSION: ErrorCode = ErrorCode(-103);
+    /// The parent is ephemeral.
+    pub const NO_CHILDREN_FOR_EPHEMERALS: ErrorCode = ErrorCode(-108);
+    /// The znode exists.
+    pub const NODE_EXISTS: ErrorCode = ErrorCode(-110);
+    /// The znode has children.
+    pub const NOT_EMPTY: ErrorCode = ErrorCode(-111);
+    /// The session is gone.
+    pub const SESSION_EXPIRED: ErrorCode = ErrorCode(-112);
+    /// The ACL is empty or malformed.
+    pub const INVALID_ACL: ErrorCode = ErrorCode(-114);
+    /// Credentials were not accepted.
+    pub const AUTH_FAILED: ErrorCode = ErrorCode(-115);
+    /// The session moved to another connection.
+    pub const SESSION_MOVED: ErrorCode = ErrorCode(-118);
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            0 => "ok",
+            -1 => "system error",
+            -2 => "runtime inconsistency",
+            -4 => "connection loss",
+            -5 => "marshalling error",
+            -6 => "unimplemented",
+            -7 => "operation timeout",
+            -8 => "bad arguments",
+            -101 => "no node",
+            -102 => "no auth",
+            -103 => "bad version",
+            -108 => "no children for ephemerals",
+            -110 => "node exists",
+            -111 => "not empty",
+            -112 => "session expired",
+            -114 => "invalid ACL",
+            -115 => "auth failed",
+            -118 => "session moved",
+            -121 => "no watcher",
+            -123 => "reconfig disabled",
+            -125 => "quota exceeded",
+            -127 => "throttled",
+            _ => "unknown error",
+        }
+    }
+
+    /// The code of a refusal. That of a multi as a whole is 0: its results carry the codes.
+    pub fn of(refusal: &Refusal) -> ErrorCode {
+        match refusal {
+            Refusal::BadArguments => ErrorCode::BAD_ARGUMENTS,
+            Refusal::NoNode => ErrorCode::NO_NODE,
+            Refusal::NoAuth => ErrorCode::NO_AUTH,
+            Refusal::BadVersion => ErrorCode::BAD_VERSION,
+            Refusal::NoChildrenForEphemerals => ErrorCode::NO_CHILDREN_FOR_EPHEMERALS,
+            Refusal::NodeExists => ErrorCode::NODE_EXISTS,
+            Refusal::NotEmpty => ErrorCode::NOT_EMPTY,
+            Refusal::InvalidAcl => ErrorCode::INVALID_ACL,
+            Refusal::SessionExpired | Refusal::WrongPassword | Refusal::SessionIdTaken(_) => {
+                ErrorCode::SESSION_EXPIRED
+            }
+            Refusal::SessionMoved => ErrorCode::SESSION_MOVED,
+            Refusal::Unimplemented => ErrorCode::UNIMPLEMENTED,
+            Refusal::Multi { .. } => ErrorCode::OK,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What ZooKeeper's requests are in terms of the machine: a command or a query.
+
+use machine::command::AskedAcl;
+use machine::{AclEntry, Command, CreateMode, Op, Query, QueryKind, SessionId};
+
+use crate::path;
+use crate::request::{ReadKind, ReadRequest, WriteRequest};
+
+/// The command of a single write.
+pub fn write_command<'a>(session: SessionId, write: &WriteRequest<'a>) -> Command<'a> {
+    Command::Write { session, op: op(write) }
+}
+
+/// The command of a multi.
+pub fn multi_command<'a>(session: SessionId, writes: &[WriteRequest<'a>]) -> Command<'a> {
+    Command::Multi { session, ops: writes.iter().map(op).collect() }
+}
+
+/// One operation, its path checked for shape.
+fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
+    match write {
+        WriteRequest::Create { path, data, acl, flags, ttl_ms, .. } => {
+            let Some(mode) = CreateMode::from_flag(*flags) else { return Op::Malformed };
+            let valid = match mode.is_sequential() {
+                true => path::is_valid_with_suffix(path),
+                false => path::is_valid(path),
+            };
+            let (malformed, acl) = (!valid, asked_acl(acl));
+            Op::Create { path, malformed, data: *data, acl, mode, ttl_ms: *ttl_ms }
+        }
+        WriteRequest::Delete { path, version } => Op::Delete { path, version: *version },
+        WriteRequest::SetData { path, data, version } => {
+            let malformed = !path::is_valid(path);
+            Op::SetData { path, malformed, data: *data, version: *version }
+        }
+        WriteRequest::SetAcl { path, acl, version } => {
+            let malformed = !path::is_valid(path);
+            Op::SetAcl { path, malformed, acl: asked_acl(acl), version: *version }
+        }
+        WriteRequest::Check { path, version } => {
+            Op::Check { path, malformed: !path::is_valid(path), version: *version }
+        }
+    }
+}
+
+fn asked_acl(acl: &[AclEntry]) -> AskedAcl {
+    match acl {
+        [only]
+            if only.perms == machine::acl::perms::ALL
+                && &*only.scheme == "world"
+                && &*only.id == "anyone" =>
+        {
+            AskedAcl::Open
+        }
+        _ => AskedAcl::Entries(acl.to_vec()),
+    }
+}
+
+/// The query of a read.
+pub fn query<'a>(read: &ReadRequest<'a>) -> Query<'a> {
+    let kind = match read.kind {
+        ReadKind::Exists => QueryKind::Exists,
+        ReadKind::GetData => QueryKind::Data,
+        ReadKind::GetChildren | ReadKind::GetChildren2 => QueryKind::Children,
+        ReadKind::GetAcl => QueryKind::Acl,
+    };
+    Query { kind, path: read.path }
+}
+
+#[cfg(test)]
+mod tests;

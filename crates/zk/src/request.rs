@@ -1,0 +1,550 @@
+//! Requests as they stand on a client's wire: decoded by the server, encoded by our own clients.
+
+use machine::AclEntry;
+
+use crate::jute::{JuteError, JuteReader, JuteWrite, begin_frame, end_frame};
+
+/// Operation codes (`ZooDefs.OpCode`, ZooKeeper 3.9.5).
+#[allow(missing_docs)]
+pub mod opcode {
+    pub const CREATE: i32 = 1;
+    pub const DELETE: i32 = 2;
+    pub const EXISTS: i32 = 3;
+    pub const GET_DATA: i32 = 4;
+    pub const SET_DATA: i32 = 5;
+    pub const GET_ACL: i32 = 6;
+    pub const SET_ACL: i32 = 7;
+    pub const GET_CHILDREN: i32 = 8;
+    pub const SYNC: i32 = 9;
+    pub const PING: i32 = 11;
+    pub const GET_CHILDREN2: i32 = 12;
+    pub const CHECK: i32 = 13;
+    pub const MULTI: i32 = 14;
+    pub const CREATE2: i32 = 15;
+    pub const RECONFIG: i32 = 16;
+    pub const CHECK_WATCHES: i32 = 17;
+    pub const REMOVE_WATCHES: i32 = 18;
+    pub const CREATE_CONTAINER: i32 = 19;
+    pub const CREATE_TTL: i32 = 21;
+    pub const MULTI_READ: i32 = 22;
+    pub const AUTH: i32 = 100;
+    pub const SET_WATCHES: i32 = 101;
+    pub const SASL: i32 = 102;
+    pub const GET_EPHEMERALS: i32 = 103;
+    pub const GET_ALL_CHILDREN_NUMBER: i32 = 104;
+    pub const SET_WATCHES2: i32 = 105;
+    pub const ADD_WATCH: i32 = 106;
+    pub const WHO_AM_I: i32 = 107;
+    pub const CLOSE_SESSION: i32 = -11;
+    pub const ERROR: i32 = -1;
+}
+
+/// xid of watch events.
+pub const XID_EVENT: i32 = -1;
+/// xid of pings and their replies.
+pub const XID_PING: i32 = -2;
+/// xid of auth packets and their replies.
+pub const XID_AUTH: i32 = -4;
+/// xid of watches set again after a reconnect.
+pub const XID_SET_WATCHES: i32 = -8;
+
+/// The first packet of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectRequest {
+    /// 0.
+    pub protocol_version: i32,
+    /// The highest zxid the client has seen.
+    pub last_zxid_seen: i64,
+    /// What it asks for.
+    pub timeout_ms: i32,
+    /// 0 for a new session.
+    pub session: i64,
+    /// Of the session; clients of 3.4 and later send 16 bytes.
+    pub password: Vec<u8>,
+    /// Whether a read-only server will do; `None` from clients that do not know of those, who also
+    /// expect none in the response (`ProtocolManager`).
+    pub read_only: Option<bool>,
+}
+
+impl ConnectRequest {
+    /// Reads the body of a connect frame.
+    pub fn decode(body: &[u8]) -> Result<ConnectRequest, JuteError> {
+        let mut reader = JuteReader::new(body);
+        Ok(ConnectRequest {
+            protocol_version: reader.int()?,
+            last_zxid_seen: reader.long()?,
+            timeout_ms: reader.int()?,
+            session: reader.long()?,
+            password: reader.buffer()?.unwrap_or_default().to_vec(),
+            read_only: reader.bool().ok(),
+        })
+    }
+
+    /// Appends the whole frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = begin_frame(out);
+        out.put_int(self.protocol_version);
+        out.put_long(self.last_zxid_seen);
+        out.put_int(self.timeout_ms);
+        out.put_long(self.session);
+        out.put_buffer(Some(&self.password));
+        if let Some(read_only) = self.read_only {
+            out.put_bool(read_only);
+        }
+        end_frame(out, start);
+    }
+}
+
+/// What every request starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestHeader {
+    /// The client's number for it, given back in the reply.
+    pub xid: i32,
+    /// Of [`opcode`].
+    pub opcode: i32,
+}
+
+/// Which of the creates it is: they differ in their reply, and one in its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateKind {
+    /// Replies with the path.
+    Create,
+    /// Replies with path and stat.
+    Create2,
+    /// The same, for containers.
+    Container,
+    /// The same, with a time to live.
+    Ttl,
+}
+
+impl CreateKind {
+    /// Its opcode.
+    pub fn opcode(self) -> i32 {
+        match self {
+            CreateKind::Create => opcode::CREATE,
+            CreateKind::Create2 => opcode::CREATE2,
+            CreateKind::Container => opcode::CREATE_CONTAINER,
+            CreateKind::Ttl => opcode::CREATE_TTL,
+        }
+    }
+}
+
+/// An operation on the tree, alone or in a multi.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteRequest<'a> {
+    /// Make a znode.
+    Create {
+        /// Which create.
+        kind: CreateKind,
+        /// Where.
+        path: &'a str,
+        /// Data or null.
+        data: Option<&'a [u8]>,
+        /// As asked for.
+        acl: Vec<AclEntry>,
+        /// The create mode.
+        flags: i32,
+        /// Of [`CreateKind::Ttl`] only, else -1.
+        ttl_ms: i64,
+    },
+    /// Remove a znode.
+    Delete {
+        /// Which.
+        path: &'a str,
+        /// Or -1.
+        version: i32,
+    },
+    /// Replace the data.
+    SetData {
+        /// Of which znode.
+        path: &'a str,
+        /// Data or null.
+        data: Option<&'a [u8]>,
+        /// Or -1.
+        version: i32,
+    },
+    /// Replace the ACL. Not in a multi.
+    SetAcl {
+        /// Of which znode.
+        path: &'a str,
+        /// As asked for.
+        acl: Vec<AclEntry>,
+        /// Or -1.
+        version: i32,
+    },
+    /// Compare the version.
+    Check {
+        /// Of which znode.
+        path: &'a str,
+        /// Or -1.
+        version: i32,
+    },
+}
+
+/// A read of one znode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadKind {
+    /// Stat, if it exists.
+    Exists,
+    /// Data and stat.
+    GetData,
+    /// Names of the children.
+    GetChildren,
+    /// Names of the children, and stat.
+    GetChildren2,
+    /// ACL and stat.
+    GetAcl,
+}
+
+impl ReadKind {
+    /// Its opcode.
+    pub fn opcode(self) -> i32 {
+        match self {
+            ReadKind::Exists => opcode::EXISTS,
+            ReadKind::GetData => opcode::GET_DATA,
+            ReadKind::GetChildren => opcode::GET_CHILDREN,
+            ReadKind::GetChildren2 => opcode::GET_CHILDREN2,
+            ReadKind::GetAcl => opcode::GET_ACL,
+        }
+    }
+}
+
+/// A read of one znode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRequest<'a> {
+    /// What of it.
+    pub kind: ReadKind,
+    /// Which.
+    pub path: &'a str,
+    /// Whether to set a watch. Never with [`ReadKind::GetAcl`].
+    pub watch: bool,
+}
+
+/// Watches of an earlier connection, set again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetWatchesRequest<'a> {
+    /// What changed later was missed.
+    pub relative_zxid: i64,
+    /// Paths with a data watch.
+    pub data: Vec<&'a str>,
+    /// Paths with a watch for a znode that did not exist.
+    pub exist: Vec<&'a str>,
+    /// Paths with a child watch.
+    pub child: Vec<&'a str>,
+}
+
+/// A request after the connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Changes one thing.
+    Write(WriteRequest<'a>),
+    /// Changes several, all or none.
+    Multi(Vec<WriteRequest<'a>>),
+    /// Reads one znode.
+    Read(ReadRequest<'a>),
+    /// Reads several; each has a result of its own.
+    MultiRead(Vec<ReadRequest<'a>>),
+    /// Waits until the server has what was committed before.
+    Sync {
+        /// Given back.
+        path: &'a str,
+    },
+    /// Says that the client is alive.
+    Ping,
+    /// Shows credentials.
+    Auth {
+        /// `digest`, `ip`, ...
+        scheme: &'a str,
+        /// What the scheme wants; `user:password` for digest.
+        credentials: &'a [u8],
+    },
+    /// Sets watches again.
+    SetWatches(SetWatchesRequest<'a>),
+    /// Ends the session.
+    CloseSession,
+    /// An operation of ZooKeeper's that is not served yet.
+    Unserved,
+    /// No operation of ZooKeeper's.
+    Unknown,
+}
+
+impl RequestHeader {
+    /// Reads a header and leaves the reader at the body.
+    pub fn decode(reader: &mut JuteReader<'_>) -> Result<RequestHeader, JuteError> {
+        Ok(RequestHeader { xid: reader.int()?, opcode: reader.int()? })
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Reads the body of a request. Bytes behind it are ignored, as by ZooKeeper.
+    pub fn decode(opcode: i32, reader: &mut JuteReader<'a>) -> Result<Request<'a>, JuteError> {
+        Ok(match opcode {
+            opcode::CREATE
+            | opcode::CREATE2
+            | opcode::DELETE
+            | opcode::SET_DATA
+            | opcode::SET_ACL
+            | opcode::CHECK => Request::Write(decode_write(opcode, reader)?),
+            opcode::MULTI => Request::Multi(decode_multi(reader, decode_multi_write)?),
+            opcode::EXISTS
+            | opcode::GET_DATA
+            | opcode::GET_CHILDREN
+            | opcode::GET_CHILDREN2
+            | opcode::GET_ACL => Request::Read(decode_read(opcode, reader)?),
+            opcode::MULTI_READ => Request::MultiRead(decode_multi(reader, decode_multi_read)?),
+            opcode::SYNC => Request::Sync { path: reader.text()? },
+            opcode::PING => Request::Ping,
+            opcode::AUTH => {
+                reader.int()?;
+                let scheme = reader.text()?;
+                Request::Auth { scheme, credentials: reader.buffer()?.unwrap_or_default() }
+            }
+            opcode::SET_WATCHES => Request::SetWatches(SetWatchesRequest {
+                relative_zxid: reader.long()?,
+                data: reader.texts()?,
+                exist: reader.texts()?,
+                child: reader.texts()?,
+            }),
+            opcode::CLOSE_SESSION => Request::CloseSession,
+            opcode::RECONFIG
+            | opcode::CHECK_WATCHES
+            | opcode::REMOVE_WATCHES
+            | opcode::CREATE_CONTAINER
+            | opcode::CREATE_TTL
+            | opcode::SASL
+            | opcode::GET_EPHEMERALS
+            | opcode::GET_ALL_CHILDREN_NUMBER
+            | opcode::SET_WATCHES2
+            | opcode::ADD_WATCH
+            | opcode::WHO_AM_I => Request::Unserved,
+            _ => Request::Unknown,
+        })
+    }
+
+    /// Its opcode. Panics for those that have none of their own.
+    pub fn opcode(&self) -> i32 {
+        match self {
+            Request::Write(write) => write.opcode(),
+            Request::Multi(_) => opcode::MULTI,
+            Request::Read(read) => read.kind.opcode(),
+            Request::MultiRead(_) => opcode::MULTI_READ,
+            Request::Sync { .. } => opcode::SYNC,
+            Request::Ping => opcode::PING,
+            Request::Auth { .. } => opcode::AUTH,
+            Request::SetWatches(_) => opcode::SET_WATCHES,
+            Request::CloseSession => opcode::CLOSE_SESSION,
+            Request::Unserved | Request::Unknown => unreachable!("only decoded, never sent"),
+        }
+    }
+
+    /// Appends the whole frame of a request.
+    pub fn encode(&self, xid: i32, out: &mut Vec<u8>) {
+        let start = begin_frame(out);
+        out.put_int(xid);
+        out.put_int(self.opcode());
+        match self {
+            Request::Write(write) => write.encode(out),
+            Request::Multi(writes) => {
+                for write in writes {
+                    encode_multi_header(write.opcode(), false, out);
+                    write.encode(out);
+                }
+                encode_multi_header(-1, true, out);
+            }
+            Request::Read(read) => read.encode(out),
+            Request::MultiRead(reads) => {
+                for read in reads {
+                    encode_multi_header(read.kind.opcode(), false, out);
+                    read.encode(out);
+                }
+                encode_multi_header(-1, true, out);
+            }
+            Request::Sync { path } => out.put_text(path),
+            Request::Auth { scheme, credentials } => {
+                out.put_int(0);
+                out.put_text(scheme);
+                out.put_buffer(Some(credentials));
+            }
+            Request::SetWatches(watches) => {
+                out.put_long(watches.relative_zxid);
+                for paths in [&watches.data, &watches.exist, &watches.child] {
+                    out.put_count(paths.len());
+                    paths.iter().for_each(|path| out.put_text(path));
+                }
+            }
+            Request::Ping | Request::CloseSession | Request::Unserved | Request::Unknown => {}
+        }
+        end_frame(out, start);
+    }
+}
+
+impl WriteRequest<'_> {
+    /// Its opcode.
+    pub fn opcode(&self) -> i32 {
+        match self {
+            WriteRequest::Create { kind, .. } => kind.opcode(),
+            WriteRequest::Delete { .. } => opcode::DELETE,
+            WriteRequest::SetData { .. } => opcode::SET_DATA,
+            WriteRequest::SetAcl { .. } => opcode::SET_ACL,
+            WriteRequest::Check { .. } => opcode::CHECK,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            WriteRequest::Create { kind, path, data, acl, flags, ttl_ms } => {
+                out.put_text(path);
+                out.put_buffer(*data);
+                encode_acl(acl, out);
+                out.put_int(*flags);
+                if *kind == CreateKind::Ttl {
+                    out.put_long(*ttl_ms);
+                }
+            }
+            WriteRequest::Delete { path, version } | WriteRequest::Check { path, version } => {
+                out.put_text(path);
+                out.put_int(*version);
+            }
+            WriteRequest::SetData { path, data, version } => {
+                out.put_text(path);
+                out.put_buffer(*data);
+                out.put_int(*version);
+            }
+            WriteRequest::SetAcl { path, acl, version } => {
+                out.put_text(path);
+                encode_acl(acl, out);
+                out.put_int(*version);
+            }
+        }
+    }
+}
+
+impl ReadRequest<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_text(self.path);
+        if self.kind != ReadKind::GetAcl {
+            out.put_bool(self.watch);
+        }
+    }
+}
+
+fn decode_write<'a>(
+    opcode: i32,
+    reader: &mut JuteReader<'a>,
+) -> Result<WriteRequest<'a>, JuteError> {
+    let create = |kind, reader: &mut JuteReader<'a>| {
+        Ok(WriteRequest::Create {
+            kind,
+            path: reader.text()?,
+            data: reader.buffer()?,
+            acl: decode_acl(reader)?,
+            flags: reader.int()?,
+            ttl_ms: if kind == CreateKind::Ttl { reader.long()? } else { -1 },
+        })
+    };
+    match opcode {
+        opcode::CREATE => create(CreateKind::Create, reader),
+        opcode::CREATE2 => create(CreateKind::Create2, reader),
+        opcode::DELETE => Ok(WriteRequest::Delete { path: reader.text()?, version: reader.int()? }),
+        opcode::SET_DATA => Ok(WriteRequest::SetData {
+            path: reader.text()?,
+            data: reader.buffer()?,
+            version: reader.int()?,
+        }),
+        opcode::SET_ACL => Ok(WriteRequest::SetAcl {
+            path: reader.text()?,
+            acl: decode_acl(reader)?,
+            version: reader.int()?,
+        }),
+        opcode::CHECK => Ok(WriteRequest::Check { path: reader.text()?, version: reader.int()? }),
+        _ => Err(reader.bad("operation")),
+    }
+}
+
+/// `MultiOperationRecord`: no setACL in a multi.
+fn decode_multi_write<'a>(
+    opcode: i32,
+    reader: &mut JuteReader<'a>,
+) -> Result<WriteRequest<'a>, JuteError> {
+    match opcode {
+        opcode::SET_ACL => Err(reader.bad("operation")),
+        _ => decode_write(opcode, reader),
+    }
+}
+
+fn decode_read<'a>(opcode: i32, reader: &mut JuteReader<'a>) -> Result<ReadRequest<'a>, JuteError> {
+    let kind = match opcode {
+        opcode::EXISTS => ReadKind::Exists,
+        opcode::GET_DATA => ReadKind::GetData,
+        opcode::GET_CHILDREN => ReadKind::GetChildren,
+        opcode::GET_CHILDREN2 => ReadKind::GetChildren2,
+        opcode::GET_ACL => ReadKind::GetAcl,
+        _ => return Err(reader.bad("operation")),
+    };
+    let path = reader.text()?;
+    let watch = kind != ReadKind::GetAcl && reader.bool()?;
+    Ok(ReadRequest { kind, path, watch })
+}
+
+/// `MultiOperationRecord`: of the reads, only getData and getChildren.
+fn decode_multi_read<'a>(
+    opcode: i32,
+    reader: &mut JuteReader<'a>,
+) -> Result<ReadRequest<'a>, JuteError> {
+    match opcode {
+        opcode::GET_DATA | opcode::GET_CHILDREN => decode_read(opcode, reader),
+        _ => Err(reader.bad("operation")),
+    }
+}
+
+fn decode_multi<'a, T>(
+    reader: &mut JuteReader<'a>,
+    decode: impl Fn(i32, &mut JuteReader<'a>) -> Result<T, JuteError>,
+) -> Result<Vec<T>, JuteError> {
+    let mut ops = Vec::new();
+    loop {
+        let opcode = reader.int()?;
+        let done = reader.bool()?;
+        reader.int()?;
+        if done {
+            return Ok(ops);
+        }
+        ops.push(decode(opcode, reader)?);
+    }
+}
+
+/// The header before each operation and each result of a multi.
+pub(crate) fn encode_multi_header(opcode: i32, done: bool, out: &mut Vec<u8>) {
+    out.put_int(opcode);
+    out.put_bool(done);
+    out.put_int(-1);
+}
+
+/// Null scheme or id are read as empty: the ACL is then refused as invalid, not the request.
+fn decode_acl(reader: &mut JuteReader<'_>) -> Result<Vec<AclEntry>, JuteError> {
+    let count = reader.count(12)?;
+    if count > machine::limits::ACL_ENTRIES_MAX {
+        return Err(reader.bad("ACL count"));
+    }
+    let mut acl = Vec::with_capacity(count);
+    for _ in 0..count {
+        acl.push(AclEntry {
+            perms: reader.int()? as u32,
+            scheme: reader.optional_text()?.unwrap_or_default().into(),
+            id: reader.optional_text()?.unwrap_or_default().into(),
+        });
+    }
+    Ok(acl)
+}
+
+pub(crate) fn encode_acl(acl: &[AclEntry], out: &mut Vec<u8>) {
+    out.put_count(acl.len());
+    for entry in acl {
+        out.put_int(entry.perms as i32);
+        out.put_text(&entry.scheme);
+        out.put_text(&entry.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,347 @@
+//! Responses as they stand on a client's wire: encoded by the server, decoded by our own clients.
+
+use machine::{AclEntry, Outcome, QueryResult, Refusal, Stat};
+
+use crate::auth::masked_digest_id;
+use crate::error_code::ErrorCode;
+use crate::jute::{JuteError, JuteReader, JuteWrite, begin_frame, end_frame};
+use crate::request::{
+    CreateKind, ReadKind, WriteRequest, XID_EVENT, encode_acl, encode_multi_header, opcode,
+};
+
+/// What every response starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyHeader {
+    /// The request's.
+    pub xid: i32,
+    /// A write's own, or the last one applied when a read ran.
+    pub zxid: i64,
+    /// Without a body unless it is OK.
+    pub error: ErrorCode,
+}
+
+/// The answer to a connect request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectResponse {
+    /// Negotiated; 0 if the session does not exist.
+    pub timeout_ms: i32,
+    /// 0 if the session does not exist.
+    pub session: i64,
+    /// To be shown at the next connect.
+    pub password: [u8; 16],
+    /// Only for clients that sent the field.
+    pub read_only: Option<bool>,
+}
+
+impl ConnectResponse {
+    /// The answer that makes a client give its session up.
+    pub fn refused(read_only: Option<bool>) -> ConnectResponse {
+        let read_only = read_only.map(|_| false);
+        ConnectResponse { timeout_ms: 0, session: 0, password: [0; 16], read_only }
+    }
+
+    /// Appends the whole frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = begin_frame(out);
+        out.put_int(0);
+        out.put_int(self.timeout_ms);
+        out.put_long(self.session);
+        out.put_buffer(Some(&self.password));
+        if let Some(read_only) = self.read_only {
+            out.put_bool(read_only);
+        }
+        end_frame(out, start);
+    }
+
+    /// Reads the body of the frame.
+    pub fn decode(body: &[u8]) -> Result<ConnectResponse, JuteError> {
+        let mut reader = JuteReader::new(body);
+        reader.int()?;
+        let timeout_ms = reader.int()?;
+        let session = reader.long()?;
+        let bytes = reader.buffer()?.unwrap_or_default();
+        let password = bytes.try_into().map_err(|_| reader.bad("password"))?;
+        Ok(ConnectResponse { timeout_ms, session, password, read_only: reader.bool().ok() })
+    }
+}
+
+impl ReplyHeader {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_int(self.xid);
+        out.put_long(self.zxid);
+        out.put_int(self.error.0);
+    }
+
+    /// Reads a header and leaves the reader at the body.
+    pub fn decode(reader: &mut JuteReader<'_>) -> Result<ReplyHeader, JuteError> {
+        let (xid, zxid) = (reader.int()?, reader.long()?);
+        Ok(ReplyHeader { xid, zxid, error: ErrorCode(reader.int()?) })
+    }
+}
+
+/// A response without a body.
+pub fn encode_empty(header: ReplyHeader, out: &mut Vec<u8>) {
+    let start = begin_frame(out);
+    header.encode(out);
+    end_frame(out, start);
+}
+
+/// What a write's reply looks like: kept while the write is under way, and all that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteForm {
+    /// The path.
+    Create,
+    /// Path and stat.
+    CreateWithStat(CreateKind),
+    /// Nothing.
+    Delete,
+    /// The stat.
+    SetData,
+    /// The stat.
+    SetAcl,
+    /// Nothing.
+    Check,
+    /// A result each.
+    Multi(Box<[WriteForm]>),
+}
+
+impl WriteForm {
+    /// The form of the reply to a request.
+    pub fn of(write: &WriteRequest<'_>) -> WriteForm {
+        match write {
+            WriteRequest::Create { kind: CreateKind::Create, .. } => WriteForm::Create,
+            WriteRequest::Create { kind, .. } => WriteForm::CreateWithStat(*kind),
+            WriteRequest::Delete { .. } => WriteForm::Delete,
+            WriteRequest::SetData { .. } => WriteForm::SetData,
+            WriteRequest::SetAcl { .. } => WriteForm::SetAcl,
+            WriteRequest::Check { .. } => WriteForm::Check,
+        }
+    }
+
+    /// The form of the reply to a multi.
+    pub fn of_multi(writes: &[WriteRequest<'_>]) -> WriteForm {
+        WriteForm::Multi(writes.iter().map(WriteForm::of).collect())
+    }
+
+    fn opcode(&self) -> i32 {
+        match self {
+            WriteForm::Create => opcode::CREATE,
+            WriteForm::CreateWithStat(kind) => kind.opcode(),
+            WriteForm::Delete => opcode::DELETE,
+            WriteForm::SetData => opcode::SET_DATA,
+            WriteForm::SetAcl => opcode::SET_ACL,
+            WriteForm::Check => opcode::CHECK,
+            WriteForm::Multi(_) => opcode::MULTI,
+        }
+    }
+}
+
+/// The response to a write.
+pub fn encode_write(
+    xid: i32,
+    zxid: i64,
+    form: &WriteForm,
+    outcome: &Result<Outcome, Refusal>,
+    out: &mut Vec<u8>,
+) {
+    let error = outcome.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error }.encode(out);
+    match outcome {
+        Ok(outcome) => encode_outcome(form, outcome, out),
+        Err(Refusal::Multi { position, count, refusal }) => {
+            encode_refused_multi(*position, *count, ErrorCode::of(refusal), out);
+        }
+        Err(_) => {}
+    }
+    end_frame(out, start);
+}
+
+fn encode_outcome(form: &WriteForm, outcome: &Outcome, out: &mut Vec<u8>) {
+    match (form, outcome) {
+        (WriteForm::Create, Outcome::Created { path, .. }) => out.put_text(path),
+        (WriteForm::CreateWithStat(_), Outcome::Created { path, stat }) => {
+            out.put_text(path);
+            encode_stat(stat, out);
+        }
+        (WriteForm::SetData, Outcome::DataSet(stat))
+        | (WriteForm::SetAcl, Outcome::AclSet(stat)) => encode_stat(stat, out),
+        (WriteForm::Delete, Outcome::Deleted) | (WriteForm::Check, Outcome::Checked) => {}
+        (WriteForm::Multi(forms), Outcome::Multi(outcomes)) => {
+            assert!(forms.len() == outcomes.len());
+            for (form, outcome) in forms.iter().zip(outcomes) {
+                encode_result_header(form.opcode(), ErrorCode::OK, out);
+                encode_outcome(form, outcome, out);
+            }
+            encode_multi_header(-1, true, out);
+        }
+        _ => unreachable!("apply answers a {form:?} with its own outcome, not {outcome:?}"),
+    }
+}
+
+/// `MultiResponse.serialize`: each result says its operation and its error.
+fn encode_result_header(opcode: i32, error: ErrorCode, out: &mut Vec<u8>) {
+    out.put_int(opcode);
+    out.put_bool(false);
+    out.put_int(error.0);
+}
+
+/// One error result per operation: 0 before the culprit, runtime inconsistency after it
+/// (`DataTree.processTxn`).
+fn encode_refused_multi(position: usize, count: usize, culprit: ErrorCode, out: &mut Vec<u8>) {
+    for index in 0..count {
+        let error = match index.cmp(&position) {
+            core::cmp::Ordering::Less => ErrorCode::OK,
+            core::cmp::Ordering::Equal => culprit,
+            core::cmp::Ordering::Greater => ErrorCode::RUNTIME_INCONSISTENCY,
+        };
+        encode_result_header(opcode::ERROR, error, out);
+        out.put_int(error.0);
+    }
+    encode_multi_header(-1, true, out);
+}
+
+/// The response to a read of one znode.
+pub fn encode_read(
+    xid: i32,
+    zxid: i64,
+    kind: ReadKind,
+    result: &Result<QueryResult<'_>, Refusal>,
+    out: &mut Vec<u8>,
+) {
+    let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error }.encode(out);
+    if let Ok(result) = result {
+        encode_result(kind, result, out);
+    }
+    end_frame(out, start);
+}
+
+/// The response to several reads, each with a result of its own.
+pub fn encode_multi_read(
+    xid: i32,
+    zxid: i64,
+    results: &[(ReadKind, Result<QueryResult<'_>, Refusal>)],
+    out: &mut Vec<u8>,
+) {
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
+    for (kind, result) in results {
+        match result {
+            Ok(result) => {
+                encode_result_header(kind.opcode(), ErrorCode::OK, out);
+                encode_result(*kind, result, out);
+            }
+            Err(refusal) => {
+                let error = ErrorCode::of(refusal);
+                encode_result_header(opcode::ERROR, error, out);
+                out.put_int(error.0);
+            }
+        }
+    }
+    encode_multi_header(-1, true, out);
+    end_frame(out, start);
+}
+
+fn encode_result(kind: ReadKind, result: &QueryResult<'_>, out: &mut Vec<u8>) {
+    match result {
+        QueryResult::Exists(stat) => encode_stat(stat, out),
+        QueryResult::Data { data, stat } => {
+            out.put_buffer(*data);
+            encode_stat(stat, out);
+        }
+        QueryResult::Children { znode } => {
+            out.put_count(znode.child_count() as usize);
+            znode.child_names().for_each(|name| out.put_text(name));
+            if kind == ReadKind::GetChildren2 {
+                encode_stat(&znode.stat(), out);
+            }
+        }
+        QueryResult::Acl { entries, masked: false, stat } => {
+            encode_acl(entries, out);
+            encode_stat(stat, out);
+        }
+        QueryResult::Acl { entries, masked: true, stat } => {
+            let masked: Vec<AclEntry> = entries.iter().map(mask).collect();
+            encode_acl(&masked, out);
+            encode_stat(stat, out);
+        }
+    }
+}
+
+fn mask(entry: &AclEntry) -> AclEntry {
+    match &*entry.scheme {
+        "digest" => AclEntry { id: masked_digest_id(&entry.id).into(), ..entry.clone() },
+        _ => entry.clone(),
+    }
+}
+
+/// The response to a sync: the path of the request.
+pub fn encode_sync(xid: i32, zxid: i64, path: &str, out: &mut Vec<u8>) {
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
+    out.put_text(path);
+    end_frame(out, start);
+}
+
+/// Event types (`Watcher.Event.EventType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// The znode was made.
+    Created = 1,
+    /// The znode was removed.
+    Deleted = 2,
+    /// The data was set.
+    DataChanged = 3,
+    /// A child was made or removed.
+    ChildrenChanged = 4,
+}
+
+/// The state in every event of a healthy connection: `SyncConnected`.
+const STATE_CONNECTED: i32 = 3;
+
+/// A watch event. `zxid` is the transaction's, or -1 for events made up when watches are set again.
+pub fn encode_event(zxid: i64, kind: EventType, path: &str, out: &mut Vec<u8>) {
+    let start = begin_frame(out);
+    ReplyHeader { xid: XID_EVENT, zxid, error: ErrorCode::OK }.encode(out);
+    out.put_int(kind as i32);
+    out.put_int(STATE_CONNECTED);
+    out.put_text(path);
+    end_frame(out, start);
+}
+
+/// Appends a Stat (`zookeeper.jute`: Stat).
+pub fn encode_stat(stat: &Stat, out: &mut Vec<u8>) {
+    out.put_long(stat.czxid);
+    out.put_long(stat.mzxid);
+    out.put_long(stat.ctime);
+    out.put_long(stat.mtime);
+    out.put_int(stat.version);
+    out.put_int(stat.cversion);
+    out.put_int(stat.aversion);
+    out.put_long(stat.ephemeral_owner);
+    out.put_int(stat.data_bytes);
+    out.put_int(stat.child_count);
+    out.put_long(stat.pzxid);
+}
+
+/// Reads what [`encode_stat`] wrote.
+pub fn decode_stat(reader: &mut JuteReader<'_>) -> Result<Stat, JuteError> {
+    Ok(Stat {
+        czxid: reader.long()?,
+        mzxid: reader.long()?,
+        ctime: reader.long()?,
+        mtime: reader.long()?,
+        version: reader.int()?,
+        cversion: reader.int()?,
+        aversion: reader.int()?,
+        ephemeral_owner: reader.long()?,
+        data_bytes: reader.int()?,
+        child_count: reader.int()?,
+        pzxid: reader.long()?,
+    })
+}
+
+#[cfg(test)]
+mod tests;
