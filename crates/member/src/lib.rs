@@ -1,1 +1,22 @@
-//! Placeholder.
+//! What a member does, as three pure step functions that meet only in messages and in `&Machine`.
+//!
+//! - [`Loop`] orders: it packs what clients hand over into entries, proposes them, hands committed
+//!   ones on, keeps the sessions' leases and says when to take a snapshot.
+//! - [`Apply`] runs committed commands on the machine and produces answers and changes.
+//! - [`Front`], one per connection runtime, holds connections, the order within each session, and
+//!   the watches.
+//!
+//! None of them knows a socket, a thread, a clock or a disk: `node` drives them with real ones and
+//! `sim` with virtual ones. Every decision is here, so the simulator runs the code that ships.
+
+pub mod apply;
+pub mod expiry;
+pub mod front;
+pub mod limits;
+pub mod main_loop;
+pub mod message;
+pub mod snapshots;
+
+pub use apply::Apply;
+pub use front::Front;
+pub use main_loop::Loop;

@@ -1,0 +1,394 @@
+//! Apply: runs committed commands on the machine, in order, and tells those who wait.
+//!
+//! The driver holds the machine's write lock while [`Apply::step`] runs, pushes what
+//! [`Apply::take_output`] gives to the Fronts and to Loop, and only then lets go of the lock: so a
+//! reader never sees a state whose changes are not in its feed already.
+//!
+//! A hold may end inside an entry; images are taken between entries only.
+
+use std::collections::VecDeque;
+
+use machine::change::SharedChanges;
+use machine::codec::DecodeError;
+use machine::entry::{self, EntryHeader};
+use machine::freeze::FreezeStep;
+use machine::{ChangeBatch, ChangeKind, LogIndex, Machine, Origin, Stamp, Zxid};
+use replica::{Entry, EntryKind};
+use zk::ErrorCode;
+use zk::response::encode_read;
+
+use crate::limits::{SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
+use crate::message::{
+    Answer, Delivery, FromApply, FrontId, ReadAnswer, SessionEvent, ToApply, TravellingRead,
+    Unavailable, Waiter, borrow,
+};
+
+/// The third of a member's step functions.
+pub struct Apply {
+    origin: Origin,
+    /// Committed, not yet applied. Bounded by the credits of the Fronts and by what the replica
+    /// hands out.
+    entries: VecDeque<Entry>,
+    at: Option<Position>,
+    /// Own batches under way, in the order of their sequences.
+    expected: VecDeque<Expected>,
+    /// By index, ascending.
+    syncs: VecDeque<(LogIndex, FrontId, machine::ConnectionId)>,
+    freeze_wanted: bool,
+    freeze_step_wanted: bool,
+    /// Index and term of the last whole entry.
+    last_index: LogIndex,
+    last_term: u64,
+    /// What Loop was told last.
+    reported_index: LogIndex,
+    output: ApplyOutput,
+    changes: ChangeBatch,
+    answers: Vec<(FrontId, Vec<Answer>)>,
+}
+
+/// Where in the first entry the next command stands.
+struct Position {
+    header: EntryHeader,
+    batches_left: u32,
+    batch_offset: usize,
+    /// Set while the batch is begun: whose it is, and how many of its commands are done.
+    batch: Option<BatchPosition>,
+}
+
+struct BatchPosition {
+    skipped: bool,
+    command_offset: usize,
+    expected: Option<Expecting>,
+}
+
+/// The waiters of the batch being applied that were not answered yet.
+struct Expecting {
+    front: Option<FrontId>,
+    waiters: std::vec::IntoIter<Waiter>,
+}
+
+enum Expected {
+    Batch { sequence: u64, front: Option<FrontId>, waiters: Vec<Waiter> },
+    Refused { front: FrontId, waiters: Vec<Waiter>, reason: Unavailable },
+}
+
+/// What a hold gave, to be passed on before the lock is let go.
+#[derive(Debug, Default)]
+pub struct ApplyOutput {
+    /// Answers by Front. A Front without any still gets the changes.
+    pub answers: Vec<(FrontId, Vec<Answer>)>,
+    /// For every Front, unless empty.
+    pub changes: SharedChanges,
+    /// For Loop.
+    pub to_loop: Vec<FromApply>,
+}
+
+impl ApplyOutput {
+    /// Splits the output into what each of `front_count` Fronts gets, if anything.
+    pub fn deliveries(&mut self, front_count: u32) -> Vec<(FrontId, Delivery)> {
+        let mut deliveries = Vec::new();
+        for front in (0..front_count).map(FrontId) {
+            let at = self.answers.iter().position(|(for_front, _)| *for_front == front);
+            let answers = at.map(|at| self.answers.swap_remove(at).1).unwrap_or_default();
+            if !answers.is_empty() || !self.changes.is_empty() {
+                deliveries.push((front, Delivery { changes: self.changes.clone(), answers }));
+            }
+        }
+        assert!(self.answers.is_empty(), "every answer is for a Front that exists");
+        deliveries
+    }
+}
+
+impl Apply {
+    /// Starts behind the entry at `index`, which the restored machine holds.
+    pub fn new(origin: Origin, index: LogIndex, term: u64) -> Apply {
+        Apply {
+            origin,
+            entries: VecDeque::new(),
+            at: None,
+            expected: VecDeque::new(),
+            syncs: VecDeque::new(),
+            freeze_wanted: false,
+            freeze_step_wanted: false,
+            last_index: index,
+            last_term: term,
+            reported_index: index,
+            output: ApplyOutput::default(),
+            changes: ChangeBatch::default(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Takes what Loop sent. Nothing happens to the machine yet.
+    pub fn receive(&mut self, input: ToApply) {
+        match input {
+            ToApply::Expect { sequence, front, waiters } => {
+                self.expected.push_back(Expected::Batch { sequence, front, waiters });
+            }
+            ToApply::Refuse { front, waiters, reason } => {
+                self.expected.push_back(Expected::Refused { front, waiters, reason });
+            }
+            ToApply::Entries(entries) => self.entries.extend(entries),
+            ToApply::Sync { index, front, connection } => {
+                assert!(self.syncs.back().is_none_or(|(last, ..)| *last <= index));
+                self.syncs.push_back((index, front, connection));
+            }
+            ToApply::Freeze => self.freeze_wanted = true,
+            ToApply::FreezeStep => self.freeze_step_wanted = true,
+        }
+    }
+
+    /// Whether [`Apply::step`] has anything to do.
+    pub fn has_work(&self) -> bool {
+        !self.entries.is_empty()
+            || self.freeze_wanted
+            || self.freeze_step_wanted
+            || matches!(self.expected.front(), Some(Expected::Refused { .. }))
+            || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
+    }
+
+    /// Applies up to `commands_max` commands and returns how many it did.
+    pub fn step(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
+        let mut count = 0;
+        self.answer_refused(machine);
+        while count < commands_max && !self.entries.is_empty() {
+            count += self.apply_entry(machine, commands_max - count);
+            if self.at.is_none() && self.freeze_wanted {
+                break;
+            }
+        }
+        if self.at.is_none() && self.freeze_wanted {
+            self.freeze_wanted = false;
+            let index = machine.freeze();
+            assert!(index == self.last_index);
+            self.output.to_loop.push(FromApply::Frozen { index, term: self.last_term });
+        }
+        if core::mem::take(&mut self.freeze_step_wanted) {
+            self.freeze_step(machine);
+        }
+        self.answer_syncs(machine);
+        count
+    }
+
+    /// What the steps since the last call gave.
+    pub fn take_output(&mut self) -> ApplyOutput {
+        let mut output = core::mem::take(&mut self.output);
+        output.answers = core::mem::take(&mut self.answers);
+        output.changes = core::mem::take(&mut self.changes).into();
+        let mut sessions = Vec::new();
+        let mut configured = None;
+        for (change, _) in output.changes.iter() {
+            match &change.kind {
+                ChangeKind::SessionAttached { session, timeout_ms, .. } => {
+                    let (session, attached) = (*session, change.ordinal);
+                    let timeout_ms = *timeout_ms;
+                    sessions.push(SessionEvent::Attached { session, attached, timeout_ms });
+                }
+                ChangeKind::SessionClosed { session } => {
+                    sessions.push(SessionEvent::Closed(*session));
+                }
+                ChangeKind::Configured(settings) => configured = Some(settings.clone()),
+                _ => {}
+            }
+        }
+        if self.last_index != self.reported_index || !sessions.is_empty() {
+            self.reported_index = self.last_index;
+            let applied = FromApply::Applied { index: self.last_index, sessions, configured };
+            output.to_loop.insert(0, applied);
+        }
+        output
+    }
+
+    /// Goes on with the first entry, for at most `commands_max` commands.
+    fn apply_entry(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
+        let entry = self.entries.front().expect("the caller looked").clone();
+        if entry.kind == EntryKind::Membership || entry.payload.is_empty() {
+            self.finish_entry(machine);
+            return 0;
+        }
+        let mut position = match self.at.take() {
+            Some(position) => position,
+            None => Position::at_start(&entry),
+        };
+        let mut count = 0;
+        while position.batches_left > 0 && count < commands_max {
+            count += self.apply_batch(machine, &entry, &mut position, commands_max - count);
+        }
+        if position.batches_left == 0 {
+            assert!(position.batch_offset == entry.payload.len(), "an entry ends with its batches");
+            self.finish_entry(machine);
+        } else {
+            self.at = Some(position);
+        }
+        count
+    }
+
+    fn finish_entry(&mut self, machine: &mut Machine) {
+        let entry = self.entries.pop_front().expect("the entry being applied is the first");
+        machine.finish_entry(LogIndex(entry.index));
+        self.last_index = LogIndex(entry.index);
+        self.last_term = entry.term;
+    }
+
+    /// Goes on with the batch at the position, and past it once it is done.
+    fn apply_batch(
+        &mut self,
+        machine: &mut Machine,
+        entry: &Entry,
+        position: &mut Position,
+        commands_max: usize,
+    ) -> usize {
+        let batch = entry::decode_batch(&entry.payload, position.batch_offset)
+            .unwrap_or_else(|error| undecodable(entry.index, &error));
+        let at = position.batch.get_or_insert_with(|| {
+            let skipped = !machine.begin_batch(batch.origin, batch.sequence);
+            let own = batch.origin == self.origin && !skipped;
+            let expected = if own { Some(self.expect(batch.sequence)) } else { None };
+            BatchPosition { skipped, command_offset: 0, expected }
+        });
+        let mut count = 0;
+        let mut done = at.skipped;
+        while !done && count < commands_max {
+            let framed = batch
+                .command(at.command_offset)
+                .unwrap_or_else(|error| undecodable(entry.index, &error));
+            let Some(framed) = framed else {
+                done = true;
+                break;
+            };
+            at.command_offset = framed.end;
+            count += 1;
+            let stamp = Stamp {
+                time_ms: position.header.time_ms,
+                origin: batch.origin,
+                connection: framed.connection,
+                identities: &batch.identities[framed.identity_list],
+            };
+            let reply = machine.apply(&stamp, &framed.command, &mut self.changes);
+            let Some(expecting) = &mut at.expected else { continue };
+            let Some(waiter) = expecting.waiters.next() else { continue };
+            let front = expecting.front.expect("only a Front has waiters");
+            assert!(waiter.connection == framed.connection);
+            let reads = run_reads(machine, &waiter.reads);
+            let answer = Answer::Command {
+                connection: waiter.connection,
+                ordinal: reply.ordinal,
+                zxid: reply.zxid,
+                answered: Ok(reply.outcome),
+                reads,
+            };
+            push_answer(&mut self.answers, front, answer);
+        }
+        if done {
+            let expected = at.expected.take();
+            assert!(expected.is_none_or(|mut expected| expected.waiters.next().is_none()));
+            position.batch = None;
+            position.batches_left -= 1;
+            position.batch_offset = batch.end;
+            self.answer_refused(machine);
+        }
+        count
+    }
+
+    /// The waiters of an own batch. A batch of an earlier boot is never expected: it has no waiters
+    /// left, and its origin differs.
+    fn expect(&mut self, wanted: u64) -> Expecting {
+        match self.expected.pop_front() {
+            Some(Expected::Batch { sequence, front, waiters }) if sequence == wanted => {
+                Expecting { front, waiters: waiters.into_iter() }
+            }
+            _ => unreachable!("own batch {wanted} was announced before its entry was proposed"),
+        }
+    }
+
+    /// Answers refused commands once everything that was handed over before them is answered.
+    fn answer_refused(&mut self, machine: &Machine) {
+        while let Some(Expected::Refused { .. }) = self.expected.front() {
+            let Some(Expected::Refused { front, waiters, reason }) = self.expected.pop_front()
+            else {
+                unreachable!("it was just looked at");
+            };
+            let counters = machine.counters();
+            for waiter in waiters {
+                let reads = run_reads(machine, &waiter.reads);
+                let answer = Answer::Command {
+                    connection: waiter.connection,
+                    ordinal: counters.ordinal,
+                    zxid: counters.zxid,
+                    answered: Err(reason),
+                    reads,
+                };
+                push_answer(&mut self.answers, front, answer);
+            }
+        }
+    }
+
+    fn answer_syncs(&mut self, machine: &Machine) {
+        while let Some(&(index, front, connection)) = self.syncs.front() {
+            if index > self.last_index {
+                break;
+            }
+            self.syncs.pop_front();
+            let counters = machine.counters();
+            let (ordinal, zxid) = (counters.ordinal, counters.zxid);
+            push_answer(&mut self.answers, front, Answer::Synced { connection, ordinal, zxid });
+        }
+    }
+
+    fn freeze_step(&mut self, machine: &mut Machine) {
+        if !machine.is_freezing() {
+            return;
+        }
+        let message = match machine.freeze_step(SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX) {
+            FreezeStep::Piece(bytes) => FromApply::Piece { bytes, last: false },
+            FreezeStep::Last(bytes) => FromApply::Piece { bytes, last: true },
+            FreezeStep::Aborted => FromApply::FreezeAborted,
+        };
+        self.output.to_loop.push(message);
+    }
+}
+
+impl Position {
+    fn at_start(entry: &Entry) -> Position {
+        let header = entry::decode_header(&entry.payload)
+            .unwrap_or_else(|error| undecodable(entry.index, &error));
+        Position {
+            header,
+            batches_left: header.batch_count,
+            batch_offset: entry::HEADER_BYTES,
+            batch: None,
+        }
+    }
+}
+
+/// An entry was checked when it was made and by checksums since: one that does not decode is a bug
+/// or was written by a newer program, and going on would make this member differ from the others.
+fn undecodable(index: u64, error: &DecodeError) -> ! {
+    panic!("log entry {index} cannot be applied: {error}")
+}
+
+fn push_answer(answers: &mut Vec<(FrontId, Vec<Answer>)>, front: FrontId, answer: Answer) {
+    match answers.iter_mut().find(|(other, _)| *other == front) {
+        Some((_, list)) => list.push(answer),
+        None => answers.push((front, vec![answer])),
+    }
+}
+
+/// Runs the reads behind a command on the state right after it.
+fn run_reads(machine: &Machine, reads: &[TravellingRead]) -> Vec<ReadAnswer> {
+    let Zxid(zxid) = machine.counters().zxid;
+    reads
+        .iter()
+        .map(|travelling| {
+            let read = travelling.read.borrow();
+            let result = machine.query(&zk::ops::query(&read), &borrow(&travelling.identities));
+            let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+            let mut frame = Vec::new();
+            encode_read(travelling.xid, zxid, read.kind, &result, &mut frame);
+            ReadAnswer { frame, error }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

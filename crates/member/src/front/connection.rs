@@ -1,0 +1,186 @@
+//! One client connection: its bytes in and out, its session, and the window of requests that are
+//! not yet answered.
+//!
+//! The window keeps the order of a session exact. Requests enter at its back as they are decoded
+//! and leave at its front as they are answered; what is answered behind an unanswered one waits in
+//! the window.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+use machine::SessionId;
+use zk::four_letter::Latency;
+use zk::request::{ConnectRequest, SetWatchesRequest};
+use zk::response::WriteForm;
+
+use crate::limits::{INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES};
+use crate::message::{Identities, OwnedRead};
+
+/// Which state a connection is in.
+pub(super) enum State {
+    /// Nothing read yet.
+    New,
+    /// Asked a four-letter word; closed when it is answered.
+    Word,
+    /// Its connect request waits for the lock, to be held against the state.
+    Greeting(ConnectRequest),
+    /// Its session is being opened or attached.
+    Connecting { connect: ConnectRequest, session: SessionId, password: [u8; 16], timeout_ms: u32 },
+    /// Speaks for a session.
+    Attached,
+    /// Nothing is read any more; closed once its output is taken.
+    Closing,
+}
+
+/// A request that was decoded and not yet answered.
+pub(super) struct Slot {
+    pub xid: i32,
+    /// When it was decoded, in the driver's ms.
+    pub received_ms: u64,
+    pub kind: SlotKind,
+}
+
+pub(super) enum SlotKind {
+    /// Handed over; `bytes` are counted against the connection until it is answered.
+    Write { form: WriteForm, bytes: usize },
+    /// Handed over, as the end of the session.
+    Close { bytes: usize },
+    /// Travels with the write before it.
+    TravellingRead(OwnedRead),
+    /// To be run here, once it is at the front.
+    Read(OwnedRead),
+    /// To be run here, once it is at the front.
+    MultiRead(Vec<OwnedRead>),
+    /// To be run here, once it is at the front.
+    SetWatches(Box<OwnedSetWatches>),
+    /// Handed over; `done` once it is answered but not yet at the front.
+    Sync { path: Box<str>, done: bool },
+    /// Answered when its turn comes.
+    Ping,
+    /// Answered when its turn comes.
+    AuthAccepted,
+    /// Answered with this error and, maybe, the end of the connection when its turn comes.
+    Failed { error: zk::ErrorCode, zxid: Option<i64>, close: bool },
+}
+
+/// Watches to be set again, owned.
+pub(super) struct OwnedSetWatches {
+    pub relative_zxid: i64,
+    pub data: Vec<Box<str>>,
+    pub exist: Vec<Box<str>>,
+    pub child: Vec<Box<str>>,
+}
+
+impl OwnedSetWatches {
+    pub fn of(request: &SetWatchesRequest<'_>) -> OwnedSetWatches {
+        let own = |paths: &[&str]| paths.iter().map(|path| (*path).into()).collect();
+        OwnedSetWatches {
+            relative_zxid: request.relative_zxid,
+            data: own(&request.data),
+            exist: own(&request.exist),
+            child: own(&request.child),
+        }
+    }
+}
+
+/// What `cons` shows of a connection.
+#[derive(Default)]
+pub(super) struct Stats {
+    pub received: u64,
+    pub sent: u64,
+    pub latency: Latency,
+    pub last_operation: &'static str,
+    pub last_xid: i64,
+    pub last_zxid: i64,
+    pub last_response_ms: i64,
+    pub established_ms: i64,
+}
+
+pub(super) struct Connection {
+    pub peer: String,
+    pub state: State,
+    pub input: BytesMut,
+    pub output: Vec<u8>,
+    /// Bytes of `output` that the socket has taken.
+    pub output_start: usize,
+    pub window: VecDeque<Slot>,
+    /// Bytes of commands in the window.
+    pub window_bytes: usize,
+    /// Reads in the window that are to be run here.
+    pub local_reads: usize,
+    /// Commands and syncs in the window that were handed over.
+    pub in_flight: usize,
+    pub session: Option<SessionId>,
+    pub timeout_ms: u32,
+    pub identities: Identities,
+    /// The same as a batch wants them.
+    pub identity_bytes: Vec<u8>,
+    /// Whether this connection stands in the Front's list of those with something to run.
+    pub listed: bool,
+    /// Whether this connection stands in the Front's list of those with output.
+    pub dirty: bool,
+    pub stats: Stats,
+}
+
+impl Connection {
+    /// Whether more bytes may be read from the socket: always to complete a frame, and a little
+    /// beyond one that is held back.
+    pub fn wants_input(&self) -> bool {
+        let reading = matches!(self.state, State::New | State::Attached);
+        let whole = self
+            .input
+            .first_chunk::<4>()
+            .is_some_and(|first| self.input.len() - 4 >= u32::from_be_bytes(*first) as usize);
+        reading && !self.output_is_full() && !(whole && self.input.len() >= INPUT_BYTES_MAX)
+    }
+
+    /// Output that the socket has not taken.
+    pub fn pending_output(&self) -> &[u8] {
+        &self.output[self.output_start..]
+    }
+
+    /// Bytes of it.
+    pub fn output_bytes(&self) -> usize {
+        self.output.len() - self.output_start
+    }
+
+    /// The socket took `count` bytes more.
+    pub fn take_output(&mut self, count: usize) {
+        self.output_start += count;
+        if self.output_start == self.output.len() {
+            self.drop_output();
+        }
+    }
+
+    /// Forgets all output, keeping a buffer of ordinary size.
+    pub fn drop_output(&mut self) {
+        self.output_start = 0;
+        if self.output.capacity() > OUTPUT_KEPT_BYTES {
+            self.output = Vec::new();
+        } else {
+            self.output.clear();
+        }
+    }
+
+    /// Whether the client leaves its replies lying, so that none is to be added.
+    pub fn output_is_full(&self) -> bool {
+        self.output_bytes() >= OUTPUT_BYTES_MAX
+    }
+
+    /// Whether something of this connection waits for the state's lock.
+    pub fn is_runnable(&self) -> bool {
+        if matches!(self.state, State::Greeting(_)) {
+            return true;
+        }
+        let read_first = self.window.front().is_some_and(|slot| {
+            let kind = &slot.kind;
+            matches!(kind, SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_))
+        });
+        read_first && !self.output_is_full()
+    }
+
+    /// Whether the end of the session is under way.
+    pub fn is_ending(&self) -> bool {
+        self.window.iter().any(|slot| matches!(slot.kind, SlotKind::Close { .. }))
+    }
+}

@@ -1,0 +1,74 @@
+//! Named bounds of a member: how much is under way at once, and what happens at the bound.
+
+/// Entries on their way to the disk before Loop packs the next one. More would only lengthen the
+/// queue: what arrives meanwhile goes into one larger entry.
+pub const ENTRIES_TO_DISK_MAX: usize = 4;
+
+/// Requests of one connection that are not yet answered. At the bound the connection is not read.
+/// The load test that pipelines deepest keeps 10,000 outstanding on its side of the socket.
+pub const WINDOW_REQUESTS_MAX: usize = 1_024;
+
+/// Bytes of commands of one connection that are not yet answered. At the bound the connection is
+/// not read; one larger request goes alone.
+pub const WINDOW_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Commands of one connection runtime that are not yet answered. At the bound none of its
+/// connections is read. It bounds every queue behind it.
+pub const FRONT_COMMANDS_MAX: usize = 32 * 1024;
+
+/// Bytes of those commands.
+pub const FRONT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes of output that a client has not taken. At the bound its requests are not read any more;
+/// what is under way is still answered.
+pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of output at which a client that does not read is disconnected: only events can bring it
+/// there, one for each watch it set.
+pub const OUTPUT_BYTES_LIMIT: usize = 64 * 1024 * 1024;
+
+/// Bytes read ahead from a connection beyond its current frame.
+pub const INPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// Reads that travel with one write. Further ones wait for the write's answer.
+pub const TRAVELLING_READS_MAX: usize = 64;
+
+/// Requests that one read hold of the state's lock answers.
+pub const READ_HOLD_REQUESTS_MAX: usize = 64;
+
+/// Bytes of replies that one read hold of the state's lock writes, or one reply if larger.
+pub const READ_HOLD_BYTES_MAX: usize = 64 * 1024;
+
+/// Requests of one connection that are answered before the next one's turn.
+pub const READ_TURN_REQUESTS_MAX: usize = 16;
+
+/// Capacity of an emptied output buffer that is kept for the next replies.
+pub const OUTPUT_KEPT_BYTES: usize = 64 * 1024;
+
+/// How long a connection may take to ask for a session or a four-letter word, as in ZooKeeper
+/// (`zookeeper.nio.sessionlessCnxnTimeout`).
+pub const GREETING_MS_MAX: u64 = 10_000;
+
+/// How long a connection that is being closed may leave its last bytes lying.
+pub const CLOSING_MS_MAX: u64 = 5_000;
+
+/// Commands that one write hold of the state's lock applies.
+pub const APPLY_HOLD_COMMANDS_MAX: usize = 256;
+
+/// Identities that one connection may collect by auth packets. One more disconnects it.
+pub const CONNECTION_IDENTITIES_MAX: usize = 100;
+
+/// How often each Front reports the sessions it heard from.
+pub const HEARD_INTERVAL_MS: u64 = 200;
+
+/// Bytes of a piece of a snapshot's image.
+pub const SNAPSHOT_PIECE_BYTES: usize = 1024 * 1024;
+
+/// Slots of the tree that one step of a freeze walks.
+pub const SNAPSHOT_STEP_SLOTS_MAX: u32 = 4_096;
+
+/// Bytes of log after which a snapshot is taken.
+pub const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
+
+const _: () = assert!(CONNECTION_IDENTITIES_MAX < machine::limits::IDENTITIES_MAX);
+const _: () = assert!(OUTPUT_BYTES_MAX < OUTPUT_BYTES_LIMIT);

@@ -1,0 +1,457 @@
+//! Loop: the order. It packs what clients hand over into entries, proposes them, sends what is to
+//! be persisted to the disk and what is committed to Apply, and keeps the sessions' leases.
+//!
+//! It never waits: for the disk, for Apply or for anyone. The driver feeds it whatever has arrived,
+//! then calls [`Loop::finish`], and passes on what that gives. The credits of the Fronts bound what
+//! can be waiting here.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::entry::{self, BatchBuilder, UnstampedBatch};
+use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, EXPIRE_SESSIONS_MAX};
+use machine::{Command, ConnectionId, LogIndex, Origin, Settings};
+use replica::{Config, PersistId, ReadId, Refused, Replica, ReplicaError, Role, SnapshotMeta};
+
+use crate::expiry::Leases;
+use crate::limits::ENTRIES_TO_DISK_MAX;
+use crate::message::{
+    DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
+    Unavailable, Waiter,
+};
+use crate::snapshots::Snapshots;
+
+/// The first of a member's step functions.
+pub struct Loop {
+    origin: Origin,
+    replica: Replica,
+    role: Role,
+    /// The last entry there was when this member became leader: once it is applied, so is
+    /// everything that earlier leaders committed.
+    leading_from: Option<LogIndex>,
+    applied: LogIndex,
+    next_sequence: u64,
+    waiting: VecDeque<Waiting>,
+    /// An entry that the replica could not take yet.
+    unproposed: Option<bytes::Bytes>,
+    /// Jobs the disk has, in order; `false` for those that nothing waits for.
+    persisting: VecDeque<(PersistId, bool)>,
+    /// A hard state that changes only the commit index waits here for the next job that syncs.
+    lazy_hard_state: Option<storage::wal::HardState>,
+    syncs_wanted: Vec<(FrontId, ConnectionId)>,
+    reads: BTreeMap<ReadId, (FrontId, ConnectionId)>,
+    leases: Leases,
+    snapshots: Snapshots,
+    membership: storage::wal::Membership,
+    settings_wanted: Settings,
+    settings: Settings,
+    configuring: bool,
+    disk_is_full: bool,
+    ready: bool,
+    output: LoopOutput,
+}
+
+/// A batch that is in no entry yet, and who waits for it: a Front's clients, or nobody.
+struct Waiting {
+    front: Option<FrontId>,
+    batch: UnstampedBatch,
+    waiters: Vec<Waiter>,
+}
+
+/// What the driver is to pass on, each list in order.
+#[derive(Debug, Default)]
+pub struct LoopOutput {
+    /// For the disk thread.
+    pub disk: Vec<DiskJob>,
+    /// For Apply.
+    pub apply: Vec<ToApply>,
+    /// For the snapshot thread.
+    pub snapshot: Vec<SnapshotJob>,
+    /// The log up to here is covered by a durable snapshot.
+    pub release: Option<storage::wal::SnapshotPoint>,
+    /// This member serves clients from now on. Given once.
+    pub ready: bool,
+}
+
+impl Loop {
+    /// A member as its data directory gave it; not yet a leader.
+    ///
+    /// # Errors
+    /// What was restored contradicts itself.
+    pub fn new(start: Start) -> Result<Loop, ReplicaError> {
+        let applied = LogIndex(start.restored.applied_index);
+        let membership = to_storage(&start.restored.membership);
+        let config = Config::new(start.origin.member.0, start.seed, start.origin.boot.0);
+        let replica = Replica::new(config, start.restored)?;
+        let mut leases = Leases::new(start.tick_ms);
+        for event in start.sessions {
+            if let SessionEvent::Attached { session, attached, timeout_ms } = event {
+                leases.attach(session, attached, timeout_ms);
+            }
+        }
+        Ok(Loop {
+            origin: start.origin,
+            replica,
+            role: Role::Follower,
+            leading_from: None,
+            applied,
+            next_sequence: 1,
+            waiting: VecDeque::new(),
+            unproposed: None,
+            persisting: VecDeque::new(),
+            lazy_hard_state: None,
+            syncs_wanted: Vec::new(),
+            reads: BTreeMap::new(),
+            leases,
+            snapshots: Snapshots::new(start.snapshot_commands, start.log_bytes),
+            membership,
+            settings_wanted: start.settings,
+            settings: start.settings_restored,
+            configuring: false,
+            disk_is_full: false,
+            ready: false,
+            output: LoopOutput::default(),
+        })
+    }
+
+    // What arrives.
+
+    /// Something from a Front.
+    pub fn on_front(&mut self, message: ToLoop) {
+        match message {
+            ToLoop::Submit(submission) if self.disk_is_full => {
+                let (front, waiters) = (submission.front, submission.waiters);
+                let reason = Unavailable::DiskFull;
+                self.output.apply.push(ToApply::Refuse { front, waiters, reason });
+            }
+            ToLoop::Submit(submission) => self.waiting.push_back(Waiting {
+                front: Some(submission.front),
+                batch: submission.batch,
+                waiters: submission.waiters,
+            }),
+            ToLoop::Sync(front, connection) => self.syncs_wanted.push((front, connection)),
+            ToLoop::Heard(sessions) => {
+                sessions.into_iter().for_each(|session| self.leases.heard(session));
+            }
+        }
+    }
+
+    /// Something from Apply.
+    pub fn on_apply(&mut self, message: FromApply) {
+        match message {
+            FromApply::Applied { index, sessions, configured } => {
+                assert!(index >= self.applied);
+                self.applied = index;
+                self.replica.on_applied(index.0);
+                sessions.into_iter().for_each(|event| self.on_session(event));
+                if let Some(settings) = configured {
+                    self.settings = (*settings).clone();
+                    self.configuring = false;
+                }
+            }
+            message => {
+                let jobs = self.snapshots.on_apply(message, &self.membership);
+                self.output.snapshot.extend(jobs);
+            }
+        }
+    }
+
+    fn on_session(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::Attached { session, attached, timeout_ms } => {
+                self.leases.attach(session, attached, timeout_ms);
+            }
+            SessionEvent::Closed(session) => self.leases.close(session),
+        }
+    }
+
+    /// Every disk job up to this one is durable.
+    pub fn on_persisted(&mut self, id: PersistId) {
+        while let Some(&(job, _)) = self.persisting.front()
+            && job <= id
+        {
+            self.persisting.pop_front();
+            self.replica.on_persisted(job);
+        }
+        self.finish_lazy_jobs();
+    }
+
+    /// Whether the log still has room to grow, as the disk thread sees it.
+    pub fn on_disk_room(&mut self, is_full: bool) {
+        self.disk_is_full = is_full;
+    }
+
+    /// Something from the snapshot thread.
+    pub fn on_snapshot(&mut self, message: FromSnapshot) {
+        if let FromSnapshot::Finished { index, term } = message {
+            let membership = self.replica.membership().clone();
+            self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
+            self.output.release = Some(storage::wal::SnapshotPoint { index, term });
+        }
+        self.output.apply.extend(self.snapshots.on_snapshot(message));
+    }
+
+    /// Time went by. `raft_tick` says whether a tick of the replica is among it.
+    pub fn on_time(&mut self, elapsed_ms: u64, raft_tick: bool) {
+        if raft_tick {
+            self.replica.tick();
+        }
+        self.leases.advance(elapsed_ms);
+        if self.role == Role::Leader && self.ready {
+            self.expire();
+        }
+    }
+
+    // What is to be done.
+
+    /// Does what the messages since the last call made possible, and gives what is to be passed on.
+    /// `wall_ms` is stamped into new entries.
+    pub fn finish(&mut self, wall_ms: i64) -> LoopOutput {
+        self.maybe_campaign();
+        self.maybe_configure();
+        self.read_indexes();
+        self.pack(wall_ms);
+        while self.replica.has_effects() {
+            self.take_effects();
+        }
+        // Effects may have made room for more, or made this member the leader.
+        self.pack(wall_ms);
+        while self.replica.has_effects() {
+            self.take_effects();
+        }
+        self.output.apply.extend(self.snapshots.maybe_begin());
+        self.maybe_ready();
+        core::mem::take(&mut self.output)
+    }
+
+    /// A lone voter does not wait for an election timeout.
+    fn maybe_campaign(&mut self) {
+        let alone = self.membership.voters == [self.origin.member.0]
+            && self.membership.voters_outgoing.is_empty();
+        if alone && self.role != Role::Leader {
+            // An obstacle goes away by itself: this is tried again after every message.
+            let _ = self.replica.campaign();
+        }
+    }
+
+    /// The leader's configuration is the ensemble's.
+    fn maybe_configure(&mut self) {
+        let caught_up = self.leading_from.is_some_and(|index| self.applied >= index);
+        if caught_up && !self.configuring && self.settings != self.settings_wanted {
+            self.configuring = true;
+            self.submit_own(&Command::Configure(self.settings_wanted.clone()));
+        }
+    }
+
+    fn maybe_ready(&mut self) {
+        let caught_up = self.leading_from.is_some_and(|index| self.applied >= index);
+        if !self.ready && caught_up && self.settings == self.settings_wanted {
+            self.ready = true;
+            self.output.ready = true;
+            self.leases.renew_all();
+        }
+    }
+
+    fn expire(&mut self) {
+        let sessions = self.leases.expired(EXPIRE_SESSIONS_MAX);
+        if !sessions.is_empty() {
+            self.submit_own(&Command::ExpireSessions { sessions });
+        }
+    }
+
+    fn submit_own(&mut self, command: &Command<'_>) {
+        let nobody = entry::encode_identities([].into_iter());
+        let mut builder = BatchBuilder::default();
+        builder.push(ConnectionId(0), &nobody, command);
+        let batch = builder.finish();
+        self.waiting.push_back(Waiting { front: None, batch, waiters: Vec::new() });
+    }
+
+    fn read_indexes(&mut self) {
+        for (front, connection) in core::mem::take(&mut self.syncs_wanted) {
+            match self.replica.read_index() {
+                Ok(read) => {
+                    self.reads.insert(read, (front, connection));
+                }
+                Err(_) => self.syncs_wanted.push((front, connection)),
+            }
+        }
+    }
+
+    /// Packs what waits into entries, while few enough are on their way to the disk.
+    fn pack(&mut self, wall_ms: i64) {
+        if self.role != Role::Leader {
+            return;
+        }
+        loop {
+            let to_disk = self.persisting.iter().filter(|(_, awaited)| *awaited).count();
+            if to_disk >= ENTRIES_TO_DISK_MAX {
+                return;
+            }
+            let payload = match self.unproposed.take() {
+                Some(payload) => payload,
+                None if self.waiting.is_empty() => return,
+                None => self.next_entry(wall_ms),
+            };
+            match self.replica.propose(payload.clone()) {
+                Ok(_) => {}
+                Err(Refused::Overloaded | Refused::Transferring { .. }) => {
+                    self.unproposed = Some(payload);
+                    return;
+                }
+                Err(refused) => unreachable!("a leader's own entry is not refused: {refused}"),
+            }
+            self.take_effects();
+        }
+    }
+
+    /// At least one batch, and as many as fit one entry.
+    fn next_entry(&mut self, wall_ms: i64) -> bytes::Bytes {
+        let mut batches = Vec::new();
+        let (mut commands, mut bytes) = (0, 0);
+        while let Some(next) = self.waiting.front() {
+            let (more_commands, more_bytes) = (next.batch.command_count, next.batch.byte_count());
+            let fits = commands + more_commands <= BATCH_COMMANDS_MAX
+                && bytes + more_bytes <= BATCH_BYTES_MAX;
+            if !batches.is_empty() && !fits {
+                break;
+            }
+            commands += more_commands;
+            bytes += more_bytes;
+            let next = self.waiting.pop_front().expect("it was just looked at");
+            let sequence = self.next_sequence;
+            self.next_sequence += 1;
+            let (front, waiters) = (next.front, next.waiters);
+            self.output.apply.push(ToApply::Expect { sequence, front, waiters });
+            batches.push(next.batch.stamp(self.origin, sequence));
+        }
+        self.snapshots.count(bytes, commands);
+        entry::encode(wall_ms, 0, &batches)
+    }
+
+    fn take_effects(&mut self) {
+        let effects = self.replica.effects();
+        if let Some(change) = effects.role_change {
+            self.on_role(change.role);
+        }
+        for membership in &effects.memberships {
+            self.membership = to_storage(&membership.membership);
+        }
+        if let Some(persist) = effects.persist {
+            let changed = effects.memberships.last().map(|at| to_storage(&at.membership));
+            self.persist(persist, changed);
+        }
+        if !effects.committed.is_empty() {
+            self.output.apply.push(ToApply::Entries(effects.committed));
+        }
+        for (read, index) in effects.reads {
+            let (front, connection) = self.reads.remove(&read).expect("only own reads return");
+            let index = LogIndex(index);
+            self.output.apply.push(ToApply::Sync { index, front, connection });
+        }
+        for read in effects.reads_failed {
+            let wanted = self.reads.remove(&read).expect("only own reads fail");
+            self.syncs_wanted.push(wanted);
+        }
+        assert!(effects.messages.is_empty(), "an ensemble of one has no peers");
+    }
+
+    fn on_role(&mut self, role: Role) {
+        self.role = role;
+        match role {
+            Role::Leader => {
+                self.leading_from = Some(LogIndex(self.replica.status().last_index));
+                self.leases.renew_all();
+            }
+            _ => self.leading_from = None,
+        }
+    }
+
+    fn persist(&mut self, persist: replica::Persist, membership: Option<storage::wal::Membership>) {
+        assert!(persist.install.is_none(), "an ensemble of one is sent no snapshot");
+        let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
+            term: state.term,
+            vote: state.vote,
+            commit: state.commit,
+        });
+        if !persist.must_sync && persist.entries.is_empty() && membership.is_none() {
+            self.lazy_hard_state = hard_state.or(self.lazy_hard_state.take());
+            self.persisting.push_back((persist.id, false));
+            self.finish_lazy_jobs();
+            return;
+        }
+        self.persisting.push_back((persist.id, true));
+        self.output.disk.push(DiskJob {
+            id: persist.id,
+            entries: persist.entries.into_iter().map(to_log_entry).collect(),
+            hard_state: hard_state.or(self.lazy_hard_state),
+            membership,
+        });
+        self.lazy_hard_state = None;
+    }
+
+    /// Jobs that nothing waits for are over once those before them are.
+    fn finish_lazy_jobs(&mut self) {
+        while let Some(&(job, false)) = self.persisting.front() {
+            self.persisting.pop_front();
+            self.replica.on_persisted(job);
+        }
+    }
+}
+
+fn to_log_entry(entry: replica::Entry) -> storage::wal::LogEntry {
+    let kind = match entry.kind {
+        replica::EntryKind::Normal => storage::wal::EntryKind::Normal,
+        replica::EntryKind::Membership => storage::wal::EntryKind::MembershipChange,
+    };
+    storage::wal::LogEntry { index: entry.index, term: entry.term, kind, payload: entry.payload }
+}
+
+/// The replica's membership as the disk has it.
+pub fn to_storage(membership: &replica::Membership) -> storage::wal::Membership {
+    storage::wal::Membership {
+        voters: membership.voters.clone(),
+        voters_outgoing: membership.voters_outgoing.clone(),
+        learners: membership.learners.clone(),
+        learners_next: membership.learners_next.clone(),
+        auto_leave: membership.auto_leave,
+    }
+}
+
+/// What a data directory gave, as the replica wants it.
+pub fn to_restored(
+    hard_state: storage::wal::HardState,
+    membership: storage::wal::Membership,
+    snapshot: storage::wal::SnapshotPoint,
+    entries: Vec<storage::wal::LogEntry>,
+) -> replica::Restored {
+    let kind = |kind| match kind {
+        storage::wal::EntryKind::Normal => replica::EntryKind::Normal,
+        storage::wal::EntryKind::MembershipChange => replica::EntryKind::Membership,
+    };
+    replica::Restored {
+        hard_state: replica::HardState {
+            term: hard_state.term,
+            vote: hard_state.vote,
+            commit: hard_state.commit,
+        },
+        membership: replica::Membership {
+            voters: membership.voters,
+            voters_outgoing: membership.voters_outgoing,
+            learners: membership.learners,
+            learners_next: membership.learners_next,
+            auto_leave: membership.auto_leave,
+        },
+        snapshot_index: snapshot.index,
+        snapshot_term: snapshot.term,
+        entries: entries
+            .into_iter()
+            .map(|entry| replica::Entry {
+                index: entry.index,
+                term: entry.term,
+                kind: kind(entry.kind),
+                payload: entry.payload,
+            })
+            .collect(),
+        applied_index: snapshot.index,
+    }
+}

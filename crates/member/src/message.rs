@@ -1,0 +1,321 @@
+//! The messages between Front, Loop and Apply, and what goes to the disk.
+
+use std::sync::Arc;
+
+use machine::change::SharedChanges;
+use machine::entry::UnstampedBatch;
+use machine::{
+    ConnectionId, Identity, LogIndex, Ordinal, Outcome, Refusal, SessionId, Settings, Zxid,
+};
+use replica::PersistId;
+use zk::ErrorCode;
+use zk::request::{ReadKind, ReadRequest};
+
+/// Which connection runtime of this member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrontId(pub u32);
+
+/// An identity that outlives the bytes it came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedIdentity {
+    /// The scheme.
+    pub scheme: Box<str>,
+    /// The id.
+    pub id: Box<str>,
+}
+
+/// All identities of a connection, shared with its reads under way.
+pub type Identities = Arc<[OwnedIdentity]>;
+
+/// The identities as the machine wants them.
+pub fn borrow(identities: &[OwnedIdentity]) -> Vec<Identity<'_>> {
+    identities.iter().map(|own| Identity { scheme: &own.scheme, id: &own.id }).collect()
+}
+
+/// A read that waits: for its turn in a connection's window, or behind a write on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedRead {
+    /// What is asked.
+    pub kind: ReadKind,
+    /// Of which znode.
+    pub path: Box<str>,
+    /// Whether to set a watch.
+    pub watch: bool,
+}
+
+impl OwnedRead {
+    /// A copy of a request's read.
+    pub fn of(read: &ReadRequest<'_>) -> OwnedRead {
+        OwnedRead { kind: read.kind, path: read.path.into(), watch: read.watch }
+    }
+
+    /// The read as the protocol has it.
+    pub fn borrow(&self) -> ReadRequest<'_> {
+        ReadRequest { kind: self.kind, path: &self.path, watch: self.watch }
+    }
+}
+
+/// A read behind an own write in flight: Apply runs it right after that write and before the next
+/// command.
+#[derive(Clone, Debug)]
+pub struct TravellingRead {
+    /// Of the request.
+    pub xid: i32,
+    /// What is asked.
+    pub read: OwnedRead,
+    /// By whom.
+    pub identities: Identities,
+}
+
+/// Who waits for a command.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    /// The connection that sent it.
+    pub connection: ConnectionId,
+    /// The reads right behind it.
+    pub reads: Vec<TravellingRead>,
+}
+
+/// Commands that a Front hands over.
+#[derive(Debug)]
+pub struct Submission {
+    /// Which Front.
+    pub front: FrontId,
+    /// The commands.
+    pub batch: UnstampedBatch,
+    /// One waiter per command, in the same order.
+    pub waiters: Vec<Waiter>,
+}
+
+/// What a Front asks of Loop.
+#[derive(Debug)]
+pub enum ToLoop {
+    /// Commands to be replicated.
+    Submit(Submission),
+    /// Tell this connection when everything committed by now is applied here.
+    Sync(FrontId, ConnectionId),
+    /// Sessions whose clients were heard from since the last report.
+    Heard(Vec<SessionId>),
+}
+
+/// What Loop asks of Apply.
+#[derive(Debug)]
+pub enum ToApply {
+    /// The batch with this sequence is under way, and these wait for it. Comes before the entry.
+    Expect {
+        /// Of the batch.
+        sequence: u64,
+        /// Which Front; none for Loop's own batches.
+        front: Option<FrontId>,
+        /// One per command.
+        waiters: Vec<Waiter>,
+    },
+    /// These commands will never be in the log: answer so, in order with the others.
+    Refuse {
+        /// Which Front.
+        front: FrontId,
+        /// One per command.
+        waiters: Vec<Waiter>,
+        /// Why.
+        reason: Unavailable,
+    },
+    /// Committed entries, in order, without gaps.
+    Entries(Vec<replica::Entry>),
+    /// Tell this connection once the index is applied.
+    Sync {
+        /// What must be applied.
+        index: LogIndex,
+        /// Which Front.
+        front: FrontId,
+        /// Whose.
+        connection: ConnectionId,
+    },
+    /// Start an image at the end of the current entry.
+    Freeze,
+    /// Give the next piece of the image.
+    FreezeStep,
+}
+
+/// Why a command was not taken. Definite: it was never logged and never will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// The disk has no room for the log to grow.
+    DiskFull,
+    /// This member is not the leader and cannot reach it.
+    NotLeader,
+}
+
+/// Why a command has no outcome, or what it is.
+pub type Answered = Result<Result<Outcome, Refusal>, Unavailable>;
+
+/// A read that travelled: its whole response frame, and whether it succeeded.
+#[derive(Clone, Debug)]
+pub struct ReadAnswer {
+    /// For the client.
+    pub frame: Vec<u8>,
+    /// The error in it.
+    pub error: ErrorCode,
+}
+
+/// What a waiter is told.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To a command and the reads behind it.
+    Command {
+        /// Who waited.
+        connection: ConnectionId,
+        /// Which command it was.
+        ordinal: Ordinal,
+        /// For the reply header.
+        zxid: Zxid,
+        /// What came of it.
+        answered: Answered,
+        /// In the order of the waiter's reads.
+        reads: Vec<ReadAnswer>,
+    },
+    /// To a sync.
+    Synced {
+        /// Who waited.
+        connection: ConnectionId,
+        /// The last command applied.
+        ordinal: Ordinal,
+        /// The last zxid consumed.
+        zxid: Zxid,
+    },
+}
+
+impl Answer {
+    /// Where the answer stands in the order of commands.
+    pub fn ordinal(&self) -> Ordinal {
+        match self {
+            Answer::Command { ordinal, .. } | Answer::Synced { ordinal, .. } => *ordinal,
+        }
+    }
+}
+
+/// What Apply pushes to a Front before it lets go of the lock.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Changes of this hold, shared by all Fronts.
+    pub changes: SharedChanges,
+    /// Answers for this Front, in order.
+    pub answers: Vec<Answer>,
+}
+
+/// What became of sessions, for the leases that Loop keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// Opened or attached.
+    Attached {
+        /// Which.
+        session: SessionId,
+        /// Expiry names it.
+        attached: Ordinal,
+        /// Negotiated.
+        timeout_ms: u32,
+    },
+    /// Closed or expired.
+    Closed(SessionId),
+}
+
+/// What Apply tells Loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromApply {
+    /// Whole entries were applied.
+    Applied {
+        /// Up to this one.
+        index: LogIndex,
+        /// What became of sessions meanwhile, in order.
+        sessions: Vec<SessionEvent>,
+        /// The settings, if they were replaced.
+        configured: Option<Arc<Settings>>,
+    },
+    /// An image was started.
+    Frozen {
+        /// At the end of this entry.
+        index: LogIndex,
+        /// Of that entry.
+        term: u64,
+    },
+    /// A piece of the image.
+    Piece {
+        /// Its bytes.
+        bytes: Vec<u8>,
+        /// Whether it is the last.
+        last: bool,
+    },
+    /// The image had to be given up.
+    FreezeAborted,
+}
+
+/// One job for the disk thread. Jobs are done in order; whatever is queued goes in one write and
+/// one sync.
+#[derive(Clone, Debug)]
+pub struct DiskJob {
+    /// Reported back when it is durable.
+    pub id: PersistId,
+    /// To be appended; an index that is in the log already replaces it and all behind it.
+    pub entries: Vec<storage::wal::LogEntry>,
+    /// To be appended behind the entries.
+    pub hard_state: Option<storage::wal::HardState>,
+    /// The membership, where it changed.
+    pub membership: Option<storage::wal::Membership>,
+}
+
+/// One job for the snapshot thread, done in order.
+#[derive(Clone, Debug)]
+pub enum SnapshotJob {
+    /// Start a file.
+    Begin {
+        /// The last entry it holds.
+        index: u64,
+        /// Of that entry.
+        term: u64,
+        /// Active after it.
+        membership: storage::wal::Membership,
+    },
+    /// Append a piece.
+    Piece(Vec<u8>),
+    /// End it and give it its name.
+    Finish,
+    /// Throw it away.
+    Abort,
+}
+
+/// What the snapshot thread tells Loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromSnapshot {
+    /// The piece is on its way: the next may come.
+    PieceWritten,
+    /// The snapshot is durable under its name.
+    Finished {
+        /// The last entry it holds.
+        index: u64,
+        /// Of that entry.
+        term: u64,
+    },
+    /// It could not be written. Loop schedules it anew.
+    Failed,
+}
+
+/// A restored or new member, as its data directory gave it.
+pub struct Start {
+    /// This member and this start of it.
+    pub origin: machine::Origin,
+    /// For everything drawn at random by the replica.
+    pub seed: u64,
+    /// What Raft finds on the disk.
+    pub restored: replica::Restored,
+    /// What the configuration wants the replicated settings to be.
+    pub settings: Settings,
+    /// What they are in the restored machine.
+    pub settings_restored: Settings,
+    /// The sessions of the restored machine.
+    pub sessions: Vec<SessionEvent>,
+    /// Bytes of log since the snapshot.
+    pub log_bytes: u64,
+    /// Commands after which a snapshot is taken (`snapCount`).
+    pub snapshot_commands: u64,
+    /// Length of a tick.
+    pub tick_ms: u64,
+}

@@ -1,0 +1,105 @@
+//! When a snapshot is taken, and the pieces on their way from Apply to the file.
+//!
+//! One piece is under way at a time: Apply gives one, the snapshot thread writes it, then the next
+//! is asked for. So a snapshot needs the memory of one piece, and its pace is that of the file.
+
+use crate::limits::SNAPSHOT_LOG_BYTES;
+use crate::message::{FromApply, FromSnapshot, SnapshotJob, ToApply};
+
+/// The policy and the state of the snapshot under way.
+pub struct Snapshots {
+    commands_max: u64,
+    /// Since the last snapshot was begun.
+    log_bytes: u64,
+    commands: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// Apply was asked to freeze.
+    Asked,
+    /// Pieces are going over.
+    Streaming,
+    /// The last piece was handed over.
+    Finishing,
+}
+
+impl Snapshots {
+    /// Starts with what the log holds since the last snapshot.
+    pub fn new(commands_max: u64, log_bytes: u64) -> Snapshots {
+        Snapshots { commands_max, log_bytes, commands: 0, state: State::Idle }
+    }
+
+    /// Counts an entry that was proposed.
+    pub fn count(&mut self, bytes: usize, commands: usize) {
+        self.log_bytes += bytes as u64;
+        self.commands += commands as u64;
+    }
+
+    /// Whether one is under way.
+    pub fn is_running(&self) -> bool {
+        self.state != State::Idle
+    }
+
+    /// Asks Apply for an image when it is time for one.
+    pub fn maybe_begin(&mut self) -> Option<ToApply> {
+        let due = self.log_bytes >= SNAPSHOT_LOG_BYTES || self.commands >= self.commands_max;
+        if self.state != State::Idle || !due {
+            return None;
+        }
+        self.state = State::Asked;
+        self.log_bytes = 0;
+        self.commands = 0;
+        Some(ToApply::Freeze)
+    }
+
+    /// Turns what Apply gave into a job for the file. `membership` is the one active at the image.
+    pub fn on_apply(
+        &mut self,
+        message: FromApply,
+        membership: &storage::wal::Membership,
+    ) -> Vec<SnapshotJob> {
+        match (self.state, message) {
+            (State::Asked, FromApply::Frozen { index, term }) => {
+                self.state = State::Streaming;
+                let membership = membership.clone();
+                vec![SnapshotJob::Begin { index: index.0, term, membership }]
+            }
+            (State::Streaming, FromApply::Piece { bytes, last: false }) => {
+                vec![SnapshotJob::Piece(bytes)]
+            }
+            (State::Streaming, FromApply::Piece { bytes, last: true }) => {
+                self.state = State::Finishing;
+                vec![SnapshotJob::Piece(bytes), SnapshotJob::Finish]
+            }
+            (State::Streaming, FromApply::FreezeAborted) => {
+                self.state = State::Idle;
+                self.log_bytes = SNAPSHOT_LOG_BYTES;
+                vec![SnapshotJob::Abort]
+            }
+            (_, FromApply::Piece { .. }) => Vec::new(),
+            (state, message) => unreachable!("{message:?} while the snapshot is {state:?}"),
+        }
+    }
+
+    /// Whether Apply is to give the next piece after what the snapshot thread said.
+    pub fn on_snapshot(&mut self, message: FromSnapshot) -> Option<ToApply> {
+        match message {
+            FromSnapshot::PieceWritten if self.state == State::Streaming => {
+                Some(ToApply::FreezeStep)
+            }
+            FromSnapshot::PieceWritten => None,
+            FromSnapshot::Finished { .. } => {
+                self.state = State::Idle;
+                None
+            }
+            FromSnapshot::Failed => {
+                // Not at once again: the next one is taken after another full interval.
+                self.state = State::Idle;
+                None
+            }
+        }
+    }
+}
