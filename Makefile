@@ -1,0 +1,29 @@
+# What people do here. `make run` starts a server, `make test` runs every test.
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test fmt clippy clean cargo
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+cargo:
+	@command -v cargo >/dev/null 2>&1 || { \
+	  echo "cargo is missing: install Rust with rustup, https://rustup.rs" >&2; exit 1; }
+
+run: cargo ## Build and start a standalone server: clients on 127.0.0.1:2181, data in ./quorate-data
+	@cargo build --release && exec target/release/quorate serve
+
+build: cargo ## Build the release binary
+	cargo build --release
+
+test: cargo ## Run every test; the last line is the count
+	@tests/run.sh
+
+fmt: cargo ## Format the source
+	cargo fmt --all
+
+clippy: cargo ## Lint, with warnings as errors
+	cargo clippy --release --workspace --all-targets -- -D warnings
+
+clean: cargo ## Remove what was built
+	cargo clean

@@ -1,0 +1,180 @@
+//! The command line of `quorate`: what may be written, and the texts that `--help` prints.
+//!
+//! [`parse`] is pure. A wrong option becomes one line and status 2; only help and the version
+//! are longer and end with status 0.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::config::{ListenAddress, parse_ms};
+
+/// Coordination for distributed systems: a server for unmodified ZooKeeper clients.
+#[derive(Debug, Parser)]
+#[command(name = "quorate", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "Start a server with `quorate serve`, then look at it with `quorate zk`.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `quorate` is asked to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a server until SIGTERM or Ctrl-C.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Look at and change the tree of a ZooKeeper server: a shell, or one command.
+    #[command(after_help = ZK_EXAMPLES)]
+    Zk(ZkArgs),
+    /// Verify what is on disk and print what it holds. Reads only, changes nothing.
+    Inspect(InspectArgs),
+    /// Run whole clusters in a simulated world, with faults, from a seed.
+    #[command(after_help = "A run that fails prints the one command that repeats it.")]
+    Sim(SimArgs),
+    /// Print the version.
+    Version,
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  quorate serve                               data in ./quorate-data, clients on 127.0.0.1:2181
+  quorate serve --config /etc/zoo.cfg         as ZooKeeper would run on that file
+  quorate serve --data-dir /srv/q --zk-addr 0.0.0.0:2181
+
+A FILE is a zoo.cfg or a quorate.toml, told apart by what is in it. Options win over the file, the
+file over -D properties in SERVER_JVMFLAGS and JVMFLAGS. The server is ready when it prints
+`quorate ready zk=ADDRESS` on standard output.";
+
+const ZK_EXAMPLES: &str = "\
+Examples:
+  quorate zk                                  a shell; `help` lists the commands
+  quorate zk ls -R /
+  quorate zk --server zk1:2181 get -s /config
+Everything from COMMAND on belongs to the command.";
+
+/// Options of `quorate serve`.
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Configuration: a zoo.cfg or a quorate.toml
+    #[arg(long, value_name = "FILE", conflicts_with = "config_file")]
+    pub config: Option<PathBuf>,
+    /// The same as --config FILE
+    #[arg(value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
+    /// Where the data is kept [default: ./quorate-data]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Where ZooKeeper clients connect; *:PORT for every address [default: 127.0.0.1:2181]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub zk_addr: Option<ListenAddress>,
+    /// Log more; twice for everything
+    #[arg(short, long, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl ServeArgs {
+    /// The configuration file, whichever way it was given.
+    pub fn file(&self) -> Option<&Path> {
+        self.config.as_deref().or(self.config_file.as_deref())
+    }
+}
+
+/// Options of `quorate zk`.
+#[derive(Debug, Args)]
+pub struct ZkArgs {
+    /// The server, or several separated by commas, of which one that answers is used
+    #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:2181")]
+    pub server: String,
+    /// How long the session outlives a lost connection
+    #[arg(short, long, value_name = "TIME", default_value = "30s", value_parser = session_timeout)]
+    pub timeout: u32,
+    /// One command and its arguments; without it a shell starts
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    pub command: Vec<String>,
+}
+
+/// Options of `quorate inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// The data directory of a server, running or not
+    #[arg(value_name = "DATA-DIR")]
+    pub data_dir: PathBuf,
+}
+
+/// Options of `quorate sim`. Neither given: seed 1.
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    /// Run this one seed and say what happens
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub seed: Option<u64>,
+    /// Run the seeds 1 to N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: Option<u64>,
+}
+
+/// A time as the protocol carries it: a positive `int` of milliseconds.
+fn session_timeout(text: &str) -> Result<u32, String> {
+    let ms = parse_ms(text)?;
+    u32::try_from(ms)
+        .ok()
+        .filter(|ms| (1..=i32::MAX.unsigned_abs()).contains(ms))
+        .ok_or_else(|| format!("{text:?} is not between 1ms and {}ms", i32::MAX))
+}
+
+/// Text to print in place of running a command, and the status to end with.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// To standard output, status 0.
+    Help(String),
+    /// One line to standard error, status 2.
+    Wrong(String),
+}
+
+/// Reads the words of a command line, the first of which is the program's name.
+pub fn parse<I, T>(words: I) -> Result<Cli, Exit>
+where
+    I: IntoIterator<Item = T>,
+    T: Into<OsString>,
+{
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let mut definition = Cli::command();
+    definition
+        .try_get_matches_from_mut(&words)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Help(error.to_string()),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Exit::Wrong("quorate: which command? `quorate --help` lists them".to_string())
+            }
+            _ => Exit::Wrong(one_line(&error, subcommand_of(&definition, &words))),
+        })
+}
+
+/// The sentence of an error, without usage and hints, and where to read more.
+fn one_line(error: &clap::Error, subcommand: Option<&str>) -> String {
+    let text = error.to_string();
+    let sentence: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.trim_start_matches("error: "))
+        .collect();
+    let space = if subcommand.is_some() { " " } else { "" };
+    let subcommand = subcommand.unwrap_or_default();
+    format!("quorate: {} (see `quorate{space}{subcommand} --help`)", sentence.join(" "))
+}
+
+/// The first word that is a subcommand.
+fn subcommand_of<'a>(definition: &'a clap::Command, words: &[OsString]) -> Option<&'a str> {
+    words
+        .iter()
+        .skip(1)
+        .find_map(|word| definition.find_subcommand(word))
+        .map(clap::Command::get_name)
+}
+
+#[cfg(test)]
+mod tests;

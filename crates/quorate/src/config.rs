@@ -1,0 +1,563 @@
+//! The configuration of a server: command line, file and environment become one [`ServeConfig`].
+//!
+//! A file is ZooKeeper's `zoo.cfg` or our own `quorate.toml`, told apart by content. In a
+//! `zoo.cfg` every key means what it means in ZooKeeper 3.9 (`QuorumPeerConfig`, and the classes
+//! that read the `zookeeper.*` properties); a key that is unknown, or known and not built, is a
+//! [`Warning`]. In a `quorate.toml` an unknown key is an error.
+//!
+//! Of one setting the command line wins over the file, the file over a `-D` property of
+//! `JVMFLAGS` (as in ZooKeeper, where the file is read into the properties), and that over the
+//! default. [`load_from`] is pure: files and environment are its arguments.
+
+mod properties;
+mod toml_file;
+mod units;
+mod zoo_cfg;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::cli::ServeArgs;
+
+pub use units::parse_ms;
+
+/// Where the data is kept when nothing says otherwise.
+pub const DATA_DIR_DEFAULT: &str = "./quorate-data";
+/// ZooKeeper's client port, on loopback only unless configured otherwise.
+pub const ZK_PORT_DEFAULT: u16 = 2181;
+/// `ZooKeeperServer.DEFAULT_TICK_TIME`.
+pub const TICK_MS_DEFAULT: u32 = 3_000;
+/// `QuorumPeerConfig.maxClientCnxns`.
+pub const CONNECTIONS_PER_IP_MAX_DEFAULT: u32 = 60;
+/// Length of the accept queue when not configured. Java's 50 makes a thousand clients that come
+/// back at once wait for the retransmission of their SYN; the kernel bounds this by `somaxconn`.
+pub const LISTEN_BACKLOG_DEFAULT: u32 = 1_024;
+/// `BinaryInputArchive.maxBuffer`: one byte less than a mebibyte.
+pub const JUTE_BYTES_MAX_DEFAULT: u32 = 0xf_ffff;
+/// The largest `jute.maxbuffer` we take; a request must fit into one entry of the log.
+pub const JUTE_BYTES_MAX_MAX: u32 = 48 << 20;
+/// `ZooKeeperServer.DEFAULT_SNAP_COUNT`.
+pub const SNAPSHOT_COMMAND_COUNT_DEFAULT: u32 = 100_000;
+/// The smallest `snapCount` (`ZooKeeperServer.getSnapCount`).
+pub const SNAPSHOT_COMMAND_COUNT_MIN: u32 = 2;
+/// `snapSizeLimitInKb`: 4 GiB of log.
+pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 4 << 30;
+
+const _: () = assert!((JUTE_BYTES_MAX_MAX as usize) < machine::limits::ENTRY_BYTES_MAX);
+const _: () = assert!(JUTE_BYTES_MAX_DEFAULT <= JUTE_BYTES_MAX_MAX);
+
+/// Everything `quorate serve` needs to know. Times are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeConfig {
+    /// The file this came from, as it was named; none without one.
+    pub file: Option<String>,
+    pub data_dir: PathBuf,
+    /// `dataLogDir`: where the log goes when it is not to lie in `data_dir`.
+    pub log_dir: Option<PathBuf>,
+    /// Where ZooKeeper clients connect.
+    pub zk_addr: ListenAddress,
+    /// True when someone chose `zk_addr`: a port in use is then an error, otherwise a warning.
+    pub zk_addr_configured: bool,
+    pub tick_ms: u32,
+    pub session_timeout_ms_min: u32,
+    pub session_timeout_ms_max: u32,
+    /// Connections of one client address; 0 means no limit.
+    pub connections_per_ip_max: u32,
+    /// Connections in all; 0 means no limit.
+    pub connections_max: u32,
+    /// `clientPortListenBacklog`; none when not configured, which `conf` shows as -1.
+    /// See [`ServeConfig::listen_backlog_or_default`].
+    pub listen_backlog: Option<u32>,
+    /// A standing keep-alive on client connections (`clientTcpKeepAlive`).
+    pub client_keep_alive: bool,
+    pub four_letter_words: FourLetterWords,
+    /// The largest request (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
+    pub jute_bytes_max: u32,
+    /// Commands after which a snapshot is due (`snapCount`).
+    pub snapshot_command_count: u32,
+    /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: never for its size.
+    pub snapshot_log_bytes: Option<u64>,
+    pub container: ContainerSettings,
+    /// Settings that can change the outcome of a command. They are replicated state: on start they
+    /// are proposed to the ensemble, never read by one member alone.
+    pub replicated: machine::Settings,
+    /// Names a client may give with the auth scheme `ensemble` (`ensembleAuthName`). None: the
+    /// scheme is unknown unless `ensemble_auth_provider` is set, and then every name passes.
+    pub ensemble_auth_names: Option<BTreeSet<String>>,
+    /// The `ensemble` scheme is switched on (`authProvider.N=…EnsembleAuthenticationProvider`).
+    pub ensemble_auth_provider: bool,
+    /// Schemes of which a client must have passed one before anything else
+    /// (`enforce.auth.enabled` with `enforce.auth.schemes`); empty: not enforced.
+    /// `sessionRequireClientSASLAuth` makes it `["sasl"]`.
+    pub enforce_auth_schemes: BTreeSet<String>,
+    /// `myid`, if the data directory or the file gives one.
+    pub my_id: Option<u64>,
+    /// The `server.N` lines: at most one participant as long as only one member is served.
+    pub servers: Vec<EnsembleServer>,
+}
+
+impl ServeConfig {
+    /// What to hand to `listen(2)`.
+    pub fn listen_backlog_or_default(&self) -> u32 {
+        self.listen_backlog.unwrap_or(LISTEN_BACKLOG_DEFAULT)
+    }
+}
+
+/// When container and TTL znodes are looked for and removed (`ZooKeeperServerMain`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerSettings {
+    /// `znode.container.checkIntervalMs`.
+    pub check_interval_ms: u32,
+    /// `znode.container.maxPerMinute`.
+    pub removals_per_minute_max: u32,
+    /// `znode.container.maxNeverUsedIntervalMs`: a container that never had a child goes after
+    /// this; 0: never.
+    pub never_used_ms_max: u64,
+}
+
+impl Default for ContainerSettings {
+    fn default() -> Self {
+        ContainerSettings {
+            check_interval_ms: 60_000,
+            removals_per_minute_max: 10_000,
+            never_used_ms_max: 0,
+        }
+    }
+}
+
+/// The four-letter words that are answered (`4lw.commands.whitelist`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FourLetterWords {
+    /// `*`.
+    All,
+    /// These and, as in `FourLetterCommands`, always `srvr`.
+    Listed(BTreeSet<String>),
+}
+
+impl FourLetterWords {
+    /// True when `word` may be executed.
+    pub fn allows(&self, word: &str) -> bool {
+        match self {
+            FourLetterWords::All => true,
+            FourLetterWords::Listed(words) => word == "srvr" || words.contains(word),
+        }
+    }
+}
+
+/// An address to listen on, before names are looked up. `host` is none for every local address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddress {
+    pub host: Option<String>,
+    pub port: u16,
+}
+
+impl ListenAddress {
+    /// The addresses to try in this order; the first that can be bound is the one. For every
+    /// local address that is IPv6 with IPv4 mapped into it, then IPv4 alone for a host without
+    /// IPv6; a peer's address must then be read with `IpAddr::to_canonical`.
+    pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
+        match &self.host {
+            None => Ok(vec![
+                SocketAddr::from((Ipv6Addr::UNSPECIFIED, self.port)),
+                SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port)),
+            ]),
+            Some(host) => Ok((host.as_str(), self.port).to_socket_addrs()?.collect()),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            None => write!(f, "*:{}", self.port),
+            Some(host) if host.contains(':') => write!(f, "[{host}]:{}", self.port),
+            Some(host) => write!(f, "{host}:{}", self.port),
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    /// Reads `HOST:PORT`, `[IPV6]:PORT`, or `*:PORT` and `:PORT` for every local address.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let malformed = || format!("{text:?} is not an address; write it like 127.0.0.1:2181");
+        let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
+        let port = port.parse().map_err(|_| malformed())?;
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        let host = match (bare, host) {
+            (Some(inside), _) if inside.parse::<Ipv6Addr>().is_ok() => Some(inside.to_string()),
+            (None, "" | "*") => None,
+            (None, name) if !name.contains(|c: char| c == ':' || c.is_whitespace()) => {
+                Some(name.to_string())
+            }
+            _ => return Err(malformed()),
+        };
+        Ok(ListenAddress { host, port })
+    }
+}
+
+/// One `server.N=host:peer:election[:role][;[host:]port]` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnsembleServer {
+    pub id: u64,
+    pub host: String,
+    pub peer_port: u16,
+    pub election_port: u16,
+    pub role: Role,
+    /// Where this server's clients connect, if the line says so.
+    pub client: Option<ListenAddress>,
+}
+
+/// What a configured server does in an ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Participant,
+    Observer,
+}
+
+/// Where a setting was found: a file and, where it has one, the line (from 1); or the name of an
+/// environment variable or an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub file: String,
+    pub line: Option<u32>,
+}
+
+impl Place {
+    fn of(file: &str) -> Place {
+        Place { file: file.to_string(), line: None }
+    }
+
+    fn at(file: &str, line: u32) -> Place {
+        Place { file: file.to_string(), line: Some(line) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.file),
+            None => f.write_str(&self.file),
+        }
+    }
+}
+
+/// Something in the configuration that does not do what its author may expect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    pub severity: Severity,
+    pub place: Place,
+    pub key: String,
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.place, self.key, self.message)
+    }
+}
+
+/// How loud a [`Warning`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// For the log at its usual level: the server differs from what was asked for.
+    Warning,
+    /// For a debug log: nothing was lost.
+    Note,
+}
+
+/// Why a configuration cannot be used. Each is one line that names file, line and cause.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{file}: cannot be read: {cause}")]
+    Unreadable { file: String, cause: String },
+    #[error("{place}: {cause}")]
+    Malformed { place: Place, cause: String },
+    #[error("{place}: {key}: {cause}")]
+    Invalid { place: Place, key: String, cause: String },
+}
+
+/// The environment variables that carry Java-style properties.
+#[derive(Clone, Debug, Default)]
+pub struct Env {
+    /// `SERVER_JVMFLAGS`; `zkServer.sh` puts it in front of the other.
+    pub server_jvmflags: Option<String>,
+    /// `JVMFLAGS`; of one property the last definition counts, so this one wins.
+    pub jvmflags: Option<String>,
+}
+
+impl Env {
+    /// Reads both from the environment of this process.
+    pub fn of_process() -> Env {
+        let text = |name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+        Env { server_jvmflags: text("SERVER_JVMFLAGS"), jvmflags: text("JVMFLAGS") }
+    }
+}
+
+/// Reads the text of a file; `Ok(None)` when there is none.
+pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Option<String>>;
+
+/// The configuration of `quorate serve` with these options in this environment.
+pub fn load(args: &ServeArgs, env: &Env) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
+    load_from(args, env, &read_file)
+}
+
+/// As [`load`], with every file read by `read`.
+pub fn load_from(
+    args: &ServeArgs,
+    env: &Env,
+    read: ReadFile<'_>,
+) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
+    let mut draft = Draft::default();
+    for (name, flags) in [("SERVER_JVMFLAGS", &env.server_jvmflags), ("JVMFLAGS", &env.jvmflags)] {
+        zoo_cfg::apply_jvm_flags(&mut draft, name, flags.as_deref().unwrap_or(""))?;
+    }
+    if let Some(path) = args.file() {
+        let file = path.display().to_string();
+        let text = must_read(read, path)?;
+        draft.file = Some(file.clone());
+        if toml_file::recognises(path, &text) {
+            toml_file::apply(&mut draft, &file, &text)?;
+        } else {
+            draft.is_zoo_cfg = true;
+            zoo_cfg::apply(&mut draft, &file, &text, read)?;
+        }
+    }
+    if let Some(data_dir) = &args.data_dir {
+        draft.data_dir = Some(data_dir.clone());
+    }
+    if draft.is_zoo_cfg {
+        zoo_cfg::settle_ensemble(&mut draft, read)?;
+    }
+    if let Some(zk_addr) = &args.zk_addr {
+        draft.zk_addr = Some(zk_addr.clone());
+    }
+    draft.finish()
+}
+
+/// Reads a file that must be there.
+fn must_read(read: ReadFile<'_>, path: &Path) -> Result<String, ConfigError> {
+    let unreadable =
+        |cause: String| ConfigError::Unreadable { file: path.display().to_string(), cause };
+    match read(path) {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) => Err(unreadable("there is no such file".to_string())),
+        Err(error) => Err(unreadable(error.to_string())),
+    }
+}
+
+/// The text of a file. Bytes that are not UTF-8 are read as ISO 8859-1, as Java reads properties.
+fn read_file(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => error.into_bytes().iter().map(|&b| char::from(b)).collect(),
+        })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the sources said so far; none where nobody has spoken. Later sources overwrite.
+#[derive(Debug, Default)]
+struct Draft {
+    file: Option<String>,
+    is_zoo_cfg: bool,
+    warnings: Vec<Warning>,
+
+    data_dir: Option<PathBuf>,
+    log_dir: Option<PathBuf>,
+    zk_addr: Option<ListenAddress>,
+    tick_ms: Option<u32>,
+    session_timeout_ms_min: Option<u32>,
+    session_timeout_ms_max: Option<u32>,
+    session_timeout_place: Option<Place>,
+    connections_per_ip_max: Option<u32>,
+    connections_max: Option<u32>,
+    listen_backlog: Option<u32>,
+    client_keep_alive: Option<bool>,
+    four_letter_words: Option<FourLetterWords>,
+    read_only_mode: bool,
+    jute_bytes_max: Option<u32>,
+    snapshot_command_count: Option<u32>,
+    /// The outer none: not said; the inner: switched off.
+    snapshot_log_bytes: Option<Option<u64>>,
+    container: ContainerSettings,
+    replicated: machine::Settings,
+    ensemble_auth_names: Option<BTreeSet<String>>,
+    ensemble_auth_provider: bool,
+    enforce_auth: bool,
+    enforce_auth_schemes: BTreeSet<String>,
+    client_sasl_required: bool,
+    my_id: Option<u64>,
+    servers: Vec<EnsembleServer>,
+    zoo: zoo_cfg::FileKeys,
+}
+
+impl Draft {
+    fn warn(&mut self, place: &Place, key: &str, message: impl Into<String>) {
+        self.report(Severity::Warning, place, key, message.into());
+    }
+
+    fn note(&mut self, place: &Place, key: &str, message: impl Into<String>) {
+        self.report(Severity::Note, place, key, message.into());
+    }
+
+    fn report(&mut self, severity: Severity, place: &Place, key: &str, message: String) {
+        let (place, key) = (place.clone(), key.to_string());
+        self.warnings.push(Warning { severity, place, key, message });
+    }
+
+    /// The place for a complaint about the configuration as a whole.
+    fn whole(&self) -> Place {
+        Place::of(self.file.as_deref().unwrap_or("configuration"))
+    }
+
+    /// Fills in the defaults and checks what spans several settings.
+    fn finish(mut self) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
+        let tick_ms = self.tick_ms.unwrap_or(TICK_MS_DEFAULT);
+        let ticks = |count: u32| tick_ms.saturating_mul(count).min(i32::MAX.unsigned_abs());
+        let session_timeout_ms_min = self.session_timeout_ms_min.unwrap_or(ticks(2));
+        let session_timeout_ms_max = self.session_timeout_ms_max.unwrap_or(ticks(20));
+        if session_timeout_ms_min > session_timeout_ms_max {
+            return Err(ConfigError::Malformed {
+                place: self.session_timeout_place.clone().unwrap_or_else(|| self.whole()),
+                cause: format!(
+                    "the smallest session timeout, {session_timeout_ms_min} ms, is above the \
+                     largest, {session_timeout_ms_max} ms"
+                ),
+            });
+        }
+        let enforce_auth_schemes = self.settle_enforced_schemes()?;
+        let default_addr =
+            ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port: ZK_PORT_DEFAULT };
+        if self.is_zoo_cfg && self.data_dir.is_none() {
+            return Err(self.missing("dataDir is not set"));
+        }
+        if self.is_zoo_cfg && self.zk_addr.is_none() {
+            return Err(self.missing(self.zoo.why_no_client_port()));
+        }
+        let config = ServeConfig {
+            data_dir: self.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT)),
+            log_dir: self.log_dir,
+            zk_addr_configured: self.zk_addr.is_some(),
+            zk_addr: self.zk_addr.unwrap_or(default_addr),
+            tick_ms,
+            session_timeout_ms_min,
+            session_timeout_ms_max,
+            connections_per_ip_max: self
+                .connections_per_ip_max
+                .unwrap_or(CONNECTIONS_PER_IP_MAX_DEFAULT),
+            connections_max: self.connections_max.unwrap_or(0),
+            listen_backlog: self.listen_backlog,
+            client_keep_alive: self.client_keep_alive.unwrap_or(false),
+            four_letter_words: settle_words(self.four_letter_words, self.read_only_mode),
+            jute_bytes_max: self.jute_bytes_max.unwrap_or(JUTE_BYTES_MAX_DEFAULT),
+            snapshot_command_count: self
+                .snapshot_command_count
+                .unwrap_or(SNAPSHOT_COMMAND_COUNT_DEFAULT),
+            snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
+            container: self.container,
+            replicated: self.replicated,
+            ensemble_auth_names: self.ensemble_auth_names,
+            ensemble_auth_provider: self.ensemble_auth_provider,
+            enforce_auth_schemes,
+            my_id: self.my_id,
+            servers: self.servers,
+            file: self.file,
+        };
+        Ok((config, self.warnings))
+    }
+
+    /// The rules of `AuthenticationHelper.validateConfiguredProperties`.
+    fn settle_enforced_schemes(&mut self) -> Result<BTreeSet<String>, ConfigError> {
+        if self.client_sasl_required {
+            self.enforce_auth = true;
+            self.enforce_auth_schemes = BTreeSet::from(["sasl".to_string()]);
+        }
+        if !self.enforce_auth {
+            return Ok(BTreeSet::new());
+        }
+        let schemes = std::mem::take(&mut self.enforce_auth_schemes);
+        if schemes.is_empty() {
+            return Err(self.missing("authentication is enforced, but no scheme is named for it"));
+        }
+        for scheme in &schemes {
+            match scheme.as_str() {
+                "ip" => {}
+                "digest" if self.replicated.digest_enabled => {}
+                "sasl" | "x509" => {
+                    let place = self.whole();
+                    let message = "is required of clients but not served yet: it admits nobody";
+                    self.warn(&place, scheme, message);
+                }
+                _ => {
+                    let cause = format!("the enforced scheme {scheme:?} is not available");
+                    return Err(self.missing(cause));
+                }
+            }
+        }
+        Ok(schemes)
+    }
+
+    fn missing(&self, cause: impl Into<String>) -> ConfigError {
+        ConfigError::Malformed { place: self.whole(), cause: cause.into() }
+    }
+}
+
+/// The allowed words: read-only mode adds `isro`, which its clients ask with
+/// (`FourLetterCommands.isEnabled`).
+fn settle_words(words: Option<FourLetterWords>, read_only_mode: bool) -> FourLetterWords {
+    match words.unwrap_or(FourLetterWords::Listed(BTreeSet::new())) {
+        FourLetterWords::All => FourLetterWords::All,
+        FourLetterWords::Listed(mut words) => {
+            words.insert("srvr".to_string());
+            if read_only_mode {
+                words.insert("isro".to_string());
+            }
+            FourLetterWords::Listed(words)
+        }
+    }
+}
+
+/// The hash algorithms a digest may use, by Java's name (which ignores case) and ours.
+const DIGEST_ALGORITHMS: [(&str, &str); 10] = [
+    ("SHA1", "SHA1"),
+    ("SHA-1", "SHA1"),
+    ("SHA", "SHA1"),
+    ("SHA-224", "SHA-224"),
+    ("SHA-256", "SHA-256"),
+    ("SHA-384", "SHA-384"),
+    ("SHA-512", "SHA-512"),
+    ("SHA3-256", "SHA3-256"),
+    ("SHA3-384", "SHA3-384"),
+    ("SHA3-512", "SHA3-512"),
+];
+
+/// The one spelling we keep of a digest algorithm's name.
+fn digest_algorithm(name: &str) -> Result<String, String> {
+    DIGEST_ALGORITHMS
+        .iter()
+        .find(|(java, _)| java.eq_ignore_ascii_case(name))
+        .map(|(_, ours)| ours.to_string())
+        .ok_or_else(|| format!("{name:?} is not a digest algorithm we know"))
+}
+
+/// `user:base64(hash)`; nothing for an empty text.
+fn super_digest(text: &str) -> Result<Option<String>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match text.split_once(':') {
+        Some((user, hash)) if !user.is_empty() && !hash.is_empty() => Ok(Some(text.to_string())),
+        _ => Err("is not of the form user:base64-of-the-hash".to_string()),
+    }
+}

@@ -1,0 +1,629 @@
+//! What the three sources of a configuration mean, alone and together.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use std::collections::BTreeMap;
+
+const FILE: &str = "conf/zoo.cfg";
+
+/// The world a configuration is read in: files by name, and the two variables.
+#[derive(Default)]
+struct World {
+    files: BTreeMap<PathBuf, String>,
+    env: Env,
+    args: ServeArgs,
+}
+
+impl World {
+    fn file(name: &str, text: &str) -> World {
+        let mut world = World::default();
+        world.args.config = Some(PathBuf::from(name));
+        world.and(name, text)
+    }
+
+    fn zoo(text: &str) -> World {
+        World::file(FILE, text)
+    }
+
+    fn toml(text: &str) -> World {
+        World::file("quorate.toml", text)
+    }
+
+    fn and(mut self, name: &str, text: &str) -> World {
+        self.files.insert(PathBuf::from(name), text.to_string());
+        self
+    }
+
+    fn jvmflags(mut self, flags: &str) -> World {
+        self.env.jvmflags = Some(flags.to_string());
+        self
+    }
+
+    fn load(&self) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
+        load_from(&self.args, &self.env, &|path| Ok(self.files.get(path).cloned()))
+    }
+
+    fn config(&self) -> ServeConfig {
+        self.load().unwrap().0
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let found = self.load().unwrap().1;
+        found
+            .iter()
+            .filter(|w| w.severity == Severity::Warning)
+            .map(|w| format!("{}: {}", w.place, w.key))
+            .collect()
+    }
+
+    fn error(&self) -> String {
+        let text = self.load().unwrap_err().to_string();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        text
+    }
+}
+
+/// A minimal `zoo.cfg` with these lines behind it; they start on line 3.
+fn zoo(lines: &str) -> World {
+    World::zoo(&format!("dataDir=/d\nclientPort=2181\n{lines}"))
+}
+
+fn flags(flags: &str) -> World {
+    World::default().jvmflags(flags)
+}
+
+// ---- defaults
+
+#[test]
+fn without_anything_a_loopback_server_keeps_its_data_here() {
+    let config = World::default().config();
+    assert_eq!(config.data_dir, Path::new("./quorate-data"));
+    assert_eq!(config.zk_addr.to_string(), "127.0.0.1:2181");
+    assert!(!config.zk_addr_configured);
+    assert_eq!(config.tick_ms, 3_000);
+    assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (6_000, 60_000));
+    assert_eq!((config.connections_per_ip_max, config.connections_max), (60, 0));
+    assert_eq!((config.listen_backlog, config.listen_backlog_or_default()), (None, 1_024));
+    assert_eq!(config.jute_bytes_max, 0xf_ffff);
+    assert_eq!(config.snapshot_command_count, 100_000);
+    assert_eq!(config.snapshot_log_bytes, Some(4 << 30));
+    assert_eq!(config.replicated, machine::Settings::default());
+    assert!(config.four_letter_words.allows("srvr"));
+    assert!(!config.four_letter_words.allows("ruok"));
+    assert_eq!(config.enforce_auth_schemes, BTreeSet::new());
+    assert!(World::default().load().unwrap().1.is_empty());
+}
+
+#[test]
+fn the_sample_zoo_cfg_means_what_it_says_and_warns_of_nothing() {
+    let world = World::zoo(
+        "# The number of milliseconds of each tick\ntickTime=2000\ninitLimit=10\nsyncLimit=5\n\
+         dataDir=/tmp/zookeeper\n# the port at which the clients will connect\n\
+         clientPort=2181\n#maxClientCnxns=60\n#autopurge.snapRetainCount=3\n",
+    );
+    let config = world.config();
+    assert_eq!(config.data_dir, Path::new("/tmp/zookeeper"));
+    assert_eq!(config.zk_addr, ListenAddress { host: None, port: 2181 });
+    assert!(config.zk_addr_configured);
+    assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (4_000, 40_000));
+    assert_eq!(world.warnings(), Vec::<String>::new());
+    assert_eq!(config.file.as_deref(), Some(FILE));
+}
+
+#[test]
+fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
+    let world = World::zoo(
+        "dataDir=/data\ndataLogDir=/datalog\ntickTime=2000\ninitLimit=5\nsyncLimit=2\n\
+         autopurge.snapRetainCount=3\nautopurge.purgeInterval=0\nmaxClientCnxns=60\n\
+         standaloneEnabled=true\nadmin.enableServer=true\n\
+         server.1=localhost:2888:3888;2181\n",
+    )
+    .and("/data/myid", "1\n");
+    let config = world.config();
+    assert_eq!(config.zk_addr, ListenAddress { host: None, port: 2181 });
+    assert_eq!(config.log_dir.as_deref(), Some(Path::new("/datalog")));
+    assert_eq!(config.my_id, Some(1));
+    assert_eq!(config.servers.len(), 1);
+    assert_eq!(
+        world.warnings(),
+        [
+            "conf/zoo.cfg:6: autopurge.snapRetainCount",
+            "conf/zoo.cfg:7: autopurge.purgeInterval",
+            "conf/zoo.cfg:10: admin.enableServer",
+        ]
+    );
+}
+
+// ---- the syntax of a properties file
+
+#[test]
+fn properties_are_read_as_java_reads_them() {
+    let check = |text: &str, expected: &[(&str, &str, u32)]| {
+        let found = properties::parse(text).unwrap();
+        let found: Vec<_> =
+            found.iter().map(|e| (e.key.as_str(), e.value.as_str(), e.line)).collect();
+        assert_eq!(found, expected, "{text:?}");
+    };
+    check("", &[]);
+    check("# a=b\n  ! c=d\n\n", &[]);
+    check("a=b", &[("a", "b", 1)]);
+    check("  a  =  b  \r\nc:d\n", &[("a", "b", 1), ("c", "d", 2)]);
+    check("a b c", &[("a", "b c", 1)]);
+    check("a\t:\tb", &[("a", "b", 1)]);
+    check("a", &[("a", "", 1)]);
+    check("a==b", &[("a", "=b", 1)]);
+    check("a=b # no comment", &[("a", "b # no comment", 1)]);
+    check("a=b\\\n   c\nd=e", &[("a", "bc", 1), ("d", "e", 3)]);
+    check("a=b\\\n# still the value", &[("a", "b# still the value", 1)]);
+    check("a=b\\\\\nc=d", &[("a", "b\\", 1), ("c", "d", 2)]);
+    check("a=b\\", &[("a", "b", 1)]);
+    check("a\\=b=c\\:d", &[("a=b", "c:d", 1)]);
+    check("a=\\u0041\\t\\q\\ud83d\\ude00", &[("a", "A\tq\u{1f600}", 1)]);
+    check("path=C:\\data", &[("path", "C:data", 1)]);
+    assert!(properties::parse("a=b\nc=\\u12").is_err_and(|(line, _)| line == 2));
+    assert!(properties::parse("a=\\ud83d!").is_err());
+    assert!(World::zoo("a=\\uzzzz").error().starts_with("conf/zoo.cfg:1: "));
+}
+
+#[test]
+fn of_a_repeated_key_the_last_counts() {
+    let world = zoo("tickTime=1\ntickTime=7\n");
+    assert_eq!(world.config().tick_ms, 7);
+    assert_eq!(world.warnings(), ["conf/zoo.cfg:3: tickTime"]);
+}
+
+#[test]
+fn numbers_are_read_as_java_reads_them() {
+    for (text, expected) in [
+        ("0", Some(0)),
+        ("10", Some(10)),
+        ("-10", Some(-10)),
+        ("+10", Some(10)),
+        ("0x10", Some(16)),
+        ("#ff", Some(255)),
+        ("-0XfF", Some(-255)),
+        ("010", Some(8)),
+        ("08", None),
+        ("", None),
+        ("0x", None),
+        ("--1", None),
+        ("1 ", None),
+        ("9223372036854775808", None),
+    ] {
+        assert_eq!(properties::decode_number(text).ok(), expected, "{text:?}");
+    }
+    assert_eq!(properties::parse_decimal("010"), Ok(10));
+    assert!(properties::parse_decimal("0x10").is_err());
+}
+
+// ---- keys
+
+#[test]
+fn the_session_limits_follow_the_tick_unless_set() {
+    let limits = |lines: &str| {
+        let config = zoo(lines).config();
+        (config.session_timeout_ms_min, config.session_timeout_ms_max)
+    };
+    assert_eq!(limits("tickTime=500"), (1_000, 10_000));
+    assert_eq!(limits("minSessionTimeout=7\nmaxSessionTimeout=8"), (7, 8));
+    assert_eq!(limits("minSessionTimeout=-1\nmaxSessionTimeout=-1"), (6_000, 60_000));
+    assert_eq!(limits("tickTime=2147483647"), (i32::MAX as u32, i32::MAX as u32));
+    assert_eq!(
+        zoo("maxSessionTimeout=5999").error(),
+        "conf/zoo.cfg:3: the smallest session timeout, 6000 ms, is above the largest, 5999 ms"
+    );
+}
+
+#[test]
+fn zero_and_less_mean_no_limit_on_connections() {
+    assert_eq!(zoo("maxClientCnxns=0").config().connections_per_ip_max, 0);
+    assert_eq!(zoo("maxClientCnxns=-1").config().connections_per_ip_max, 0);
+    assert_eq!(zoo("maxCnxns=-5").config().connections_max, 0);
+    assert_eq!(zoo("maxCnxns=5").config().connections_max, 5);
+    assert_eq!(zoo("clientPortListenBacklog=-1").config().listen_backlog, None);
+    assert_eq!(zoo("clientPortListenBacklog=9").config().listen_backlog, Some(9));
+}
+
+#[test]
+fn the_client_address_joins_two_keys() {
+    let address = |text: &str| World::zoo(text).config().zk_addr.to_string();
+    assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=::1"), "[::1]:1");
+    assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=zk"), "zk:1");
+    assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=0.0.0.0"), "*:1");
+    assert_eq!(
+        World::zoo("dataDir=/d\nclientPortAddress=zk").error(),
+        "conf/zoo.cfg:2: clientPortAddress is set but clientPort is not"
+    );
+    assert_eq!(World::zoo("dataDir=/d\n").error(), "conf/zoo.cfg: clientPort is not set");
+    assert_eq!(World::zoo("clientPort=1\n").error(), "conf/zoo.cfg: dataDir is not set");
+    let only_secure = World::zoo("dataDir=/d\nsecureClientPort=2281").error();
+    assert!(only_secure.contains("secureClientPort is not served yet"), "{only_secure}");
+}
+
+#[test]
+fn words_are_listed_or_all_and_srvr_is_always_there() {
+    let words = |lines: &str| zoo(lines).config().four_letter_words;
+    assert!(words("4lw.commands.whitelist=*").allows("dump"));
+    assert!(words("4lw.commands.whitelist=ruok, *").allows("dump"));
+    let some = words("4lw.commands.whitelist=ruok, mntr");
+    assert!(some.allows("ruok") && some.allows("mntr") && some.allows("srvr"));
+    assert!(!some.allows("dump"));
+    assert!(words("zookeeper.4lw.commands.whitelist=ruok").allows("ruok"));
+    assert!(words("readonlymode.enabled=true").allows("isro"));
+    assert!(!words("4lw.commands.whitelist=").allows("ruok"));
+}
+
+#[test]
+fn outcomes_depend_on_replicated_settings_only() {
+    let config = zoo("skipACL=yes\nextendedTypesEnabled=true\nzookeeper.enforceQuota=TRUE\n\
+         reconfigEnabled=true\nDigestAuthenticationProvider.enabled=false\n\
+         DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n\
+         DigestAuthenticationProvider.digestAlg=sha-256\n")
+    .config();
+    assert_eq!(
+        config.replicated,
+        machine::Settings {
+            skip_acl: true,
+            digest_enabled: false,
+            extended_types: true,
+            enforce_quota: true,
+            reconfig_enabled: true,
+            super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_string()),
+            digest_algorithm: "SHA-256".to_string(),
+        }
+    );
+}
+
+#[test]
+fn snapshot_triggers_have_a_floor_and_an_off() {
+    assert_eq!(zoo("snapCount=5").config().snapshot_command_count, 5);
+    let low = zoo("snapCount=1");
+    assert_eq!(low.config().snapshot_command_count, 2);
+    assert_eq!(low.warnings(), ["conf/zoo.cfg:3: snapCount"]);
+    assert_eq!(zoo("snapSizeLimitInKb=2").config().snapshot_log_bytes, Some(2_048));
+    assert_eq!(zoo("snapSizeLimitInKb=-1").config().snapshot_log_bytes, None);
+}
+
+#[test]
+fn the_largest_request_has_a_largest_value() {
+    assert_eq!(flags("-Djute.maxbuffer=0x3fffff").config().jute_bytes_max, 0x3f_ffff);
+    assert_eq!(zoo("jute.maxbuffer=4194304").config().jute_bytes_max, 4_194_304);
+    let at = format!("jute.maxbuffer={JUTE_BYTES_MAX_MAX}");
+    assert_eq!(zoo(&at).warnings(), Vec::<String>::new());
+    let above = zoo(&format!("jute.maxbuffer={}", JUTE_BYTES_MAX_MAX + 1));
+    assert_eq!(above.config().jute_bytes_max, JUTE_BYTES_MAX_MAX);
+    assert_eq!(above.warnings(), ["conf/zoo.cfg:3: jute.maxbuffer"]);
+    assert!(zoo("jute.maxbuffer=0").error().contains("is not between 1 and"));
+}
+
+#[test]
+fn enforced_schemes_must_be_available() {
+    let schemes = |lines: &str| zoo(lines).config().enforce_auth_schemes;
+    let set = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<BTreeSet<_>>();
+    assert_eq!(schemes("enforce.auth.schemes=digest"), set(&[]));
+    assert_eq!(
+        schemes("enforce.auth.enabled=true\nenforce.auth.schemes=digest, ip"),
+        set(&["digest", "ip"])
+    );
+    assert_eq!(schemes("sessionRequireClientSASLAuth=true"), set(&["sasl"]));
+    assert!(zoo("enforce.auth.enabled=true").error().contains("no scheme"));
+    let unknown = zoo("enforce.auth.enabled=true\nenforce.auth.schemes=magic").error();
+    assert!(unknown.contains("\"magic\""), "{unknown}");
+}
+
+#[test]
+fn the_ensemble_scheme_takes_names() {
+    let config = zoo("ensembleAuthName=one, two\n\
+         authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider")
+    .config();
+    assert!(config.ensemble_auth_provider);
+    assert_eq!(config.ensemble_auth_names.map(|names| names.len()), Some(2));
+}
+
+#[test]
+fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
+    for line in [
+        "noSuchKey=1",
+        "a line without meaning",
+        "secureClientPort=2281",
+        "ssl.keyStore.location=/k.jks",
+        "admin.serverPort=8080",
+        "metricsProvider.httpPort=7000",
+        "forceSync=no",
+        "localSessionsEnabled=true",
+        "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "globalOutstandingLimit=1000",
+        "group.1=1:2:3",
+        "autopurge.purgeInterval=1",
+    ] {
+        assert_eq!(zoo(line).warnings().len(), 1, "{line}");
+    }
+    for line in [
+        "admin.enableServer=false",
+        "forceSync=yes",
+        "localSessionsEnabled=false",
+        "peerType=participant",
+        "preAllocSize=65536",
+        "serverCnxnFactory=org.apache.zookeeper.server.NIOServerCnxnFactory",
+        "authProvider.1=org.apache.zookeeper.server.auth.DigestAuthenticationProvider",
+        "snapshot.trust.empty=true",
+    ] {
+        assert_eq!(zoo(line).warnings(), Vec::<String>::new(), "{line}");
+    }
+}
+
+#[test]
+fn a_malformed_value_names_file_line_and_key() {
+    assert_eq!(
+        zoo("\n# ticks\ntickTime=fast").error(),
+        "conf/zoo.cfg:5: tickTime: \"fast\" is not a whole number"
+    );
+    for line in [
+        "tickTime=0",
+        "tickTime=-1",
+        "tickTime=2147483648",
+        "tickTime=0x10",
+        "clientPort=65536",
+        "clientPort=",
+        "minSessionTimeout=-2",
+        "maxClientCnxns=many",
+        "skipACL=true",
+        "extendedTypesEnabled=1",
+        "reconfigEnabled=yes",
+        "electionAlg=2",
+        "peerType=boss",
+        "snapCount=lots",
+        "DigestAuthenticationProvider.superDigest=super",
+        "DigestAuthenticationProvider.digestAlg=ROT13",
+        "dataDir=",
+        "server.x=h:1:2",
+        "server.1=h:1",
+        "server.1=h:1:1",
+        "server.1=h:1:2:boss",
+        "server.1=h:1:2:observer:5",
+        "server.1=h:1:2;x",
+        "server.1=h:1:2|h:3:4",
+    ] {
+        let error = zoo(line).error();
+        assert!(error.starts_with("conf/zoo.cfg:3: "), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let mut world = World::default();
+    world.args.config_file = Some(PathBuf::from("missing.cfg"));
+    assert_eq!(world.error(), "missing.cfg: cannot be read: there is no such file");
+}
+
+// ---- ensembles
+
+#[test]
+fn server_lines_are_read_in_full() {
+    let servers = |line: &str| zoo(line).config().servers;
+    assert_eq!(
+        servers("server.3=[::1]:2888:3888:participant;[::1]:2181"),
+        [EnsembleServer {
+            id: 3,
+            host: "::1".to_string(),
+            peer_port: 2888,
+            election_port: 3888,
+            role: Role::Participant,
+            client: Some(ListenAddress { host: Some("::1".to_string()), port: 2181 }),
+        }]
+    );
+    assert_eq!(servers("server.0=zk:1:2").first().map(|s| s.client.clone()), Some(None));
+}
+
+#[test]
+fn one_server_line_is_a_standalone_server_and_more_are_refused() {
+    assert_eq!(zoo("server.1=h:1:2").warnings(), Vec::<String>::new());
+    assert_eq!(zoo("server.1=h:1:2\nstandaloneEnabled=false").warnings().len(), 1);
+    assert_eq!(
+        zoo("server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2").error(),
+        "conf/zoo.cfg:3: 3 servers are configured; ensembles are not served yet"
+    );
+    assert!(zoo("server.1=h:1:2:observer").error().contains("observers without participants"));
+}
+
+#[test]
+fn the_own_server_line_names_the_client_port() {
+    let world =
+        |myid: &str| World::zoo("dataDir=/d\nserver.1=h:1:2;127.0.0.1:2182").and("/d/myid", myid);
+    assert_eq!(world("1").config().zk_addr.to_string(), "127.0.0.1:2182");
+    assert!(world("2").error().contains("clientPort is not set"));
+    assert_eq!(world("one").error(), "/d/myid:1: \"one\" is not the number of a server");
+    let disagree = zoo("server.1=h:1:2;2182").and("/d/myid", "1").error();
+    assert!(disagree.contains("clients connect to *:2182"), "{disagree}");
+    assert_eq!(zoo("server.1=h:1:2;2181").and("/d/myid", "1").config().my_id, Some(1));
+}
+
+#[test]
+fn a_dynamic_file_holds_servers_only() {
+    let world = |text: &str| zoo("dynamicConfigFile=/c/dyn").and("/c/dyn", text);
+    assert_eq!(world("server.1=h:1:2;2181").config().servers.len(), 1);
+    assert_eq!(world("tickTime=1").error(), "/c/dyn:1: tickTime: is not a key of a dynamic file");
+    assert!(world("version=1").error().starts_with("/c/dyn:1: version"));
+    assert!(zoo("dynamicConfigFile=/c/dyn").error().contains("/c/dyn: cannot be read"));
+    let both = zoo("dynamicConfigFile=/c/dyn\nserver.1=h:1:2").and("/c/dyn", "").error();
+    assert!(both.contains("belong into that file"), "{both}");
+}
+
+// ---- properties of the environment
+
+#[test]
+fn jvm_flags_are_words_of_a_shell() {
+    let check = |flags: &str, expected: &[(&str, &str)]| {
+        let found = properties::jvm_properties(flags);
+        let found: Vec<_> = found.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(found, expected, "{flags:?}");
+    };
+    check("", &[]);
+    check("-Xmx1g -D -server", &[]);
+    check(" -Da=b\t-Dc=d=e\n-Df ", &[("a", "b"), ("c", "d=e"), ("f", "")]);
+    check("'-Da=b c' -Dd=\"e f\"g", &[("a", "b c"), ("d", "e fg")]);
+    check("-Da=b\\ c -Dd='\\'", &[("a", "b c"), ("d", "\\")]);
+    check("-Da='' -Db=\"open c", &[("a", ""), ("b", "open c")]);
+    check("-Da=\\", &[("a", "")]);
+}
+
+#[test]
+fn properties_set_what_the_command_line_of_java_sets() {
+    let world = flags(
+        "-Xmx1g -Dzookeeper.skipACL=yes -Dzookeeper.snapCount=9 -Dreadonlymode.enabled=true \
+         -Dznode.container.checkIntervalMs=250 -Djava.awt.headless=true -DskipACL=no \
+         -Dzookeeper.noSuch=1 -Dzookeeper.DigestAuthenticationProvider.superDigest=super:x=",
+    );
+    let config = world.config();
+    assert!(config.replicated.skip_acl);
+    assert_eq!(config.snapshot_command_count, 9);
+    assert_eq!(config.container.check_interval_ms, 250);
+    assert_eq!(config.replicated.super_digest.as_deref(), Some("super:x="));
+    assert_eq!(world.warnings(), Vec::<String>::new());
+    let notes = world.load().unwrap().1;
+    let notes: Vec<_> = notes.iter().map(|note| note.key.as_str()).collect();
+    assert_eq!(notes, ["java.awt.headless", "skipACL", "zookeeper.noSuch"]);
+    assert_eq!(
+        flags("-Dzookeeper.snapCount=x").error(),
+        "JVMFLAGS: zookeeper.snapCount: \"x\" is not a whole number"
+    );
+    assert_eq!(flags("-Dzookeeper.ssl.ciphersuites=x").warnings().len(), 1);
+}
+
+#[test]
+fn options_win_over_the_file_the_file_over_properties_and_the_last_property() {
+    let world = zoo("snapCount=5").jvmflags("-Dzookeeper.snapCount=6 -Dzookeeper.maxCnxns=7");
+    assert_eq!(world.config().snapshot_command_count, 5);
+    assert_eq!(world.config().connections_max, 7);
+    let mut both = flags("-Dzookeeper.snapCount=8");
+    both.env.server_jvmflags = Some("-Dzookeeper.snapCount=7".to_string());
+    assert_eq!(both.config().snapshot_command_count, 8);
+    let mut world = zoo("dataDir=/other");
+    world.args.data_dir = Some(PathBuf::from("/mine"));
+    world.args.zk_addr = Some("127.0.0.1:9".parse().unwrap());
+    let config = world.config();
+    assert_eq!(config.data_dir, Path::new("/mine"));
+    assert_eq!(config.zk_addr.to_string(), "127.0.0.1:9");
+    let mut bare = World::zoo("tickTime=5");
+    bare.args.data_dir = Some(PathBuf::from("/mine"));
+    bare.args.zk_addr = Some("127.0.0.1:9".parse().unwrap());
+    assert_eq!(bare.config().tick_ms, 5);
+}
+
+// ---- quorate.toml
+
+#[test]
+fn the_format_is_told_by_the_content() {
+    let check = |name: &str, text: &str, expected: bool| {
+        assert_eq!(toml_file::recognises(Path::new(name), text), expected, "{name}: {text:?}");
+    };
+    check("a.cfg", "data_dir = \"/d\"", true);
+    check("a.cfg", "# comment\n\n[server]\n", true);
+    check("a.cfg", "unknown = \"x\"", true);
+    check("a.cfg", "tick = 2000", true);
+    check("a.toml", "tickTime=2000\n", false);
+    check("a.toml", "4lw.commands.whitelist=*", false);
+    check("a.toml", "dataDir /d", false);
+    check("a.toml", "", true);
+    check("a.cfg", "", false);
+    check("a.cfg", "# only a comment", false);
+}
+
+#[test]
+fn every_key_of_the_toml_file_takes_the_form_it_is_described_with() {
+    for (key, form) in toml_file::KEYS {
+        let form = form.split(", or").next().unwrap_or(form);
+        let mut world = World::toml(&format!("{key} = {form}\n"));
+        world.args.data_dir = Some(PathBuf::from("/d"));
+        assert!(world.load().is_ok(), "{key} = {form}: {:?}", world.load());
+    }
+}
+
+#[test]
+fn a_toml_file_sets_what_it_names() {
+    let config = World::toml(
+        "data_dir = \"/d\"\nzk_addr = \"*:2182\"\ntick = \"1s\"\nsession_timeout_max = \"1m\"\n\
+         four_letter_words = [\"ruok\"]\njute_bytes_max = \"2MiB\"\nsnapshot_log_bytes = 0\n\
+         skip_acl = true\nconnections_per_ip_max = 0x10\n",
+    )
+    .config();
+    assert_eq!(config.data_dir, Path::new("/d"));
+    assert_eq!(config.zk_addr, ListenAddress { host: None, port: 2182 });
+    assert!(config.zk_addr_configured);
+    assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (2_000, 60_000));
+    assert!(config.four_letter_words.allows("ruok"));
+    assert_eq!(config.jute_bytes_max, 2 << 20);
+    assert_eq!(config.snapshot_log_bytes, None);
+    assert!(config.replicated.skip_acl);
+    assert_eq!(config.connections_per_ip_max, 16);
+    assert_eq!(World::toml("").config().zk_addr.port, 2181);
+}
+
+#[test]
+fn a_toml_file_is_strict_and_names_the_line() {
+    for (line, complaint) in [
+        ("tick_time = \"2s\"", "tick_time: is not a key of this file"),
+        ("tick = 2", "tick: cannot be integer; write it like \"3s\""),
+        ("tick = \"2\"", "tick: \"2\" is not a time; write it like 200ms, 30s or 5m"),
+        ("tick = \"0s\"", "tick: must be above 0"),
+        ("data_dir = \"\"", "data_dir: cannot be empty; write it like \"/var/lib/quorate\""),
+        ("zk_addr = \"here\"", "is not an address"),
+        ("connections_max = -1", "is not between 0 and"),
+        ("jute_bytes_max = \"1TiB\"", "is not a size"),
+        ("jute_bytes_max = \"1GiB\"", "is not between 1 and"),
+        ("snapshot_command_count = 1", "is below the least"),
+        ("four_letter_words = \"ruok\"", "cannot be string"),
+        ("four_letter_words = [1]", "cannot be"),
+        ("digest_algorithm = \"ROT13\"", "is not a digest algorithm"),
+        ("skip_acl = \"yes\"", "cannot be string"),
+        ("skip_acl = ", "quorate.toml:2: "),
+        ("enforce_auth_schemes = [\"magic\"]", "\"magic\""),
+    ] {
+        let error = World::toml(&format!("# first\n{line}\n")).error();
+        assert!(error.contains(complaint), "{line}: {error}");
+        assert!(error.starts_with("quorate.toml"), "{line}: {error}");
+    }
+}
+
+// ---- units
+
+#[test]
+fn sizes_have_powers_of_two_and_of_ten() {
+    for (text, expected) in [
+        ("0", Some(0)),
+        ("512", Some(512)),
+        ("512B", Some(512)),
+        ("1KiB", Some(1 << 10)),
+        ("64MiB", Some(64 << 20)),
+        ("3 GiB", Some(3 << 30)),
+        ("2kB", Some(2_000)),
+        ("5MB", Some(5_000_000)),
+        ("18446744073709551615", Some(u64::MAX)),
+        ("18446744073709551616", None),
+        ("17179869184GiB", None),
+        ("", None),
+        ("MiB", None),
+        ("-1", None),
+        ("1.5MiB", None),
+        ("1mib", None),
+    ] {
+        assert_eq!(units::parse_bytes(text).ok(), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn times_need_a_unit() {
+    for (text, expected) in [
+        ("200ms", Some(200)),
+        ("30s", Some(30_000)),
+        ("5m", Some(300_000)),
+        ("2h", Some(7_200_000)),
+        ("0ms", Some(0)),
+        ("30", None),
+        ("1.5s", None),
+        ("s", None),
+        ("18446744073709551615s", None),
+    ] {
+        assert_eq!(units::parse_ms(text).ok(), expected, "{text:?}");
+    }
+}

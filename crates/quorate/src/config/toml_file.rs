@@ -1,0 +1,234 @@
+//! Our own configuration file, `quorate.toml`: one flat table of the keys in [`KEYS`].
+//!
+//! Times carry a unit (`"2s"`), sizes may (`"64MiB"`), and a limit of 0 means none. A key that is
+//! not ours is an error here: nobody has old files of this format.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, Place, SNAPSHOT_COMMAND_COUNT_MIN,
+    digest_algorithm, super_digest, units,
+};
+
+/// Every key, each with what its value looks like.
+pub(super) const KEYS: [(&str, &str); 24] = [
+    ("data_dir", "\"/var/lib/quorate\""),
+    ("log_dir", "\"/mnt/log/quorate\""),
+    ("zk_addr", "\"127.0.0.1:2181\""),
+    ("tick", "\"3s\""),
+    ("session_timeout_min", "\"6s\""),
+    ("session_timeout_max", "\"60s\""),
+    ("connections_per_ip_max", "60"),
+    ("connections_max", "0"),
+    ("listen_backlog", "1024"),
+    ("client_keep_alive", "false"),
+    ("four_letter_words", "[\"srvr\"], or [\"*\"] for all"),
+    ("jute_bytes_max", "\"1MiB\""),
+    ("snapshot_command_count", "100000"),
+    ("snapshot_log_bytes", "\"4GiB\""),
+    ("container_check_interval", "\"60s\""),
+    ("skip_acl", "false"),
+    ("super_digest", "\"super:base64-of-the-hash\""),
+    ("digest_algorithm", "\"SHA1\""),
+    ("digest_enabled", "true"),
+    ("extended_types", "false"),
+    ("enforce_quota", "false"),
+    ("reconfig_enabled", "false"),
+    ("ensemble_auth_names", "[\"name\"]"),
+    ("enforce_auth_schemes", "[\"digest\"]"),
+];
+
+/// True for a text of this format. The first line that speaks decides: a table header or one of
+/// our keys is TOML; a key with a capital or a dot, or a line without `=`, is a `zoo.cfg`. When no
+/// line speaks, the file's name does.
+pub(super) fn recognises(path: &Path, text: &str) -> bool {
+    for line in text.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with(['#', '!']) {
+            continue;
+        }
+        if line.starts_with('[') {
+            return true;
+        }
+        let Some((key, value)) = line.split_once('=') else {
+            return false;
+        };
+        let (key, value) = (key.trim(), value.trim());
+        if KEYS.iter().any(|(ours, _)| *ours == key) || value.starts_with(['"', '\'', '[']) {
+            return true;
+        }
+        if key.contains(|c: char| c.is_ascii_uppercase() || c == '.') {
+            return false;
+        }
+    }
+    path.extension().is_some_and(|extension| extension == "toml")
+}
+
+/// Takes over a `quorate.toml`.
+pub(super) fn apply(draft: &mut Draft, file: &str, text: &str) -> Result<(), ConfigError> {
+    let place = |offset: usize| {
+        let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
+        let breaks = before.iter().filter(|&&byte| byte == b'\n').count();
+        Place::at(file, u32::try_from(breaks).unwrap_or(u32::MAX).saturating_add(1))
+    };
+    let table = DeTable::parse(text).map_err(|error| ConfigError::Malformed {
+        place: place(error.span().map_or(0, |span| span.start)),
+        cause: error.message().lines().collect::<Vec<_>>().join("; "),
+    })?;
+    for (key, value) in table.get_ref() {
+        let place = place(key.span().start);
+        apply_key(draft, &place, key.get_ref(), value).map_err(|cause| ConfigError::Invalid {
+            place,
+            key: key.get_ref().to_string(),
+            cause,
+        })?;
+    }
+    Ok(())
+}
+
+fn apply_key(
+    draft: &mut Draft,
+    place: &Place,
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<(), String> {
+    let value = Value { key, value: value.get_ref() };
+    match key {
+        "data_dir" => draft.data_dir = Some(PathBuf::from(value.text()?)),
+        "log_dir" => draft.log_dir = Some(PathBuf::from(value.text()?)),
+        "zk_addr" => draft.zk_addr = Some(value.text()?.parse()?),
+        "tick" => draft.tick_ms = Some(value.ms_above_0()?),
+        "session_timeout_min" => {
+            draft.session_timeout_ms_min = Some(value.ms()?);
+            draft.session_timeout_place = Some(place.clone());
+        }
+        "session_timeout_max" => {
+            draft.session_timeout_ms_max = Some(value.ms()?);
+            draft.session_timeout_place = Some(place.clone());
+        }
+        "connections_per_ip_max" => draft.connections_per_ip_max = Some(value.count()?),
+        "connections_max" => draft.connections_max = Some(value.count()?),
+        "listen_backlog" => draft.listen_backlog = Some(value.count()?).filter(|&n| n > 0),
+        "client_keep_alive" => draft.client_keep_alive = Some(value.boolean()?),
+        "four_letter_words" => {
+            let words = value.texts()?;
+            let all = words.contains("*");
+            let words = if all { FourLetterWords::All } else { FourLetterWords::Listed(words) };
+            draft.four_letter_words = Some(words);
+        }
+        "jute_bytes_max" => {
+            let bytes = value.bytes()?;
+            let taken = u32::try_from(bytes).ok().filter(|n| (1..=JUTE_BYTES_MAX_MAX).contains(n));
+            draft.jute_bytes_max = Some(taken.ok_or_else(|| {
+                format!("{bytes} bytes is not between 1 and {JUTE_BYTES_MAX_MAX}")
+            })?);
+        }
+        "snapshot_command_count" => {
+            let count = value.count()?;
+            if count < SNAPSHOT_COMMAND_COUNT_MIN {
+                return Err(format!("{count} is below the least, {SNAPSHOT_COMMAND_COUNT_MIN}"));
+            }
+            draft.snapshot_command_count = Some(count);
+        }
+        "snapshot_log_bytes" => {
+            draft.snapshot_log_bytes = Some(Some(value.bytes()?).filter(|&bytes| bytes > 0));
+        }
+        "container_check_interval" => {
+            draft.container.check_interval_ms = value.ms_above_0()?;
+        }
+        "skip_acl" => draft.replicated.skip_acl = value.boolean()?,
+        "super_digest" => draft.replicated.super_digest = super_digest(value.text()?)?,
+        "digest_algorithm" => {
+            draft.replicated.digest_algorithm = digest_algorithm(value.text()?)?;
+        }
+        "digest_enabled" => draft.replicated.digest_enabled = value.boolean()?,
+        "extended_types" => draft.replicated.extended_types = value.boolean()?,
+        "enforce_quota" => draft.replicated.enforce_quota = value.boolean()?,
+        "reconfig_enabled" => draft.replicated.reconfig_enabled = value.boolean()?,
+        "ensemble_auth_names" => {
+            draft.ensemble_auth_names = Some(value.texts()?);
+            draft.ensemble_auth_provider = true;
+        }
+        "enforce_auth_schemes" => {
+            draft.enforce_auth_schemes = value.texts()?;
+            draft.enforce_auth = !draft.enforce_auth_schemes.is_empty();
+        }
+        _ => return Err("is not a key of this file".to_string()),
+    }
+    Ok(())
+}
+
+/// A value with its key, whose form a complaint shows.
+struct Value<'a> {
+    key: &'a str,
+    value: &'a DeValue<'a>,
+}
+
+impl Value<'_> {
+    fn wrong(&self) -> String {
+        self.cannot_be(self.value.type_str())
+    }
+
+    fn cannot_be(&self, what: &str) -> String {
+        let form = KEYS.iter().find(|(key, _)| *key == self.key).map_or("", |(_, form)| form);
+        format!("cannot be {what}; write it like {form}")
+    }
+
+    fn text(&self) -> Result<&str, String> {
+        match self.value.as_str() {
+            Some("") => Err(self.cannot_be("empty")),
+            Some(text) => Ok(text),
+            None => Err(self.wrong()),
+        }
+    }
+
+    fn boolean(&self) -> Result<bool, String> {
+        self.value.as_bool().ok_or_else(|| self.wrong())
+    }
+
+    /// A whole number that ZooKeeper's `int` can hold, and not below 0.
+    fn count(&self) -> Result<u32, String> {
+        let number = u32::try_from(self.integer()?).ok();
+        number
+            .filter(|&number| number <= i32::MAX.unsigned_abs())
+            .ok_or_else(|| format!("is not between 0 and {}", i32::MAX))
+    }
+
+    fn integer(&self) -> Result<i64, String> {
+        let integer = self.value.as_integer().ok_or_else(|| self.wrong())?;
+        i64::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| self.wrong())
+    }
+
+    fn bytes(&self) -> Result<u64, String> {
+        if self.value.is_integer() {
+            return u64::try_from(self.integer()?).map_err(|_| "is below 0".to_string());
+        }
+        units::parse_bytes(self.text()?)
+    }
+
+    fn ms(&self) -> Result<u32, String> {
+        let text = self.text()?;
+        u32::try_from(units::parse_ms(text)?)
+            .ok()
+            .filter(|&ms| ms <= i32::MAX.unsigned_abs())
+            .ok_or_else(|| format!("{text:?} is longer than {} ms", i32::MAX))
+    }
+
+    fn ms_above_0(&self) -> Result<u32, String> {
+        match self.ms()? {
+            0 => Err("must be above 0".to_string()),
+            ms => Ok(ms),
+        }
+    }
+
+    fn texts(&self) -> Result<BTreeSet<String>, String> {
+        let array = self.value.as_array().ok_or_else(|| self.wrong())?;
+        array
+            .iter()
+            .map(|item| item.get_ref().as_str().map(str::to_string).ok_or_else(|| self.wrong()))
+            .collect()
+    }
+}

@@ -1,0 +1,653 @@
+//! ZooKeeper's own configuration: `zoo.cfg`, the `-D` properties, `server.N` lines and `myid`.
+//!
+//! A key of `zoo.cfg` that `QuorumPeerConfig.parseProperties` does not know becomes the property
+//! `zookeeper.<key>`, over one of that name from the command line. So keys and properties meet in
+//! [`apply_property`], and both spellings work in a file.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::{
+    ConfigError, Draft, EnsembleServer, FourLetterWords, JUTE_BYTES_MAX_MAX, ListenAddress, Place,
+    ReadFile, Role, SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, properties,
+    super_digest,
+};
+
+/// Properties that ZooKeeper reads without its prefix.
+const UNPREFIXED: [&str; 6] = [
+    "jute.maxbuffer",
+    "readonlymode.enabled",
+    "znode.container.checkIntervalMs",
+    "znode.container.maxPerMinute",
+    "znode.container.maxNeverUsedIntervalMs",
+    "fsync.warningthresholdms",
+];
+
+/// What the keys of a file say together, until [`settle_ensemble`] has seen them all.
+#[derive(Debug)]
+pub(super) struct FileKeys {
+    client_port: Option<(u16, Place)>,
+    client_port_address: Option<(String, Place)>,
+    secure_client_port: bool,
+    standalone_enabled: bool,
+    dynamic_file: Option<(PathBuf, Place)>,
+    /// Where the first `server.N` stands.
+    servers_place: Option<Place>,
+}
+
+impl Default for FileKeys {
+    fn default() -> Self {
+        FileKeys {
+            client_port: None,
+            client_port_address: None,
+            secure_client_port: false,
+            standalone_enabled: true,
+            dynamic_file: None,
+            servers_place: None,
+        }
+    }
+}
+
+impl FileKeys {
+    /// The complaint about a file that names no port to listen on.
+    pub(super) fn why_no_client_port(&self) -> &'static str {
+        if self.secure_client_port {
+            "clientPort is not set, and secureClientPort is not served yet"
+        } else if self.servers_place.is_some() {
+            "clientPort is not set, and no server.N line with this member's myid names one"
+        } else {
+            "clientPort is not set"
+        }
+    }
+}
+
+/// What became of a key.
+enum Fate {
+    Taken,
+    /// Known, and without an effect here or in a standalone ZooKeeper.
+    Moot,
+    /// Not as its author may expect; the text says how.
+    Differs(String),
+    Unknown,
+}
+
+/// Takes over the `-D` properties of one environment variable.
+pub(super) fn apply_jvm_flags(
+    draft: &mut Draft,
+    variable: &str,
+    flags: &str,
+) -> Result<(), ConfigError> {
+    let place = Place::of(variable);
+    for (key, value) in properties::jvm_properties(flags) {
+        let name = match key.strip_prefix("zookeeper.") {
+            Some(name) => name,
+            None if UNPREFIXED.contains(&key.as_str()) => key.as_str(),
+            None => {
+                draft.note(&place, &key, "is no property of ZooKeeper; it is ignored");
+                continue;
+            }
+        };
+        match apply_property(draft, name, value.trim()) {
+            Ok(Fate::Taken | Fate::Moot) => {}
+            Ok(Fate::Differs(message)) => draft.warn(&place, &key, message),
+            Ok(Fate::Unknown) => draft.note(&place, &key, "is unknown; it is ignored"),
+            Err(cause) => return Err(ConfigError::Invalid { place, key, cause }),
+        }
+    }
+    Ok(())
+}
+
+/// Takes over a `zoo.cfg` and the dynamic file it may name.
+pub(super) fn apply(
+    draft: &mut Draft,
+    file: &str,
+    text: &str,
+    read: ReadFile<'_>,
+) -> Result<(), ConfigError> {
+    for entry in last_of_each_key(draft, file, text)? {
+        let place = Place::at(file, entry.line);
+        let fate = match apply_key(draft, &place, &entry.key, &entry.value) {
+            Ok(Fate::Unknown) => {
+                let name = entry.key.strip_prefix("zookeeper.").unwrap_or(&entry.key);
+                apply_property(draft, name, &entry.value)
+            }
+            known => known,
+        };
+        match fate {
+            Ok(Fate::Taken | Fate::Moot) => {}
+            Ok(Fate::Differs(message)) => draft.warn(&place, &entry.key, message),
+            Ok(Fate::Unknown) => draft.warn(&place, &entry.key, "is unknown; it is ignored"),
+            Err(cause) => {
+                return Err(ConfigError::Invalid { place, key: entry.key, cause });
+            }
+        }
+    }
+    if let Some((path, place)) = draft.zoo.dynamic_file.clone() {
+        apply_dynamic_file(draft, &path, &place, read)?;
+    }
+    settle_client_address(draft)
+}
+
+/// The entries of a properties file, of each key only the last, as `Properties` keeps it.
+fn last_of_each_key(
+    draft: &mut Draft,
+    file: &str,
+    text: &str,
+) -> Result<Vec<properties::Entry>, ConfigError> {
+    let mut kept: Vec<properties::Entry> = Vec::new();
+    let entries = properties::parse(text)
+        .map_err(|(line, cause)| ConfigError::Malformed { place: Place::at(file, line), cause })?;
+    for entry in entries {
+        if let Some(index) = kept.iter().position(|earlier| earlier.key == entry.key) {
+            let earlier = kept.remove(index);
+            let message = format!("is set again on line {}; only that counts", entry.line);
+            draft.warn(&Place::at(file, earlier.line), &earlier.key, message);
+        }
+        kept.push(entry);
+    }
+    Ok(kept)
+}
+
+/// The keys that `QuorumPeerConfig` reads itself.
+fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result<Fate, String> {
+    match key {
+        "dataDir" => draft.data_dir = Some(path(value)?),
+        "dataLogDir" => draft.log_dir = Some(path(value)?),
+        "clientPort" => draft.zoo.client_port = Some((port(value)?, place.clone())),
+        "clientPortAddress" => {
+            draft.zoo.client_port_address = Some((value.to_string(), place.clone()));
+        }
+        "tickTime" => draft.tick_ms = Some(decimal_in(value, 1, i32::MAX)?),
+        "minSessionTimeout" => {
+            draft.session_timeout_ms_min = decimal_or_default(value)?;
+            draft.session_timeout_place = Some(place.clone());
+        }
+        "maxSessionTimeout" => {
+            draft.session_timeout_ms_max = decimal_or_default(value)?;
+            draft.session_timeout_place = Some(place.clone());
+        }
+        "maxClientCnxns" => draft.connections_per_ip_max = Some(decimal_or_unlimited(value)?),
+        "clientPortListenBacklog" => {
+            draft.listen_backlog = match decimal_or_unlimited(value)? {
+                0 => None,
+                length => Some(length),
+            };
+        }
+        "reconfigEnabled" => draft.replicated.reconfig_enabled = boolean(value)?,
+        "standaloneEnabled" => draft.zoo.standalone_enabled = boolean(value)?,
+        "dynamicConfigFile" => {
+            draft.zoo.dynamic_file = Some((path(value)?, place.clone()));
+        }
+        "secureClientPort" => {
+            port(value)?;
+            draft.zoo.secure_client_port = true;
+            return Ok(Fate::Differs(TLS_NOT_BUILT.to_string()));
+        }
+        "secureClientPortAddress" => return Ok(Fate::Differs(TLS_NOT_BUILT.to_string())),
+        "localSessionsEnabled" | "localSessionsUpgradingEnabled" => {
+            return Ok(unless(!boolean(value)?, "local sessions are not built yet"));
+        }
+        "sslQuorum" | "portUnification" | "sslQuorumReloadCertFiles" => {
+            return Ok(unless(!boolean(value)?, TLS_NOT_BUILT));
+        }
+        "electionAlg" if value != "3" => return Err("only 3 is supported".to_string()),
+        "peerType" => drop(role(value)?),
+        "initLimit" | "syncLimit" | "connectToLearnerMasterLimit" => {
+            decimal_in::<i32>(value, i32::MIN, i32::MAX)?;
+        }
+        "electionAlg" | "quorumListenOnAllIPs" | "syncEnabled" | "oraclePath" => {}
+        "observerMasterPort" => return Ok(Fate::Differs(ENSEMBLES_NOT_BUILT.to_string())),
+        _ if key.starts_with("server.") => return apply_server(draft, place, key, value),
+        _ if is_grouping(key) => return Ok(Fate::Differs(ENSEMBLES_NOT_BUILT.to_string())),
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+/// `group.N` and `weight.N`, which `QuorumPeerConfig` tells by the start of the key alone.
+fn is_grouping(key: &str) -> bool {
+    key.starts_with("group") || key.starts_with("weight")
+}
+
+const TLS_NOT_BUILT: &str = "TLS is not served yet; it is ignored";
+const ENSEMBLES_NOT_BUILT: &str = "ensembles are not served yet; it is ignored";
+
+/// `Moot` where nothing is lost, otherwise the complaint.
+fn unless(nothing_lost: bool, complaint: &str) -> Fate {
+    if nothing_lost { Fate::Moot } else { Fate::Differs(complaint.to_string()) }
+}
+
+/// The settings that ZooKeeper reads as `zookeeper.<name>`. An empty value leaves the default.
+fn apply_property(draft: &mut Draft, name: &str, value: &str) -> Result<Fate, String> {
+    if value.is_empty() && name != "4lw.commands.whitelist" {
+        return Ok(Fate::Moot);
+    }
+    match name {
+        "skipACL" => draft.replicated.skip_acl = yes_or_no(value)?,
+        "extendedTypesEnabled" => draft.replicated.extended_types = boolean(value)?,
+        "enforceQuota" => draft.replicated.enforce_quota = boolean(value)?,
+        "DigestAuthenticationProvider.enabled" => {
+            draft.replicated.digest_enabled = boolean(value)?;
+        }
+        "DigestAuthenticationProvider.superDigest" => {
+            draft.replicated.super_digest = super_digest(value)?;
+        }
+        "DigestAuthenticationProvider.digestAlg" => {
+            draft.replicated.digest_algorithm = digest_algorithm(value)?;
+        }
+        "ensembleAuthName" => draft.ensemble_auth_names = Some(list(value)),
+        "enforce.auth.enabled" => draft.enforce_auth = boolean(value)?,
+        "enforce.auth.schemes" => draft.enforce_auth_schemes = list(value),
+        "sessionRequireClientSASLAuth" => draft.client_sasl_required = boolean(value)?,
+        "4lw.commands.whitelist" => draft.four_letter_words = Some(four_letter_words(value)),
+        "readonlymode.enabled" => draft.read_only_mode = boolean(value)?,
+        "maxCnxns" => draft.connections_max = Some(unlimited_below_one(number(value)?)?),
+        "clientTcpKeepAlive" => draft.client_keep_alive = Some(boolean(value)?),
+        "jute.maxbuffer" => return jute_bytes_max(draft, value),
+        "snapCount" => return snapshot_command_count(draft, value),
+        "snapSizeLimitInKb" => {
+            let kib = u64::try_from(number(value)?).unwrap_or(0);
+            draft.snapshot_log_bytes = Some(kib.checked_mul(1024).filter(|&bytes| bytes > 0));
+        }
+        "znode.container.checkIntervalMs" => {
+            draft.container.check_interval_ms = number_in(value, 1, i32::MAX)?;
+        }
+        "znode.container.maxPerMinute" => {
+            draft.container.removals_per_minute_max = number_in(value, 1, i32::MAX)?;
+        }
+        "znode.container.maxNeverUsedIntervalMs" => {
+            draft.container.never_used_ms_max = u64::try_from(number(value)?).unwrap_or(0);
+        }
+        "forceSync" => {
+            let off = value == "no";
+            return Ok(unless(!off, "nothing is acknowledged before it is on disk; it is ignored"));
+        }
+        _ if name.starts_with("authProvider.") => return Ok(auth_provider(draft, value)),
+        _ => return Ok(fate_of_unbuilt(name, value)),
+    }
+    Ok(Fate::Taken)
+}
+
+fn jute_bytes_max(draft: &mut Draft, value: &str) -> Result<Fate, String> {
+    let bytes: u32 = number_in(value, 1, i32::MAX)?;
+    draft.jute_bytes_max = Some(bytes.min(JUTE_BYTES_MAX_MAX));
+    Ok(if bytes > JUTE_BYTES_MAX_MAX {
+        Fate::Differs(format!(
+            "{bytes} is above the largest request of {JUTE_BYTES_MAX_MAX} bytes; \
+                               that one is used"
+        ))
+    } else {
+        Fate::Taken
+    })
+}
+
+fn snapshot_command_count(draft: &mut Draft, value: &str) -> Result<Fate, String> {
+    let count: u32 = number_in(value, i32::MIN, i32::MAX).map(|n: i32| n.max(0).unsigned_abs())?;
+    draft.snapshot_command_count = Some(count.max(SNAPSHOT_COMMAND_COUNT_MIN));
+    let least = SNAPSHOT_COMMAND_COUNT_MIN;
+    Ok(unless(count >= least, &format!("{count} is below the least, {least}, which is used")))
+}
+
+/// An authentication plug-in, by its Java class. Those for `digest` and `ip` are always there.
+fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
+    match class.rsplit('.').next().unwrap_or(class) {
+        "DigestAuthenticationProvider" | "IPAuthenticationProvider" => Fate::Moot,
+        "EnsembleAuthenticationProvider" => {
+            draft.ensemble_auth_provider = true;
+            Fate::Taken
+        }
+        name => Fate::Differs(format!("{name} is not built; its scheme is unknown")),
+    }
+}
+
+/// Names, or beginnings of names that end in `*`, that change nothing here: they tune threads,
+/// caches and files of ZooKeeper that we do not have, or concern only ensembles.
+const MOOT: [&str; 45] = [
+    "DEBUG",
+    "bitHashCacheSize",
+    "closeSessionTxn.enabled",
+    "cnxTimeout",
+    "commitLogCount",
+    "commitProcessor.*",
+    "console.threshold",
+    "datadir.autocreate",
+    "db.autocreate",
+    "digest.enabled",
+    "electionPortBindRetry",
+    "fastleader.*",
+    "flushDelay",
+    "forceSnapshotSync",
+    "intBufferStartingSizeBytes",
+    "jmx.*",
+    "junit.*",
+    "jute.maxbuffer.extrasize",
+    "jvm.pause.*",
+    "leader.*",
+    "leaderServes",
+    "learner.*",
+    "log.*",
+    "maxBatchSize",
+    "maxGetChildrenResponseCacheSize",
+    "maxResponseCacheSize",
+    "maxWriteQueuePollTime",
+    "messageTracker.*",
+    "multiAddress.*",
+    "netty.*",
+    "nio.*",
+    "observer.*",
+    "preAllocSize",
+    "quorum.*",
+    "quorumCnxnTimeoutMs",
+    "request_stale_connection_check",
+    "request_stale_latency_check",
+    "root.*",
+    "serializeLastProcessedZxid.enabled",
+    "serverCnxnFactory",
+    "snapshot.*",
+    "snapsizefactor",
+    "test.*",
+    "watchManagerName",
+    "watcherClean*",
+];
+
+/// Names, or beginnings of names that end in `*`, of what ZooKeeper has and we have not built,
+/// each with what that means for the one who set it.
+const UNBUILT: [(&str, &str); 26] = [
+    ("admin.*", "the admin server is not built yet; it is ignored"),
+    ("allowSaslFailedClients", SASL_NOT_BUILT),
+    ("audit.*", "the audit log is not built yet; it is ignored"),
+    ("autopurge.*", "old snapshots and logs are removed without it; it is ignored"),
+    ("client.*", TLS_NOT_BUILT),
+    ("connection*", "this throttle is not built; it is ignored"),
+    ("emulate353TTLNodes", "is not built; it is ignored"),
+    ("enableEagerACLCheck", "permissions are checked once, when a request is applied"),
+    ("extendedTypesEmulate*", "is not built; it is ignored"),
+    ("fips-mode", TLS_NOT_BUILT),
+    ("fsync.warningthresholdms", "is not built yet; it is ignored"),
+    ("globalOutstandingLimit", "requests in flight have our own limits; it is ignored"),
+    ("kerberos.*", SASL_NOT_BUILT),
+    ("kinit", SASL_NOT_BUILT),
+    ("largeRequest*", "requests in flight have our own limits; it is ignored"),
+    ("letAnySaslUserDoX", SASL_NOT_BUILT),
+    ("metricsProvider.*", "metrics over HTTP are not built yet; it is ignored"),
+    ("observerMaster.*", ENSEMBLES_NOT_BUILT),
+    ("request_throttle_*", "this throttle is not built; it is ignored"),
+    ("requireClientAuthScheme*", SASL_NOT_BUILT),
+    ("SASLAuthenticationProvider.*", SASL_NOT_BUILT),
+    ("sasl.*", SASL_NOT_BUILT),
+    ("ssl.*", TLS_NOT_BUILT),
+    ("throttled_op_wait_time", "this throttle is not built; it is ignored"),
+    ("txnLogSizeLimitInKb", "segments of the log have our own size; it is ignored"),
+    ("X509AuthenticationProvider.*", TLS_NOT_BUILT),
+];
+
+const SASL_NOT_BUILT: &str = "SASL is not served yet; it is ignored";
+
+fn fate_of_unbuilt(name: &str, value: &str) -> Fate {
+    let covers = |pattern: &str| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    };
+    // Asking for what is absent to be off is no disagreement.
+    let off = value.eq_ignore_ascii_case("false");
+    if MOOT.iter().any(|pattern| covers(pattern)) {
+        return Fate::Moot;
+    }
+    match UNBUILT.iter().find(|(pattern, _)| covers(pattern)) {
+        Some(_) if off => Fate::Moot,
+        Some((_, message)) => Fate::Differs(message.to_string()),
+        None => Fate::Unknown,
+    }
+}
+
+/// A `server.N` line (`QuorumPeer.QuorumServer`).
+fn apply_server(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result<Fate, String> {
+    let id = key.strip_prefix("server.").unwrap_or(key);
+    let id = id.parse().map_err(|_| format!("{id:?} is not the number of a server"))?;
+    draft.servers.push(ensemble_server(id, value)?);
+    draft.zoo.servers_place.get_or_insert_with(|| place.clone());
+    Ok(Fate::Taken)
+}
+
+/// Reads `host:peer:election[:role][;[host:]port]`.
+fn ensemble_server(id: u64, text: &str) -> Result<EnsembleServer, String> {
+    let malformed = || format!("{text:?} is not of the form host:port:port[:role][;[host:]port]");
+    let (server, client) = match text.split_once(';') {
+        Some((server, client)) => (server, Some(client)),
+        None => (text, None),
+    };
+    if server.contains('|') {
+        return Err("several addresses of one server are not built".to_string());
+    }
+    let (host, rest) = match server.strip_prefix('[') {
+        Some(inside) => {
+            let (host, rest) = inside.split_once(']').ok_or_else(malformed)?;
+            (host, rest.strip_prefix(':').ok_or_else(malformed)?)
+        }
+        None => server.split_once(':').ok_or_else(malformed)?,
+    };
+    let mut parts = rest.split(':');
+    let (Some(peer), Some(election)) = (parts.next(), parts.next()) else {
+        return Err(malformed());
+    };
+    let role = parts.next().map(role).transpose()?.unwrap_or(Role::Participant);
+    if parts.next().is_some() || host.is_empty() {
+        return Err(malformed());
+    }
+    let (peer_port, election_port) = (port(peer)?, port(election)?);
+    if peer_port == election_port {
+        return Err("the peer port and the election port are the same".to_string());
+    }
+    let client = client.map(client_address).transpose()?;
+    Ok(EnsembleServer { id, host: host.to_string(), peer_port, election_port, role, client })
+}
+
+/// What stands behind the `;` of a `server.N` line: a port, or an address.
+fn client_address(text: &str) -> Result<ListenAddress, String> {
+    let text = text.trim();
+    if !text.contains(':') {
+        return Ok(ListenAddress { host: None, port: port(text)? });
+    }
+    text.parse().map(every_address_if_unspecified)
+}
+
+/// `0.0.0.0` and `::` mean every local address, as an absent host does.
+fn every_address_if_unspecified(address: ListenAddress) -> ListenAddress {
+    match address.host.as_deref() {
+        Some("0.0.0.0" | "::") => ListenAddress { host: None, port: address.port },
+        _ => address,
+    }
+}
+
+/// The file named by `dynamicConfigFile`: only servers, groups and weights.
+fn apply_dynamic_file(
+    draft: &mut Draft,
+    path: &Path,
+    place: &Place,
+    read: ReadFile<'_>,
+) -> Result<(), ConfigError> {
+    if let Some(servers_place) = &draft.zoo.servers_place {
+        return Err(ConfigError::Malformed {
+            place: servers_place.clone(),
+            cause: format!("with dynamicConfigFile ({place}) servers belong into that file"),
+        });
+    }
+    let text = must_read(read, path)?;
+    let file = path.display().to_string();
+    for entry in last_of_each_key(draft, &file, &text)? {
+        let place = Place::at(&file, entry.line);
+        let applied = match entry.key.as_str() {
+            key if key.starts_with("server.") => apply_server(draft, &place, key, &entry.value),
+            key if is_grouping(key) => Ok(Fate::Differs(ENSEMBLES_NOT_BUILT.to_string())),
+            "version" => Err("the version is not written into the file".to_string()),
+            _ => Err("is not a key of a dynamic file".to_string()),
+        };
+        match applied {
+            Ok(Fate::Differs(message)) => draft.warn(&place, &entry.key, message),
+            Ok(_) => {}
+            Err(cause) => {
+                return Err(ConfigError::Invalid { place, key: entry.key, cause });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Joins `clientPort` and `clientPortAddress`.
+fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError> {
+    match (&draft.zoo.client_port, &draft.zoo.client_port_address) {
+        (None, None) => {}
+        (None, Some((_, place))) => {
+            return Err(ConfigError::Malformed {
+                place: place.clone(),
+                cause: "clientPortAddress is set but clientPort is not".to_string(),
+            });
+        }
+        (Some((port, _)), None) => {
+            draft.zk_addr = Some(ListenAddress { host: None, port: *port });
+        }
+        (Some((port, _)), Some((host, _))) => {
+            let host = host.trim_start_matches('[').trim_end_matches(']').to_string();
+            let address = ListenAddress { host: Some(host), port: *port };
+            draft.zk_addr = Some(every_address_if_unspecified(address));
+        }
+    }
+    Ok(())
+}
+
+/// Reads `myid`, lets this member's `server.N` line name the client port, and refuses what only
+/// an ensemble could serve (`QuorumPeerConfig.parseDynamicConfig`, `setupClientPort`).
+pub(super) fn settle_ensemble(draft: &mut Draft, read: ReadFile<'_>) -> Result<(), ConfigError> {
+    if let Some(data_dir) = &draft.data_dir {
+        draft.my_id = read_my_id(&data_dir.join("myid"), read)?;
+    }
+    let Some(place) = draft.zoo.servers_place.clone() else {
+        return Ok(());
+    };
+    let participants = draft.servers.iter().filter(|s| s.role == Role::Participant).count();
+    let refuse = |cause: String| Err(ConfigError::Malformed { place: place.clone(), cause });
+    if participants == 0 {
+        return refuse("observers without participants are not an ensemble".to_string());
+    }
+    if draft.servers.len() > 1 {
+        let count = draft.servers.len();
+        return refuse(format!("{count} servers are configured; ensembles are not served yet"));
+    }
+    if !draft.zoo.standalone_enabled {
+        let message = "an ensemble of one is served as a standalone server";
+        draft.warn(&place, "standaloneEnabled", message);
+    }
+    let own = draft.servers.iter().find(|server| Some(server.id) == draft.my_id);
+    let Some(client) = own.and_then(|server| server.client.clone()) else {
+        return Ok(());
+    };
+    if let Some(static_address) = &draft.zk_addr
+        && *static_address != client
+        && (static_address.host.is_some() || static_address.port != client.port)
+    {
+        return refuse(format!(
+            "clients connect to {client} here, but clientPort says \
+                               {static_address}"
+        ));
+    }
+    draft.zk_addr = Some(client);
+    Ok(())
+}
+
+/// The number in the first line of `myid`, if there is such a file.
+fn read_my_id(path: &Path, read: ReadFile<'_>) -> Result<Option<u64>, ConfigError> {
+    let file = path.display().to_string();
+    let text = read(path)
+        .map_err(|e| ConfigError::Unreadable { file: file.clone(), cause: e.to_string() })?;
+    let Some(text) = text else { return Ok(None) };
+    let line = text.lines().next().unwrap_or("").trim();
+    match line.parse() {
+        Ok(id) => Ok(Some(id)),
+        Err(_) => Err(ConfigError::Malformed {
+            place: Place::at(&file, 1),
+            cause: format!("{line:?} is not the number of a server"),
+        }),
+    }
+}
+
+fn path(value: &str) -> Result<PathBuf, String> {
+    if value.is_empty() { Err("is empty".to_string()) } else { Ok(PathBuf::from(value)) }
+}
+
+fn port(value: &str) -> Result<u16, String> {
+    value.trim().parse().map_err(|_| format!("{value:?} is not a port"))
+}
+
+fn role(value: &str) -> Result<Role, String> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "participant" => Ok(Role::Participant),
+        "observer" => Ok(Role::Observer),
+        _ => Err(format!("{value:?} is neither participant nor observer")),
+    }
+}
+
+fn boolean(value: &str) -> Result<bool, String> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("{value:?} is neither true nor false")),
+    }
+}
+
+fn yes_or_no(value: &str) -> Result<bool, String> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("{value:?} is neither yes nor no")),
+    }
+}
+
+fn number(value: &str) -> Result<i64, String> {
+    properties::decode_number(value)
+}
+
+/// A property's number within bounds.
+fn number_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
+    within(number(value)?, min, max)
+}
+
+/// A key's number, which is decimal, within bounds.
+fn decimal_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
+    within(properties::parse_decimal(value)?, min, max)
+}
+
+fn within<T: TryFrom<i64>>(number: i64, min: i32, max: i32) -> Result<T, String> {
+    let in_bounds = (i64::from(min)..=i64::from(max)).contains(&number);
+    T::try_from(number)
+        .ok()
+        .filter(|_| in_bounds)
+        .ok_or_else(|| format!("{number} is not between {min} and {max}"))
+}
+
+/// A time in milliseconds; -1 stands for the default.
+fn decimal_or_default(value: &str) -> Result<Option<u32>, String> {
+    match properties::parse_decimal(value)? {
+        -1 => Ok(None),
+        number => within(number, 0, i32::MAX).map(Some),
+    }
+}
+
+/// A count; 0 and below mean no limit, which we keep as 0.
+fn decimal_or_unlimited(value: &str) -> Result<u32, String> {
+    unlimited_below_one(properties::parse_decimal(value)?)
+}
+
+fn unlimited_below_one(number: i64) -> Result<u32, String> {
+    within(number.max(0), 0, i32::MAX)
+}
+
+/// Names separated by commas, trimmed.
+fn list(value: &str) -> BTreeSet<String> {
+    value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_string).collect()
+}
+
+/// `FourLetterCommands.isEnabled`: a `*` among the words allows all.
+fn four_letter_words(value: &str) -> FourLetterWords {
+    let words = list(value);
+    if words.contains("*") { FourLetterWords::All } else { FourLetterWords::Listed(words) }
+}
