@@ -1,0 +1,228 @@
+//! The values that cross the border of this crate: what a caller restores from, and what it has
+//! to do. No type of raft-rs appears here.
+
+use bytes::Bytes;
+use raft::eraftpb;
+
+use crate::members::{Membership, MembershipChange};
+use crate::message::MessageError;
+
+/// What an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Bytes of the caller. Empty: the first entry of a leader's term, which changes nothing.
+    Normal,
+    /// An encoded [`MembershipChange`]. The replica applies it itself when it hands it out.
+    Membership,
+}
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub index: u64,
+    pub term: u64,
+    pub kind: EntryKind,
+    /// At most `limits::ENTRY_BYTES_MAX`.
+    pub payload: Bytes,
+}
+
+/// Where an entry stands: index and term together name one entry for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub term: u64,
+    pub index: u64,
+}
+
+/// What Raft must not forget, besides the log. A vote of 0 means none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    pub term: u64,
+    pub vote: u64,
+    pub commit: u64,
+}
+
+/// A snapshot as Raft sees it. Its data is the caller's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotMeta {
+    /// The last entry the snapshot contains, and that entry's term.
+    pub index: u64,
+    pub term: u64,
+    /// The membership that is active after that entry.
+    pub membership: Membership,
+}
+
+/// What a member finds on its disk, given to `Replica::new`.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    pub hard_state: HardState,
+    /// The membership active after `applied_index` (not after the last entry: later membership
+    /// entries are handed out again and applied then).
+    pub membership: Membership,
+    pub snapshot_index: u64,
+    pub snapshot_term: u64,
+    /// Everything after the snapshot, without gaps.
+    pub entries: Vec<Entry>,
+    /// What the state machine already holds; normally the snapshot's index.
+    pub applied_index: u64,
+}
+
+/// Names one persist job; later jobs have larger ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PersistId(pub(crate) u64);
+
+/// One job for the disk. Jobs are written in the order in which they were handed out, and within a
+/// job in the order of the fields: `install`, `entries`, `hard_state` (a hard state found on disk
+/// without the entries before it would promise a commit the log does not have).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Persist {
+    pub id: PersistId,
+    /// Replaces log and state by this snapshot, whose data the caller already holds.
+    pub install: Option<SnapshotMeta>,
+    /// Replaces everything on disk from the index of the first entry on; may be empty.
+    pub entries: Vec<Entry>,
+    pub hard_state: Option<HardState>,
+    /// False if only the commit index moved: such a job never needs a sync of its own, and
+    /// nothing waits for it.
+    pub must_sync: bool,
+}
+
+/// A message for a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    pub to: u64,
+    pub bytes: Bytes,
+    /// Set if this message installs a snapshot: the caller streams the snapshot's data first and
+    /// delivers `bytes` at the end; the receiving caller calls `step` with them once it holds
+    /// all of the data. Either way it ends with `Replica::report_snapshot`.
+    pub snapshot: Option<SnapshotMeta>,
+}
+
+/// The role of a member. A learner is a follower for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Follower,
+    PreCandidate,
+    Candidate,
+    Leader,
+}
+
+/// Role, term or leader are no longer what they were in the last `RoleChange`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleChange {
+    pub role: Role,
+    pub term: u64,
+    /// `None` while no leader is known.
+    pub leader: Option<u64>,
+}
+
+/// A membership and the entry it is active from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MembershipAt {
+    pub index: u64,
+    pub membership: Membership,
+}
+
+/// A follower needs entries that are no longer in memory, and there is no snapshot it could start
+/// from: take one and report it with `Replica::on_snapshot_taken`. Repeated until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotWanted {
+    pub to: u64,
+    /// The snapshot's index must be at least this.
+    pub index_min: u64,
+}
+
+/// Names one linearizable read within this boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadId(pub(crate) u64);
+
+/// Everything a caller has to do, drained by `Replica::effects`. The parts are independent: the
+/// messages may go before, while or after the persist job runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// For the disk; answer with `Replica::on_persisted`.
+    pub persist: Option<Persist>,
+    /// May be sent now. May be lost, doubled and reordered.
+    pub messages: Vec<Outgoing>,
+    /// In order, without gaps, each once per boot: committed and on this member's disk. Apply
+    /// them and answer with `Replica::on_applied`.
+    pub committed: Vec<Entry>,
+    /// The memberships that entries of `committed` made active.
+    pub memberships: Vec<MembershipAt>,
+    pub role_change: Option<RoleChange>,
+    /// Reads that may be served once the state machine has applied the index.
+    pub reads: Vec<(ReadId, u64)>,
+    /// Reads whose deadline has passed. They may be asked again.
+    pub reads_failed: Vec<ReadId>,
+    pub snapshot_wanted: Option<SnapshotWanted>,
+}
+
+impl Effects {
+    /// True if there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        *self == Effects::default()
+    }
+}
+
+impl Entry {
+    /// From raft-rs's own form. Only for entries made by `to_raft` or by raft-rs itself.
+    pub(crate) fn from_raft(entry: &eraftpb::Entry) -> Entry {
+        let membership = entry.get_entry_type() == eraftpb::EntryType::EntryConfChangeV2;
+        let (kind, payload) = if membership {
+            (EntryKind::Membership, MembershipChange::from_raft(entry).encode())
+        } else {
+            (EntryKind::Normal, entry.data.clone())
+        };
+        Entry { index: entry.index, term: entry.term, kind, payload }
+    }
+
+    /// Into raft-rs's own form. Called for entries from disk and from peers.
+    ///
+    /// # Errors
+    /// A membership entry whose payload is not an encoded change.
+    pub(crate) fn to_raft(&self) -> Result<eraftpb::Entry, MessageError> {
+        let mut entry = match self.kind {
+            EntryKind::Membership => MembershipChange::decode(&self.payload)?.to_raft_entry(),
+            EntryKind::Normal => {
+                eraftpb::Entry { data: self.payload.clone(), ..Default::default() }
+            }
+        };
+        entry.index = self.index;
+        entry.term = self.term;
+        Ok(entry)
+    }
+}
+
+impl HardState {
+    pub(crate) fn from_raft(state: &eraftpb::HardState) -> HardState {
+        HardState { term: state.term, vote: state.vote, commit: state.commit }
+    }
+
+    pub(crate) fn to_raft(self) -> eraftpb::HardState {
+        eraftpb::HardState {
+            term: self.term,
+            vote: self.vote,
+            commit: self.commit,
+            ..Default::default()
+        }
+    }
+}
+
+impl SnapshotMeta {
+    pub(crate) fn from_raft(snapshot: &eraftpb::Snapshot) -> SnapshotMeta {
+        let meta = snapshot.get_metadata();
+        SnapshotMeta {
+            index: meta.index,
+            term: meta.term,
+            membership: Membership::from_raft(meta.get_conf_state()),
+        }
+    }
+
+    pub(crate) fn to_raft(&self) -> eraftpb::Snapshot {
+        let mut snapshot = eraftpb::Snapshot::default();
+        let meta = snapshot.mut_metadata();
+        meta.index = self.index;
+        meta.term = self.term;
+        meta.set_conf_state(self.membership.to_raft());
+        snapshot
+    }
+}

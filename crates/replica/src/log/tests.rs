@@ -1,0 +1,116 @@
+use bytes::Bytes;
+
+use super::*;
+use crate::members::Membership;
+
+fn entry(index: u64, term: u64) -> Entry {
+    Entry { index, term, data: Bytes::from_static(&[0; 40]), ..Default::default() }
+}
+
+/// Each entry costs 200 bytes; those up to 5 are applied.
+fn log() -> Log {
+    let entries = (2..=9).map(|index| entry(index, index / 2)).collect();
+    let initial = (HardState::default(), ConfState::default());
+    Log::new(initial, Position { term: 1, index: 1 }, entries, 5)
+}
+
+fn indexes(log: &Log, low: u64, high: u64, bytes_max: Option<u64>) -> raft::Result<Vec<u64>> {
+    let entries = log.entries(low, high, bytes_max, GetEntriesContext::empty(false))?;
+    Ok(entries.iter().map(|entry| entry.index).collect())
+}
+
+fn meta(index: u64, voters: &[u64]) -> SnapshotMeta {
+    let membership = Membership::of_voters(voters.iter().copied());
+    SnapshotMeta { index, term: 1, membership }
+}
+
+#[test]
+fn entries_are_read_up_to_a_size_and_at_least_one() {
+    let log = log();
+    assert_eq!(indexes(&log, 2, 10, None).unwrap(), [2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(indexes(&log, 4, 10, Some(600)).unwrap(), [4, 5, 6]);
+    assert_eq!(indexes(&log, 4, 10, Some(0)).unwrap(), [4]);
+    let compacted = Err(Error::Store(StorageError::Compacted));
+    assert_eq!(indexes(&log, 1, 3, None), compacted);
+}
+
+#[test]
+fn terms_are_known_from_the_entry_before_the_first() {
+    let log = log();
+    assert_eq!(log.term(0), Err(Error::Store(StorageError::Compacted)));
+    assert_eq!(log.term(1), Ok(1));
+    assert_eq!(log.term(9), Ok(4));
+    assert_eq!(log.term(10), Err(Error::Store(StorageError::Unavailable)));
+}
+
+#[test]
+fn append_replaces_from_its_first_entry_on() {
+    let mut log = log();
+    log.append(&[entry(7, 9), entry(8, 9)]);
+    assert_eq!(log.last(), 8);
+    assert_eq!(log.term(6), Ok(3));
+    assert_eq!(log.term(7), Ok(9));
+    log.append(&[]);
+    assert_eq!(log.last(), 8);
+}
+
+#[test]
+fn compaction_stops_at_its_limits() {
+    let mut log = log();
+    assert_eq!(log.applied_bytes(), 800);
+    log.compact(u64::MAX, 800);
+    assert_eq!(log.first_index(), Ok(2));
+    log.compact(u64::MAX, 799);
+    assert_eq!(log.first_index(), Ok(3));
+    assert_eq!(log.truncated(), Position { term: 1, index: 2 });
+    log.compact(3, 0);
+    assert_eq!(log.first_index(), Ok(4));
+    log.compact(u64::MAX, 0);
+    assert_eq!(log.first_index(), Ok(6));
+    assert_eq!(log.applied_bytes(), 0);
+}
+
+#[test]
+fn snapshot_is_wanted_until_one_serves() {
+    let mut log = log();
+    let unavailable = Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
+    let wanted = |log: &Log| log.take_wanted().map(|wanted| (wanted.to, wanted.index_min));
+    assert_eq!(log.snapshot(0, 2), unavailable);
+    assert_eq!(wanted(&log), Some((2, 1)));
+    assert_eq!(wanted(&log), None);
+    log.offer(meta(4, &[1, 2]));
+    assert_eq!(log.snapshot(0, 2).unwrap().get_metadata().index, 4);
+    // The log no longer goes on from it.
+    log.compact(u64::MAX, 0);
+    assert_eq!(log.snapshot(0, 2), unavailable);
+    assert_eq!(wanted(&log), Some((2, 5)));
+    // The receiver is not a member in it.
+    log.offer(meta(5, &[1, 2]));
+    log.on_membership(7);
+    assert_eq!(log.snapshot(0, 3), unavailable);
+    assert_eq!(wanted(&log), Some((3, 7)));
+}
+
+#[test]
+fn installed_snapshot_replaces_everything_and_can_be_sent_on() {
+    let mut log = log();
+    log.install(&meta(20, &[1, 2]));
+    assert_eq!((log.first_index(), log.last_index()), (Ok(21), Ok(20)));
+    assert_eq!(log.snapshot(0, 2).unwrap().get_metadata().index, 20);
+    log.on_applied(20);
+    assert_eq!(log.applied_bytes(), 0);
+    log.append(&[entry(21, 5)]);
+    assert_eq!(log.last(), 21);
+}
+
+#[test]
+fn membership_entry_is_seen_only_between_applied_and_committed() {
+    let mut log = log();
+    let mut change = entry(7, 9);
+    change.set_entry_type(EntryType::EntryConfChangeV2);
+    log.append(&[change, entry(8, 9)]);
+    assert!(!log.has_membership_change_up_to(6));
+    assert!(log.has_membership_change_up_to(7));
+    log.on_applied(7);
+    assert!(!log.has_membership_change_up_to(8));
+}

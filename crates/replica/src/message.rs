@@ -1,0 +1,509 @@
+//! Messages between replicas, as bytes: our own encoding of the raft-rs messages that are used.
+//!
+//! Bytes from a peer are checked here before raft-rs sees them: it ends the process, or worse,
+//! on messages no honest peer sends (entries with gaps, a term of 0, a membership that is none).
+//! A message that passes has the shape that its kind has when raft-rs itself makes it.
+//!
+//! All numbers are little-endian.
+//!
+//! ```text
+//!  0  version       u8   1
+//!  1  kind          u8   the number of the kind in raft-rs's eraftpb.proto
+//!  2  flags         u8   bit 0: reject
+//!  3  context bytes u8
+//!  4  group id      u32
+//!  8  to            u64
+//! 16  from          u64
+//! 24  term          u64
+//! 32  log term      u64
+//! 40  index         u64
+//! 48  commit        u64
+//! 56  commit term   u64
+//! 64  reject hint   u64
+//! 72  entry count   u32
+//! 76  context
+//!     entries, each: index u64, term u64, kind u8 (0 normal, 1 membership), length u32, payload
+//!     only if the kind is 7 (snapshot): index u64, term u64, membership (see `Membership::encode`)
+//! ```
+
+use bytes::{BufMut, Bytes, BytesMut};
+use raft::eraftpb::{self, MessageType};
+
+use crate::effects::{Entry, EntryKind, SnapshotMeta};
+use crate::limits::{
+    CONTEXT_BYTES_MAX, ENTRY_BYTES_MAX, INDEX_MAX, MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX,
+    READ_CONTEXT_BYTES, TERM_MAX,
+};
+use crate::members::Membership;
+
+const VERSION: u8 = 1;
+const FLAG_REJECT: u8 = 1;
+const HEADER_BYTES: usize = 76;
+pub(crate) const ENTRY_HEADER_BYTES: usize = 21;
+
+/// Why bytes from a peer, or from this member's own disk, were not accepted. Offsets are in bytes
+/// from the start of what was decoded. The caller closes the connection they came from; for the
+/// last two, which mean that a member has lost what it once had on disk, it raises an alarm.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    #[error("cut off: {bytes} bytes wanted at offset {offset}")]
+    Truncated { offset: usize, bytes: usize },
+    #[error("{bytes} bytes follow the end at offset {offset}")]
+    TrailingBytes { offset: usize, bytes: usize },
+    #[error("version {version} at offset {offset} is not known")]
+    UnknownVersion { offset: usize, version: u8 },
+    #[error("kind {kind} at offset {offset} is not known or not allowed here")]
+    UnknownKind { offset: usize, kind: u8 },
+    #[error("{bytes} bytes at offset {offset} are more than {bytes_max}")]
+    TooLarge { offset: usize, bytes: usize, bytes_max: usize },
+    #[error("a count of {count} at offset {offset} is more than {count_max}")]
+    TooMany { offset: usize, count: usize, count_max: usize },
+    #[error("{value} at offset {offset} is not within {value_min} and {value_max}")]
+    OutOfRange { offset: usize, value: u64, value_min: u64, value_max: u64 },
+    #[error("malformed at offset {offset}: {what}")]
+    Malformed { offset: usize, what: &'static str },
+    #[error("for group {group_id}, not {expected}")]
+    WrongGroup { group_id: u32, expected: u32 },
+    #[error("claims to be from member {from}, came from {expected}")]
+    WrongSender { from: u64, expected: u64 },
+    #[error("for member {to}, not {expected}")]
+    WrongReceiver { to: u64, expected: u64 },
+    #[error("commit index {commit} is beyond the log, which ends at {last_index}")]
+    CommitBeyondLog { commit: u64, last_index: u64 },
+    #[error("acknowledges index {index} of a log that ends at {last_index}")]
+    AckBeyondLog { index: u64, last_index: u64 },
+}
+
+/// What a caller needs to route a message without stepping it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peek {
+    pub group_id: u32,
+    pub to: u64,
+    pub from: u64,
+    /// Set if the message installs a snapshot: `step` it only once the data is there.
+    pub snapshot: Option<SnapshotMeta>,
+}
+
+/// Looks at a message's header, and at all of it if it installs a snapshot.
+///
+/// # Errors
+/// As `Replica::step`, for the part that is looked at.
+pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
+    let mut reader = Reader::of_message(bytes)?;
+    let header = Header::decode(&mut reader)?;
+    let snapshot = if header.kind == MessageType::MsgSnapshot {
+        Some(SnapshotMeta::from_raft(decode(header.group_id, bytes)?.get_snapshot()))
+    } else {
+        None
+    };
+    Ok(Peek { group_id: header.group_id, to: header.to, from: header.from, snapshot })
+}
+
+/// The bytes of a message that raft-rs wants sent.
+pub(crate) fn encode(group_id: u32, message: &eraftpb::Message) -> Bytes {
+    let entries: Vec<Entry> = message.get_entries().iter().map(Entry::from_raft).collect();
+    let payload_bytes: usize =
+        entries.iter().map(|entry| ENTRY_HEADER_BYTES + entry.payload.len()).sum();
+    let mut out = BytesMut::with_capacity(HEADER_BYTES + CONTEXT_BYTES_MAX + payload_bytes);
+    assert!(message.context.len() <= CONTEXT_BYTES_MAX, "a context larger than its limit");
+    assert!(entries.len() <= MESSAGE_ENTRIES_MAX, "more entries than the limit");
+    out.put_u8(VERSION);
+    out.put_u8(kind_number(message.get_msg_type()));
+    out.put_u8(if message.reject { FLAG_REJECT } else { 0 });
+    out.put_u8(u8::try_from(message.context.len()).expect("the limit is below 2^8"));
+    out.put_u32_le(group_id);
+    for field in [
+        message.to,
+        message.from,
+        message.term,
+        message.log_term,
+        message.index,
+        message.commit,
+        message.commit_term,
+        message.reject_hint,
+    ] {
+        out.put_u64_le(field);
+    }
+    out.put_u32_le(u32::try_from(entries.len()).expect("the limit is below 2^32"));
+    out.put_slice(&message.context);
+    entries.iter().for_each(|entry| encode_entry(entry, &mut out));
+    if message.get_msg_type() == MessageType::MsgSnapshot {
+        let meta = SnapshotMeta::from_raft(message.get_snapshot());
+        out.put_u64_le(meta.index);
+        out.put_u64_le(meta.term);
+        meta.membership.encode_into(&mut out);
+    }
+    assert!(out.len() <= MESSAGE_BYTES_MAX, "a message larger than its limit");
+    out.freeze()
+}
+
+/// Reads a message for `group_id`; never panics, reads nothing past the end, and holds at most a
+/// small multiple of the bytes it is given.
+pub(crate) fn decode(group_id: u32, bytes: &[u8]) -> Result<eraftpb::Message, MessageError> {
+    let mut reader = Reader::of_message(bytes)?;
+    let header = Header::decode(&mut reader)?;
+    if header.group_id != group_id {
+        return Err(MessageError::WrongGroup { group_id: header.group_id, expected: group_id });
+    }
+    let mut message = header.to_raft();
+    let context_offset = reader.offset();
+    let context = reader.take(header.context_bytes)?;
+    check_context(&header, context_offset, context)?;
+    message.context = Bytes::copy_from_slice(context);
+    message.set_entries(decode_entries(&header, &mut reader)?.into());
+    if header.kind == MessageType::MsgSnapshot {
+        message.set_snapshot(decode_snapshot(&header, &mut reader)?.to_raft());
+    }
+    reader.end()?;
+    Ok(message)
+}
+
+/// The part of fixed length.
+struct Header {
+    kind: MessageType,
+    reject: bool,
+    context_bytes: usize,
+    group_id: u32,
+    to: u64,
+    from: u64,
+    term: u64,
+    log_term: u64,
+    index: u64,
+    commit: u64,
+    commit_term: u64,
+    reject_hint: u64,
+    entry_count: usize,
+}
+
+impl Header {
+    fn decode(reader: &mut Reader<'_>) -> Result<Header, MessageError> {
+        reader.version(VERSION)?;
+        let kind = decode_kind(reader)?;
+        let reject = match (reader.u8()?, can_reject(kind)) {
+            (0, _) => false,
+            (FLAG_REJECT, true) => true,
+            _ => return Err(MessageError::Malformed { offset: 2, what: "flags" }),
+        };
+        let context_bytes = usize::from(reader.u8()?);
+        if context_bytes > CONTEXT_BYTES_MAX {
+            let (bytes, bytes_max) = (context_bytes, CONTEXT_BYTES_MAX);
+            return Err(MessageError::TooLarge { offset: 3, bytes, bytes_max });
+        }
+        // Members ask for an index without a term (the leader's is not known to matter); raft-rs
+        // takes term 0 of any other kind for a message of its own making.
+        let (term_min, term_max) =
+            if kind == MessageType::MsgReadIndex { (0, 0) } else { (1, TERM_MAX) };
+        let header = Header {
+            kind,
+            reject,
+            context_bytes,
+            group_id: reader.u32()?,
+            to: reader.u64_within(1, u64::MAX)?,
+            from: reader.u64_within(1, u64::MAX)?,
+            term: reader.u64_within(term_min, term_max)?,
+            log_term: reader.u64_within(0, TERM_MAX)?,
+            index: reader.u64_within(0, INDEX_MAX)?,
+            commit: reader.u64_within(0, INDEX_MAX)?,
+            commit_term: reader.u64_within(0, TERM_MAX)?,
+            reject_hint: reader.u64_within(0, INDEX_MAX)?,
+            entry_count: reader.count(MESSAGE_ENTRIES_MAX)?,
+        };
+        assert_eq!(reader.offset(), HEADER_BYTES, "the header has a fixed length");
+        header.check_shape()?;
+        Ok(header)
+    }
+
+    /// Kinds differ in whether they carry entries and in what a log term may be.
+    fn check_shape(&self) -> Result<(), MessageError> {
+        let offset = HEADER_BYTES - 4;
+        match self.kind {
+            MessageType::MsgAppend if self.log_term > self.term => {
+                Err(MessageError::Malformed { offset: 32, what: "log term above the term" })
+            }
+            MessageType::MsgAppend => Ok(()),
+            MessageType::MsgReadIndex | MessageType::MsgReadIndexResp if self.entry_count == 1 => {
+                Ok(())
+            }
+            MessageType::MsgReadIndex | MessageType::MsgReadIndexResp => {
+                Err(MessageError::Malformed { offset, what: "a read without its context" })
+            }
+            _ if self.entry_count == 0 => Ok(()),
+            _ => Err(MessageError::Malformed { offset, what: "entries in the wrong kind" }),
+        }
+    }
+
+    fn to_raft(&self) -> eraftpb::Message {
+        eraftpb::Message {
+            msg_type: self.kind,
+            to: self.to,
+            from: self.from,
+            term: self.term,
+            log_term: self.log_term,
+            index: self.index,
+            commit: self.commit,
+            commit_term: self.commit_term,
+            reject: self.reject,
+            reject_hint: self.reject_hint,
+            ..Default::default()
+        }
+    }
+}
+
+/// Heartbeats and their answers carry a ReadIndex context or nothing. A vote request carries
+/// raft-rs's mark of a transfer or nothing: the mark overrides the protection of a live leader.
+fn check_context(header: &Header, offset: usize, context: &[u8]) -> Result<(), MessageError> {
+    let allowed = match header.kind {
+        MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse => {
+            context.is_empty() || context.len() == READ_CONTEXT_BYTES
+        }
+        MessageType::MsgRequestVote => context.is_empty() || context == raft::CAMPAIGN_TRANSFER,
+        _ => context.is_empty(),
+    };
+    if allowed { Ok(()) } else { Err(MessageError::Malformed { offset, what: "context" }) }
+}
+
+fn encode_entry(entry: &Entry, out: &mut BytesMut) {
+    out.put_u64_le(entry.index);
+    out.put_u64_le(entry.term);
+    out.put_u8(match entry.kind {
+        EntryKind::Normal => 0,
+        EntryKind::Membership => 1,
+    });
+    out.put_u32_le(u32::try_from(entry.payload.len()).expect("the limit is below 2^32"));
+    out.put_slice(&entry.payload);
+}
+
+fn decode_entries(
+    header: &Header,
+    reader: &mut Reader<'_>,
+) -> Result<Vec<eraftpb::Entry>, MessageError> {
+    // The count is a claim: memory follows what is really there.
+    let count_possible = reader.remaining() / ENTRY_HEADER_BYTES;
+    let mut entries = Vec::with_capacity(header.entry_count.min(count_possible));
+    let mut before = (header.index, header.log_term);
+    for _ in 0..header.entry_count {
+        let offset = reader.offset();
+        let entry = decode_entry(reader)?;
+        if header.kind == MessageType::MsgAppend {
+            check_append_entry(header, before, &entry, offset)?;
+            before = (entry.index, entry.term);
+        } else {
+            check_read_entry(&entry, offset)?;
+        }
+        entries.push(entry.to_raft()?);
+    }
+    Ok(entries)
+}
+
+fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, MessageError> {
+    let index = reader.u64_within(0, INDEX_MAX)?;
+    let term = reader.u64_within(0, TERM_MAX)?;
+    let offset = reader.offset();
+    let kind = match reader.u8()? {
+        0 => EntryKind::Normal,
+        1 => EntryKind::Membership,
+        kind => return Err(MessageError::UnknownKind { offset, kind }),
+    };
+    let offset = reader.offset();
+    let bytes = reader.count(usize::MAX)?;
+    if bytes > ENTRY_BYTES_MAX {
+        return Err(MessageError::TooLarge { offset, bytes, bytes_max: ENTRY_BYTES_MAX });
+    }
+    Ok(Entry { index, term, kind, payload: Bytes::copy_from_slice(reader.take(bytes)?) })
+}
+
+/// Entries follow each other and the entry the message is anchored at; terms never fall.
+fn check_append_entry(
+    header: &Header,
+    (index_before, term_before): (u64, u64),
+    entry: &Entry,
+    offset: usize,
+) -> Result<(), MessageError> {
+    if index_before.checked_add(1) != Some(entry.index) {
+        Err(MessageError::Malformed { offset, what: "a gap between entries" })
+    } else if entry.term < term_before.max(1) || entry.term > header.term {
+        Err(MessageError::Malformed { offset, what: "an entry's term" })
+    } else {
+        Ok(())
+    }
+}
+
+/// raft-rs carries the context of a read in an entry that is not one of the log.
+fn check_read_entry(entry: &Entry, offset: usize) -> Result<(), MessageError> {
+    let is_context = entry.index == 0
+        && entry.term == 0
+        && entry.kind == EntryKind::Normal
+        && entry.payload.len() == READ_CONTEXT_BYTES;
+    if is_context { Ok(()) } else { Err(MessageError::Malformed { offset, what: "read context" }) }
+}
+
+fn decode_snapshot(header: &Header, reader: &mut Reader<'_>) -> Result<SnapshotMeta, MessageError> {
+    let offset = reader.offset();
+    let meta = SnapshotMeta {
+        index: reader.u64_within(1, INDEX_MAX)?,
+        term: reader.u64_within(1, header.term)?,
+        membership: Membership::decode_from(reader)?,
+    };
+    if meta.membership.voters.is_empty() {
+        return Err(MessageError::Malformed { offset, what: "a snapshot without voters" });
+    }
+    Ok(meta)
+}
+
+/// The kinds that travel between members. Proposals do not: raft-rs's own forwarding is off.
+fn kind_number(kind: MessageType) -> u8 {
+    match kind {
+        MessageType::MsgAppend => 3,
+        MessageType::MsgAppendResponse => 4,
+        MessageType::MsgRequestVote => 5,
+        MessageType::MsgRequestVoteResponse => 6,
+        MessageType::MsgSnapshot => 7,
+        MessageType::MsgHeartbeat => 8,
+        MessageType::MsgHeartbeatResponse => 9,
+        MessageType::MsgTimeoutNow => 14,
+        MessageType::MsgReadIndex => 15,
+        MessageType::MsgReadIndexResp => 16,
+        MessageType::MsgRequestPreVote => 17,
+        MessageType::MsgRequestPreVoteResponse => 18,
+        local => panic!("raft-rs sent a message of the local kind {local:?}"),
+    }
+}
+
+fn decode_kind(reader: &mut Reader<'_>) -> Result<MessageType, MessageError> {
+    let offset = reader.offset();
+    match reader.u8()? {
+        3 => Ok(MessageType::MsgAppend),
+        4 => Ok(MessageType::MsgAppendResponse),
+        5 => Ok(MessageType::MsgRequestVote),
+        6 => Ok(MessageType::MsgRequestVoteResponse),
+        7 => Ok(MessageType::MsgSnapshot),
+        8 => Ok(MessageType::MsgHeartbeat),
+        9 => Ok(MessageType::MsgHeartbeatResponse),
+        14 => Ok(MessageType::MsgTimeoutNow),
+        15 => Ok(MessageType::MsgReadIndex),
+        16 => Ok(MessageType::MsgReadIndexResp),
+        17 => Ok(MessageType::MsgRequestPreVote),
+        18 => Ok(MessageType::MsgRequestPreVoteResponse),
+        kind => Err(MessageError::UnknownKind { offset, kind }),
+    }
+}
+
+fn can_reject(kind: MessageType) -> bool {
+    matches!(
+        kind,
+        MessageType::MsgAppendResponse
+            | MessageType::MsgRequestVoteResponse
+            | MessageType::MsgRequestPreVoteResponse
+    )
+}
+
+/// A cursor over bytes that are not trusted. Every read is checked and knows its offset.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, offset: 0 }
+    }
+
+    fn of_message(bytes: &'a [u8]) -> Result<Reader<'a>, MessageError> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            let (bytes, bytes_max) = (bytes.len(), MESSAGE_BYTES_MAX);
+            return Err(MessageError::TooLarge { offset: 0, bytes, bytes_max });
+        }
+        Ok(Reader::new(bytes))
+    }
+
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8], MessageError> {
+        let Some((taken, rest)) = self.bytes.split_at_checked(bytes) else {
+            return Err(MessageError::Truncated { offset: self.offset, bytes });
+        };
+        self.bytes = rest;
+        // Both are at most the length of one slice in memory.
+        self.offset = self.offset.saturating_add(bytes);
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MessageError> {
+        let taken = self.take(N)?;
+        Ok(taken.try_into().expect("take returns as many bytes as it was asked for"))
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, MessageError> {
+        self.array::<1>().map(u8::from_le_bytes)
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, MessageError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, MessageError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, MessageError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn u64_within(&mut self, value_min: u64, value_max: u64) -> Result<u64, MessageError> {
+        let offset = self.offset;
+        let value = self.u64()?;
+        if value < value_min || value > value_max {
+            return Err(MessageError::OutOfRange { offset, value, value_min, value_max });
+        }
+        Ok(value)
+    }
+
+    fn count(&mut self, count_max: usize) -> Result<usize, MessageError> {
+        let offset = self.offset;
+        let count = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
+        if count > count_max {
+            return Err(MessageError::TooMany { offset, count, count_max });
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn version(&mut self, expected: u8) -> Result<(), MessageError> {
+        let offset = self.offset;
+        let version = self.u8()?;
+        if version != expected {
+            return Err(MessageError::UnknownVersion { offset, version });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn end(&self) -> Result<(), MessageError> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        Err(MessageError::TrailingBytes { offset: self.offset, bytes: self.bytes.len() })
+    }
+}
+
+/// Checks that a message which decoded came from the peer it names and is for this member.
+pub(crate) fn check_route(
+    message: &eraftpb::Message,
+    from: u64,
+    member_id: u64,
+) -> Result<(), MessageError> {
+    if message.from != from || from == member_id {
+        return Err(MessageError::WrongSender { from: message.from, expected: from });
+    }
+    if message.to != member_id {
+        return Err(MessageError::WrongReceiver { to: message.to, expected: member_id });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Persist jobs on their way through the disk, and the messages that wait for them.
+//!
+//! Invariant: a follower's message leaves only after everything the member knew when it was made
+//! is on disk; a leader's leaves at once (Raft thesis, section 10.2.1), except while its own term
+//! or vote is not on disk yet. Without that exception a lone voter could lose its term in a crash,
+//! take the same term again and give its learners another entry for the same place.
+
+use std::collections::VecDeque;
+
+use crate::effects::{Outgoing, PersistId};
+use crate::limits::MESSAGES_HELD_MAX;
+
+/// A job that was handed out and not yet reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub id: PersistId,
+    pub must_sync: bool,
+    /// It changes term or vote.
+    pub election: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    jobs: VecDeque<Job>,
+    /// Each with the job it waits for; those ids never fall.
+    held: VecDeque<(PersistId, Outgoing)>,
+    released: Vec<Outgoing>,
+    dropped_count: u64,
+}
+
+impl Pending {
+    pub(crate) fn add(&mut self, job: Job) {
+        assert!(self.jobs.back().is_none_or(|last| last.id < job.id), "job ids grow");
+        self.jobs.push_back(job);
+    }
+
+    /// Sends or holds a message made while the jobs so far were known.
+    pub(crate) fn send(&mut self, is_leader: bool, message: Outgoing) {
+        let barrier = if is_leader {
+            self.jobs.iter().rfind(|job| job.election)
+        } else {
+            self.jobs.iter().rfind(|job| job.must_sync)
+        };
+        match barrier {
+            None => self.released.push(message),
+            Some(_) if self.held.len() >= MESSAGES_HELD_MAX => self.dropped_count += 1,
+            Some(job) => {
+                // A leader's barrier may lie before that of an older message: then it waits a
+                // little longer than it must, and the order stays.
+                let after = self.held.back().map_or(job.id, |(last, _)| (*last).max(job.id));
+                self.held.push_back((after, message));
+            }
+        }
+    }
+
+    /// The job `id` and all before it are done.
+    pub(crate) fn on_persisted(&mut self, id: PersistId) {
+        let reported = self.jobs.iter().position(|job| job.id == id);
+        let position = reported.expect("only jobs that were handed out and not reported are done");
+        self.jobs.drain(..=position);
+        while let Some((_, message)) = self.held.pop_front_if(|(after, _)| *after <= id) {
+            self.released.push(message);
+        }
+    }
+
+    /// The messages that may go now.
+    pub(crate) fn take_released(&mut self) -> Vec<Outgoing> {
+        std::mem::take(&mut self.released)
+    }
+
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
+    /// The oldest job that is not reported.
+    pub(crate) fn first(&self) -> Option<PersistId> {
+        self.jobs.front().map(|job| job.id)
+    }
+
+    /// True if nothing that needs a sync is outstanding.
+    pub(crate) fn is_synced(&self) -> bool {
+        !self.jobs.iter().any(|job| job.must_sync)
+    }
+
+    pub(crate) fn job_count(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(crate) fn dropped_count(&self) -> u64 {
+        self.dropped_count
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Linearizable reads by ReadIndex (Raft thesis, section 6.4), batched into rounds.
+//!
+//! raft-rs drops a request for an index in silence: without a leader, before the leader's first
+//! commit of its term, with a leader that goes. So deadline and retry are here.
+//!
+//! Invariant: a context is used once, ever. It holds member id, boot id and a counter, and a retry
+//! takes a new one: raft-rs 0.7 counts old acknowledgements for a context that comes again, and so
+//! confirms a leader that is none. Any context of a round may answer it, since all of them were
+//! made after its reads had been asked.
+
+use std::collections::VecDeque;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::effects::ReadId;
+use crate::limits::{READ_ATTEMPTS_MAX, READ_CONTEXT_BYTES, READ_ROUNDS_MAX, READS_MAX};
+
+/// What stays the same for one boot of a member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadConfig {
+    pub member_id: u64,
+    pub boot_id: u64,
+    /// Ticks from the ask until a read fails.
+    pub deadline_ticks: u64,
+    /// Ticks until a round that has no answer is asked again.
+    pub retry_ticks: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    id: ReadId,
+    deadline_tick: u64,
+}
+
+#[derive(Debug)]
+struct Round {
+    reads: Vec<Read>,
+    /// Counters of the contexts it was asked with.
+    attempts: VecDeque<u64>,
+    retry_tick: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reads {
+    config: ReadConfig,
+    next_id: u64,
+    next_counter: u64,
+    waiting: Vec<Read>,
+    rounds: VecDeque<Round>,
+    read_count: usize,
+}
+
+impl Reads {
+    pub(crate) fn new(config: ReadConfig) -> Reads {
+        Reads {
+            config,
+            next_id: 0,
+            next_counter: 0,
+            waiting: Vec::new(),
+            rounds: VecDeque::new(),
+            read_count: 0,
+        }
+    }
+
+    /// Takes a read in; `None` if `limits::READS_MAX` are under way.
+    pub(crate) fn submit(&mut self, now_tick: u64) -> Option<ReadId> {
+        if self.read_count >= READS_MAX {
+            return None;
+        }
+        let id = ReadId(self.next_id);
+        self.next_id += 1;
+        self.read_count += 1;
+        let deadline_tick = now_tick.saturating_add(self.config.deadline_ticks);
+        self.waiting.push(Read { id, deadline_tick });
+        Some(id)
+    }
+
+    /// Removes and returns the reads that have run out of time.
+    pub(crate) fn expire(&mut self, now_tick: u64) -> Vec<ReadId> {
+        let mut failed = Vec::new();
+        let rounds = self.rounds.iter_mut().map(|round| &mut round.reads);
+        for reads in rounds.chain([&mut self.waiting]) {
+            reads.retain(|read| {
+                let in_time = now_tick < read.deadline_tick;
+                if !in_time {
+                    failed.push(read.id);
+                }
+                in_time
+            });
+        }
+        self.rounds.retain(|round| !round.reads.is_empty());
+        self.read_count -= failed.len();
+        failed.sort_unstable();
+        failed
+    }
+
+    /// A leader came or went: nothing that is under way can be relied on.
+    pub(crate) fn retry_all(&mut self) {
+        self.rounds.iter_mut().for_each(|round| round.retry_tick = 0);
+    }
+
+    /// True if `next_contexts` would return something.
+    pub(crate) fn has_next(&self, now_tick: u64) -> bool {
+        (!self.waiting.is_empty() && self.rounds.len() < READ_ROUNDS_MAX)
+            || self.rounds.iter().any(|round| round.retry_tick <= now_tick)
+    }
+
+    /// The contexts to ask with now: one for all waiting reads, one for each round to repeat.
+    pub(crate) fn next_contexts(&mut self, now_tick: u64) -> Vec<Bytes> {
+        if !self.waiting.is_empty() && self.rounds.len() < READ_ROUNDS_MAX {
+            let reads = std::mem::take(&mut self.waiting);
+            self.rounds.push_back(Round { reads, attempts: VecDeque::new(), retry_tick: 0 });
+        }
+        let mut contexts = Vec::new();
+        for round in self.rounds.iter_mut().filter(|round| round.retry_tick <= now_tick) {
+            let counter = self.next_counter;
+            self.next_counter += 1;
+            round.retry_tick = now_tick.saturating_add(self.config.retry_ticks);
+            round.attempts.push_back(counter);
+            if round.attempts.len() > READ_ATTEMPTS_MAX {
+                round.attempts.pop_front();
+            }
+            contexts.push(encode_context(self.config, counter));
+        }
+        contexts
+    }
+
+    /// The reads that a context's answer serves; none if it is unknown, old or of another boot.
+    pub(crate) fn on_answer(&mut self, context: &[u8]) -> Vec<ReadId> {
+        let Some(counter) = decode_context(self.config, context) else {
+            return Vec::new();
+        };
+        let answered = self.rounds.iter().position(|round| round.attempts.contains(&counter));
+        let Some(round) = answered.and_then(|position| self.rounds.remove(position)) else {
+            return Vec::new();
+        };
+        self.read_count -= round.reads.len();
+        round.reads.iter().map(|read| read.id).collect()
+    }
+}
+
+fn encode_context(config: ReadConfig, counter: u64) -> Bytes {
+    let mut out = BytesMut::with_capacity(READ_CONTEXT_BYTES);
+    [config.member_id, config.boot_id, counter].iter().for_each(|word| out.put_u64_le(*word));
+    out.freeze()
+}
+
+/// The counter, if the context is one of this boot.
+fn decode_context(config: ReadConfig, context: &[u8]) -> Option<u64> {
+    let (words, rest) = context.as_chunks::<8>();
+    let mut words = words.iter().copied().map(u64::from_le_bytes);
+    let ours = words.next()? == config.member_id && words.next()? == config.boot_id;
+    let counter = words.next()?;
+    (ours && rest.is_empty() && words.next().is_none()).then_some(counter)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,932 @@
+//! The facade: every call into raft-rs is made here, and everything raft-rs panics on, drops in
+//! silence or leaves to its user is dealt with here.
+//!
+//! Invariants: entries are handed out once each, in order, and only when both committed and on
+//! this member's disk; a membership is active from the moment its entry is handed out; nothing
+//! campaigns while raft-rs would refuse or panic (see [`CampaignObstacle`]).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use raft::eraftpb::{self, EntryType, MessageType};
+use raft::{ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
+
+use crate::effects::{
+    Effects, Entry, HardState, MembershipAt, Outgoing, Persist, PersistId, Position, ReadId,
+    Restored, Role, RoleChange, SnapshotMeta,
+};
+use crate::jitter::{self, Draw};
+use crate::limits::{
+    APPEND_BYTES_MAX, APPENDS_IN_FLIGHT_MAX, COMMITTED_BYTES_PER_EFFECTS_MAX, ENTRY_BYTES_MAX,
+    LOG_BYTES_MAX, UNCOMMITTED_BYTES_MAX,
+};
+use crate::log::Log;
+use crate::members::{self, Membership, MembershipChange};
+use crate::message::{self, MessageError};
+use crate::pending::{Job, Pending};
+use crate::reads::{ReadConfig, Reads};
+
+/// What a replica is told once, at start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub group_id: u32,
+    /// Not 0, and never used by another data directory.
+    pub member_id: u64,
+    /// Decides the election timeouts; may be the same on all members.
+    pub seed: u64,
+    /// Never the same in two boots of one member: it makes ReadIndex contexts unique.
+    pub boot_id: u64,
+    /// Ticks without a leader before an election, at least; the draw is below twice this.
+    pub election_ticks: u32,
+    /// Ticks between two heartbeats of a leader; less than `election_ticks`.
+    pub heartbeat_ticks: u32,
+    /// Ticks until a linearizable read that got no index fails.
+    pub read_deadline_ticks: u32,
+    /// See `limits::LOG_BYTES_MAX`.
+    pub log_bytes_max: usize,
+    /// See `limits::UNCOMMITTED_BYTES_MAX`; at least `limits::APPEND_BYTES_MAX`.
+    pub uncommitted_bytes_max: u64,
+}
+
+impl Config {
+    /// The usual settings: heartbeats every 2 ticks, elections after 20, reads fail after 100.
+    pub fn new(member_id: u64, seed: u64, boot_id: u64) -> Config {
+        Config {
+            group_id: 0,
+            member_id,
+            seed,
+            boot_id,
+            election_ticks: 20,
+            heartbeat_ticks: 2,
+            read_deadline_ticks: 100,
+            log_bytes_max: LOG_BYTES_MAX,
+            uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
+        }
+    }
+
+    fn to_raft(&self, applied_index: u64) -> raft::Config {
+        let ticks = |count: u32| usize::try_from(count).expect("usize has 64 bits");
+        raft::Config {
+            id: self.member_id,
+            election_tick: ticks(self.election_ticks),
+            heartbeat_tick: ticks(self.heartbeat_ticks),
+            applied: applied_index,
+            max_size_per_msg: APPEND_BYTES_MAX,
+            max_inflight_msgs: APPENDS_IN_FLIGHT_MAX,
+            check_quorum: true,
+            pre_vote: true,
+            // The draw must be able to cover [election_ticks, 2 * election_ticks).
+            min_election_tick: ticks(self.election_ticks),
+            max_election_tick: ticks(self.election_ticks) * 2,
+            read_only_option: ReadOnlyOption::Safe,
+            skip_bcast_commit: false,
+            batch_append: false,
+            priority: 0,
+            max_uncommitted_size: self.uncommitted_bytes_max,
+            max_committed_size_per_ready: COMMITTED_BYTES_PER_EFFECTS_MAX,
+        }
+    }
+}
+
+/// Why a replica cannot start. The process ends: either the settings are wrong, or the disk lacks
+/// what this member has promised.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplicaError {
+    #[error("configuration: {reason}")]
+    Config { reason: String },
+    #[error("the restored membership is not one: {what}")]
+    Membership { what: &'static str },
+    #[error("the entry after index {index_before} is {index}")]
+    Gap { index_before: u64, index: u64 },
+    #[error("entry {index} has term {term}, the one before has {term_before}")]
+    TermFell { index: u64, term: u64, term_before: u64 },
+    #[error("commit index {commit} is beyond the log, which ends at {last_index}")]
+    CommitBeyondLog { commit: u64, last_index: u64 },
+    #[error("applied index {applied_index} is not within {index_min} and {index_max}")]
+    Applied { applied_index: u64, index_min: u64, index_max: u64 },
+    #[error("membership entry {index}: {source}")]
+    Entry { index: u64, source: MessageError },
+}
+
+/// Why a request was not taken. Always definite: nothing was logged, it may be asked again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("not the leader")]
+    NotLeader { leader: Option<u64> },
+    #[error("leadership is being handed to member {to}")]
+    Transferring { to: u64 },
+    #[error("too much is under way")]
+    Overloaded,
+    #[error("an entry of {bytes} bytes is larger than {bytes_max}")]
+    TooLarge { bytes: usize, bytes_max: usize },
+    #[error("an entry without bytes is reserved")]
+    Empty,
+    #[error("an earlier membership change may not be applied yet")]
+    MembershipPending,
+    #[error("membership change: {reason}")]
+    Membership { reason: String },
+    #[error("member {to} cannot become the leader")]
+    NotVoter { to: u64 },
+}
+
+/// Why this member does not start an election now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CampaignObstacle {
+    #[error("it is the leader already")]
+    Leader,
+    #[error("it has no vote")]
+    NotVoter,
+    /// raft-rs ends the process if a lone voter with entries in flight wins.
+    #[error("jobs are on their way to disk")]
+    PersistPending,
+    /// raft-rs refuses in silence.
+    #[error("a committed membership entry is not applied")]
+    MembershipUnapplied,
+    /// raft-rs ends the process: the entries it wants to look at are gone.
+    #[error("a snapshot is being installed")]
+    Installing,
+}
+
+/// Numbers for the caller's decisions, its metrics and its administrator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub role: Role,
+    pub term: u64,
+    pub leader: Option<u64>,
+    pub transferring_to: Option<u64>,
+    pub commit_index: u64,
+    pub applied_index: u64,
+    pub persisted_index: u64,
+    pub first_index: u64,
+    pub last_index: u64,
+    /// True once this leader has committed an entry of its term: only then may it serve reads.
+    pub has_committed_in_term: bool,
+    /// Payload of entries accepted and not handed out; leader only.
+    pub uncommitted_bytes: usize,
+    /// Memory of the entries that are applied.
+    pub log_applied_bytes: usize,
+    pub persist_job_count: usize,
+    pub messages_dropped_count: u64,
+    /// Ticks since a leader was heard, or, at a leader, since a quorum was. Counted from arrival,
+    /// so add what a message may take.
+    pub contact_ticks: u64,
+}
+
+/// How far a peer is, as its leader sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    pub member_id: u64,
+    /// The last entry it is known to have on disk.
+    pub matched_index: u64,
+    /// The snapshot it is being sent.
+    pub snapshot_index: Option<u64>,
+    /// Ticks since it was heard; `None` if it was not in this term.
+    pub silent_ticks: Option<u64>,
+}
+
+/// One member's part of one Raft group.
+pub struct Replica {
+    config: Config,
+    node: RawNode<Log>,
+    membership: Membership,
+    pending: Pending,
+    reads: Reads,
+    reads_failed: Vec<ReadId>,
+    tick: u64,
+    /// Elections started by the timeout within `attempt_term`.
+    attempt: u64,
+    attempt_term: u64,
+    /// The last committed entry handed out.
+    handed_out_index: u64,
+    /// The last one handed out, or restored.
+    hard_state: HardState,
+    last_role: RoleChange,
+    /// When each peer was last heard in this term; at most one per member.
+    heard: BTreeMap<u64, u64>,
+    leader_heard_tick: u64,
+    pinned_index: Option<u64>,
+}
+
+impl Replica {
+    /// A replica as it was when its disk was last written; a follower without a leader.
+    ///
+    /// # Errors
+    /// Settings or restored state that contradict themselves.
+    pub fn new(config: Config, restored: Restored) -> Result<Replica, ReplicaError> {
+        let restored = check_restored(restored)?;
+        let applied_index = restored.applied_index;
+        let hard_state = restored.hard_state;
+        let membership = restored.membership.clone();
+        let invalid = |reason: raft::Error| ReplicaError::Config { reason: reason.to_string() };
+        let raft_config = config.to_raft(applied_index);
+        raft_config.validate().map_err(invalid)?;
+        let log = restore_log(restored)?;
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&raft_config, log, &logger).map_err(invalid)?;
+        let term = node.raft.term;
+        let reads = Reads::new(ReadConfig {
+            member_id: config.member_id,
+            boot_id: config.boot_id,
+            deadline_ticks: u64::from(config.read_deadline_ticks),
+            retry_ticks: u64::from(config.heartbeat_ticks) * 2,
+        });
+        let mut replica = Replica {
+            config,
+            node,
+            membership,
+            pending: Pending::default(),
+            reads,
+            reads_failed: Vec::new(),
+            tick: 0,
+            attempt: 0,
+            attempt_term: term,
+            handed_out_index: applied_index,
+            hard_state,
+            last_role: RoleChange { role: Role::Follower, term, leader: None },
+            heard: BTreeMap::new(),
+            leader_heard_tick: 0,
+            pinned_index: None,
+        };
+        replica.settle();
+        Ok(replica)
+    }
+
+    /// Time passes. The caller decides how long a tick is and calls this that often.
+    pub fn tick(&mut self) {
+        self.tick += 1;
+        let failed = self.reads.expire(self.tick);
+        self.reads_failed.extend(failed);
+        let is_leader = self.node.raft.state == StateRole::Leader;
+        match self.campaign_obstacle() {
+            // Nobody else could lead: there is no timeout to wait for.
+            None if self.is_lone_voter() => self.start_campaign(),
+            Some(CampaignObstacle::PersistPending | CampaignObstacle::Installing) => {
+                self.node.raft.election_elapsed = 0;
+            }
+            _ => {
+                let elapsed = self.node.raft.election_elapsed + 1;
+                let times_out = elapsed >= self.node.raft.randomized_election_timeout();
+                if times_out && !is_leader && self.node.raft.promotable() {
+                    self.attempt += 1;
+                }
+                self.node.tick();
+            }
+        }
+        self.settle();
+    }
+
+    /// Starts an election now. Called once at start, after the restored entries that are committed
+    /// were handed out and applied: a lone voter leads when this returns. Others ask for votes.
+    ///
+    /// # Errors
+    /// The reason for which it must wait; `tick` tries again on its own.
+    pub fn campaign(&mut self) -> Result<(), CampaignObstacle> {
+        if let Some(obstacle) = self.campaign_obstacle() {
+            return Err(obstacle);
+        }
+        self.start_campaign();
+        self.settle();
+        Ok(())
+    }
+
+    /// Appends one entry. It is in the next `effects`; whether it commits is known when an entry
+    /// with this position is handed out, or one with its index and another term.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn propose(&mut self, payload: Bytes) -> Result<Position, Refused> {
+        if payload.is_empty() {
+            return Err(Refused::Empty);
+        }
+        if payload.len() > ENTRY_BYTES_MAX {
+            let (bytes, bytes_max) = (payload.len(), ENTRY_BYTES_MAX);
+            return Err(Refused::TooLarge { bytes, bytes_max });
+        }
+        self.check_leads()?;
+        self.append(eraftpb::Entry { data: payload, ..Default::default() })
+    }
+
+    /// Appends a membership entry. One at a time: the next is taken when this one is applied, and
+    /// a joint state it enters is left.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn propose_membership(&mut self, change: &MembershipChange) -> Result<Position, Refused> {
+        self.check_leads()?;
+        let invalid = |reason: String| Refused::Membership { reason };
+        if let Some(what) = change.fault() {
+            return Err(invalid(what.to_owned()));
+        }
+        if self.node.raft.has_pending_conf() {
+            return Err(Refused::MembershipPending);
+        }
+        let after = self.try_change(change).map_err(|error| invalid(error.to_string()))?;
+        if let Some(what) = after.fault() {
+            return Err(invalid(what.to_owned()));
+        }
+        self.append(change.to_raft_entry())
+    }
+
+    /// Takes in a message from the peer `from`, whose identity the connection has proved. A
+    /// message that installs a snapshot is stepped only once the snapshot's data is there, see
+    /// `peek`.
+    ///
+    /// # Errors
+    /// Bytes that are no message of a correct member; nothing has changed then.
+    pub fn step(&mut self, from: u64, bytes: &[u8]) -> Result<(), MessageError> {
+        let message = message::decode(self.config.group_id, bytes)?;
+        message::check_route(&message, from, self.config.member_id)?;
+        self.check_against_log(&message)?;
+        let (kind, term) = (message.get_msg_type(), message.term);
+        if !self.accepts(kind) {
+            return Ok(());
+        }
+        // Only answers of strangers are refused here, and those who ask again will be heard.
+        let _ = self.node.step(message);
+        self.settle();
+        self.note_heard(from, kind, term);
+        Ok(())
+    }
+
+    /// Asks for an index a linearizable read may be served at: the state machine must have applied
+    /// it. The answer comes in `Effects::reads`, or the id in `Effects::reads_failed`.
+    ///
+    /// # Errors
+    /// `Overloaded` only; a missing leader is waited for.
+    pub fn read_index(&mut self) -> Result<ReadId, Refused> {
+        self.reads.submit(self.tick).ok_or(Refused::Overloaded)
+    }
+
+    /// True if `effects` would return something.
+    pub fn has_effects(&self) -> bool {
+        self.node.has_ready()
+            || self.pending.has_released()
+            || (self.can_ask_index() && self.reads.has_next(self.tick))
+            || !self.reads_failed.is_empty()
+            || self.node.store().has_wanted()
+            || self.role_now() != self.last_role
+    }
+
+    /// Drains what is to be done. There may be more afterwards: call it until `has_effects` is
+    /// false. Several persist jobs may be under way at once; how many is the caller's choice.
+    pub fn effects(&mut self) -> Effects {
+        let mut effects = Effects::default();
+        self.ask_indexes(&mut effects);
+        if self.node.has_ready() {
+            self.drain_ready(&mut effects);
+        }
+        effects.messages = self.pending.take_released();
+        effects.reads_failed = std::mem::take(&mut self.reads_failed);
+        effects.snapshot_wanted = self.node.store().take_wanted();
+        self.settle();
+        let role = self.role_now();
+        if role != self.last_role {
+            self.last_role = role;
+            effects.role_change = Some(role);
+        }
+        effects
+    }
+
+    /// The persist job `id` and all jobs before it are on disk, synced if they must be. A job that
+    /// must not be synced may be reported together with a later one.
+    ///
+    /// # Panics
+    /// If `id` was not handed out or was reported before: the caller's order is broken.
+    pub fn on_persisted(&mut self, id: PersistId) {
+        self.pending.on_persisted(id);
+        // Rounds of raft-rs without a job of their own are done with the job before them.
+        let done = self.pending.first().map_or(u64::MAX, |next| next.0 - 1);
+        self.node.on_persist_ready(done);
+        self.settle();
+    }
+
+    /// The state machine has applied everything up to `index`. Calls may skip indexes; one that
+    /// goes back (it crossed the installation of a snapshot) is ignored.
+    ///
+    /// # Panics
+    /// If `index` was not handed out.
+    pub fn on_applied(&mut self, index: u64) {
+        if index <= self.node.raft.raft_log.applied {
+            return;
+        }
+        assert!(index <= self.handed_out_index, "applied what was not handed out");
+        let last_index = self.node.raft.raft_log.last_index();
+        self.node.advance_apply_to(index);
+        // Leaving a joint state on its own appends an entry here, but sends it to nobody.
+        if self.node.raft.raft_log.last_index() > last_index {
+            self.node.raft.bcast_append();
+        }
+        self.node.mut_store().on_applied(index);
+        self.compact();
+        self.settle();
+    }
+
+    /// The state machine was replaced by the snapshot of a `Persist::install` that is on disk.
+    ///
+    /// # Panics
+    /// If that job was not reported by `on_persisted`.
+    pub fn on_snapshot_installed(&mut self, index: u64) {
+        assert!(index <= self.node.raft.raft_log.persisted, "installed before it was persisted");
+        self.on_applied(index);
+    }
+
+    /// A snapshot is on disk: from now on followers that need one are sent this one, and the
+    /// entries it holds may leave memory.
+    ///
+    /// # Panics
+    /// If it holds more than was applied.
+    pub fn on_snapshot_taken(&mut self, meta: SnapshotMeta) {
+        self.node.mut_store().offer(meta);
+        self.compact();
+    }
+
+    /// Keeps the entries after `index` in memory, up to `limits::LOG_BYTES_PINNED_MAX`, while a
+    /// snapshot at `index` is being made for a follower; `None` ends it. A snapshot that is being
+    /// sent is pinned without this.
+    pub fn pin_log(&mut self, index: Option<u64>) {
+        self.pinned_index = index;
+        self.compact();
+    }
+
+    /// Messages to `peer` are being lost, so the leader probes it instead of streaming.
+    pub fn report_unreachable(&mut self, peer: u64) {
+        self.node.report_unreachable(peer);
+        self.settle();
+    }
+
+    /// The snapshot sent to `peer` has arrived with its message, or has failed. Without this
+    /// report the peer is sent nothing any more.
+    pub fn report_snapshot(&mut self, peer: u64, ok: bool) {
+        let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+        self.node.report_snapshot(peer, status);
+        self.settle();
+    }
+
+    /// Hands leadership to the voter `to` as soon as it has the whole log. Proposals are refused
+    /// meanwhile; after an election timeout without success they are taken again.
+    ///
+    /// # Errors
+    /// `NotLeader`, or `NotVoter` (this member itself, too).
+    pub fn transfer_leader(&mut self, to: u64) -> Result<(), Refused> {
+        self.check_is_leader()?;
+        if to == self.config.member_id || !self.membership.voters.contains(&to) {
+            return Err(Refused::NotVoter { to });
+        }
+        self.node.transfer_leader(to);
+        self.settle();
+        Ok(())
+    }
+
+    /// Stops leading, without a successor: for a leader whose disk stalls and that nobody takes
+    /// over from. Does nothing at anyone else; a lone voter leads again at its next tick.
+    pub fn resign(&mut self) {
+        let raft = &mut self.node.raft;
+        if raft.state == StateRole::Leader {
+            raft.become_follower(raft.term, raft::INVALID_ID);
+        }
+        self.settle();
+    }
+
+    /// Why an election would not start now, if it would not.
+    pub fn campaign_obstacle(&self) -> Option<CampaignObstacle> {
+        let raft = &self.node.raft;
+        if raft.state == StateRole::Leader {
+            Some(CampaignObstacle::Leader)
+        } else if !raft.promotable() {
+            Some(CampaignObstacle::NotVoter)
+        } else if raft.raft_log.applied < self.node.store().truncated().index
+            || raft.snap().is_some()
+        {
+            Some(CampaignObstacle::Installing)
+        } else if self.is_lone_voter() && !self.is_drained() {
+            Some(CampaignObstacle::PersistPending)
+        } else if self.node.store().has_membership_change_up_to(raft.raft_log.committed) {
+            Some(CampaignObstacle::MembershipUnapplied)
+        } else {
+            None
+        }
+    }
+
+    /// The membership active after the last entry handed out.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// The term of the entry at `index`, while it or its successor is in memory.
+    pub fn term_of(&self, index: u64) -> Option<u64> {
+        self.node.store().term_of(index).ok()
+    }
+
+    /// Where this replica stands. Cheap; may be called in every round.
+    pub fn status(&self) -> Status {
+        let raft = &self.node.raft;
+        let role = self.role_now();
+        Status {
+            role: role.role,
+            term: role.term,
+            leader: role.leader,
+            transferring_to: raft.lead_transferee,
+            commit_index: raft.raft_log.committed,
+            applied_index: raft.raft_log.applied,
+            persisted_index: raft.raft_log.persisted,
+            first_index: self.node.store().truncated().index + 1,
+            last_index: raft.raft_log.last_index(),
+            has_committed_in_term: raft.commit_to_current_term(),
+            uncommitted_bytes: raft.uncommitted_size(),
+            log_applied_bytes: self.node.store().applied_bytes(),
+            persist_job_count: self.pending.job_count(),
+            messages_dropped_count: self.pending.dropped_count(),
+            contact_ticks: self.contact_ticks(),
+        }
+    }
+
+    /// The other members as the leader sees them, by id; empty at anyone else.
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        if self.node.raft.state != StateRole::Leader {
+            return Vec::new();
+        }
+        let progress = self.node.raft.prs().iter();
+        let others = progress.filter(|(id, _)| **id != self.config.member_id);
+        let mut peers: Vec<PeerStatus> = others
+            .map(|(id, progress)| PeerStatus {
+                member_id: *id,
+                matched_index: progress.matched,
+                snapshot_index: (progress.state == ProgressState::Snapshot)
+                    .then_some(progress.pending_snapshot),
+                silent_ticks: self.heard.get(id).map(|tick| self.tick - tick),
+            })
+            .collect();
+        peers.sort_unstable_by_key(|peer| peer.member_id);
+        peers
+    }
+}
+
+/// Helpers of the calls above.
+impl Replica {
+    fn start_campaign(&mut self) {
+        // A local MsgHup cannot fail; what it refuses in silence is in `campaign_obstacle`.
+        let _ = self.node.campaign();
+    }
+
+    fn check_is_leader(&self) -> Result<(), Refused> {
+        let raft = &self.node.raft;
+        if raft.state == StateRole::Leader {
+            return Ok(());
+        }
+        Err(Refused::NotLeader { leader: some_id(raft.leader_id) })
+    }
+
+    fn check_leads(&self) -> Result<(), Refused> {
+        self.check_is_leader()?;
+        match self.node.raft.lead_transferee {
+            Some(to) => Err(Refused::Transferring { to }),
+            None => Ok(()),
+        }
+    }
+
+    fn append(&mut self, entry: eraftpb::Entry) -> Result<Position, Refused> {
+        let mut message = eraftpb::Message::default();
+        message.set_msg_type(MessageType::MsgPropose);
+        message.from = self.config.member_id;
+        message.set_entries(vec![entry].into());
+        // Everything else that drops a proposal was checked: what is left is its size.
+        self.node.raft.step(message).map_err(|_| Refused::Overloaded)?;
+        self.settle();
+        let raft = &self.node.raft;
+        Ok(Position { term: raft.term, index: raft.raft_log.last_index() })
+    }
+
+    /// The membership that `change` would lead to.
+    fn try_change(&self, change: &MembershipChange) -> raft::Result<Membership> {
+        let change = change.to_raft();
+        let mut changer = raft::Changer::new(self.node.raft.prs());
+        let (after, _) = if change.leave_joint() {
+            changer.leave_joint()?
+        } else if let Some(auto_leave) = change.enter_joint() {
+            changer.enter_joint(auto_leave, &change.changes)?
+        } else {
+            changer.simple(&change.changes)?
+        };
+        Ok(Membership::from_raft(&after.to_conf_state()))
+    }
+
+    /// Two kinds are dropped where raft-rs would do something it must not: campaign in spite of
+    /// an obstacle, or pass on a request for an index in the name of another member, who asks
+    /// again on its own.
+    fn accepts(&self, kind: MessageType) -> bool {
+        match kind {
+            MessageType::MsgTimeoutNow => self.campaign_obstacle().is_none(),
+            MessageType::MsgReadIndex => self.node.raft.state == StateRole::Leader,
+            _ => true,
+        }
+    }
+
+    /// Catches what raft-rs would end the process for: a peer, or this member, has lost what it
+    /// had on disk.
+    fn check_against_log(&self, message: &eraftpb::Message) -> Result<(), MessageError> {
+        let raft = &self.node.raft;
+        let last_index = raft.raft_log.last_index();
+        if message.term < raft.term {
+            return Ok(());
+        }
+        match message.get_msg_type() {
+            MessageType::MsgHeartbeat if message.commit > last_index => {
+                Err(MessageError::CommitBeyondLog { commit: message.commit, last_index })
+            }
+            MessageType::MsgAppendResponse
+                if raft.state == StateRole::Leader
+                    && message.term == raft.term
+                    && !message.reject
+                    && message.index > last_index =>
+            {
+                Err(MessageError::AckBeyondLog { index: message.index, last_index })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Follows every call into raft-rs: overwrites the election timeout it may have drawn, and
+    /// notices a change of term or leader.
+    fn settle(&mut self) {
+        let raft = &mut self.node.raft;
+        if raft.term != self.attempt_term {
+            self.attempt_term = raft.term;
+            self.attempt = 0;
+            self.heard.clear();
+        }
+        let timeout = jitter::election_timeout_ticks(
+            Draw {
+                seed: self.config.seed,
+                member_id: self.config.member_id,
+                term: raft.term,
+                attempt: self.attempt,
+            },
+            self.config.election_ticks,
+        );
+        raft.set_randomized_election_timeout(timeout);
+    }
+
+    fn role_now(&self) -> RoleChange {
+        let raft = &self.node.raft;
+        let role = match raft.state {
+            StateRole::Follower => Role::Follower,
+            StateRole::PreCandidate => Role::PreCandidate,
+            StateRole::Candidate => Role::Candidate,
+            StateRole::Leader => Role::Leader,
+        };
+        RoleChange { role, term: raft.term, leader: some_id(raft.leader_id) }
+    }
+
+    fn is_lone_voter(&self) -> bool {
+        self.membership.is_lone_voter(self.config.member_id)
+    }
+
+    fn is_drained(&self) -> bool {
+        let log = &self.node.raft.raft_log;
+        self.pending.is_synced() && log.persisted == log.last_index()
+    }
+
+    /// Where raft-rs would take a request for an index and not drop it.
+    fn can_ask_index(&self) -> bool {
+        let raft = &self.node.raft;
+        match raft.state {
+            StateRole::Leader => raft.commit_to_current_term(),
+            StateRole::Follower => raft.leader_id != raft::INVALID_ID,
+            StateRole::Candidate | StateRole::PreCandidate => false,
+        }
+    }
+
+    fn ask_indexes(&mut self, effects: &mut Effects) {
+        if self.role_now() != self.last_role {
+            self.reads.retry_all();
+        }
+        if !self.can_ask_index() {
+            return;
+        }
+        let contexts = self.reads.next_contexts(self.tick);
+        // raft-rs waits for acknowledgements, which nobody would send, if a lone voter is in a
+        // joint state with itself.
+        let is_leader = self.node.raft.state == StateRole::Leader;
+        let decides_alone = is_leader && self.is_lone_voter();
+        for context in contexts {
+            if decides_alone {
+                let index = self.node.raft.raft_log.committed;
+                let served = self.reads.on_answer(&context);
+                effects.reads.extend(served.into_iter().map(|id| (id, index)));
+            } else {
+                self.node.read_index(context.to_vec());
+            }
+        }
+    }
+
+    /// Takes one `Ready` of raft-rs: what it holds must be readable from the log before raft-rs
+    /// goes on, and its number names the persist job.
+    fn drain_ready(&mut self, effects: &mut Effects) {
+        let mut ready = self.node.ready();
+        let is_leader = self.node.raft.state == StateRole::Leader;
+        effects.persist = self.take_persist(&mut ready);
+        for message in ready.take_messages().into_iter().chain(ready.take_persisted_messages()) {
+            let outgoing = self.outgoing(&message);
+            self.pending.send(is_leader, outgoing);
+        }
+        for answer in ready.take_read_states() {
+            let served = self.reads.on_answer(&answer.request_ctx);
+            effects.reads.extend(served.into_iter().map(|id| (id, answer.index)));
+        }
+        let committed = ready.take_committed_entries();
+        self.node.advance_append_async(ready);
+        if self.pending.first().is_none() {
+            self.node.on_persist_ready(u64::MAX);
+        }
+        self.hand_out(&committed, effects);
+    }
+
+    fn take_persist(&mut self, ready: &mut raft::Ready) -> Option<Persist> {
+        let install =
+            (!ready.snapshot().is_empty()).then(|| SnapshotMeta::from_raft(ready.snapshot()));
+        if let Some(meta) = &install {
+            self.node.mut_store().install(meta);
+            self.membership = meta.membership.clone();
+            self.handed_out_index = meta.index;
+        }
+        let entries = ready.take_entries();
+        self.node.mut_store().append(&entries);
+        let hard_state = ready.hs().map(HardState::from_raft);
+        if install.is_none() && entries.is_empty() && hard_state.is_none() {
+            return None;
+        }
+        let id = PersistId(ready.number());
+        let must_sync = ready.must_sync();
+        let vote = |state: HardState| (state.term, state.vote);
+        let election = hard_state.is_some_and(|state| vote(state) != vote(self.hard_state));
+        self.hard_state = hard_state.unwrap_or(self.hard_state);
+        self.pending.add(Job { id, must_sync, election });
+        let entries = entries.iter().map(Entry::from_raft).collect();
+        Some(Persist { id, install, entries, hard_state, must_sync })
+    }
+
+    fn outgoing(&self, message: &eraftpb::Message) -> Outgoing {
+        let installs = message.get_msg_type() == MessageType::MsgSnapshot;
+        Outgoing {
+            to: message.to,
+            bytes: message::encode(self.config.group_id, message),
+            snapshot: installs.then(|| SnapshotMeta::from_raft(message.get_snapshot())),
+        }
+    }
+
+    /// Gives committed entries to the caller and makes their memberships active.
+    fn hand_out(&mut self, committed: &[eraftpb::Entry], effects: &mut Effects) {
+        for entry in committed {
+            assert_eq!(entry.index, self.handed_out_index + 1, "handed out in order");
+            self.handed_out_index = entry.index;
+            if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
+                self.change_membership(entry, effects);
+            }
+            effects.committed.push(Entry::from_raft(entry));
+        }
+    }
+
+    /// A change that does not fit the membership it meets changes nothing, on every member alike.
+    fn change_membership(&mut self, entry: &eraftpb::Entry, effects: &mut Effects) {
+        let change = members::conf_change(entry);
+        let Ok(state) = self.node.apply_conf_change(&change) else {
+            return;
+        };
+        self.membership = Membership::from_raft(&state);
+        self.node.mut_store().on_membership(entry.index);
+        self.heard.retain(|id, _| self.membership.contains(*id));
+        let membership = self.membership.clone();
+        effects.memberships.push(MembershipAt { index: entry.index, membership });
+        // raft-rs leaves a leader that lost its vote in place, and then ends the process on the
+        // next thing it does for a member that it no longer tracks.
+        let raft = &mut self.node.raft;
+        if raft.state == StateRole::Leader && !raft.promotable() {
+            raft.become_follower(raft.term, raft::INVALID_ID);
+        }
+    }
+
+    fn compact(&mut self) {
+        let pinned_index = self.needed_index();
+        let bytes_max = self.config.log_bytes_max;
+        self.node.mut_store().compact(pinned_index, bytes_max);
+    }
+
+    /// The entries after this index are needed by a snapshot being made, or by a follower that is
+    /// alive, or streaming a snapshot.
+    fn needed_index(&self) -> u64 {
+        let alive_ticks = u64::from(self.config.election_ticks) * 2;
+        let peers = self.peers().into_iter().filter_map(|peer| match peer.snapshot_index {
+            Some(index) => Some(index),
+            None => peer
+                .silent_ticks
+                .is_some_and(|ticks| ticks < alive_ticks)
+                .then_some(peer.matched_index),
+        });
+        peers.chain(self.pinned_index).min().unwrap_or(u64::MAX)
+    }
+
+    fn note_heard(&mut self, from: u64, kind: MessageType, term: u64) {
+        let raft = &self.node.raft;
+        if term != raft.term {
+            return;
+        }
+        match (raft.state, kind) {
+            (
+                StateRole::Leader,
+                MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse,
+            ) if self.membership.contains(from) => {
+                self.heard.insert(from, self.tick);
+            }
+            (
+                StateRole::Follower,
+                MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot,
+            ) => self.leader_heard_tick = self.tick,
+            _ => {}
+        }
+    }
+
+    fn contact_ticks(&self) -> u64 {
+        if self.node.raft.state != StateRole::Leader {
+            return self.tick - self.leader_heard_tick;
+        }
+        let incoming = self.quorum_silence(&self.membership.voters);
+        incoming.max(self.quorum_silence(&self.membership.voters_outgoing))
+    }
+
+    /// Ticks within which a majority of `voters` was heard, this member included.
+    fn quorum_silence(&self, voters: &[u64]) -> u64 {
+        let silence = |id: &u64| match self.heard.get(id) {
+            _ if *id == self.config.member_id => 0,
+            Some(tick) => self.tick - tick,
+            None => u64::MAX,
+        };
+        let mut silences: Vec<u64> = voters.iter().map(silence).collect();
+        silences.sort_unstable();
+        silences.get(voters.len() / 2).copied().unwrap_or(0)
+    }
+}
+
+fn some_id(id: u64) -> Option<u64> {
+    (id != raft::INVALID_ID).then_some(id)
+}
+
+/// Checks restored state, and mends the two things a crash may leave behind in it.
+fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
+    if let Some(what) = restored.membership.fault() {
+        return Err(ReplicaError::Membership { what });
+    }
+    let mut last = Position { term: restored.snapshot_term, index: restored.snapshot_index };
+    for entry in &restored.entries {
+        if Some(entry.index) != last.index.checked_add(1) {
+            return Err(ReplicaError::Gap { index_before: last.index, index: entry.index });
+        }
+        if entry.term < last.term {
+            let (index, term) = (entry.index, entry.term);
+            return Err(ReplicaError::TermFell { index, term, term_before: last.term });
+        }
+        last = Position { term: entry.term, index: entry.index };
+    }
+    let state = &mut restored.hard_state;
+    if state.commit > last.index {
+        let (commit, last_index) = (state.commit, last.index);
+        return Err(ReplicaError::CommitBeyondLog { commit, last_index });
+    }
+    // A commit index that moved alone is not synced, and a snapshot holds only what is committed.
+    state.commit = state.commit.max(restored.snapshot_index).max(restored.applied_index);
+    // The hard state is written after the entries of its job: a crash in between leaves a term
+    // behind. No vote of that term was sent, since messages wait for the whole job.
+    if state.term < last.term {
+        state.term = last.term;
+        state.vote = raft::INVALID_ID;
+    }
+    let (applied_index, index_min) = (restored.applied_index, restored.snapshot_index);
+    if applied_index < index_min || applied_index > last.index {
+        return Err(ReplicaError::Applied { applied_index, index_min, index_max: last.index });
+    }
+    Ok(restored)
+}
+
+fn restore_log(restored: Restored) -> Result<Log, ReplicaError> {
+    let truncated = Position { term: restored.snapshot_term, index: restored.snapshot_index };
+    let entries: Result<VecDeque<eraftpb::Entry>, ReplicaError> = restored
+        .entries
+        .iter()
+        .map(|entry| {
+            let index = entry.index;
+            entry.to_raft().map_err(|source| ReplicaError::Entry { index, source })
+        })
+        .collect();
+    let initial = (restored.hard_state.to_raft(), restored.membership.to_raft());
+    let mut log = Log::new(initial, truncated, entries?, restored.applied_index);
+    if truncated.index > 0 && restored.applied_index == truncated.index {
+        log.offer(SnapshotMeta {
+            index: truncated.index,
+            term: truncated.term,
+            membership: restored.membership,
+        });
+    }
+    Ok(log)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! Behaviour of one replica and of several, by what they hand out.
+
+mod chaos;
+mod cluster;
+mod members;
+mod single;
+mod three;

@@ -1,0 +1,336 @@
+//! Three voters: elections, conflicts, snapshots, reads.
+
+use bytes::Bytes;
+
+use super::cluster::{Cluster, Faults};
+use crate::{Config, Membership, Refused, Replica, Restored, Role};
+
+fn three(seed: u64) -> Cluster {
+    Cluster::new(seed, 3, &[1, 2, 3])
+}
+
+fn others(leader: u64) -> Vec<u64> {
+    (1..=3).filter(|id| *id != leader).collect()
+}
+
+#[test]
+fn one_of_three_is_elected_and_replicates() {
+    let mut cluster = three(1);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    cluster.rounds(5);
+    for id in 1..=3 {
+        assert_eq!(cluster.applied(id), ["a"]);
+        assert_eq!(cluster.replica(id).status().leader, Some(leader));
+    }
+    cluster.check_converged();
+}
+
+#[test]
+fn tied_candidates_do_not_tie_for_ever() {
+    for seed in 0..50 {
+        let mut cluster = three(seed);
+        for id in 1..=3 {
+            cluster.replica(id).campaign().unwrap();
+            cluster.work(id);
+        }
+        cluster.elect();
+    }
+}
+
+#[test]
+fn isolated_leader_steps_down_and_another_takes_over() {
+    let mut cluster = three(2);
+    let old = cluster.elect();
+    cluster.isolate(old);
+    cluster.rounds(60);
+    assert_ne!(cluster.replica(old).status().role, Role::Leader);
+    let new = cluster.elect();
+    assert_ne!(new, old);
+    let term = cluster.replica(new).status().term;
+    cluster.heal();
+    cluster.rounds(60);
+    // Pre-vote: the member that was away did not raise the term.
+    assert_eq!(cluster.replica(new).status().term, term);
+    assert_eq!(cluster.leader(), Some(new));
+}
+
+#[test]
+fn entries_of_a_deposed_leader_are_overwritten() {
+    let mut cluster = three(3);
+    let old = cluster.elect();
+    cluster.isolate(old);
+    for payload in ["lost 1", "lost 2", "lost 3"] {
+        cluster.propose(old, payload);
+        cluster.work(old);
+    }
+    assert_eq!(cluster.members[&old].disk.entries.len(), 4);
+    cluster.rounds(60);
+    let new = cluster.elect();
+    cluster.propose(new, "kept");
+    cluster.rounds(5);
+    cluster.heal();
+    cluster.rounds(60);
+    assert_eq!(cluster.applied(old), ["kept"]);
+    cluster.check_converged();
+    assert!(cluster.members[&old].disk.entries.iter().all(|entry| entry.payload != "lost 1"));
+}
+
+#[test]
+fn follower_acknowledges_only_what_is_on_its_disk() {
+    let mut cluster = three(4);
+    let leader = cluster.elect();
+    let followers = others(leader);
+    cluster.isolate(followers[1]);
+    let position = cluster.propose(leader, "a");
+    cluster.run_disk(leader, u64::MAX);
+    cluster.step += 1;
+    cluster.deliver();
+    assert!(!cluster.members[&followers[0]].jobs.is_empty());
+    cluster.step += 1;
+    cluster.deliver();
+    assert!(cluster.replica(leader).status().commit_index < position.index);
+    cluster.work(followers[0]);
+    cluster.step += 1;
+    cluster.deliver();
+    assert_eq!(cluster.replica(leader).status().commit_index, position.index);
+}
+
+#[test]
+fn leader_may_commit_before_its_own_disk_but_hands_out_after() {
+    let mut cluster = three(5);
+    let leader = cluster.elect();
+    let position = cluster.propose(leader, "a");
+    for _ in 0..3 {
+        cluster.step += 1;
+        cluster.deliver();
+        for id in others(leader) {
+            cluster.work(id);
+        }
+    }
+    assert_eq!(cluster.replica(leader).status().commit_index, position.index);
+    assert_eq!(cluster.applied(leader), [""; 0]);
+    assert!(cluster.members[&leader].to_apply.is_empty());
+    cluster.work(leader);
+    assert_eq!(cluster.applied(leader), ["a"]);
+}
+
+#[test]
+fn crashed_member_comes_back_with_what_it_persisted() {
+    let mut cluster = three(6);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    cluster.rounds(5);
+    for id in 1..=3 {
+        cluster.crash(id);
+    }
+    for id in 1..=3 {
+        cluster.start(id);
+    }
+    let leader = cluster.elect();
+    cluster.propose(leader, "b");
+    cluster.rounds(5);
+    for id in 1..=3 {
+        assert_eq!(cluster.applied(id), ["a", "b"]);
+    }
+    cluster.check_converged();
+}
+
+#[test]
+fn lagging_follower_gets_a_snapshot() {
+    let mut cluster = three(7);
+    cluster.log_bytes_max = 500;
+    for id in 1..=3 {
+        cluster.crash(id);
+        cluster.start(id);
+    }
+    let leader = cluster.elect();
+    let lagging = others(leader)[0];
+    cluster.isolate(lagging);
+    for number in 0..30 {
+        cluster.propose(leader, &format!("{number}"));
+        cluster.rounds(2);
+    }
+    assert_eq!(cluster.snapshots_installed, 0);
+    cluster.heal();
+    cluster.rounds(60);
+    assert_eq!(cluster.snapshots_installed, 1);
+    assert_eq!(cluster.applied(lagging).len(), 30);
+    cluster.check_converged();
+    let leader = cluster.leader().unwrap();
+    assert!(cluster.replica(leader).peers().iter().all(|peer| peer.snapshot_index.is_none()));
+}
+
+#[test]
+fn failed_snapshot_is_sent_again() {
+    let mut cluster = three(8);
+    let leader = cluster.elect();
+    let lagging = others(leader)[0];
+    cluster.isolate(lagging);
+    cluster.propose(leader, "a");
+    cluster.rounds(10);
+    cluster.take_snapshot(leader);
+    // A restarted leader has only what follows its snapshot.
+    for id in [leader, others(leader)[1]] {
+        cluster.take_snapshot(id);
+        cluster.crash(id);
+        cluster.start(id);
+    }
+    cluster.elect();
+    cluster.heal();
+    cluster.faults = Faults { drop: 60, ..Faults::default() };
+    cluster.rounds(300);
+    cluster.faults = Faults::default();
+    cluster.rounds(60);
+    assert!(cluster.snapshots_installed >= 1);
+    cluster.check_converged();
+}
+
+#[test]
+fn leadership_is_handed_over_on_request() {
+    let mut cluster = three(9);
+    let old = cluster.elect();
+    let to = others(old)[1];
+    assert_eq!(cluster.replica(old).transfer_leader(old), Err(Refused::NotVoter { to: old }));
+    assert_eq!(cluster.replica(old).transfer_leader(9), Err(Refused::NotVoter { to: 9 }));
+    cluster.replica(old).transfer_leader(to).unwrap();
+    let refused = cluster.replica(old).propose(Bytes::from("a"));
+    assert_eq!(refused, Err(Refused::Transferring { to }));
+    cluster.drain(old);
+    cluster.rounds(8);
+    assert_eq!(cluster.leader(), Some(to));
+}
+
+#[test]
+fn leader_that_resigns_is_replaced() {
+    let mut cluster = three(17);
+    let old = cluster.elect();
+    cluster.replica(old).resign();
+    assert_eq!(cluster.replica(old).status().role, Role::Follower);
+    let term = cluster.replica(old).status().term;
+    let new = cluster.elect();
+    assert!(cluster.replica(new).status().term > term);
+    cluster.propose(new, "a");
+    cluster.rounds(10);
+    cluster.check_converged();
+}
+
+#[test]
+fn proposal_at_a_follower_is_refused_and_names_the_leader() {
+    let mut cluster = three(10);
+    let leader = cluster.elect();
+    let follower = others(leader)[0];
+    let refused = cluster.replica(follower).propose(Bytes::from("a"));
+    assert_eq!(refused, Err(Refused::NotLeader { leader: Some(leader) }));
+}
+
+#[test]
+fn read_is_served_at_leader_and_follower() {
+    let mut cluster = three(11);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    cluster.rounds(5);
+    for id in 1..=3 {
+        let read = cluster.read(id);
+        cluster.drain(id);
+        cluster.rounds(6);
+        let index = cluster.replica(leader).status().commit_index;
+        assert_eq!(cluster.members[&id].served, [(read, index)]);
+    }
+}
+
+#[test]
+fn read_at_a_new_leader_waits_for_its_first_commit() {
+    let mut cluster = three(12);
+    let mut waited = false;
+    for _ in 0..200 {
+        cluster.step += 1;
+        cluster.deliver();
+        for id in 1..=3 {
+            cluster.replica(id).tick();
+            cluster.drain(id);
+            let status = cluster.replica(id).status();
+            if status.role == Role::Leader && !status.has_committed_in_term {
+                cluster.read(id);
+                cluster.drain(id);
+                assert!(cluster.members[&id].served.is_empty());
+                waited = true;
+            }
+            cluster.run_disk(id, u64::MAX);
+            cluster.apply(id, u64::MAX);
+        }
+    }
+    let leader = cluster.leader().unwrap();
+    assert!(waited);
+    assert!(cluster.members[&leader].reads.is_empty());
+    assert!(!cluster.members[&leader].served.is_empty());
+}
+
+#[test]
+fn isolated_leader_serves_no_read() {
+    let mut cluster = three(13);
+    let old = cluster.elect();
+    cluster.isolate(old);
+    let read = cluster.read(old);
+    cluster.rounds(60);
+    let new = cluster.elect();
+    cluster.propose(new, "newer");
+    cluster.rounds(60);
+    assert_eq!(cluster.members[&old].served, []);
+    assert_eq!(cluster.members[&old].failed, [read]);
+}
+
+#[test]
+fn read_asked_without_a_leader_is_served_when_there_is_one() {
+    let mut cluster = three(14);
+    let read = cluster.read(1);
+    cluster.elect();
+    cluster.rounds(10);
+    assert_eq!(cluster.members[&1].served.first().unwrap().0, read);
+}
+
+#[test]
+fn contact_is_counted_at_leader_and_follower() {
+    let mut cluster = three(15);
+    let leader = cluster.elect();
+    let followers = others(leader);
+    cluster.rounds(10);
+    for id in 1..=3 {
+        assert!(cluster.replica(id).status().contact_ticks <= 5);
+    }
+    cluster.isolate(followers[0]);
+    cluster.rounds(8);
+    assert!(cluster.replica(followers[0]).status().contact_ticks >= 8);
+    assert!(cluster.replica(leader).status().contact_ticks <= 5);
+    cluster.isolate(followers[1]);
+    cluster.rounds(8);
+    assert!(cluster.replica(leader).status().contact_ticks >= 7);
+}
+
+#[test]
+fn message_on_a_wrong_path_changes_nothing() {
+    let mut cluster = three(16);
+    let leader = cluster.elect();
+    cluster.propose(leader, "a");
+    let to = others(leader)[0];
+    let membership = Membership::of_voters([1, 2, 3]);
+    let restored = Restored {
+        membership,
+        snapshot_index: 1,
+        snapshot_term: 1,
+        applied_index: 1,
+        ..Restored::default()
+    };
+    let mut probe = Replica::new(Config::new(leader, 1, 1), restored.clone()).unwrap();
+    probe.campaign().unwrap();
+    let effects = probe.effects();
+    let bytes = effects.messages.iter().find(|message| message.to == to).unwrap().bytes.clone();
+    let wrong_group = Config { group_id: 1, ..Config::new(to, 1, 1) };
+    let before = cluster.replica(to).status();
+    assert!(cluster.replica(to).step(others(leader)[1], &bytes).is_err());
+    assert!(cluster.replica(others(leader)[1]).step(leader, &bytes).is_err());
+    assert!(cluster.replica(leader).step(leader, &bytes).is_err());
+    assert!(Replica::new(wrong_group, restored).unwrap().step(leader, &bytes).is_err());
+    assert!(cluster.replica(to).step(leader, &bytes[..bytes.len() - 1]).is_err());
+    assert_eq!(cluster.replica(to).status(), before);
+}
