@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::acl::Acl;
 use crate::ids::{Ordinal, Owner, SessionId, Zxid};
+use crate::settings::Settings;
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub enum ChangeKind {
         /// Negotiated.
         timeout_ms: u32,
     },
+    /// The replicated settings were replaced.
+    Configured(Arc<Settings>),
 }
 
 /// One change.

@@ -88,7 +88,7 @@ pub enum Op<'a> {
         acl: AskedAcl,
         /// Of which kind.
         mode: CreateMode,
-        /// Time to live in ms, for the modes that have one.
+        /// Time to live in ms for the modes that have one, else -1.
         ttl_ms: i64,
     },
     /// Remove a znode without children.

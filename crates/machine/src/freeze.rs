@@ -35,7 +35,7 @@ use crate::limits::{FREEZE_OLD_BYTES_MAX, ORIGINS_MAX, ZNODES_MAX};
 use crate::machine::{Counters, Machine};
 use crate::sessions::{Session, Sessions};
 use crate::settings::Settings;
-use crate::tree::{Image, Tree, ZnodeId, ephemeral_session};
+use crate::tree::{Image, NO_PARENT, ROOT, Tree, ZnodeId, ephemeral_session};
 
 /// Version of the image format.
 pub const FORMAT_VERSION: u8 = 1;
@@ -248,6 +248,9 @@ pub struct Restore {
     sessions: Sessions,
     header: Option<Header>,
     acls: Vec<Acl>,
+    /// Slots of the ids in the image, given in the order in which they are first named: memory
+    /// grows with what was read, whatever the ids are, and no slot stays vacant.
+    slots: HashMap<u32, u32, FixedState>,
     session_count: u64,
     ended: bool,
 }
@@ -258,12 +261,16 @@ struct Header {
     origins: Vec<(MemberId, BootId, u64)>,
     digest: u128,
     session_count: u64,
+    slot_count: u32,
     znode_count: u32,
 }
 
 impl Default for Restore {
     fn default() -> Self {
+        let mut slots = HashMap::with_hasher(FixedState::default());
+        slots.insert(ROOT.0, ROOT.0);
         Restore {
+            slots,
             tree: Tree::without_znodes(),
             sessions: Sessions::default(),
             header: None,
@@ -317,10 +324,16 @@ impl Restore {
             return Err(reader.bad("slot count", u64::from(slot_count)).into());
         }
         let znode_count = reader.u32()?;
-        self.tree.reserve_slots(slot_count);
         let counters = Counters { index, ordinal, zxid };
-        self.header =
-            Some(Header { counters, settings, origins, digest, session_count, znode_count });
+        self.header = Some(Header {
+            counters,
+            settings,
+            origins,
+            digest,
+            session_count,
+            slot_count,
+            znode_count,
+        });
         Ok(())
     }
 
@@ -341,6 +354,10 @@ impl Restore {
 
     fn znode(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
         let id = reader.u32()?;
+        let slot_count = self.header.as_ref().map_or(0, |header| header.slot_count);
+        if id >= slot_count {
+            return Err(reader.bad("znode id", u64::from(id)).into());
+        }
         let parent = reader.u32()?;
         let (czxid, mzxid) = (reader.i64()?, reader.i64()?);
         let (ctime, mtime) = (reader.i64()?, reader.i64()?);
@@ -361,9 +378,10 @@ impl Restore {
             self.acls.push(acl::decode(reader)?.into());
         }
         let acl = self.acls[number].clone();
+        let slot = self.slot_of(id);
         let image = Image {
-            id,
-            parent,
+            id: slot,
+            parent: if parent == NO_PARENT { parent } else { self.slot_of(parent) },
             czxid,
             mzxid,
             ctime,
@@ -384,9 +402,14 @@ impl Restore {
                 let what = format!("znode {id} belongs to session {session:#x}, which is missing");
                 return Err(RestoreError::Inconsistent(what));
             };
-            ephemerals.insert(ZnodeId(id));
+            ephemerals.insert(ZnodeId(slot));
         }
         Ok(())
+    }
+
+    fn slot_of(&mut self, id: u32) -> u32 {
+        let next = self.slots.len() as u32;
+        *self.slots.entry(id).or_insert(next)
     }
 
     /// Checks that the image is whole and gives the machine.

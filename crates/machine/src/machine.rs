@@ -1,6 +1,7 @@
 //! The machine: all replicated state behind one door, and apply.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::acl::Identity;
 use crate::change::{ChangeBatch, ChangeKind};
@@ -108,7 +109,7 @@ impl Machine {
             Command::CloseSession { session } => self.close_session(stamp, *session, changes),
             Command::ExpireSessions { sessions } => Ok(self.expire_sessions(sessions, changes)),
             Command::Configure(settings) => {
-                self.settings = settings.clone();
+                self.configure(settings, changes);
                 Ok(Outcome::Configured)
             }
             Command::Write { session, op } => self.write(stamp, *session, op, changes),
@@ -174,6 +175,12 @@ impl Machine {
     pub(crate) fn consume_zxid(&mut self) -> Zxid {
         self.counters.zxid = self.counters.zxid.next();
         self.counters.zxid
+    }
+
+    fn configure(&mut self, settings: &Settings, changes: &mut ChangeBatch) {
+        self.settings = settings.clone();
+        let kind = ChangeKind::Configured(Arc::new(settings.clone()));
+        changes.push(self.counters.ordinal, self.counters.zxid, kind, "");
     }
 
     fn open_session(
@@ -265,4 +272,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

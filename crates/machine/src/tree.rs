@@ -93,6 +93,25 @@ struct Slot {
 const DATA_IS_NULL: u32 = 0x8000_0000;
 
 impl Slot {
+    fn vacant(next_vacant: u32) -> Slot {
+        Slot {
+            czxid: 0,
+            mzxid: 0,
+            ctime: 0,
+            mtime: 0,
+            owner: 0,
+            version: 0,
+            aversion: 0,
+            acl: acl::OPEN,
+            parent: VACANT,
+            previous: NONE,
+            next: next_vacant,
+            directory: NONE,
+            name_word: 0,
+            payload: Box::default(),
+        }
+    }
+
     fn name_bytes(&self) -> usize {
         (self.name_word & !DATA_IS_NULL) as usize
     }
@@ -754,22 +773,7 @@ impl Tree {
         }
         parent_directory.child_count -= 1;
         parent_directory.child_name_bytes -= name_bytes;
-        let vacant = Slot {
-            czxid: 0,
-            mzxid: 0,
-            ctime: 0,
-            mtime: 0,
-            owner: 0,
-            version: 0,
-            aversion: 0,
-            acl: acl::OPEN,
-            parent: VACANT,
-            previous: NONE,
-            next: self.first_vacant,
-            directory: NONE,
-            name_word: 0,
-            payload: Box::default(),
-        };
+        let vacant = Slot::vacant(self.first_vacant);
         self.first_vacant = id;
         self.znode_count -= 1;
         (core::mem::replace(self.slot_mut(id), vacant), directory)
@@ -919,45 +923,29 @@ impl Tree {
         }
     }
 
-    /// Makes `slot_count` vacant slots for the images of a restore.
-    pub(crate) fn reserve_slots(&mut self, slot_count: u32) {
-        assert!(self.slot_count == 0);
-        self.first_vacant = NONE;
-        for id in 0..slot_count {
-            if (id as usize).is_multiple_of(CHUNK_SLOTS) {
+    /// Makes vacant slots up to `id`, for the image of a restore.
+    fn reserve_slot(&mut self, id: u32) {
+        while self.slot_count <= id {
+            if (self.slot_count as usize).is_multiple_of(CHUNK_SLOTS) {
                 self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
             }
             let chunk = self.chunks.last_mut().expect("a chunk was just pushed");
-            chunk.push(Slot {
-                czxid: 0,
-                mzxid: 0,
-                ctime: 0,
-                mtime: 0,
-                owner: 0,
-                version: 0,
-                aversion: 0,
-                acl: acl::OPEN,
-                parent: VACANT,
-                previous: NONE,
-                next: NONE,
-                directory: NONE,
-                name_word: 0,
-                payload: Box::default(),
-            });
+            chunk.push(Slot::vacant(NONE));
+            self.slot_count += 1;
         }
-        self.slot_count = slot_count;
     }
 
-    /// Puts an image back into its slot. False if the slot does not exist or is taken.
+    /// Puts an image back into its slot. False if the slot is taken or the image cannot be.
     pub(crate) fn restore_image(&mut self, image: &Image<'_>, acl: &Acl) -> bool {
-        if image.id >= self.slot_count || self.slot(image.id).parent != VACANT {
-            return false;
-        }
         let root = image.id == ROOT.0;
-        if root != (image.parent == NONE) || (!root && image.parent >= self.slot_count) {
+        if image.id >= ZNODES_MAX || root != (image.parent == NO_PARENT) {
             return false;
         }
         if root != image.name.is_empty() || image.name.contains('/') {
+            return false;
+        }
+        self.reserve_slot(image.id);
+        if self.slot(image.id).parent != VACANT {
             return false;
         }
         let acl = self.acls.retain(acl);
@@ -1005,7 +993,7 @@ impl Tree {
             if parent == VACANT {
                 continue;
             }
-            if self.slot(parent).parent == VACANT {
+            if parent >= self.slot_count || self.slot(parent).parent == VACANT {
                 return Err(format!("znode {id} has a parent that is not there"));
             }
             if self.child(parent, self.slot(id).name()).is_some() {
@@ -1036,6 +1024,9 @@ impl Tree {
         Ok(())
     }
 }
+
+/// What stands for the root's parent in an image.
+pub(crate) const NO_PARENT: u32 = NONE;
 
 /// A znode as a snapshot holds it.
 pub(crate) struct Image<'a> {

@@ -185,6 +185,10 @@ impl Machine {
             }
             return Ok(TTL_OWNER | ttl_ms);
         }
+        // EphemeralType.validateTTL: only the modes that have a time to live may name one.
+        if ttl_ms >= 0 {
+            return Err(Refusal::BadArguments);
+        }
         Ok(match mode {
             CreateMode::Container => CONTAINER_OWNER,
             _ if mode.is_ephemeral() => session.0,
@@ -272,7 +276,8 @@ impl Machine {
     }
 
     fn find_valid(&self, path: &str, malformed: bool) -> Result<Znode<'_>, Refusal> {
-        if malformed {
+        // The empty path would find the root, which is digested as `/`.
+        if malformed || path.is_empty() {
             return Err(Refusal::BadArguments);
         }
         self.tree.find(path).ok_or(Refusal::NoNode)

@@ -36,6 +36,7 @@ pub struct Apply {
     syncs: VecDeque<(LogIndex, FrontId, machine::ConnectionId)>,
     freeze_wanted: bool,
     freeze_step_wanted: bool,
+    thaw_wanted: bool,
     /// Index and term of the last whole entry.
     last_index: LogIndex,
     last_term: u64,
@@ -110,6 +111,7 @@ impl Apply {
             syncs: VecDeque::new(),
             freeze_wanted: false,
             freeze_step_wanted: false,
+            thaw_wanted: false,
             last_index: index,
             last_term: term,
             reported_index: index,
@@ -135,6 +137,7 @@ impl Apply {
             }
             ToApply::Freeze => self.freeze_wanted = true,
             ToApply::FreezeStep => self.freeze_step_wanted = true,
+            ToApply::Thaw => self.thaw_wanted = true,
         }
     }
 
@@ -143,6 +146,7 @@ impl Apply {
         !self.entries.is_empty()
             || self.freeze_wanted
             || self.freeze_step_wanted
+            || self.thaw_wanted
             || matches!(self.expected.front(), Some(Expected::Refused { .. }))
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
     }
@@ -150,6 +154,9 @@ impl Apply {
     /// Applies up to `commands_max` commands and returns how many it did.
     pub fn step(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let mut count = 0;
+        if core::mem::take(&mut self.thaw_wanted) {
+            machine.thaw();
+        }
         self.answer_refused(machine);
         while count < commands_max && !self.entries.is_empty() {
             count += self.apply_entry(machine, commands_max - count);

@@ -102,7 +102,11 @@ impl Loop {
             syncs_wanted: Vec::new(),
             reads: BTreeMap::new(),
             leases,
-            snapshots: Snapshots::new(start.snapshot_commands, start.log_bytes),
+            snapshots: Snapshots::new(
+                start.snapshot_commands,
+                start.snapshot_log_bytes,
+                start.log_bytes,
+            ),
             membership,
             settings_wanted: start.settings,
             settings: start.settings_restored,

@@ -7,7 +7,7 @@ use machine::entry::UnstampedBatch;
 use machine::{
     ConnectionId, Identity, LogIndex, Ordinal, Outcome, Refusal, SessionId, Settings, Zxid,
 };
-use replica::PersistId;
+pub use replica::{PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
 use zk::request::{ReadKind, ReadRequest};
 
@@ -134,6 +134,8 @@ pub enum ToApply {
     Freeze,
     /// Give the next piece of the image.
     FreezeStep,
+    /// Give the image up.
+    Thaw,
 }
 
 /// Why a command was not taken. Definite: it was never logged and never will be.
@@ -316,6 +318,8 @@ pub struct Start {
     pub log_bytes: u64,
     /// Commands after which a snapshot is taken (`snapCount`).
     pub snapshot_commands: u64,
+    /// Bytes of log after which a snapshot is taken, if not the usual (`snapSizeLimitInKb`).
+    pub snapshot_log_bytes: Option<u64>,
     /// Length of a tick.
     pub tick_ms: u64,
 }

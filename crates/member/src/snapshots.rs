@@ -9,6 +9,7 @@ use crate::message::{FromApply, FromSnapshot, SnapshotJob, ToApply};
 /// The policy and the state of the snapshot under way.
 pub struct Snapshots {
     commands_max: u64,
+    log_bytes_max: u64,
     /// Since the last snapshot was begun.
     log_bytes: u64,
     commands: u64,
@@ -28,8 +29,9 @@ enum State {
 
 impl Snapshots {
     /// Starts with what the log holds since the last snapshot.
-    pub fn new(commands_max: u64, log_bytes: u64) -> Snapshots {
-        Snapshots { commands_max, log_bytes, commands: 0, state: State::Idle }
+    pub fn new(commands_max: u64, log_bytes_max: Option<u64>, log_bytes: u64) -> Snapshots {
+        let log_bytes_max = log_bytes_max.unwrap_or(SNAPSHOT_LOG_BYTES);
+        Snapshots { commands_max, log_bytes_max, log_bytes, commands: 0, state: State::Idle }
     }
 
     /// Counts an entry that was proposed.
@@ -45,7 +47,7 @@ impl Snapshots {
 
     /// Asks Apply for an image when it is time for one.
     pub fn maybe_begin(&mut self) -> Option<ToApply> {
-        let due = self.log_bytes >= SNAPSHOT_LOG_BYTES || self.commands >= self.commands_max;
+        let due = self.log_bytes >= self.log_bytes_max || self.commands >= self.commands_max;
         if self.state != State::Idle || !due {
             return None;
         }
@@ -76,15 +78,16 @@ impl Snapshots {
             }
             (State::Streaming, FromApply::FreezeAborted) => {
                 self.state = State::Idle;
-                self.log_bytes = SNAPSHOT_LOG_BYTES;
+                self.log_bytes = self.log_bytes_max;
                 vec![SnapshotJob::Abort]
             }
-            (_, FromApply::Piece { .. }) => Vec::new(),
+            // The file failed meanwhile, and Apply did not know yet.
+            (State::Idle, _) => Vec::new(),
             (state, message) => unreachable!("{message:?} while the snapshot is {state:?}"),
         }
     }
 
-    /// Whether Apply is to give the next piece after what the snapshot thread said.
+    /// What Apply is to do after what the snapshot thread said: the next piece, or nothing more.
     pub fn on_snapshot(&mut self, message: FromSnapshot) -> Option<ToApply> {
         match message {
             FromSnapshot::PieceWritten if self.state == State::Streaming => {
@@ -98,7 +101,7 @@ impl Snapshots {
             FromSnapshot::Failed => {
                 // Not at once again: the next one is taken after another full interval.
                 self.state = State::Idle;
-                None
+                Some(ToApply::Thaw)
             }
         }
     }

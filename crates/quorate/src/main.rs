@@ -1,1 +1,48 @@
-fn main() {}
+//! `quorate`: one program that ZooKeeper clients use unmodified, on a replicated log.
+//!
+//! This crate is the outermost shell: the command line, the configuration, the sockets of the
+//! faces, and the commands that look at a server or at its data. What a server decides is in
+//! `member`.
+
+mod cli;
+mod config;
+mod inspect;
+mod listen_zk;
+mod serve;
+
+use std::process::ExitCode;
+
+use cli::{Command, Exit};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Status of a command that failed; wrong options end with 2.
+const FAILED: u8 = 1;
+
+fn main() -> ExitCode {
+    let cli = match cli::parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(Exit::Help(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(Exit::Wrong(line)) => {
+            eprintln!("{line}");
+            return ExitCode::from(2);
+        }
+    };
+    let result = match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Version => {
+            println!("quorate {}", env!("CARGO_PKG_VERSION"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Zk(_) | Command::Sim(_) => Err(anyhow::anyhow!("not built yet")),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("quorate: {error:#}");
+        ExitCode::from(FAILED)
+    })
+}

@@ -6,7 +6,7 @@
 /// Largest payload of one entry, in bytes. An entry is normally 256 KiB of packed commands; one
 /// larger command goes alone, and the largest request either protocol is run with in practice
 /// (`jute.maxbuffer`, `--max-request-bytes`) is well below this. Beyond it: `Refused::TooLarge`.
-pub const ENTRY_BYTES_MAX: usize = 16 << 20;
+pub const ENTRY_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of entries in one append message (raft-rs `max_size_per_msg`); a larger entry still goes,
 /// alone. Large enough to fill a link, small enough that a lost message costs little.
@@ -18,7 +18,7 @@ pub const APPENDS_IN_FLIGHT_MAX: usize = 256;
 
 /// Default of `Config::uncommitted_bytes_max`: payload bytes a leader has accepted and not yet
 /// handed out as committed. Beyond it: `Refused::Overloaded`.
-pub const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
+pub const UNCOMMITTED_BYTES_MAX: u64 = 128 << 20;
 
 /// Bytes of committed entries handed out by one `effects()`; the rest follows in the next one.
 /// At least one entry is always handed out. Bounds what Apply's queue takes at once.
@@ -37,7 +37,7 @@ pub const ENTRY_OVERHEAD_BYTES: usize = 160;
 
 /// Largest encoded message, in bytes: one entry of the largest size, or an append full of the
 /// smallest entries (whose headers are larger here than in protobuf, which raft-rs counts by).
-pub const MESSAGE_BYTES_MAX: usize = 24 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 80 << 20;
 
 /// Entries in one message. raft-rs counts at least four bytes for an entry, so this many fit into
 /// `APPEND_BYTES_MAX`. Beyond it: `MessageError::TooMany`.

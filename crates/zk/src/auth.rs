@@ -54,5 +54,15 @@ pub fn masked_digest_id(id: &str) -> String {
     }
 }
 
+/// The `count`-th secret drawn from `seed` by connection runtime `front`: id and password of a new
+/// session. As unpredictable as the seed.
+pub fn session_secret(seed: &[u8; 32], front: u32, count: u64) -> [u8; 32] {
+    let mut hasher = sha2::Sha256::new();
+    hasher.update(seed);
+    hasher.update(front.to_be_bytes());
+    hasher.update(count.to_be_bytes());
+    hasher.finalize().into()
+}
+
 #[cfg(test)]
 mod tests;

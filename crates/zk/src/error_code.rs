@@ -10,6 +10,8 @@ pub struct ErrorCode(pub i32);
 impl ErrorCode {
     /// No error.
     pub const OK: ErrorCode = ErrorCode(0);
+    /// The server cannot take the request for now: its disk is full.
+    pub const SYSTEM_ERROR: ErrorCode = ErrorCode(-1);
     /// In a multi: an operation after the one that failed.
     pub const RUNTIME_INCONSISTENCY: ErrorCode = ErrorCode(-2);
     /// The connection broke: only ever made by clients.

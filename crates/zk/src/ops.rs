@@ -4,7 +4,7 @@ use machine::command::AskedAcl;
 use machine::{AclEntry, Command, CreateMode, Op, Query, QueryKind, SessionId};
 
 use crate::path;
-use crate::request::{ReadKind, ReadRequest, WriteRequest};
+use crate::request::{CreateKind, ReadKind, ReadRequest, WriteRequest};
 
 /// The command of a single write.
 pub fn write_command<'a>(session: SessionId, write: &WriteRequest<'a>) -> Command<'a> {
@@ -19,8 +19,8 @@ pub fn multi_command<'a>(session: SessionId, writes: &[WriteRequest<'a>]) -> Com
 /// One operation, its path checked for shape.
 fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     match write {
-        WriteRequest::Create { path, data, acl, flags, ttl_ms, .. } => {
-            let Some(mode) = CreateMode::from_flag(*flags) else { return Op::Malformed };
+        WriteRequest::Create { kind, path, data, acl, flags, ttl_ms } => {
+            let Some(mode) = create_mode(*kind, *flags) else { return Op::Malformed };
             let valid = match mode.is_sequential() {
                 true => path::is_valid_with_suffix(path),
                 false => path::is_valid(path),
@@ -40,6 +40,17 @@ fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
         WriteRequest::Check { path, version } => {
             Op::Check { path, malformed: !path::is_valid(path), version: *version }
         }
+    }
+}
+
+/// The container flag counts in `createContainer` only: a plain create with it makes a persistent
+/// znode (`PrepRequestProcessor.pRequest2TxnCreate` logs a `CreateTxn`, which knows no containers).
+fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
+    match (kind, CreateMode::from_flag(flags)?) {
+        (CreateKind::Create | CreateKind::Create2, CreateMode::Container) => {
+            Some(CreateMode::Persistent)
+        }
+        (_, mode) => Some(mode),
     }
 }
 

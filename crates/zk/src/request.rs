@@ -509,6 +509,10 @@ fn decode_multi<'a, T>(
         if done {
             return Ok(ops);
         }
+        // A frame of the largest size accepted could hold more than a command may.
+        if ops.len() == machine::limits::MULTI_OPS_MAX {
+            return Err(reader.bad("multi operation count"));
+        }
         ops.push(decode(opcode, reader)?);
     }
 }

@@ -1,1 +1,244 @@
 use super::*;
+use crate::machine::tests::rig::{acl_text, parse_acl, parse_acl_entry};
+
+impl AclTable {
+    /// Every ACL in the table with its count, sorted: ids are not state.
+    pub(crate) fn usage(&self) -> Vec<(Acl, u64)> {
+        assert_eq!(self.slots.iter().flatten().count(), self.ids.len());
+        assert_eq!(self.slots.iter().filter(|slot| slot.is_none()).count(), self.vacant.len());
+        let mut usage: Vec<(Acl, u64)> =
+            self.slots.iter().flatten().map(|slot| (slot.acl.clone(), slot.znode_count)).collect();
+        usage.sort_by_key(|(acl, _)| acl_text(acl));
+        usage
+    }
+}
+
+const NOBODY: &[Identity<'static>] = &[];
+const USER: &[Identity<'static>] = &[Identity { scheme: "digest", id: "u:x" }];
+
+fn settings() -> Settings {
+    Settings::default()
+}
+
+fn entries(text: &str) -> Vec<AclEntry> {
+    match parse_acl(text) {
+        crate::command::AskedAcl::Entries(entries) => entries,
+        crate::command::AskedAcl::Open => unreachable!("only ops say open"),
+    }
+}
+
+/// Whether `acl` lets someone read.
+fn check(acl: &str, identities: &[Identity<'_>], expected: bool) {
+    let found = allows(&settings(), &entries(acl), perms::READ, identities);
+    assert_eq!(found, expected, "{acl} for {identities:?}");
+}
+
+fn from(address: &str) -> [Identity<'_>; 1] {
+    [Identity { scheme: "ip", id: address }]
+}
+
+#[test]
+fn world_is_everyone_with_the_bit() {
+    check("world:anyone=r", NOBODY, true);
+    check("world:anyone=rwcda", NOBODY, true);
+    check("world:anyone=wcda", NOBODY, false);
+    check("world:someone=r", NOBODY, false);
+    check("world:anyone=w,world:anyone=r", NOBODY, true);
+}
+
+#[test]
+fn a_digest_is_compared_whole() {
+    check("digest:u:x=r", USER, true);
+    check("digest:u:y=r", USER, false);
+    check("digest:u=r", USER, false);
+    check("digest:u:x=w", USER, false);
+    check("sasl:u:x=r", USER, false);
+    check("nonsense:u:x=r", &[Identity { scheme: "nonsense", id: "u:x" }], false);
+}
+
+#[test]
+fn any_entry_and_any_identity_may_match() {
+    let two = [Identity { scheme: "ip", id: "10.0.0.1" }, USER[0]];
+    check("digest:v:y=r,digest:u:x=r", &two, true);
+    check("digest:v:y=r,digest:u:x=w", &two, false);
+    check("digest:v:y=r,ip:10.0.0.1=r", &two, true);
+}
+
+#[test]
+fn an_empty_acl_and_the_super_user_pass() {
+    check("none", NOBODY, true);
+    check("digest:v:y=w", &[Identity { scheme: "super", id: "" }], true);
+    check("super:=r", NOBODY, false);
+}
+
+#[test]
+fn any_of_the_wanted_bits_is_enough() {
+    let acl = entries("world:anyone=a");
+    assert!(allows(&settings(), &acl, perms::READ | perms::ADMIN, NOBODY));
+    assert!(!allows(&settings(), &acl, perms::READ | perms::WRITE, NOBODY));
+}
+
+#[test]
+fn settings_switch_checks_and_digests_off() {
+    let acl = entries("digest:u:x=r");
+    let skip = Settings { skip_acl: true, ..settings() };
+    assert!(allows(&skip, &acl, perms::WRITE, NOBODY));
+    let no_digest = Settings { digest_enabled: false, ..settings() };
+    assert!(!allows(&no_digest, &acl, perms::READ, USER));
+}
+
+#[test]
+fn addresses_match_by_their_leading_bits() {
+    let cases = [
+        ("ip:10.0.0.1=r", "10.0.0.1", true),
+        ("ip:10.0.0.1=r", "10.0.0.2", false),
+        ("ip:10.0.0.0/8=r", "10.255.1.2", true),
+        ("ip:10.0.0.0/8=r", "11.0.0.0", false),
+        ("ip:10.0.0.0/9=r", "10.127.0.1", true),
+        ("ip:10.0.0.0/9=r", "10.128.0.1", false),
+        ("ip:10.9.9.9/8=r", "10.0.0.1", true),
+        ("ip:0.0.0.0/0=r", "255.1.2.3", true),
+        ("ip:10.0.0.1/32=r", "10.0.0.1", true),
+        ("ip:10.0.0.1/31=r", "10.0.0.0", true),
+        ("ip:10.0.0.1/32=r", "10.0.0.0", false),
+        ("ip:::1=r", "::1", true),
+        ("ip:::1=r", "0:0:0:0:0:0:0:1", true),
+        ("ip:fe80::/10=r", "febf::1", true),
+        ("ip:fe80::/10=r", "fec0::1", false),
+        ("ip:::/0=r", "fec0::1", true),
+        ("ip:2001:db8::/127=r", "2001:db8::1", true),
+        ("ip:2001:db8::/127=r", "2001:db8::2", false),
+        ("ip:::/0=r", "10.0.0.1", false),
+        ("ip:0.0.0.0/0=r", "::1", false),
+        ("ip:0.0.0.0/0=r", "not an address", false),
+    ];
+    for (acl, address, expected) in cases {
+        check(acl, &from(address), expected);
+    }
+}
+
+/// What is stored for an ACL that was asked for, or `-` if it is invalid.
+fn check_resolved(asked: &str, identities: &[Identity<'_>], expected: &str) {
+    let resolved = resolve(&settings(), &entries(asked), identities);
+    let text = resolved.map_or("-".to_string(), |acl| acl_text(&acl));
+    assert_eq!(text, expected, "{asked} for {identities:?}");
+}
+
+#[test]
+fn auth_stands_for_what_was_proved() {
+    let two = [from("10.0.0.1")[0], USER[0], Identity { scheme: "digest", id: "v:y" }];
+    check_resolved("auth:=rw", USER, "digest:u:x=rw");
+    check_resolved("auth:ignored=rw", USER, "digest:u:x=rw");
+    check_resolved("auth:=rw", &two, "digest:u:x=rw,digest:v:y=rw");
+    check_resolved("auth:=rw", NOBODY, "-");
+    check_resolved("auth:=rw", &from("10.0.0.1"), "-");
+    check_resolved("auth:=rw", &[Identity { scheme: "super", id: "" }], "-");
+    check_resolved("world:anyone=r,auth:=rw", NOBODY, "-");
+}
+
+#[test]
+fn only_whole_duplicates_are_folded() {
+    check_resolved("world:anyone=r,world:anyone=r", NOBODY, "world:anyone=r");
+    check_resolved("world:anyone=r,world:anyone=w", NOBODY, "world:anyone=r,world:anyone=w");
+    check_resolved("auth:=r,digest:u:x=r", USER, "digest:u:x=r,digest:u:x=r");
+    check_resolved("auth:=r,auth:=r", USER, "digest:u:x=r");
+}
+
+#[test]
+fn schemes_and_ids_that_cannot_be_are_refused() {
+    let invalid = [
+        "none",
+        "world:someone=r",
+        "nonsense:x=r",
+        "super:x=r",
+        ":=r",
+        "world:anyone=r,nonsense:x=r",
+        "digest:u=r",
+        "digest:u:=r",
+        "digest::=r",
+        "digest:u:x:y=r",
+        "ip:=r",
+        "ip:host=r",
+        "ip:10.0.0=r",
+        "ip:10.0.0.256=r",
+        "ip:10.0.0.0/33=r",
+        "ip:10.0.0.0/=r",
+        "ip:10.0.0.0/-1=r",
+        "ip:10.0.0.0/8/8=r",
+        "ip:::1/129=r",
+        "ip:1::2::3=r",
+    ];
+    invalid.iter().for_each(|acl| check_resolved(acl, NOBODY, "-"));
+}
+
+#[test]
+fn schemes_and_ids_that_can_be_are_kept() {
+    let valid = [
+        "world:anyone=rwcda",
+        "digest:u:x=r",
+        "digest::x=r",
+        "ip:10.0.0.0/8=r",
+        "ip:::1/128=r",
+        "ip:10.0.0.0/0=r",
+        "sasl:someone=r",
+        "x509:CN=someone=r",
+    ];
+    valid.iter().for_each(|acl| check_resolved(acl, NOBODY, acl));
+    check_resolved("digest:u:x:=r", NOBODY, "digest:u:x:=r");
+}
+
+#[test]
+fn a_switched_off_digest_scheme_is_unknown() {
+    let settings = Settings { digest_enabled: false, ..settings() };
+    let refused = Err(Refusal::InvalidAcl);
+    assert_eq!(resolve(&settings, &entries("digest:u:x=r"), USER), refused);
+    assert_eq!(resolve(&settings, &entries("auth:=r"), USER), refused);
+}
+
+#[test]
+fn the_table_holds_each_acl_once_and_frees_the_unused() {
+    let mut table = AclTable::default();
+    let reader = world(perms::READ);
+    let first = table.retain(&reader);
+    assert_eq!(table.retain(&reader), first);
+    assert_eq!(table.get(first), &reader);
+    table.release(first);
+    table.release(first);
+    assert_eq!(table.usage().len(), 1);
+    let next = table.retain(&world(perms::WRITE));
+    assert_eq!(next, first, "the freed number is used again");
+}
+
+#[test]
+fn the_open_acl_is_never_freed() {
+    let mut table = AclTable::default();
+    let open = world(perms::ALL);
+    assert_eq!(table.retain(&open), OPEN);
+    table.release(OPEN);
+    assert_eq!(table.get(OPEN), &open);
+}
+
+#[test]
+fn an_acl_is_read_back_and_cut_off_nowhere() {
+    let longest = "x".repeat(300);
+    let acl = vec![
+        parse_acl_entry("world:anyone=rwcda"),
+        AclEntry { perms: u32::MAX, scheme: "".into(), id: longest.into() },
+    ];
+    let mut bytes = Vec::new();
+    encode(&acl, &mut bytes);
+    let mut reader = Reader::new(&bytes);
+    assert_eq!(decode(&mut reader), Ok(acl));
+    assert_eq!(reader.remaining(), 0);
+    for end in 0..bytes.len() {
+        assert!(decode(&mut Reader::new(&bytes[..end])).is_err(), "cut at {end}");
+    }
+}
+
+#[test]
+fn an_acl_of_the_most_entries_is_read_back() {
+    let acl = vec![parse_acl_entry("a:=r"); ACL_ENTRIES_MAX];
+    let mut bytes = Vec::new();
+    encode(&acl, &mut bytes);
+    assert_eq!(decode(&mut Reader::new(&bytes)), Ok(acl));
+}

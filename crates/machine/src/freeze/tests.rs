@@ -1,1 +1,406 @@
 use super::*;
+use crate::machine::tests::rig::{Random, Rig, check_invariants, dump, random_sent};
+
+/// A machine after random commands.
+fn random_rig(random: &mut Random, commands: usize) -> Rig {
+    let mut rig = Rig::default();
+    rig.run("configure extended");
+    run_random(&mut rig, random, commands);
+    rig
+}
+
+fn run_random(rig: &mut Rig, random: &mut Random, commands: usize) {
+    for _ in 0..commands {
+        let sent = random_sent(random, &rig.machine);
+        rig.apply(&sent);
+    }
+}
+
+/// All pieces of an image, nothing running in between.
+fn image(machine: &mut Machine, bytes: usize, slots_max: u32) -> Vec<Vec<u8>> {
+    machine.freeze();
+    let mut pieces = Vec::new();
+    loop {
+        match machine.freeze_step(bytes, slots_max) {
+            FreezeStep::Piece(piece) => pieces.push(piece),
+            FreezeStep::Last(piece) => {
+                pieces.push(piece);
+                return pieces;
+            }
+            FreezeStep::Aborted => unreachable!("nothing changed meanwhile"),
+        }
+    }
+}
+
+fn restore(pieces: &[Vec<u8>]) -> Result<Machine, RestoreError> {
+    let mut restore = Restore::default();
+    for piece in pieces {
+        restore.piece(piece)?;
+    }
+    restore.finish()
+}
+
+fn restore_bytes(bytes: &[u8]) -> Result<Machine, RestoreError> {
+    restore(&[bytes.to_vec()])
+}
+
+/// A small image with a session, an ephemeral, ACLs, counters, null data and vacant slots.
+fn small_image() -> Vec<u8> {
+    let mut rig = Rig::default();
+    rig.run("create /gone; create /a x; create /a/b null; create /a/e mode=1; delete /gone");
+    rig.run("create /r acl=world:anyone=r; create /s mode=2; delete /a/b; configure extended");
+    assert!(rig.machine.begin_batch(Origin::default(), 1));
+    image(&mut rig.machine, usize::MAX, u32::MAX).concat()
+}
+
+fn assert_same(restored: &mut Machine, original: &Machine) {
+    assert_eq!(dump(restored), dump(original));
+    assert_eq!(restored.digest(), original.digest());
+    assert_eq!(restored.counters(), original.counters());
+    assert_eq!(restored.tree().data_bytes(), original.tree().data_bytes());
+    check_invariants(restored);
+}
+
+#[test]
+fn a_new_machine_is_restored_from_its_image() {
+    let mut machine = Machine::default();
+    machine.finish_entry(LogIndex(2));
+    let pieces = image(&mut machine, 1 << 20, 1 << 20);
+    assert_eq!(pieces.len(), 1);
+    assert_same(&mut restore(&pieces).unwrap(), &machine);
+}
+
+#[test]
+fn an_image_is_that_of_one_index_whatever_runs_meanwhile() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let mut rig = random_rig(&mut random, 120);
+        // A machine that stops here: restored from an image that nothing disturbed.
+        let mut stopped = restore(&image(&mut rig.machine, 1 << 20, 1 << 20)).unwrap();
+        assert_same(&mut stopped, &rig.machine);
+        let (bytes, slots_max) = (random.pick(&[1, 100, 1000]), random.pick(&[1, 3, 50]));
+        rig.machine.freeze();
+        let mut pieces = Vec::new();
+        loop {
+            let commands = random.below(6);
+            run_random(&mut rig, &mut random, commands);
+            match rig.machine.freeze_step(bytes, slots_max) {
+                FreezeStep::Piece(piece) => pieces.push(piece),
+                FreezeStep::Last(piece) => {
+                    pieces.push(piece);
+                    break;
+                }
+                FreezeStep::Aborted => unreachable!("the limit is far"),
+            }
+            assert!(pieces.len() < 10_000, "seed {seed}: the walk moves on");
+        }
+        assert!(!rig.machine.is_freezing());
+        assert_same(&mut restore(&pieces).unwrap(), &stopped);
+        check_invariants(&mut rig.machine);
+    }
+}
+
+#[test]
+fn a_freeze_changes_nothing() {
+    let mut random = Random(9);
+    let mut rig = random_rig(&mut random, 100);
+    let before = (rig.machine.digest(), dump(&rig.machine));
+    image(&mut rig.machine, 10, 2);
+    assert_eq!((rig.machine.digest(), dump(&rig.machine)), before);
+}
+
+#[test]
+fn a_restored_machine_goes_on_as_the_one_that_never_stopped() {
+    for seed in 0..40 {
+        let mut random = Random(300 + seed);
+        let mut rig = random_rig(&mut random, 100);
+        let machine = restore(&image(&mut rig.machine, 500, 10)).unwrap();
+        let mut restored = Rig { machine, changes: Default::default() };
+        rig.changes = Default::default();
+        for _ in 0..100 {
+            let sent = random_sent(&mut random, &rig.machine);
+            assert_eq!(rig.apply(&sent), restored.apply(&sent), "seed {seed}: {sent:?}");
+            assert_eq!(rig.machine.digest(), restored.machine.digest(), "seed {seed}");
+        }
+        assert_eq!(rig.take_changes(), restored.take_changes());
+        assert_same(&mut restored.machine, &rig.machine);
+    }
+}
+
+#[test]
+fn slots_filled_or_emptied_since_are_not_of_the_image() {
+    let scripts = [
+        "create /new",
+        "delete /a/b",
+        "delete /a/b; create /other",
+        "set /a y",
+        "acl /a",
+        "create /a/c; delete /a/c",
+        "multi delete /a/b + malformed",
+        "multi set /a y + malformed",
+        "multi create /n + create /n/m + malformed",
+        "delete /v; create /v z",
+        "close",
+    ];
+    for script in scripts {
+        let mut rig = Rig::default();
+        rig.run("create /v; create /a x; create /a/b; create /e mode=1; create /f; delete /f");
+        let before = dump(&rig.machine);
+        rig.machine.freeze();
+        rig.run(script);
+        let FreezeStep::Last(piece) = rig.machine.freeze_step(1 << 20, 1 << 20) else {
+            unreachable!("one step is enough")
+        };
+        assert_eq!(dump(&restore(&[piece]).unwrap()), before, "{script}");
+    }
+}
+
+#[test]
+fn a_piece_is_of_the_wanted_size_or_a_little_more() {
+    let mut rig = Rig::default();
+    for number in 0..200 {
+        rig.run(&format!("create /n{number} {}", "x".repeat(100)));
+    }
+    let pieces = image(&mut rig.machine, 1000, u32::MAX);
+    assert!(pieces.len() > 20);
+    assert!(pieces.iter().all(|piece| piece.len() < 1300), "one record more at most");
+    assert_eq!(image(&mut rig.machine, usize::MAX, 10).len(), 21);
+}
+
+#[test]
+fn too_many_old_images_abort_the_freeze() {
+    let mut rig = Rig::default();
+    rig.run("create /a; create /b");
+    rig.machine.freeze_with_limit(100);
+    assert!(rig.machine.is_freezing());
+    rig.run("set /a x; set /b x; create /c; delete /a");
+    assert_eq!(rig.machine.freeze_step(1, 1), FreezeStep::Aborted);
+    assert!(!rig.machine.is_freezing());
+    check_invariants(&mut rig.machine);
+    let pieces = image(&mut rig.machine, 10, 1);
+    assert_same(&mut restore(&pieces).unwrap(), &rig.machine);
+}
+
+#[test]
+fn old_images_up_to_the_limit_are_kept() {
+    let one = {
+        let mut rig = Rig::default();
+        rig.run("create /a");
+        rig.machine.freeze();
+        rig.run("set /a x");
+        rig.machine.tree.freeze.as_ref().unwrap().old.len()
+    };
+    for (limit, expected) in [(one, false), (one - 1, true)] {
+        let mut rig = Rig::default();
+        rig.run("create /a");
+        rig.machine.freeze_with_limit(limit);
+        rig.run("set /a x");
+        let step = rig.machine.freeze_step(1 << 20, 1 << 20);
+        assert_eq!(step == FreezeStep::Aborted, expected, "limit {limit}");
+    }
+}
+
+#[test]
+fn a_thawed_or_replaced_freeze_is_forgotten() {
+    let mut rig = Rig::default();
+    rig.run("create /a");
+    rig.machine.freeze();
+    rig.machine.freeze_step(1, 1);
+    rig.run("set /a x");
+    rig.machine.thaw();
+    assert!(!rig.machine.is_freezing());
+    rig.run("set /a y");
+    rig.machine.freeze();
+    rig.machine.freeze_step(1, 1);
+    rig.run("set /a z");
+    let pieces = image(&mut rig.machine, 10, 1);
+    assert_same(&mut restore(&pieces).unwrap(), &rig.machine);
+}
+
+#[test]
+fn freeze_names_the_index_of_the_image() {
+    let mut machine = Machine::default();
+    machine.finish_entry(LogIndex(2));
+    assert_eq!(machine.freeze(), LogIndex(2));
+    machine.finish_entry(LogIndex(3));
+    let FreezeStep::Last(piece) = machine.freeze_step(1 << 20, 1 << 20) else {
+        unreachable!("one step is enough")
+    };
+    assert_eq!(restore(&[piece]).unwrap().counters().index, LogIndex(2));
+}
+
+#[test]
+fn an_image_cut_off_anywhere_is_refused() {
+    let bytes = small_image();
+    assert!(restore_bytes(&bytes).is_ok());
+    for end in 0..bytes.len() {
+        assert!(restore_bytes(&bytes[..end]).is_err(), "cut at {end} of {}", bytes.len());
+    }
+}
+
+/// Bytes of the header that stand in no digest: the index and the number of slots.
+fn is_outside_the_digest(bytes: &[u8], position: usize) -> bool {
+    let mut reader = Reader::new(bytes);
+    reader.take(26).unwrap();
+    Settings::decode(&mut reader).unwrap();
+    let origins = reader.u32().unwrap() as usize;
+    reader.take(origins * 24 + 16 + 8).unwrap();
+    let slots = reader.offset();
+    (2..10).contains(&position) || (slots..slots + 4).contains(&position)
+}
+
+#[test]
+fn an_image_with_any_byte_changed_is_refused_or_means_the_same() {
+    let bytes = small_image();
+    let original = dump(&restore_bytes(&bytes).unwrap());
+    for position in 0..bytes.len() {
+        for change in [1, 0x80, 0xff] {
+            let mut changed = bytes.clone();
+            changed[position] ^= change;
+            let Ok(machine) = restore_bytes(&changed) else { continue };
+            let harmless = is_outside_the_digest(&bytes, position)
+                // Ids are labels: another label that is free and fits means the same.
+                || dump(&machine) == original;
+            assert!(harmless, "byte {position} ^ {change:#x} is not noticed");
+        }
+    }
+}
+
+#[test]
+fn garbage_is_refused_without_a_panic() {
+    let bytes = small_image();
+    let mut random = Random(77);
+    for _ in 0..20_000 {
+        let mut garbage = bytes.clone();
+        for _ in 0..1 + random.below(4) {
+            let position = random.below(garbage.len());
+            garbage[position] = random.next() as u8;
+        }
+        let _ = restore_bytes(&garbage);
+    }
+}
+
+#[test]
+fn a_wrong_digest_is_named() {
+    let mut bytes = small_image();
+    // The zxid: a part of the digest that nothing else depends on.
+    bytes[18] ^= 1;
+    let Err(RestoreError::WrongDigest { found, written }) = restore_bytes(&bytes) else {
+        unreachable!("the digest covers the zxid")
+    };
+    assert_ne!(found, written);
+}
+
+/// A znode of a handmade image.
+struct Handmade {
+    id: u32,
+    parent: u32,
+    name: &'static str,
+    owner: i64,
+}
+
+const fn znode(id: u32, parent: u32, name: &'static str) -> Handmade {
+    Handmade { id, parent, name, owner: 0 }
+}
+
+/// Restores an image with these znodes; the text of the error.
+fn check(znodes: &[Handmade], expected: &str) {
+    let mut bytes = Vec::new();
+    bytes.put_u8(TAG_HEADER);
+    bytes.put_u8(FORMAT_VERSION);
+    bytes.put_u64(2);
+    Machine::default().encode_scalars(&mut bytes);
+    bytes.put_u128(0);
+    bytes.put_u64(0);
+    bytes.put_u32(10);
+    bytes.put_u32(znodes.len() as u32);
+    let mut encoder = TreeFreeze::new(0, 0);
+    for znode in znodes {
+        let image = Image {
+            id: znode.id,
+            parent: znode.parent,
+            czxid: 0,
+            mzxid: 0,
+            ctime: 0,
+            mtime: 0,
+            owner: znode.owner,
+            version: 0,
+            aversion: 0,
+            counters: None,
+            name: znode.name,
+            data: None,
+            acl_id: acl::OPEN,
+        };
+        encoder.encode_znode(&image, &acl::world(31), &mut bytes);
+    }
+    bytes.put_u8(TAG_END);
+    let error = restore_bytes(&bytes).err().expect("a handmade digest is wrong").to_string();
+    assert!(error.contains(expected), "{error} is about {expected}");
+}
+
+const TOP: Handmade = znode(0, u32::MAX, "");
+
+#[test]
+fn trees_that_cannot_be_are_refused() {
+    check(&[TOP, znode(1, 0, "a")], "digest");
+    check(&[], "no root");
+    check(&[znode(1, 0, "a")], "no root");
+    check(&[TOP, TOP], "znode 0 does not fit");
+    check(&[TOP, znode(1, 0, "a"), znode(1, 0, "b")], "znode 1 does not fit");
+    check(&[znode(0, 0, "")], "znode 0 does not fit");
+    check(&[TOP, znode(1, u32::MAX, "a")], "znode 1 does not fit");
+    check(&[TOP, znode(1, u32::MAX - 1, "a")], "parent that is not there");
+    check(&[TOP, znode(1, 0, "")], "znode 1 does not fit");
+    check(&[TOP, znode(1, 0, "a/b")], "znode 1 does not fit");
+    check(&[TOP, znode(10, 0, "a")], "bad znode id");
+    check(&[TOP, znode(1, 2, "a")], "parent that is not there");
+    check(&[TOP, znode(1, 3, "a"), znode(5, 0, "b")], "parent that is not there");
+    check(&[TOP, znode(1, 0, "a"), znode(2, 0, "a")], "name that is taken");
+    check(&[TOP, znode(1, 1, "a")], "reachable");
+    check(&[TOP, znode(1, 2, "a"), znode(2, 1, "b")], "reachable");
+    check(&[TOP, znode(3, 2, "a"), znode(2, 1, "b"), znode(1, 3, "c")], "reachable");
+    check(&[TOP, Handmade { owner: 5, ..znode(1, 0, "a") }], "belongs to session 0x5");
+}
+
+#[test]
+fn parents_may_stand_behind_their_children() {
+    check(&[znode(1, 4, "b"), znode(4, 0, "a"), TOP], "digest");
+}
+
+/// Restores pieces that are not in the order of the format.
+fn check_order(pieces: &[&[u8]], expected: &str) {
+    let owned: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
+    let error = restore(&owned).err().expect("the order is wrong").to_string();
+    assert!(error.contains(expected), "{error} is about {expected}");
+}
+
+#[test]
+fn records_out_of_order_are_refused() {
+    let whole = small_image();
+    check_order(&[], "not whole");
+    check_order(&[b""], "not whole");
+    check_order(&[b"E"], "order of image records");
+    check_order(&[b"Z"], "order of image records");
+    check_order(&[&whole, &whole], "order of image records");
+    check_order(&[&whole, b"E"], "order of image records");
+    check_order(&[&whole[..whole.len() - 1]], "not whole");
+    check_order(&[&whole[..whole.len() - 1], b"X"], "bad image record");
+}
+
+#[test]
+fn another_format_version_is_refused() {
+    let mut bytes = small_image();
+    bytes[1] = FORMAT_VERSION + 1;
+    check_order(&[&bytes], "image format version");
+}
+
+#[test]
+fn a_huge_slot_count_reserves_nothing() {
+    let mut bytes = small_image();
+    let position =
+        (0..bytes.len()).rfind(|&at| at > 10 && is_outside_the_digest(&bytes, at)).unwrap();
+    bytes[position] = 0xf0;
+    assert!(restore_bytes(&bytes).is_ok(), "the number of slots is not state");
+    bytes[position - 3..=position].copy_from_slice(&u32::MAX.to_le_bytes());
+    check_order(&[&bytes], "slot count");
+}

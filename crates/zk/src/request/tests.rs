@@ -1,1 +1,295 @@
 use super::*;
+
+fn acl() -> Vec<AclEntry> {
+    let entry =
+        |perms, scheme: &str, id: &str| AclEntry { perms, scheme: scheme.into(), id: id.into() };
+    vec![entry(31, "world", "anyone"), entry(u32::MAX, "digest", "u:x"), entry(0, "", "")]
+}
+
+fn writes() -> Vec<WriteRequest<'static>> {
+    let (path, version, ttl_ms) = ("/a/ü", -1, -1);
+    let create =
+        |kind, data, acl, flags| WriteRequest::Create { kind, path, data, acl, flags, ttl_ms };
+    vec![
+        create(CreateKind::Create, Some(b"x".as_slice()), acl(), 3),
+        create(CreateKind::Create2, None, vec![], -9),
+        create(CreateKind::Create, Some(b""), acl(), 0),
+        WriteRequest::Delete { path, version },
+        WriteRequest::SetData { path, data: None, version },
+        WriteRequest::SetData { path, data: Some(b"data"), version: i32::MAX },
+        WriteRequest::Check { path, version: 7 },
+    ]
+}
+
+fn reads() -> Vec<ReadRequest<'static>> {
+    let read = |kind, watch| ReadRequest { kind, path: "/a", watch };
+    vec![read(ReadKind::GetData, true), read(ReadKind::GetChildren, false)]
+}
+
+/// One request of every shape that is served.
+fn requests() -> Vec<Request<'static>> {
+    let mut requests: Vec<Request<'static>> = writes().into_iter().map(Request::Write).collect();
+    requests.extend(reads().into_iter().map(Request::Read));
+    let read = |kind, watch| Request::Read(ReadRequest { kind, path: "", watch });
+    let watches = SetWatchesRequest {
+        relative_zxid: 5,
+        data: vec!["/a", "/b"],
+        exist: vec![],
+        child: vec!["/c"],
+    };
+    requests.extend([
+        Request::Write(WriteRequest::SetAcl { path: "/a", acl: acl(), version: 2 }),
+        Request::Multi(vec![]),
+        Request::Multi(writes()),
+        read(ReadKind::Exists, true),
+        read(ReadKind::GetChildren2, false),
+        read(ReadKind::GetAcl, false),
+        Request::MultiRead(vec![]),
+        Request::MultiRead(reads()),
+        Request::Sync { path: "/a" },
+        Request::Ping,
+        Request::Auth { scheme: "digest", credentials: b"u:p" },
+        Request::SetWatches(SetWatchesRequest::default()),
+        Request::SetWatches(watches),
+        Request::CloseSession,
+    ]);
+    requests
+}
+
+/// Header and body of the frame that a request is sent in.
+fn frame(request: &Request<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    request.encode(77, &mut out);
+    let length = i32::from_be_bytes(out[..4].try_into().unwrap());
+    assert_eq!(length as usize, out.len() - 4, "the frame says how long it is");
+    out.split_off(4)
+}
+
+fn decode(frame: &[u8]) -> Result<Request<'_>, JuteError> {
+    let mut reader = JuteReader::new(frame);
+    let header = RequestHeader::decode(&mut reader)?;
+    Request::decode(header.opcode, &mut reader)
+}
+
+#[test]
+fn every_request_is_read_back() {
+    for request in requests() {
+        let frame = frame(&request);
+        let mut reader = JuteReader::new(&frame);
+        let header = RequestHeader::decode(&mut reader).unwrap();
+        assert_eq!(header, RequestHeader { xid: 77, opcode: request.opcode() });
+        assert_eq!(Request::decode(header.opcode, &mut reader), Ok(request));
+        assert_eq!(reader.remaining(), 0);
+    }
+}
+
+#[test]
+fn a_request_cut_off_anywhere_is_refused() {
+    for request in requests() {
+        let frame = frame(&request);
+        for end in 0..frame.len() {
+            assert!(decode(&frame[..end]).is_err(), "{request:?} cut at {end}");
+        }
+    }
+}
+
+#[test]
+fn bytes_behind_a_request_are_ignored() {
+    for request in requests() {
+        let mut frame = frame(&request);
+        frame.extend_from_slice(b"more");
+        assert_eq!(decode(&frame), Ok(request));
+    }
+}
+
+#[test]
+fn a_changed_byte_never_panics_and_what_is_read_is_read_back() {
+    for request in requests() {
+        let bytes = frame(&request);
+        for position in 4..bytes.len() {
+            for value in [0, 1, 2, 9, 0x7f, 0x80, 0xfe, 0xff] {
+                let mut changed = bytes.clone();
+                changed[position] = value;
+                let Ok(other) = decode(&changed) else { continue };
+                if !matches!(other, Request::Unserved | Request::Unknown) {
+                    assert_eq!(decode(&frame(&other)), Ok(other.clone()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn garbage_never_panics() {
+    let mut state = 9_u64;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    for round in 0..100_000 {
+        let mask = [0xff, 0x0f, 0x01][round % 3];
+        let count = next() % 64;
+        let body: Vec<u8> = (0..count).map(|_| next() & mask).collect();
+        for opcode in [i32::from(next() % 24), 100, 101] {
+            let _ = Request::decode(opcode, &mut JuteReader::new(&body));
+        }
+        let _ = ConnectRequest::decode(&body);
+    }
+}
+
+/// What an opcode with an empty body is.
+fn check_opcode(opcode: i32, expected: &str) {
+    let found = match Request::decode(opcode, &mut JuteReader::new(&[])) {
+        Ok(request) => format!("{request:?}"),
+        Err(_) => "served".to_string(),
+    };
+    assert_eq!(found, expected, "opcode {opcode}");
+}
+
+#[test]
+fn opcodes_are_served_not_yet_served_or_unknown() {
+    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 22, 100, 101] {
+        check_opcode(opcode, "served");
+    }
+    check_opcode(11, "Ping");
+    check_opcode(-11, "CloseSession");
+    for opcode in [16, 17, 18, 19, 21, 102, 103, 104, 105, 106, 107] {
+        check_opcode(opcode, "Unserved");
+    }
+    for opcode in [0, -1, -10, 10, 20, 23, 99, 108, 1000, i32::MAX, i32::MIN] {
+        check_opcode(opcode, "Unknown");
+    }
+}
+
+/// A multi of opcode `multi` with one operation of opcode `inner` and this body.
+fn multi(outer: i32, inner: i32, body: &[u8]) -> Result<Request<'static>, JuteError> {
+    let mut bytes = Vec::new();
+    encode_multi_header(inner, false, &mut bytes);
+    bytes.extend_from_slice(body);
+    encode_multi_header(-1, true, &mut bytes);
+    Request::decode(outer, &mut JuteReader::new(bytes.leak()))
+}
+
+#[test]
+fn a_multi_takes_the_operations_of_zookeepers() {
+    let mut body = Vec::new();
+    body.put_text("/a");
+    body.put_int(-1);
+    body.put_int(0);
+    for inner in [opcode::DELETE, opcode::CHECK] {
+        assert!(multi(opcode::MULTI, inner, &body[..10]).is_ok(), "opcode {inner}");
+    }
+    for inner in [opcode::SET_ACL, opcode::GET_DATA, opcode::MULTI, opcode::SYNC, opcode::PING, 0] {
+        assert!(multi(opcode::MULTI, inner, &body).is_err(), "opcode {inner}");
+    }
+    for inner in [opcode::GET_DATA, opcode::GET_CHILDREN] {
+        assert!(multi(opcode::MULTI_READ, inner, &body[..7]).is_ok(), "opcode {inner}");
+    }
+    for inner in [opcode::EXISTS, opcode::GET_ACL, opcode::DELETE, opcode::GET_CHILDREN2] {
+        assert!(multi(opcode::MULTI_READ, inner, &body).is_err(), "opcode {inner}");
+    }
+}
+
+#[test]
+fn a_multi_of_more_operations_than_a_command_holds_is_refused() {
+    let decode_count = |count: usize| {
+        let mut body = Vec::new();
+        for _ in 0..count {
+            encode_multi_header(opcode::DELETE, false, &mut body);
+            body.put_text("");
+            body.put_int(-1);
+        }
+        encode_multi_header(-1, true, &mut body);
+        Request::decode(opcode::MULTI, &mut JuteReader::new(&body)).map(drop)
+    };
+    assert_eq!(decode_count(machine::limits::MULTI_OPS_MAX), Ok(()));
+    assert!(decode_count(machine::limits::MULTI_OPS_MAX + 1).is_err());
+}
+
+#[test]
+fn null_parts_of_an_acl_are_read_as_empty() {
+    let mut body = Vec::new();
+    body.put_text("/a");
+    body.put_count(1);
+    body.put_int(1);
+    body.put_buffer(None);
+    body.put_buffer(None);
+    body.put_int(-1);
+    let request = Request::decode(opcode::SET_ACL, &mut JuteReader::new(&body)).unwrap();
+    let acl = vec![AclEntry { perms: 1, scheme: "".into(), id: "".into() }];
+    assert_eq!(request, Request::Write(WriteRequest::SetAcl { path: "/a", acl, version: -1 }));
+}
+
+#[test]
+fn a_null_acl_is_read_as_empty_and_a_null_path_is_refused() {
+    let mut body = Vec::new();
+    body.put_text("/a");
+    body.put_int(-1);
+    body.put_int(-1);
+    let request = Request::decode(opcode::SET_ACL, &mut JuteReader::new(&body)).unwrap();
+    let acl = vec![];
+    assert_eq!(request, Request::Write(WriteRequest::SetAcl { path: "/a", acl, version: -1 }));
+    let null_path = [0xff; 12];
+    for opcode in [opcode::SET_ACL, opcode::DELETE, opcode::EXISTS, opcode::SYNC] {
+        assert!(Request::decode(opcode, &mut JuteReader::new(&null_path)).is_err());
+    }
+}
+
+#[test]
+fn an_acl_count_beyond_the_bytes_or_the_format_is_refused() {
+    let decode_count = |count: i32, entries: usize| {
+        let mut body = Vec::new();
+        body.put_text("/a");
+        body.put_int(count);
+        body.resize(body.len() + entries * 12 + 4, 0);
+        Request::decode(opcode::SET_ACL, &mut JuteReader::new(&body)).map(|_| ())
+    };
+    assert_eq!(decode_count(3, 3), Ok(()));
+    assert!(decode_count(4, 3).is_err());
+    assert!(decode_count(i32::MAX, 3).is_err());
+    assert!(decode_count(-2, 3).is_err());
+    assert_eq!(decode_count(0xffff, 0xffff), Ok(()));
+    assert!(decode_count(0x1_0000, 0x1_0000).is_err());
+}
+
+fn connect(read_only: Option<bool>) -> ConnectRequest {
+    let password = vec![3; 16];
+    ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0x1_0000_0002,
+        timeout_ms: 30_000,
+        session: -5,
+        password,
+        read_only,
+    }
+}
+
+#[test]
+fn connect_requests_with_and_without_read_only_are_read_back() {
+    for read_only in [None, Some(false), Some(true)] {
+        let mut out = Vec::new();
+        connect(read_only).encode(&mut out);
+        let bytes = if read_only.is_some() { 45 } else { 44 };
+        assert_eq!(out.len(), 4 + bytes);
+        assert_eq!(ConnectRequest::decode(&out[4..]), Ok(connect(read_only)));
+    }
+}
+
+#[test]
+fn a_connect_request_cut_off_anywhere_is_refused() {
+    let mut out = Vec::new();
+    connect(None).encode(&mut out);
+    for end in 4..out.len() {
+        assert!(ConnectRequest::decode(&out[4..end]).is_err(), "cut at {end}");
+    }
+}
+
+#[test]
+fn a_null_password_is_read_as_empty() {
+    let mut out = Vec::new();
+    ConnectRequest { password: vec![], ..connect(None) }.encode(&mut out);
+    let length = out.len() - 4;
+    out[length..].fill(0xff);
+    assert_eq!(ConnectRequest::decode(&out[4..]).unwrap().password, Vec::<u8>::new());
+}

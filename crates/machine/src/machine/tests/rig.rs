@@ -1,0 +1,458 @@
+//! What the tests of this crate share: commands written as text, answers and whole states as text,
+//! a seeded generator of commands, and the invariants of a machine.
+//!
+//! A script is commands separated by `; `. Each may start with `@C` (the connection, else that of the
+//! session), `#S` (the session, else 1) and `~scheme|id,...` (the identities, else none).
+
+use core::fmt::Write as _;
+
+use super::super::*;
+use crate::acl::{AclEntry, perms};
+use crate::command::{AskedAcl, CreateMode, Op};
+use crate::tree::{ROOT, ZnodeId};
+
+/// A seeded generator (splitmix64): the same seed, the same test.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+
+    pub(crate) fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+/// A command and who sends it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent<'a> {
+    pub(crate) connection: u64,
+    pub(crate) identities: Vec<Identity<'a>>,
+    pub(crate) command: Command<'a>,
+}
+
+/// A machine with session 1, owned by connection 1.
+pub(crate) struct Rig {
+    pub(crate) machine: Machine,
+    pub(crate) changes: ChangeBatch,
+}
+
+pub(crate) const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };
+
+impl Default for Rig {
+    fn default() -> Self {
+        let mut rig = Rig { machine: Machine::default(), changes: ChangeBatch::default() };
+        assert_eq!(rig.run("open"), "opened");
+        rig.changes = ChangeBatch::default();
+        rig
+    }
+}
+
+impl Rig {
+    /// Applies a command at the time 1000 * its ordinal.
+    pub(crate) fn apply(&mut self, sent: &Sent<'_>) -> Reply {
+        let stamp = Stamp {
+            time_ms: 1000 * (self.machine.counters().ordinal.0 as i64 + 1),
+            origin: ORIGIN,
+            connection: ConnectionId(sent.connection),
+            identities: &sent.identities,
+        };
+        self.machine.apply(&stamp, &sent.command, &mut self.changes)
+    }
+
+    /// Applies a script; the answer to its last command.
+    pub(crate) fn run(&mut self, script: &str) -> String {
+        let mut answer = String::new();
+        for line in script.split("; ") {
+            let reply = self.apply(&parse(line));
+            answer = answer_text(&reply.outcome);
+        }
+        answer
+    }
+
+    /// The stat of a znode.
+    pub(crate) fn stat(&self, path: &str) -> crate::tree::Stat {
+        self.machine.tree().find(path).expect("the test made the znode").stat()
+    }
+
+    /// The changes so far, taken out, as text.
+    pub(crate) fn take_changes(&mut self) -> String {
+        let texts: Vec<String> = self.changes.iter().map(change_text).collect();
+        self.changes = ChangeBatch::default();
+        texts.join("; ")
+    }
+}
+
+fn change_text((change, path): (&crate::change::Change, &str)) -> String {
+    let acls = |own: &Option<crate::Acl>, parent: &Option<crate::Acl>| {
+        let part = |name: &str, acl: &Option<crate::Acl>| match acl {
+            None => String::new(),
+            Some(acl) => format!(" {name} {}", acl_text(acl)),
+        };
+        part("own", own) + &part("parent", parent)
+    };
+    let what = match &change.kind {
+        ChangeKind::Created { acl, parent_acl } => {
+            format!("created {path}{}", acls(acl, parent_acl))
+        }
+        ChangeKind::Deleted { acl, parent_acl } => {
+            format!("deleted {path}{}", acls(acl, parent_acl))
+        }
+        ChangeKind::DataSet { acl } => format!("data {path}{}", acls(acl, &None)),
+        ChangeKind::SessionClosed { session } => format!("closed {}", session.0),
+        ChangeKind::SessionAttached { session, owner, timeout_ms } => {
+            format!("session {} to {} for {timeout_ms}", session.0, owner.connection.0)
+        }
+        ChangeKind::Configured(_) => "configured".to_string(),
+    };
+    format!("{}: {what}", change.zxid.0)
+}
+
+/// An outcome or refusal as a short text.
+pub(crate) fn answer_text(outcome: &Result<Outcome, Refusal>) -> String {
+    match outcome {
+        Ok(outcome) => outcome_text(outcome),
+        Err(Refusal::Multi { position, count, refusal }) => {
+            format!("{refusal:?} at {position} of {count}")
+        }
+        Err(refusal) => format!("{refusal:?}"),
+    }
+}
+
+fn outcome_text(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Opened => "opened".to_string(),
+        Outcome::Attached => "attached".to_string(),
+        Outcome::Closed => "closed".to_string(),
+        Outcome::Expired(count) => format!("expired {count}"),
+        Outcome::Configured => "configured".to_string(),
+        Outcome::Created { path, .. } => format!("created {path}"),
+        Outcome::Deleted => "deleted".to_string(),
+        Outcome::DataSet(stat) => format!("set {}", stat.version),
+        Outcome::AclSet(stat) => format!("acl {}", stat.aversion),
+        Outcome::Checked => "checked".to_string(),
+        Outcome::Multi(outcomes) => {
+            let texts: Vec<String> = outcomes.iter().map(outcome_text).collect();
+            format!("[{}]", texts.join(", "))
+        }
+    }
+}
+
+fn parse<'a>(line: &'a str) -> Sent<'a> {
+    let mut session = SessionId(1);
+    let mut connection = None;
+    let mut identities = Vec::new();
+    let mut rest = line;
+    loop {
+        let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        match word.as_bytes()[0] {
+            b'@' => connection = Some(word[1..].parse().unwrap()),
+            b'#' => session = SessionId(word[1..].parse().unwrap()),
+            b'~' => {
+                let identity = |text: &'a str| {
+                    let (scheme, id) = text.split_once('|').unwrap();
+                    Identity { scheme, id }
+                };
+                identities = word[1..].split(',').map(identity).collect();
+            }
+            _ => break,
+        }
+        rest = after;
+    }
+    let command = parse_command(session, rest);
+    Sent { connection: connection.unwrap_or(session.0 as u64), identities, command }
+}
+
+fn parse_command(session: SessionId, text: &str) -> Command<'_> {
+    let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let password = |text: &str| [text.parse().unwrap_or(0); 16];
+    match verb {
+        "open" => Command::OpenSession { session, password: password(rest), timeout_ms: 4000 },
+        "attach" => Command::Attach { session, password: password(rest), timeout_ms: 9000 },
+        "close" => Command::CloseSession { session },
+        "expire" => Command::ExpireSessions {
+            sessions: rest
+                .split(' ')
+                .map(|judged| {
+                    let (session, attached) = judged.split_once('@').unwrap();
+                    (SessionId(session.parse().unwrap()), Ordinal(attached.parse().unwrap()))
+                })
+                .collect(),
+        },
+        "configure" => Command::Configure(Settings {
+            skip_acl: rest.contains("skip_acl"),
+            extended_types: rest.contains("extended"),
+            digest_enabled: !rest.contains("no_digest"),
+            ..Settings::default()
+        }),
+        "multi" if rest.is_empty() => Command::Multi { session, ops: Vec::new() },
+        "multi" => Command::Multi { session, ops: rest.split(" + ").map(parse_op).collect() },
+        _ => Command::Write { session, op: parse_op(text) },
+    }
+}
+
+/// `VERB PATH [DATA] [word=value | vN | bad]...`; `''` is the empty text.
+pub(crate) fn parse_op(text: &str) -> Op<'_> {
+    let mut words = text.split(' ').map(|word| if word == "''" { "" } else { word });
+    let verb = words.next().unwrap();
+    if verb == "malformed" {
+        return Op::Malformed;
+    }
+    let path = words.next().unwrap();
+    let mut version = -1;
+    let mut malformed = false;
+    let mut mode = CreateMode::Persistent;
+    let mut ttl_ms = -1;
+    let mut acl = AskedAcl::Open;
+    let mut data: Option<&[u8]> = Some(b"");
+    for word in words {
+        match word.split_once('=') {
+            Some(("mode", value)) => mode = CreateMode::from_flag(value.parse().unwrap()).unwrap(),
+            Some(("ttl", value)) => ttl_ms = value.parse().unwrap(),
+            Some(("acl", value)) => acl = parse_acl(value),
+            _ if word == "bad" => malformed = true,
+            _ if word == "null" => data = None,
+            _ => match word.strip_prefix('v').and_then(|number| number.parse().ok()) {
+                Some(number) => version = number,
+                None => data = Some(word.as_bytes()),
+            },
+        }
+    }
+    match verb {
+        "create" => Op::Create { path, malformed, data, acl, mode, ttl_ms },
+        "delete" => Op::Delete { path, version },
+        "set" => Op::SetData { path, malformed, data, version },
+        "acl" => Op::SetAcl { path, malformed, acl, version },
+        "check" => Op::Check { path, malformed, version },
+        _ => unreachable!("no such verb: {verb}"),
+    }
+}
+
+/// `scheme:id=rwcda,...`, or `none`.
+pub(crate) fn parse_acl(text: &str) -> AskedAcl {
+    if text == "none" {
+        return AskedAcl::Entries(Vec::new());
+    }
+    AskedAcl::Entries(text.split(',').map(parse_acl_entry).collect())
+}
+
+pub(crate) fn parse_acl_entry(text: &str) -> AclEntry {
+    let (who, what) = text.rsplit_once('=').unwrap();
+    let (scheme, id) = who.split_once(':').unwrap();
+    let bit = |letter| match letter {
+        'r' => perms::READ,
+        'w' => perms::WRITE,
+        'c' => perms::CREATE,
+        'd' => perms::DELETE,
+        'a' => perms::ADMIN,
+        _ => unreachable!("no such permission: {letter}"),
+    };
+    let perms = what.chars().fold(0, |bits, letter| bits | bit(letter));
+    AclEntry { perms, scheme: scheme.into(), id: id.into() }
+}
+
+/// The inverse of [`parse_acl`].
+pub(crate) fn acl_text(acl: &[AclEntry]) -> String {
+    let entry = |entry: &AclEntry| {
+        let letters: String = "rwcda"
+            .chars()
+            .enumerate()
+            .filter(|(bit, _)| entry.perms & (1 << bit) != 0)
+            .map(|(_, letter)| letter)
+            .collect();
+        format!("{}:{}={letters}", entry.scheme, entry.id)
+    };
+    acl.iter().map(entry).collect::<Vec<_>>().join(",")
+}
+
+/// Everything replicated, as text: two machines in the same state have the same.
+pub(crate) fn dump(machine: &Machine) -> String {
+    let mut text = String::new();
+    let counters = machine.counters();
+    writeln!(text, "ordinal {} zxid {}", counters.ordinal.0, counters.zxid.0).unwrap();
+    writeln!(text, "{:?}\n{:?}", machine.settings(), machine.origins).unwrap();
+    let mut sessions: Vec<_> = machine.sessions().iter().collect();
+    sessions.sort_by_key(|(id, _)| *id);
+    for (id, session) in sessions {
+        let paths = machine.ephemeral_paths(id);
+        writeln!(
+            text,
+            "session {} {} {:?} {:?} {:?} {paths:?}",
+            id.0, session.timeout_ms, session.password, session.owner, session.attached
+        )
+        .unwrap();
+    }
+    for (path, id) in walk(machine) {
+        let znode = machine.tree().znode(id);
+        writeln!(
+            text,
+            "{path} {:?} {:x} {} {} {:?}",
+            znode.data(),
+            znode.owner(),
+            znode.sequence(),
+            acl_text(znode.acl()),
+            znode.stat()
+        )
+        .unwrap();
+    }
+    for (acl, count) in machine.tree().acl_usage() {
+        writeln!(text, "acl {} of {count} znodes", acl_text(&acl)).unwrap();
+    }
+    text
+}
+
+/// Every znode, by path.
+fn walk(machine: &Machine) -> BTreeMap<String, ZnodeId> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![ROOT];
+    while let Some(id) = waiting.pop() {
+        found.insert(machine.tree().path(id), id);
+        waiting.extend(machine.tree().znode(id).children().map(crate::tree::Znode::id));
+    }
+    found
+}
+
+/// What must hold after every command.
+pub(crate) fn check_invariants(machine: &mut Machine) {
+    let (digest, data_bytes) = (machine.tree().digest(), machine.tree().data_bytes());
+    machine.tree.recount();
+    assert_eq!(machine.tree().digest(), digest, "the running digest is the recounted one");
+    assert_eq!(machine.tree().data_bytes(), data_bytes);
+    let znodes = walk(machine);
+    assert_eq!(znodes.len(), machine.tree().znode_count() as usize);
+    let mut ephemeral_count = 0;
+    for (path, &id) in &znodes {
+        let znode = machine.tree().znode(id);
+        assert_eq!(machine.tree().find(path).map(crate::tree::Znode::id), Some(id));
+        assert_eq!(znode.child_names().count(), znode.child_count() as usize);
+        let name_bytes: usize = znode.child_names().map(str::len).sum();
+        assert_eq!(name_bytes as u64, znode.child_name_bytes());
+        let owner = SessionId(znode.stat().ephemeral_owner);
+        if owner.0 != 0 {
+            ephemeral_count += 1;
+            let session = machine.sessions().get(owner).expect("the owner lives");
+            assert!(session.ephemerals.contains(&id), "{path} is known to its session");
+        }
+    }
+    assert_eq!(machine.sessions().ephemeral_count(), ephemeral_count);
+    let used: u64 = machine.tree().acl_usage().iter().map(|(_, count)| count).sum();
+    assert_eq!(used, znodes.len() as u64 + 1, "each znode uses one ACL; the open one is held");
+}
+
+const PATHS: [&str; 17] = [
+    "/a",
+    "/b",
+    "/c",
+    "/a/a",
+    "/a/b",
+    "/b/a",
+    "/b/c",
+    "/a/a/a",
+    "/a/a/b",
+    "/a/s0000000000",
+    "/a/s0000000001",
+    "/a/s0000000002",
+    "/a/s",
+    "/b/s",
+    "/zookeeper",
+    "/zookeeper/quota/q",
+    "/",
+];
+const ACLS: [&str; 7] = [
+    "world:anyone=r",
+    "world:anyone=rcd",
+    "digest:u:x=rwcda",
+    "digest:u:x=rwcda,world:anyone=rwcda",
+    "auth:=rwcda",
+    "none",
+    "nonsense:x=r",
+];
+const IDENTITIES: [&[Identity<'static>]; 4] = [
+    &[],
+    &[Identity { scheme: "ip", id: "10.0.0.1" }, Identity { scheme: "digest", id: "u:x" }],
+    &[Identity { scheme: "digest", id: "v:y" }],
+    &[Identity { scheme: "super", id: "" }],
+];
+const SESSIONS: [i64; 3] = [1, 2, 3];
+
+pub(crate) fn random_op(random: &mut Random) -> Op<'static> {
+    let path = random.pick(&PATHS);
+    let data: Option<&[u8]> = random.pick(&[None, Some(b"".as_slice()), Some(b"some data")]);
+    let version = random.pick(&[-1, -1, -1, -1, 0, 1, 2]);
+    let malformed = random.percent(2);
+    let mut acl = AskedAcl::Open;
+    if random.percent(25) {
+        acl = parse_acl(random.pick(&ACLS));
+    }
+    match random.below(100) {
+        0..50 => {
+            let flag = random.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6]);
+            let mode = CreateMode::from_flag(flag).unwrap();
+            let ttl_ms = if mode.is_ttl() { random.pick(&[1, 5000, 0, -1]) } else { -1 };
+            Op::Create { path, malformed, data, acl, mode, ttl_ms }
+        }
+        50..75 => Op::Delete { path, version },
+        75..88 => Op::SetData { path, malformed, data, version },
+        88..93 => Op::SetAcl { path, malformed, acl, version },
+        93..99 => Op::Check { path, malformed, version },
+        _ => Op::Malformed,
+    }
+}
+
+/// A multi of a few operations, more likely than not to be refused at some point.
+pub(crate) fn random_multi(random: &mut Random, session: SessionId) -> Command<'static> {
+    let count = random.below(8);
+    Command::Multi { session, ops: (0..count).map(|_| random_op(random)).collect() }
+}
+
+/// A command that often succeeds in the machine's state.
+pub(crate) fn random_sent(random: &mut Random, machine: &Machine) -> Sent<'static> {
+    let session = SessionId(random.pick(&SESSIONS));
+    let found = machine.sessions().get(session);
+    let attached = found.map_or(Ordinal(0), |found| found.attached);
+    let mut connection = found.map_or(0, |found| found.owner.connection.0);
+    if random.percent(2) {
+        connection += 1;
+    }
+    let password = [session.0 as u8; 16];
+    let timeout_ms = 4000;
+    let command = match random.below(100) {
+        _ if found.is_none() && random.percent(60) => {
+            connection = random.next() % 1000;
+            Command::OpenSession { session, password, timeout_ms }
+        }
+        0..60 => Command::Write { session, op: random_op(random) },
+        60..90 => random_multi(random, session),
+        90..94 => {
+            connection = random.next() % 1000;
+            let password = if random.percent(20) { [99; 16] } else { password };
+            Command::Attach { session, password, timeout_ms: 9000 }
+        }
+        94..96 => Command::CloseSession { session },
+        96..98 => {
+            let judged = if random.percent(30) { Ordinal(attached.0 + 1) } else { attached };
+            Command::ExpireSessions { sessions: vec![(session, judged), (SessionId(1), judged)] }
+        }
+        98 => Command::OpenSession { session, password, timeout_ms },
+        _ => Command::Configure(Settings {
+            skip_acl: random.percent(30),
+            extended_types: random.percent(50),
+            digest_enabled: random.percent(80),
+            ..Settings::default()
+        }),
+    };
+    Sent { connection, identities: random.pick(&IDENTITIES).to_vec(), command }
+}

@@ -1,0 +1,430 @@
+//! The ZooKeeper face: sockets, and nothing else. Bytes go into a [`Front`] and come out of it.
+//!
+//! One connection runtime per core, each a thread with a current-thread tokio runtime and one
+//! Front. The acceptor spreads connections over them; a connection stays where it is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::net::IpAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use machine::ConnectionId;
+use member::Front;
+use member::front::Now;
+use node::FrontHandle;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::LocalSet;
+use zk::four_letter::{ConfReport, ServerReport, Word};
+
+/// Bytes read from a socket at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Connections accepted and not yet taken by their runtime. Then the acceptor waits, and the
+/// kernel's backlog fills.
+const ACCEPTED_MAX: usize = 1_024;
+
+/// How often a runtime looks at the clock for its connections.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the words show beside the numbers of the Fronts.
+pub struct About {
+    /// Name and version.
+    pub version: String,
+    /// For `conf`.
+    pub conf: ConfReport,
+}
+
+/// Limits on connections (`maxClientCnxns`, `maxCnxns`); 0 is none.
+#[derive(Clone, Copy)]
+pub struct ConnectionLimits {
+    /// From one address.
+    pub per_ip_max: usize,
+    /// In all.
+    pub total_max: usize,
+}
+
+/// What a runtime is sent.
+enum ToRuntime {
+    Accept(TcpStream, Admission),
+    Report(oneshot::Sender<ServerReport>),
+}
+
+/// The runtimes' mailboxes, and what they all answer words with.
+struct Face {
+    runtimes: Vec<mpsc::Sender<ToRuntime>>,
+    about: About,
+    admitted: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// One admitted connection; dropped, it makes room for another.
+struct Admission {
+    ip: IpAddr,
+    admitted: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut admitted = self.admitted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(count) = admitted.get_mut(&self.ip) {
+            *count -= 1;
+            if *count == 0 {
+                admitted.remove(&self.ip);
+            }
+        }
+    }
+}
+
+impl Face {
+    fn admit(&self, ip: IpAddr, limits: ConnectionLimits) -> Option<Admission> {
+        let mut admitted = self.admitted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let total: usize = if limits.total_max == 0 { 0 } else { admitted.values().sum() };
+        let count = admitted.entry(ip).or_insert(0);
+        let over = (limits.per_ip_max != 0 && *count >= limits.per_ip_max)
+            || (limits.total_max != 0 && total >= limits.total_max);
+        if over {
+            if *count == 0 {
+                admitted.remove(&ip);
+            }
+            return None;
+        }
+        *count += 1;
+        Some(Admission { ip, admitted: self.admitted.clone() })
+    }
+}
+
+/// Starts one runtime per Front. They end with the process.
+///
+/// # Errors
+/// A thread or a runtime cannot be made.
+pub fn start(
+    fronts: Vec<(FrontHandle, Front)>,
+    about: About,
+) -> std::io::Result<Acceptor> {
+    let mut runtimes = Vec::new();
+    let mut receivers = Vec::new();
+    for _ in &fronts {
+        let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
+        runtimes.push(sender);
+        receivers.push(receiver);
+    }
+    let face = Arc::new(Face { runtimes, about, admitted: Arc::default() });
+    for ((handle, front), receiver) in fronts.into_iter().zip(receivers) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let face = face.clone();
+        let name = format!("front-{}", handle.id().0);
+        std::thread::Builder::new().name(name).spawn(move || {
+            let runtime_state = Rc::new(Runtime::new(handle, front, face));
+            let local = LocalSet::new();
+            local.block_on(&runtime, run(runtime_state, receiver));
+        })?;
+    }
+    Ok(Acceptor { face, next: 0 })
+}
+
+/// Spreads connections over the runtimes.
+pub struct Acceptor {
+    face: Arc<Face>,
+    next: usize,
+}
+
+impl Acceptor {
+    /// Accepts connections until the task is dropped.
+    pub async fn run(&mut self, listener: TcpListener, limits: ConnectionLimits) {
+        loop {
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: the next one may succeed.
+                    tracing::warn!("a connection cannot be accepted: {error}");
+                    tokio::time::sleep(TICK).await;
+                    continue;
+                }
+            };
+            let ip = peer.ip().to_canonical();
+            let Some(admission) = self.face.admit(ip, limits) else {
+                tracing::warn!("too many connections from {ip}: one more is closed");
+                continue;
+            };
+            self.next = (self.next + 1) % self.face.runtimes.len();
+            let message = ToRuntime::Accept(stream, admission);
+            if self.face.runtimes[self.next].send(message).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// One connection runtime.
+struct Runtime {
+    handle: FrontHandle,
+    front: RefCell<Front>,
+    sockets: RefCell<HashMap<ConnectionId, Rc<Socket>>>,
+    next_connection: Cell<u64>,
+    face: Arc<Face>,
+}
+
+/// The writing side of a connection.
+struct Socket {
+    write: OwnedWriteHalf,
+    wake: Notify,
+    /// The kernel's buffer is full: the task waits until it is not.
+    blocked: Cell<bool>,
+    /// The Front wants no input for now: the task waits until it is woken.
+    paused: Cell<bool>,
+    /// Everything is written and the connection is over.
+    done: Cell<bool>,
+}
+
+async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<ToRuntime>) {
+    tokio::task::spawn_local(deliver(runtime.clone()));
+    tokio::task::spawn_local(tick(runtime.clone()));
+    while let Some(message) = receiver.recv().await {
+        match message {
+            ToRuntime::Accept(stream, admission) => runtime.accept(stream, admission),
+            ToRuntime::Report(reply) => {
+                let mut report = ServerReport::default();
+                runtime.front.borrow().report(&mut report);
+                // Whoever asked may be gone.
+                let _ = reply.send(report);
+            }
+        }
+    }
+}
+
+async fn deliver(runtime: Rc<Runtime>) {
+    loop {
+        runtime.handle.mail().arrived().await;
+        runtime.drive();
+    }
+}
+
+async fn tick(runtime: Rc<Runtime>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        runtime.front.borrow_mut().set_now(runtime.now());
+        runtime.front.borrow_mut().on_tick();
+        runtime.drive();
+    }
+}
+
+impl Runtime {
+    fn new(handle: FrontHandle, front: Front, face: Arc<Face>) -> Runtime {
+        // Unique within this boot: the runtime in the upper bits.
+        let first = u64::from(handle.id().0) << 48 | 1;
+        Runtime {
+            handle,
+            front: RefCell::new(front),
+            sockets: RefCell::new(HashMap::new()),
+            next_connection: Cell::new(first),
+            face,
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic_ms: self.handle.monotonic_ms(), wall_ms: node::wall_ms() }
+    }
+
+    fn accept(self: &Rc<Self>, stream: TcpStream, admission: Admission) {
+        let Ok(peer) = stream.peer_addr() else { return };
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!("{peer}: {error}");
+        }
+        let id = ConnectionId(self.next_connection.get());
+        self.next_connection.set(id.0 + 1);
+        let (read, write) = stream.into_split();
+        let socket = Rc::new(Socket {
+            write,
+            wake: Notify::new(),
+            blocked: Cell::new(false),
+            paused: Cell::new(false),
+            done: Cell::new(false),
+        });
+        self.sockets.borrow_mut().insert(id, socket.clone());
+        let ip = peer.ip().to_canonical();
+        let shown = format!("{ip}:{}", peer.port());
+        {
+            let mut front = self.front.borrow_mut();
+            front.set_now(self.now());
+            front.on_accept(id, &ip.to_string(), shown);
+        }
+        let runtime = self.clone();
+        tokio::task::spawn_local(async move {
+            runtime.run_socket(id, socket, read).await;
+            runtime.sockets.borrow_mut().remove(&id);
+            runtime.front.borrow_mut().on_closed(id);
+            runtime.drive();
+            drop(admission);
+        });
+    }
+
+    async fn run_socket(
+        self: &Rc<Self>,
+        id: ConnectionId,
+        socket: Rc<Socket>,
+        mut read: OwnedReadHalf,
+    ) {
+        while !socket.done.get() {
+            let wants_input = self.front.borrow_mut().input(id).is_some();
+            socket.paused.set(!wants_input);
+            tokio::select! {
+                biased;
+                () = socket.wake.notified() => {}
+                result = socket.write.writable(), if socket.blocked.get() => {
+                    if result.is_err() {
+                        return;
+                    }
+                    socket.blocked.set(false);
+                    self.write(id);
+                    self.drive();
+                }
+                result = self.read(id, &mut read), if wants_input => match result {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {
+                        self.front.borrow_mut().set_now(self.now());
+                        self.front.borrow_mut().on_input(id);
+                        self.drive();
+                    }
+                },
+            }
+        }
+        // The Front may have been done with it before the client was: say so to the client.
+        if let Ok(mut write) = Rc::try_unwrap(socket).map(|socket| socket.write) {
+            let _ = write.shutdown().await;
+        }
+    }
+
+    /// Reads into the Front's own buffer, which is borrowed for each poll only.
+    async fn read(&self, id: ConnectionId, read: &mut OwnedReadHalf) -> std::io::Result<usize> {
+        poll_fn(|context| {
+            let mut front = self.front.borrow_mut();
+            let Some(input) = front.input(id) else { return Poll::Pending };
+            input.reserve(READ_BYTES);
+            pin!(read.read_buf(input)).poll(context)
+        })
+        .await
+    }
+
+    /// Runs the Front until it has nothing more to do, and passes on what it gives.
+    fn drive(self: &Rc<Self>) {
+        let mut front = self.front.borrow_mut();
+        front.set_now(self.now());
+        for delivery in self.handle.mail().take() {
+            front.on_delivery(delivery);
+        }
+        front.resume();
+        while front.is_runnable() {
+            let machine = self.handle.machine().read();
+            // Everything that the state shows was pushed before the lock was let go.
+            for delivery in self.handle.mail().take() {
+                front.on_delivery(delivery);
+            }
+            front.run_reads(&machine);
+            drop(machine);
+            front.resume();
+        }
+        let output = front.take_output();
+        drop(front);
+        if !output.to_loop.is_empty() {
+            self.handle.send(output.to_loop);
+        }
+        for notice in output.notices {
+            tracing::info!("client {}: {}", notice.peer, notice.what);
+        }
+        for (id, word) in output.words {
+            tokio::task::spawn_local(answer_word(self.clone(), id, word));
+        }
+        for id in output.dirty {
+            self.write(id);
+        }
+    }
+
+    /// Writes what a connection has to say, as far as the socket takes it.
+    fn write(&self, id: ConnectionId) {
+        let Some(socket) = self.sockets.borrow().get(&id).cloned() else { return };
+        let mut front = self.front.borrow_mut();
+        loop {
+            let Some((bytes, closing)) = front.pending_output(id) else { return };
+            if bytes.is_empty() {
+                if closing {
+                    socket.done.set(true);
+                    socket.wake.notify_one();
+                }
+                break;
+            }
+            if socket.blocked.get() {
+                break;
+            }
+            match socket.write.try_write(bytes) {
+                Ok(count) => front.on_written(id, count),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    socket.blocked.set(true);
+                    socket.wake.notify_one();
+                    break;
+                }
+                Err(_) => {
+                    socket.done.set(true);
+                    socket.wake.notify_one();
+                    break;
+                }
+            }
+        }
+        if socket.paused.get() && front.input(id).is_some() {
+            socket.wake.notify_one();
+        }
+    }
+}
+
+/// Gathers every runtime's numbers and answers the word.
+async fn answer_word(runtime: Rc<Runtime>, id: ConnectionId, word: Word) {
+    let mut report = ServerReport::default();
+    for (index, other) in runtime.face.runtimes.iter().enumerate() {
+        if index == runtime.handle.id().0 as usize {
+            runtime.front.borrow().report(&mut report);
+            continue;
+        }
+        let (sender, receiver) = oneshot::channel();
+        if other.send(ToRuntime::Report(sender)).await.is_ok()
+            && let Ok(part) = receiver.await
+        {
+            report.latency.merge(&part.latency);
+            report.received += part.received;
+            report.sent += part.sent;
+            report.outstanding += part.outstanding;
+            report.watch_count += part.watch_count;
+            report.connections.extend(part.connections);
+        }
+    }
+    {
+        let machine = runtime.handle.machine().read();
+        report.zxid = machine.counters().zxid.0;
+        // ZooKeeper's tree holds its root twice.
+        report.znode_count = u64::from(machine.tree().znode_count()) + 1;
+        report.ephemeral_count = machine.sessions().ephemeral_count() as u64;
+        report.data_bytes = machine.tree().data_bytes();
+        report.session_count = machine.sessions().len() as u64;
+    }
+    report.version = runtime.face.about.version.clone();
+    report.mode = "standalone";
+    report.uptime_ms = runtime.handle.monotonic_ms();
+    report.file_descriptors = file_descriptors();
+    let text = zk::four_letter::answer(word, &report, &runtime.face.about.conf);
+    runtime.front.borrow_mut().answer_word(id, &text);
+    runtime.drive();
+}
+
+/// File descriptors in use and allowed, as Linux tells.
+fn file_descriptors() -> Option<(u64, u64)> {
+    let open = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
+    Some((open, limit))
+}

@@ -1,0 +1,193 @@
+//! `quorate serve`: puts a member, its connection runtimes and its sockets together.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use machine::Settings;
+use member::Front;
+use member::front::FrontConfig;
+use node::{Node, NodeConfig};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use zk::four_letter::ConfReport;
+
+use crate::cli::ServeArgs;
+use crate::config::{self, Env, FourLetterWords, ListenAddress, ServeConfig, Severity};
+use crate::listen_zk::{self, About, ConnectionLimits};
+
+/// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
+const FRONTS_MAX: usize = 16;
+
+/// How long a member may take from its start until it serves: replaying a long log takes seconds.
+const READY_LIMIT: Duration = Duration::from_secs(600);
+
+/// Runs a server until SIGTERM or SIGINT.
+pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    start_logging(args.verbose);
+    let (config, warnings) = config::load(args, &Env::of_process())?;
+    for warning in warnings {
+        match warning.severity {
+            Severity::Warning => tracing::warn!("{warning}"),
+            Severity::Note => tracing::debug!("{warning}"),
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(config))
+}
+
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => "info",
+        1 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("QUORATE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .init();
+}
+
+async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
+    // The port first: a second server is told so before it touches anything.
+    let listener = listen(&config)?;
+    let address = listener.local_addr()?;
+    let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let front_count = fronts.min(FRONTS_MAX) as u32;
+    let secret = secret()?;
+    let started = node::start(&NodeConfig {
+        data_dir: config.data_dir.clone(),
+        front_count,
+        secret,
+        settings: config.replicated.clone(),
+        tick_ms: u64::from(config.tick_ms),
+        snapshot_commands: u64::from(config.snapshot_command_count),
+        snapshot_log_bytes: config.snapshot_log_bytes,
+    });
+    let node = started?;
+    anyhow::ensure!(node.wait_ready(READY_LIMIT), "the member did not become ready");
+    let settings = Arc::new(node.front_handles()[0].machine().read().settings().clone());
+    let fronts = node
+        .front_handles()
+        .into_iter()
+        .map(|handle| {
+            let front = Front::new(front_config(&config, &node, handle.id(), secret, &settings));
+            (handle, front)
+        })
+        .collect();
+    let about = About {
+        version: format!("{}-quorate", env!("CARGO_PKG_VERSION")),
+        conf: conf_report(&config, address.port()),
+    };
+    let mut acceptor = listen_zk::start(fronts, about)?;
+    let limits = ConnectionLimits {
+        per_ip_max: config.connections_per_ip_max as usize,
+        total_max: config.connections_max as usize,
+    };
+    println!("quorate ready zk={address}");
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        () = acceptor.run(listener, limits) => anyhow::bail!("a connection runtime ended"),
+        _ = terminated.recv() => {}
+        _ = interrupted.recv() => {}
+    }
+    tracing::info!("stopping");
+    node.stop();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// From the system's source of randomness: session ids and passwords, and a new directory's ids.
+fn secret() -> anyhow::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    let count = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
+        .context("no randomness")?;
+    anyhow::ensure!(count == secret.len(), "not enough randomness");
+    Ok(secret)
+}
+
+fn front_config(
+    config: &ServeConfig,
+    node: &Node,
+    id: member::message::FrontId,
+    secret: [u8; 32],
+    settings: &Arc<Settings>,
+) -> FrontConfig {
+    FrontConfig {
+        id,
+        origin: node.origin(),
+        frame_bytes_max: config.jute_bytes_max,
+        session_timeout_ms_min: config.session_timeout_ms_min,
+        session_timeout_ms_max: config.session_timeout_ms_max,
+        words_allowed: match &config.four_letter_words {
+            FourLetterWords::All => vec!["*".to_string()],
+            FourLetterWords::Listed(words) => {
+                words.iter().cloned().chain(["srvr".to_string()]).collect()
+            }
+        },
+        secret,
+        settings: settings.clone(),
+    }
+}
+
+/// Binds the first of the configured addresses that can be bound.
+fn listen(config: &ServeConfig) -> anyhow::Result<TcpListener> {
+    let wanted = &config.zk_addr;
+    let candidates =
+        wanted.candidates().with_context(|| format!("{wanted} is not an address here"))?;
+    let mut failure = anyhow::anyhow!("no address for {wanted}");
+    for address in candidates {
+        let bound = (|| {
+            let socket = match address.is_ipv4() {
+                true => TcpSocket::new_v4()?,
+                false => TcpSocket::new_v6()?,
+            };
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(config.listen_backlog_or_default())
+        })();
+        match bound {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = cannot_listen(wanted, &error),
+        }
+    }
+    Err(failure)
+}
+
+fn cannot_listen(wanted: &ListenAddress, error: &std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
+            "cannot listen on {wanted}: port {} is in use; choose another with --zk-addr",
+            wanted.port
+        ),
+        _ => anyhow::anyhow!("cannot listen on {wanted}: {error}"),
+    }
+}
+
+/// The lines of `conf` (`ZooKeeperServer.dumpConf`).
+fn conf_report(config: &ServeConfig, port: u16) -> ConfReport {
+    let dir = config.data_dir.display().to_string();
+    let log_dir = config.log_dir.as_ref().map_or(dir.clone(), |dir| dir.display().to_string());
+    ConfReport {
+        lines: vec![
+            ("clientPort", port.to_string()),
+            ("secureClientPort", "-1".to_string()),
+            ("dataDir", dir),
+            ("dataLogDir", log_dir),
+            ("tickTime", config.tick_ms.to_string()),
+            ("maxClientCnxns", config.connections_per_ip_max.to_string()),
+            ("minSessionTimeout", config.session_timeout_ms_min.to_string()),
+            ("maxSessionTimeout", config.session_timeout_ms_max.to_string()),
+            (
+                "clientPortListenBacklog",
+                config.listen_backlog.map_or("-1".to_string(), |backlog| backlog.to_string()),
+            ),
+            ("serverId", config.my_id.unwrap_or(0).to_string()),
+        ],
+    }
+}

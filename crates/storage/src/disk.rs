@@ -1,0 +1,184 @@
+//! The one seam to the operating system: [`Disk`], and [`RealDisk`] which is the real one.
+//!
+//! Methods take `&self`, so that the log's thread and the snapshot's thread each use a clone. Paths
+//! are relative to a root, with `/` between names. A write is durable when a later `sync_data` of
+//! the same file succeeded; a name is durable when a later `sync_dir` of its directory did. Nothing
+//! else is assumed.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this file is where storage touches the file system; nothing else may"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+/// What storage needs of a file system. [`RealDisk`] and [`crate::fault_disk::FaultDisk`] are the
+/// two there are.
+pub trait Disk {
+    /// An open file. Closing it is dropping it.
+    type File: core::fmt::Debug;
+
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &str) -> io::Result<Self::File>;
+    /// Opens an existing file for reading only.
+    fn open_read_only(&self, path: &str) -> io::Result<Self::File>;
+    /// Creates a file, or empties an existing one.
+    fn create(&self, path: &str) -> io::Result<Self::File>;
+    /// Bytes in the file.
+    fn len(&self, file: &Self::File) -> io::Result<u64>;
+    /// Reads at `offset`; fewer bytes than asked, or none at the end of the file.
+    fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Reserves blocks for `bytes` bytes and makes the file at least that long. Fails with
+    /// [`io::ErrorKind::StorageFull`] when there is no room.
+    fn preallocate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
+    /// Makes every write to the file so far durable (fdatasync).
+    fn sync_data(&self, file: &Self::File) -> io::Result<()>;
+    /// Gives a file another name in the same directory, replacing what had that name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &str) -> io::Result<()>;
+    /// Names in a directory, sorted. The root is `""`.
+    fn list(&self, dir: &str) -> io::Result<Vec<String>>;
+    /// Creates a directory; one that is there already is fine.
+    fn create_dir(&self, dir: &str) -> io::Result<()>;
+    /// Makes the names in a directory durable. The root is `""`.
+    fn sync_dir(&self, dir: &str) -> io::Result<()>;
+    /// Whether there is a file or directory of that name.
+    fn exists(&self, path: &str) -> io::Result<bool>;
+    /// Opens or creates a file and takes an exclusive lock that lasts as long as the result.
+    /// [`io::ErrorKind::WouldBlock`] when another process or handle has it.
+    fn lock(&self, path: &str) -> io::Result<Self::File>;
+}
+
+/// A directory of the real file system.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    root: Arc<PathBuf>,
+}
+
+impl RealDisk {
+    /// Paths will be relative to `root`, which is created when missing.
+    pub fn new(root: impl Into<PathBuf>) -> io::Result<RealDisk> {
+        let root = root.into();
+        std::fs::create_dir_all(&root)?;
+        Ok(RealDisk::existing(root))
+    }
+
+    /// Paths will be relative to `root`, which is not touched: for inspection.
+    pub fn existing(root: impl Into<PathBuf>) -> RealDisk {
+        RealDisk { root: Arc::new(root.into()) }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+impl Disk for RealDisk {
+    type File = File;
+
+    fn open(&self, path: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(self.path(path))
+    }
+
+    fn open_read_only(&self, path: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).open(self.path(path))
+    }
+
+    fn create(&self, path: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.path(path))
+    }
+
+    fn len(&self, file: &File) -> io::Result<u64> {
+        Ok(file.metadata()?.len())
+    }
+
+    fn read_at(&self, file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match file.read_at(buffer, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn write_at(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn preallocate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            // Some file systems have no fallocate. The zeros that are written next then find out
+            // whether there is room.
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                let bytes = bytes.max(file.metadata()?.len());
+                file.set_len(bytes)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync_data(&self, file: &File) -> io::Result<()> {
+        // No retry on any error: after a failed sync the kernel may have dropped the pages.
+        rustix::fs::fdatasync(file).map_err(io::Error::from)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path(path))
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(self.path(dir))? {
+            // A name that is not UTF-8 is not ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir(&self, dir: &str) -> io::Result<()> {
+        match std::fs::create_dir(self.path(dir)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        let directory = File::open(self.path(dir))?;
+        rustix::fs::fsync(&directory).map_err(io::Error::from)
+    }
+
+    fn exists(&self, path: &str) -> io::Result<bool> {
+        self.path(path).try_exists()
+    }
+
+    fn lock(&self, path: &str) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.path(path))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests;

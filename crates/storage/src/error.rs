@@ -1,0 +1,91 @@
+//! The one error of the crate.
+
+use std::io;
+
+use thiserror::Error;
+
+/// Why storage could not do what was asked. All but [`StorageError::DiskFull`] and
+/// [`StorageError::RecordTooLarge`] mean that the process must end or must not start.
+#[derive(Debug, Error)]
+pub enum StorageError {
+    /// The operating system refused an operation. After a write or sync this is final.
+    #[error("cannot {op} {file}: {source}")]
+    Io {
+        /// Path below the data directory.
+        file: String,
+        /// What was tried, as a verb.
+        op: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Bytes that were durable are not what was written.
+    #[error("{file} is corrupt at byte {offset}: {what}")]
+    Corrupt {
+        /// Path below the data directory.
+        file: String,
+        /// Where in the file the bad bytes start.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// An earlier write or sync of this log failed; nothing more is written.
+    #[error("the log stopped after a failed write or sync")]
+    Poisoned,
+    /// There is no room for another segment. Nothing was written or queued; reads go on.
+    #[error("the disk is full: no room for a log segment of {bytes_wanted} bytes")]
+    DiskFull {
+        /// Bytes of the segment that was wanted.
+        bytes_wanted: u64,
+    },
+    /// A record is larger than the format allows. Nothing was queued.
+    #[error("a record of {bytes} bytes is over the limit of {bytes_max}")]
+    RecordTooLarge {
+        /// Bytes of the record.
+        bytes: usize,
+        /// The limit, from [`crate::limits`].
+        bytes_max: usize,
+    },
+    /// Another process holds the data directory.
+    #[error("the data directory is in use by another process (lock file {file})")]
+    InUse {
+        /// The lock file.
+        file: String,
+    },
+    /// The directory holds ZooKeeper's data and none of ours.
+    #[error(
+        "the data directory holds ZooKeeper's files ({file}): bring them over with `quorate import`"
+    )]
+    ForeignZooKeeper {
+        /// One file that shows it.
+        file: String,
+    },
+    /// A file was written in a format that this version does not know.
+    #[error("{file} has format version {version}; this version reads up to {version_max}")]
+    UnknownFormat {
+        /// Path below the data directory.
+        file: String,
+        /// The version found.
+        version: u32,
+        /// The newest version that is known here.
+        version_max: u32,
+    },
+}
+
+impl StorageError {
+    /// An input/output error about `file`; `op` completes "cannot ...".
+    pub(crate) fn io(file: &str, op: &'static str, source: io::Error) -> StorageError {
+        StorageError::Io { file: file.to_owned(), op, source }
+    }
+
+    /// Corruption of `file` at `offset`.
+    pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> StorageError {
+        StorageError::Corrupt { file: file.to_owned(), offset, what: what.into() }
+    }
+
+    /// Whether the system said that no space is left.
+    pub(crate) fn is_no_space(&self) -> bool {
+        matches!(self, StorageError::Io { source, .. }
+            if source.kind() == io::ErrorKind::StorageFull
+                || source.kind() == io::ErrorKind::QuotaExceeded)
+    }
+}

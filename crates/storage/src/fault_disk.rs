@@ -1,0 +1,720 @@
+//! A disk in memory that forgets what was not synced, and fails when told to.
+//!
+//! For storage's own tests and for the simulator. Each file has what programs see (`visible`) and
+//! what survives a power cut (`durable`), with the changes between the two; names of files likewise.
+//! Everything that is left to chance comes from one seed, so a failure can be repeated.
+//!
+//! What [`FaultDisk::crash`] does: each unsynced change of a file is independently kept, lost, or
+//! torn (a random set of its 512-byte sectors is kept); of the unsynced changes to the names of a
+//! directory a random prefix is kept. That is the weakest promise a journaling file system makes.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::rc::Rc;
+
+use crate::disk::Disk;
+
+/// Bytes that a disk writes whole or not at all.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A small generator (splitmix64) for tests and faults: same seed, same numbers.
+#[derive(Clone, Debug)]
+pub struct Chance {
+    state: u64,
+}
+
+impl Chance {
+    /// Starts from `seed`.
+    pub fn new(seed: u64) -> Chance {
+        Chance { state: seed }
+    }
+
+    /// The next 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number below `bound`, which must not be 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.bits() % bound
+    }
+}
+
+/// Kinds of operations, for counting and for failing the n-th of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// `open`, `open_read_only`.
+    Open,
+    /// `read_at`, `len`, `list`, `exists`.
+    Read,
+    /// `create`.
+    Create,
+    /// `write_at`.
+    Write,
+    /// `preallocate`.
+    Preallocate,
+    /// `sync_data`.
+    Sync,
+    /// `rename`.
+    Rename,
+    /// `remove`.
+    Remove,
+    /// `create_dir`.
+    CreateDir,
+    /// `sync_dir`.
+    SyncDir,
+    /// `lock`.
+    Lock,
+}
+
+impl Operation {
+    /// Whether it can change what is on the disk, or what is durable: those are counted by
+    /// [`FaultDisk::ops`], since a crash between two others is a crash before the first.
+    fn is_change(self) -> bool {
+        !matches!(self, Operation::Open | Operation::Read)
+    }
+}
+
+/// What goes wrong. The default is nothing.
+#[derive(Clone, Debug, Default)]
+pub struct FaultPlan {
+    /// The operation of that number ([`FaultDisk::ops`] counts from 0) and all later ones fail;
+    /// that one may have taken effect, and its unsynced effect is subject to the next crash.
+    pub stop_at: Option<u64>,
+    /// The n-th operation of a kind (from 0, counted since the plan was set) fails once.
+    pub fail: Vec<(Operation, u64)>,
+    /// Bytes that all files together may have; more is [`io::ErrorKind::StorageFull`].
+    pub bytes_max: Option<u64>,
+    /// Syncs report success and make nothing durable.
+    pub syncs_lie: bool,
+    /// How long each sync takes, in microseconds of virtual time: added to
+    /// [`FaultDisk::sync_delay_us`] for the simulator to read.
+    pub sync_delay_us: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    Length(u64),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Content {
+    visible: Vec<u8>,
+    durable: Vec<u8>,
+    unsynced: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Link { name: String, inode: u64 },
+    Directory { name: String },
+    Rename { from: String, to: String },
+    Remove { name: String },
+}
+
+/// The names in one directory: full paths to inode numbers.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    files: BTreeMap<String, u64>,
+    directories: BTreeSet<String>,
+}
+
+impl Names {
+    fn apply(&mut self, change: &NameChange) {
+        match change {
+            NameChange::Link { name, inode } => {
+                self.files.insert(name.clone(), *inode);
+            }
+            NameChange::Directory { name } => {
+                self.directories.insert(name.clone());
+            }
+            NameChange::Rename { from, to } => {
+                if let Some(inode) = self.files.remove(from) {
+                    self.files.insert(to.clone(), inode);
+                }
+            }
+            NameChange::Remove { name } => {
+                self.files.remove(name);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    chance: Chance,
+    contents: BTreeMap<u64, Content>,
+    inode_next: u64,
+    visible: Names,
+    durable: Names,
+    unsynced_names: Vec<(String, NameChange)>,
+    locks: BTreeMap<String, u64>,
+    lock_next: u64,
+    /// Grows when the process dies, so that handles of the dead one are refused.
+    life: u64,
+    plan: FaultPlan,
+    counts: BTreeMap<Operation, u64>,
+    ops: u64,
+    sync_count: u64,
+    sync_delay_us: u64,
+    bytes_written: u64,
+}
+
+/// The disk. Clones share the same content.
+#[derive(Clone, Debug)]
+pub struct FaultDisk {
+    state: Rc<RefCell<State>>,
+}
+
+/// A file of a [`FaultDisk`].
+#[derive(Debug)]
+pub struct FaultFile {
+    inode: u64,
+    life: u64,
+    writable: bool,
+    lock: Option<LockGuard>,
+}
+
+#[derive(Debug)]
+struct LockGuard {
+    disk: FaultDisk,
+    path: String,
+    token: u64,
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let mut state = self.disk.state.borrow_mut();
+        if state.locks.get(&self.path) == Some(&self.token) {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+/// What an operation finds when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    Go,
+    /// Takes effect, but the caller hears an error: the machine is going down.
+    GoAndFail,
+}
+
+impl FaultDisk {
+    /// An empty disk whose faults come from `seed`.
+    pub fn new(seed: u64) -> FaultDisk {
+        FaultDisk {
+            state: Rc::new(RefCell::new(State {
+                chance: Chance::new(seed),
+                contents: BTreeMap::new(),
+                inode_next: 1,
+                visible: Names::default(),
+                durable: Names::default(),
+                unsynced_names: Vec::new(),
+                locks: BTreeMap::new(),
+                lock_next: 1,
+                life: 0,
+                plan: FaultPlan::default(),
+                counts: BTreeMap::new(),
+                ops: 0,
+                sync_count: 0,
+                sync_delay_us: 0,
+                bytes_written: 0,
+            })),
+        }
+    }
+
+    /// Sets what goes wrong from now on, and counts operations of each kind from 0 again.
+    pub fn set_plan(&self, plan: FaultPlan) {
+        let mut state = self.state.borrow_mut();
+        state.plan = plan;
+        state.counts.clear();
+    }
+
+    /// Operations so far that changed the disk or made something durable.
+    pub fn ops(&self) -> u64 {
+        self.state.borrow().ops
+    }
+
+    /// Successful file syncs so far.
+    pub fn sync_count(&self) -> u64 {
+        self.state.borrow().sync_count
+    }
+
+    /// Bytes given to `write_at` so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.state.borrow().bytes_written
+    }
+
+    /// Virtual microseconds that syncs have taken since the last call.
+    pub fn take_sync_delay_us(&self) -> u64 {
+        core::mem::take(&mut self.state.borrow_mut().sync_delay_us)
+    }
+
+    /// Power is cut: what no completed sync covers is kept, lost or torn by chance. Open files and
+    /// locks of before are dead. The plan is cleared.
+    pub fn crash(&self) {
+        self.state.borrow_mut().crash();
+    }
+
+    /// The process is killed: everything written stays visible and is still not durable. Open files
+    /// and locks of before are dead. The plan is cleared.
+    pub fn kill(&self) {
+        self.state.borrow_mut().end_life();
+    }
+
+    /// An independent copy of the disk in this moment, with its own chance from `seed`. Locks and
+    /// open files stay with the original.
+    pub fn fork(&self, seed: u64) -> FaultDisk {
+        let copy = FaultDisk::new(seed);
+        {
+            let state = self.state.borrow();
+            let mut other = copy.state.borrow_mut();
+            other.contents = state.contents.clone();
+            other.inode_next = state.inode_next;
+            other.visible = state.visible.clone();
+            other.durable = state.durable.clone();
+            other.unsynced_names = state.unsynced_names.clone();
+        }
+        copy
+    }
+
+    /// All of a file's visible bytes, or `None` when there is no such file. Not counted.
+    pub fn content(&self, path: &str) -> Option<Vec<u8>> {
+        let state = self.state.borrow();
+        let inode = state.visible.files.get(path)?;
+        state.contents.get(inode).map(|file| file.visible.clone())
+    }
+
+    /// Replaces a file's bytes, durably, as damage from outside would. Not counted.
+    pub fn set_content(&self, path: &str, bytes: Vec<u8>) {
+        let mut state = self.state.borrow_mut();
+        let inode = match state.visible.files.get(path) {
+            Some(inode) => *inode,
+            None => {
+                let inode = state.new_inode();
+                state.visible.files.insert(path.to_owned(), inode);
+                inode
+            }
+        };
+        state.durable.files.insert(path.to_owned(), inode);
+        let content = Content { visible: bytes.clone(), durable: bytes, unsynced: Vec::new() };
+        state.contents.insert(inode, content);
+    }
+
+    /// Removes a file, durably, as damage from outside would. Not counted.
+    pub fn lose_file(&self, path: &str) {
+        let mut state = self.state.borrow_mut();
+        state.visible.files.remove(path);
+        state.durable.files.remove(path);
+    }
+
+    /// Every visible file's path, sorted. Not counted.
+    pub fn paths(&self) -> Vec<String> {
+        self.state.borrow().visible.files.keys().cloned().collect()
+    }
+}
+
+impl State {
+    fn new_inode(&mut self) -> u64 {
+        let inode = self.inode_next;
+        self.inode_next += 1;
+        self.contents.insert(inode, Content::default());
+        inode
+    }
+
+    fn end_life(&mut self) {
+        self.life += 1;
+        self.locks.clear();
+        self.plan = FaultPlan::default();
+        self.counts.clear();
+    }
+
+    fn crash(&mut self) {
+        self.end_life();
+        let chance = &mut self.chance;
+        for content in self.contents.values_mut() {
+            for change in core::mem::take(&mut content.unsynced) {
+                keep_lose_or_tear(chance, &mut content.durable, &change);
+            }
+            content.visible = content.durable.clone();
+        }
+        self.crash_names();
+        let live: BTreeSet<u64> = self.durable.files.values().copied().collect();
+        self.contents.retain(|inode, _| live.contains(inode));
+    }
+
+    fn crash_names(&mut self) {
+        let changes = core::mem::take(&mut self.unsynced_names);
+        let directories: BTreeSet<String> = changes.iter().map(|(dir, _)| dir.clone()).collect();
+        for directory in directories {
+            let of_it = changes.iter().filter(|(dir, _)| *dir == directory);
+            let kept = self.chance.below(of_it.clone().count() as u64 + 1);
+            for (_, change) in of_it.take(kept as usize) {
+                self.durable.apply(change);
+            }
+        }
+        // What is in a directory that was lost is lost with it.
+        let directories = self.durable.directories.clone();
+        let has_parent = |path: &str| match path.rsplit_once('/') {
+            Some((parent, _)) => directories.contains(parent),
+            None => true,
+        };
+        self.durable.files.retain(|path, _| has_parent(path));
+        self.visible = self.durable.clone();
+    }
+
+    fn begin(&mut self, operation: Operation) -> io::Result<Begin> {
+        let number = self.ops;
+        if operation.is_change() {
+            self.ops += 1;
+        }
+        let count = self.counts.entry(operation).or_insert(0);
+        let nth = *count;
+        *count += 1;
+        if let Some(stop) = self.plan.stop_at {
+            if number > stop || (number == stop && !operation.is_change()) {
+                return Err(io::Error::other("the machine is down"));
+            }
+            if number == stop {
+                return Ok(Begin::GoAndFail);
+            }
+        }
+        match self.plan.fail.contains(&(operation, nth)) {
+            true => Err(io::Error::other("injected fault")),
+            false => Ok(Begin::Go),
+        }
+    }
+
+    fn content_of(&mut self, file: &FaultFile) -> io::Result<&mut Content> {
+        if file.life != self.life {
+            return Err(io::Error::other("the file was opened before the crash"));
+        }
+        let content = self.contents.get_mut(&file.inode);
+        content.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    /// As in the page cache of Linux: a failed sync marks the pages clean. They stay visible, and
+    /// no later sync writes them; some may have reached the disk.
+    fn fail_sync(&mut self, file: &FaultFile) {
+        let mut chance = self.chance.clone();
+        if let Ok(content) = self.content_of(file) {
+            for change in core::mem::take(&mut content.unsynced) {
+                keep_lose_or_tear(&mut chance, &mut content.durable, &change);
+            }
+        }
+        self.chance = chance;
+    }
+
+    fn need_parent(&self, path: &str) -> io::Result<()> {
+        match path.rsplit_once('/') {
+            Some((parent, _)) if !self.visible.directories.contains(parent) => {
+                Err(io::Error::from(io::ErrorKind::NotFound))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn change_names(&mut self, directory: &str, change: NameChange) {
+        self.visible.apply(&change);
+        self.unsynced_names.push((directory.to_owned(), change));
+    }
+
+    /// Refuses to let `file` grow to `bytes` when the plan's budget does not allow it.
+    fn need_room(&mut self, file: &FaultFile, bytes: u64) -> io::Result<()> {
+        let Some(bytes_max) = self.plan.bytes_max else {
+            return Ok(());
+        };
+        let linked: BTreeSet<u64> = self.visible.files.values().copied().collect();
+        let others: u64 = linked
+            .iter()
+            .filter(|inode| **inode != file.inode)
+            .filter_map(|inode| self.contents.get(inode))
+            .map(|content| content.visible.len() as u64)
+            .sum();
+        let now = self.content_of(file)?.visible.len() as u64;
+        match bytes > now && others.saturating_add(bytes) > bytes_max {
+            true => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            false => Ok(()),
+        }
+    }
+
+    fn link_new(&mut self, path: &str) -> u64 {
+        let inode = self.new_inode();
+        let change = NameChange::Link { name: path.to_owned(), inode };
+        self.change_names(parent_of(path), change);
+        inode
+    }
+}
+
+fn parent_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+fn write_into(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
+    let start = usize::try_from(offset).expect("files in memory are small");
+    let end = start + data.len();
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[start..end].copy_from_slice(data);
+}
+
+fn apply_change(bytes: &mut Vec<u8>, change: &Change) {
+    match change {
+        Change::Write { offset, bytes: data } => write_into(bytes, *offset, data),
+        Change::Length(length) => {
+            bytes.resize(usize::try_from(*length).expect("files in memory are small"), 0);
+        }
+    }
+}
+
+fn keep_lose_or_tear(chance: &mut Chance, durable: &mut Vec<u8>, change: &Change) {
+    match (chance.below(3), change) {
+        (0, _) => {}
+        (1, _) | (_, Change::Length(_)) => apply_change(durable, change),
+        (_, Change::Write { offset, bytes }) => tear(chance, durable, *offset, bytes),
+    }
+}
+
+/// Keeps a random set of the sectors that a write touches.
+fn tear(chance: &mut Chance, durable: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let end = offset + bytes.len() as u64;
+    let mut start = offset;
+    while start < end {
+        let sector_end = (start / SECTOR_BYTES + 1) * SECTOR_BYTES;
+        let stop = sector_end.min(end);
+        if chance.below(2) == 0 {
+            let data = &bytes[(start - offset) as usize..(stop - offset) as usize];
+            write_into(durable, start, data);
+        }
+        start = stop;
+    }
+}
+
+/// The error of an operation that took effect while the machine went down.
+fn finish<T>(begin: Begin, value: T) -> io::Result<T> {
+    match begin {
+        Begin::Go => Ok(value),
+        Begin::GoAndFail => Err(io::Error::other("the machine goes down")),
+    }
+}
+
+impl FaultDisk {
+    fn open_as(&self, path: &str, writable: bool) -> io::Result<FaultFile> {
+        let mut state = self.state.borrow_mut();
+        state.begin(Operation::Open)?;
+        let inode = state.visible.files.get(path).copied();
+        Ok(FaultFile {
+            inode: inode.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?,
+            life: state.life,
+            writable,
+            lock: None,
+        })
+    }
+}
+
+impl Disk for FaultDisk {
+    type File = FaultFile;
+
+    fn open(&self, path: &str) -> io::Result<FaultFile> {
+        self.open_as(path, true)
+    }
+
+    fn open_read_only(&self, path: &str) -> io::Result<FaultFile> {
+        self.open_as(path, false)
+    }
+
+    fn create(&self, path: &str) -> io::Result<FaultFile> {
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Create)?;
+        state.need_parent(path)?;
+        let inode = match state.visible.files.get(path).copied() {
+            Some(inode) => {
+                let content = state.contents.get_mut(&inode).expect("linked files exist");
+                content.visible.clear();
+                content.unsynced.push(Change::Length(0));
+                inode
+            }
+            None => state.link_new(path),
+        };
+        let file = FaultFile { inode, life: state.life, writable: true, lock: None };
+        finish(begin, file)
+    }
+
+    fn len(&self, file: &FaultFile) -> io::Result<u64> {
+        let mut state = self.state.borrow_mut();
+        state.begin(Operation::Read)?;
+        Ok(state.content_of(file)?.visible.len() as u64)
+    }
+
+    fn read_at(&self, file: &FaultFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.state.borrow_mut();
+        state.begin(Operation::Read)?;
+        let content = state.content_of(file)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = content.visible.get(start..).unwrap_or(&[]);
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, file: &FaultFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        assert!(file.writable, "a file opened for reading was written");
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Write)?;
+        state.need_room(file, offset + bytes.len() as u64)?;
+        state.bytes_written += bytes.len() as u64;
+        let change = Change::Write { offset, bytes: bytes.to_vec() };
+        let content = state.content_of(file)?;
+        apply_change(&mut content.visible, &change);
+        content.unsynced.push(change);
+        finish(begin, ())
+    }
+
+    fn preallocate(&self, file: &FaultFile, bytes: u64) -> io::Result<()> {
+        assert!(file.writable, "a file opened for reading was written");
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Preallocate)?;
+        state.need_room(file, bytes)?;
+        let content = state.content_of(file)?;
+        let change = Change::Length(bytes.max(content.visible.len() as u64));
+        apply_change(&mut content.visible, &change);
+        content.unsynced.push(change);
+        finish(begin, ())
+    }
+
+    fn sync_data(&self, file: &FaultFile) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let begin = match state.begin(Operation::Sync) {
+            Ok(begin) => begin,
+            Err(error) => {
+                state.fail_sync(file);
+                return Err(error);
+            }
+        };
+        if begin == Begin::GoAndFail {
+            return finish(begin, ());
+        }
+        state.sync_count += 1;
+        state.sync_delay_us += state.plan.sync_delay_us;
+        if state.plan.syncs_lie {
+            return Ok(());
+        }
+        let content = state.content_of(file)?;
+        for change in core::mem::take(&mut content.unsynced) {
+            apply_change(&mut content.durable, &change);
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        assert_eq!(parent_of(from), parent_of(to), "names move within one directory");
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Rename)?;
+        if !state.visible.files.contains_key(from) {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        let change = NameChange::Rename { from: from.to_owned(), to: to.to_owned() };
+        state.change_names(parent_of(from), change);
+        finish(begin, ())
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Remove)?;
+        if !state.visible.files.contains_key(path) {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        let change = NameChange::Remove { name: path.to_owned() };
+        state.change_names(parent_of(path), change);
+        finish(begin, ())
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        let mut state = self.state.borrow_mut();
+        state.begin(Operation::Read)?;
+        if !dir.is_empty() && !state.visible.directories.contains(dir) {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        let paths = state.visible.files.keys();
+        let paths = paths.chain(&state.visible.directories);
+        let inside = paths.filter(|path| parent_of(path) == dir);
+        let names = inside.map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
+        let names: BTreeSet<String> = names.collect();
+        Ok(names.into_iter().collect())
+    }
+
+    fn create_dir(&self, dir: &str) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::CreateDir)?;
+        state.need_parent(dir)?;
+        if !state.visible.directories.contains(dir) {
+            let name = dir.to_owned();
+            state.change_names(parent_of(dir), NameChange::Directory { name });
+        }
+        finish(begin, ())
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::SyncDir)?;
+        if begin == Begin::Go && !state.plan.syncs_lie {
+            let changes = core::mem::take(&mut state.unsynced_names);
+            for (directory, change) in changes {
+                match directory == dir {
+                    true => state.durable.apply(&change),
+                    false => state.unsynced_names.push((directory, change)),
+                }
+            }
+        }
+        finish(begin, ())
+    }
+
+    fn exists(&self, path: &str) -> io::Result<bool> {
+        let mut state = self.state.borrow_mut();
+        state.begin(Operation::Read)?;
+        let names = &state.visible;
+        Ok(names.files.contains_key(path) || names.directories.contains(path))
+    }
+
+    fn lock(&self, path: &str) -> io::Result<FaultFile> {
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Lock)?;
+        state.need_parent(path)?;
+        if state.locks.contains_key(path) {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock));
+        }
+        let inode = match state.visible.files.get(path).copied() {
+            Some(inode) => inode,
+            None => state.link_new(path),
+        };
+        if begin == Begin::GoAndFail {
+            return Err(io::Error::other("the machine goes down"));
+        }
+        let token = state.lock_next;
+        state.lock_next += 1;
+        state.locks.insert(path.to_owned(), token);
+        Ok(FaultFile {
+            inode,
+            life: state.life,
+            writable: true,
+            lock: Some(LockGuard { disk: self.clone(), path: path.to_owned(), token }),
+        })
+    }
+}
+
+impl FaultFile {
+    /// Whether this handle holds a lock.
+    pub fn is_lock(&self) -> bool {
+        self.lock.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

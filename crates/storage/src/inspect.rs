@@ -1,0 +1,342 @@
+//! Checks a data directory without changing it: every frame, every snapshot piece, every hash.
+//!
+//! Takes no lock and only opens files for reading, so it may be run beside a server; what the
+//! server is writing at that moment may then look torn.
+
+use core::fmt;
+
+use crate::datadir::{
+    BOOT_FILE, IDENTITY_FILE, Identity, check_version, decode_identity, read_boot, read_small,
+};
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::record::{FrameHeader, FrameKind, HardState, SnapshotPoint};
+use crate::snapshot::{self, SnapshotReader};
+use crate::wal::{
+    Chain, HeadFound, Listing, Replay, Segment, TornTail, find_chain, log_path, read_head,
+    scan_segment,
+};
+
+/// Told each entry's index, kind byte and payload; an error is what is wrong with the payload.
+pub type VisitEntry<'v> = dyn FnMut(u64, u8, &[u8]) -> Result<(), String> + 'v;
+
+/// What a data directory holds, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Who it belongs to; `None` when the file is missing or bad.
+    pub identity: Option<Identity>,
+    /// How many servers have started here.
+    pub boot: Option<u64>,
+    /// The snapshots, oldest first.
+    pub snapshots: Vec<SnapshotReport>,
+    /// The segments that make up the log, first to last.
+    pub segments: Vec<SegmentReport>,
+    /// Numbers of segment files that are not part of the log.
+    pub unused_segments: Vec<u64>,
+    /// Numbers of spare files.
+    pub spares: Vec<u64>,
+    /// The newest hard state.
+    pub hard_state: Option<HardState>,
+    /// The newest snapshot point in the log.
+    pub snapshot_point: Option<SnapshotPoint>,
+    /// The last index of the log.
+    pub last_index: Option<u64>,
+    /// What is unusual and no fault.
+    pub notes: Vec<String>,
+    /// What is wrong, most important first. Empty when the directory is sound.
+    pub problems: Vec<String>,
+}
+
+/// One snapshot.
+#[derive(Clone, Debug)]
+pub struct SnapshotReport {
+    /// Its file name.
+    pub name: String,
+    /// Pieces read.
+    pub piece_count: u64,
+    /// Bytes in them, decompressed.
+    pub raw_bytes: u64,
+    /// Whether everything agreed.
+    pub is_sound: bool,
+}
+
+/// One segment of the log.
+#[derive(Clone, Debug)]
+pub struct SegmentReport {
+    /// Its number, which is its generation.
+    pub sequence: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Where its frames end.
+    pub end: u64,
+    /// Everything below is known to have been durable.
+    pub mark: u64,
+    /// Good frames, the head included.
+    pub frame_count: u64,
+    /// The indexes of the first and the last entry frame.
+    pub entries: Option<(u64, u64)>,
+    /// The highest term of an entry in it.
+    pub term_max: u64,
+    /// Whether a slot says that another segment follows.
+    pub is_sealed: bool,
+    /// A torn write behind the end. No fault: the next start cuts it off.
+    pub tail: Option<TornTail>,
+}
+
+impl Report {
+    /// Whether a server would start here and lose nothing that was durable.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Checks everything in the directory that is `disk`'s root. Damage goes into the report, whatever
+/// it is; there is no error.
+pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
+    let mut report = Report::default();
+    match inspect_identity(disk) {
+        Ok(identity) => report.identity = Some(identity),
+        Err(error) => report.problems.push(error.to_string()),
+    }
+    match read_boot(disk) {
+        Ok(boot) => report.boot = Some(boot),
+        Err(error) => report.problems.push(error.to_string()),
+    }
+    if let Err(error) = inspect_log(disk, &mut report, visit) {
+        report.problems.push(error.to_string());
+    }
+    match snapshot::list(disk) {
+        Ok(names) => {
+            for name in names {
+                inspect_snapshot(disk, name.name, &mut report);
+            }
+        }
+        Err(error) => report.problems.push(error.to_string()),
+    }
+    check_together(&mut report);
+    report
+}
+
+fn inspect_identity<D: Disk>(disk: &D) -> Result<Identity, StorageError> {
+    let bytes = read_small(disk, IDENTITY_FILE)?;
+    check_version(IDENTITY_FILE, &bytes)?;
+    decode_identity(&bytes)
+        .map_err(|error| StorageError::corrupt(IDENTITY_FILE, error.offset as u64, error.what))
+}
+
+/// The group is whatever the last segment says: inspection has no configuration.
+fn find_group<D: Disk>(disk: &D, listing: &Listing) -> Result<u32, StorageError> {
+    for sequence in listing.logs.iter().rev() {
+        if let HeadFound::Good(segment) = read_head(disk, *sequence, None)? {
+            return Ok(segment.group);
+        }
+    }
+    Ok(0)
+}
+
+fn inspect_log<D: Disk>(
+    disk: &D,
+    report: &mut Report,
+    visit: &mut VisitEntry,
+) -> Result<(), StorageError> {
+    let listing = Listing::read(disk)?;
+    report.spares = listing.spares.clone();
+    let group = find_group(disk, &listing)?;
+    let Chain { segments } = find_chain(disk, &listing, group)?;
+    let is_live = |number: &u64| segments.iter().any(|it| it.sequence == *number);
+    report.unused_segments = listing.logs.iter().copied().filter(|it| !is_live(it)).collect();
+    let Some(first) = segments.first() else {
+        return Ok(());
+    };
+    let mut replay = Replay::new(first);
+    for (position, segment) in segments.iter().enumerate() {
+        if position > 0
+            && let Err(error) = replay.on_head(segment)
+        {
+            report.problems.push(error.to_string());
+            replay = Replay::new(segment);
+        }
+        let next = segments.get(position.saturating_add(1));
+        if let Err(error) = inspect_segment(disk, segment, next, report, &mut replay, visit) {
+            report.problems.push(error.to_string());
+            // Go on with what the next head says, to find all damage in one run.
+            if let Some(next) = next {
+                replay = Replay::new(next);
+            }
+        }
+    }
+    if !replay.is_complete() {
+        let what = format!("{}: entries behind the snapshot are missing", log_path(first.sequence));
+        report.problems.push(what);
+    }
+    report.hard_state = Some(replay.hard_state);
+    report.snapshot_point = Some(replay.snapshot);
+    report.last_index = Some(replay.last());
+    Ok(())
+}
+
+fn inspect_segment<D: Disk>(
+    disk: &D,
+    segment: &Segment,
+    next: Option<&Segment>,
+    report: &mut Report,
+    replay: &mut Replay,
+    visit: &mut VisitEntry,
+) -> Result<(), StorageError> {
+    let link = next.and_then(|next| next.head.link);
+    let mut entries: Option<(u64, u64)> = None;
+    let mut term_max = 0;
+    let mut bad_payloads = Vec::new();
+    let mut on_frame = |header: &FrameHeader, body: &[u8]| {
+        if header.kind != FrameKind::Entry {
+            return replay.on_frame(header, body);
+        }
+        let first = entries.map_or(header.index, |(first, _)| first);
+        entries = Some((first, header.index));
+        term_max = term_max.max(header.term);
+        if let Err(what) = visit(header.index, header.entry_kind, body) {
+            bad_payloads.push(format!("entry {} at {}: {what}", header.index, header.offset));
+        }
+        // The payload is not kept: only the order is of interest.
+        replay.on_frame(header, &[])
+    };
+    let scanned = scan_segment(disk, segment, link.as_ref(), &mut on_frame);
+    let path = log_path(segment.sequence);
+    report.problems.extend(bad_payloads.iter().map(|what| format!("{path}: {what}")));
+    let scanned = scanned?;
+    report.segments.push(SegmentReport {
+        sequence: segment.sequence,
+        bytes: segment.bytes,
+        end: scanned.end,
+        mark: scanned.mark,
+        frame_count: scanned.frame_count,
+        entries,
+        term_max,
+        is_sealed: segment.slot.is_some_and(|(_, slot)| slot.is_sealed),
+        tail: scanned.tail,
+    });
+    Ok(())
+}
+
+fn inspect_snapshot<D: Disk + Clone>(disk: &D, name: String, report: &mut Report) {
+    let mut found = SnapshotReport { name, piece_count: 0, raw_bytes: 0, is_sound: false };
+    match read_snapshot(disk, &mut found, report.identity) {
+        Ok(()) => found.is_sound = true,
+        Err(error) => report.problems.push(error.to_string()),
+    }
+    report.snapshots.push(found);
+}
+
+fn read_snapshot<D: Disk + Clone>(
+    disk: &D,
+    found: &mut SnapshotReport,
+    identity: Option<Identity>,
+) -> Result<(), StorageError> {
+    let mut reader = SnapshotReader::open(disk.clone(), &found.name)?;
+    let cluster_id = reader.meta().cluster_id;
+    if identity.is_some_and(|identity| identity.cluster_id != cluster_id) {
+        let file = format!("{}/{}", snapshot::SNAPSHOT_DIR, found.name);
+        return Err(StorageError::corrupt(&file, 0, "the snapshot is of another cluster"));
+    }
+    while let Some(piece) = reader.next_piece()? {
+        found.piece_count = found.piece_count.saturating_add(1);
+        found.raw_bytes = found.raw_bytes.saturating_add(piece.len() as u64);
+    }
+    Ok(())
+}
+
+/// The log says that a snapshot covers its beginning: one that reaches as far must be sound.
+fn check_together(report: &mut Report) {
+    let (Some(point), Some(last)) = (report.snapshot_point, report.last_index) else {
+        return;
+    };
+    let sound = report.snapshots.iter().filter(|it| it.is_sound);
+    let index_of = |name: &str| name.split_once('-').map(|(index, _)| index.to_owned());
+    let indexes = sound.filter_map(|it| u64::from_str_radix(&index_of(&it.name)?, 16).ok());
+    let newest = indexes.max();
+    if newest.is_none_or(|newest| newest < point.index) {
+        let index = point.index;
+        let what = format!("the log starts behind index {index}, and no sound snapshot reaches it");
+        report.problems.push(what);
+    }
+    if let Some(newest) = newest.filter(|newest| *newest > last) {
+        // A snapshot from the leader was made durable and the log was not yet restarted behind it.
+        let note = format!("snapshot {newest} is ahead of the log's last index {last}");
+        report.notes.push(note);
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match &self.identity {
+            Some(it) => writeln!(out, "cluster {:032x} member {}", it.cluster_id, it.member_id)?,
+            None => writeln!(out, "no {IDENTITY_FILE}")?,
+        }
+        match self.boot {
+            Some(boot) => writeln!(out, "boot {boot}")?,
+            None => writeln!(out, "no {BOOT_FILE}")?,
+        }
+        for snapshot in &self.snapshots {
+            writeln!(out, "{snapshot}")?;
+        }
+        for segment in &self.segments {
+            writeln!(out, "{segment}")?;
+        }
+        for number in &self.unused_segments {
+            writeln!(out, "{} is not part of the log", log_path(*number))?;
+        }
+        if let (Some(state), Some(point)) = (self.hard_state, self.snapshot_point) {
+            writeln!(
+                out,
+                "term {} vote {} commit {}, snapshot at index {} term {}, last index {}",
+                state.term,
+                state.vote,
+                state.commit,
+                point.index,
+                point.term,
+                self.last_index.unwrap_or(0)
+            )?;
+        }
+        for note in &self.notes {
+            writeln!(out, "note: {note}")?;
+        }
+        for problem in &self.problems {
+            writeln!(out, "PROBLEM: {problem}")?;
+        }
+        match self.is_sound() {
+            true => writeln!(out, "sound"),
+            false => writeln!(out, "NOT SOUND"),
+        }
+    }
+}
+
+impl fmt::Display for SnapshotReport {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let verdict = if self.is_sound { "sound" } else { "bad" };
+        let (name, pieces, bytes) = (&self.name, self.piece_count, self.raw_bytes);
+        write!(out, "snapshot {name}: {verdict}, {pieces} pieces, {bytes} bytes")
+    }
+}
+
+impl fmt::Display for SegmentReport {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let path = log_path(self.sequence);
+        write!(out, "segment {path}: {} frames", self.frame_count)?;
+        match self.entries {
+            Some((first, last)) => write!(out, ", entries {first} to {last}")?,
+            None => write!(out, ", no entries")?,
+        }
+        let (end, bytes, mark) = (self.end, self.bytes, self.mark);
+        write!(out, ", {end} of {bytes} bytes, durable up to {mark}")?;
+        if self.is_sealed {
+            write!(out, ", sealed")?;
+        }
+        match &self.tail {
+            Some(tail) => write!(out, ", torn: {} bytes at {}", tail.bytes, tail.offset),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

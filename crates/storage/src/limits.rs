@@ -1,0 +1,86 @@
+//! Named bounds of what is on disk. All are inclusive. A value beyond one is refused when it is
+//! written and is corruption when it is read.
+
+/// Bytes of one log entry's payload: the 64 MiB that an entry of the state machine may have, and
+/// 64 KiB for the headers that replication puts around it. [`crate::StorageError::RecordTooLarge`]
+/// above it.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024 + 64 * 1024;
+
+/// Bytes of one frame's body. Payloads are the largest bodies; a membership at its limit is far
+/// smaller.
+pub const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX;
+
+/// Ids in each list of a membership. An ensemble has a handful of voters; observers may be many.
+pub const MEMBERS_MAX: usize = 1_000;
+
+/// Bytes of an ordinary segment. Large enough that switching costs nothing, small enough that a
+/// snapshot frees space soon. etcd uses the same.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+
+/// Bytes of a segment that somebody waits for: the first one of a start, and one made because no
+/// spare was ready. Filling it with zeros takes milliseconds, so that a server starts quickly.
+pub const FIRST_SEGMENT_BYTES_DEFAULT: u64 = 4 * 1024 * 1024;
+
+/// The smallest segment: both slots, a head with a membership at its limit, and a few frames.
+pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+
+/// Bytes of the segment that a birth writes. The first start replaces it at once.
+pub const BIRTH_SEGMENT_BYTES: u64 = SEGMENT_BYTES_MIN;
+
+/// The largest file that is read as a segment: one that had to be made for the largest entry fits
+/// with room to spare. Offsets beyond it are corruption.
+pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Spares kept when the caller does not say. One is in use soon, one is being filled.
+pub const SPARE_COUNT_DEFAULT: usize = 2;
+
+/// Segments in one log. At 4 MiB each, the smallest that a start makes, this is 256 GiB: snapshots
+/// have failed for a very long time. A log with more is refused at open.
+pub const SEGMENTS_MAX: usize = 65_536;
+
+/// Bytes that a lazy commit keeps in memory before it writes them.
+pub const LAZY_BYTES_MAX: usize = 64 * 1024;
+
+/// Capacity of the write buffer that is kept between batches; a larger one is given back.
+pub const WRITE_BUFFER_KEPT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of zeros written in one step when a segment is prepared, so that the log's own sync never
+/// waits behind more dirty data than this.
+pub const FILL_STEP_BYTES: usize = 1024 * 1024;
+
+/// Bytes read at once when the log is recovered or inspected.
+pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
+
+/// Bytes of one piece of a snapshot, before compression. The writer of an image cuts there.
+pub const PIECE_BYTES_MAX: usize = 64 * 1024 * 1024 + 1024 * 1024;
+
+/// Bytes of a snapshot written between two syncs.
+pub const SNAPSHOT_SYNC_BYTES: u64 = 1024 * 1024;
+
+/// Bytes of a snapshot's encoded metadata: a membership at its limit and fixed fields.
+pub const SNAPSHOT_META_BYTES_MAX: usize = 64 * 1024;
+
+/// Snapshots listed in one directory; two or three are normal.
+pub const SNAPSHOTS_MAX: usize = 10_000;
+
+/// Bytes of the `identity` and `boot` files.
+pub const SMALL_FILE_BYTES_MAX: u64 = 4096;
+
+/// Level of zstd for snapshot pieces: fast, since a snapshot must not take CPU from requests.
+pub const ZSTD_LEVEL: i32 = 1;
+
+const _: () = assert!(BODY_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(SEGMENT_BYTES_MIN as usize > 2 * 4096 + 4 * MEMBERS_MAX * 8 + 4096);
+const _: () = assert!(FIRST_SEGMENT_BYTES_DEFAULT >= SEGMENT_BYTES_MIN);
+const _: () = assert!(SEGMENT_BYTES_DEFAULT >= FIRST_SEGMENT_BYTES_DEFAULT);
+const _: () = assert!(SEGMENT_BYTES_MAX > BODY_BYTES_MAX as u64 + SEGMENT_BYTES_MIN);
+const _: () = assert!(SNAPSHOT_META_BYTES_MAX > 4 * MEMBERS_MAX * 8 + 1024);
+
+/// Bytes at the end of a segment that entries leave free, for hard states and snapshot points: on a
+/// full disk these must still find room (40 of them do).
+pub const SEGMENT_HEADROOM_BYTES: u64 = 4096;
+
+/// Small spare segments that entries never use. On a full disk the first start takes one; every
+/// later start takes one and frees the one that the start before took, so two are enough for any
+/// number of starts. Votes and installed snapshots may use them too.
+pub const RESERVE_COUNT: usize = 2;

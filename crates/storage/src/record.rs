@@ -1,0 +1,504 @@
+//! The frames of the log: how each is laid out, checked and read. No disk here.
+//!
+//! A frame is a header of 64 bytes and a body padded with zeros to a multiple of 8. Every bit of it
+//! is covered: the header's checksum covers the header, the header holds the checksum of the padded
+//! body. `chain` holds the header checksum of the frame before, so frames form one chain through
+//! all segments. `generation` is the number of the segment and `offset` the frame's own place in
+//! it: a frame left over in a recycled segment, or written to the wrong place, is not taken for
+//! one that belongs there.
+//!
+//! Header checksums of all frames but a segment's head start from the **salt**, which is the header
+//! checksum of that head. Recovery looks for frames behind a damaged one, at any offset, and so
+//! also inside what clients wrote: without knowing the salt a client cannot write bytes that look
+//! like a frame.
+//!
+//! Byte layouts: `docs/formats.md`, "The log".
+
+use bytes::Bytes;
+
+use crate::codec::{DecodeError, Reader, put_u64_list};
+use crate::error::StorageError;
+use crate::limits::{BODY_BYTES_MAX, MEMBERS_MAX, PAYLOAD_BYTES_MAX};
+
+/// Version of the log's format, in each segment's head.
+pub const LOG_FORMAT_VERSION: u32 = 1;
+
+/// Bytes of a frame's header.
+pub const HEADER_BYTES: usize = 64;
+
+/// Frames start at multiples of this.
+pub const FRAME_ALIGN_BYTES: u64 = 8;
+
+/// Where each of the two mark slots starts. They are 4 KiB apart, and so are the frames, so that no
+/// sector of any size holds two of them.
+pub const SLOT_OFFSETS: [u64; 2] = [0, 4096];
+
+/// Bytes of a mark slot.
+pub const SLOT_BYTES: usize = 40;
+
+/// Where the head of a segment starts.
+pub const FRAMES_START: u64 = 8192;
+
+const SLOT_MAGIC: u32 = 0x4b52_4d51; // "QMRK"
+
+/// What an entry is, as far as replication tells storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EntryKind {
+    /// Commands for the state machine, or nothing.
+    Normal,
+    /// A change of the membership.
+    MembershipChange,
+}
+
+impl EntryKind {
+    /// The byte on disk.
+    pub fn as_u8(self) -> u8 {
+        match self {
+            EntryKind::Normal => 0,
+            EntryKind::MembershipChange => 1,
+        }
+    }
+
+    /// The kind for a byte from disk.
+    pub fn from_u8(byte: u8) -> Option<EntryKind> {
+        match byte {
+            0 => Some(EntryKind::Normal),
+            1 => Some(EntryKind::MembershipChange),
+            _ => None,
+        }
+    }
+}
+
+/// One entry of the replicated log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Its place in the log, from 1.
+    pub index: u64,
+    /// The term of the leader that made it.
+    pub term: u64,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Its bytes, opaque here; at most [`PAYLOAD_BYTES_MAX`].
+    pub payload: Bytes,
+}
+
+/// What Raft must not forget: the term, whom we voted for in it (0 for nobody), and the commit
+/// index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    /// The current term.
+    pub term: u64,
+    /// The member voted for in that term; 0 is nobody.
+    pub vote: u64,
+    /// The highest index known to be committed. May be older than the truth.
+    pub commit: u64,
+}
+
+/// Who takes part, in Raft's joint form. Each list has at most [`MEMBERS_MAX`] ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// Ids of the voters (the incoming ones during a joint change).
+    pub voters: Vec<u64>,
+    /// Ids of the voters that leave with the joint change; empty outside of one.
+    pub voters_outgoing: Vec<u64>,
+    /// Ids of the learners.
+    pub learners: Vec<u64>,
+    /// Voters that become learners when the joint change ends.
+    pub learners_next: Vec<u64>,
+    /// Whether the joint change ends by itself.
+    pub auto_leave: bool,
+}
+
+/// The last entry that a snapshot covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SnapshotPoint {
+    /// Its index.
+    pub index: u64,
+    /// Its term.
+    pub term: u64,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// The first frame of a segment; body: [`Head`].
+    Head,
+    /// An entry; body: its payload.
+    Entry,
+    /// Body: [`HardState`].
+    HardState,
+    /// Body: [`Membership`].
+    Membership,
+    /// A snapshot covers the log up to here; body: [`SnapshotPoint`].
+    Snapshot,
+}
+
+impl FrameKind {
+    fn as_u8(self) -> u8 {
+        match self {
+            FrameKind::Head => 1,
+            FrameKind::Entry => 2,
+            FrameKind::HardState => 3,
+            FrameKind::Membership => 4,
+            FrameKind::Snapshot => 5,
+        }
+    }
+
+    fn from_u8(byte: u8) -> Option<FrameKind> {
+        match byte {
+            1 => Some(FrameKind::Head),
+            2 => Some(FrameKind::Entry),
+            3 => Some(FrameKind::HardState),
+            4 => Some(FrameKind::Membership),
+            5 => Some(FrameKind::Snapshot),
+            _ => None,
+        }
+    }
+}
+
+/// The header of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Bytes of the body, without padding.
+    pub body_bytes: u32,
+    /// What the frame is.
+    pub kind: FrameKind,
+    /// [`EntryKind::as_u8`] of an entry, else 0.
+    pub entry_kind: u8,
+    /// The log's group: one process may hold more than one log some day.
+    pub group: u32,
+    /// The entry's index; for a head, the last index of the log before this segment; else 0.
+    pub index: u64,
+    /// The entry's term; else 0.
+    pub term: u64,
+    /// The number of the segment this frame was written for.
+    pub generation: u64,
+    /// Where in the segment the frame starts.
+    pub offset: u64,
+    /// Everything in this segment below this offset, and everything in all earlier segments, was
+    /// durable before this frame was written.
+    pub mark: u64,
+    /// Checksum of the header of the frame before; for a head, of the last frame of the segment it
+    /// links to.
+    pub chain: u32,
+    /// Checksum of the padded body.
+    pub body_crc: u32,
+}
+
+impl FrameHeader {
+    /// Bytes of the whole frame, padding included.
+    pub fn frame_bytes(&self) -> u64 {
+        frame_bytes(self.body_bytes as usize)
+    }
+}
+
+/// Bytes of a frame with a body of that many bytes.
+pub fn frame_bytes(body_bytes: usize) -> u64 {
+    let padded = (body_bytes as u64).next_multiple_of(FRAME_ALIGN_BYTES);
+    HEADER_BYTES as u64 + padded
+}
+
+/// Appends a frame to `out` and returns its header checksum, which is the `chain` of the next.
+/// `body_bytes` and `body_crc` of `header` are filled in here.
+///
+/// Panics when the body is over [`BODY_BYTES_MAX`]: [`crate::wal::Wal::append`] has checked.
+pub fn encode_frame(out: &mut Vec<u8>, salt: u32, header: &FrameHeader, body: &[u8]) -> u32 {
+    assert!(body.len() <= BODY_BYTES_MAX);
+    assert!(header.offset.is_multiple_of(FRAME_ALIGN_BYTES));
+    assert!(header.mark <= header.offset);
+    let padding = &[0_u8; 8][..body.len().next_multiple_of(8) - body.len()];
+    let body_crc = crc32c::crc32c_append(crc32c::crc32c(body), padding);
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    out.push(header.kind.as_u8());
+    out.push(header.entry_kind);
+    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&header.group.to_le_bytes());
+    out.extend_from_slice(&header.index.to_le_bytes());
+    out.extend_from_slice(&header.term.to_le_bytes());
+    out.extend_from_slice(&header.generation.to_le_bytes());
+    out.extend_from_slice(&header.offset.to_le_bytes());
+    out.extend_from_slice(&header.mark.to_le_bytes());
+    out.extend_from_slice(&header.chain.to_le_bytes());
+    out.extend_from_slice(&body_crc.to_le_bytes());
+    assert_eq!(out.len() - start, HEADER_BYTES);
+    let header_crc = crc32c::crc32c_append(salt, &out[start + 4..]);
+    out[start..start + 4].copy_from_slice(&header_crc.to_le_bytes());
+    out.extend_from_slice(body);
+    out.extend_from_slice(padding);
+    header_crc
+}
+
+/// Reads a header whose checksum starts from `salt`; also returns that checksum. `bytes` holds
+/// [`HEADER_BYTES`] bytes or more.
+pub fn decode_header(bytes: &[u8], salt: u32) -> Result<(FrameHeader, u32), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let header_crc = reader.u32()?;
+    let covered = Reader::new(bytes).take(HEADER_BYTES)?;
+    let covered = covered.get(4..).unwrap_or(&[]);
+    if crc32c::crc32c_append(salt, covered) != header_crc {
+        return Err(reader.bad("the checksum of a frame's header does not match"));
+    }
+    let body_bytes = reader.u32()?;
+    if body_bytes as usize > BODY_BYTES_MAX {
+        return Err(reader.bad("a frame's body is over the limit"));
+    }
+    let kind = FrameKind::from_u8(reader.u8()?);
+    let kind = kind.ok_or_else(|| reader.bad("a frame is of no known kind"))?;
+    let entry_kind = reader.u8()?;
+    reader.zeros(2)?;
+    let header = FrameHeader {
+        body_bytes,
+        kind,
+        entry_kind,
+        group: reader.u32()?,
+        index: reader.u64()?,
+        term: reader.u64()?,
+        generation: reader.u64()?,
+        offset: reader.u64()?,
+        mark: reader.u64()?,
+        chain: reader.u32()?,
+        body_crc: reader.u32()?,
+    };
+    if header.mark > header.offset {
+        return Err(reader.bad("a frame's mark lies behind the frame"));
+    }
+    Ok((header, header_crc))
+}
+
+/// Checks a padded body against its header and returns it without the padding.
+pub fn decode_body<'a>(header: &FrameHeader, padded: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    let mut reader = Reader::new(padded);
+    if crc32c::crc32c(padded) != header.body_crc {
+        return Err(reader.bad("the checksum of a frame's body does not match"));
+    }
+    let body = reader.take(header.body_bytes as usize)?;
+    Ok(body)
+}
+
+/// The entry in a frame of kind [`FrameKind::Entry`], its payload copied.
+pub fn decode_entry(header: &FrameHeader, body: &[u8]) -> Result<LogEntry, DecodeError> {
+    let reader = Reader::new(body);
+    let kind = EntryKind::from_u8(header.entry_kind);
+    let kind = kind.ok_or_else(|| reader.bad("an entry is of no known kind"))?;
+    if body.len() > PAYLOAD_BYTES_MAX {
+        return Err(reader.bad("an entry's payload is over the limit"));
+    }
+    if header.index == 0 {
+        return Err(reader.bad("an entry has index 0"));
+    }
+    Ok(LogEntry {
+        index: header.index,
+        term: header.term,
+        kind,
+        payload: Bytes::copy_from_slice(body),
+    })
+}
+
+/// The end of the segment before, as a head tells it: nothing behind `end` counts, and everything
+/// before it was durable when the head was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Number of the segment before.
+    pub sequence: u64,
+    /// Where its last frame ends.
+    pub end: u64,
+    /// Header checksum of its last frame.
+    pub chain: u32,
+}
+
+/// The body of a segment's first frame: all that is needed to know the log without what came
+/// before, but for the entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The segment before; `None` where a log starts (birth, installed snapshot).
+    pub link: Option<Link>,
+    /// The hard state when the segment was started.
+    pub hard_state: HardState,
+    /// The snapshot point when the segment was started.
+    pub snapshot: SnapshotPoint,
+    /// The membership when the segment was started.
+    pub membership: Membership,
+}
+
+/// Encodes a head.
+pub fn encode_head(head: &Head) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(&LOG_FORMAT_VERSION.to_le_bytes());
+    let link = head.link.unwrap_or(Link { sequence: 0, end: 0, chain: 0 });
+    out.extend_from_slice(&u32::from(head.link.is_some()).to_le_bytes());
+    out.extend_from_slice(&link.sequence.to_le_bytes());
+    out.extend_from_slice(&link.end.to_le_bytes());
+    out.extend_from_slice(&link.chain.to_le_bytes());
+    out.extend_from_slice(&encode_hard_state(&head.hard_state));
+    out.extend_from_slice(&encode_snapshot_point(&head.snapshot));
+    put_membership(&mut out, &head.membership);
+    out
+}
+
+/// The format version of a head, before anything else of it is read.
+pub fn decode_head_version(body: &[u8]) -> Result<u32, DecodeError> {
+    Reader::new(body).u32()
+}
+
+/// Reads what [`encode_head`] wrote.
+pub fn decode_head(body: &[u8]) -> Result<Head, DecodeError> {
+    let mut reader = Reader::new(body);
+    if reader.u32()? != LOG_FORMAT_VERSION {
+        return Err(reader.bad("a segment's head has an unknown format version"));
+    }
+    let has_link = reader.flag()?;
+    reader.zeros(3)?;
+    let link = Link { sequence: reader.u64()?, end: reader.u64()?, chain: reader.u32()? };
+    let head = Head {
+        link: has_link.then_some(link),
+        hard_state: read_hard_state(&mut reader)?,
+        snapshot: read_snapshot_point(&mut reader)?,
+        membership: read_membership(&mut reader)?,
+    };
+    reader.finish()?;
+    Ok(head)
+}
+
+/// Encodes a hard state: 24 bytes.
+pub fn encode_hard_state(state: &HardState) -> Vec<u8> {
+    let mut out = Vec::with_capacity(24);
+    out.extend_from_slice(&state.term.to_le_bytes());
+    out.extend_from_slice(&state.vote.to_le_bytes());
+    out.extend_from_slice(&state.commit.to_le_bytes());
+    out
+}
+
+fn read_hard_state(reader: &mut Reader) -> Result<HardState, DecodeError> {
+    Ok(HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? })
+}
+
+/// Reads what [`encode_hard_state`] wrote.
+pub fn decode_hard_state(body: &[u8]) -> Result<HardState, DecodeError> {
+    let mut reader = Reader::new(body);
+    let state = read_hard_state(&mut reader)?;
+    reader.finish()?;
+    Ok(state)
+}
+
+/// Encodes a snapshot point: 16 bytes.
+pub fn encode_snapshot_point(point: &SnapshotPoint) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16);
+    out.extend_from_slice(&point.index.to_le_bytes());
+    out.extend_from_slice(&point.term.to_le_bytes());
+    out
+}
+
+fn read_snapshot_point(reader: &mut Reader) -> Result<SnapshotPoint, DecodeError> {
+    Ok(SnapshotPoint { index: reader.u64()?, term: reader.u64()? })
+}
+
+/// Reads what [`encode_snapshot_point`] wrote.
+pub fn decode_snapshot_point(body: &[u8]) -> Result<SnapshotPoint, DecodeError> {
+    let mut reader = Reader::new(body);
+    let point = read_snapshot_point(&mut reader)?;
+    reader.finish()?;
+    Ok(point)
+}
+
+/// Refuses a membership with a list over [`MEMBERS_MAX`].
+pub fn check_membership(membership: &Membership) -> Result<(), StorageError> {
+    let lists = [
+        &membership.voters,
+        &membership.voters_outgoing,
+        &membership.learners,
+        &membership.learners_next,
+    ];
+    match lists.iter().map(|list| list.len()).max() {
+        Some(count) if count > MEMBERS_MAX => {
+            Err(StorageError::RecordTooLarge { bytes: count * 8, bytes_max: MEMBERS_MAX * 8 })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Encodes a membership that [`check_membership`] let pass.
+pub fn encode_membership(membership: &Membership) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_membership(&mut out, membership);
+    out
+}
+
+/// As [`encode_membership`], appending.
+pub(crate) fn put_membership(out: &mut Vec<u8>, membership: &Membership) {
+    out.push(u8::from(membership.auto_leave));
+    out.extend_from_slice(&[0; 3]);
+    put_u64_list(out, &membership.voters);
+    put_u64_list(out, &membership.voters_outgoing);
+    put_u64_list(out, &membership.learners);
+    put_u64_list(out, &membership.learners_next);
+}
+
+/// Reads a membership out of a longer record.
+pub(crate) fn read_membership(reader: &mut Reader) -> Result<Membership, DecodeError> {
+    let auto_leave = reader.flag()?;
+    reader.zeros(3)?;
+    Ok(Membership {
+        voters: reader.u64_list(MEMBERS_MAX)?,
+        voters_outgoing: reader.u64_list(MEMBERS_MAX)?,
+        learners: reader.u64_list(MEMBERS_MAX)?,
+        learners_next: reader.u64_list(MEMBERS_MAX)?,
+        auto_leave,
+    })
+}
+
+/// Reads what [`encode_membership`] wrote.
+pub fn decode_membership(body: &[u8]) -> Result<Membership, DecodeError> {
+    let mut reader = Reader::new(body);
+    let membership = read_membership(&mut reader)?;
+    reader.finish()?;
+    Ok(membership)
+}
+
+/// A mark that stands by itself at the start of a segment: said when no later frame can say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The number of the segment it was written for.
+    pub generation: u64,
+    /// Everything in the segment below this offset is durable.
+    pub mark: u64,
+    /// Whether a later segment was durably started: this one is not the log's last.
+    pub is_sealed: bool,
+    /// Number of the segment that was started then; 0 when not sealed.
+    pub successor: u64,
+}
+
+/// Encodes a slot.
+pub fn encode_slot(slot: &Slot) -> Vec<u8> {
+    let mut rest = Vec::with_capacity(SLOT_BYTES);
+    rest.extend_from_slice(&SLOT_MAGIC.to_le_bytes());
+    rest.push(u8::from(slot.is_sealed));
+    rest.extend_from_slice(&[0; 7]);
+    rest.extend_from_slice(&slot.generation.to_le_bytes());
+    rest.extend_from_slice(&slot.mark.to_le_bytes());
+    rest.extend_from_slice(&slot.successor.to_le_bytes());
+    let mut out = crc32c::crc32c(&rest).to_le_bytes().to_vec();
+    out.extend_from_slice(&rest);
+    assert_eq!(out.len(), SLOT_BYTES);
+    out
+}
+
+/// Reads what [`encode_slot`] wrote. `bytes` holds [`SLOT_BYTES`] bytes or more.
+pub fn decode_slot(bytes: &[u8]) -> Result<Slot, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let crc = reader.u32()?;
+    let covered = Reader::new(bytes).take(SLOT_BYTES)?;
+    if crc32c::crc32c(covered.get(4..).unwrap_or(&[])) != crc {
+        return Err(reader.bad("the checksum of a mark slot does not match"));
+    }
+    if reader.u32()? != SLOT_MAGIC {
+        return Err(reader.bad("a mark slot has the wrong magic number"));
+    }
+    let is_sealed = reader.flag()?;
+    reader.zeros(7)?;
+    Ok(Slot { is_sealed, generation: reader.u64()?, mark: reader.u64()?, successor: reader.u64()? })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,531 @@
+//! Snapshots: the state machine's image at one index, in checked and compressed pieces.
+//!
+//! A snapshot is a header, pieces, and a trailer with a hash of everything before it. It is written
+//! under a temporary name, synced, renamed, and the directory synced: a file with its final name is
+//! whole. It is synced every [`SNAPSHOT_SYNC_BYTES`] on the way, so that the log's own sync never
+//! waits behind a lot of dirty data. Everything read back is checked before it is handed out, and
+//! [`SnapshotReader::next_piece`] says `None` only after the whole hash agreed.
+//!
+//! Byte layouts: `docs/formats.md`, "Snapshots".
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::codec::{DecodeError, Reader};
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::limits::{
+    PIECE_BYTES_MAX, SNAPSHOT_META_BYTES_MAX, SNAPSHOT_SYNC_BYTES, SNAPSHOTS_MAX, ZSTD_LEVEL,
+};
+use crate::record::{Membership, check_membership, put_membership, read_membership};
+use crate::wal::parse_number;
+
+/// The directory of the snapshots.
+pub const SNAPSHOT_DIR: &str = "snapshots";
+
+/// Version of the snapshot's format.
+pub const SNAPSHOT_FORMAT_VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"QUORSNAP";
+
+/// Bytes of a snapshot's header before the metadata.
+pub const PREFIX_BYTES: usize = 16;
+
+/// Bytes before the data of a piece.
+pub const PIECE_HEADER_BYTES: usize = 16;
+
+/// Bytes of the trailer.
+pub const TRAILER_BYTES: usize = 40;
+
+const TAG_PIECE: u32 = 1;
+const TAG_TRAILER: u32 = 2;
+
+/// What a snapshot is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotMeta {
+    /// The last entry that it covers.
+    pub index: u64,
+    /// The term of that entry.
+    pub term: u64,
+    /// The cluster that it belongs to.
+    pub cluster_id: u128,
+    /// The membership at that entry.
+    pub membership: Membership,
+}
+
+/// A snapshot in the directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SnapshotName {
+    /// The last entry that it covers.
+    pub index: u64,
+    /// The term of that entry.
+    pub term: u64,
+    /// Its file name, without the directory.
+    pub name: String,
+}
+
+/// The name of the snapshot at that index and term.
+pub fn snapshot_name(index: u64, term: u64) -> String {
+    format!("{index:016x}-{term:016x}.snap")
+}
+
+fn path_of(name: &str) -> String {
+    format!("{SNAPSHOT_DIR}/{name}")
+}
+
+/// Encodes the header.
+pub fn encode_header(meta: &SnapshotMeta) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend_from_slice(&meta.index.to_le_bytes());
+    body.extend_from_slice(&meta.term.to_le_bytes());
+    body.extend_from_slice(&meta.cluster_id.to_le_bytes());
+    put_membership(&mut body, &meta.membership);
+    assert!(body.len() <= SNAPSHOT_META_BYTES_MAX);
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&SNAPSHOT_FORMAT_VERSION.to_le_bytes());
+    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    out.extend_from_slice(&body);
+    let crc = crc32c::crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// The format version and the bytes of metadata, from the first [`PREFIX_BYTES`] of a file.
+pub fn decode_prefix(bytes: &[u8]) -> Result<(u32, usize), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    if reader.take(MAGIC.len())? != MAGIC {
+        return Err(reader.bad("this is not a snapshot"));
+    }
+    let version = reader.u32()?;
+    let meta_bytes = reader.u32()? as usize;
+    match meta_bytes > SNAPSHOT_META_BYTES_MAX {
+        true => Err(reader.bad("the metadata is over the limit")),
+        false => Ok((version, meta_bytes)),
+    }
+}
+
+/// Reads a whole header, as [`encode_header`] wrote it.
+pub fn decode_header(bytes: &[u8]) -> Result<SnapshotMeta, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let (version, meta_bytes) = decode_prefix(bytes)?;
+    if version != SNAPSHOT_FORMAT_VERSION {
+        return Err(reader.bad("the snapshot has an unknown format version"));
+    }
+    let covered = reader.take(PREFIX_BYTES.saturating_add(meta_bytes))?;
+    if reader.u32()? != crc32c::crc32c(covered) {
+        return Err(reader.bad("the checksum of the header does not match"));
+    }
+    reader.finish()?;
+    let mut reader = Reader::new(covered);
+    reader.take(PREFIX_BYTES)?;
+    let meta = SnapshotMeta {
+        index: reader.u64()?,
+        term: reader.u64()?,
+        cluster_id: reader.u128()?,
+        membership: read_membership(&mut reader)?,
+    };
+    reader.finish()?;
+    Ok(meta)
+}
+
+/// The header of a piece, or the trailer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A piece follows.
+    Piece {
+        /// Bytes when decompressed.
+        raw_bytes: usize,
+        /// Bytes that follow this header.
+        stored_bytes: usize,
+        /// Checksum of the header's first 12 bytes and the stored bytes.
+        crc: u32,
+    },
+    /// The end.
+    Trailer {
+        /// How many pieces came before.
+        piece_count: u64,
+        /// xxh3-128 of every byte before the trailer.
+        hash: u128,
+    },
+}
+
+/// The most that compression can make of `raw_bytes` bytes.
+fn stored_bytes_max(raw_bytes: usize) -> usize {
+    // ZSTD_compressBound is raw + raw/256 + 64 bytes at most; more slack does not hurt.
+    raw_bytes.saturating_add(raw_bytes / 128).saturating_add(1024)
+}
+
+/// Reads the header of the next part. `bytes` holds [`PIECE_HEADER_BYTES`] bytes, or
+/// [`TRAILER_BYTES`] when that is what the file has left.
+pub fn decode_part(bytes: &[u8]) -> Result<Part, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    match reader.u32()? {
+        TAG_PIECE => {
+            let raw_bytes = reader.u32()? as usize;
+            if raw_bytes > PIECE_BYTES_MAX {
+                return Err(reader.bad("a piece is over the limit"));
+            }
+            let stored_bytes = reader.u32()? as usize;
+            if stored_bytes > stored_bytes_max(raw_bytes) {
+                return Err(reader.bad("a piece is stored in too many bytes"));
+            }
+            Ok(Part::Piece { raw_bytes, stored_bytes, crc: reader.u32()? })
+        }
+        TAG_TRAILER => {
+            reader.zeros(4)?;
+            let piece_count = reader.u64()?;
+            let hash = reader.u128()?;
+            reader.zeros(4)?;
+            let covered = Reader::new(bytes).take(TRAILER_BYTES - 4)?;
+            if reader.u32()? != crc32c::crc32c(covered) {
+                return Err(reader.bad("the checksum of the trailer does not match"));
+            }
+            Ok(Part::Trailer { piece_count, hash })
+        }
+        _ => Err(reader.bad("neither a piece nor the trailer")),
+    }
+}
+
+/// Checks and decompresses a piece: `header` is its first [`PIECE_HEADER_BYTES`] bytes.
+pub fn decode_piece(header: &[u8], stored: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let reader = Reader::new(stored);
+    let Part::Piece { raw_bytes, stored_bytes, crc } = decode_part(header)? else {
+        return Err(reader.bad("not a piece"));
+    };
+    if stored.len() != stored_bytes {
+        return Err(reader.bad("a piece is cut off"));
+    }
+    let covered = Reader::new(header).take(PIECE_HEADER_BYTES - 4)?;
+    if crc32c::crc32c_append(crc32c::crc32c(covered), stored) != crc {
+        return Err(reader.bad("the checksum of a piece does not match"));
+    }
+    // The capacity bounds what is decompressed, whatever the compressed bytes say.
+    let raw = zstd::bulk::decompress(stored, raw_bytes);
+    let raw = raw.map_err(|_| reader.bad("a piece does not decompress"))?;
+    match raw.len() == raw_bytes {
+        true => Ok(raw),
+        false => Err(reader.bad("a piece decompresses to another size")),
+    }
+}
+
+/// Encodes a piece. At most [`PIECE_BYTES_MAX`] bytes: [`SnapshotWriter::write_piece`] checked.
+pub fn encode_piece(raw: &[u8]) -> Vec<u8> {
+    assert!(raw.len() <= PIECE_BYTES_MAX);
+    let stored = zstd::bulk::compress(raw, ZSTD_LEVEL).expect("compression has room for any input");
+    assert!(stored.len() <= stored_bytes_max(raw.len()));
+    let mut out = Vec::with_capacity(PIECE_HEADER_BYTES + stored.len());
+    out.extend_from_slice(&TAG_PIECE.to_le_bytes());
+    out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(stored.len() as u32).to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&out), &stored);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out.extend_from_slice(&stored);
+    out
+}
+
+fn encode_trailer(piece_count: u64, hash: u128) -> Vec<u8> {
+    let mut out = TAG_TRAILER.to_le_bytes().to_vec();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&piece_count.to_le_bytes());
+    out.extend_from_slice(&hash.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    let crc = crc32c::crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    assert_eq!(out.len(), TRAILER_BYTES);
+    out
+}
+
+/// Writes one snapshot. The snapshot thread owns it.
+pub struct SnapshotWriter<D: Disk> {
+    disk: D,
+    file: D::File,
+    temporary: String,
+    name: SnapshotName,
+    offset: u64,
+    unsynced_bytes: u64,
+    piece_count: u64,
+    hash: Xxh3,
+}
+
+impl<D: Disk> SnapshotWriter<D> {
+    /// Starts a snapshot under a temporary name, replacing what an earlier attempt left.
+    pub fn create(disk: D, meta: &SnapshotMeta) -> Result<SnapshotWriter<D>, StorageError> {
+        check_membership(&meta.membership)?;
+        let temporary = path_of(&format!("{:016x}-{:016x}.tmp", meta.index, meta.term));
+        let file = disk.create(&temporary);
+        let file = file.map_err(|error| StorageError::io(&temporary, "create", error))?;
+        let mut writer = SnapshotWriter {
+            disk,
+            file,
+            temporary,
+            name: SnapshotName {
+                index: meta.index,
+                term: meta.term,
+                name: snapshot_name(meta.index, meta.term),
+            },
+            offset: 0,
+            unsynced_bytes: 0,
+            piece_count: 0,
+            hash: Xxh3::new(),
+        };
+        let header = encode_header(meta);
+        writer.hash.update(&header);
+        writer.write(&header)?;
+        Ok(writer)
+    }
+
+    /// Adds a piece of at most [`PIECE_BYTES_MAX`] bytes. After an error the snapshot can only be
+    /// aborted.
+    pub fn write_piece(&mut self, raw: &[u8]) -> Result<(), StorageError> {
+        if raw.len() > PIECE_BYTES_MAX {
+            return Err(StorageError::RecordTooLarge {
+                bytes: raw.len(),
+                bytes_max: PIECE_BYTES_MAX,
+            });
+        }
+        let piece = encode_piece(raw);
+        self.hash.update(&piece);
+        self.piece_count += 1;
+        self.write(&piece)
+    }
+
+    /// Bytes written so far, for the caller's budget.
+    pub fn bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// Ends the snapshot: when this returns it is whole, durable and has its name.
+    pub fn finish(mut self) -> Result<SnapshotName, StorageError> {
+        let trailer = encode_trailer(self.piece_count, self.hash.digest128());
+        self.write(&trailer)?;
+        self.sync()?;
+        drop(self.file);
+        let path = path_of(&self.name.name);
+        let renamed = self.disk.rename(&self.temporary, &path);
+        renamed.map_err(|error| StorageError::io(&self.temporary, "rename", error))?;
+        let synced = self.disk.sync_dir(SNAPSHOT_DIR);
+        synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))?;
+        Ok(self.name)
+    }
+
+    /// Gives up: removes what was written. Failing to is harmless, the next start removes it.
+    pub fn abort(self) {
+        drop(self.file);
+        drop(self.disk.remove(&self.temporary));
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        for chunk in bytes.chunks(SNAPSHOT_SYNC_BYTES as usize) {
+            let wrote = self.disk.write_at(&self.file, self.offset, chunk);
+            wrote.map_err(|error| self.write_error(error))?;
+            self.offset += chunk.len() as u64;
+            self.unsynced_bytes += chunk.len() as u64;
+            if self.unsynced_bytes >= SNAPSHOT_SYNC_BYTES {
+                self.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A full disk costs the snapshot, not the process.
+    fn write_error(&self, error: std::io::Error) -> StorageError {
+        let error = StorageError::io(&self.temporary, "write", error);
+        match error.is_no_space() {
+            true => StorageError::DiskFull { bytes_wanted: SNAPSHOT_SYNC_BYTES },
+            false => error,
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        let synced = self.disk.sync_data(&self.file);
+        synced.map_err(|error| self.write_error(error))?;
+        self.unsynced_bytes = 0;
+        Ok(())
+    }
+}
+
+/// Reads one snapshot, checking everything on the way.
+pub struct SnapshotReader<D: Disk> {
+    disk: D,
+    file: D::File,
+    path: String,
+    length: u64,
+    offset: u64,
+    meta: SnapshotMeta,
+    piece_count: u64,
+    hash: Xxh3,
+    is_finished: bool,
+}
+
+impl<D: Disk> SnapshotReader<D> {
+    /// Opens `name` (without the directory) and checks its header.
+    pub fn open(disk: D, name: &str) -> Result<SnapshotReader<D>, StorageError> {
+        let path = path_of(name);
+        let file = disk.open_read_only(&path);
+        let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
+        let length = disk.len(&file);
+        let length = length.map_err(|error| StorageError::io(&path, "measure", error))?;
+        let at = |error: DecodeError| StorageError::corrupt(&path, error.offset as u64, error.what);
+        let prefix = read_exactly(&disk, &file, &path, 0, PREFIX_BYTES)?;
+        let (version, meta_bytes) = decode_prefix(&prefix).map_err(at)?;
+        if version > SNAPSHOT_FORMAT_VERSION {
+            return Err(StorageError::UnknownFormat {
+                file: path,
+                version,
+                version_max: SNAPSHOT_FORMAT_VERSION,
+            });
+        }
+        let header_bytes = PREFIX_BYTES.saturating_add(meta_bytes).saturating_add(4);
+        let header = read_exactly(&disk, &file, &path, 0, header_bytes)?;
+        let meta = decode_header(&header).map_err(at)?;
+        if snapshot_name(meta.index, meta.term) != name {
+            return Err(StorageError::corrupt(&path, 0, "the file has another snapshot's name"));
+        }
+        let mut hash = Xxh3::new();
+        hash.update(&header);
+        Ok(SnapshotReader {
+            disk,
+            file,
+            path,
+            length,
+            offset: header.len() as u64,
+            meta,
+            piece_count: 0,
+            hash,
+            is_finished: false,
+        })
+    }
+
+    /// What the snapshot is of.
+    pub fn meta(&self) -> &SnapshotMeta {
+        &self.meta
+    }
+
+    /// The next piece, or `None` once the trailer and the hash of the whole file agreed. What was
+    /// handed out before is to be trusted only then.
+    pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StorageError> {
+        if self.is_finished {
+            return Ok(None);
+        }
+        let rest = self.length.saturating_sub(self.offset);
+        let header_bytes = match rest == TRAILER_BYTES as u64 {
+            true => TRAILER_BYTES,
+            false => PIECE_HEADER_BYTES,
+        };
+        let header = self.read(self.offset, header_bytes)?;
+        match decode_part(&header).map_err(|error| self.corrupt(error.what))? {
+            Part::Piece { stored_bytes, .. } => {
+                let header = header.get(..PIECE_HEADER_BYTES).unwrap_or(&[]);
+                self.read_piece(header, stored_bytes).map(Some)
+            }
+            Part::Trailer { piece_count, hash } => {
+                if piece_count != self.piece_count {
+                    return Err(self.corrupt("the number of pieces is wrong"));
+                }
+                if hash != self.hash.digest128() {
+                    return Err(self.corrupt("the hash of the whole file does not match"));
+                }
+                self.is_finished = true;
+                Ok(None)
+            }
+        }
+    }
+
+    fn read_piece(&mut self, header: &[u8], stored_bytes: usize) -> Result<Vec<u8>, StorageError> {
+        let start = self.offset.saturating_add(header.len() as u64);
+        let stored = self.read(start, stored_bytes)?;
+        let raw = decode_piece(header, &stored);
+        let raw = raw.map_err(|error| self.corrupt(error.what))?;
+        self.hash.update(header);
+        self.hash.update(&stored);
+        self.piece_count = self.piece_count.saturating_add(1);
+        self.offset = start.saturating_add(stored.len() as u64);
+        Ok(raw)
+    }
+
+    fn read(&self, offset: u64, count: usize) -> Result<Vec<u8>, StorageError> {
+        let end = offset.saturating_add(count as u64);
+        if end > self.length {
+            return Err(self.corrupt("the file ends too early"));
+        }
+        read_exactly(&self.disk, &self.file, &self.path, offset, count)
+    }
+
+    fn corrupt(&self, what: &str) -> StorageError {
+        StorageError::corrupt(&self.path, self.offset, what)
+    }
+}
+
+fn read_exactly<D: Disk>(
+    disk: &D,
+    file: &D::File,
+    path: &str,
+    offset: u64,
+    count: usize,
+) -> Result<Vec<u8>, StorageError> {
+    let mut bytes = vec![0; count];
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        let at = offset.saturating_add(done as u64);
+        let read = disk.read_at(file, at, rest);
+        match read.map_err(|error| StorageError::io(path, "read", error))? {
+            0 => return Err(StorageError::corrupt(path, at, "the file ends too early")),
+            count => done = done.saturating_add(count),
+        }
+    }
+    Ok(bytes)
+}
+
+/// The snapshots that have their name, oldest first. Whether one is good is known by reading it.
+pub fn list<D: Disk>(disk: &D) -> Result<Vec<SnapshotName>, StorageError> {
+    let names = disk.list(SNAPSHOT_DIR);
+    let names = names.map_err(|error| StorageError::io(SNAPSHOT_DIR, "list", error))?;
+    let mut found: Vec<SnapshotName> = names.into_iter().filter_map(parse_name).collect();
+    found.sort();
+    match found.len() > SNAPSHOTS_MAX {
+        true => Err(StorageError::corrupt(SNAPSHOT_DIR, 0, "there are too many snapshots")),
+        false => Ok(found),
+    }
+}
+
+fn parse_name(name: String) -> Option<SnapshotName> {
+    let (index, term) = name.strip_suffix(".snap")?.split_once('-')?;
+    Some(SnapshotName { index: parse_number(index)?, term: parse_number(term)?, name })
+}
+
+/// Removes all but the newest `count_kept` snapshots, of which there must be at least one, and
+/// never one at or above `index_kept` (the oldest that is being streamed). Returns how many went.
+pub fn remove_older<D: Disk>(
+    disk: &D,
+    count_kept: usize,
+    index_kept: u64,
+) -> Result<usize, StorageError> {
+    assert!(count_kept > 0);
+    let found = list(disk)?;
+    let count = found.len().saturating_sub(count_kept);
+    let old = found.iter().take(count).filter(|it| it.index < index_kept);
+    let mut removed = 0;
+    for snapshot in old {
+        remove(disk, &snapshot.name)?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+/// Removes what unfinished writers left. Only when none is running: at the start.
+pub fn remove_temporaries<D: Disk>(disk: &D) -> Result<(), StorageError> {
+    let names = disk.list(SNAPSHOT_DIR);
+    let names = names.map_err(|error| StorageError::io(SNAPSHOT_DIR, "list", error))?;
+    for name in names.iter().filter(|name| name.ends_with(".tmp")) {
+        remove(disk, name)?;
+    }
+    Ok(())
+}
+
+fn remove<D: Disk>(disk: &D, name: &str) -> Result<(), StorageError> {
+    let path = path_of(name);
+    let removed = disk.remove(&path);
+    removed.map_err(|error| StorageError::io(&path, "remove", error))
+}
+
+#[cfg(test)]
+mod tests;

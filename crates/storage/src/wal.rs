@@ -1,0 +1,804 @@
+//! The write-ahead log: entries, hard state and membership, durable before they are acted on.
+//!
+//! The log is a chain of segments, files of fixed size that were filled before they are used
+//! ([`spare`]). Each starts with two slots for a mark, then a head frame, then frames. The log goes
+//! on in the next segment when a frame does not fit; the head of that one says where this one ends,
+//! so nothing behind that point counts. Old segments are recycled when a snapshot covers them.
+//!
+//! What holds at every moment, and what recovery relies on:
+//!
+//! 1. A segment's name is durable before anything is written to it, and its number was never used
+//!    before. So bytes with a segment's generation are only ever in that file.
+//! 2. A segment is wholly durable up to its end before the head of the next one is written. So a
+//!    bad frame in any but the last segment is corruption, not a torn write.
+//! 3. A segment gets its seal (a slot that names the successor) after the successor's head is
+//!    durable. So a sealed segment whose successor is missing or has no head is corruption.
+//! 4. The end that a head names is final: recovery makes everything it read durable, then starts a
+//!    fresh segment, and only then hands out what it read. A crash in between repeats it all.
+//! 5. A mark is written only when it is true. See [`scan`] on torn and corrupt.
+//!
+//! One thread owns the [`Wal`]. After any failed write or sync it is poisoned for good.
+
+mod recover;
+mod replay;
+mod scan;
+mod spare;
+
+use std::collections::VecDeque;
+
+pub use recover::Recovered;
+pub(crate) use replay::Replay;
+pub(crate) use scan::{
+    Chain, HeadFound, Listing, Segment, find_chain, parse_number, read_head, scan as scan_segment,
+};
+pub use scan::{TornTail, WAL_DIR, log_path};
+pub use spare::SpareJob;
+
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::limits::{
+    FIRST_SEGMENT_BYTES_DEFAULT, LAZY_BYTES_MAX, PAYLOAD_BYTES_MAX, RESERVE_COUNT,
+    SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_HEADROOM_BYTES, SPARE_COUNT_DEFAULT,
+    WRITE_BUFFER_KEPT_BYTES,
+};
+pub use crate::record::{EntryKind, HardState, LogEntry, Membership, SnapshotPoint};
+use crate::record::{
+    FRAMES_START, FrameHeader, FrameKind, Head, Link, SLOT_OFFSETS, Slot, check_membership,
+    encode_frame, encode_hard_state, encode_head, encode_membership, encode_slot,
+    encode_snapshot_point, frame_bytes,
+};
+use spare::{Spare, make_now};
+
+/// Sizes of the log.
+#[derive(Clone, Copy, Debug)]
+pub struct WalOptions {
+    /// Bytes of a segment made in the background.
+    pub segment_bytes: u64,
+    /// Bytes of a segment that somebody waits for.
+    pub first_segment_bytes: u64,
+    /// Which log this is; a log of another group is refused.
+    pub group: u32,
+    /// Spares to keep ready, beside the reserve.
+    pub spare_count: usize,
+}
+
+impl Default for WalOptions {
+    fn default() -> WalOptions {
+        WalOptions {
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            first_segment_bytes: FIRST_SEGMENT_BYTES_DEFAULT,
+            group: 0,
+            spare_count: SPARE_COUNT_DEFAULT,
+        }
+    }
+}
+
+/// Whether [`Wal::commit`] must make durable what was queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// One sync, after which everything appended so far survives a power cut.
+    Sync,
+    /// No sync, and perhaps no write: for a hard state that changes only the commit index. When a
+    /// term or vote was queued since the last sync this is treated as [`Durability::Sync`].
+    Lazy,
+}
+
+/// What a commit did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Whether everything appended so far is durable.
+    pub synced: bool,
+    /// The last entry that is durable; what may be acknowledged.
+    pub durable_index: u64,
+}
+
+/// Room left, for admission and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes of frames that entries can still fill before a new segment is needed.
+    pub bytes_before_new_segment: u64,
+    /// Whether that segment is ready, so that nobody waits for it.
+    pub spare_ready: bool,
+}
+
+/// A segment of the log, as far as releasing it needs to know.
+#[derive(Clone, Copy, Debug)]
+struct SegmentInfo {
+    sequence: u64,
+    /// The last index of the log before this segment.
+    base_index: u64,
+    bytes: u64,
+}
+
+/// A segment that frames are queued for. The first one is open; others become files at commit.
+#[derive(Debug)]
+struct Stage {
+    sequence: u64,
+    /// Bytes of the file.
+    capacity: u64,
+    /// The file it will be made of; `None` for the open one.
+    spare: Option<Spare>,
+    /// Where `buffer` goes in the file.
+    start: u64,
+    buffer: Vec<u8>,
+    /// Header checksum of the last frame.
+    chain: u32,
+    /// Header checksum of the head.
+    salt: u32,
+}
+
+impl Stage {
+    /// Where the next frame goes.
+    fn end(&self) -> u64 {
+        self.start + self.buffer.len() as u64
+    }
+}
+
+/// Who asks for a new segment, and so whether the reserve may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// Entries: refused while the reserve would be the last.
+    Entries,
+    /// A hard state, a membership, an installed snapshot: what keeps the ensemble alive when the
+    /// disk is full.
+    Essential,
+}
+
+/// The log, open for appending.
+#[derive(Debug)]
+pub struct Wal<D: Disk> {
+    disk: D,
+    options: WalOptions,
+    /// The segment of `stages[0]`.
+    file: D::File,
+    /// The live segments, oldest first; the last is the last stage's.
+    segments: VecDeque<SegmentInfo>,
+    /// Never empty.
+    stages: VecDeque<Stage>,
+    /// State after everything queued.
+    hard_state: HardState,
+    membership: Membership,
+    snapshot: SnapshotPoint,
+    last_index: u64,
+    /// Term and vote that are durable.
+    durable_vote: (u64, u64),
+    durable_index: u64,
+    /// Everything in the open segment below this is durable.
+    durable_end: u64,
+    /// Whether something was written to the open segment since its last sync.
+    is_dirty: bool,
+    /// The mark in the open segment's slots, and which slot is written next.
+    slot_mark: u64,
+    slot_next: usize,
+    /// Smallest first. The first [`RESERVE_COUNT`] are the reserve, which entries never use.
+    spares: Vec<Spare>,
+    number_next: u64,
+    is_spare_asked: bool,
+    is_poisoned: bool,
+}
+
+/// One record to be queued.
+enum Record<'a> {
+    HardState(HardState),
+    Membership(Membership),
+    Entry(&'a LogEntry),
+    Snapshot(SnapshotPoint),
+}
+
+impl Record<'_> {
+    fn body_bytes(&self) -> usize {
+        match self {
+            Record::HardState(state) => encode_hard_state(state).len(),
+            Record::Membership(membership) => encode_membership(membership).len(),
+            Record::Entry(entry) => entry.payload.len(),
+            Record::Snapshot(point) => encode_snapshot_point(point).len(),
+        }
+    }
+
+    fn is_entry(&self) -> bool {
+        matches!(self, Record::Entry(_))
+    }
+}
+
+/// Where the records of one append go.
+struct Plan {
+    /// For each record: whether a new segment starts before it.
+    switches: Vec<bool>,
+    /// The files of those segments.
+    spares: VecDeque<Spare>,
+}
+
+impl<D: Disk> Wal<D> {
+    /// Writes the first segment of a new log, durably. Whatever a birth that did not end left in
+    /// the directory is removed. [`Wal::open`] comes next.
+    pub fn create(
+        disk: &D,
+        options: &WalOptions,
+        hard_state: HardState,
+        membership: &Membership,
+        snapshot: SnapshotPoint,
+    ) -> Result<(), StorageError> {
+        check_membership(membership)?;
+        recover::create(disk, options, hard_state, membership, snapshot)
+    }
+
+    /// Recovers the log and starts a fresh segment. What is returned is durable. The caller holds
+    /// the data directory's lock.
+    pub fn open(disk: D, options: WalOptions) -> Result<(Wal<D>, Recovered), StorageError> {
+        assert!(options.segment_bytes >= SEGMENT_BYTES_MIN);
+        assert!(options.first_segment_bytes >= SEGMENT_BYTES_MIN);
+        assert!(options.segment_bytes <= SEGMENT_BYTES_MAX);
+        assert!(options.first_segment_bytes <= SEGMENT_BYTES_MAX);
+        recover::open(disk, options)
+    }
+
+    /// Queues records; [`Wal::commit`] writes them. The entries are consecutive and start at most
+    /// one behind the last index; one at or below the last index truncates the log there first.
+    ///
+    /// [`StorageError::DiskFull`] and [`StorageError::RecordTooLarge`] leave everything as it was.
+    /// Panics when entries leave a gap or rewrite what a snapshot covers: the caller is wrong.
+    pub fn append(
+        &mut self,
+        entries: &[LogEntry],
+        hard_state: Option<HardState>,
+        membership: Option<Membership>,
+    ) -> Result<(), StorageError> {
+        self.check_alive()?;
+        self.check_entries(entries)?;
+        if let Some(membership) = &membership {
+            check_membership(membership)?;
+        }
+        // The hard state goes first: no entry may be durable without the term it was made in.
+        let hard_state = hard_state.map(Record::HardState);
+        let membership = membership.map(Record::Membership);
+        let small = hard_state.into_iter().chain(membership);
+        let records: Vec<Record> = small.chain(entries.iter().map(Record::Entry)).collect();
+        let claim = match entries.is_empty() {
+            true => Claim::Essential,
+            false => Claim::Entries,
+        };
+        self.queue(records, claim)
+    }
+
+    /// Writes what was queued: one write, or one for each segment that it touches, and at most one
+    /// sync, or two for each segment that was filled.
+    pub fn commit(&mut self, durability: Durability) -> Result<Committed, StorageError> {
+        self.check_alive()?;
+        let vote = (self.hard_state.term, self.hard_state.vote);
+        let must_sync = durability == Durability::Sync || vote != self.durable_vote;
+        let queued: usize = self.stages.iter().map(|stage| stage.buffer.len()).sum();
+        let mut bytes = 0;
+        if must_sync || queued > LAZY_BYTES_MAX || self.stages.len() > 1 {
+            bytes = self.or_poison(|wal| wal.write_queued(must_sync))?;
+        }
+        let synced = must_sync || (self.durable_end == self.tail().end() && !self.is_dirty);
+        if synced {
+            self.durable_vote = vote;
+            self.durable_index = self.last_index;
+        }
+        Ok(Committed { bytes, synced, durable_index: self.durable_index })
+    }
+
+    /// Called by the disk's thread when nothing came for a while: makes everything durable and says
+    /// so in a slot, so that damage to the newest batch is not taken for a torn write. Returns
+    /// whether anything had to be written.
+    pub fn idle_mark(&mut self) -> Result<bool, StorageError> {
+        self.check_alive()?;
+        let is_behind = self.is_dirty || self.tail().end() != self.durable_end;
+        if is_behind {
+            self.commit(Durability::Sync)?;
+        }
+        if self.slot_mark == self.durable_end {
+            return Ok(is_behind);
+        }
+        self.or_poison(|wal| wal.write_mark())?;
+        Ok(true)
+    }
+
+    /// A snapshot that is durable covers the log up to `point`: whole segments at or below it are
+    /// recycled or removed. Syncs once. A point behind an earlier one is ignored.
+    ///
+    /// Panics when the log does not reach `point`: that is [`Wal::install_snapshot`].
+    pub fn release(&mut self, point: SnapshotPoint) -> Result<(), StorageError> {
+        self.check_alive()?;
+        assert!(point.index <= self.last_index, "the log ends before the snapshot");
+        if point.index <= self.snapshot.index {
+            return Ok(());
+        }
+        self.queue(vec![Record::Snapshot(point)], Claim::Essential)?;
+        self.commit(Durability::Sync)?;
+        self.or_poison(|wal| wal.recycle_covered())
+    }
+
+    /// A snapshot that is durable replaces the whole log, which goes on behind `point`. Durable
+    /// when it returns. The commit index becomes at least the snapshot's.
+    pub fn install_snapshot(
+        &mut self,
+        point: SnapshotPoint,
+        membership: Membership,
+    ) -> Result<(), StorageError> {
+        self.check_alive()?;
+        check_membership(&membership)?;
+        let spare = self.acquire(0, Claim::Essential)?;
+        self.membership = membership;
+        self.snapshot = point;
+        self.last_index = point.index;
+        self.hard_state.commit = self.hard_state.commit.max(point.index);
+        self.begin_stage(spare, false);
+        self.commit(Durability::Sync)?;
+        self.or_poison(|wal| {
+            while wal.segments.len() > 1 {
+                wal.recycle_first()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A job to make a spare, when one is missing and none is being made. The caller runs its steps
+    /// off this thread and hands it to [`Wal::adopt_spare`] or [`Wal::abandon_spare`].
+    pub fn spare_wanted(&mut self) -> Option<SpareJob<D>> {
+        if self.is_spare_asked || self.is_poisoned || self.spares.len() >= spares_max(&self.options) {
+            return None;
+        }
+        self.is_spare_asked = true;
+        // The reserve comes first: small, so that it is there soon.
+        let bytes = match self.spares.len() < RESERVE_COUNT {
+            true => self.options.first_segment_bytes,
+            false => self.options.segment_bytes,
+        };
+        Some(SpareJob::new(self.take_number(), bytes))
+    }
+
+    /// Takes a finished job's segment. An unfinished one is abandoned.
+    pub fn adopt_spare(&mut self, job: SpareJob<D>) {
+        self.is_spare_asked = false;
+        match job.finished() {
+            Some(spare) => self.keep_spare(spare),
+            None => job.clean_up(&self.disk),
+        }
+    }
+
+    /// Gives up on a job that failed: what it made is removed, and another may be wanted.
+    pub fn abandon_spare(&mut self, job: SpareJob<D>) {
+        self.is_spare_asked = false;
+        job.clean_up(&self.disk);
+    }
+
+    /// Room left in the current segment, and whether the next is ready.
+    pub fn room(&self) -> Room {
+        Room { bytes_before_new_segment: self.room_for(true), spare_ready: self.spares.len() > 1 }
+    }
+
+    /// The last index that was appended, durable or not.
+    pub fn last_index(&self) -> u64 {
+        self.last_index
+    }
+
+    /// The last index that is durable.
+    pub fn durable_index(&self) -> u64 {
+        self.durable_index
+    }
+
+    /// The newest snapshot point that was released up to or installed.
+    pub fn snapshot(&self) -> SnapshotPoint {
+        self.snapshot
+    }
+
+    /// The newest hard state that was appended.
+    pub fn hard_state(&self) -> HardState {
+        self.hard_state
+    }
+
+    /// Segments that hold the log, for metrics.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+}
+
+/// Queueing.
+impl<D: Disk> Wal<D> {
+    fn check_alive(&self) -> Result<(), StorageError> {
+        match self.is_poisoned {
+            true => Err(StorageError::Poisoned),
+            false => Ok(()),
+        }
+    }
+
+    fn check_entries(&self, entries: &[LogEntry]) -> Result<(), StorageError> {
+        let Some(first) = entries.first() else {
+            return Ok(());
+        };
+        assert!(first.index > self.snapshot.index, "a snapshot covers the entry");
+        assert!(first.index <= self.last_index + 1, "entries leave a gap");
+        for (entry, index) in entries.iter().zip(first.index..) {
+            assert_eq!(entry.index, index, "entries are not consecutive");
+            let bytes = entry.payload.len();
+            if bytes > PAYLOAD_BYTES_MAX {
+                return Err(StorageError::RecordTooLarge { bytes, bytes_max: PAYLOAD_BYTES_MAX });
+            }
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, records: Vec<Record>, claim: Claim) -> Result<(), StorageError> {
+        let mut plan = self.plan(&records, claim)?;
+        for (record, is_switch) in records.iter().zip(plan.switches) {
+            if is_switch {
+                let spare = plan.spares.pop_front().expect("one was planned for each switch");
+                self.begin_stage(spare, true);
+            }
+            self.push_record(record);
+        }
+        assert!(plan.spares.is_empty());
+        Ok(())
+    }
+
+    /// Decides where each record goes and gets the segments for it, before anything is queued.
+    fn plan(&mut self, records: &[Record], claim: Claim) -> Result<Plan, StorageError> {
+        let head_bytes = self.head_bytes_max(records);
+        let mut plan =
+            Plan { switches: Vec::with_capacity(records.len()), spares: VecDeque::new() };
+        let mut end = self.tail().end();
+        let mut capacity = self.tail().capacity;
+        for record in records {
+            let bytes = frame_bytes(record.body_bytes());
+            let is_switch = !fits(end, bytes, capacity, record.is_entry());
+            if is_switch {
+                let needed = FRAMES_START + head_bytes + bytes + SEGMENT_HEADROOM_BYTES;
+                match self.acquire(needed, claim) {
+                    Ok(spare) => {
+                        capacity = spare.bytes;
+                        plan.spares.push_back(spare);
+                    }
+                    Err(error) => {
+                        for spare in plan.spares {
+                            self.keep_spare(spare);
+                        }
+                        return Err(error);
+                    }
+                }
+                end = FRAMES_START + head_bytes;
+            }
+            end += bytes;
+            plan.switches.push(is_switch);
+        }
+        Ok(plan)
+    }
+
+    /// Bytes of the largest head that a segment started among these records may have.
+    fn head_bytes_max(&self, records: &[Record]) -> u64 {
+        let of = |membership: &Membership| {
+            let head = Head {
+                link: None,
+                hard_state: HardState::default(),
+                snapshot: SnapshotPoint::default(),
+                membership: membership.clone(),
+            };
+            frame_bytes(encode_head(&head).len())
+        };
+        let later = records.iter().map(|record| match record {
+            Record::Membership(membership) => of(membership),
+            _ => 0,
+        });
+        later.max().unwrap_or(0).max(of(&self.membership))
+    }
+
+    /// A spare of at least `needed` bytes, or one made on the spot.
+    fn acquire(&mut self, needed: u64, claim: Claim) -> Result<Spare, StorageError> {
+        let reserved = match claim {
+            Claim::Entries => RESERVE_COUNT,
+            Claim::Essential => 0,
+        };
+        if self.spares.len() > reserved && self.spares.last().is_some_and(|it| it.bytes >= needed) {
+            return Ok(self.spares.pop().expect("it was just looked at"));
+        }
+        let bytes = needed.max(self.options.first_segment_bytes).next_multiple_of(4096);
+        assert!(bytes <= SEGMENT_BYTES_MAX);
+        let number = self.take_number();
+        let made = make_now(&self.disk, number, bytes);
+        if let Err(error) = &made
+            && !matches!(error, StorageError::DiskFull { .. })
+        {
+            self.is_poisoned = true;
+        }
+        made
+    }
+
+    fn take_number(&mut self) -> u64 {
+        let number = self.number_next;
+        self.number_next = number.checked_add(1).expect("2^64 segments are not reached");
+        number
+    }
+
+    fn keep_spare(&mut self, spare: Spare) {
+        self.spares.push(spare);
+        self.spares.sort_by_key(|spare| (spare.bytes, spare.number));
+    }
+
+    fn tail(&self) -> &Stage {
+        self.stages.back().expect("there is always a stage")
+    }
+
+    fn room_for(&self, is_entry: bool) -> u64 {
+        let tail = self.tail();
+        let headroom = if is_entry { SEGMENT_HEADROOM_BYTES } else { 0 };
+        tail.capacity.saturating_sub(headroom).saturating_sub(tail.end())
+    }
+
+    /// Queues the head of a new segment, which repeats the state so far.
+    fn begin_stage(&mut self, spare: Spare, is_linked: bool) {
+        let tail = self.tail();
+        let link = is_linked.then_some(Link {
+            sequence: tail.sequence,
+            end: tail.end(),
+            chain: tail.chain,
+        });
+        let sequence = self.take_number();
+        let head = Head {
+            link,
+            hard_state: self.hard_state,
+            snapshot: self.snapshot,
+            membership: self.membership.clone(),
+        };
+        let stage = new_stage(&self.options, sequence, spare, self.last_index, &head);
+        self.segments.push_back(SegmentInfo {
+            sequence,
+            base_index: self.last_index,
+            bytes: spare.bytes,
+        });
+        self.stages.push_back(stage);
+    }
+
+    fn push_record(&mut self, record: &Record) {
+        match record {
+            Record::HardState(state) => {
+                self.hard_state = *state;
+                self.push_frame(FrameKind::HardState, None, &encode_hard_state(state));
+            }
+            Record::Membership(membership) => {
+                self.membership = membership.clone();
+                self.push_frame(FrameKind::Membership, None, &encode_membership(membership));
+            }
+            Record::Snapshot(point) => {
+                self.snapshot = *point;
+                self.push_frame(FrameKind::Snapshot, None, &encode_snapshot_point(point));
+            }
+            Record::Entry(entry) => {
+                self.last_index = entry.index;
+                self.durable_index = self.durable_index.min(entry.index.saturating_sub(1));
+                self.push_frame(FrameKind::Entry, Some(entry), &entry.payload);
+            }
+        }
+    }
+
+    fn push_frame(&mut self, kind: FrameKind, entry: Option<&LogEntry>, body: &[u8]) {
+        // Only the open segment has anything durable in it.
+        let mark = match self.stages.len() {
+            1 => self.durable_end,
+            _ => FRAMES_START,
+        };
+        let group = self.options.group;
+        let stage = self.stages.back_mut().expect("there is always a stage");
+        let header = FrameHeader {
+            body_bytes: 0,
+            kind,
+            entry_kind: entry.map_or(0, |entry| entry.kind.as_u8()),
+            group,
+            index: entry.map_or(0, |entry| entry.index),
+            term: entry.map_or(0, |entry| entry.term),
+            generation: stage.sequence,
+            offset: stage.end(),
+            mark,
+            chain: stage.chain,
+            body_crc: 0,
+        };
+        stage.chain = encode_frame(&mut stage.buffer, stage.salt, &header, body);
+        assert!(stage.end() <= stage.capacity);
+    }
+}
+
+/// Whether a frame fits. Entries leave headroom: a full segment on a full disk must still take
+/// votes, and the snapshot point that frees older segments.
+fn fits(end: u64, bytes: u64, capacity: u64, is_entry: bool) -> bool {
+    let headroom = if is_entry { SEGMENT_HEADROOM_BYTES } else { 0 };
+    end + bytes + headroom <= capacity
+}
+
+/// A stage with nothing but its head.
+fn new_stage(
+    options: &WalOptions,
+    sequence: u64,
+    spare: Spare,
+    base_index: u64,
+    head: &Head,
+) -> Stage {
+    let mut buffer = Vec::new();
+    let header = FrameHeader {
+        body_bytes: 0,
+        kind: FrameKind::Head,
+        entry_kind: 0,
+        group: options.group,
+        index: base_index,
+        term: 0,
+        generation: sequence,
+        offset: FRAMES_START,
+        mark: FRAMES_START,
+        chain: head.link.map_or(0, |link| link.chain),
+        body_crc: 0,
+    };
+    let salt = encode_frame(&mut buffer, 0, &header, &encode_head(head));
+    Stage {
+        sequence,
+        capacity: spare.bytes,
+        spare: Some(spare),
+        start: FRAMES_START,
+        buffer,
+        chain: salt,
+        salt,
+    }
+}
+
+/// Writing.
+impl<D: Disk> Wal<D> {
+    /// Runs something that writes; any failure is the log's end.
+    fn or_poison<T>(
+        &mut self,
+        run: impl FnOnce(&mut Wal<D>) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let result = run(self);
+        self.is_poisoned |= result.is_err();
+        result
+    }
+
+    fn write_queued(&mut self, must_sync: bool) -> Result<u64, StorageError> {
+        let mut bytes = self.write_front()?;
+        while self.stages.len() > 1 {
+            // Rule 2: all of this segment before the head of the next.
+            self.sync_front()?;
+            let before = self.stages.pop_front().expect("there are two");
+            let next = self.stages.front_mut().expect("there was another");
+            let spare = next.spare.take().expect("only the open stage has no spare");
+            let file = open_spare(&self.disk, spare, next.sequence)?;
+            let old = core::mem::replace(&mut self.file, file);
+            let (old_slot, old_end) = (self.slot_next, before.end());
+            self.slot_mark = FRAMES_START;
+            self.slot_next = 0;
+            self.durable_end = FRAMES_START;
+            let successor = self.stages.front().map_or(0, |stage| stage.sequence);
+            bytes += self.write_front()?;
+            self.sync_front()?;
+            // Rule 3: the seal after the head.
+            let seal =
+                Slot { generation: before.sequence, mark: old_end, is_sealed: true, successor };
+            write_slot(&self.disk, &old, &seal, old_slot)?;
+        }
+        if must_sync {
+            self.sync_front()?;
+        }
+        Ok(bytes)
+    }
+
+    fn write_front(&mut self) -> Result<u64, StorageError> {
+        let stage = self.stages.front_mut().expect("there is always a stage");
+        if stage.buffer.is_empty() {
+            return Ok(0);
+        }
+        let bytes = stage.buffer.len() as u64;
+        let wrote = self.disk.write_at(&self.file, stage.start, &stage.buffer);
+        let path = log_path(stage.sequence);
+        wrote.map_err(|error| StorageError::io(&path, "write", error))?;
+        self.is_dirty = true;
+        stage.start += bytes;
+        stage.buffer.clear();
+        stage.buffer.shrink_to(WRITE_BUFFER_KEPT_BYTES);
+        Ok(bytes)
+    }
+
+    fn sync_front(&mut self) -> Result<(), StorageError> {
+        if !self.is_dirty {
+            return Ok(());
+        }
+        let stage = self.stages.front().expect("there is always a stage");
+        assert!(stage.buffer.is_empty());
+        let synced = self.disk.sync_data(&self.file);
+        let path = log_path(stage.sequence);
+        synced.map_err(|error| StorageError::io(&path, "sync", error))?;
+        self.durable_end = stage.start;
+        self.is_dirty = false;
+        Ok(())
+    }
+
+    fn write_mark(&mut self) -> Result<(), StorageError> {
+        let slot = Slot {
+            generation: self.stages.front().map_or(0, |stage| stage.sequence),
+            mark: self.durable_end,
+            is_sealed: false,
+            successor: 0,
+        };
+        write_slot(&self.disk, &self.file, &slot, self.slot_next)?;
+        self.slot_mark = slot.mark;
+        self.slot_next = 1 - self.slot_next;
+        Ok(())
+    }
+
+    fn recycle_covered(&mut self) -> Result<(), StorageError> {
+        let covered = self.snapshot.index;
+        while self.segments.get(1).is_some_and(|next| next.base_index <= covered) {
+            self.recycle_first()?;
+        }
+        Ok(())
+    }
+
+    fn recycle_first(&mut self) -> Result<(), StorageError> {
+        let segment = self.segments.pop_front().expect("the caller has looked");
+        let spare = Spare { number: segment.sequence, bytes: segment.bytes };
+        if recycle(&self.disk, &self.options, &self.spares, spare)? {
+            self.keep_spare(spare);
+        }
+        Ok(())
+    }
+}
+
+/// Turns a log file that nothing needs into a spare, or removes it when there are enough or its
+/// size is unusual. Not synced: a file that comes back after a crash is recognised as unneeded.
+fn recycle<D: Disk>(
+    disk: &D,
+    options: &WalOptions,
+    spares: &[Spare],
+    spare: Spare,
+) -> Result<bool, StorageError> {
+    let from = log_path(spare.number);
+    if !is_kept(options, spares, spare.bytes) {
+        let removed = disk.remove(&from);
+        removed.map_err(|error| StorageError::io(&from, "remove", error))?;
+        return Ok(false);
+    }
+    let renamed = disk.rename(&from, &scan::spare_path(spare.number));
+    renamed.map_err(|error| StorageError::io(&from, "rename", error))?;
+    Ok(true)
+}
+
+fn spares_max(options: &WalOptions) -> usize {
+    options.spare_count.saturating_add(RESERVE_COUNT)
+}
+
+/// Whether a file of that size is worth keeping beside these spares.
+fn is_kept(options: &WalOptions, spares: &[Spare], bytes: u64) -> bool {
+    let is_wanted = spares.len() < spares_max(options);
+    let is_ordinary = bytes >= options.segment_bytes && bytes <= 2 * options.segment_bytes;
+    let is_reserve = spares.len() < RESERVE_COUNT && bytes >= options.first_segment_bytes;
+    is_wanted && (is_ordinary || is_reserve)
+}
+
+/// Gives a spare its place in the log. Rule 1: the name is durable before anything is written.
+fn open_spare<D: Disk>(disk: &D, spare: Spare, sequence: u64) -> Result<D::File, StorageError> {
+    let from = scan::spare_path(spare.number);
+    let to = log_path(sequence);
+    let renamed = disk.rename(&from, &to);
+    renamed.map_err(|error| StorageError::io(&from, "rename", error))?;
+    let synced = disk.sync_dir(WAL_DIR);
+    synced.map_err(|error| StorageError::io(WAL_DIR, "sync", error))?;
+    let file = disk.open(&to);
+    file.map_err(|error| StorageError::io(&to, "open", error))
+}
+
+/// Writes and syncs a slot.
+fn write_slot<D: Disk>(
+    disk: &D,
+    file: &D::File,
+    slot: &Slot,
+    position: usize,
+) -> Result<(), StorageError> {
+    let path = log_path(slot.generation);
+    let offset = SLOT_OFFSETS[position];
+    let wrote = disk.write_at(file, offset, &encode_slot(slot));
+    wrote.map_err(|error| StorageError::io(&path, "write", error))?;
+    let synced = disk.sync_data(file);
+    synced.map_err(|error| StorageError::io(&path, "sync", error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,317 @@
+//! Opening the log: read, make durable what was read, go on in a fresh segment.
+//!
+//! The order of the writes, so that a crash at any of them leaves a log that recovers to the same:
+//!
+//! 1. Write back and sync what was read beyond the mark. After `kill -9`, or after a start that
+//!    failed in a sync, the page cache may show frames that are not on the disk and that the kernel
+//!    no longer knows to be dirty; writing them again makes them so. The same bytes go to the same
+//!    place, so sectors that were durable stay as they are.
+//! 2. Start the fresh segment: name, sync the directory, head, sync. Its head names where the old
+//!    segment ends; from here on nothing behind that point counts.
+//! 3. Seal the old segment.
+//! 4. Recycle or remove what is not part of the log.
+//!
+//! When the old segment holds no entry, the fresh one links to the segment before it and replaces
+//! it, so that a server that restarts again and again does not collect segments.
+
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::limits::{BIRTH_SEGMENT_BYTES, FILL_STEP_BYTES, RESERVE_COUNT, SEGMENT_BYTES_MIN};
+use crate::record::{
+    FRAMES_START, HardState, Head, Link, LogEntry, Membership, Slot, SnapshotPoint,
+};
+use crate::wal::replay::Replay;
+use crate::wal::scan::{
+    Listing, Scanned, Segment, TornTail, WAL_DIR, Window, find_chain, log_path, scan, spare_path,
+    temporary_path,
+};
+use crate::wal::spare::{Spare, make_now};
+use crate::wal::{
+    SegmentInfo, Stage, Wal, WalOptions, is_kept, new_stage, open_spare, recycle, write_slot,
+};
+
+/// What the log held.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// The newest hard state; its commit index lies between the snapshot's index and the last
+    /// entry's.
+    pub hard_state: HardState,
+    /// The newest membership.
+    pub membership: Membership,
+    /// Entries up to here are covered by a snapshot.
+    pub snapshot: SnapshotPoint,
+    /// All entries behind the snapshot, without gaps.
+    pub entries: Vec<LogEntry>,
+    /// A torn write that was cut off.
+    pub cut: Option<TornTail>,
+}
+
+/// See [`Wal::create`].
+pub(crate) fn create<D: Disk>(
+    disk: &D,
+    options: &WalOptions,
+    hard_state: HardState,
+    membership: &Membership,
+    snapshot: SnapshotPoint,
+) -> Result<(), StorageError> {
+    let made = disk.create_dir(WAL_DIR);
+    made.map_err(|error| StorageError::io(WAL_DIR, "create", error))?;
+    let synced = disk.sync_dir("");
+    synced.map_err(|error| StorageError::io("", "sync", error))?;
+    let listing = Listing::read(disk)?;
+    let sequence = listing.number_next();
+    let spare = make_now(disk, sequence, BIRTH_SEGMENT_BYTES)?;
+    let file = open_spare(disk, spare, sequence)?;
+    let head = Head { link: None, hard_state, snapshot, membership: membership.clone() };
+    let stage = new_stage(options, sequence, spare, snapshot.index, &head);
+    write_head(disk, &file, &stage)?;
+    // Nothing else tells that this head was durable: there is no segment before it to seal.
+    let mark = Slot { generation: sequence, mark: stage.end(), is_sealed: false, successor: 0 };
+    write_slot(disk, &file, &mark, 0)?;
+    let logs = listing.logs.iter().map(|number| log_path(*number));
+    let spares = listing.spares.iter().map(|number| spare_path(*number));
+    let temporaries = listing.temporaries.iter().map(|number| temporary_path(*number));
+    for path in logs.chain(spares).chain(temporaries) {
+        let removed = disk.remove(&path);
+        removed.map_err(|error| StorageError::io(&path, "remove", error))?;
+    }
+    Ok(())
+}
+
+/// What reading the log gives; nothing has been written yet.
+struct Found {
+    listing: Listing,
+    segments: Vec<Segment>,
+    replay: Replay,
+    last: Scanned,
+}
+
+fn read<D: Disk>(disk: &D, options: &WalOptions) -> Result<Found, StorageError> {
+    let listing = Listing::read(disk)?;
+    let segments = find_chain(disk, &listing, options.group)?.segments;
+    let first = segments.first().expect("a chain has a segment");
+    let mut replay = Replay::new(first);
+    let mut last = None;
+    let links = segments.iter().skip(1).map(|next| next.head.link);
+    let links = links.chain(core::iter::once(None));
+    for (position, (segment, link)) in segments.iter().zip(links).enumerate() {
+        if position > 0 {
+            replay.on_head(segment)?;
+        }
+        let scanned =
+            scan(disk, segment, link.as_ref(), &mut |header, body| replay.on_frame(header, body))?;
+        last = Some(scanned);
+    }
+    if !replay.is_complete() {
+        let missing = first.head.link.map_or(0, |link| link.sequence);
+        let covered = replay.snapshot.index;
+        let what = format!("the segment is missing; the snapshot covers only up to {covered}");
+        return Err(StorageError::corrupt(&log_path(missing), 0, what));
+    }
+    let last = last.expect("a chain has a segment");
+    Ok(Found { listing, segments, replay, last })
+}
+
+/// See [`Wal::open`].
+pub(crate) fn open<D: Disk>(
+    disk: D,
+    options: WalOptions,
+) -> Result<(Wal<D>, Recovered), StorageError> {
+    let found = read(&disk, &options)?;
+    let old = found.segments.last().expect("a chain has a segment");
+    let old_file = write_back(&disk, old, &found.last)?;
+    let mut number_next = found.listing.number_next();
+    let mut spares = measure_spares(&disk, &found.listing)?;
+    let spare = choose_spare(&disk, &options, &mut spares, &mut number_next)?;
+    let sequence = number_next;
+    number_next += 1;
+    let hard_state = found.replay.usable_hard_state();
+    let head = Head {
+        link: match found.last.entry_count {
+            0 => old.head.link,
+            _ => {
+                Some(Link { sequence: old.sequence, end: found.last.end, chain: found.last.chain })
+            }
+        },
+        hard_state,
+        snapshot: found.replay.snapshot,
+        membership: found.replay.membership.clone(),
+    };
+    let file = open_spare(&disk, spare, sequence)?;
+    let last_index = found.replay.last();
+    let mut stage = new_stage(&options, sequence, spare, last_index, &head);
+    write_head(&disk, &file, &stage)?;
+    seal(&disk, old, &old_file, &found.last, sequence)?;
+    drop(old_file);
+
+    let mut segments = live_segments(&found, &head);
+    clean_up(&disk, &options, &found.listing, &segments, &mut spares)?;
+    segments.push(SegmentInfo { sequence, base_index: last_index, bytes: spare.bytes });
+    stage.spare = None;
+    stage.start = stage.end();
+    stage.buffer.clear();
+    let wal = Wal {
+        disk,
+        options,
+        file,
+        segments: segments.into(),
+        durable_end: stage.start,
+        stages: [stage].into(),
+        hard_state,
+        membership: found.replay.membership.clone(),
+        snapshot: found.replay.snapshot,
+        last_index,
+        durable_vote: (hard_state.term, hard_state.vote),
+        durable_index: last_index,
+        is_dirty: false,
+        slot_mark: FRAMES_START,
+        slot_next: 0,
+        spares,
+        number_next,
+        is_spare_asked: false,
+        is_poisoned: false,
+    };
+    let recovered = Recovered {
+        hard_state,
+        membership: found.replay.membership,
+        snapshot: found.replay.snapshot,
+        entries: found.replay.entries,
+        cut: found.last.tail,
+    };
+    Ok((wal, recovered))
+}
+
+/// Step 1. Returns the file, for the seal.
+fn write_back<D: Disk>(
+    disk: &D,
+    old: &Segment,
+    scanned: &Scanned,
+) -> Result<D::File, StorageError> {
+    let path = log_path(old.sequence);
+    let file = disk.open(&path);
+    let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
+    let mut window = Window::open(disk, path.clone())?;
+    let mut offset = scanned.mark;
+    while offset < scanned.end {
+        let count = (scanned.end - offset).min(FILL_STEP_BYTES as u64) as usize;
+        let bytes = window.get(offset, count)?;
+        let bytes = bytes.ok_or_else(|| {
+            StorageError::corrupt(&path, offset, "the file became shorter while it was read")
+        })?;
+        let wrote = disk.write_at(&file, offset, bytes);
+        wrote.map_err(|error| StorageError::io(&path, "write", error))?;
+        offset += count as u64;
+    }
+    let synced = disk.sync_data(&file);
+    synced.map_err(|error| StorageError::io(&path, "sync", error))?;
+    Ok(file)
+}
+
+fn measure_spares<D: Disk>(disk: &D, listing: &Listing) -> Result<Vec<Spare>, StorageError> {
+    let mut spares = Vec::new();
+    for number in &listing.spares {
+        let bytes = Window::open(disk, spare_path(*number))?.length();
+        spares.push(Spare { number: *number, bytes });
+    }
+    spares.sort_by_key(|spare| (spare.bytes, spare.number));
+    Ok(spares)
+}
+
+/// The file for the fresh segment: a spare beside the reserve, else a small one made now, else the
+/// reserve.
+fn choose_spare<D: Disk>(
+    disk: &D,
+    options: &WalOptions,
+    spares: &mut Vec<Spare>,
+    number_next: &mut u64,
+) -> Result<Spare, StorageError> {
+    let is_usable = |spare: &Spare| spare.bytes >= SEGMENT_BYTES_MIN;
+    if spares.len() > RESERVE_COUNT
+        && let Some(spare) = spares.pop_if(|spare| is_usable(spare))
+    {
+        return Ok(spare);
+    }
+    let number = *number_next;
+    *number_next += 1;
+    match make_now(disk, number, options.first_segment_bytes) {
+        Err(error @ StorageError::DiskFull { .. }) => {
+            spares.pop_if(|spare| is_usable(spare)).ok_or(error)
+        }
+        other => other,
+    }
+}
+
+/// The second half of step 2.
+fn write_head<D: Disk>(disk: &D, file: &D::File, stage: &Stage) -> Result<(), StorageError> {
+    let path = log_path(stage.sequence);
+    let wrote = disk.write_at(file, stage.start, &stage.buffer);
+    wrote.map_err(|error| StorageError::io(&path, "write", error))?;
+    let synced = disk.sync_data(file);
+    synced.map_err(|error| StorageError::io(&path, "sync", error))
+}
+
+/// Step 3. The slot with the best mark is left alone, in case this write is torn.
+fn seal<D: Disk>(
+    disk: &D,
+    old: &Segment,
+    file: &D::File,
+    scanned: &Scanned,
+    successor: u64,
+) -> Result<(), StorageError> {
+    let seal = Slot { generation: old.sequence, mark: scanned.end, is_sealed: true, successor };
+    let position = old.slot.map_or(0, |(best, _)| 1 - best);
+    write_slot(disk, file, &seal, position)
+}
+
+/// The old segments that the new head's links reach.
+fn live_segments(found: &Found, head: &Head) -> Vec<SegmentInfo> {
+    let last = head.link.map_or(0, |link| link.sequence);
+    let live = found.segments.iter().filter(|it| it.sequence <= last);
+    live.map(|segment| SegmentInfo {
+        sequence: segment.sequence,
+        base_index: segment.base_index,
+        bytes: segment.bytes,
+    })
+    .collect()
+}
+
+/// Step 4.
+fn clean_up<D: Disk>(
+    disk: &D,
+    options: &WalOptions,
+    listing: &Listing,
+    live: &[SegmentInfo],
+    spares: &mut Vec<Spare>,
+) -> Result<(), StorageError> {
+    for number in &listing.temporaries {
+        let path = temporary_path(*number);
+        let removed = disk.remove(&path);
+        removed.map_err(|error| StorageError::io(&path, "remove", error))?;
+    }
+    let mut kept: Vec<Spare> = Vec::new();
+    for spare in spares.drain(..) {
+        match is_kept(options, &kept, spare.bytes) {
+            true => kept.push(spare),
+            false => {
+                let path = spare_path(spare.number);
+                let removed = disk.remove(&path);
+                removed.map_err(|error| StorageError::io(&path, "remove", error))?;
+            }
+        }
+    }
+    for number in &listing.logs {
+        if live.iter().any(|segment| segment.sequence == *number) {
+            continue;
+        }
+        let bytes = Window::open(disk, log_path(*number))?.length();
+        let spare = Spare { number: *number, bytes };
+        if recycle(disk, options, &kept, spare)? {
+            kept.push(spare);
+            kept.sort_by_key(|spare| (spare.bytes, spare.number));
+        }
+    }
+    *spares = kept;
+    // Nothing depends on it but that files do not come back again and again.
+    let synced = disk.sync_dir(WAL_DIR);
+    synced.map_err(|error| StorageError::io(WAL_DIR, "sync", error))
+}

@@ -1,0 +1,535 @@
+//! Reading segments: heads, frames, and what lies behind the last good frame. Never writes.
+//!
+//! **Torn or corrupt.** A segment's good frames end at the first one that does not check, at offset
+//! X. If everything below some mark M is known to have been durable and M > X, then X was durable
+//! too and was damaged since: corruption. Otherwise X belongs to a write that no sync covered, and
+//! it is cut. Marks are offsets within the segment, and not frame numbers, because all that is
+//! known about a bad frame is where it is. They come from
+//!
+//! - every good frame: its writer knew what was durable when it wrote;
+//! - the two slots at the start of the segment, written after idleness and when the next segment
+//!   was started;
+//! - good headers *behind* X. Frames of one batch carry the mark of before the batch, so a torn
+//!   batch cannot raise it above its own start; only a frame of a later batch can, and the batch
+//!   with X was durable before that was written. This finds damage in all but the last batch even
+//!   when no slot was written.
+//!
+//! A mark is believed wherever it is found: it was true when it was written, whether or not the
+//! mark itself is durable.
+
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::limits::{READ_WINDOW_BYTES, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
+use crate::record::{
+    FRAME_ALIGN_BYTES, FRAMES_START, FrameHeader, FrameKind, HEADER_BYTES, Head,
+    LOG_FORMAT_VERSION, Link, SLOT_BYTES, SLOT_OFFSETS, Slot, decode_body, decode_head,
+    decode_head_version, decode_header, decode_slot,
+};
+
+/// The directory of the log.
+pub const WAL_DIR: &str = "wal";
+
+/// Path of the segment of that number.
+pub fn log_path(sequence: u64) -> String {
+    format!("{WAL_DIR}/{sequence:016x}.log")
+}
+
+/// Path of a spare: allocated, filled, not part of the log.
+pub(crate) fn spare_path(number: u64) -> String {
+    format!("{WAL_DIR}/{number:016x}.spare")
+}
+
+/// Path of a spare that is being filled.
+pub(crate) fn temporary_path(number: u64) -> String {
+    format!("{WAL_DIR}/{number:016x}.tmp")
+}
+
+/// What the log's directory holds, each list sorted.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Numbers of `.log` files.
+    pub logs: Vec<u64>,
+    /// Numbers of `.spare` files.
+    pub spares: Vec<u64>,
+    /// Numbers of `.tmp` files.
+    pub temporaries: Vec<u64>,
+}
+
+impl Listing {
+    /// Lists the directory. Names that are not ours are left alone.
+    pub fn read<D: Disk>(disk: &D) -> Result<Listing, StorageError> {
+        let names = disk.list(WAL_DIR);
+        let names = names.map_err(|error| StorageError::io(WAL_DIR, "list", error))?;
+        let mut listing = Listing::default();
+        for name in names {
+            let Some((digits, ending)) = name.split_once('.') else {
+                continue;
+            };
+            let Some(number) = parse_number(digits) else {
+                continue;
+            };
+            match ending {
+                "log" => listing.logs.push(number),
+                "spare" => listing.spares.push(number),
+                "tmp" => listing.temporaries.push(number),
+                _ => {}
+            }
+        }
+        match listing.logs.len() > SEGMENTS_MAX {
+            true => Err(StorageError::corrupt(WAL_DIR, 0, "there are too many segments")),
+            false => Ok(listing),
+        }
+    }
+
+    /// A number that no file here has or had: frames of any segment that ever existed under a
+    /// higher number would have to be in a file of at least that number.
+    pub fn number_next(&self) -> u64 {
+        let lists = [&self.logs, &self.spares, &self.temporaries];
+        let last = lists.iter().filter_map(|list| list.last()).max();
+        last.map_or(1, |last| last.saturating_add(1))
+    }
+}
+
+/// Sixteen lower-case hexadecimal digits.
+pub(crate) fn parse_number(digits: &str) -> Option<u64> {
+    let is_ours =
+        digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    match is_ours {
+        true => u64::from_str_radix(digits, 16).ok(),
+        false => None,
+    }
+}
+
+/// A file read through a window, so that a large segment is never in memory whole.
+pub(crate) struct Window<'d, D: Disk> {
+    disk: &'d D,
+    file: D::File,
+    path: String,
+    length: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'d, D: Disk> Window<'d, D> {
+    /// Opens `path` for reading only.
+    pub fn open(disk: &'d D, path: String) -> Result<Window<'d, D>, StorageError> {
+        let file = disk.open_read_only(&path);
+        let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
+        let length = disk.len(&file);
+        let length = length.map_err(|error| StorageError::io(&path, "measure", error))?;
+        Ok(Window {
+            disk,
+            file,
+            path,
+            length: length.min(SEGMENT_BYTES_MAX),
+            start: 0,
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Bytes in the file.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// `count` bytes at `offset`, or `None` when the file ends before.
+    pub fn get(&mut self, offset: u64, count: usize) -> Result<Option<&[u8]>, StorageError> {
+        let Some(end) = offset.checked_add(count as u64) else {
+            return Ok(None);
+        };
+        if end > self.length {
+            return Ok(None);
+        }
+        let window_end = self.start.saturating_add(self.bytes.len() as u64);
+        if offset < self.start || end > window_end {
+            self.fill(offset, count)?;
+        }
+        let skip = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let stop = skip.saturating_add(count);
+        Ok(self.bytes.get(skip..stop))
+    }
+
+    fn fill(&mut self, offset: u64, count: usize) -> Result<(), StorageError> {
+        let rest = self.length.saturating_sub(offset);
+        let wanted = (count.max(READ_WINDOW_BYTES) as u64).min(rest) as usize;
+        self.start = offset;
+        self.bytes.clear();
+        self.bytes.resize(wanted, 0);
+        let mut done = 0;
+        while let Some(target) = self.bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let at = offset.saturating_add(done as u64);
+            let read = self.disk.read_at(&self.file, at, target);
+            match read.map_err(|error| StorageError::io(&self.path, "read", error))? {
+                0 => break,
+                count => done = done.saturating_add(count),
+            }
+        }
+        self.bytes.truncate(done);
+        Ok(())
+    }
+}
+
+/// A segment whose head was read and is good.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    /// Its number, which is also its generation.
+    pub sequence: u64,
+    /// The log's group.
+    pub group: u32,
+    /// What the head says.
+    pub head: Head,
+    /// The last index of the log before this segment.
+    pub base_index: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Header checksum of the head: the salt of all other frames.
+    pub salt: u32,
+    /// Where the head ends.
+    pub head_end: u64,
+    /// The slot with the highest mark, and which of the two it is.
+    pub slot: Option<(usize, Slot)>,
+}
+
+/// What stands where a head should be.
+#[derive(Debug)]
+pub(crate) enum HeadFound {
+    /// A head.
+    Good(Box<Segment>),
+    /// No head of this segment. `was_durable` when a slot says that there was one.
+    Bad { what: String, was_durable: bool },
+}
+
+/// Reads the head of a segment. Errors are about the disk, or a head that checks and cannot be
+/// ours: another group (unless `None`: any), a newer version.
+pub(crate) fn read_head<D: Disk>(
+    disk: &D,
+    sequence: u64,
+    group: Option<u32>,
+) -> Result<HeadFound, StorageError> {
+    let path = log_path(sequence);
+    let mut window = Window::open(disk, path.clone())?;
+    let slot = read_slots(&mut window, sequence)?;
+    let place = Place { generation: sequence, salt: 0, offset: FRAMES_START, chain: None };
+    let bad = |what: &str| HeadFound::Bad {
+        what: what.to_owned(),
+        was_durable: slot.is_some_and(|(_, slot)| slot.mark > FRAMES_START || slot.is_sealed),
+    };
+    let bytes = window.length();
+    let frame = read_frame(&mut window, &place)?;
+    let (header, salt, body) = match frame {
+        Ok((header, _, _)) if header.kind != FrameKind::Head => {
+            return Ok(bad("the first frame is not a head"));
+        }
+        Ok(frame) => frame,
+        Err(what) => return Ok(bad(what)),
+    };
+    let corrupt = |what: String| StorageError::corrupt(&path, FRAMES_START, what);
+    let version = decode_head_version(body).map_err(|error| corrupt(error.to_string()))?;
+    if version > LOG_FORMAT_VERSION {
+        return Err(StorageError::UnknownFormat {
+            file: path,
+            version,
+            version_max: LOG_FORMAT_VERSION,
+        });
+    }
+    if let Some(group) = group.filter(|group| *group != header.group) {
+        let found = header.group;
+        return Err(corrupt(format!("the log is of group {found}, not {group}")));
+    }
+    let head = decode_head(body).map_err(|error| corrupt(error.to_string()))?;
+    Ok(HeadFound::Good(Box::new(Segment {
+        sequence,
+        group: header.group,
+        head,
+        base_index: header.index,
+        bytes,
+        salt,
+        head_end: FRAMES_START.saturating_add(header.frame_bytes()),
+        slot,
+    })))
+}
+
+fn read_slots<D: Disk>(
+    window: &mut Window<D>,
+    generation: u64,
+) -> Result<Option<(usize, Slot)>, StorageError> {
+    let mut best: Option<(usize, Slot)> = None;
+    for (position, offset) in SLOT_OFFSETS.into_iter().enumerate() {
+        let bytes = window.get(offset, SLOT_BYTES)?;
+        // A slot that does not check was torn, never written, or is damaged: it says nothing.
+        let Some(slot) = bytes.and_then(|bytes| decode_slot(bytes).ok()) else {
+            continue;
+        };
+        let rank = |slot: &Slot| (slot.is_sealed, slot.mark);
+        let is_better = best.is_none_or(|(_, best)| rank(&slot) > rank(&best));
+        if slot.generation == generation && is_better {
+            best = Some((position, slot));
+        }
+    }
+    Ok(best)
+}
+
+/// Where a frame is expected, and what it must be chained to (`None`: anything).
+struct Place {
+    generation: u64,
+    salt: u32,
+    offset: u64,
+    chain: Option<u32>,
+}
+
+type Frame<'w> = (FrameHeader, u32, &'w [u8]);
+
+/// The frame at a place, or what is wrong with it.
+fn read_frame<'w, D: Disk>(
+    window: &'w mut Window<D>,
+    place: &Place,
+) -> Result<Result<Frame<'w>, &'static str>, StorageError> {
+    let (header, crc) = match read_header(window, place)? {
+        Ok(header) => header,
+        Err(what) => return Ok(Err(what)),
+    };
+    if place.chain.is_some_and(|chain| chain != header.chain) {
+        return Ok(Err("a frame does not follow the one before"));
+    }
+    let start = place.offset.saturating_add(HEADER_BYTES as u64);
+    let padded = header.frame_bytes().saturating_sub(HEADER_BYTES as u64);
+    let Some(bytes) = window.get(start, usize::try_from(padded).unwrap_or(usize::MAX))? else {
+        return Ok(Err("a frame's body ends behind the file"));
+    };
+    Ok(match decode_body(&header, bytes) {
+        Ok(body) => Ok((header, crc, body)),
+        Err(error) => Err(error.what),
+    })
+}
+
+type HeaderRead = Result<(FrameHeader, u32), &'static str>;
+
+fn read_header<D: Disk>(window: &mut Window<D>, place: &Place) -> Result<HeaderRead, StorageError> {
+    let Some(bytes) = window.get(place.offset, HEADER_BYTES)? else {
+        return Ok(Err("the file ends"));
+    };
+    Ok(match decode_header(bytes, place.salt) {
+        Ok((header, _)) if header.generation != place.generation => {
+            Err("a frame is of another generation")
+        }
+        Ok((header, _)) if header.offset != place.offset => Err("a frame is in the wrong place"),
+        Ok(read) => Ok(read),
+        Err(error) => Err(error.what),
+    })
+}
+
+/// What follows the last good frame of the log's last segment and is not part of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Where the tail starts.
+    pub offset: u64,
+    /// Bytes from there to the end of the last frame of which something was found.
+    pub bytes: u64,
+}
+
+/// The good frames of one segment.
+#[derive(Clone, Debug)]
+pub(crate) struct Scanned {
+    /// Where the last one ends.
+    pub end: u64,
+    /// Its header checksum.
+    pub chain: u32,
+    /// The highest mark found; at most `end`.
+    pub mark: u64,
+    /// How many there are, the head included.
+    pub frame_count: u64,
+    /// How many of them are entries.
+    pub entry_count: u64,
+    /// What was found behind the end.
+    pub tail: Option<TornTail>,
+}
+
+/// Told each good frame behind the head; an error is what is wrong with it.
+pub(crate) type Visit<'v> = dyn FnMut(&FrameHeader, &[u8]) -> Result<(), String> + 'v;
+
+/// Reads a segment's frames up to `link` (from the head of the next one), or as far as they are
+/// good in the last one. Corruption, in the sense of the module's comment, is an error.
+pub(crate) fn scan<D: Disk>(
+    disk: &D,
+    segment: &Segment,
+    link: Option<&Link>,
+    visit: &mut Visit,
+) -> Result<Scanned, StorageError> {
+    let path = log_path(segment.sequence);
+    let mut window = Window::open(disk, path.clone())?;
+    let mut scanned = Scanned {
+        end: segment.head_end,
+        chain: segment.salt,
+        mark: segment.slot.map_or(FRAMES_START, |(_, slot)| slot.mark.max(FRAMES_START)),
+        frame_count: 1,
+        entry_count: 0,
+        tail: None,
+    };
+    let why = loop {
+        if let Some(link) = link.filter(|link| scanned.end >= link.end) {
+            return match scanned.end == link.end && scanned.chain == link.chain {
+                true => Ok(scanned),
+                false => Err(StorageError::corrupt(
+                    &path,
+                    scanned.end,
+                    "the segment does not end as the next one says",
+                )),
+            };
+        }
+        let place = Place {
+            generation: segment.sequence,
+            salt: segment.salt,
+            offset: scanned.end,
+            chain: Some(scanned.chain),
+        };
+        let (header, crc, body) = match read_frame(&mut window, &place)? {
+            Ok(frame) => frame,
+            Err(what) => break what,
+        };
+        let visited = match header.kind {
+            FrameKind::Head => Err("a head stands inside a segment".to_owned()),
+            _ => visit(&header, body),
+        };
+        visited.map_err(|what| StorageError::corrupt(&path, scanned.end, what))?;
+        scanned.end = scanned.end.saturating_add(header.frame_bytes());
+        scanned.chain = crc;
+        scanned.mark = scanned.mark.max(header.mark);
+        scanned.frame_count = scanned.frame_count.saturating_add(1);
+        if header.kind == FrameKind::Entry {
+            scanned.entry_count = scanned.entry_count.saturating_add(1);
+        }
+    };
+    if link.is_some() {
+        let what = format!("{why}, and a later segment follows");
+        return Err(StorageError::corrupt(&path, scanned.end, what));
+    }
+    look_behind(&mut window, segment, &mut scanned)?;
+    match scanned.mark > scanned.end {
+        true => {
+            let mark = scanned.mark;
+            let what = format!("{why}, and everything below byte {mark} was durable");
+            Err(StorageError::corrupt(&path, scanned.end, what))
+        }
+        false => Ok(scanned),
+    }
+}
+
+/// Looks for headers of this segment at and behind the end of the good frames.
+fn look_behind<D: Disk>(
+    window: &mut Window<D>,
+    segment: &Segment,
+    scanned: &mut Scanned,
+) -> Result<(), StorageError> {
+    let generation = segment.sequence.to_le_bytes();
+    let mut found_end = scanned.end;
+    let mut offset = scanned.end;
+    loop {
+        let rest = window.length().saturating_sub(offset);
+        let count = rest.min(READ_WINDOW_BYTES as u64) as usize;
+        if count < HEADER_BYTES {
+            break;
+        }
+        let Some(bytes) = window.get(offset, count)? else {
+            break;
+        };
+        let last = count.saturating_sub(HEADER_BYTES);
+        for skip in (0..=last).step_by(FRAME_ALIGN_BYTES as usize) {
+            let at = offset.saturating_add(skip as u64);
+            let header = bytes.get(skip..).unwrap_or(&[]);
+            // The two cheap comparisons leave almost nothing for the checksum.
+            if header.get(32..40) != Some(&generation) {
+                continue;
+            }
+            if header.get(40..48) != Some(&at.to_le_bytes()) {
+                continue;
+            }
+            let header_end = at.saturating_add(HEADER_BYTES as u64);
+            found_end = found_end.max(header_end);
+            if let Ok((header, _)) = decode_header(header, segment.salt) {
+                scanned.mark = scanned.mark.max(header.mark);
+                found_end = found_end.max(at.saturating_add(header.frame_bytes()));
+            }
+        }
+        // The next window starts at the first offset that was not looked at.
+        let looked = (last as u64 / FRAME_ALIGN_BYTES + 1).saturating_mul(FRAME_ALIGN_BYTES);
+        offset = offset.saturating_add(looked);
+    }
+    if found_end > scanned.end {
+        scanned.tail = Some(TornTail {
+            segment: segment.sequence,
+            offset: scanned.end,
+            bytes: found_end.min(window.length()).saturating_sub(scanned.end),
+        });
+    }
+    Ok(())
+}
+
+/// The segments that make up the log, first to last.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    /// Each links to the one before it.
+    pub segments: Vec<Segment>,
+}
+
+/// Finds the last segment with a good head, and from it the ones before.
+///
+/// Segments that no link names are not part of the log: a start that crashed before its head was
+/// durable, an empty segment that a later start stepped over, a log from before an installed
+/// snapshot, or released ones whose removal was not durable.
+pub(crate) fn find_chain<D: Disk>(
+    disk: &D,
+    listing: &Listing,
+    group: u32,
+) -> Result<Chain, StorageError> {
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut bad_heads = Vec::new();
+    for sequence in listing.logs.iter().rev() {
+        match read_head(disk, *sequence, Some(group))? {
+            HeadFound::Good(segment) => {
+                segments.push(*segment);
+                break;
+            }
+            HeadFound::Bad { what, was_durable } => {
+                if was_durable {
+                    return Err(corrupt_head(*sequence, &what));
+                }
+                bad_heads.push((*sequence, what));
+            }
+        }
+    }
+    let Some(last) = segments.first() else {
+        let (file, what) = match bad_heads.first() {
+            Some((sequence, what)) => (log_path(*sequence), what.clone()),
+            None => (WAL_DIR.to_owned(), "there is no segment".to_owned()),
+        };
+        return Err(StorageError::corrupt(&file, 0, what));
+    };
+    if let Some((_, slot)) = last.slot.filter(|(_, slot)| slot.is_sealed) {
+        let bad = bad_heads.iter().find(|(bad, _)| *bad == slot.successor);
+        let what = bad.map_or("the segment is missing", |(_, what)| what.as_str());
+        return Err(corrupt_head(slot.successor, what));
+    }
+    let mut link = last.head.link;
+    let mut before = last.sequence;
+    while let Some(to) = link.filter(|to| listing.logs.contains(&to.sequence)) {
+        if to.sequence >= before {
+            return Err(corrupt_head(before, "the segment links to a later one"));
+        }
+        match read_head(disk, to.sequence, Some(group))? {
+            HeadFound::Good(segment) => {
+                link = segment.head.link;
+                before = to.sequence;
+                segments.push(*segment);
+            }
+            HeadFound::Bad { what, .. } => return Err(corrupt_head(to.sequence, &what)),
+        }
+    }
+    segments.reverse();
+    Ok(Chain { segments })
+}
+
+fn corrupt_head(sequence: u64, what: &str) -> StorageError {
+    StorageError::corrupt(&log_path(sequence), FRAMES_START, what)
+}

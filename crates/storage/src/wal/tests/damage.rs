@@ -1,0 +1,252 @@
+//! Logs that were cut or changed from outside: what is recovered is what was written or corruption.
+
+use super::*;
+use crate::wal::recover::Recovered;
+
+/// Everything that was appended, in order, for a small log of two segments and a birth.
+struct Written {
+    disk: FaultDisk,
+    /// The newest segment's path.
+    last: String,
+    /// How often each thing was synced, with where the segment ended then and what was the state.
+    synced: Vec<(u64, u64, HardState)>,
+}
+
+/// A log with `batches` synced batches in its last segment. Nothing says that the last is durable,
+/// unless it was idle.
+fn written(is_idle: bool) -> Written {
+    let disk = FaultDisk::new(9);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    wal.append(&[entry(2, 1, 40), entry(3, 1, 0)], Some(hard(1, 7, 1)), None).expect("appends");
+    wal.commit(Durability::Sync).expect("commits");
+    drop(wal);
+    let (mut wal, _) = open(&disk).expect("opens");
+    let mut synced = vec![(wal.tail().end(), 3, wal.hard_state())];
+    for (index, bytes) in [(4, 33), (5, 700), (6, 1)] {
+        let state = hard(index, index % 3, index - 1);
+        wal.append(&[entry(index, index, bytes)], Some(state), Some(voters(&[index])))
+            .expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+        synced.push((wal.tail().end(), index, state));
+    }
+    if is_idle {
+        wal.idle_mark().expect("marks");
+    }
+    let last = log_path(wal.tail().sequence);
+    Written { disk, last, synced }
+}
+
+fn expected_entries(last: u64) -> Vec<LogEntry> {
+    let all = [(2, 1, 40), (3, 1, 0), (4, 4, 33), (5, 5, 700), (6, 6, 1)];
+    let all = all.iter().map(|(index, term, bytes)| entry(*index, *term, *bytes));
+    all.filter(|it| it.index <= last).collect()
+}
+
+/// Asserts that the result is corruption, or a whole prefix of at least `least` entries.
+fn check(result: Result<Recovered, StorageError>, least: Option<u64>, about: &str) {
+    match result {
+        Err(StorageError::Corrupt { .. }) => {}
+        Err(other) => panic!("{about}: {other}"),
+        Ok(recovered) => {
+            let last = recovered.entries.last().map_or(1, |it| it.index);
+            assert_eq!(recovered.entries, expected_entries(last), "{about}");
+            let least = least.unwrap_or_else(|| panic!("{about}: must be corruption"));
+            assert!(last >= least, "{about}: entry {least} is lost, only {last}");
+        }
+    }
+}
+
+fn reopened(written: &Written, path: &str, bytes: Vec<u8>) -> Result<Recovered, StorageError> {
+    let disk = written.disk.fork(1);
+    disk.set_content(path, bytes);
+    let result = open(&disk).map(|(_, recovered)| recovered);
+    // Whatever was decided once stays decided.
+    if let Ok(first) = &result {
+        let (_, again) = open(&disk).expect("opens again");
+        assert_eq!(again.entries, first.entries);
+        assert_eq!(again.hard_state, first.hard_state);
+    }
+    result
+}
+
+#[test]
+fn a_log_cut_at_any_byte_recovers_to_a_prefix_or_is_corrupt() {
+    let written = written(false);
+    let whole = written.disk.content(&written.last).expect("is there");
+    let end = written.synced.last().expect("some").0 as usize;
+    for cut in 0..=end {
+        // A batch is known to be durable when the frame behind it is whole, or the next header is.
+        // Bytes behind the cut are gone, so only marks before it speak: a prefix is right.
+        let whole_batches = written.synced.iter().filter(|(end, ..)| *end <= cut as u64);
+        let least = whole_batches.last().map_or(1, |(_, index, _)| *index);
+        let result = reopened(&written, &written.last, whole[..cut].to_vec());
+        check(result, Some(least), &format!("cut at {cut}"));
+    }
+}
+
+#[test]
+fn a_log_cut_at_any_byte_below_the_idle_mark_is_corrupt() {
+    let written = written(true);
+    let whole = written.disk.content(&written.last).expect("is there");
+    let end = written.synced.last().expect("some").0 as usize;
+    for cut in 41..end {
+        let result = reopened(&written, &written.last, whole[..cut].to_vec());
+        assert!(matches!(result, Err(StorageError::Corrupt { .. })), "cut at {cut}");
+    }
+    let result = reopened(&written, &written.last, whole[..end].to_vec());
+    assert_eq!(result.expect("is whole").entries, expected_entries(6));
+}
+
+#[test]
+fn every_flipped_bit_of_the_last_segment_is_a_prefix_or_corrupt() {
+    let written = written(false);
+    let whole = written.disk.content(&written.last).expect("is there");
+    let count = written.synced.len();
+    let last_start = written.synced[count - 2].0;
+    let end = written.synced[count - 1].0;
+    // Nothing is read between the slots: one bit there in a while is enough.
+    let is_read = |at: &u64| at % 4096 < 40 || *at >= FRAMES_START || at % 61 == 0;
+    for at in (0..end).filter(is_read) {
+        for bit in 0..8 {
+            let mut bytes = whole.clone();
+            bytes[at as usize] ^= 1 << bit;
+            // In all but the last batch a later frame shows that the damaged one was durable.
+            let least = match at {
+                0..FRAMES_START => Some(6),
+                _ if at < last_start => None,
+                _ => Some(5),
+            };
+            let result = reopened(&written, &written.last, bytes);
+            check(result, least, &format!("bit {bit} of byte {at}"));
+        }
+    }
+}
+
+#[test]
+fn every_changed_byte_below_an_idle_mark_is_corrupt() {
+    let written = written(true);
+    let whole = written.disk.content(&written.last).expect("is there");
+    let end = written.synced.last().expect("some").0;
+    for at in FRAMES_START..end {
+        for pattern in [0x01, 0x80, 0xff, whole[at as usize]] {
+            let mut bytes = whole.clone();
+            bytes[at as usize] ^= pattern;
+            if pattern != 0 {
+                let result = reopened(&written, &written.last, bytes);
+                check(result, None, &format!("byte {at} by {pattern}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_changed_byte_of_an_earlier_segment_is_corrupt() {
+    let written = written(false);
+    let paths = written.disk.paths();
+    let earlier = paths.iter().find(|path| path.ends_with(".log")).expect("there is one");
+    assert_ne!(*earlier, written.last);
+    let whole = written.disk.content(earlier).expect("is there");
+    let read = whole.len() - whole.iter().rev().take_while(|byte| **byte == 0).count();
+    for at in FRAMES_START as usize..read.next_multiple_of(8) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        check(reopened(&written, earlier, bytes), None, &format!("byte {at}"));
+    }
+}
+
+#[test]
+fn a_missing_segment_is_corruption_wherever_it_was() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    for _ in 0..100 {
+        let next = entry(wal.last_index() + 1, 1, 3000);
+        wal.append(&[next], None, None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+    }
+    drop(wal);
+    let logs = disk.paths();
+    let logs = logs.iter().filter(|path| path.ends_with(".log"));
+    let logs: Vec<&String> = logs.collect();
+    assert!(logs.len() > 3);
+    for missing in logs {
+        let disk = disk.fork(1);
+        disk.lose_file(missing);
+        let result = open(&disk).map(|(_, recovered)| recovered);
+        assert!(matches!(result, Err(StorageError::Corrupt { .. })), "{missing}");
+    }
+}
+
+#[test]
+fn swapped_segments_are_corruption() {
+    let written = written(false);
+    let paths = written.disk.paths();
+    let earlier = paths.iter().find(|path| path.ends_with(".log")).expect("there is one");
+    let bytes = written.disk.content(earlier).expect("is there");
+    let disk = written.disk.fork(1);
+    let other = disk.content(&written.last).expect("is there");
+    disk.set_content(earlier, other);
+    disk.set_content(&written.last, bytes);
+    let result = open(&disk).map(|(_, recovered)| recovered);
+    assert!(matches!(result, Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn a_client_cannot_write_bytes_that_pass_for_a_frame() {
+    // A payload that holds, at the right offset, a header with a mark that would make a torn write
+    // look like corruption, made by someone who knows everything but the salt.
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    let payload_start = wal.tail().end() + 64;
+    let inner_offset = payload_start + 4096;
+    let header = FrameHeader {
+        body_bytes: 0,
+        kind: FrameKind::HardState,
+        entry_kind: 0,
+        group: 3,
+        index: 0,
+        term: 0,
+        generation: wal.tail().sequence,
+        offset: inner_offset,
+        mark: inner_offset,
+        chain: 0,
+        body_crc: 0,
+    };
+    let mut forged = vec![0; 4096];
+    encode_frame(&mut forged, 0, &header, b"");
+    let mut forging = entry(2, 1, 0);
+    forging.payload = forged.into();
+    wal.append(&[forging], None, None).expect("appends");
+    wal.commit(Durability::Sync).expect("commits");
+    let path = log_path(wal.tail().sequence);
+    drop(wal);
+    let mut bytes = disk.content(&path).expect("is there");
+    bytes[payload_start as usize] ^= 1;
+    disk.set_content(&path, bytes);
+    let (_, recovered) = open(&disk).expect("is a torn write");
+    assert!(recovered.entries.is_empty());
+    let cut = recovered.cut.expect("something was cut");
+    assert_eq!(cut.offset, payload_start - 64);
+}
+
+#[test]
+fn random_bytes_in_place_of_a_segment_never_panic() {
+    let written = written(false);
+    let whole = written.disk.content(&written.last).expect("is there");
+    let end = written.synced.last().expect("some").0 as usize;
+    for seed in 0..400 {
+        let mut chance = crate::fault_disk::Chance::new(seed);
+        let mut bytes = whole.clone();
+        for _ in 0..=chance.below(20) {
+            let start = chance.below(end as u64) as usize;
+            let count = chance.below(100) as usize;
+            let stop = (start + count).min(bytes.len());
+            let from = noise(chance.bits(), stop - start);
+            bytes[start..stop].copy_from_slice(&from);
+        }
+        let result = reopened(&written, &written.last, bytes);
+        check(result, Some(1), &format!("seed {seed}"));
+    }
+}

@@ -1,0 +1,96 @@
+//! A full disk.
+
+use super::*;
+
+/// A log whose disk has no byte left but for what is allocated.
+fn full() -> (FaultDisk, Wal<FaultDisk>) {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    while let Some(mut job) = wal.spare_wanted() {
+        while !job.step(&disk).expect("steps") {}
+        wal.adopt_spare(job);
+    }
+    disk.set_plan(FaultPlan {
+        bytes_max: Some(1),
+        ..FaultPlan::default()
+    });
+    (disk, wal)
+}
+
+fn fill_up(wal: &mut Wal<FaultDisk>) -> u64 {
+    loop {
+        let next = entry(wal.last_index() + 1, 1, 3000);
+        match wal.append(&[next], Some(hard(1, 7, 1)), None) {
+            Ok(()) => drop(wal.commit(Durability::Sync).expect("commits")),
+            Err(StorageError::DiskFull { .. }) => return wal.last_index(),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_entries_before_anything_is_written() {
+    let (disk, mut wal) = full();
+    let last = fill_up(&mut wal);
+    let written = disk.bytes_written();
+    let large: Vec<LogEntry> = (last + 1..last + 100).map(|index| entry(index, 1, 3000)).collect();
+    let refused = wal.append(&large, Some(hard(8, 8, 8)), None);
+    assert!(matches!(refused, Err(StorageError::DiskFull { .. })));
+    assert_eq!(disk.bytes_written(), written);
+    assert_eq!(wal.hard_state(), hard(1, 7, 1));
+    assert_eq!(wal.last_index(), last);
+    wal.commit(Durability::Sync).expect("is not poisoned");
+    drop(wal);
+    disk.crash();
+    let (_, recovered) = open(&disk).expect("opens");
+    assert_eq!(recovered.entries.len() as u64, last - 1);
+}
+
+#[test]
+fn a_full_disk_still_takes_votes_and_snapshots() {
+    let (disk, mut wal) = full();
+    let last = fill_up(&mut wal);
+    for term in 2..1000 {
+        wal.append(&[], Some(hard(term, 7, 1)), None).expect("takes the vote");
+        wal.commit(Durability::Sync).expect("commits");
+    }
+    let before = wal.segment_count();
+    let written = disk.bytes_written();
+    wal.release(SnapshotPoint { index: last, term: 1 }).expect("releases");
+    assert!(disk.bytes_written() > written);
+    assert!(wal.segment_count() < before);
+    wal.append(&[entry(last + 1, 1, 3000)], None, None).expect("there is room again");
+}
+
+#[test]
+fn entries_are_taken_again_when_there_is_room_again() {
+    let (disk, mut wal) = full();
+    let last = fill_up(&mut wal);
+    disk.set_plan(FaultPlan::default());
+    wal.append(&[entry(last + 1, 1, 3000)], None, None).expect("appends");
+    wal.commit(Durability::Sync).expect("commits");
+    drop(wal);
+    disk.crash();
+    let (_, recovered) = open(&disk).expect("opens");
+    assert_eq!(recovered.entries.len() as u64, last);
+}
+
+#[test]
+fn a_start_on_a_full_disk_uses_the_reserve() {
+    let (disk, mut wal) = full();
+    let last = fill_up(&mut wal);
+    drop(wal);
+    disk.crash();
+    disk.set_plan(FaultPlan {
+        bytes_max: Some(1),
+        ..FaultPlan::default()
+    });
+    for _ in 0..5 {
+        let (_, recovered) = match open(&disk) {
+            Ok(opened) => opened,
+            Err(error) => panic!("{error}: {:?}", disk.paths()),
+        };
+        assert_eq!(recovered.entries.len() as u64, last - 1);
+    }
+}

@@ -1,0 +1,159 @@
+//! Segments: made, recycled, released.
+
+use super::*;
+
+fn fill(wal: &mut Wal<FaultDisk>, count: u64, payload_bytes: usize) {
+    for _ in 0..count {
+        let next = entry(wal.last_index() + 1, 1, payload_bytes);
+        wal.append(&[next], None, None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+    }
+}
+
+fn log_count(disk: &FaultDisk) -> usize {
+    disk.paths().iter().filter(|path| path.ends_with(".log")).count()
+}
+
+fn spare_count(disk: &FaultDisk) -> usize {
+    disk.paths().iter().filter(|path| path.ends_with(".spare")).count()
+}
+
+fn run(disk: &FaultDisk, wal: &mut Wal<FaultDisk>) {
+    while let Some(mut job) = wal.spare_wanted() {
+        while !job.step(disk).expect("steps") {}
+        wal.adopt_spare(job);
+    }
+}
+
+#[test]
+fn released_segments_are_recycled_up_to_the_limit() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    fill(&mut wal, 200, 3000);
+    let before = wal.segment_count();
+    assert!(before > 8);
+    wal.release(SnapshotPoint { index: 150, term: 1 }).expect("releases");
+    assert!(wal.segment_count() < before);
+    assert_eq!(log_count(&disk), wal.segment_count());
+    assert_eq!(spare_count(&disk), options().spare_count + RESERVE_COUNT);
+    drop(wal);
+    let (_, recovered) = open(&disk).expect("opens");
+    let expected: Vec<LogEntry> = (151..=201).map(|index| entry(index, 1, 3000)).collect();
+    assert_eq!(recovered.entries, expected);
+}
+
+#[test]
+fn frames_of_an_older_life_in_a_recycled_segment_are_not_read() {
+    for seed in 0..30 {
+        let disk = FaultDisk::new(seed);
+        born(&disk);
+        let (mut wal, _) = open(&disk).expect("opens");
+        // Equal sizes, so that old frames stand exactly where new ones would.
+        fill(&mut wal, 100, 3000);
+        wal.release(SnapshotPoint { index: 101, term: 1 }).expect("releases");
+        fill(&mut wal, 5 + seed, 3000);
+        let last = wal.last_index();
+        wal.append(&[entry(last + 1, 1, 3000)], None, None).expect("appends");
+        drop(wal);
+        disk.crash();
+        let (_, recovered) = open(&disk).expect("opens");
+        let expected: Vec<LogEntry> = (102..=last).map(|index| entry(index, 1, 3000)).collect();
+        assert_eq!(recovered.entries, expected);
+    }
+}
+
+#[test]
+fn a_release_at_or_below_the_snapshot_writes_nothing() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    fill(&mut wal, 10, 10);
+    wal.release(SnapshotPoint { index: 5, term: 1 }).expect("releases");
+    let before = disk.ops();
+    wal.release(SnapshotPoint { index: 5, term: 1 }).expect("releases");
+    wal.release(SnapshotPoint { index: 4, term: 1 }).expect("releases");
+    assert_eq!(disk.ops(), before);
+    assert_eq!(wal.snapshot(), SnapshotPoint { index: 5, term: 1 });
+}
+
+#[test]
+fn restarts_without_entries_do_not_collect_segments() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    fill(&mut wal, 3, 10);
+    drop(wal);
+    for round in 0..20 {
+        let (mut wal, recovered) = open(&disk).expect("opens");
+        assert_eq!(recovered.entries.len(), 3);
+        assert_eq!(recovered.hard_state.term, round.max(1));
+        wal.append(&[], Some(hard(round + 1, 7, 2)), None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+        drop(wal);
+        disk.crash();
+        assert!(log_count(&disk) <= 3, "{:?}", disk.paths());
+        assert!(spare_count(&disk) <= options().spare_count + RESERVE_COUNT);
+    }
+}
+
+#[test]
+fn spares_are_made_in_the_background_and_used() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    run(&disk, &mut wal);
+    assert!(wal.room().spare_ready);
+    assert_eq!(spare_count(&disk), options().spare_count + RESERVE_COUNT);
+    let creates_before = disk.paths();
+    while wal.room().bytes_before_new_segment > 4000 {
+        fill(&mut wal, 1, 3000);
+    }
+    fill(&mut wal, 2, 3000);
+    assert_eq!(wal.segment_count(), 2);
+    assert_eq!(spare_count(&disk), options().spare_count + RESERVE_COUNT - 1);
+    assert_eq!(disk.paths().len(), creates_before.len());
+    run(&disk, &mut wal);
+    assert_eq!(spare_count(&disk), options().spare_count + RESERVE_COUNT);
+}
+
+#[test]
+fn only_one_spare_job_runs_at_a_time_and_a_failed_one_leaves_nothing() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    let before = spare_count(&disk);
+    let mut job = wal.spare_wanted().expect("one is wanted");
+    assert!(wal.spare_wanted().is_none());
+    disk.set_plan(FaultPlan {
+        bytes_max: Some(1000),
+        ..FaultPlan::default()
+    });
+    assert!(matches!(job.step(&disk), Err(StorageError::DiskFull { .. })));
+    wal.abandon_spare(job);
+    assert!(!disk.paths().iter().any(|path| path.ends_with(".tmp")));
+    let job = wal.spare_wanted().expect("one is wanted again");
+    wal.adopt_spare(job);
+    assert_eq!(spare_count(&disk), before);
+}
+
+#[test]
+fn leftover_temporary_files_are_removed_at_open() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    disk.set_content("wal/00000000000000aa.tmp", vec![1; 100]);
+    disk.set_content("wal/notes.txt", vec![1; 100]);
+    open(&disk).expect("opens");
+    assert!(!disk.paths().iter().any(|path| path.ends_with(".tmp")));
+    assert!(disk.content("wal/notes.txt").is_some());
+}
+
+#[test]
+fn room_shrinks_by_what_is_queued() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    let before = wal.room().bytes_before_new_segment;
+    wal.append(&[entry(2, 1, 100)], None, None).expect("appends");
+    assert_eq!(before - wal.room().bytes_before_new_segment, 64 + 104);
+}
