@@ -226,12 +226,12 @@ fn is_authenticated(settings: &Settings, identity: &Identity<'_>) -> bool {
     identity.scheme != "ip" && scheme_is_served(settings, identity.scheme)
 }
 
-/// Schemes that may stand in an ACL. `x509` and `sasl` ids cannot be proved yet, and are valid in
-/// an ACL as in a ZooKeeper with those providers.
+/// Schemes that may stand in an ACL, beside `world` and `auth`: those that a ZooKeeper without
+/// `authProvider` lines knows (`ProviderRegistry`).
 fn scheme_is_served(settings: &Settings, scheme: &str) -> bool {
     match scheme {
         "digest" => settings.digest_enabled,
-        "ip" | "x509" | "sasl" => true,
+        "ip" => true,
         _ => false,
     }
 }

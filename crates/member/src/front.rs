@@ -431,7 +431,7 @@ impl Front {
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         let Some(first) = connection.input.first_chunk::<4>() else { return Err(Halt::NeedsBytes) };
         if let Some(recognised) = zk::four_letter::recognise(*first) {
-            connection.state = State::Word;
+            connection.state = State::Waiting;
             connection.input.clear();
             connection.stats.received += 1;
             self.received += 1;

@@ -6,7 +6,8 @@
 //! runs it too.
 //!
 //! Threads: *loop* (order), *disk* (the log), *apply* (the machine), *snapshot* (image files), and
-//! *spare* (log segments made ahead). A panic in one of them ends the process.
+//! *spare* (log segments made ahead). A panic in one of them must end the
+//! process: the program installs a hook that does.
 
 pub mod limits;
 mod queue;

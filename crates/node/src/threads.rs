@@ -96,27 +96,12 @@ pub fn wall_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Ends the process if its thread panics: the others cannot go on without it, and a supervisor
-/// should know.
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
-    }
-}
-
 /// Starts a core thread.
 pub(crate) fn spawn(
     name: &'static str,
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_string()).spawn(move || {
-        let _guard = AbortOnPanic;
-        body();
-    })
+    std::thread::Builder::new().name(name.to_string()).spawn(body)
 }
 
 /// The disk failed: nothing more can be promised, so the process ends. Another start recovers.

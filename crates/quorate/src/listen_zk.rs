@@ -104,10 +104,7 @@ impl Face {
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
-pub fn start(
-    fronts: Vec<(FrontHandle, Front)>,
-    about: About,
-) -> std::io::Result<Acceptor> {
+pub fn start(fronts: Vec<(FrontHandle, Front)>, about: About) -> std::io::Result<Acceptor> {
     let mut runtimes = Vec::new();
     let mut receivers = Vec::new();
     for _ in &fronts {

@@ -27,6 +27,7 @@ const READY_LIMIT: Duration = Duration::from_secs(600);
 /// Runs a server until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(args.verbose);
+    end_on_panic();
     let (config, warnings) = config::load(args, &Env::of_process())?;
     for warning in warnings {
         match warning.severity {
@@ -36,6 +37,16 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(config))
+}
+
+/// A broken invariant ends the process, whichever thread or task finds it: going on could answer
+/// wrongly, and a supervisor should know.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 fn start_logging(verbose: u8) {

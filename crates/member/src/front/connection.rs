@@ -20,8 +20,8 @@ use crate::message::{Identities, OwnedRead};
 pub(super) enum State {
     /// Nothing read yet.
     New,
-    /// Asked a four-letter word; closed when it is answered.
-    Word,
+    /// Nothing is read until a four-letter word is answered, after which it is closed.
+    Waiting,
     /// Its connect request waits for the lock, to be held against the state.
     Greeting(ConnectRequest),
     /// Its session is being opened or attached.
