@@ -1055,11 +1055,10 @@ impl Front {
     fn on_session(&mut self, id: ConnectionId, answered: &Answered) {
         self.commands_in_flight -= 1;
         let connection = self.connections.get_mut(&id).expect("the caller looked");
-        let State::Connecting { connect, session, password, timeout_ms } = &connection.state else {
+        let state = core::mem::replace(&mut connection.state, State::Waiting);
+        let State::Connecting { connect, session, password, timeout_ms } = state else {
             unreachable!("the caller looked");
         };
-        let (session, password, timeout_ms) = (*session, *password, *timeout_ms);
-        let connect = connect.clone();
         match answered {
             Ok(Ok(Outcome::Opened | Outcome::Attached)) => {
                 let response = ConnectResponse {
