@@ -117,3 +117,6 @@ pub fn put_u64_list(out: &mut Vec<u8>, values: &[u64]) {
         out.extend_from_slice(&value.to_le_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -149,6 +149,7 @@ fn inspect_log<D: Disk>(
         return Ok(());
     };
     let mut replay = Replay::new(first);
+    let problem_count = report.problems.len();
     for (position, segment) in segments.iter().enumerate() {
         if position > 0
             && let Err(error) = replay.on_head(segment)
@@ -165,7 +166,8 @@ fn inspect_log<D: Disk>(
             }
         }
     }
-    if !replay.is_complete() {
+    // A damaged segment explains by itself why entries are missing.
+    if report.problems.len() == problem_count && !replay.is_complete() {
         let what = format!("{}: entries behind the snapshot are missing", log_path(first.sequence));
         report.problems.push(what);
     }

@@ -38,9 +38,8 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::limits::{
     FIRST_SEGMENT_BYTES_DEFAULT, LAZY_BYTES_MAX, PAYLOAD_BYTES_MAX, RESERVE_COUNT,
-    SEGMENT_BYTES_DEFAULT,
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_HEADROOM_BYTES, SPARE_COUNT_DEFAULT,
-    WRITE_BUFFER_KEPT_BYTES,
+    SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_HEADROOM_BYTES,
+    SPARE_COUNT_DEFAULT, WRITE_BUFFER_KEPT_BYTES,
 };
 pub use crate::record::{EntryKind, HardState, LogEntry, Membership, SnapshotPoint};
 use crate::record::{
@@ -315,6 +314,8 @@ impl<D: Disk> Wal<D> {
 
     /// A snapshot that is durable replaces the whole log, which goes on behind `point`. Durable
     /// when it returns. The commit index becomes at least the snapshot's.
+    ///
+    /// Panics when the log's own snapshot is newer.
     pub fn install_snapshot(
         &mut self,
         point: SnapshotPoint,
@@ -322,6 +323,7 @@ impl<D: Disk> Wal<D> {
     ) -> Result<(), StorageError> {
         self.check_alive()?;
         check_membership(&membership)?;
+        assert!(point.index >= self.snapshot.index, "a newer snapshot covers the log");
         let spare = self.acquire(0, Claim::Essential)?;
         self.membership = membership;
         self.snapshot = point;
@@ -340,7 +342,8 @@ impl<D: Disk> Wal<D> {
     /// A job to make a spare, when one is missing and none is being made. The caller runs its steps
     /// off this thread and hands it to [`Wal::adopt_spare`] or [`Wal::abandon_spare`].
     pub fn spare_wanted(&mut self) -> Option<SpareJob<D>> {
-        if self.is_spare_asked || self.is_poisoned || self.spares.len() >= spares_max(&self.options) {
+        if self.is_spare_asked || self.is_poisoned || self.spares.len() >= spares_max(&self.options)
+        {
             return None;
         }
         self.is_spare_asked = true;
@@ -438,7 +441,6 @@ impl<D: Disk> Wal<D> {
 
     /// Decides where each record goes and gets the segments for it, before anything is queued.
     fn plan(&mut self, records: &[Record], claim: Claim) -> Result<Plan, StorageError> {
-        let head_bytes = self.head_bytes_max(records);
         let mut plan =
             Plan { switches: Vec::with_capacity(records.len()), spares: VecDeque::new() };
         let mut end = self.tail().end();
@@ -447,6 +449,7 @@ impl<D: Disk> Wal<D> {
             let bytes = frame_bytes(record.body_bytes());
             let is_switch = !fits(end, bytes, capacity, record.is_entry());
             if is_switch {
+                let head_bytes = self.head_bytes_max(records);
                 let needed = FRAMES_START + head_bytes + bytes + SEGMENT_HEADROOM_BYTES;
                 match self.acquire(needed, claim) {
                     Ok(spare) => {

@@ -1,1 +1,228 @@
+use super::*;
+use crate::fault_disk::{FaultDisk, FaultPlan};
+use crate::snapshot::SnapshotReader;
+use crate::wal::Recovered;
 
+const IDENTITY: Identity = Identity { cluster_id: 99, member_id: 7 };
+
+fn options() -> WalOptions {
+    WalOptions { segment_bytes: 64 * 1024, first_segment_bytes: 64 * 1024, ..WalOptions::default() }
+}
+
+fn membership() -> Membership {
+    Membership { voters: vec![7], ..Membership::default() }
+}
+
+fn birth(disk: &FaultDisk) -> Result<DataDir<FaultDisk>, StorageError> {
+    match open(disk.clone())? {
+        Opened::Existing(_) => panic!("it was born before"),
+        Opened::Empty(empty) => {
+            empty.birth(IDENTITY, &membership(), &[b"image".to_vec()], &options())
+        }
+    }
+}
+
+/// Asserts that a born directory is whole.
+fn check_whole(disk: &FaultDisk) -> Recovered {
+    let mut reader = SnapshotReader::open(disk.clone(), &snapshot::snapshot_name(1, 1))
+        .expect("the birth's snapshot is there");
+    assert_eq!(reader.meta().cluster_id, IDENTITY.cluster_id);
+    assert_eq!(reader.next_piece().expect("reads").as_deref(), Some(&b"image"[..]));
+    assert_eq!(reader.next_piece().expect("reads"), None);
+    let (_, recovered) = Wal::open(disk.clone(), options()).expect("opens");
+    assert_eq!(recovered.snapshot, BIRTH_POINT);
+    assert_eq!(recovered.membership, membership());
+    recovered
+}
+
+#[test]
+fn a_born_directory_is_found_again_with_its_snapshot_and_log() {
+    let disk = FaultDisk::new(1);
+    drop(birth(&disk).expect("is born"));
+    disk.crash();
+    let Opened::Existing(dir) = open(disk.clone()).expect("opens") else {
+        panic!("it was born");
+    };
+    assert_eq!(dir.identity(), IDENTITY);
+    check_whole(&disk);
+}
+
+#[test]
+fn a_crash_at_every_operation_of_a_birth_leaves_it_unborn_or_whole() {
+    let count = {
+        let disk = FaultDisk::new(1);
+        birth(&disk).expect("is born");
+        disk.ops()
+    };
+    for seed in 0..40 {
+        let mut seen = [false; 2];
+        for stop in 0..count {
+            let disk = FaultDisk::new(seed);
+            // Twice in a row, the second time over what the first left.
+            for again in 0..2 {
+                disk.set_plan(FaultPlan {
+                    stop_at: Some(disk.ops() + (stop + again * 7) % count),
+                    ..FaultPlan::default()
+                });
+                if let Ok(Opened::Empty(empty)) = open(disk.clone()) {
+                    let pieces = [b"image".to_vec()];
+                    drop(empty.birth(IDENTITY, &membership(), &pieces, &options()));
+                }
+                disk.crash();
+            }
+            match open(disk.clone()).expect("opens") {
+                Opened::Existing(dir) => {
+                    assert_eq!(dir.identity(), IDENTITY);
+                    seen[1] = true;
+                }
+                Opened::Empty(empty) => {
+                    let pieces = [b"image".to_vec()];
+                    drop(empty.birth(IDENTITY, &membership(), &pieces, &options()).expect("born"));
+                    seen[0] = true;
+                }
+            }
+            check_whole(&disk);
+        }
+        assert!(seen[0], "no crash left it unborn");
+    }
+}
+
+#[test]
+fn boots_only_grow_whatever_crashes() {
+    for seed in 0..200 {
+        let disk = FaultDisk::new(seed);
+        drop(birth(&disk).expect("is born"));
+        let mut before = 0;
+        for round in 0..10 {
+            let Opened::Existing(dir) = open(disk.clone()).expect("opens") else {
+                panic!("it was born");
+            };
+            disk.set_plan(FaultPlan {
+                stop_at: Some(disk.ops() + (seed + round * 3) % 7),
+                ..FaultPlan::default()
+            });
+            if let Ok(boot) = dir.next_boot() {
+                assert!(boot > before, "{boot} after {before}");
+                before = boot;
+            }
+            drop(dir);
+            disk.crash();
+        }
+    }
+}
+
+#[test]
+fn a_second_server_is_refused_until_the_first_is_gone() {
+    let disk = FaultDisk::new(1);
+    let first = birth(&disk).expect("is born");
+    assert!(matches!(open(disk.clone()), Err(StorageError::InUse { .. })));
+    drop(first);
+    let empty = open(disk.clone()).expect("opens");
+    assert!(matches!(open(disk.clone()), Err(StorageError::InUse { .. })));
+    drop(empty);
+    open(disk).expect("opens");
+}
+
+#[test]
+fn zookeepers_directory_is_refused_and_left_as_it_is() {
+    for name in ["log.1", "snapshot.0"] {
+        let disk = FaultDisk::new(1);
+        disk.create_dir("version-2").expect("makes a directory");
+        disk.set_content(&format!("version-2/{name}"), vec![1]);
+        let before = disk.paths();
+        let refused = open(disk.clone()).expect_err("is refused");
+        assert!(matches!(refused, StorageError::ForeignZooKeeper { .. }));
+        assert!(refused.to_string().contains("quorate import"));
+        assert_eq!(disk.paths(), before);
+    }
+}
+
+#[test]
+fn a_myid_file_an_empty_version_2_and_other_files_are_fine() {
+    let disk = FaultDisk::new(1);
+    disk.create_dir("version-2").expect("makes a directory");
+    disk.set_content("version-2/acceptedEpoch", vec![1]);
+    disk.set_content("myid", b"1\n".to_vec());
+    disk.set_content("readme.txt", vec![1]);
+    birth(&disk).expect("is born");
+    assert!(disk.content("myid").is_some());
+}
+
+#[test]
+fn zookeepers_files_beside_ours_are_fine() {
+    let disk = FaultDisk::new(1);
+    drop(birth(&disk).expect("is born"));
+    disk.create_dir("version-2").expect("makes a directory");
+    disk.set_content("version-2/log.1", vec![1]);
+    assert!(matches!(open(disk), Ok(Opened::Existing(_))));
+}
+
+#[test]
+fn a_newer_format_is_refused_as_such() {
+    for file in [IDENTITY_FILE, BOOT_FILE] {
+        let disk = FaultDisk::new(1);
+        drop(birth(&disk).expect("is born"));
+        let mut bytes = disk.content(file).expect("is there");
+        bytes[8] = 2;
+        disk.set_content(file, bytes);
+        let refused = match open(disk) {
+            Ok(Opened::Existing(dir)) => dir.next_boot().map(drop),
+            Ok(Opened::Empty(_)) => panic!("it was born"),
+            Err(error) => Err(error),
+        };
+        assert!(matches!(refused, Err(StorageError::UnknownFormat { version: 2, .. })));
+    }
+}
+
+#[test]
+fn a_lost_identity_never_leads_to_a_new_birth_once_a_server_has_run() {
+    let disk = FaultDisk::new(1);
+    let dir = birth(&disk).expect("is born");
+    dir.next_boot().expect("counts");
+    drop(dir);
+    disk.lose_file(IDENTITY_FILE);
+    assert!(matches!(open(disk), Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn every_changed_or_missing_byte_of_the_small_files_is_noticed() {
+    let identity = encode_identity(&IDENTITY);
+    let boot = encode_boot(5);
+    assert_eq!(decode_identity(&identity), Ok(IDENTITY));
+    assert_eq!(decode_boot(&boot), Ok(5));
+    for at in 0..identity.len() {
+        assert!(decode_identity(&identity[..at]).is_err());
+        let mut bytes = identity.clone();
+        bytes[at] ^= 0x20;
+        assert!(decode_identity(&bytes).is_err(), "byte {at}");
+    }
+    for at in 0..boot.len() {
+        assert!(decode_boot(&boot[..at]).is_err());
+        let mut bytes = boot.clone();
+        bytes[at] ^= 0x20;
+        assert!(decode_boot(&bytes).is_err(), "byte {at}");
+    }
+    assert!(decode_identity(&[&identity[..], &[0]].concat()).is_err());
+    assert!(decode_identity(&boot).is_err());
+    let nobody = Identity { cluster_id: 1, member_id: 0 };
+    assert!(decode_identity(&encode_identity(&nobody)).is_err());
+}
+
+#[test]
+fn a_small_file_at_the_limit_is_read_and_one_past_it_refused() {
+    let disk = FaultDisk::new(1);
+    disk.set_content("a", vec![0; SMALL_FILE_BYTES_MAX as usize]);
+    disk.set_content("b", vec![0; SMALL_FILE_BYTES_MAX as usize + 1]);
+    assert!(read_small(&disk, "a").is_ok());
+    assert!(matches!(read_small(&disk, "b"), Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn a_corrupt_boot_count_is_never_guessed() {
+    let disk = FaultDisk::new(1);
+    let dir = birth(&disk).expect("is born");
+    let mut bytes = disk.content(BOOT_FILE).expect("is there");
+    bytes[20] ^= 1;
+    disk.set_content(BOOT_FILE, bytes);
+    assert!(matches!(dir.next_boot(), Err(StorageError::Corrupt { .. })));
+}

@@ -1,1 +1,54 @@
+//! The real file system, in a directory below the build's own temporary one.
 
+use super::*;
+
+fn disk(name: &str) -> RealDisk {
+    let root = std::env::temp_dir().join(format!("quorate-storage-{}-{name}", std::process::id()));
+    drop(std::fs::remove_dir_all(&root));
+    RealDisk::new(root).expect("makes a directory")
+}
+
+fn clean(disk: &RealDisk) {
+    std::fs::remove_dir_all(disk.root.as_path()).expect("removes");
+}
+
+#[test]
+fn bytes_come_back_as_they_were_written() {
+    let disk = disk("bytes");
+    disk.create_dir("d").expect("makes a directory");
+    disk.create_dir("d").expect("is there already");
+    let file = disk.create("d/a").expect("creates");
+    disk.preallocate(&file, 8192).expect("allocates");
+    assert_eq!(disk.len(&file).expect("measures"), 8192);
+    disk.write_at(&file, 8000, &[7; 400]).expect("writes");
+    disk.preallocate(&file, 100).expect("never makes shorter");
+    assert_eq!(disk.len(&file).expect("measures"), 8400);
+    disk.sync_data(&file).expect("syncs");
+    disk.rename("d/a", "d/b").expect("renames");
+    disk.sync_dir("d").expect("syncs");
+    disk.sync_dir("").expect("syncs");
+    let file = disk.open_read_only("d/b").expect("opens");
+    let mut buffer = [1; 500];
+    assert_eq!(disk.read_at(&file, 7900, &mut buffer).expect("reads"), 500);
+    assert_eq!(buffer[..100], [0; 100]);
+    assert_eq!(buffer[100..], [7; 400]);
+    assert_eq!(disk.read_at(&file, 9000, &mut buffer).expect("reads"), 0);
+    assert!(disk.write_at(&file, 0, b"x").is_err());
+    assert_eq!(disk.list("d").expect("lists"), ["b"]);
+    assert!(disk.exists("d").expect("looks"));
+    disk.remove("d/b").expect("removes");
+    assert!(!disk.exists("d/b").expect("looks"));
+    assert_eq!(disk.open("d/b").expect_err("is gone").kind(), io::ErrorKind::NotFound);
+    clean(&disk);
+}
+
+#[test]
+fn a_lock_excludes_another_handle_until_it_is_dropped() {
+    let disk = disk("lock");
+    let lock = disk.lock("LOCK").expect("locks");
+    let refused = disk.lock("LOCK").expect_err("is taken");
+    assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    drop(lock);
+    disk.lock("LOCK").expect("locks");
+    clean(&disk);
+}

@@ -1,1 +1,122 @@
+use super::*;
+use crate::datadir::{self, Opened};
+use crate::fault_disk::FaultDisk;
+use crate::record::{EntryKind, LogEntry, Membership};
+use crate::wal::{Durability, Wal, WalOptions};
 
+fn options() -> WalOptions {
+    WalOptions {
+        segment_bytes: 64 * 1024,
+        first_segment_bytes: 64 * 1024,
+        group: 4,
+        spare_count: 1,
+    }
+}
+
+/// A directory with some segments and no snapshot but the first.
+fn lived() -> FaultDisk {
+    let disk = FaultDisk::new(1);
+    let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else {
+        panic!("it is empty");
+    };
+    let identity = Identity { cluster_id: 5, member_id: 6 };
+    let pieces = [b"image".to_vec()];
+    let dir = empty.birth(identity, &Membership::default(), &pieces, &options()).expect("born");
+    dir.next_boot().expect("counts");
+    let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
+    for index in 2..60 {
+        let entry = LogEntry {
+            index,
+            term: 3,
+            kind: EntryKind::Normal,
+            payload: vec![index as u8; 3000].into(),
+        };
+        wal.append(&[entry], None, None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+    }
+    disk
+}
+
+fn report(disk: &FaultDisk) -> Report {
+    inspect(disk, &mut |_, _, _| Ok(()))
+}
+
+#[test]
+fn a_sound_directory_is_told_so_and_not_changed() {
+    let disk = lived();
+    let (ops, paths) = (disk.ops(), disk.paths());
+    let mut seen = Vec::new();
+    let report = inspect(&disk, &mut |index, kind, payload| {
+        assert_eq!(kind, 0);
+        assert_eq!(payload, vec![index as u8; 3000]);
+        seen.push(index);
+        Ok(())
+    });
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(seen, (2..60).collect::<Vec<u64>>());
+    assert_eq!((disk.ops(), disk.paths()), (ops, paths));
+    assert_eq!(report.boot, Some(1));
+    assert_eq!(report.last_index, Some(59));
+    assert!(report.segments.len() > 2);
+    assert_eq!(report.segments[0].entries.map(|(first, _)| first), Some(2));
+    assert!(report.segments[0].is_sealed);
+    let text = report.to_string();
+    for line in ["cluster 00000000000000000000000000000005 member 6", "boot 1", "\nsound\n"] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn a_payload_that_the_caller_refuses_is_a_problem() {
+    let report = inspect(&lived(), &mut |index, _, _| match index {
+        30 => Err("it makes no sense".to_owned()),
+        _ => Ok(()),
+    });
+    assert_eq!(report.problems.len(), 1);
+    assert!(report.problems[0].contains("entry 30"), "{report}");
+}
+
+#[test]
+fn damage_in_several_places_is_found_in_one_run() {
+    let disk = lived();
+    let logs = report(&disk).segments;
+    for segment in &logs[..2] {
+        let path = log_path(segment.sequence);
+        let mut bytes = disk.content(&path).expect("is there");
+        bytes[20_000] ^= 1;
+        disk.set_content(&path, bytes);
+    }
+    disk.set_content("identity", vec![1, 2, 3]);
+    let snapshot = format!("snapshots/{}", snapshot::snapshot_name(1, 1));
+    let mut bytes = disk.content(&snapshot).expect("is there");
+    bytes[30] ^= 1;
+    disk.set_content(&snapshot, bytes);
+    let report = report(&disk);
+    assert!(!report.is_sound());
+    // The identity, two segments, the snapshot, and that no sound snapshot is left.
+    assert_eq!(report.problems.len(), 5, "{report}");
+    assert!(report.to_string().contains("NOT SOUND"));
+}
+
+#[test]
+fn a_torn_tail_is_shown_and_is_no_fault() {
+    let disk = lived();
+    let last = report(&disk).segments.pop().expect("there are segments");
+    let path = log_path(last.sequence);
+    let mut bytes = disk.content(&path).expect("is there");
+    let at = last.end as usize - 100;
+    bytes[at] ^= 1;
+    disk.set_content(&path, bytes);
+    let report = report(&disk);
+    assert!(report.is_sound(), "{report}");
+    let tail = report.segments.last().and_then(|it| it.tail.clone()).expect("is torn");
+    assert_eq!(tail.offset + tail.bytes, last.end);
+    assert!(report.to_string().contains("torn"));
+}
+
+#[test]
+fn an_empty_directory_is_not_sound_and_does_not_panic() {
+    let report = report(&FaultDisk::new(1));
+    assert!(!report.is_sound());
+    assert!(report.segments.is_empty());
+}

@@ -507,9 +507,11 @@ pub(crate) fn find_chain<D: Disk>(
         return Err(StorageError::corrupt(&file, 0, what));
     };
     if let Some((_, slot)) = last.slot.filter(|(_, slot)| slot.is_sealed) {
-        let bad = bad_heads.iter().find(|(bad, _)| *bad == slot.successor);
-        let what = bad.map_or("the segment is missing", |(_, what)| what.as_str());
-        return Err(corrupt_head(slot.successor, what));
+        // The successor itself may have been replaced since: a later bad head is then the culprit.
+        return Err(match bad_heads.first() {
+            Some((sequence, what)) => corrupt_head(*sequence, what),
+            None => corrupt_head(slot.successor, "the segment is missing"),
+        });
     }
     let mut link = last.head.link;
     let mut before = last.sequence;

@@ -31,13 +31,11 @@ fn what_was_synced_survives_a_power_cut() {
         let disk = FaultDisk::new(seed);
         born(&disk);
         let (mut wal, _) = open(&disk).expect("opens");
-        wal.append(&[entry(2, 1, 10), entry(3, 1, 0)], Some(hard(1, 7, 1)), None)
-            .expect("appends");
+        wal.append(&[entry(2, 1, 10), entry(3, 1, 0)], Some(hard(1, 7, 1)), None).expect("appends");
         let committed = wal.commit(Durability::Sync).expect("commits");
         assert!(committed.synced);
         assert_eq!(committed.durable_index, 3);
-        wal.append(&[entry(4, 1, 2000)], None, Some(voters(&[7, 8])))
-            .expect("appends");
+        wal.append(&[entry(4, 1, 2000)], None, Some(voters(&[7, 8]))).expect("appends");
         drop(wal);
         disk.crash();
         let (_, recovered) = open(&disk).expect("opens");
@@ -200,10 +198,7 @@ fn a_torn_conflict_leaves_the_old_tail_or_the_new_one() {
         let (mut wal, _) = open(&disk).expect("opens");
         wal.append(&old, None, None).expect("appends");
         wal.commit(Durability::Sync).expect("commits");
-        disk.set_plan(FaultPlan {
-            stop_at: Some(disk.ops()),
-            ..FaultPlan::default()
-        });
+        disk.set_plan(FaultPlan { stop_at: Some(disk.ops()), ..FaultPlan::default() });
         wal.append(&new, None, None).expect("appends");
         wal.commit(Durability::Sync).expect_err("the machine goes down");
         disk.crash();
@@ -252,10 +247,7 @@ fn every_failed_write_and_sync_poisons_the_log_for_good() {
         let disk = FaultDisk::new(1);
         born(&disk);
         let (mut wal, _) = open(&disk).expect("opens");
-        disk.set_plan(FaultPlan {
-            fail: vec![(operation, 0)],
-            ..FaultPlan::default()
-        });
+        disk.set_plan(FaultPlan { fail: vec![(operation, 0)], ..FaultPlan::default() });
         wal.append(&[entry(2, 1, 5)], None, None).expect("appends");
         assert!(matches!(wal.commit(Durability::Sync), Err(StorageError::Io { .. })));
         let append = wal.append(&[entry(3, 1, 5)], None, None);
@@ -288,10 +280,7 @@ fn idleness_writes_one_mark_and_then_nothing() {
 fn a_log_of_another_group_is_refused() {
     let disk = FaultDisk::new(1);
     born(&disk);
-    let other = WalOptions {
-        group: 5,
-        ..options()
-    };
+    let other = WalOptions { group: 5, ..options() };
     let refused = Wal::open(disk, other).expect_err("is refused");
     assert!(matches!(refused, StorageError::Corrupt { .. }), "{refused}");
 }
@@ -301,8 +290,7 @@ fn a_commit_index_beyond_a_cut_is_lowered_and_one_below_the_snapshot_raised() {
     let disk = FaultDisk::new(1);
     born(&disk);
     let (mut wal, _) = open(&disk).expect("opens");
-    wal.append(&[entry(2, 1, 5), entry(3, 1, 5)], Some(hard(1, 0, 99)), None)
-        .expect("appends");
+    wal.append(&[entry(2, 1, 5), entry(3, 1, 5)], Some(hard(1, 0, 99)), None).expect("appends");
     wal.commit(Durability::Sync).expect("commits");
     drop(wal);
     let (mut wal, recovered) = open(&disk).expect("opens");
@@ -312,4 +300,35 @@ fn a_commit_index_beyond_a_cut_is_lowered_and_one_below_the_snapshot_raised() {
     drop(wal);
     let (_, recovered) = open(&disk).expect("opens");
     assert_eq!(recovered.hard_state.commit, 2);
+}
+
+#[test]
+fn a_membership_over_the_limit_is_refused_and_nothing_is_queued() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    let most: Vec<u64> = (0..crate::limits::MEMBERS_MAX as u64).collect();
+    let more = [&most[..], &[1]].concat();
+    let refused = wal.append(&[entry(2, 1, 1)], None, Some(voters(&more)));
+    assert!(matches!(refused, Err(StorageError::RecordTooLarge { .. })));
+    assert_eq!(wal.last_index(), 1);
+    wal.append(&[entry(2, 1, 1)], None, Some(voters(&most))).expect("appends");
+    wal.commit(Durability::Sync).expect("commits");
+    drop(wal);
+    let (_, recovered) = open(&disk).expect("opens");
+    assert_eq!(recovered.membership, voters(&most));
+}
+
+#[test]
+fn a_log_recovers_the_same_from_two_identical_disks() {
+    let run = || {
+        let disk = FaultDisk::new(5);
+        born(&disk);
+        let (mut wal, _) = open(&disk).expect("opens");
+        let entries: Vec<LogEntry> = (2..40).map(|index| entry(index, 1, 3000)).collect();
+        wal.append(&entries, Some(hard(2, 1, 1)), None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+        disk.paths().iter().map(|path| disk.content(path)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(), run());
 }

@@ -78,8 +78,8 @@ fn a_log_cut_at_any_byte_recovers_to_a_prefix_or_is_corrupt() {
     for cut in 0..=end {
         // A batch is known to be durable when the frame behind it is whole, or the next header is.
         // Bytes behind the cut are gone, so only marks before it speak: a prefix is right.
-        let whole_batches = written.synced.iter().filter(|(end, ..)| *end <= cut as u64);
-        let least = whole_batches.last().map_or(1, |(_, index, _)| *index);
+        let mut whole_batches = written.synced.iter().filter(|(end, ..)| *end <= cut as u64);
+        let least = whole_batches.next_back().map_or(1, |(_, index, _)| *index);
         let result = reopened(&written, &written.last, whole[..cut].to_vec());
         check(result, Some(least), &format!("cut at {cut}"));
     }
@@ -106,7 +106,7 @@ fn every_flipped_bit_of_the_last_segment_is_a_prefix_or_corrupt() {
     let last_start = written.synced[count - 2].0;
     let end = written.synced[count - 1].0;
     // Nothing is read between the slots: one bit there in a while is enough.
-    let is_read = |at: &u64| at % 4096 < 40 || *at >= FRAMES_START || at % 61 == 0;
+    let is_read = |at: &u64| at % 4096 < 40 || *at >= FRAMES_START || at.is_multiple_of(61);
     for at in (0..end).filter(is_read) {
         for bit in 0..8 {
             let mut bytes = whole.clone();
@@ -249,4 +249,99 @@ fn random_bytes_in_place_of_a_segment_never_panic() {
         let result = reopened(&written, &written.last, bytes);
         check(result, Some(1), &format!("seed {seed}"));
     }
+}
+
+#[test]
+fn frames_of_another_history_are_not_joined() {
+    // Two histories that share a segment's head, so that only the chain tells their frames apart:
+    // a file put together from two backups, or a write that went to the other disk of a mirror.
+    let origin = FaultDisk::new(1);
+    born(&origin);
+    let live = |byte: u8| {
+        let disk = origin.fork(1);
+        let (mut wal, _) = open(&disk).expect("opens");
+        let mut ends = Vec::new();
+        for index in 2..5 {
+            let mut next = entry(index, 1, 100);
+            next.payload = vec![byte; 100].into();
+            wal.append(&[next], None, None).expect("appends");
+            wal.commit(Durability::Sync).expect("commits");
+            ends.push(wal.tail().end() as usize);
+        }
+        let path = log_path(wal.tail().sequence);
+        (disk.content(&path).expect("is there"), ends, path, disk)
+    };
+    let (mut first, ends, path, disk) = live(1);
+    let (second, ..) = live(2);
+    first[ends[1]..ends[2]].copy_from_slice(&second[ends[1]..ends[2]]);
+    disk.set_content(&path, first.clone());
+    let (_, recovered) = open(&disk).expect("the last batch counts as torn");
+    assert_eq!(recovered.entries.len(), 2);
+    first[ends[0]..ends[1]].copy_from_slice(&second[ends[0]..ends[1]]);
+    disk.set_content(&path, first);
+    assert!(open(&disk).is_err(), "a later frame says that it was durable");
+}
+
+#[test]
+fn frames_that_check_and_make_no_sense_are_corruption() {
+    // No writer of ours makes these: what is tested is that the reader does not rely on it.
+    type Break = fn(&mut Wal<FaultDisk>);
+    let breaks: [(&str, Break); 4] = [
+        ("a gap", |wal| wal.push_record(&Record::Entry(&entry(9, 1, 1)))),
+        ("a covered entry", |wal| wal.push_record(&Record::Entry(&entry(2, 1, 1)))),
+        ("a snapshot behind the end", |wal| {
+            wal.push_record(&Record::Snapshot(SnapshotPoint { index: 9, term: 1 }));
+        }),
+        ("a head inside", |wal| {
+            let head = Head {
+                link: None,
+                hard_state: HardState::default(),
+                snapshot: SnapshotPoint::default(),
+                membership: Membership::default(),
+            };
+            wal.push_frame(FrameKind::Head, None, &encode_head(&head));
+        }),
+    ];
+    for (about, make) in breaks {
+        let disk = FaultDisk::new(1);
+        born(&disk);
+        let (mut wal, _) = open(&disk).expect("opens");
+        wal.append(&[entry(2, 1, 1), entry(3, 1, 1)], None, None).expect("appends");
+        wal.release(SnapshotPoint { index: 2, term: 1 }).expect("releases");
+        make(&mut wal);
+        wal.commit(Durability::Sync).expect("commits");
+        drop(wal);
+        let result = open(&disk).map(|(_, recovered)| recovered);
+        assert!(matches!(result, Err(StorageError::Corrupt { .. })), "{about}: {result:?}");
+    }
+}
+
+#[test]
+fn a_log_of_a_newer_version_is_refused_as_such() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (wal, _) = open(&disk).expect("opens");
+    let path = log_path(wal.tail().sequence);
+    let sequence = wal.tail().sequence;
+    drop(wal);
+    let mut body = 2_u32.to_le_bytes().to_vec();
+    body.extend_from_slice(b"whatever version 2 has");
+    let header = FrameHeader {
+        body_bytes: 0,
+        kind: FrameKind::Head,
+        entry_kind: 0,
+        group: 3,
+        index: 1,
+        term: 0,
+        generation: sequence,
+        offset: FRAMES_START,
+        mark: FRAMES_START,
+        chain: 0,
+        body_crc: 0,
+    };
+    let mut bytes = vec![0; FRAMES_START as usize];
+    encode_frame(&mut bytes, 0, &header, &body);
+    disk.set_content(&path, bytes);
+    let result = open(&disk).map(|(_, recovered)| recovered);
+    assert!(matches!(result, Err(StorageError::UnknownFormat { version: 2, .. })));
 }

@@ -11,10 +11,7 @@ fn full() -> (FaultDisk, Wal<FaultDisk>) {
         while !job.step(&disk).expect("steps") {}
         wal.adopt_spare(job);
     }
-    disk.set_plan(FaultPlan {
-        bytes_max: Some(1),
-        ..FaultPlan::default()
-    });
+    disk.set_plan(FaultPlan { bytes_max: Some(1), ..FaultPlan::default() });
     (disk, wal)
 }
 
@@ -82,10 +79,7 @@ fn a_start_on_a_full_disk_uses_the_reserve() {
     let last = fill_up(&mut wal);
     drop(wal);
     disk.crash();
-    disk.set_plan(FaultPlan {
-        bytes_max: Some(1),
-        ..FaultPlan::default()
-    });
+    disk.set_plan(FaultPlan { bytes_max: Some(1), ..FaultPlan::default() });
     for _ in 0..5 {
         let (_, recovered) = match open(&disk) {
             Ok(opened) => opened,

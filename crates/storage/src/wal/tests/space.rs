@@ -125,10 +125,7 @@ fn only_one_spare_job_runs_at_a_time_and_a_failed_one_leaves_nothing() {
     let before = spare_count(&disk);
     let mut job = wal.spare_wanted().expect("one is wanted");
     assert!(wal.spare_wanted().is_none());
-    disk.set_plan(FaultPlan {
-        bytes_max: Some(1000),
-        ..FaultPlan::default()
-    });
+    disk.set_plan(FaultPlan { bytes_max: Some(1000), ..FaultPlan::default() });
     assert!(matches!(job.step(&disk), Err(StorageError::DiskFull { .. })));
     wal.abandon_spare(job);
     assert!(!disk.paths().iter().any(|path| path.ends_with(".tmp")));

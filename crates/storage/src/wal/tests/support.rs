@@ -20,10 +20,7 @@ pub(crate) fn options() -> WalOptions {
 }
 
 pub(crate) fn voters(ids: &[u64]) -> Membership {
-    Membership {
-        voters: ids.to_vec(),
-        ..Membership::default()
-    }
+    Membership { voters: ids.to_vec(), ..Membership::default() }
 }
 
 pub(crate) fn hard(term: u64, vote: u64, commit: u64) -> HardState {
