@@ -91,10 +91,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
             (handle, front)
         })
         .collect();
-    let about = About {
-        version: format!("{}-quorate", env!("CARGO_PKG_VERSION")),
-        conf: conf_report(&config, address.port()),
-    };
+    let about = About { version: version(), conf: conf_report(&config, address.port()) };
     let mut acceptor = listen_zk::start(fronts, about)?;
     let limits = ConnectionLimits {
         per_ip_max: config.connections_per_ip_max as usize,
@@ -180,6 +177,23 @@ fn cannot_listen(wanted: &ListenAddress, error: &std::io::Error) -> anyhow::Erro
     }
 }
 
+/// The ZooKeeper version whose protocol is served, which clients and tools parse, then our own.
+fn version() -> String {
+    format!("3.9.5-quorate-{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What `envi` shows beside the version (`Environment.list`), as far as it exists here.
+fn environment() -> Vec<(&'static str, String)> {
+    let system = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    vec![
+        ("host.name", text(system.nodename())),
+        ("os.name", text(system.sysname())),
+        ("os.arch", text(system.machine())),
+        ("os.version", text(system.release())),
+    ]
+}
+
 /// The lines of `conf` (`ZooKeeperServer.dumpConf`).
 fn conf_report(config: &ServeConfig, port: u16) -> ConfReport {
     let dir = config.data_dir.display().to_string();
@@ -200,5 +214,6 @@ fn conf_report(config: &ServeConfig, port: u16) -> ConfReport {
             ),
             ("serverId", config.my_id.unwrap_or(0).to_string()),
         ],
+        environment: environment(),
     }
 }

@@ -10,6 +10,8 @@ pub enum Word {
     Conf,
     /// Every connection, in full.
     Cons,
+    /// The environment; clients learn the server's version from it.
+    Envi,
     /// `rw` or `ro`.
     Isro,
     /// Key and value per line, for monitoring.
@@ -43,6 +45,7 @@ impl Word {
         match self {
             Word::Conf => "conf",
             Word::Cons => "cons",
+            Word::Envi => "envi",
             Word::Isro => "isro",
             Word::Mntr => "mntr",
             Word::Ruok => "ruok",
@@ -55,8 +58,16 @@ impl Word {
 /// Recognises a word. Anything else is the length of a frame.
 pub fn recognise(first: [u8; 4]) -> Option<Recognised> {
     let known = KNOWN.into_iter().find(|word| word.as_bytes() == first)?;
-    let words =
-        [Word::Conf, Word::Cons, Word::Isro, Word::Mntr, Word::Ruok, Word::Srvr, Word::Stat];
+    let words = [
+        Word::Conf,
+        Word::Cons,
+        Word::Envi,
+        Word::Isro,
+        Word::Mntr,
+        Word::Ruok,
+        Word::Srvr,
+        Word::Stat,
+    ];
     Some(match words.into_iter().find(|word| word.name() == known) {
         Some(word) => Recognised::Word(word),
         None => Recognised::Unserved(known),
@@ -180,11 +191,13 @@ pub struct ServerReport {
     pub connections: Vec<ConnectionReport>,
 }
 
-/// What `conf` shows.
+/// What `conf` and `envi` show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfReport {
     /// Lines of `key=value`, in ZooKeeper's order.
     pub lines: Vec<(&'static str, String)>,
+    /// Lines of `key=value` for `envi`, beside the version.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// The answer to a word.
@@ -192,8 +205,11 @@ pub fn answer(word: Word, server: &ServerReport, conf: &ConfReport) -> String {
     match word {
         Word::Ruok => "imok".to_string(),
         Word::Isro => "rw".to_string(),
-        Word::Conf => {
-            conf.lines.iter().fold(String::new(), |text, (k, v)| format!("{text}{k}={v}\n"))
+        Word::Conf => key_values(&conf.lines),
+        Word::Envi => {
+            let version = &server.version;
+            let rest = key_values(&conf.environment);
+            format!("Environment:\nzookeeper.version={version}\n{rest}")
         }
         Word::Cons => connections(server, false) + "\n",
         Word::Srvr => format!("Zookeeper version: {}\n{}", server.version, brief(server)),
@@ -205,6 +221,10 @@ pub fn answer(word: Word, server: &ServerReport, conf: &ConfReport) -> String {
         ),
         Word::Mntr => monitor(server),
     }
+}
+
+fn key_values(lines: &[(&'static str, String)]) -> String {
+    lines.iter().fold(String::new(), |text, (key, value)| format!("{text}{key}={value}\n"))
 }
 
 fn brief(server: &ServerReport) -> String {

@@ -169,8 +169,16 @@ zk_uptime	9000
 #[test]
 fn conf_is_a_setting_a_line() {
     let lines = vec![("clientPort", "2181".to_string()), ("tickTime", "2000".to_string())];
-    let text = answer(Word::Conf, &server(), &ConfReport { lines });
+    let text = answer(Word::Conf, &server(), &ConfReport { lines, ..ConfReport::default() });
     assert_eq!(text, "clientPort=2181\ntickTime=2000\n");
+}
+
+#[test]
+fn envi_begins_with_the_version() {
+    let environment = vec![("host.name", "here".to_string())];
+    let text = answer(Word::Envi, &server(), &ConfReport { environment, ..ConfReport::default() });
+    let version = server().version;
+    assert_eq!(text, format!("Environment:\nzookeeper.version={version}\nhost.name=here\n"));
 }
 
 #[test]
