@@ -426,22 +426,6 @@ def set_watches_on_reconnect_reports_what_was_missed(s):
     again.close_session()
 
 
-@scenario
-def a_persistent_recursive_watch_sees_the_whole_subtree(s):
-    w = s.wire()
-    w.create("/recursive")
-    same(w.call(wire.ADD_WATCH, wire.string("/recursive") + b"\0\0\0\x01")[1], 0)
-    w.create("/recursive/a")
-    w.create("/recursive/a/b")
-    w.call(wire.SET_DATA, wire.string("/recursive/a/b") + wire.buffer(b"1") + b"\xff\xff\xff\xff")
-    w.call(wire.DELETE, wire.string("/recursive/a/b") + b"\xff\xff\xff\xff")
-    same(
-        [e[:2] for e in w.events],
-        [(1, "/recursive/a"), (1, "/recursive/a/b"), (3, "/recursive/a/b"), (2, "/recursive/a/b")],
-    )
-    w.close_session()
-
-
 # ---- access control
 
 
@@ -738,13 +722,11 @@ def connections_of_one_address_are_limited(folder):
 
 @own_server
 def properties_reach_the_server_through_the_environment(folder):
-    os.environ["SERVER_JVMFLAGS"] = "-Dzookeeper.extendedTypesEnabled=true -Dzookeeper.skipACL=yes"
+    os.environ["SERVER_JVMFLAGS"] = "-Dzookeeper.skipACL=yes"
     s = peer.Server(folder)
     try:
         s.start()
         w = Wire(s.port)
-        body = wire.string("/ttl") + wire.buffer(b"") + wire.WORLD_ALL + b"\0\0\0\x05" + b"\0\0\0\0\0\1\0\0"
-        same(w.call(wire.CREATE_TTL, body)[1], 0)
         readable = b"\0\0\0\1" + b"\0\0\0\1" + wire.string("world") + wire.string("anyone")
         same(w.call(wire.CREATE, wire.string("/skip") + wire.buffer(b"") + readable + b"\0\0\0\0")[1], 0)
         same(w.create("/skip/child")[1], 0)

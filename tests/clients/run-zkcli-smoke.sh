@@ -31,8 +31,6 @@ set -v 9 /cli three => version No is not valid : /cli
 ls /cli => [e, n-0000000000]
 ls -R /cli => /cli/n-0000000000
 stat /cli => numChildren = 2
-getAllChildrenNumber /cli => 2
-getEphemerals /cli => [/cli/e]
 create /cli two => Node already exists: /cli
 create /missing/x two => Node does not exist: /missing/x
 delete /cli => Node not empty: /cli
@@ -40,7 +38,6 @@ addauth digest user:password => @
 create /secret x auth::cdrwa => Created /secret
 getAcl /secret => : cdrwa
 setAcl /cli world:anyone:cdrwa => @
-whoami => digest: user
 sync / => Sync is OK
 setquota -n 10 /cli => @
 listquota /cli => count=10
