@@ -195,20 +195,24 @@ pub(crate) fn run_disk(shared: &Shared, mut wal: Wal<RealDisk>) {
     let mut inputs = Vec::new();
     let mut held: Vec<DiskJob> = Vec::new();
     let mut full = Fullness::default();
+    // Everything is durable and the log says so: there is nothing to wake up for.
+    let mut marked = false;
     loop {
-        let wait = if held.is_empty() { DISK_IDLE } else { DISK_FULL_RETRY };
+        let deadline = match marked {
+            _ if !held.is_empty() => Some(Instant::now() + DISK_FULL_RETRY),
+            false => Some(Instant::now() + DISK_IDLE),
+            true => full.retry_at,
+        };
         inputs.clear();
-        let open = shared.to_disk.take(&mut inputs, Some(Instant::now() + wait));
+        let open = shared.to_disk.take(&mut inputs, deadline);
         let idle = inputs.is_empty();
+        marked = false;
         for input in inputs.drain(..) {
             match input {
                 DiskInput::Job(job) => held.push(job),
                 DiskInput::Release(point) => {
-                    // In order: what was queued before is in the log first.
-                    write(shared, &mut wal, &mut held, &mut full);
-                    if held.is_empty() {
-                        wal.release(point).unwrap_or_else(|error| fail("the log", &error));
-                    }
+                    // Also while jobs are held: on a full disk this is what makes room.
+                    wal.release(point).unwrap_or_else(|error| fail("the log", &error));
                 }
                 DiskInput::Spare(SpareResult::Made(job)) => {
                     wal.adopt_spare(job);
@@ -227,6 +231,7 @@ pub(crate) fn run_disk(shared: &Shared, mut wal: Wal<RealDisk>) {
         write(shared, &mut wal, &mut held, &mut full);
         if idle && held.is_empty() {
             wal.idle_mark().unwrap_or_else(|error| fail("the log", &error));
+            marked = true;
         }
         if full.retry_at.is_none_or(|at| Instant::now() >= at)
             && let Some(job) = wal.spare_wanted()
@@ -274,6 +279,7 @@ fn write(shared: &Shared, wal: &mut Wal<RealDisk>, held: &mut Vec<DiskJob>, full
             Ok(()) => done += 1,
             Err(StorageError::DiskFull { .. }) => {
                 full.spare_failed = true;
+                full.retry_at = Some(Instant::now() + DISK_FULL_RETRY);
                 break;
             }
             Err(error) => fail("the log", &error),
