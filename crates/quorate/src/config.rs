@@ -142,11 +142,14 @@ pub enum FourLetterWords {
 }
 
 impl FourLetterWords {
-    /// True when `word` may be executed.
-    pub fn allows(&self, word: &str) -> bool {
+    /// The words that may be executed; `*` is all.
+    pub fn allowed(&self) -> Vec<String> {
         match self {
-            FourLetterWords::All => true,
-            FourLetterWords::Listed(words) => word == "srvr" || words.contains(word),
+            FourLetterWords::All => vec!["*".to_string()],
+            FourLetterWords::Listed(words) => {
+                let srvr = "srvr".to_string();
+                words.iter().cloned().filter(|word| *word != srvr).chain([srvr.clone()]).collect()
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use machine::ConnectionId;
 use member::Front;
 use member::front::Now;
 use node::FrontHandle;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -30,6 +30,10 @@ const READ_BYTES: usize = 16 * 1024;
 /// Connections accepted and not yet taken by their runtime. Then the acceptor waits, and the
 /// kernel's backlog fills.
 const ACCEPTED_MAX: usize = 1_024;
+
+/// How long a closed connection may take to notice, and what it may still send.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_READS_MAX: usize = 256;
 
 /// How often a runtime looks at the clock for its connections.
 const TICK: Duration = Duration::from_millis(100);
@@ -294,10 +298,7 @@ impl Runtime {
                 },
             }
         }
-        // The Front may have been done with it before the client was: say so to the client.
-        if let Ok(mut write) = Rc::try_unwrap(socket).map(|socket| socket.write) {
-            let _ = write.shutdown().await;
-        }
+        linger(&socket, &mut read).await;
     }
 
     /// Reads into the Front's own buffer, which is borrowed for each poll only.
@@ -379,6 +380,24 @@ impl Runtime {
             socket.wake.notify_one();
         }
     }
+}
+
+/// Ends the writing side and takes what the client still sends: closing a socket with unread bytes
+/// makes the kernel reset it, and the client may lose the last reply.
+async fn linger(socket: &Socket, read: &mut OwnedReadHalf) {
+    if rustix::net::shutdown(socket.write.as_ref(), rustix::net::Shutdown::Write).is_err() {
+        return;
+    }
+    let mut scratch = [0; 4096];
+    let drain = async {
+        for _ in 0..LINGER_READS_MAX {
+            if !matches!(read.read(&mut scratch).await, Ok(count) if count > 0) {
+                return;
+            }
+        }
+    };
+    // A client that goes on sending, or that does not close, is cut off.
+    let _ = tokio::time::timeout(LINGER, drain).await;
 }
 
 /// Gathers every runtime's numbers and answers the word.

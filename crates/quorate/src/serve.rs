@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 use zk::four_letter::ConfReport;
 
 use crate::cli::ServeArgs;
-use crate::config::{self, Env, FourLetterWords, ListenAddress, ServeConfig, Severity};
+use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
 use crate::listen_zk::{self, About, ConnectionLimits};
 
 /// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
@@ -132,12 +132,7 @@ fn front_config(
         frame_bytes_max: config.jute_bytes_max,
         session_timeout_ms_min: config.session_timeout_ms_min,
         session_timeout_ms_max: config.session_timeout_ms_max,
-        words_allowed: match &config.four_letter_words {
-            FourLetterWords::All => vec!["*".to_string()],
-            FourLetterWords::Listed(words) => {
-                words.iter().cloned().chain(["srvr".to_string()]).collect()
-            }
-        },
+        words_allowed: config.four_letter_words.allowed(),
         secret,
         settings: settings.clone(),
     }

@@ -47,7 +47,7 @@ const WALLS: [Wall; 12] = [
     Wall {
         name: "node",
         ours: &["machine", "member", "storage"],
-        theirs: &["crossbeam-channel", "parking_lot", "thiserror", "tracing"],
+        theirs: &["parking_lot", "thiserror", "tokio", "tracing"],
     },
     Wall {
         name: "sim",
@@ -67,7 +67,6 @@ const WALLS: [Wall; 12] = [
             "anyhow",
             "bytes",
             "clap",
-            "crossbeam-channel",
             "mimalloc",
             "rustix",
             "rustyline",
