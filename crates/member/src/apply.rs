@@ -157,7 +157,10 @@ impl Apply {
         if core::mem::take(&mut self.thaw_wanted) {
             machine.thaw();
         }
-        self.answer_refused(machine);
+        // Inside a batch its own waiters come first.
+        if self.at.as_ref().is_none_or(|at| at.batch.is_none()) {
+            self.answer_refused(machine);
+        }
         while count < commands_max && !self.entries.is_empty() {
             count += self.apply_entry(machine, commands_max - count);
             if self.at.is_none() && self.freeze_wanted {
@@ -198,7 +201,8 @@ impl Apply {
                 _ => {}
             }
         }
-        if self.last_index != self.reported_index || !sessions.is_empty() {
+        let news = !sessions.is_empty() || configured.is_some();
+        if self.last_index != self.reported_index || news {
             self.reported_index = self.last_index;
             let applied = FromApply::Applied { index: self.last_index, sessions, configured };
             output.to_loop.insert(0, applied);

@@ -1,8 +1,8 @@
 //! Leases: when each session expires, unless it is heard from. Kept by Loop, not replicated.
 //!
-//! Time here is the leases' own: it advances by what the driver says went by, but by two ticks at
-//! most per round, so that a process that was paused does not expire the world before it has heard
-//! what waited at its sockets meanwhile.
+//! Time here is the leases' own: it advances by what the driver says went by, but by
+//! [`LEASE_ADVANCE_MS_MAX`] at most per round, so that a process that was paused does not expire
+//! the world before it has heard what waited at its sockets meanwhile.
 //!
 //! Sessions sit in buckets of one tick, as in ZooKeeper (`ExpiryQueue`): one expires up to a tick
 //! late and never early. Hearing from a session only moves its deadline; it changes buckets when
@@ -14,7 +14,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::{Ordinal, SessionId};
 
-use crate::limits::HEARD_INTERVAL_MS;
+use crate::limits::{HEARD_INTERVAL_MS, LEASE_ADVANCE_MS_MAX};
 
 /// All leases.
 pub struct Leases {
@@ -88,7 +88,7 @@ impl Leases {
 
     /// Lets time go by.
     pub fn advance(&mut self, elapsed_ms: u64) {
-        self.now_ms += elapsed_ms.min(2 * self.tick_ms);
+        self.now_ms += elapsed_ms.min(LEASE_ADVANCE_MS_MAX);
     }
 
     /// Sessions whose time is up, at most `max`, each with the attach that is judged. Each is given

@@ -7,8 +7,8 @@
 //!
 //! Order within a session is exact: reads before a write run first, then the write is handed over;
 //! a read behind an own write that is still in this Front's batch travels with it; any other read
-//! behind an own write waits for its answer, and holds back the session's later writes. A
-//! connection that is held back is not decoded any further.
+//! behind an own write waits for its answer, and holds back the session's later writes; so does a
+//! sync that is not answered. A connection that is held back is not decoded any further.
 //!
 //! A client's output is ordered by ordinal, events before the replies that show what they tell, and
 //! the zxids of its replies never fall.
@@ -41,10 +41,10 @@ use zk::response::{
 use zk::{ErrorCode, ops};
 
 use crate::limits::{
-    CLOSING_MS_MAX, CONNECTION_IDENTITIES_MAX, FRONT_BYTES_MAX, FRONT_COMMANDS_MAX,
-    GREETING_MS_MAX, HEARD_INTERVAL_MS, OUTPUT_BYTES_LIMIT, READ_HOLD_BYTES_MAX,
-    READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, TRAVELLING_READS_MAX, WINDOW_BYTES_MAX,
-    WINDOW_REQUESTS_MAX,
+    CLOSING_MS_MAX, CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX, FRONT_BYTES_MAX,
+    FRONT_COMMANDS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, OUTPUT_BYTES_LIMIT,
+    READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, TRAVELLING_READS_MAX,
+    WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
 };
 use crate::message::{
     Answer, Answered, Delivery, FrontId, OwnedIdentity, OwnedRead, ReadAnswer, Submission, ToLoop,
@@ -199,13 +199,14 @@ impl Front {
             window: Default::default(),
             window_bytes: 0,
             local_reads: 0,
-            in_flight: 0,
+            open_syncs: 0,
             session: None,
             timeout_ms: 0,
             identities: Arc::new([]),
             identity_bytes: Vec::new(),
             listed: false,
             dirty: false,
+            starved: false,
             stats: Stats { established_ms: self.now.wall_ms, last_xid: -1, ..Stats::default() },
         };
         connection.stats.last_operation = "NA";
@@ -243,12 +244,15 @@ impl Front {
             let before = self.output_bytes(id);
             let mut more = true;
             let mut turn = 0;
-            while more && turn < READ_TURN_REQUESTS_MAX {
+            let mut written = 0;
+            let turn_max = READ_TURN_REQUESTS_MAX.min(READ_HOLD_REQUESTS_MAX - requests);
+            while more && turn < turn_max && bytes + written < READ_HOLD_BYTES_MAX {
                 more = self.run_one(id, machine);
                 turn += 1;
+                written = self.output_bytes(id).saturating_sub(before);
             }
             requests += turn;
-            bytes += self.output_bytes(id).saturating_sub(before);
+            bytes += written;
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.listed = false;
                 self.list(id);
@@ -265,7 +269,12 @@ impl Front {
     /// [`Front::on_delivery`], without the lock.
     pub fn resume(&mut self) {
         if self.has_credit() {
-            self.resumable.append(&mut self.starved);
+            for id in core::mem::take(&mut self.starved) {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.starved = false;
+                    self.resumable.push(id);
+                }
+            }
         }
         for id in core::mem::take(&mut self.resumable) {
             self.decode(id);
@@ -477,6 +486,9 @@ impl Front {
         let has_credit = self.has_credit();
         let frame_bytes_max = self.config.frame_bytes_max;
         let connection = self.connections.get_mut(&id).expect("the caller looked");
+        if connection.is_refused() {
+            return Err(Halt::HeldBack);
+        }
         let Some(first) = connection.input.first_chunk::<4>() else { return Err(Halt::NeedsBytes) };
         let length = u32::from_be_bytes(*first);
         if length > frame_bytes_max {
@@ -489,15 +501,16 @@ impl Front {
             return Err(Halt::HeldBack);
         }
         if !has_credit {
-            self.starved.push(id);
+            if !core::mem::replace(&mut connection.starved, true) {
+                self.starved.push(id);
+            }
             return Err(Halt::HeldBack);
         }
         let Some(body) = connection.input.get(4..4 + length as usize) else {
             return Err(Halt::NeedsBytes);
         };
-        // A read that waits for its turn holds back whatever would be handed over behind it.
         let opcode = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
-        if connection.local_reads > 0 && opcode.is_some_and(|bytes| is_handed_over(*bytes)) {
+        if opcode.is_some_and(|opcode| is_held_back(connection, i32::from_be_bytes(*opcode))) {
             return Err(Halt::HeldBack);
         }
         let Some(frame) = take_frame(&mut connection.input, length) else {
@@ -515,6 +528,18 @@ impl Front {
         };
         match Request::decode(header.opcode, &mut reader) {
             Ok(request) => self.on_request(id, header, &request, frame.len()),
+            // `ZooKeeperServer.processPacket` reads it before all others, and does not catch.
+            Err(error) if header.opcode == zk::request::opcode::AUTH => {
+                Err(self.disconnect(id, &format!("an auth packet: {error}")))
+            }
+            Err(_) if header.opcode == zk::request::opcode::MULTI => {
+                let session = connection.session.expect("an attached connection has a session");
+                let bytes = frame.len();
+                self.submit(id, &ops::undecodable_multi_command(session), bytes);
+                let form = WriteForm::Undecodable;
+                self.push_slot(id, header.xid, SlotKind::Write { form, bytes });
+                Ok(())
+            }
             Err(_) => {
                 self.fail(id, header.xid, ErrorCode::MARSHALLING_ERROR, None, false);
                 Ok(())
@@ -627,7 +652,8 @@ impl Front {
             add("super", "");
         }
         add("digest", &digest);
-        if identities.len() > CONNECTION_IDENTITIES_MAX {
+        let bytes = encode_identities(borrow(&identities).into_iter()).len();
+        if identities.len() > CONNECTION_IDENTITIES_MAX || bytes > CONNECTION_IDENTITY_BYTES_MAX {
             return false;
         }
         set_identities(connection, identities);
@@ -642,12 +668,11 @@ impl Front {
         match &kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 connection.window_bytes += bytes;
-                connection.in_flight += 1;
                 self.commands_in_flight += 1;
                 self.bytes_in_flight += bytes;
             }
             SlotKind::Sync { .. } => {
-                connection.in_flight += 1;
+                connection.open_syncs += 1;
                 self.commands_in_flight += 1;
             }
             SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_) => {
@@ -681,9 +706,7 @@ impl Front {
         match &slot.kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 connection.window_bytes -= bytes;
-                connection.in_flight -= 1;
             }
-            SlotKind::Sync { .. } => connection.in_flight -= 1,
             SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_) => {
                 connection.local_reads -= 1;
             }
@@ -839,13 +862,13 @@ impl Front {
                     })
                     .collect();
                 self.reply(id, &slot, zxid, |out| encode_multi_read(xid, zxid, &results, out));
-                for (read, (_, result)) in reads.iter().zip(&results) {
-                    let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
-                    self.watch(id, read, error, at);
-                }
+                // No watches: `MultiOperationRecord` drops the flag.
             }
             SlotKind::SetWatches(watches) => {
                 self.set_watches(id, watches, machine);
+                if !self.is_attached(id) {
+                    return false;
+                }
                 let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
                 self.reply(id, &slot, zxid, |out| encode_empty(header, out));
             }
@@ -909,8 +932,15 @@ impl Front {
     ) {
         match missed {
             Some(event) => self.send_event(id, -1, event, path),
-            None => self.watches.set(id, kind, path, at),
+            // The event before may have been one too many.
+            None if self.is_attached(id) => self.watches.set(id, kind, path, at),
+            None => {}
         }
+    }
+
+    fn is_attached(&self, id: ConnectionId) -> bool {
+        let state = self.connections.get(&id).map(|connection| &connection.state);
+        matches!(state, Some(State::Attached))
     }
 
     /// Holds a connect request against the state and asks for its session.
@@ -1046,6 +1076,7 @@ impl Front {
         });
         if let Some(done) = pending {
             *done = true;
+            connection.open_syncs -= 1;
         }
         self.settle(id);
         self.resumable.push(id);
@@ -1169,6 +1200,9 @@ impl Front {
 
     fn send_event(&mut self, id: ConnectionId, zxid: i64, event: EventType, path: &str) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        if matches!(connection.state, State::Closing) {
+            return;
+        }
         encode_event(zxid, event, path, &mut connection.output);
         connection.stats.sent += 1;
         self.sent += 1;
@@ -1223,7 +1257,7 @@ impl Front {
         connection.input = BytesMut::new();
         connection.window_bytes = 0;
         connection.local_reads = 0;
-        connection.in_flight = 0;
+        connection.open_syncs = 0;
         for slot in core::mem::take(&mut connection.window) {
             self.give_back(&slot.kind);
         }
@@ -1273,21 +1307,24 @@ fn set_identities(connection: &mut Connection, identities: Vec<OwnedIdentity>) {
     connection.identities = identities.into();
 }
 
-/// Whether requests with this opcode go to Loop.
-fn is_handed_over(opcode: [u8; 4]) -> bool {
+/// Whether a request with this opcode must wait before it is decoded. A read that waits for its
+/// turn holds back whatever is handed over behind it, and auth, which would show it more than it
+/// may see. A sync holds back commands: it does not pass the log, and theirs could be answered
+/// first.
+fn is_held_back(connection: &Connection, opcode: i32) -> bool {
     use zk::request::opcode as op;
-    matches!(
-        i32::from_be_bytes(opcode),
+    let behind_read = connection.local_reads > 0;
+    match opcode {
+        op::SYNC | op::AUTH => behind_read,
         op::CREATE
-            | op::CREATE2
-            | op::DELETE
-            | op::SET_DATA
-            | op::SET_ACL
-            | op::CHECK
-            | op::MULTI
-            | op::SYNC
-            | op::CLOSE_SESSION
-    )
+        | op::CREATE2
+        | op::DELETE
+        | op::SET_DATA
+        | op::SET_ACL
+        | op::MULTI
+        | op::CLOSE_SESSION => behind_read || connection.open_syncs > 0,
+        _ => false,
+    }
 }
 
 /// ZooKeeper has no code for a server that cannot take a write for now; a system error is what its
@@ -1326,4 +1363,4 @@ fn operation_name(request: &Request<'_>) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -58,8 +58,18 @@ pub const APPLY_HOLD_COMMANDS_MAX: usize = 256;
 /// Identities that one connection may collect by auth packets. One more disconnects it.
 pub const CONNECTION_IDENTITIES_MAX: usize = 100;
 
+/// Bytes of those identities as they travel with each batch: a name of any length fits an auth
+/// packet. ZooKeeper has no bound; a digest takes some 40 bytes and the name. More disconnects it.
+pub const CONNECTION_IDENTITY_BYTES_MAX: usize = 16 * 1024;
+
 /// How often each Front reports the sessions it heard from.
 pub const HEARD_INTERVAL_MS: u64 = 200;
+
+/// How far the leases' clock advances at most in one round of Loop, which comes every 100 ms: two
+/// rounds. A process that was paused for longer than a session's timeout must hear its clients, who
+/// wrote meanwhile, before it judges them; the ticks of the sessions (`tickTime`) are far too long
+/// for that, since the shortest timeout is two of them.
+pub const LEASE_ADVANCE_MS_MAX: u64 = 200;
 
 /// Bytes of a piece of a snapshot's image.
 pub const SNAPSHOT_PIECE_BYTES: usize = 1024 * 1024;
@@ -70,5 +80,19 @@ pub const SNAPSHOT_STEP_SLOTS_MAX: u32 = 4_096;
 /// Bytes of log after which a snapshot is taken.
 pub const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
+// Deadlines include one report interval: a pause must not use up more than that.
+const _: () = assert!(LEASE_ADVANCE_MS_MAX <= HEARD_INTERVAL_MS);
 const _: () = assert!(CONNECTION_IDENTITIES_MAX < machine::limits::IDENTITIES_MAX);
 const _: () = assert!(OUTPUT_BYTES_MAX < OUTPUT_BYTES_LIMIT);
+// However many connections share a batch, it fits an entry, and so does the largest request.
+const _: () = assert!(
+    machine::limits::BATCH_COMMANDS_MAX * CONNECTION_IDENTITY_BYTES_MAX
+        + 2 * machine::limits::BATCH_BYTES_MAX
+        <= machine::limits::ENTRY_BYTES_MAX
+);
+const _: () = assert!(
+    zk::limits::FRAME_BYTES_MAX_LIMIT as usize
+        + CONNECTION_IDENTITY_BYTES_MAX
+        + machine::limits::BATCH_BYTES_MAX
+        <= machine::limits::ENTRY_BYTES_MAX
+);

@@ -182,6 +182,22 @@ impl Loop {
     /// Whether the log still has room to grow, as the disk thread sees it.
     pub fn on_disk_room(&mut self, is_full: bool) {
         self.disk_is_full = is_full;
+        if is_full {
+            self.refuse_waiting();
+        }
+    }
+
+    /// Refuses what is in no entry yet, before anything that comes later is refused.
+    fn refuse_waiting(&mut self) {
+        for waiting in core::mem::take(&mut self.waiting) {
+            match waiting.front {
+                Some(front) => {
+                    let (waiters, reason) = (waiting.waiters, Unavailable::DiskFull);
+                    self.output.apply.push(ToApply::Refuse { front, waiters, reason });
+                }
+                None => self.waiting.push_back(waiting),
+            }
+        }
     }
 
     /// Something from the snapshot thread.
@@ -459,3 +475,6 @@ pub fn to_restored(
         applied_index: snapshot.index,
     }
 }
+
+#[cfg(test)]
+mod tests;

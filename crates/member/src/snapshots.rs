@@ -106,3 +106,6 @@ impl Snapshots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,12 @@ pub fn multi_command<'a>(session: SessionId, writes: &[WriteRequest<'a>]) -> Com
     Command::Multi { session, ops: writes.iter().map(op).collect() }
 }
 
+/// The command of a multi that does not decode: refused, but it consumes a zxid
+/// (`PrepRequestProcessor.pRequestHelper`).
+pub fn undecodable_multi_command(session: SessionId) -> Command<'static> {
+    Command::Write { session, op: Op::Malformed }
+}
+
 /// One operation, its path checked for shape.
 fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     match write {

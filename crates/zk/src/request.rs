@@ -1,6 +1,6 @@
 //! Requests as they stand on a client's wire: decoded by the server, encoded by our own clients.
 
-use machine::AclEntry;
+use machine::{AclEntry, CreateMode};
 
 use crate::jute::{JuteError, JuteReader, JuteWrite, begin_frame, end_frame};
 
@@ -172,7 +172,7 @@ pub enum WriteRequest<'a> {
         /// Or -1.
         version: i32,
     },
-    /// Compare the version.
+    /// Compare the version. In a multi only: alone it is unknown to `Request.isValid`.
     Check {
         /// Of which znode.
         path: &'a str,
@@ -283,8 +283,7 @@ impl<'a> Request<'a> {
             | opcode::CREATE2
             | opcode::DELETE
             | opcode::SET_DATA
-            | opcode::SET_ACL
-            | opcode::CHECK => Request::Write(decode_write(opcode, reader)?),
+            | opcode::SET_ACL => Request::Write(decode_write(opcode, reader)?),
             opcode::MULTI => Request::Multi(decode_multi(reader, decode_multi_write)?),
             opcode::EXISTS
             | opcode::GET_DATA
@@ -461,15 +460,28 @@ fn decode_write<'a>(
     }
 }
 
-/// `MultiOperationRecord`: no setACL in a multi.
+/// `MultiOperationRecord`: no setACL in a multi, and no create with an unknown flag, or with one that
+/// needs a time to live, which this record has none of.
 fn decode_multi_write<'a>(
     opcode: i32,
     reader: &mut JuteReader<'a>,
 ) -> Result<WriteRequest<'a>, JuteError> {
-    match opcode {
-        opcode::SET_ACL => Err(reader.bad("operation")),
-        _ => decode_write(opcode, reader),
+    if !matches!(
+        opcode,
+        opcode::CREATE | opcode::CREATE2 | opcode::DELETE | opcode::SET_DATA | opcode::CHECK
+    ) {
+        return Err(reader.bad("operation"));
     }
+    let mut write = decode_write(opcode, reader)?;
+    if let WriteRequest::Create { kind, flags, .. } = &mut write {
+        match CreateMode::from_flag(*flags) {
+            // `Op.Create.getOpcode`: here, unlike alone, the flag makes it a container.
+            Some(CreateMode::Container) => *kind = CreateKind::Container,
+            Some(mode) if !mode.is_ttl() => {}
+            _ => return Err(reader.bad("create flag")),
+        }
+    }
+    Ok(write)
 }
 
 fn decode_read<'a>(opcode: i32, reader: &mut JuteReader<'a>) -> Result<ReadRequest<'a>, JuteError> {

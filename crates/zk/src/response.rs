@@ -103,6 +103,8 @@ pub enum WriteForm {
     Check,
     /// A result each.
     Multi(Box<[WriteForm]>),
+    /// A marshalling error, whatever came of it: of a multi that does not decode.
+    Undecodable,
 }
 
 impl WriteForm {
@@ -123,15 +125,16 @@ impl WriteForm {
         WriteForm::Multi(writes.iter().map(WriteForm::of).collect())
     }
 
+    /// Of its result in a multi (`OpResult.CreateResult`: one for all that give a stat).
     fn opcode(&self) -> i32 {
         match self {
             WriteForm::Create => opcode::CREATE,
-            WriteForm::CreateWithStat(kind) => kind.opcode(),
+            WriteForm::CreateWithStat(_) => opcode::CREATE2,
             WriteForm::Delete => opcode::DELETE,
             WriteForm::SetData => opcode::SET_DATA,
             WriteForm::SetAcl => opcode::SET_ACL,
             WriteForm::Check => opcode::CHECK,
-            WriteForm::Multi(_) => opcode::MULTI,
+            WriteForm::Multi(_) | WriteForm::Undecodable => opcode::MULTI,
         }
     }
 }
@@ -144,7 +147,11 @@ pub fn encode_write(
     outcome: &Result<Outcome, Refusal>,
     out: &mut Vec<u8>,
 ) {
-    let error = outcome.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+    let error = match (form, outcome) {
+        (WriteForm::Undecodable, Err(Refusal::BadArguments)) => ErrorCode::MARSHALLING_ERROR,
+        (_, Err(refusal)) => ErrorCode::of(refusal),
+        (_, Ok(_)) => ErrorCode::OK,
+    };
     let start = begin_frame(out);
     ReplyHeader { xid, zxid, error }.encode(out);
     match outcome {

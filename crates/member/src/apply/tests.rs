@@ -1,1 +1,412 @@
+//! Apply: the same answers wherever its holds end.
+
+use machine::command::AskedAcl;
+use machine::entry::{BatchBuilder, UnstampedBatch, encode_identities};
+use machine::{BootId, Command, ConnectionId, CreateMode, MemberId, Op, SessionId, Settings};
+use zk::request::ReadKind;
+
 use super::*;
+use crate::front::tests::rig::{ORIGIN, Random, entry_of, own_batch};
+use crate::message::OwnedRead;
+
+fn create(session: i64, path: &str) -> Command<'_> {
+    let (malformed, acl, mode, ttl_ms) = (false, AskedAcl::Open, CreateMode::Persistent, -1);
+    let op = Op::Create { path, malformed, data: Some(b"v"), acl, mode, ttl_ms };
+    Command::Write { session: SessionId(session), op }
+}
+
+fn set<'a>(session: i64, path: &'a str, data: &'a str) -> Command<'a> {
+    let (malformed, version) = (false, -1);
+    let op = Op::SetData { path, malformed, data: Some(data.as_bytes()), version };
+    Command::Write { session: SessionId(session), op }
+}
+
+fn open(session: i64) -> Command<'static> {
+    Command::OpenSession { session: SessionId(session), password: [1; 16], timeout_ms: 4_000 }
+}
+
+/// A batch whose commands come from the connections with the numbers of their sessions.
+fn batch(commands: &[(u64, Command<'_>)]) -> UnstampedBatch {
+    let mut builder = BatchBuilder::default();
+    let nobody = encode_identities([].into_iter());
+    for (connection, command) in commands {
+        builder.push(ConnectionId(*connection), &nobody, command);
+    }
+    builder.finish()
+}
+
+fn get(xid: i32, path: &str) -> TravellingRead {
+    let read = OwnedRead { kind: ReadKind::GetData, path: path.into(), watch: false };
+    TravellingRead { xid, read, identities: [].into() }
+}
+
+fn waiter(connection: u64, reads: Vec<TravellingRead>) -> Waiter {
+    Waiter { connection: ConnectionId(connection), reads }
+}
+
+fn expect(sequence: u64, front: Option<u32>, waiters: Vec<Waiter>) -> ToApply {
+    ToApply::Expect { sequence, front: front.map(FrontId), waiters }
+}
+
+fn refuse(front: u32, connection: u64) -> ToApply {
+    let (front, waiters) = (FrontId(front), vec![waiter(connection, vec![get(99, "/a")])]);
+    ToApply::Refuse { front, waiters, reason: Unavailable::DiskFull }
+}
+
+fn sync(index: u64, connection: u64) -> ToApply {
+    let (front, connection) = (FrontId(0), ConnectionId(connection));
+    ToApply::Sync { index: LogIndex(index), front, connection }
+}
+
+fn entries(entries: Vec<Entry>) -> ToApply {
+    ToApply::Entries(entries)
+}
+
+/// Everything there is: entries of several batches, of the Loop itself, of others, skipped ones,
+/// empty ones, refusals in between, and syncs.
+fn everything() -> Vec<ToApply> {
+    let other = Origin { member: MemberId(9), boot: BootId(2) };
+    let older = Origin { member: MemberId(9), boot: BootId(1) };
+    let one = batch(&[(1, open(1)), (2, open(2))]);
+    let two = batch(&[(1, create(1, "/a")), (1, set(1, "/a", "1")), (2, set(2, "/n", "x"))]);
+    let three = batch(&[(3, open(3)), (3, set(3, "/a", "2")), (3, set(3, "/a", "3"))]);
+    let four = own_batch(0, &Command::Configure(Settings::default()));
+    let five = batch(&[(1, set(1, "/a", "4")), (2, create(2, "/b"))]);
+    let theirs = batch(&[(7, open(7)), (7, create(7, "/theirs"))]);
+    let again = batch(&[(7, create(7, "/twice"))]);
+    let membership = replica::Entry {
+        index: 5,
+        term: 1,
+        kind: EntryKind::Membership,
+        payload: bytes::Bytes::from_static(b"whatever"),
+    };
+    let empty =
+        replica::Entry { index: 4, term: 1, kind: EntryKind::Normal, payload: bytes::Bytes::new() };
+    let reads = vec![get(10, "/a"), get(11, "/n")];
+    vec![
+        refuse(0, 1),
+        expect(1, Some(0), vec![waiter(1, vec![]), waiter(2, vec![])]),
+        refuse(0, 2),
+        refuse(1, 3),
+        entries(vec![entry_of(2, &[one.clone().stamp(ORIGIN, 1)])]),
+        sync(2, 1),
+        expect(2, Some(0), vec![waiter(1, vec![]), waiter(1, reads), waiter(2, vec![])]),
+        refuse(0, 1),
+        expect(
+            3,
+            Some(1),
+            vec![waiter(3, vec![]), waiter(3, vec![get(12, "/a")]), waiter(3, vec![])],
+        ),
+        expect(4, None, vec![]),
+        entries(vec![
+            entry_of(3, &[two.stamp(ORIGIN, 2), three.stamp(ORIGIN, 3), four.stamp(ORIGIN, 4)]),
+            empty,
+            membership,
+        ]),
+        sync(3, 1),
+        sync(5, 2),
+        expect(5, Some(0), vec![waiter(1, vec![get(13, "/a")]), waiter(2, vec![])]),
+        refuse(0, 2),
+        entries(vec![entry_of(
+            6,
+            &[
+                theirs.clone().stamp(other, 1),
+                // A duplicate, a gap, an older boot; the same of our own.
+                theirs.stamp(other, 1),
+                again.clone().stamp(other, 3),
+                again.clone().stamp(older, 2),
+                one.clone().stamp(ORIGIN, 1),
+                again.clone().stamp(ORIGIN, 9),
+                one.stamp(Origin { boot: BootId(2), ..ORIGIN }, 5),
+                five.stamp(ORIGIN, 5),
+                again.stamp(other, 2),
+            ],
+        )]),
+        sync(6, 1),
+    ]
+}
+
+/// What came of it.
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    /// Answers to commands, by Front.
+    answers: Vec<Vec<String>>,
+    changes: Vec<String>,
+    sessions: Vec<SessionEvent>,
+    configured: usize,
+    index: u64,
+    digest: u128,
+    syncs: Vec<u64>,
+}
+
+struct Player {
+    apply: Apply,
+    machine: Machine,
+    seen: Seen,
+    /// The ordinal at the end of each entry.
+    ends: Vec<(u64, u64)>,
+}
+
+impl Player {
+    fn new() -> Player {
+        let seen = Seen { answers: vec![Vec::new(), Vec::new()], ..Seen::default() };
+        let apply = Apply::new(ORIGIN, LogIndex(1), 1);
+        Player { apply, machine: Machine::default(), seen, ends: Vec::new() }
+    }
+
+    fn step(&mut self, commands: usize) {
+        assert!(self.apply.step(&mut self.machine, commands) <= commands);
+        let mut output = self.apply.take_output();
+        let changes = output.changes.clone();
+        for (change, path) in changes.iter() {
+            self.seen.changes.push(format!("{:?} {:?} {path}", change.ordinal, change.kind));
+        }
+        for (front, delivery) in output.deliveries(2) {
+            for answer in delivery.answers {
+                match answer {
+                    Answer::Synced { connection, ordinal, .. } => {
+                        let counters = self.machine.counters();
+                        assert_eq!(ordinal, counters.ordinal);
+                        self.seen.syncs.push(connection.0);
+                    }
+                    answer => self.seen.answers[front.0 as usize].push(format!("{answer:?}")),
+                }
+            }
+        }
+        for message in output.to_loop {
+            let FromApply::Applied { index, sessions, configured } = message else {
+                panic!("{message:?}")
+            };
+            assert_eq!(index, self.machine.counters().index);
+            self.seen.sessions.extend(sessions);
+            self.seen.configured += usize::from(configured.is_some());
+            self.seen.index = index.0;
+        }
+        let counters = self.machine.counters();
+        self.ends.push((counters.index.0, counters.ordinal.0));
+    }
+
+    fn finish(mut self) -> Seen {
+        for _ in 0..1_000 {
+            if !self.apply.has_work() {
+                self.seen.digest = self.machine.digest().0;
+                return self.seen;
+            }
+            self.step(usize::MAX);
+        }
+        panic!("it never comes to rest");
+    }
+}
+
+fn play(holds: &[usize]) -> Seen {
+    let mut player = Player::new();
+    everything().into_iter().for_each(|message| player.apply.receive(message));
+    holds.iter().for_each(|commands| player.step(*commands));
+    player.finish()
+}
+
+#[test]
+fn holds_that_end_anywhere_give_the_answers_of_one_hold() {
+    let whole = play(&[]);
+    assert_eq!(whole.index, 6);
+    assert_eq!((whole.configured, whole.sessions.len()), (1, 4));
+    assert_eq!(whole.syncs, [1, 1, 2, 1]);
+    for first in 0..20 {
+        for second in 0..5 {
+            assert_eq!(play(&[first, second]), whole, "holds of {first} and {second}");
+        }
+    }
+    for each in 1..5 {
+        assert_eq!(play(&[each; 40]), whole, "holds of {each}");
+    }
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let holds: Vec<usize> = (0..20).map(|_| random.below(4)).collect();
+        assert_eq!(play(&holds), whole, "holds of {holds:?}");
+    }
+}
+
+#[test]
+fn answers_are_the_same_however_late_the_messages_come() {
+    let whole = play(&[]);
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let mut player = Player::new();
+        for message in everything() {
+            player.apply.receive(message);
+            for _ in 0..random.below(4) {
+                player.step(random.below(3));
+            }
+        }
+        assert_eq!(player.finish(), whole, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_waiter_is_answered_in_the_order_of_handing_over() {
+    let whole = play(&[]);
+    let connections = |front: usize| -> Vec<(u64, bool)> {
+        let parse = |text: &String| {
+            let (_, rest) = text.split_once("ConnectionId(").unwrap();
+            let number = rest.split(')').next().unwrap().parse().unwrap();
+            (number, text.contains("DiskFull"))
+        };
+        whole.answers[front].iter().map(parse).collect()
+    };
+    let (done, refused) = (false, true);
+    assert_eq!(
+        connections(0),
+        [
+            (1, refused),
+            (1, done),
+            (2, done),
+            (2, refused),
+            (1, done),
+            (1, done),
+            (2, done),
+            (1, refused),
+            (1, done),
+            (2, done),
+            (2, refused),
+        ]
+    );
+    assert_eq!(connections(1), [(3, refused), (3, done), (3, done), (3, done)]);
+}
+
+#[test]
+fn skipped_batches_change_nothing() {
+    let mut player = Player::new();
+    everything().into_iter().for_each(|message| player.apply.receive(message));
+    while player.apply.has_work() {
+        player.step(1);
+    }
+    assert!(player.machine.tree().find("/theirs").is_some());
+    // Only the one that followed its origin's last batch.
+    assert_eq!(player.machine.tree().find("/twice").map(|znode| znode.stat().czxid), Some(13));
+    let boots = [MemberId(9), ORIGIN.member].map(|member| player.machine.last_batch(member));
+    assert_eq!(boots, [Some((BootId(2), 2)), Some((ORIGIN.boot, 5))]);
+}
+
+#[test]
+fn a_read_sees_the_write_it_travelled_with_and_not_the_next() {
+    let whole = play(&[1; 40]);
+    let text = whole.answers[0][5].clone();
+    let frames: Vec<&str> = text.split("frame: [").skip(1).collect();
+    assert_eq!(frames.len(), 2);
+    // The value 1, one byte long, behind length, xid, zxid and error.
+    assert!(frames[0].contains("0, 0, 0, 1, 49, "), "{text}");
+    assert!(frames[1].contains("error: ErrorCode(-101)"), "{text}");
+}
+
+#[test]
+fn a_sync_is_answered_when_its_index_is_applied_and_not_before() {
+    let mut player = Player::new();
+    everything().into_iter().for_each(|message| player.apply.receive(message));
+    while player.apply.has_work() {
+        let before = player.seen.syncs.len();
+        player.step(1);
+        let index = player.machine.counters().index.0;
+        let due = [2, 3, 5, 6].iter().filter(|wanted| **wanted <= index).count();
+        assert_eq!(player.seen.syncs.len(), due, "after {before} at index {index}");
+    }
+    // One for what is applied already.
+    player.apply.receive(sync(6, 8));
+    assert!(player.apply.has_work());
+    player.step(0);
+    assert_eq!(player.seen.syncs.last(), Some(&8));
+    player.apply.receive(sync(7, 8));
+    assert!(!player.apply.has_work());
+}
+
+#[test]
+fn settings_replaced_within_an_entry_are_reported_though_the_entry_goes_on() {
+    let mut player = Player::new();
+    let configure = own_batch(0, &Command::Configure(Settings::default())).stamp(ORIGIN, 1);
+    let more = batch(&[(1, set(1, "/a", "1")), (1, set(1, "/a", "2"))]).stamp(ORIGIN, 2);
+    player.apply.receive(expect(1, None, vec![]));
+    player.apply.receive(expect(2, Some(0), vec![waiter(1, vec![]), waiter(1, vec![])]));
+    player.apply.receive(entries(vec![entry_of(2, &[configure, more])]));
+    player.step(1);
+    assert_eq!((player.seen.configured, player.seen.index), (1, 1));
+    let seen = player.finish();
+    assert_eq!((seen.configured, seen.index), (1, 2));
+}
+
+#[test]
+fn an_image_is_started_between_entries_only() {
+    for asked_after in 0..14 {
+        let mut player = Player::new();
+        everything().into_iter().for_each(|message| player.apply.receive(message));
+        (0..asked_after).for_each(|_| player.step(1));
+        player.apply.receive(ToApply::Freeze);
+        let mut frozen = None;
+        while frozen.is_none() {
+            assert!(player.apply.has_work());
+            player.apply.step(&mut player.machine, 1);
+            let counters = player.machine.counters();
+            for message in player.apply.take_output().to_loop {
+                if let FromApply::Frozen { index, term } = message {
+                    assert!(player.apply.at.is_none());
+                    assert_eq!((index, term), (counters.index, 1));
+                    frozen = Some(player.machine.digest());
+                }
+            }
+        }
+        // What follows is not in the image.
+        while player.apply.has_work() {
+            player.apply.step(&mut player.machine, usize::MAX);
+            player.apply.take_output();
+        }
+        let restored = image(&mut player);
+        assert_eq!(Some(restored.digest()), frozen);
+    }
+}
+
+fn image(player: &mut Player) -> Machine {
+    let mut restore = machine::freeze::Restore::default();
+    loop {
+        player.apply.receive(ToApply::FreezeStep);
+        assert!(player.apply.has_work());
+        player.apply.step(&mut player.machine, 0);
+        for message in player.apply.take_output().to_loop {
+            let FromApply::Piece { bytes, last } = message else { panic!("{message:?}") };
+            restore.piece(&bytes).unwrap();
+            if last {
+                return restore.finish().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn an_image_given_up_leaves_nothing_behind() {
+    let mut player = Player::new();
+    everything().into_iter().for_each(|message| player.apply.receive(message));
+    player.apply.receive(ToApply::Freeze);
+    player.apply.step(&mut player.machine, usize::MAX);
+    assert!(player.machine.is_freezing());
+    player.apply.receive(ToApply::Thaw);
+    player.apply.receive(ToApply::FreezeStep);
+    player.apply.step(&mut player.machine, 0);
+    assert!(!player.machine.is_freezing());
+    let pieces = player.apply.take_output().to_loop;
+    assert!(!pieces.iter().any(|message| matches!(message, FromApply::Piece { .. })));
+}
+
+#[test]
+fn every_front_gets_the_changes_and_its_own_answers() {
+    let mut player = Player::new();
+    player.apply.receive(expect(1, Some(1), vec![waiter(1, vec![])]));
+    player.apply.receive(entries(vec![entry_of(2, &[batch(&[(1, open(1))]).stamp(ORIGIN, 1)])]));
+    player.apply.step(&mut player.machine, 1);
+    let mut output = player.apply.take_output();
+    let deliveries = output.deliveries(3);
+    let counts: Vec<(u32, usize, usize)> = deliveries
+        .iter()
+        .map(|(front, delivery)| (front.0, delivery.changes.len(), delivery.answers.len()))
+        .collect();
+    assert_eq!(counts, [(0, 1, 0), (1, 1, 1), (2, 1, 0)]);
+    // Nothing new: nothing is delivered.
+    player.apply.step(&mut player.machine, 1);
+    assert!(player.apply.take_output().deliveries(3).is_empty());
+}

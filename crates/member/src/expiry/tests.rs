@@ -1,1 +1,161 @@
 use super::*;
+use crate::front::tests::rig::Random;
+
+const TICK_MS: u64 = 1_000;
+
+fn leases(sessions: &[(i64, u32)]) -> Leases {
+    let mut leases = Leases::new(TICK_MS);
+    for &(session, timeout_ms) in sessions {
+        leases.attach(SessionId(session), Ordinal(session as u64), timeout_ms);
+    }
+    leases
+}
+
+/// Lets time go by in steps and gives when each session expired.
+fn run(leases: &mut Leases, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
+    let mut expired = Vec::new();
+    for now_ms in (step_ms..=until_ms).step_by(step_ms as usize) {
+        leases.advance(step_ms);
+        expired.extend(leases.expired(100).into_iter().map(|(session, _)| (now_ms, session.0)));
+    }
+    expired
+}
+
+/// Time goes by without anyone being judged.
+fn pass(leases: &mut Leases, ms: u64) {
+    (0..ms / 100).for_each(|_| leases.advance(100));
+}
+
+#[test]
+fn a_session_expires_never_early_and_at_most_a_tick_late() {
+    for timeout_ms in [1, 999, 1_000, 1_001, 4_000, 4_321] {
+        for step_ms in [1, 100, 133, LEASE_ADVANCE_MS_MAX] {
+            for offset_ms in [0, 1, 100, 199] {
+                let mut leases = Leases::new(TICK_MS);
+                pass(&mut leases, 900);
+                leases.advance(offset_ms);
+                leases.attach(SessionId(1), Ordinal(1), timeout_ms);
+                let expired = run(&mut leases, step_ms, 12_000);
+                let due_ms = u64::from(timeout_ms) + HEARD_INTERVAL_MS;
+                let [(at_ms, 1)] = expired[..] else { panic!("{expired:?}") };
+                assert!(at_ms > due_ms, "{at_ms} for {timeout_ms}");
+                assert!(at_ms <= due_ms + TICK_MS + step_ms, "{at_ms} for {timeout_ms}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_attach_is_judged_once_until_the_session_is_attached_or_heard_from() {
+    let mut leases = leases(&[(1, 1_000)]);
+    assert_eq!(run(&mut leases, 100, 10_000).len(), 1);
+    leases.heard(SessionId(1));
+    assert_eq!(run(&mut leases, 100, 10_000).len(), 1);
+    leases.attach(SessionId(1), Ordinal(7), 2_000);
+    pass(&mut leases, 3_200);
+    assert_eq!(leases.expired(100), [(SessionId(1), Ordinal(7))]);
+    leases.close(SessionId(1));
+    assert!(leases.is_empty());
+    leases.heard(SessionId(1));
+    assert_eq!(run(&mut leases, 100, 10_000), []);
+}
+
+#[test]
+fn a_paused_process_advances_by_the_limit() {
+    let mut leases = leases(&[(1, 4_000)]);
+    let rounds = 4_000 / LEASE_ADVANCE_MS_MAX;
+    for _ in 0..3 {
+        for _ in 0..rounds {
+            leases.advance(3_600_000);
+            assert_eq!(leases.expired(100), []);
+        }
+        leases.heard(SessionId(1));
+    }
+    (0..rounds).for_each(|_| leases.advance(3_600_000));
+    assert_eq!(leases.expired(100), []);
+    pass(&mut leases, HEARD_INTERVAL_MS + TICK_MS);
+    assert_eq!(leases.expired(100).len(), 1);
+}
+
+#[test]
+fn a_new_leader_gives_everyone_a_full_timeout() {
+    let mut leases = leases(&[(1, 1_000), (2, 5_000)]);
+    pass(&mut leases, 1_900);
+    leases.renew_all();
+    let expired = run(&mut leases, 100, 10_000);
+    assert!(expired.iter().all(|(at_ms, session)| match session {
+        1 => (1_200..=2_400).contains(at_ms),
+        _ => (5_200..=6_400).contains(at_ms),
+    }));
+    assert_eq!(expired.len(), 2);
+}
+
+#[test]
+fn a_shorter_timeout_after_an_attach_counts_at_once() {
+    let mut leases = leases(&[(1, 40_000)]);
+    leases.attach(SessionId(1), Ordinal(2), 1_000);
+    pass(&mut leases, 2_200);
+    assert_eq!(leases.expired(100), [(SessionId(1), Ordinal(2))]);
+    // The bucket of the longer one is left over.
+    assert_eq!(run(&mut leases, 100, 60_000), []);
+}
+
+#[test]
+fn no_more_expire_at_once_than_asked_for() {
+    let sessions: Vec<(i64, u32)> = (1..=25).map(|session| (session, 1_000)).collect();
+    let mut leases = leases(&sessions);
+    pass(&mut leases, 2_200);
+    let counts: Vec<usize> = (0..4).map(|_| leases.expired(10).len()).collect();
+    assert_eq!(counts, [10, 10, 5, 0]);
+    assert_eq!(leases.len(), 25);
+}
+
+#[test]
+fn leases_are_what_a_plain_list_of_deadlines_says() {
+    for seed in 0..100 {
+        let mut random = Random(seed);
+        let mut leases = Leases::new(TICK_MS);
+        // Attach, timeout, deadline, and whether it was given already.
+        let mut model = std::collections::BTreeMap::<i64, (u64, u64, u64, bool)>::new();
+        let mut now_ms = 0;
+        for ordinal in 1..1_000 {
+            let session = random.below(6) as i64;
+            match random.below(8) {
+                0 => {
+                    let timeout_ms = 1 + random.below(6_000) as u64;
+                    leases.attach(SessionId(session), Ordinal(ordinal), timeout_ms as u32);
+                    let deadline_ms = now_ms + timeout_ms + HEARD_INTERVAL_MS;
+                    model.insert(session, (ordinal, timeout_ms, deadline_ms, false));
+                }
+                1 => {
+                    leases.close(SessionId(session));
+                    model.remove(&session);
+                }
+                2..=3 => {
+                    leases.heard(SessionId(session));
+                    if let Some(lease) = model.get_mut(&session) {
+                        lease.2 = now_ms + lease.1 + HEARD_INTERVAL_MS;
+                        lease.3 = false;
+                    }
+                }
+                _ => {
+                    let elapsed_ms = random.below(600) as u64;
+                    leases.advance(elapsed_ms);
+                    now_ms += elapsed_ms.min(LEASE_ADVANCE_MS_MAX);
+                    let expired = leases.expired(usize::MAX);
+                    for (session, attached) in expired {
+                        let lease = model.get_mut(&session.0).unwrap();
+                        assert_eq!(attached.0, lease.0);
+                        assert!(!lease.3 && lease.2 < now_ms);
+                        lease.3 = true;
+                    }
+                    let late = |lease: &&(u64, u64, u64, bool)| {
+                        !lease.3 && (lease.2 / TICK_MS + 1) * TICK_MS <= now_ms
+                    };
+                    assert_eq!(model.values().filter(late).count(), 0);
+                }
+            }
+            assert_eq!(leases.len(), model.len());
+        }
+    }
+}

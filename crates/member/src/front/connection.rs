@@ -108,8 +108,8 @@ pub(super) struct Connection {
     pub window_bytes: usize,
     /// Reads in the window that are to be run here.
     pub local_reads: usize,
-    /// Commands and syncs in the window that were handed over.
-    pub in_flight: usize,
+    /// Syncs in the window that are not answered.
+    pub open_syncs: usize,
     pub session: Option<SessionId>,
     pub timeout_ms: u32,
     pub identities: Identities,
@@ -119,6 +119,8 @@ pub(super) struct Connection {
     pub listed: bool,
     /// Whether this connection stands in the Front's list of those with output.
     pub dirty: bool,
+    /// Whether this connection stands in the Front's list of those that wait for credit.
+    pub starved: bool,
     pub stats: Stats,
 }
 
@@ -131,7 +133,17 @@ impl Connection {
             .input
             .first_chunk::<4>()
             .is_some_and(|first| self.input.len() - 4 >= u32::from_be_bytes(*first) as usize);
-        reading && !self.output_is_full() && !(whole && self.input.len() >= INPUT_BYTES_MAX)
+        reading
+            && !self.is_refused()
+            && !self.output_is_full()
+            && !(whole && self.input.len() >= INPUT_BYTES_MAX)
+    }
+
+    /// Whether the last request will be answered with the end of the connection, so that nothing
+    /// behind it is read.
+    pub fn is_refused(&self) -> bool {
+        let last = self.window.back().map(|slot| &slot.kind);
+        matches!(last, Some(SlotKind::Failed { close: true, .. }))
     }
 
     /// Output that the socket has not taken.
@@ -149,6 +161,10 @@ impl Connection {
         self.output_start += count;
         if self.output_start == self.output.len() {
             self.drop_output();
+        } else if self.output_start >= OUTPUT_KEPT_BYTES.max(self.output_bytes()) {
+            // A client may stay behind for ever: what it took is given back meanwhile.
+            self.output.drain(..self.output_start);
+            self.output_start = 0;
         }
     }
 

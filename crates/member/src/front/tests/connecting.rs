@@ -1,0 +1,157 @@
+//! How a connection gets its session, and how it does not.
+
+use super::super::*;
+use super::rig::*;
+
+/// The ids that Front 0 of a rig draws, first to last.
+fn drawn(count: u64) -> (SessionId, [u8; 16]) {
+    let mut front = Front::new(config(0));
+    (0..count).map(|_| front.draw_session()).last().unwrap()
+}
+
+#[test]
+fn a_session_id_that_is_taken_is_drawn_again() {
+    let mut rig = Rig::default();
+    for count in [1, 2, 3] {
+        let (session, password) = drawn(count);
+        rig.submit_own(&Command::OpenSession { session, password, timeout_ms: 4_000 });
+    }
+    assert_eq!(rig.play("c1: connect"), "c1: connected as A for 10000");
+    assert_eq!(rig.client(1).session.0, drawn(4).0.0);
+    assert_eq!(rig.machine.sessions().len(), 4);
+    rig.check();
+}
+
+#[test]
+fn ids_of_sessions_are_never_taken_for_other_owners() {
+    let mut front = Front::new(config(0));
+    let ids: Vec<i64> = (0..1_000).map(|_| front.draw_session().0.0).collect();
+    assert!(ids.iter().all(|id| id >> 56 == 1));
+    let other = Front::new(config(1)).draw_session();
+    assert!(!ids.contains(&other.0.0));
+}
+
+#[test]
+fn a_refused_session_gives_its_credit_back_once() {
+    for refused in ["session=77", "as=c9 password=00000000000000000000000000000000", "as=c9"] {
+        let mut rig = Rig::default();
+        rig.play("c9: connect\nexpire c9");
+        assert_eq!(rig.play(&format!("c1: connect {refused}")), "c1: refused\nc1: closed");
+        assert_eq!(rig.fronts[0].commands_in_flight, 0);
+        rig.check();
+    }
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_gives_its_credit_back_once() {
+    let mut rig = Rig::default();
+    assert_eq!(rig.play("full\nc1: connect\nc2@1: connect"), "c1: closed\nc2: closed");
+    rig.assert_idle();
+}
+
+#[test]
+fn a_connection_that_goes_while_it_connects_gives_its_credit_back() {
+    for steps in ["", "reads", "reads\nloop", "reads\nloop\napply"] {
+        let mut rig = Rig::default();
+        rig.play(&format!("c1~ connect\n{steps}\nclose c1\nrun"));
+        rig.assert_idle();
+    }
+}
+
+#[test]
+fn a_connect_request_may_be_cut_at_every_byte() {
+    let mut rig = Rig::default();
+    rig.accept(1, 0);
+    let bytes = rig.encode(1, "connect | ping");
+    for cut in 0..bytes.len() {
+        let mut rig = Rig::default();
+        rig.accept(1, 0);
+        rig.send(1, &bytes[..cut]);
+        rig.run();
+        let whole = rig.encode(1, "connect | ping");
+        rig.send(1, &whole[cut..]);
+        rig.run();
+        assert_eq!(rig.take_log(), ["c1: connected as A for 10000", "c1: ping -> @1"], "{cut}");
+    }
+}
+
+#[test]
+fn whatever_stands_behind_the_connect_request_waits_for_the_session() {
+    let mut rig = Rig::default();
+    let seen = rig.play("c1: connect | create /a v | get /a | set /a w | get /a | bye");
+    let wanted = "c1: connected as A for 10000\nc1: create /a v -> /a @2\nc1: get /a -> v v0 @2\n\
+                  c1: set /a w -> v1 @3\nc1: get /a -> w v1 @3\nc1: bye -> @4\nc1: closed";
+    assert_eq!(seen, wanted);
+    rig.assert_idle();
+}
+
+#[test]
+fn a_word_is_handed_to_the_driver_once() {
+    let mut rig = Rig::default();
+    rig.play("c1: word ruok");
+    let id = rig.client(1).id;
+    assert_eq!(rig.words, [(id, Word::Ruok)]);
+    rig.fronts[0].answer_word(id, "imok");
+    rig.run();
+    assert_eq!(rig.take_log(), ["c1: says imok", "c1: closed"]);
+    // The driver may be late.
+    rig.fronts[0].answer_word(id, "imok");
+    rig.assert_idle();
+}
+
+#[test]
+fn every_word_may_be_allowed_at_once() {
+    let mut rig = Rig::default();
+    rig.fronts[0] = Front::new(FrontConfig { words_allowed: vec!["*".into()], ..config(0) });
+    assert_eq!(rig.play("c1: word wchs"), "c1: says wchs is not served yet.\nc1: closed");
+    rig.play("c2: word mntr");
+    assert_eq!(rig.words.len(), 1);
+}
+
+#[test]
+fn sessions_heard_from_are_reported_once_per_interval() {
+    let mut rig = Rig::default();
+    rig.play("c1: connect\nc2: connect\nc2: ping");
+    let tick = |rig: &mut Rig, ms: u64| {
+        rig.now.monotonic_ms += ms;
+        rig.fronts[0].set_now(rig.now);
+        rig.fronts[0].on_tick();
+        let heard = rig.fronts[0].take_output().to_loop;
+        heard
+            .into_iter()
+            .map(|message| match message {
+                ToLoop::Heard(sessions) => sessions.len(),
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(tick(&mut rig, HEARD_INTERVAL_MS - 1), [0; 0]);
+    assert_eq!(tick(&mut rig, 1), [2]);
+    assert_eq!(tick(&mut rig, HEARD_INTERVAL_MS), [0; 0]);
+    rig.play("c1: ping | ping");
+    assert_eq!(tick(&mut rig, HEARD_INTERVAL_MS), [1]);
+    rig.play("c1: ping\nexpire c1");
+    assert_eq!(tick(&mut rig, HEARD_INTERVAL_MS), [0; 0]);
+}
+
+#[test]
+fn a_report_counts_what_clients_saw() {
+    let mut rig = Rig::default();
+    rig.play("c1: connect\nc1: create /a v | get /a w | exists /b w | ls / w\nc1~ set /a w");
+    let mut report = zk::four_letter::ServerReport::default();
+    rig.fronts.iter().for_each(|front| front.report(&mut report));
+    assert_eq!((report.received, report.sent, report.outstanding), (6, 5, 1));
+    assert_eq!((report.watch_count, report.connections.len()), (3, 1));
+    rig.now = Now { monotonic_ms: 40, wall_ms: 2_000_000 };
+    rig.fronts[0].set_now(rig.now);
+    rig.run();
+    let mut report = zk::four_letter::ServerReport::default();
+    rig.fronts.iter().for_each(|front| front.report(&mut report));
+    assert_eq!((report.received, report.sent, report.outstanding), (6, 7, 0));
+    assert_eq!((report.latency.max_ms, report.latency.count), (40, 5));
+    let session = report.connections[0].session.clone().unwrap();
+    assert_eq!((session.last_operation, session.last_xid, session.last_zxid), ("SETD", 5, 3));
+    assert_eq!((session.established_ms, session.last_response_ms), (0, 2_000_000));
+    assert_eq!((session.timeout_ms, session.id), (10_000, rig.client(1).session.0));
+    assert_eq!(report.connections[0].peer, "10.0.0.1:5001");
+}

@@ -1,0 +1,313 @@
+//! Every bound of a Front, at it and one past it.
+
+use super::super::*;
+use super::rig::*;
+use crate::limits::{INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES};
+
+fn connection(rig: &Rig, number: u32) -> &Connection {
+    let client = &rig.clients[&number];
+    &rig.fronts[client.front].connections[&client.id]
+}
+
+/// A rig with a client and a znode of `bytes`.
+fn begun(bytes: usize) -> Rig {
+    let mut rig = Rig::default();
+    rig.play(&format!("c1: connect\nc1: create /a big:{bytes}"));
+    rig
+}
+
+#[test]
+fn a_frame_of_jute_maxbuffer_is_read_and_a_longer_one_closes() {
+    let max = 20_000;
+    for (frame_bytes, accepted) in [(max - 1, true), (max, true), (max + 1, false)] {
+        for read_bytes in [1, 16 * 1024] {
+            let mut rig = Rig::default();
+            rig.read_bytes = read_bytes;
+            rig.fronts[0] = Front::new(FrontConfig { frame_bytes_max: max, ..config(0) });
+            rig.play("c1: connect\nc1: create /a x");
+            // Header 8, path 4 + 2, data 4, version 4.
+            let seen = rig.play(&format!("c1: set /a big:{}", frame_bytes - 22));
+            assert_eq!(seen.contains("v1 @3"), accepted, "{frame_bytes}: {seen}");
+            assert_eq!(seen.contains("closed"), !accepted);
+        }
+    }
+}
+
+#[test]
+fn the_input_of_a_client_that_waits_is_bounded() {
+    let mut rig = begun(1);
+    rig.play("c1~ set /a v");
+    let many = rig.encode(1, &["ping"; 20_000].join(" | "));
+    rig.send(1, &many);
+    let held = connection(&rig, 1);
+    assert_eq!(held.window.len(), WINDOW_REQUESTS_MAX);
+    assert!(!held.wants_input());
+    assert!(held.input.len() < INPUT_BYTES_MAX + rig.read_bytes);
+    assert!(rig.unread(1) > 0);
+    rig.run();
+    assert_eq!(rig.client(1).reply_count, 2 + 20_000);
+}
+
+#[test]
+fn a_frame_larger_than_the_input_bound_is_read_to_its_end() {
+    let mut rig = begun(1);
+    let seen = rig.play(&format!("c1: set /a big:{} | ping", 4 * INPUT_BYTES_MAX));
+    assert_eq!(seen.lines().count(), 2);
+}
+
+#[test]
+fn bytes_of_writes_under_way_are_bounded_per_connection() {
+    let mut rig = begun(1);
+    let each = 100_000;
+    rig.play(&format!("c1~ {}", vec![format!("set /a big:{each}"); 30].join(" | ")));
+    let bytes = connection(&rig, 1).window_bytes;
+    assert!((WINDOW_BYTES_MAX..WINDOW_BYTES_MAX + each + 22).contains(&bytes), "{bytes}");
+    rig.run();
+    assert_eq!(rig.client(1).reply_count, 1 + 30);
+}
+
+#[test]
+fn one_write_above_the_window_goes_alone() {
+    let mut rig = Rig::default();
+    let frame_bytes_max = 8 * 1024 * 1024;
+    rig.fronts[0] = Front::new(FrontConfig { frame_bytes_max, ..config(0) });
+    rig.play("c1: connect\nc1: create /a x");
+    rig.play(&format!("c1~ set /a big:{} | set /a y", 2 * WINDOW_BYTES_MAX));
+    assert_eq!(connection(&rig, 1).window.len(), 1);
+    rig.play("run");
+    assert_eq!(rig.play("c1: get /a"), "c1: get /a -> y v2 @4");
+}
+
+#[test]
+fn a_client_that_never_reads_stops_being_served() {
+    let bytes = 10_000;
+    let mut rig = begun(bytes);
+    rig.play("stall c1");
+    rig.play(&format!("c1: {}", ["get /a"; 500].join(" | ")));
+    let output = connection(&rig, 1).output_bytes();
+    assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + bytes + 200).contains(&output), "{output}");
+    assert!(rig.fronts[0].input(ConnectionId(1)).is_none());
+    // What is under way is answered; nothing more is taken.
+    rig.play("c2: connect\nc2: set /a x");
+    assert_eq!(connection(&rig, 1).output_bytes(), output);
+    rig.unstall(1);
+    rig.run();
+    assert_eq!(rig.client(1).reply_count, 1 + 500);
+}
+
+#[test]
+fn what_a_slow_client_has_taken_is_given_back() {
+    let mut rig = begun(50_000);
+    rig.play("stall c1");
+    let id = rig.client(1).id;
+    let mut capacity = 0;
+    for _ in 0..2_000 {
+        rig.play("c1: get /a");
+        // All but one byte, so that the output is never empty.
+        let count = connection(&rig, 1).output_bytes() - 1;
+        rig.fronts[0].on_written(id, count);
+        capacity = capacity.max(connection(&rig, 1).output.capacity());
+    }
+    assert!(capacity < 8 * OUTPUT_KEPT_BYTES, "{capacity} bytes are kept");
+}
+
+#[test]
+fn a_client_that_leaves_its_events_lying_is_disconnected() {
+    // Each event is as long as the path it is about.
+    let name_bytes = 500_000;
+    let mut rig = Rig::default();
+    rig.play("c1: connect\nc2@1: connect");
+    let count = OUTPUT_BYTES_LIMIT / name_bytes + 2;
+    let path = |at: usize| format!("/{at:03}{}", "x".repeat(name_bytes - 4));
+    for at in 0..count {
+        rig.play(&format!("c1: exists {} w", path(at)));
+    }
+    assert_eq!(rig.fronts[0].watches.len(), count);
+    rig.play("stall c1");
+    for at in 0..count {
+        assert!(connection(&rig, 1).output_bytes() <= OUTPUT_BYTES_LIMIT);
+        rig.play(&format!("c2: create {} x", path(at)));
+        if rig.client(1).closed {
+            assert!((at + 1) * name_bytes > OUTPUT_BYTES_LIMIT - 1_000_000);
+            break;
+        }
+    }
+    assert!(rig.client(1).closed);
+    assert_eq!(rig.fronts[0].watches.len(), 0);
+    assert!(rig.notices[0].starts_with("it leaves 67"), "{:?}", rig.notices);
+    rig.play("run");
+    rig.check();
+}
+
+#[test]
+fn watches_set_again_may_be_one_event_too_many() {
+    let mut rig = Rig::default();
+    let frame_bytes_max = 24 * 1024 * 1024;
+    rig.fronts[0] = Front::new(FrontConfig { frame_bytes_max, ..config(0) });
+    rig.play("c1: connect\nc1: create /a x\nstall c1");
+    // 34 bytes of event for each 6 bytes of request; behind them one that would be set.
+    let count = OUTPUT_BYTES_LIMIT / 34 + 1;
+    let request = format!("setwatches 1 {}d:/a", "d:/n ".repeat(count));
+    let bytes = rig.encode(1, &request);
+    rig.send(1, &bytes);
+    rig.run();
+    // Nothing of it is kept, so that the driver has closed the connection already.
+    assert!(rig.client(1).closed);
+    assert_eq!(rig.client(1).event_count, 0);
+    rig.assert_idle();
+}
+
+#[test]
+fn commands_under_way_are_bounded_per_front() {
+    let mut rig = Rig::default();
+    let count = FRONT_COMMANDS_MAX as u32 / 1_000 + 1;
+    rig.play("c1: connect\nc1: create /a x\nc99: connect\nc98@1: connect");
+    for number in 2..=count + 1 {
+        rig.play(&format!("c{number}: connect"));
+    }
+    for number in 2..=count + 1 {
+        rig.play(&format!("c{number}~ {}", ["delete /n"; 1_000].join(" | ")));
+    }
+    assert_eq!(rig.fronts[0].commands_in_flight, FRONT_COMMANDS_MAX);
+    // Nobody else is read, and each of them stands once in the list of those that wait.
+    let bytes = rig.encode(1, "set /a y | get /a");
+    for byte in bytes {
+        rig.send(1, &[byte]);
+    }
+    rig.play("c99~ ping");
+    assert!(connection(&rig, 1).window.is_empty());
+    assert_eq!(rig.fronts[0].starved.len(), 3);
+    // The other Front has credits of its own.
+    rig.play("c98~ ping");
+    assert_eq!(rig.client(98).reply_count, 1);
+    rig.hold = 1_000;
+    let seen = rig.play("run");
+    assert_eq!(seen.matches("no node").count(), count as usize * 1_000);
+    assert!(seen.contains("c1: get /a -> y v1"));
+    assert!(seen.contains("c99: ping"));
+    assert_eq!((rig.fronts[0].commands_in_flight, rig.fronts[0].starved.len()), (0, 0));
+}
+
+#[test]
+fn bytes_under_way_are_bounded_per_front() {
+    let mut rig = Rig::default();
+    let count = (FRONT_BYTES_MAX / WINDOW_BYTES_MAX) as u32 + 2;
+    for number in 1..=count {
+        rig.play(&format!("c{number}: connect"));
+    }
+    rig.play("c1: create /a x");
+    for number in 1..=count {
+        rig.play(&format!("c{number}~ {}", ["set /a big:500000"; 8].join(" | ")));
+    }
+    let bytes = rig.fronts[0].bytes_in_flight;
+    assert!((FRONT_BYTES_MAX..FRONT_BYTES_MAX + 500_022).contains(&bytes), "{bytes}");
+    rig.play("run");
+    assert_eq!(rig.fronts[0].bytes_in_flight, 0);
+    assert_eq!(
+        rig.play("c1: exists /a"),
+        format!("c1: exists /a -> v{} @{}", 8 * count, 9 * count + 1)
+    );
+}
+
+#[test]
+fn credit_of_a_connection_that_goes_is_for_the_others() {
+    let mut rig = Rig::default();
+    let count = FRONT_COMMANDS_MAX as u32 / 1_000 + 1;
+    for number in 1..=count {
+        rig.play(&format!("c{number}: connect"));
+    }
+    for number in 1..=count {
+        rig.play(&format!("c{number}~ {}", ["sync /"; 1_000].join(" | ")));
+    }
+    assert_eq!(rig.fronts[0].commands_in_flight, FRONT_COMMANDS_MAX);
+    assert_eq!(connection(&rig, count).window.len(), FRONT_COMMANDS_MAX % 1_000);
+    rig.play("close c1\nresume");
+    assert_eq!(connection(&rig, count).window.len(), 1_000);
+    for number in 2..=count {
+        rig.close(number);
+    }
+    rig.play("run");
+    rig.assert_idle();
+}
+
+#[test]
+fn one_hold_of_the_lock_reads_a_bounded_number_of_requests() {
+    let mut rig = begun(1);
+    for number in 2..9 {
+        rig.play(&format!("c{number}: connect"));
+    }
+    rig.play("c1~ get /a | get /a | get /a | get /a | get /a");
+    for number in 2..9 {
+        rig.play(&format!("c{number}~ {}", ["get /a"; 40].join(" | ")));
+    }
+    let before = rig.fronts[0].sent;
+    rig.fronts[0].run_reads(&rig.machine);
+    let count = rig.fronts[0].sent - before;
+    assert!((50..=READ_HOLD_REQUESTS_MAX as u64).contains(&count), "{count}");
+    // In turns: the first ones are not served to their end before the others.
+    assert_eq!(connection(&rig, 2).window.len(), 40 - READ_TURN_REQUESTS_MAX);
+    rig.play("run");
+    assert!((2..9).all(|number| rig.clients[&number].reply_count == 40));
+}
+
+#[test]
+fn one_hold_of_the_lock_writes_a_bounded_number_of_bytes() {
+    let bytes = 60_000;
+    let mut rig = begun(bytes);
+    rig.play(&format!("stall c1\nc1~ {}", ["get /a"; 16].join(" | ")));
+    rig.fronts[0].run_reads(&rig.machine);
+    let written = connection(&rig, 1).output_bytes();
+    assert!(written < READ_HOLD_BYTES_MAX + bytes + 200, "{written}");
+    rig.unstall(1);
+    rig.run();
+    assert_eq!(rig.client(1).reply_count, 1 + 16);
+}
+
+#[test]
+fn identities_of_a_connection_are_bounded() {
+    let mut rig = begun(1);
+    // Its address is one of them.
+    for at in 1..CONNECTION_IDENTITIES_MAX {
+        assert_eq!(rig.play(&format!("c1: auth digest u{at}:p")).lines().count(), 1);
+    }
+    assert_eq!(rig.play("c1: auth digest u1:p | create /b x acl=own").lines().count(), 2);
+    let seen = rig.play("c1: auth digest one:more");
+    assert_eq!(seen, "c1: auth digest one:more -> auth failed @0\nc1: closed");
+}
+
+#[test]
+fn bytes_of_the_identities_of_a_connection_are_bounded() {
+    // Count 2; scheme 4 + 2 and id 4 + 8 of the address; scheme 4 + 6 and 4 of the digest, whose
+    // hash takes 29 with the colon.
+    let room = CONNECTION_IDENTITY_BYTES_MAX - 2 - 18 - 14 - 29;
+    for (name_bytes, accepted) in [(room, true), (room + 1, false), (900_000, false)] {
+        let mut rig = begun(1);
+        let seen = rig.play(&format!("c1: auth digest {}:p", "u".repeat(name_bytes)));
+        assert_eq!(!seen.contains("auth failed"), accepted);
+        assert_eq!(connection_is_open(&rig), accepted);
+    }
+}
+
+fn connection_is_open(rig: &Rig) -> bool {
+    !rig.clients[&1].closed
+}
+
+#[test]
+fn a_batch_is_cut_where_an_entry_would_be() {
+    let mut rig = begun(1);
+    rig.read_bytes = 1024 * 1024;
+    rig.play(&format!("c1~ {}", ["set /a big:100000"; 6].join(" | ")));
+    let sizes: Vec<(usize, usize)> = rig
+        .to_loop
+        .iter()
+        .map(|message| match message {
+            ToLoop::Submit(submission) => {
+                (submission.batch.command_count, submission.batch.byte_count())
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(sizes.iter().map(|(commands, _)| commands).sum::<usize>(), 6);
+    assert!(sizes.iter().all(|(_, bytes)| *bytes <= machine::limits::BATCH_BYTES_MAX + 1_000));
+    assert_eq!(sizes.len(), 3);
+}

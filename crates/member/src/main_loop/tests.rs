@@ -1,0 +1,521 @@
+//! Loop with a pretend disk: what it packs, what it waits for and what it does not.
+
+use machine::{Machine, Ordinal, SessionId};
+
+use super::*;
+use crate::front::tests::rig::{ORIGIN, Real, Rig, own_batch, sessions_of, start};
+use crate::message::Submission;
+
+/// A Loop that leads, with its first entry persisted and applied.
+fn leading(start: Start) -> Real {
+    let mut real = Real::new(start);
+    real.finish(0);
+    real.persist(usize::MAX);
+    let applied: Vec<ToApply> = real.finish(0);
+    let last = last_committed(&applied).expect("the first entry of the term");
+    real.member.on_apply(applied_up_to(last));
+    real.finish(0);
+    assert_eq!(real.ready, 1);
+    real.jobs.clear();
+    real
+}
+
+fn applied_up_to(index: u64) -> FromApply {
+    FromApply::Applied { index: LogIndex(index), sessions: Vec::new(), configured: None }
+}
+
+/// The last entry handed to Apply.
+fn last_committed(to_apply: &[ToApply]) -> Option<u64> {
+    to_apply.iter().rev().find_map(|message| match message {
+        ToApply::Entries(entries) => entries.last().map(|entry| entry.index),
+        _ => None,
+    })
+}
+
+/// A submission of one command with one waiter, of about `bytes`.
+fn submission(bytes: usize) -> ToLoop {
+    submission_of(1, bytes)
+}
+
+fn submission_of(commands: usize, bytes: usize) -> ToLoop {
+    let nobody = entry::encode_identities([].into_iter());
+    let mut builder = BatchBuilder::default();
+    let data = vec![b'x'; bytes];
+    for _ in 0..commands {
+        let (path, malformed, version) = ("/a", false, -1);
+        let op = machine::Op::SetData { path, malformed, data: Some(&data), version };
+        builder.push(ConnectionId(1), &nobody, &Command::Write { session: SessionId(1), op });
+    }
+    let waiter = Waiter { connection: ConnectionId(1), reads: Vec::new() };
+    let waiters = vec![waiter; commands];
+    ToLoop::Submit(Submission { front: FrontId(0), batch: builder.finish(), waiters })
+}
+
+/// Batches and commands of each entry that went to the disk.
+fn packed(real: &Real) -> Vec<(u32, u32)> {
+    let entries = real.jobs.iter().flat_map(|job| &job.entries);
+    entries
+        .filter(|found| !found.payload.is_empty())
+        .map(|found| {
+            let header = entry::decode_header(&found.payload).unwrap();
+            let mut offset = entry::HEADER_BYTES;
+            let mut commands = 0;
+            for _ in 0..header.batch_count {
+                let batch = entry::decode_batch(&found.payload, offset).unwrap();
+                commands += batch.command_count;
+                offset = batch.end;
+            }
+            (header.batch_count, commands)
+        })
+        .collect()
+}
+
+fn refusals(to_apply: &[ToApply]) -> usize {
+    let refused = |message: &&ToApply| matches!(message, ToApply::Refuse { .. });
+    to_apply.iter().filter(refused).count()
+}
+
+#[test]
+fn whatever_has_arrived_goes_into_one_entry_at_once() {
+    let mut real = leading(start());
+    for count in [1, 3, 100] {
+        for _ in 0..count {
+            real.member.on_front(submission(10));
+        }
+        real.finish(5);
+        assert_eq!(packed(&real), [(count, count)]);
+        real.jobs.clear();
+        real.persist(usize::MAX);
+    }
+}
+
+#[test]
+fn an_entry_holds_no_more_commands_than_the_limit() {
+    let mut real = leading(start());
+    for commands in [1_000, 24, 1, 1_023, 1] {
+        real.member.on_front(submission_of(commands, 1));
+    }
+    real.finish(5);
+    assert_eq!(packed(&real), [(2, 1_024), (2, 1_024), (1, 1)]);
+}
+
+#[test]
+fn an_entry_holds_no_more_bytes_than_the_limit_unless_one_command_does() {
+    let mut real = leading(start());
+    for bytes in [100_000, 100_000, 100_000, 1_000_000, 10, 10] {
+        real.member.on_front(submission(bytes));
+    }
+    real.finish(5);
+    assert_eq!(packed(&real), [(2, 2), (1, 1), (1, 1), (2, 2)]);
+}
+
+#[test]
+fn four_entries_are_on_their_way_to_the_disk_at_most() {
+    let mut real = leading(start());
+    for at in 0..10 {
+        real.member.on_front(submission(10));
+        real.finish(at);
+    }
+    assert_eq!(packed(&real), [(1, 1); ENTRIES_TO_DISK_MAX]);
+    // One is durable: what waited goes as one.
+    real.jobs.clear();
+    real.persist(1);
+    real.finish(10);
+    assert_eq!(packed(&real), [(6, 6)]);
+    real.member.on_front(submission(10));
+    real.finish(11);
+    assert_eq!(packed(&real), [(6, 6)]);
+}
+
+#[test]
+fn the_stamp_of_an_entry_is_the_time_it_was_packed_at() {
+    let mut real = leading(start());
+    real.member.on_front(submission(10));
+    real.finish(1_234);
+    let header = entry::decode_header(&real.jobs[0].entries[0].payload).unwrap();
+    assert_eq!(header.time_ms, 1_234);
+}
+
+#[test]
+fn apply_is_told_to_expect_a_batch_before_its_entry_and_in_order() {
+    let mut real = leading(start());
+    let mut expected = Vec::new();
+    let mut committed = 0;
+    for at in 0..20 {
+        real.member.on_front(submission(10));
+        if at % 3 == 0 {
+            real.persist(2);
+        }
+        for message in real.finish(at) {
+            match message {
+                ToApply::Expect { sequence, front, waiters } => {
+                    assert_eq!((front, waiters.len()), (Some(FrontId(0)), 1));
+                    expected.push(sequence);
+                }
+                ToApply::Entries(entries) => {
+                    for found in entries {
+                        let header = entry::decode_header(&found.payload).unwrap();
+                        committed += u64::from(header.batch_count);
+                        assert!(committed <= expected.len() as u64);
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(expected.iter().copied().eq(1..=expected.len() as u64));
+}
+
+#[test]
+fn nothing_is_committed_before_the_disk_has_it() {
+    let mut real = leading(start());
+    let mut handed_out = 0;
+    for at in 0..30 {
+        real.member.on_front(submission(10));
+        let to_apply = real.finish(at);
+        assert_eq!(last_committed(&to_apply), None);
+        let durable = real.disk.front().and_then(|job| job.entries.last()).map(|last| last.index);
+        real.persist(1);
+        let to_apply = real.finish(at);
+        if let Some(index) = last_committed(&to_apply) {
+            assert_eq!(Some(index), durable);
+            handed_out = index;
+        }
+    }
+    assert!(handed_out > 20);
+}
+
+#[test]
+fn a_commit_index_alone_is_never_a_job_of_its_own() {
+    let mut real = leading(start());
+    let mut last_commit = 0;
+    for at in 0..20 {
+        real.member.on_front(submission(10));
+        real.finish(at);
+        real.persist(usize::MAX);
+        let to_apply = real.finish(at);
+        real.member.on_apply(applied_up_to(last_committed(&to_apply).unwrap()));
+        real.member.on_time(100, true);
+        real.finish(at);
+        assert!(real.disk.is_empty());
+    }
+    assert_eq!(real.jobs.len(), 20);
+    for job in &real.jobs {
+        assert_eq!(job.entries.len(), 1);
+        // It goes along with the next entry, behind which it stands on the disk.
+        let commit = job.hard_state.map_or(last_commit, |state| state.commit);
+        assert!(commit >= last_commit);
+        assert!(commit < job.entries[0].index);
+        last_commit = commit;
+    }
+    assert!(last_commit > 15);
+}
+
+#[test]
+fn a_full_disk_refuses_what_is_in_no_entry_and_keeps_the_order() {
+    let mut real = leading(start());
+    for at in 0..7 {
+        real.member.on_front(submission(10));
+        assert_eq!(refusals(&real.finish(at)), 0);
+    }
+    real.member.on_disk_room(true);
+    real.member.on_front(submission(10));
+    let to_apply = real.finish(7);
+    assert_eq!((refusals(&to_apply), to_apply.len()), (4, 4));
+    real.member.on_disk_room(false);
+    real.persist(usize::MAX);
+    real.member.on_front(submission(10));
+    let to_apply = real.finish(8);
+    assert_eq!(refusals(&to_apply), 0);
+    assert_eq!(packed(&real), [(1, 1); 5]);
+}
+
+#[test]
+fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
+    let mut start = start();
+    start.sessions = vec![attached(1, 5, 1_000)];
+    let mut real = leading(start);
+    real.member.on_disk_room(true);
+    for _ in 0..40 {
+        real.member.on_time(100, true);
+        real.finish(0);
+    }
+    real.member.on_disk_room(true);
+    real.finish(0);
+    assert_eq!(packed(&real), [(1, 1)]);
+}
+
+#[test]
+fn a_sync_waits_for_an_index_that_holds_all_that_was_committed() {
+    let mut real = leading(start());
+    real.member.on_front(submission(10));
+    real.finish(0);
+    real.persist(usize::MAX);
+    let committed = last_committed(&real.finish(0)).unwrap();
+    real.member.on_front(ToLoop::Sync(FrontId(1), ConnectionId(9)));
+    real.member.on_front(ToLoop::Sync(FrontId(0), ConnectionId(8)));
+    let syncs: Vec<(u64, u32, u64)> = real
+        .finish(0)
+        .iter()
+        .filter_map(|message| match message {
+            ToApply::Sync { index, front, connection } => Some((index.0, front.0, connection.0)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(syncs, [(committed, 1, 9), (committed, 0, 8)]);
+}
+
+#[test]
+fn a_sync_before_the_first_entry_of_the_term_waits_for_it() {
+    let mut real = Real::new(start());
+    real.member.on_front(ToLoop::Sync(FrontId(0), ConnectionId(1)));
+    let early = real.finish(0);
+    assert!(early.is_empty(), "{early:?}");
+    real.persist(usize::MAX);
+    let to_apply = real.finish(0);
+    let first = last_committed(&to_apply).unwrap();
+    let sync = to_apply.iter().find_map(|message| match message {
+        ToApply::Sync { index, .. } => Some(index.0),
+        _ => None,
+    });
+    assert_eq!(sync, Some(first));
+}
+
+#[test]
+fn a_member_is_ready_once_and_only_when_it_has_applied_what_was_there() {
+    let mut real = Real::new(start());
+    real.finish(0);
+    assert_eq!(real.ready, 0);
+    real.persist(usize::MAX);
+    let last = last_committed(&real.finish(0)).unwrap();
+    assert_eq!(real.ready, 0);
+    real.member.on_apply(applied_up_to(last));
+    for _ in 0..5 {
+        real.finish(0);
+        real.member.on_time(100, true);
+    }
+    assert_eq!(real.ready, 1);
+}
+
+#[test]
+fn settings_that_differ_are_configured_before_a_member_is_ready() {
+    let wanted = Settings { skip_acl: true, ..Settings::default() };
+    let mut rig = Rig::new(
+        1,
+        crate::front::tests::rig::Engine::Real(Box::new(Real::new(Start {
+            settings: wanted.clone(),
+            ..start()
+        }))),
+    );
+    for _ in 0..10 {
+        assert_eq!(rig.real().ready == 1, *rig.machine.settings() == wanted);
+        rig.step_loop();
+        rig.step_disk(1);
+        rig.step_apply(1);
+        rig.step_loop();
+    }
+    assert_eq!(rig.real().ready, 1);
+    // Once: the entry of the term, and one with the command.
+    assert_eq!(packed(rig.real()), [(1, 1)]);
+    assert_eq!(rig.machine.counters().ordinal, Ordinal(1));
+}
+
+#[test]
+fn settings_that_are_the_same_are_not_configured() {
+    let settings = Settings { skip_acl: true, ..Settings::default() };
+    let start = Start { settings: settings.clone(), settings_restored: settings, ..start() };
+    let real = leading(start);
+    assert_eq!(packed(&real), []);
+}
+
+fn attached(session: i64, ordinal: u64, timeout_ms: u32) -> SessionEvent {
+    let (session, attached) = (SessionId(session), Ordinal(ordinal));
+    SessionEvent::Attached { session, attached, timeout_ms }
+}
+
+/// The sessions that the entries on the disk expire.
+fn expired(real: &Real) -> Vec<(i64, u64)> {
+    let mut expired = Vec::new();
+    for found in real.jobs.iter().flat_map(|job| &job.entries) {
+        if found.payload.is_empty() {
+            continue;
+        }
+        let batch = entry::decode_batch(&found.payload, entry::HEADER_BYTES).unwrap();
+        let framed = batch.command(0).unwrap().unwrap();
+        if let Command::ExpireSessions { sessions } = framed.command {
+            expired.extend(sessions.iter().map(|(session, judged)| (session.0, judged.0)));
+        }
+    }
+    expired.sort_unstable();
+    expired
+}
+
+fn pass(real: &mut Real, ms: u64) {
+    for _ in 0..ms / 100 {
+        real.member.on_time(100, true);
+        real.finish(0);
+        real.persist(usize::MAX);
+        real.finish(0);
+    }
+}
+
+#[test]
+fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
+    let start = Start { sessions: vec![attached(1, 5, 2_000), attached(2, 6, 9_000)], ..start() };
+    let mut real = leading(start);
+    pass(&mut real, 2_200);
+    assert_eq!(expired(&real), []);
+    pass(&mut real, 1_100);
+    assert_eq!(expired(&real), [(1, 5)]);
+    pass(&mut real, 3_000);
+    assert_eq!(expired(&real), [(1, 5)]);
+    // Attached anew meanwhile, it is judged anew.
+    let index = LogIndex(real.jobs.last().unwrap().entries[0].index);
+    let sessions = vec![attached(1, 8, 2_000)];
+    real.member.on_apply(FromApply::Applied { index, sessions, configured: None });
+    pass(&mut real, 2_200);
+    assert_eq!(expired(&real), [(1, 5)]);
+    pass(&mut real, 1_900);
+    assert_eq!(expired(&real), [(1, 5), (1, 8), (2, 6)]);
+}
+
+#[test]
+fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
+    let start = Start { sessions: vec![attached(1, 5, 2_000), attached(2, 6, 2_000)], ..start() };
+    let mut real = leading(start);
+    let index = real.member.applied;
+    let sessions = vec![SessionEvent::Closed(SessionId(2))];
+    real.member.on_apply(FromApply::Applied { index, sessions, configured: None });
+    for _ in 0..20 {
+        real.member.on_front(ToLoop::Heard(vec![SessionId(1)]));
+        pass(&mut real, 1_000);
+    }
+    assert_eq!(expired(&real), []);
+}
+
+#[test]
+fn time_before_a_member_is_ready_expires_nobody() {
+    let mut real = Real::new(Start { sessions: vec![attached(1, 5, 1_000)], ..start() });
+    for _ in 0..50 {
+        real.member.on_time(2_000, true);
+        real.finish(0);
+    }
+    real.persist(usize::MAX);
+    let last = last_committed(&real.finish(0)).unwrap();
+    real.member.on_apply(applied_up_to(last));
+    real.finish(0);
+    assert_eq!(real.ready, 1);
+    pass(&mut real, 1_100);
+    assert_eq!(expired(&real), []);
+    pass(&mut real, 1_200);
+    assert_eq!(expired(&real), [(1, 5)]);
+}
+
+#[test]
+fn a_process_that_was_paused_expires_nobody_at_once() {
+    let mut real = leading(Start { sessions: vec![attached(1, 5, 4_000)], ..start() });
+    real.member.on_time(3_600_000, true);
+    real.finish(0);
+    assert_eq!(expired(&real), []);
+    real.member.on_front(ToLoop::Heard(vec![SessionId(1)]));
+    real.member.on_time(3_600_000, true);
+    real.finish(0);
+    assert_eq!(expired(&real), []);
+}
+
+/// A rig whose policy asks for a snapshot after so many commands and bytes.
+fn snapshotting(commands: u64, bytes: u64) -> Rig {
+    let snapshot_log_bytes = Some(bytes);
+    Rig::with_loop(Start { snapshot_commands: commands, snapshot_log_bytes, ..start() })
+}
+
+#[test]
+fn a_snapshot_is_taken_by_commands_and_its_log_released() {
+    let mut rig = snapshotting(5, 1_000_000);
+    rig.play("c1: connect\nc1: create /a x\nc1: set /a y\nc1: set /a z");
+    assert_eq!(rig.real().finished, [0; 0]);
+    rig.play("c1: set /a q");
+    // The image is asked for while the fifth command is on its way.
+    let index = rig.machine.counters().index.0;
+    assert_eq!(rig.real().finished, [index - 1]);
+    assert!(rig.real().pieces > 0);
+    rig.play("c1: set /a 1\nc1: set /a 2\nc1: set /a 3\nc1: set /a 4");
+    assert_eq!(rig.real().finished.len(), 1);
+    rig.play("c1: set /a 5");
+    assert_eq!(rig.real().finished.len(), 2);
+}
+
+#[test]
+fn a_snapshot_is_taken_by_bytes() {
+    let mut rig = snapshotting(1_000_000, 100_000);
+    rig.play("c1: connect\nc1: create /a big:60000");
+    assert_eq!(rig.real().finished.len(), 0);
+    rig.play("c1: set /a big:60000");
+    assert_eq!(rig.real().finished.len(), 1);
+}
+
+#[test]
+fn writes_go_on_while_a_snapshot_is_taken() {
+    let mut rig = snapshotting(3, 1_000_000);
+    rig.play("c1: connect\nc1: create /a x");
+    rig.line("c1~ set /a y");
+    // The image is asked for, and the snapshot thread does nothing for now.
+    for _ in 0..20 {
+        rig.step_loop();
+        rig.real().persist(usize::MAX);
+        rig.step_apply(1);
+        rig.step_deliver();
+    }
+    let at = rig.machine.counters().index.0;
+    rig.take_log();
+    rig.line("c1~ set /a z | set /a q");
+    for _ in 0..20 {
+        rig.step_loop();
+        rig.real().persist(usize::MAX);
+        rig.step_apply(1);
+        rig.step_deliver();
+    }
+    assert_eq!(rig.take_log().len(), 2);
+    rig.run();
+    let finished = rig.real().finished.clone();
+    assert!(finished[0] <= at && at < rig.machine.counters().index.0, "{finished:?}");
+}
+
+#[test]
+fn a_member_restored_from_its_disk_goes_on_where_it_was() {
+    let mut rig = Rig::with_loop(start());
+    rig.play("c1: connect\nc1: create /a x | create /e x f1 | set /a y");
+    let jobs = rig.real().jobs.clone();
+    let entries: Vec<storage::wal::LogEntry> =
+        jobs.iter().flat_map(|job| job.entries.clone()).collect();
+    let hard_state = jobs.iter().filter_map(|job| job.hard_state).last().unwrap();
+    assert!(hard_state.commit < entries.last().unwrap().index);
+    let membership = to_storage(&start().restored.membership);
+    let point = storage::wal::SnapshotPoint { index: 1, term: 1 };
+    let restored = to_restored(hard_state, membership, point, entries);
+    let origin = Origin { boot: machine::BootId(4), ..ORIGIN };
+    let mut real = Real::new(Start { origin, restored, ..start() });
+    let mut machine = Machine::default();
+    let mut apply = crate::Apply::new(origin, LogIndex(1), 1);
+    for _ in 0..50 {
+        real.finish(9).into_iter().for_each(|message| apply.receive(message));
+        real.persist(usize::MAX);
+        apply.step(&mut machine, 1);
+        let to_loop = apply.take_output().to_loop;
+        to_loop.into_iter().for_each(|message| real.member.on_apply(message));
+    }
+    assert_eq!(real.ready, 1);
+    assert_eq!(machine.digest(), rig.machine.digest());
+    assert_eq!(sessions_of(&machine), sessions_of(&rig.machine));
+    // The session of the old boot is not forgotten: it expires, and its ephemeral goes.
+    assert_eq!(real.member.leases.len(), 1);
+}
+
+#[test]
+fn commands_of_the_loop_itself_are_nobodys() {
+    let batch = own_batch(0, &Command::Configure(Settings::default()));
+    let stamped = batch.stamp(ORIGIN, 1);
+    let payload = entry::encode(0, 0, &[stamped]);
+    let decoded = entry::decode_batch(&payload, entry::HEADER_BYTES).unwrap();
+    assert_eq!(decoded.command(0).unwrap().unwrap().connection, ConnectionId(0));
+}

@@ -1,0 +1,102 @@
+use machine::LogIndex;
+use storage::wal::Membership;
+
+use super::*;
+
+fn frozen() -> FromApply {
+    FromApply::Frozen { index: LogIndex(5), term: 1 }
+}
+
+fn piece(last: bool) -> FromApply {
+    FromApply::Piece { bytes: vec![1], last }
+}
+
+/// What came of a message, in short.
+fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
+    let jobs = snapshots.on_apply(message, &Membership::default());
+    jobs.iter()
+        .map(|job| match job {
+            SnapshotJob::Begin { index: 5, term: 1, .. } => "begin",
+            SnapshotJob::Begin { .. } => "begin elsewhere",
+            SnapshotJob::Piece(_) => "piece",
+            SnapshotJob::Finish => "finish",
+            SnapshotJob::Abort => "abort",
+        })
+        .collect()
+}
+
+/// A policy that has just asked for an image.
+fn asked() -> Snapshots {
+    let mut snapshots = Snapshots::new(10, Some(1_000), 0);
+    snapshots.count(1_000, 1);
+    assert!(matches!(snapshots.maybe_begin(), Some(ToApply::Freeze)));
+    snapshots
+}
+
+#[test]
+fn a_snapshot_is_due_by_commands_or_by_bytes() {
+    for (bytes, commands, due) in [(999, 9, false), (1_000, 0, true), (0, 10, true)] {
+        let mut snapshots = Snapshots::new(10, Some(1_000), 0);
+        assert!(snapshots.maybe_begin().is_none());
+        snapshots.count(bytes, commands);
+        assert_eq!(snapshots.maybe_begin().is_some(), due);
+    }
+}
+
+#[test]
+fn the_log_that_a_start_finds_counts() {
+    let mut snapshots = Snapshots::new(10, None, SNAPSHOT_LOG_BYTES - 1);
+    assert!(snapshots.maybe_begin().is_none());
+    snapshots.count(1, 0);
+    assert!(snapshots.maybe_begin().is_some());
+}
+
+#[test]
+fn one_is_taken_at_a_time_and_a_piece_at_a_time() {
+    let mut snapshots = asked();
+    assert!(snapshots.is_running());
+    snapshots.count(5_000, 50);
+    assert!(snapshots.maybe_begin().is_none());
+    assert_eq!(jobs(&mut snapshots, frozen()), ["begin"]);
+    for _ in 0..2 {
+        let next = snapshots.on_snapshot(FromSnapshot::PieceWritten);
+        assert!(matches!(next, Some(ToApply::FreezeStep)));
+        assert_eq!(jobs(&mut snapshots, piece(false)), ["piece"]);
+    }
+    assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_some());
+    assert_eq!(jobs(&mut snapshots, piece(true)), ["piece", "finish"]);
+    assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_none());
+    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 }).is_none());
+    assert!(!snapshots.is_running());
+    // What was counted meanwhile makes the next one due.
+    assert!(snapshots.maybe_begin().is_some());
+}
+
+#[test]
+fn an_aborted_image_is_asked_for_again_at_once() {
+    let mut snapshots = asked();
+    jobs(&mut snapshots, frozen());
+    assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_some());
+    assert_eq!(jobs(&mut snapshots, FromApply::FreezeAborted), ["abort"]);
+    assert!(matches!(snapshots.maybe_begin(), Some(ToApply::Freeze)));
+}
+
+#[test]
+fn a_file_that_failed_is_tried_again_after_a_full_interval() {
+    for pieces in 0..3 {
+        let mut snapshots = asked();
+        jobs(&mut snapshots, frozen());
+        for at in 1..=pieces {
+            snapshots.on_snapshot(FromSnapshot::PieceWritten);
+            jobs(&mut snapshots, piece(at == 2));
+        }
+        assert!(matches!(snapshots.on_snapshot(FromSnapshot::Failed), Some(ToApply::Thaw)));
+        assert!(snapshots.maybe_begin().is_none());
+        assert_eq!(jobs(&mut snapshots, piece(false)), [""; 0]);
+        snapshots.count(999, 9);
+        assert!(snapshots.maybe_begin().is_none());
+        snapshots.count(1, 1);
+        assert!(snapshots.maybe_begin().is_some());
+    }
+}

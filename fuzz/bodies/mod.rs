@@ -1,0 +1,112 @@
+//! What is tried with arbitrary bytes: one function for each decoder. Whatever the bytes are, it
+//! returns; what decodes is encoded and decoded again to the same.
+//!
+//! The fuzz targets call these, and so does `crates/quorate/tests/fuzz_bodies.rs` with the seeds that
+//! stand next to each body, cut and changed. A fuzzer takes the same seeds as its first corpus.
+
+mod of_machine;
+mod of_replica;
+mod of_storage;
+mod of_zk;
+
+/// One decoder under test.
+pub struct Body {
+    /// Also the name of the fuzz target.
+    pub name: &'static str,
+    /// Tries any bytes.
+    pub run: fn(&[u8]),
+    /// Good encodings, from which a search starts.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every body.
+pub const BODIES: [Body; 25] = [
+    Body { name: "command", run: of_machine::command, seeds: of_machine::command_seeds },
+    Body { name: "entry", run: of_machine::entry, seeds: of_machine::entry_seeds },
+    Body { name: "identities", run: of_machine::identities, seeds: of_machine::identities_seeds },
+    Body { name: "image", run: of_machine::image, seeds: of_machine::image_seeds },
+    Body { name: "wal_frame", run: of_storage::wal_frame, seeds: of_storage::wal_frame_seeds },
+    Body { name: "wal_head", run: of_storage::wal_head, seeds: of_storage::wal_head_seeds },
+    Body {
+        name: "wal_hard_state",
+        run: of_storage::wal_hard_state,
+        seeds: of_storage::wal_hard_state_seeds,
+    },
+    Body {
+        name: "wal_membership",
+        run: of_storage::wal_membership,
+        seeds: of_storage::wal_membership_seeds,
+    },
+    Body {
+        name: "wal_snapshot_point",
+        run: of_storage::wal_snapshot_point,
+        seeds: of_storage::wal_snapshot_point_seeds,
+    },
+    Body { name: "wal_slot", run: of_storage::wal_slot, seeds: of_storage::wal_slot_seeds },
+    Body {
+        name: "wal_segment",
+        run: of_storage::wal_segment,
+        seeds: of_storage::wal_segment_seeds,
+    },
+    Body {
+        name: "snapshot_header",
+        run: of_storage::snapshot_header,
+        seeds: of_storage::snapshot_header_seeds,
+    },
+    Body {
+        name: "snapshot_piece",
+        run: of_storage::snapshot_piece,
+        seeds: of_storage::snapshot_piece_seeds,
+    },
+    Body {
+        name: "snapshot_trailer",
+        run: of_storage::snapshot_trailer,
+        seeds: of_storage::snapshot_trailer_seeds,
+    },
+    Body {
+        name: "identity_file",
+        run: of_storage::identity_file,
+        seeds: of_storage::identity_file_seeds,
+    },
+    Body { name: "boot_file", run: of_storage::boot_file, seeds: of_storage::boot_file_seeds },
+    Body { name: "membership", run: of_replica::membership, seeds: of_replica::membership_seeds },
+    Body {
+        name: "membership_change",
+        run: of_replica::membership_change,
+        seeds: of_replica::membership_change_seeds,
+    },
+    Body {
+        name: "peer_message",
+        run: of_replica::peer_message,
+        seeds: of_replica::peer_message_seeds,
+    },
+    Body {
+        name: "connect_request",
+        run: of_zk::connect_request,
+        seeds: of_zk::connect_request_seeds,
+    },
+    Body {
+        name: "connect_response",
+        run: of_zk::connect_response,
+        seeds: of_zk::connect_response_seeds,
+    },
+    Body {
+        name: "four_letter_word",
+        run: of_zk::four_letter_word,
+        seeds: of_zk::four_letter_word_seeds,
+    },
+    Body { name: "jute_request", run: of_zk::jute_request, seeds: of_zk::jute_request_seeds },
+    Body {
+        name: "requests_applied",
+        run: of_zk::requests_applied,
+        seeds: of_zk::requests_applied_seeds,
+    },
+    Body { name: "response", run: of_zk::response, seeds: of_zk::response_seeds },
+];
+
+/// Runs the body of that name.
+pub fn run(name: &str, bytes: &[u8]) {
+    let body =
+        BODIES.iter().find(|body| body.name == name).expect("a target is named after a body");
+    (body.run)(bytes);
+}

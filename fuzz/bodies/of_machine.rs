@@ -1,0 +1,180 @@
+//! Entries, commands and images.
+
+use machine::command::AskedAcl;
+use machine::entry::{
+    self, BatchBuilder, decode_batch, decode_header, decode_identities, encode_identities,
+};
+use machine::freeze::{FreezeStep, Restore, RestoreError};
+use machine::{
+    AclEntry, BootId, ChangeBatch, Command, ConnectionId, CreateMode, Identity, LogIndex, Machine,
+    MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp,
+};
+
+const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
+const IDENTITIES: [Identity<'static>; 2] =
+    [Identity { scheme: "ip", id: "::1" }, Identity { scheme: "digest", id: "a:b" }];
+
+/// What is read is read back as it was.
+pub fn command(bytes: &[u8]) {
+    let Ok(command) = Command::decode(bytes) else { return };
+    let mut encoded = Vec::new();
+    command.encode(&mut encoded);
+    assert_eq!(Command::decode(&encoded), Ok(command));
+}
+
+/// With all its batches and commands.
+pub fn entry(bytes: &[u8]) {
+    let Ok(header) = entry::verify(bytes) else { return };
+    let again = encode_again(bytes);
+    assert_eq!(entry::verify(&again), Ok(header));
+    assert_eq!(encode_again(&again), again);
+}
+
+/// The same batches and commands, built anew. `bytes` is a good entry.
+fn encode_again(bytes: &[u8]) -> Vec<u8> {
+    let header = decode_header(bytes).expect("the entry was verified");
+    let mut batches = Vec::new();
+    let mut offset = entry::HEADER_BYTES;
+    for _ in 0..header.batch_count {
+        let batch = decode_batch(bytes, offset).expect("the entry was verified");
+        let mut builder = BatchBuilder::default();
+        let mut at = 0;
+        while let Some(framed) = batch.command(at).expect("the entry was verified") {
+            let identities = batch.identities[framed.identity_list].iter().copied();
+            builder.push(framed.connection, &encode_identities(identities), &framed.command);
+            at = framed.end;
+        }
+        assert_eq!(builder.command_count(), batch.command_count as usize);
+        batches.push(builder.finish().stamp(batch.origin, batch.sequence));
+        offset = batch.end;
+    }
+    let mut again = entry::encode(header.time_ms, header.group, &batches).to_vec();
+    again[2..4].copy_from_slice(&header.feature_level.to_le_bytes());
+    again
+}
+
+/// One list of a batch's identity table: what is read is written with the same bytes.
+pub fn identities(bytes: &[u8]) {
+    let Ok(identities) = decode_identities(bytes) else { return };
+    assert_eq!(encode_identities(identities.into_iter()), bytes);
+}
+
+/// An image is refused, or gives a machine whose own image gives the same state.
+pub fn image(bytes: &[u8]) {
+    if let Ok(mut machine) = restore(bytes) {
+        assert_image_is_faithful(&mut machine);
+    }
+}
+
+pub fn assert_image_is_faithful(machine: &mut Machine) {
+    let restored = restore(&image_of(machine)).expect("what was written is whole");
+    assert_eq!(restored.digest(), machine.digest());
+    assert_eq!(restored.counters(), machine.counters());
+}
+
+fn restore(image: &[u8]) -> Result<Machine, RestoreError> {
+    let mut restore = Restore::default();
+    restore.piece(image)?;
+    restore.finish()
+}
+
+fn image_of(machine: &mut Machine) -> Vec<u8> {
+    machine.freeze();
+    match machine.freeze_step(usize::MAX, u32::MAX) {
+        FreezeStep::Last(image) => image,
+        other => unreachable!("one step is enough, not {other:?}"),
+    }
+}
+
+/// A machine with one session, and the stamp of its connection.
+pub fn machine_with_session() -> (Machine, Stamp<'static>, SessionId) {
+    let mut machine = Machine::default();
+    let origin = Origin { member: MemberId(1), boot: BootId(1) };
+    let stamp = Stamp { time_ms: 5, origin, connection: ConnectionId(1), identities: &IDENTITIES };
+    assert!(machine.begin_batch(origin, 1));
+    let open = Command::OpenSession { session: SESSION, password: [7; 16], timeout_ms: 9 };
+    machine.apply(&stamp, &open, &mut ChangeBatch::default());
+    (machine, stamp, SESSION)
+}
+
+fn ops() -> Vec<Op<'static>> {
+    let acl = vec![AclEntry { perms: 31, scheme: "digest".into(), id: "a:b".into() }];
+    let (malformed, version) = (false, -1);
+    let create = |path, mode, acl| Op::Create {
+        path,
+        malformed,
+        data: Some(b"data"),
+        acl,
+        mode,
+        ttl_ms: -1,
+    };
+    vec![
+        create("/a", CreateMode::Persistent, AskedAcl::Open),
+        create("/a/b", CreateMode::Ephemeral, AskedAcl::Entries(acl.clone())),
+        create("/a/c-", CreateMode::PersistentSequential, AskedAcl::Open),
+        Op::SetData { path: "/a", malformed, data: None, version },
+        Op::SetAcl { path: "/a", malformed, acl: AskedAcl::Entries(acl), version },
+        Op::Check { path: "/a", malformed, version },
+        Op::Delete { path: "/a/c-0000000001", version },
+        Op::Malformed,
+    ]
+}
+
+fn commands() -> Vec<Command<'static>> {
+    let (session, password, timeout_ms) = (SessionId(2), [9; 16], 6_000);
+    let mut commands = vec![
+        Command::OpenSession { session, password, timeout_ms },
+        Command::Attach { session, password, timeout_ms },
+        Command::CloseSession { session },
+        Command::ExpireSessions { sessions: vec![(session, Ordinal(1)), (session, Ordinal(2))] },
+        Command::Configure(Settings {
+            super_digest: Some("super:hash".to_string()),
+            ..Settings::default()
+        }),
+        Command::Multi { session: SESSION, ops: ops() },
+    ];
+    commands.extend(ops().into_iter().map(|op| Command::Write { session: SESSION, op }));
+    commands
+}
+
+pub fn command_seeds() -> Vec<Vec<u8>> {
+    let encode = |command: &Command<'_>| {
+        let mut out = Vec::new();
+        command.encode(&mut out);
+        out
+    };
+    commands().iter().map(encode).collect()
+}
+
+pub fn identities_seeds() -> Vec<Vec<u8>> {
+    vec![encode_identities(IDENTITIES.into_iter()), encode_identities([].into_iter())]
+}
+
+pub fn entry_seeds() -> Vec<Vec<u8>> {
+    let batch = |commands: &[Command<'_>], sequence| {
+        let mut builder = BatchBuilder::default();
+        for (position, command) in commands.iter().enumerate() {
+            let identities = IDENTITIES.into_iter().take(position % 3);
+            let identities: Vec<Identity<'_>> = identities.collect();
+            let identities = encode_identities(identities.into_iter());
+            builder.push(ConnectionId(1), &identities, command);
+        }
+        let origin = Origin { member: MemberId(1), boot: BootId(1) };
+        builder.finish().stamp(origin, sequence)
+    };
+    let all = commands();
+    vec![
+        entry::encode(1_700_000_000_000, 0, &[batch(&all, 1), batch(&all[..2], 2)]).to_vec(),
+        entry::encode(0, 0, &[batch(&[], 1)]).to_vec(),
+        entry::encode(0, 0, &[]).to_vec(),
+    ]
+}
+
+pub fn image_seeds() -> Vec<Vec<u8>> {
+    let (mut machine, stamp, session) = machine_with_session();
+    for op in ops() {
+        machine.apply(&stamp, &Command::Write { session, op }, &mut ChangeBatch::default());
+    }
+    machine.finish_entry(LogIndex(2));
+    vec![image_of(&mut machine), image_of(&mut Machine::default())]
+}

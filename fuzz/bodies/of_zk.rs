@@ -1,0 +1,209 @@
+//! What clients send, and what servers answer.
+
+use machine::{AclEntry, ChangeBatch, Command, LogIndex, Stat};
+use zk::four_letter::{Recognised, recognise};
+use zk::ops::{multi_command, write_command};
+use zk::request::{CreateKind, ReadKind, ReadRequest, SetWatchesRequest, WriteRequest};
+use zk::response::{ConnectResponse, ReplyHeader, decode_stat, encode_empty, encode_stat};
+use zk::{ConnectRequest, ErrorCode, JuteReader, Request, RequestHeader};
+
+use super::of_machine::{assert_image_is_faithful, machine_with_session};
+
+/// Bytes of a frame's length.
+const LENGTH_BYTES: usize = 4;
+
+/// The first packet of a connection.
+pub fn connect_request(body: &[u8]) {
+    let Ok(request) = ConnectRequest::decode(body) else { return };
+    let mut encoded = Vec::new();
+    request.encode(&mut encoded);
+    assert_eq!(ConnectRequest::decode(&encoded[LENGTH_BYTES..]), Ok(request));
+}
+
+/// Its answer.
+pub fn connect_response(body: &[u8]) {
+    let Ok(response) = ConnectResponse::decode(body) else { return };
+    let mut encoded = Vec::new();
+    response.encode(&mut encoded);
+    assert_eq!(ConnectResponse::decode(&encoded[LENGTH_BYTES..]), Ok(response));
+}
+
+/// Header and body. What is served is read back as it was.
+pub fn jute_request(frame: &[u8]) {
+    let Some(request) = decode_request(frame) else { return };
+    if matches!(request, Request::Unserved | Request::Unknown) {
+        return;
+    }
+    let mut encoded = Vec::new();
+    request.encode(1, &mut encoded);
+    assert_eq!(decode_request(&encoded[LENGTH_BYTES..]), Some(request));
+}
+
+fn decode_request(frame: &[u8]) -> Option<Request<'_>> {
+    let mut reader = JuteReader::new(frame);
+    let header = RequestHeader::decode(&mut reader).ok()?;
+    Request::decode(header.opcode, &mut reader).ok()
+}
+
+/// Header of a response, then a stat.
+pub fn response(frame: &[u8]) {
+    let mut reader = JuteReader::new(frame);
+    let Ok(header) = ReplyHeader::decode(&mut reader) else { return };
+    let mut encoded = Vec::new();
+    encode_empty(header, &mut encoded);
+    let offset = reader.offset();
+    assert_eq!(encoded[LENGTH_BYTES..], frame[..offset]);
+    let Ok(stat) = decode_stat(&mut reader) else { return };
+    let mut encoded = Vec::new();
+    encode_stat(&stat, &mut encoded);
+    assert_eq!(encoded, frame[offset..reader.offset()]);
+}
+
+/// The first four bytes of a connection.
+pub fn four_letter_word(bytes: &[u8]) {
+    let Some(first) = bytes.first_chunk() else { return };
+    match recognise(*first) {
+        Some(Recognised::Word(word)) => assert_eq!(word.name().as_bytes(), first),
+        Some(Recognised::Unserved(word)) => assert_eq!(word.as_bytes(), first),
+        // What is no word is a length, which a client may not make look like one.
+        None => assert!(*first != *b"ruok"),
+    }
+}
+
+/// The way of a client's bytes to the state: every frame that is a write is applied, whatever it
+/// asks for, and the state can still be told by its image.
+pub fn requests_applied(mut bytes: &[u8]) {
+    let (mut machine, stamp, session) = machine_with_session();
+    let mut changes = ChangeBatch::default();
+    while let Some((length, rest)) = bytes.split_at_checked(LENGTH_BYTES) {
+        let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        let (frame, rest) = rest.split_at(length.min(rest.len()));
+        let command = match decode_request(frame) {
+            Some(Request::Write(write)) => Some(write_command(session, &write)),
+            Some(Request::Multi(writes)) => Some(multi_command(session, &writes)),
+            _ => None,
+        };
+        if let Some(command) = command {
+            let mut encoded = Vec::new();
+            command.encode(&mut encoded);
+            let decoded = Command::decode(&encoded).expect("what was written is read");
+            assert_eq!(decoded, command);
+            machine.apply(&stamp, &decoded, &mut changes);
+        }
+        bytes = rest;
+    }
+    machine.finish_entry(LogIndex(2));
+    assert_image_is_faithful(&mut machine);
+}
+
+fn acl() -> Vec<AclEntry> {
+    vec![AclEntry { perms: 31, scheme: "world".into(), id: "anyone".into() }]
+}
+
+fn writes() -> Vec<WriteRequest<'static>> {
+    let create = |kind, path, flags| {
+        let (data, acl) = (Some(&b"data"[..]), acl());
+        WriteRequest::Create { kind, path, data, acl, flags, ttl_ms: -1 }
+    };
+    vec![
+        create(CreateKind::Create, "/a", 0),
+        create(CreateKind::Create2, "/a/b", 1),
+        create(CreateKind::Create2, "/a/c", 2),
+        WriteRequest::SetData { path: "/a", data: None, version: 0 },
+        WriteRequest::Delete { path: "/a/b", version: -1 },
+    ]
+}
+
+fn requests() -> Vec<Request<'static>> {
+    let mut multi = writes();
+    multi.push(WriteRequest::Check { path: "/a", version: 2 });
+    let set_acl = WriteRequest::SetAcl {
+        path: "/a",
+        acl: vec![AclEntry { perms: 3, scheme: "auth".into(), id: "".into() }],
+        version: 0,
+    };
+    let read = |kind, watch| ReadRequest { kind, path: "/a", watch };
+    let mut requests: Vec<Request<'_>> = writes().into_iter().map(Request::Write).collect();
+    requests.extend([
+        Request::Multi(multi),
+        Request::Write(set_acl),
+        Request::Read(read(ReadKind::GetData, true)),
+        Request::Read(read(ReadKind::GetAcl, false)),
+        Request::MultiRead(vec![
+            read(ReadKind::GetData, false),
+            read(ReadKind::GetChildren, false),
+        ]),
+        Request::Sync { path: "/" },
+        Request::Ping,
+        Request::Auth { scheme: "digest", credentials: b"user:password" },
+        Request::SetWatches(SetWatchesRequest {
+            relative_zxid: 5,
+            data: vec!["/a"],
+            exist: vec!["/b", "/c"],
+            child: Vec::new(),
+        }),
+        Request::CloseSession,
+    ]);
+    requests
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let frame = |(position, request): (usize, Request<'_>)| {
+        let mut out = Vec::new();
+        request.encode(position as i32, &mut out);
+        out
+    };
+    requests().into_iter().enumerate().map(frame).collect()
+}
+
+pub fn jute_request_seeds() -> Vec<Vec<u8>> {
+    frames().into_iter().map(|frame| frame[LENGTH_BYTES..].to_vec()).collect()
+}
+
+pub fn requests_applied_seeds() -> Vec<Vec<u8>> {
+    vec![frames().concat()]
+}
+
+pub fn connect_request_seeds() -> Vec<Vec<u8>> {
+    [None, Some(false), Some(true)]
+        .into_iter()
+        .map(|read_only| {
+            let request = ConnectRequest {
+                protocol_version: 0,
+                last_zxid_seen: 3,
+                timeout_ms: 30_000,
+                session: 1,
+                password: vec![7; 16],
+                read_only,
+            };
+            let mut out = Vec::new();
+            request.encode(&mut out);
+            out.split_off(LENGTH_BYTES)
+        })
+        .collect()
+}
+
+pub fn connect_response_seeds() -> Vec<Vec<u8>> {
+    let given =
+        ConnectResponse { timeout_ms: 9, session: 1, password: [7; 16], read_only: Some(false) };
+    [given, ConnectResponse::refused(None)]
+        .iter()
+        .map(|response| {
+            let mut out = Vec::new();
+            response.encode(&mut out);
+            out.split_off(LENGTH_BYTES)
+        })
+        .collect()
+}
+
+pub fn response_seeds() -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    encode_empty(ReplyHeader { xid: 1, zxid: 2, error: ErrorCode::OK }, &mut out);
+    let mut out = out.split_off(LENGTH_BYTES);
+    encode_stat(&Stat { czxid: 1, ..Stat::default() }, &mut out);
+    vec![out]
+}
+
+pub fn four_letter_word_seeds() -> Vec<Vec<u8>> {
+    ["ruok", "srvr", "dump"].iter().map(|word| word.as_bytes().to_vec()).collect()
+}
