@@ -1,1 +1,17 @@
-//! Placeholder.
+//! Streams of operations on a coordination service, and the judges of what its clients saw.
+//!
+//! - [`op`]: an operation as a client asks it, and the answers it can get.
+//! - [`generate`]: streams of operations from a seed.
+//! - [`history`]: what every client sent and received, in order.
+//! - [`model`]: ZooKeeper's tree and sessions, written a second time and as plainly as can be.
+//! - [`order`]: the judge. It replays the committed order on the model and holds every answer and
+//!   every event against it.
+//!
+//! Nothing here imports the state machine: a judge must not share the bugs of the accused.
+
+pub mod generate;
+pub mod history;
+pub mod limits;
+pub mod model;
+pub mod op;
+pub mod order;

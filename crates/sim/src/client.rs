@@ -1,0 +1,712 @@
+//! A client that speaks ZooKeeper's bytes as ZooKeeper's own do: one session over many connections,
+//! requests pipelined, pings when it has nothing to say, its watches set again after a reconnect.
+//!
+//! What it sends and receives goes into the history. A byte that a ZooKeeper client could not
+//! understand ends the run.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use machine::AclEntry;
+use workload::generate::{Generator, Random};
+use workload::history::{History, Received};
+use workload::op::{Answer, EventKind, Op, Stat, error};
+use zk::jute::{JuteError, JuteReader};
+use zk::request::{
+    ConnectRequest, CreateKind, ReadKind, ReadRequest, Request, SetWatchesRequest, WriteRequest,
+    XID_EVENT, XID_PING, XID_SET_WATCHES,
+};
+use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
+
+use crate::network::{End, Network};
+use crate::world::World;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Operations it does.
+    pub ops: u64,
+    /// Requests without a reply at most.
+    pub pipeline_max: u64,
+    /// One in so many writes is large.
+    pub large_one_in: u64,
+    /// The session timeout it asks for.
+    pub timeout_ms: u32,
+    /// The longest it thinks between two bursts.
+    pub think_us_max: u64,
+    /// Whether it breaks its connection, falls asleep, stops reading, closes its session.
+    pub is_erratic: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Without a connection.
+    Away,
+    /// Waits for its session.
+    Greeting,
+    /// Has one.
+    Connected,
+}
+
+/// Which of the three lists of `setWatches` a watch stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Table {
+    Data,
+    Exist,
+    Child,
+}
+
+/// One client.
+pub struct Client {
+    number: u32,
+    config: ClientConfig,
+    random: Random,
+    generator: Generator,
+    state: State,
+    /// Which one, while there is one.
+    connection: Option<usize>,
+    session: i64,
+    password: [u8; 16],
+    timeout_ms: u32,
+    last_zxid: i64,
+    xid: i32,
+    /// xid and number of each request without a reply.
+    outstanding: VecDeque<(i32, usize)>,
+    pings: VecDeque<usize>,
+    watches: BTreeSet<(Table, String)>,
+    input: Vec<u8>,
+    ops_left: u64,
+    sent_us: u64,
+    heard_us: u64,
+    /// The next burst, or the next attempt to connect.
+    next_us: u64,
+    /// Nothing is sent before.
+    mute_until_us: u64,
+    /// Nothing is read before.
+    deaf_until_us: u64,
+    /// No more mischief.
+    is_calm: bool,
+    /// Last words: none, sent, answered.
+    last_words: LastWords,
+    /// Of the wake-up that counts.
+    pub token: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LastWords {
+    NotYet,
+    Wanted,
+    Sent,
+    Answered,
+}
+
+/// What a client wants of the simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing.
+    Nothing,
+    /// A connection, if the server is there.
+    Connect,
+}
+
+impl Client {
+    /// A client without a session.
+    pub fn new(number: u32, config: ClientConfig, mut random: Random) -> Client {
+        let generator = Generator::new(random.fork(), number, config.large_one_in);
+        let next_us = random.magnitude(1, 200_000);
+        Client {
+            number,
+            ops_left: config.ops,
+            config,
+            random,
+            generator,
+            state: State::Away,
+            connection: None,
+            session: 0,
+            password: [0; 16],
+            timeout_ms: 0,
+            last_zxid: 0,
+            xid: 0,
+            outstanding: VecDeque::new(),
+            pings: VecDeque::new(),
+            watches: BTreeSet::new(),
+            input: Vec::new(),
+            sent_us: 0,
+            heard_us: 0,
+            next_us,
+            mute_until_us: 0,
+            deaf_until_us: 0,
+            is_calm: false,
+            last_words: LastWords::NotYet,
+            token: 0,
+        }
+    }
+
+    /// Its connection, while there is one.
+    pub fn connection(&self) -> Option<usize> {
+        self.connection
+    }
+
+    /// Whether it has done everything it had to, and has every answer.
+    pub fn is_idle(&self) -> bool {
+        self.ops_left == 0 && self.outstanding.is_empty() && self.state == State::Connected
+    }
+
+    /// No more mischief from now on.
+    pub fn calm_down(&mut self) {
+        self.is_calm = true;
+        self.mute_until_us = 0;
+        self.deaf_until_us = 0;
+    }
+
+    /// It is to look at the state once more and then fall silent but for pings.
+    pub fn say_last_words(&mut self) {
+        if self.last_words == LastWords::NotYet {
+            self.last_words = LastWords::Wanted;
+        }
+    }
+
+    /// Whether it has.
+    pub fn has_said_last_words(&self) -> bool {
+        self.last_words == LastWords::Answered
+    }
+
+    /// Looks at the clock: sends what is due. The simulation connects it if it wishes so.
+    pub fn on_time(
+        &mut self,
+        world: &mut World,
+        network: &mut Network,
+        history: &mut History,
+    ) -> Wish {
+        let now_us = world.now_us;
+        let timeout_us = u64::from(self.timeout_ms.max(1_000)) * 1000;
+        match self.state {
+            State::Away if now_us >= self.next_us => return Wish::Connect,
+            State::Away => {}
+            State::Greeting if now_us >= self.heard_us + timeout_us => {
+                self.leave(world, network);
+            }
+            State::Greeting => {}
+            State::Connected if now_us >= self.heard_us + timeout_us * 2 / 3 => {
+                // Java's readTimeout: the server is taken for dead.
+                self.leave(world, network);
+            }
+            State::Connected => self.talk(world, network, history, timeout_us),
+        }
+        Wish::Nothing
+    }
+
+    /// When it wants to look at the clock next.
+    pub fn wakes_us(&self, now_us: u64) -> u64 {
+        let timeout_us = u64::from(self.timeout_ms.max(1_000)) * 1000;
+        let at_us = match self.state {
+            State::Away => self.next_us,
+            State::Greeting => self.heard_us + timeout_us,
+            State::Connected => {
+                let mut at_us = self.heard_us + timeout_us * 2 / 3;
+                let ping_us = self.sent_us + timeout_us / 3;
+                at_us = at_us.min(ping_us.max(self.mute_until_us));
+                let has_room = (self.outstanding.len() as u64) < self.config.pipeline_max;
+                let has_work = self.ops_left > 0 || self.last_words == LastWords::Wanted;
+                if has_room && has_work {
+                    at_us = at_us.min(self.next_us.max(self.mute_until_us));
+                }
+                if self.deaf_until_us > now_us {
+                    at_us = at_us.min(self.deaf_until_us);
+                }
+                at_us
+            }
+        };
+        at_us.max(now_us + 1)
+    }
+
+    /// Whether it reads what has arrived.
+    pub fn is_deaf(&self, now_us: u64) -> bool {
+        self.deaf_until_us > now_us
+    }
+
+    /// The server could not be reached.
+    pub fn on_refused(&mut self, now_us: u64) {
+        self.next_us = now_us + self.random.magnitude(1_000, 500_000);
+    }
+
+    /// It is connected and asks for its session.
+    pub fn on_connected(&mut self, number: usize, world: &mut World, network: &mut Network) {
+        self.connection = Some(number);
+        self.state = State::Greeting;
+        self.heard_us = world.now_us;
+        self.sent_us = world.now_us;
+        self.input.clear();
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: self.last_zxid,
+            timeout_ms: self.config.timeout_ms as i32,
+            session: self.session,
+            password: self.password.to_vec(),
+            read_only: if self.number.is_multiple_of(3) { None } else { Some(false) },
+        };
+        let mut out = Vec::new();
+        request.encode(&mut out);
+        network.send_up(world, number, &out);
+    }
+
+    /// The session it asks for when it connects.
+    pub fn session(&self) -> i64 {
+        self.session
+    }
+
+    /// Gives the connection up: what was under way is of unknown fate.
+    fn leave(&mut self, world: &mut World, network: &mut Network) {
+        if let Some(number) = self.connection.take() {
+            network.close_by_client(world, number);
+        }
+        self.state = State::Away;
+        self.outstanding.clear();
+        self.pings.clear();
+        if self.last_words == LastWords::Sent {
+            self.last_words = LastWords::Wanted;
+        }
+        self.next_us = world.now_us + self.random.magnitude(10, 300_000);
+    }
+
+    // Sending.
+
+    fn talk(
+        &mut self,
+        world: &mut World,
+        network: &mut Network,
+        history: &mut History,
+        timeout_us: u64,
+    ) {
+        let now_us = world.now_us;
+        if now_us < self.mute_until_us {
+            return;
+        }
+        let mut out = Vec::new();
+        if now_us >= self.next_us {
+            if self.config.is_erratic && !self.is_calm && self.random.one_in(40) {
+                self.misbehave(world, network, history, timeout_us);
+                return;
+            }
+            self.burst(now_us, history, &mut out);
+        }
+        if self.last_words == LastWords::Wanted && self.outstanding.is_empty() {
+            self.last_words = LastWords::Sent;
+            self.request(Op::Sync { path: "/".to_string() }, now_us, history, &mut out);
+            let op = Op::GetChildren { path: "/".to_string(), watch: false, with_stat: true };
+            self.request(op, now_us, history, &mut out);
+        }
+        if out.is_empty() && now_us >= self.sent_us + timeout_us / 3 {
+            let number = self.connection.expect("a connected client has a connection");
+            self.pings.push_back(history.invoke(number, Op::Ping, now_us));
+            Request::Ping.encode(XID_PING, &mut out);
+        }
+        self.send(&out, world, network);
+    }
+
+    fn send(&mut self, bytes: &[u8], world: &mut World, network: &mut Network) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.sent_us = world.now_us;
+        let number = self.connection.expect("a connected client has a connection");
+        network.send_up(world, number, bytes);
+    }
+
+    fn burst(&mut self, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
+        let room = self.config.pipeline_max.saturating_sub(self.outstanding.len() as u64);
+        let wanted = room.min(self.ops_left);
+        if wanted > 0 {
+            for _ in 0..self.random.between(1, wanted) {
+                self.ops_left -= 1;
+                let op = self.generator.next_op();
+                self.request(op, now_us, history, out);
+            }
+        }
+        self.next_us = now_us + self.random.magnitude(1, self.config.think_us_max);
+    }
+
+    fn request(&mut self, op: Op, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
+        let number = self.connection.expect("a connected client has a connection");
+        let xid = match op {
+            Op::SetWatches { .. } => XID_SET_WATCHES,
+            _ => {
+                self.xid += 1;
+                self.xid
+            }
+        };
+        encode(&op, xid, out);
+        self.outstanding.push_back((xid, history.invoke(number, op, now_us)));
+    }
+
+    fn misbehave(
+        &mut self,
+        world: &mut World,
+        network: &mut Network,
+        history: &mut History,
+        timeout_us: u64,
+    ) {
+        let now_us = world.now_us;
+        match self.random.below(6) {
+            0 => {
+                let mut out = Vec::new();
+                self.request(Op::CloseSession, now_us, history, &mut out);
+                self.send(&out, world, network);
+                self.mute_until_us = now_us + timeout_us;
+            }
+            1 | 2 => self.leave(world, network),
+            3 => {
+                self.leave(world, network);
+                self.next_us = now_us + self.random.between(timeout_us / 4, timeout_us * 2);
+            }
+            4 => self.mute_until_us = now_us + self.random.between(timeout_us / 4, timeout_us * 2),
+            _ => self.deaf_until_us = now_us + self.random.between(1_000, timeout_us),
+        }
+        self.next_us = self.next_us.max(now_us + 1);
+    }
+
+    // Receiving.
+
+    /// Bytes have arrived, or the end of the connection.
+    ///
+    /// # Errors
+    /// A ZooKeeper client would not have understood them.
+    pub fn on_arrival(
+        &mut self,
+        world: &mut World,
+        network: &mut Network,
+        history: &mut History,
+    ) -> Result<(), String> {
+        let Some(number) = self.connection else { return Ok(()) };
+        let connection = &mut network.connections[number];
+        if !connection.client_buffer.is_empty() {
+            self.heard_us = world.now_us;
+            self.input.extend(connection.client_buffer.drain(..));
+        }
+        let is_over = connection.client_end == End::Over;
+        while self.connection == Some(number) {
+            let Some(first) = self.input.first_chunk::<4>() else { break };
+            let length = u32::from_be_bytes(*first) as usize;
+            if self.input.len() < 4 + length {
+                break;
+            }
+            let rest = self.input.split_off(4 + length);
+            let frame = core::mem::replace(&mut self.input, rest);
+            let read = self.on_frame(&frame[4..], number, world, network, history);
+            read.map_err(|what| format!("client {}, connection {number}: {what}", self.number))?;
+        }
+        if is_over && self.connection == Some(number) {
+            self.leave(world, network);
+        }
+        Ok(())
+    }
+
+    fn on_frame(
+        &mut self,
+        frame: &[u8],
+        number: usize,
+        world: &mut World,
+        network: &mut Network,
+        history: &mut History,
+    ) -> Result<(), String> {
+        if self.state == State::Greeting {
+            let response = ConnectResponse::decode(frame).map_err(|error| error.to_string())?;
+            self.on_session(&response, number, world, network, history);
+            return Ok(());
+        }
+        let mut reader = JuteReader::new(frame);
+        let header = ReplyHeader::decode(&mut reader).map_err(|error| error.to_string())?;
+        if header.xid == XID_EVENT {
+            return self.on_event(header.zxid, &mut reader, number, history);
+        }
+        let waiting = match header.xid {
+            XID_PING => self.pings.pop_front().map(|op| (XID_PING, op)),
+            _ => self.outstanding.pop_front(),
+        };
+        let Some((xid, op)) = waiting else {
+            return Err(format!("a reply to {}, which nobody asked", header.xid));
+        };
+        if xid != header.xid {
+            return Err(format!("a reply to {} before the one to {xid}", header.xid));
+        }
+        let asked = history.ops[op].op.clone();
+        let code = header.error.0;
+        let answer = match code {
+            error::OK => decode_answer(&asked, &mut reader)
+                .map_err(|error| format!("the reply to {asked:?}: {error}"))?,
+            _ => Answer::Empty,
+        };
+        if reader.remaining() > 0 {
+            return Err(format!("{} bytes behind the reply to {asked:?}", reader.remaining()));
+        }
+        self.last_zxid = self.last_zxid.max(header.zxid);
+        self.learn_watches(&asked, code);
+        history.complete(op, header.zxid, code, answer, world.now_us);
+        if asked == Op::CloseSession && code == error::OK {
+            self.forget_session();
+            self.mute_until_us = 0;
+            self.leave(world, network);
+        } else if self.last_words == LastWords::Sent && self.outstanding.is_empty() {
+            self.last_words = LastWords::Answered;
+        }
+        Ok(())
+    }
+
+    fn on_session(
+        &mut self,
+        response: &ConnectResponse,
+        number: usize,
+        world: &mut World,
+        network: &mut Network,
+        history: &mut History,
+    ) {
+        if response.timeout_ms <= 0 {
+            history.receive(number, Received::Refused);
+            self.forget_session();
+            self.leave(world, network);
+            return;
+        }
+        let (session, timeout_ms) = (response.session, response.timeout_ms as u32);
+        history.receive(number, Received::Connected { session, timeout_ms });
+        self.session = session;
+        self.password = response.password;
+        self.timeout_ms = timeout_ms;
+        self.state = State::Connected;
+        self.next_us = world.now_us;
+        self.mute_until_us = 0;
+        if !self.watches.is_empty() {
+            let of = |table: Table| {
+                let wanted = self.watches.iter().filter(|(of, _)| *of == table);
+                wanted.map(|(_, path)| path.clone()).collect::<Vec<_>>()
+            };
+            let op = Op::SetWatches {
+                relative_zxid: self.last_zxid,
+                data: of(Table::Data),
+                exist: of(Table::Exist),
+                child: of(Table::Child),
+            };
+            let mut out = Vec::new();
+            self.request(op, world.now_us, history, &mut out);
+            self.send(&out, world, network);
+        }
+    }
+
+    fn forget_session(&mut self) {
+        self.session = 0;
+        self.password = [0; 16];
+        self.last_zxid = 0;
+        self.watches.clear();
+    }
+
+    fn on_event(
+        &mut self,
+        zxid: i64,
+        reader: &mut JuteReader<'_>,
+        number: usize,
+        history: &mut History,
+    ) -> Result<(), String> {
+        let text = |error: JuteError| format!("an event: {error}");
+        let kind = match reader.int().map_err(text)? {
+            1 => EventKind::Created,
+            2 => EventKind::Deleted,
+            3 => EventKind::DataChanged,
+            4 => EventKind::ChildrenChanged,
+            other => return Err(format!("an event of kind {other}")),
+        };
+        let state = reader.int().map_err(text)?;
+        if state != 3 {
+            return Err(format!("an event with state {state}"));
+        }
+        let path = reader.text().map_err(text)?.to_string();
+        let gone: &[Table] = match kind {
+            EventKind::Created | EventKind::DataChanged => &[Table::Data, Table::Exist],
+            EventKind::Deleted => &[Table::Data, Table::Exist, Table::Child],
+            EventKind::ChildrenChanged => &[Table::Child],
+        };
+        for table in gone {
+            self.watches.remove(&(*table, path.clone()));
+        }
+        history.receive(number, Received::Event { zxid, kind, path });
+        Ok(())
+    }
+
+    /// ZooKeeper's clients keep their watches, to set them again.
+    fn learn_watches(&mut self, op: &Op, code: i32) {
+        let mut add = |table: Table, path: &String| {
+            self.watches.insert((table, path.clone()));
+        };
+        match (op, code) {
+            (Op::Exists { path, watch: true }, error::OK)
+            | (Op::GetData { path, watch: true }, error::OK) => add(Table::Data, path),
+            (Op::Exists { path, watch: true }, error::NO_NODE) => add(Table::Exist, path),
+            (Op::GetChildren { path, watch: true, .. }, error::OK) => add(Table::Child, path),
+            _ => {}
+        }
+    }
+}
+
+// Encoding.
+
+fn acl(perms: u32) -> Vec<AclEntry> {
+    vec![AclEntry { perms, scheme: "world".into(), id: "anyone".into() }]
+}
+
+fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
+    match op {
+        Op::Multi(ops) => Request::Multi(ops.iter().filter_map(write).collect()).encode(xid, out),
+        Op::MultiRead(ops) => {
+            Request::MultiRead(ops.iter().filter_map(read).collect()).encode(xid, out);
+        }
+        Op::Sync { path } => Request::Sync { path }.encode(xid, out),
+        Op::SetWatches { relative_zxid, data, exist, child } => {
+            fn texts(paths: &[String]) -> Vec<&str> {
+                paths.iter().map(String::as_str).collect()
+            }
+            let request = SetWatchesRequest {
+                relative_zxid: *relative_zxid,
+                data: texts(data),
+                exist: texts(exist),
+                child: texts(child),
+            };
+            Request::SetWatches(request).encode(xid, out);
+        }
+        Op::Ping => Request::Ping.encode(xid, out),
+        Op::CloseSession => Request::CloseSession.encode(xid, out),
+        op => match (write(op), read(op)) {
+            (Some(write), _) => Request::Write(write).encode(xid, out),
+            (None, Some(read)) => Request::Read(read).encode(xid, out),
+            (None, None) => unreachable!("every operation is one or the other"),
+        },
+    }
+}
+
+fn write(op: &Op) -> Option<WriteRequest<'_>> {
+    Some(match op {
+        Op::Create { path, data, perms, flag, with_stat } => WriteRequest::Create {
+            kind: if *with_stat { CreateKind::Create2 } else { CreateKind::Create },
+            path,
+            data: data.as_deref(),
+            acl: acl(*perms),
+            flags: *flag,
+            ttl_ms: -1,
+        },
+        Op::Delete { path, version } => WriteRequest::Delete { path, version: *version },
+        Op::SetData { path, data, version } => {
+            WriteRequest::SetData { path, data: data.as_deref(), version: *version }
+        }
+        Op::SetAcl { path, perms, version } => {
+            WriteRequest::SetAcl { path, acl: acl(*perms), version: *version }
+        }
+        Op::Check { path, version } => WriteRequest::Check { path, version: *version },
+        _ => return None,
+    })
+}
+
+fn read(op: &Op) -> Option<ReadRequest<'_>> {
+    Some(match op {
+        Op::Exists { path, watch } => ReadRequest { kind: ReadKind::Exists, path, watch: *watch },
+        Op::GetData { path, watch } => ReadRequest { kind: ReadKind::GetData, path, watch: *watch },
+        Op::GetChildren { path, watch, with_stat } => ReadRequest {
+            kind: if *with_stat { ReadKind::GetChildren2 } else { ReadKind::GetChildren },
+            path,
+            watch: *watch,
+        },
+        Op::GetAcl { path } => ReadRequest { kind: ReadKind::GetAcl, path, watch: false },
+        _ => return None,
+    })
+}
+
+// Decoding.
+
+fn stat(reader: &mut JuteReader<'_>) -> Result<Stat, JuteError> {
+    let stat = decode_stat(reader)?;
+    Ok(Stat {
+        czxid: stat.czxid,
+        mzxid: stat.mzxid,
+        ctime: stat.ctime,
+        mtime: stat.mtime,
+        version: stat.version,
+        cversion: stat.cversion,
+        aversion: stat.aversion,
+        ephemeral_owner: stat.ephemeral_owner,
+        data_bytes: stat.data_bytes,
+        child_count: stat.child_count,
+        pzxid: stat.pzxid,
+    })
+}
+
+fn names(reader: &mut JuteReader<'_>) -> Result<Vec<String>, JuteError> {
+    let mut names: Vec<String> = reader.texts()?.into_iter().map(str::to_string).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
+    Ok(match op {
+        Op::Create { with_stat: false, .. } | Op::Sync { .. } => {
+            Answer::Path(reader.text()?.to_string())
+        }
+        Op::Create { .. } => Answer::PathStat(reader.text()?.to_string(), stat(reader)?),
+        Op::SetData { .. } | Op::SetAcl { .. } | Op::Exists { .. } => Answer::Stat(stat(reader)?),
+        Op::GetData { .. } => {
+            let data = reader.buffer()?.map(<[u8]>::to_vec);
+            Answer::Data(data, stat(reader)?)
+        }
+        Op::GetChildren { with_stat: false, .. } => Answer::Children(names(reader)?),
+        Op::GetChildren { .. } => Answer::ChildrenStat(names(reader)?, stat(reader)?),
+        Op::GetAcl { .. } => {
+            let count = reader.count(12)?;
+            let mut perms = 0;
+            for _ in 0..count {
+                perms |= reader.int()? as u32;
+                let (scheme, id) = (reader.text()?, reader.text()?);
+                if (scheme, id) != ("world", "anyone") {
+                    return Err(reader.bad("ACL"));
+                }
+            }
+            Answer::Acl(perms, stat(reader)?)
+        }
+        Op::Multi(ops) | Op::MultiRead(ops) => decode_results(ops, reader)?,
+        Op::Delete { .. }
+        | Op::Check { .. }
+        | Op::SetWatches { .. }
+        | Op::Ping
+        | Op::CloseSession => Answer::Empty,
+    })
+}
+
+/// `MultiResponse`: a header before each result, and one that says it was the last.
+fn decode_results(ops: &[Op], reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
+    let mut results = Vec::new();
+    loop {
+        let kind = reader.int()?;
+        let is_last = reader.bool()?;
+        let code = reader.int()?;
+        if is_last {
+            break;
+        }
+        let Some(op) = ops.get(results.len()) else { return Err(reader.bad("result count")) };
+        if kind == zk::request::opcode::ERROR {
+            if reader.int()? != code {
+                return Err(reader.bad("error result"));
+            }
+            results.push(Err(code));
+        } else {
+            if kind != opcode_of(op) || code != error::OK {
+                return Err(reader.bad("result header"));
+            }
+            results.push(Ok(decode_answer(op, reader)?));
+        }
+    }
+    match results.len() == ops.len() {
+        true => Ok(Answer::Multi(results)),
+        false => Err(reader.bad("result count")),
+    }
+}
+
+fn opcode_of(op: &Op) -> i32 {
+    match (write(op), read(op)) {
+        (Some(write), _) => write.opcode(),
+        (None, Some(read)) => read.kind.opcode(),
+        (None, None) => 0,
+    }
+}

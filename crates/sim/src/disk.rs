@@ -1,0 +1,251 @@
+//! The disk of a simulated member: storage's [`FaultDisk`], watched.
+//!
+//! The watch knows nothing of the log's format. It is told the payload of each entry that is on its
+//! way to the disk, looks for those bytes in what is written, and then for a completed sync of the
+//! same file. So it can say of each entry whether a sync covers it, and does not have to believe
+//! what the log says of itself.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use storage::disk::Disk;
+use storage::fault_disk::{FaultDisk, FaultFile, FaultPlan};
+
+/// How far an entry's bytes have come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Progress {
+    Announced,
+    /// In this file, and no sync since.
+    Written(String),
+    Synced,
+}
+
+#[derive(Debug)]
+struct Watched {
+    payload: Bytes,
+    progress: Progress,
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    entries: BTreeMap<u64, Watched>,
+    /// Those that are not synced.
+    unsynced: Vec<u64>,
+    /// Completed syncs since the last call of `take_sync_count`.
+    sync_count: u64,
+}
+
+impl Watch {
+    fn on_write(&mut self, path: &str, bytes: &[u8]) {
+        for index in &self.unsynced {
+            let watched = self.entries.get_mut(index).expect("what is unsynced is watched");
+            let payload = &watched.payload;
+            if payload.len() <= bytes.len()
+                && bytes.windows(payload.len()).any(|window| window == &payload[..])
+            {
+                watched.progress = Progress::Written(path.to_string());
+            }
+        }
+    }
+
+    fn on_sync(&mut self, path: &str) {
+        self.sync_count += 1;
+        let entries = &mut self.entries;
+        self.unsynced.retain(|index| {
+            let watched = entries.get_mut(index).expect("what is unsynced is watched");
+            let is_synced = matches!(&watched.progress, Progress::Written(file) if file == path);
+            if is_synced {
+                watched.progress = Progress::Synced;
+            }
+            !is_synced
+        });
+    }
+}
+
+/// A fault disk that knows which entries a completed sync covers. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct SimDisk {
+    inner: FaultDisk,
+    watch: Rc<RefCell<Watch>>,
+    plan: Rc<RefCell<FaultPlan>>,
+    /// Syncs lie in every life of the process.
+    always_lies: bool,
+}
+
+/// A file of a [`SimDisk`].
+#[derive(Debug)]
+pub struct SimFile {
+    inner: FaultFile,
+    path: String,
+}
+
+impl SimDisk {
+    /// An empty disk.
+    pub fn new(seed: u64, always_lies: bool) -> SimDisk {
+        let inner = FaultDisk::new(seed);
+        let plan = FaultPlan { syncs_lie: always_lies, ..FaultPlan::default() };
+        inner.set_plan(plan.clone());
+        SimDisk { inner, watch: Rc::default(), plan: Rc::new(RefCell::new(plan)), always_lies }
+    }
+
+    /// Changes what goes wrong from now on.
+    pub fn change_plan(&self, change: impl FnOnce(&mut FaultPlan)) {
+        let mut plan = self.plan.borrow_mut();
+        change(&mut plan);
+        self.inner.set_plan(plan.clone());
+    }
+
+    /// What goes wrong.
+    pub fn plan(&self) -> FaultPlan {
+        self.plan.borrow().clone()
+    }
+
+    /// Operations so far that changed the disk or made something durable.
+    pub fn ops(&self) -> u64 {
+        self.inner.ops()
+    }
+
+    /// Whether the operation at which everything stops was reached.
+    pub fn is_stopped(&self) -> bool {
+        self.plan.borrow().stop_at.is_some_and(|stop| self.inner.ops() > stop)
+    }
+
+    /// Whether everything but the operation at which all stops was done: reads fail from then on.
+    pub fn is_stopping(&self) -> bool {
+        self.plan.borrow().stop_at.is_some_and(|stop| self.inner.ops() >= stop)
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let paths = self.inner.paths();
+        let sizes = paths.iter().filter_map(|path| self.inner.content(path));
+        sizes.map(|content| content.len() as u64).sum()
+    }
+
+    /// The process is gone; with it, if power was cut, what no completed sync covers.
+    pub fn end_life(&self, power_is_cut: bool) {
+        {
+            let mut plan = self.plan.borrow_mut();
+            let kept = FaultPlan {
+                syncs_lie: self.always_lies,
+                bytes_max: plan.bytes_max,
+                ..FaultPlan::default()
+            };
+            *plan = kept;
+        }
+        match power_is_cut {
+            true => self.inner.crash(),
+            false => self.inner.kill(),
+        }
+        self.inner.set_plan(self.plan());
+        if power_is_cut {
+            let mut watch = self.watch.borrow_mut();
+            let Watch { entries, unsynced, .. } = &mut *watch;
+            for index in unsynced {
+                if let Some(watched) = entries.get_mut(index) {
+                    watched.progress = Progress::Announced;
+                }
+            }
+        }
+    }
+
+    /// An entry is on its way to the disk, under an index that may have been another's before a
+    /// crash.
+    pub fn announce(&self, index: u64, payload: &Bytes) {
+        let mut watch = self.watch.borrow_mut();
+        let progress = Progress::Announced;
+        watch.entries.insert(index, Watched { payload: payload.clone(), progress });
+        if !watch.unsynced.contains(&index) {
+            watch.unsynced.push(index);
+        }
+    }
+
+    /// Whether a completed sync covers the entry.
+    pub fn is_synced(&self, index: u64) -> bool {
+        let watch = self.watch.borrow();
+        watch.entries.get(&index).is_some_and(|watched| watched.progress == Progress::Synced)
+    }
+
+    /// Completed syncs since the last call.
+    pub fn take_sync_count(&self) -> u64 {
+        core::mem::take(&mut self.watch.borrow_mut().sync_count)
+    }
+}
+
+fn named(inner: io::Result<FaultFile>, path: &str) -> io::Result<SimFile> {
+    Ok(SimFile { inner: inner?, path: path.to_string() })
+}
+
+impl Disk for SimDisk {
+    type File = SimFile;
+
+    fn open(&self, path: &str) -> io::Result<SimFile> {
+        named(self.inner.open(path), path)
+    }
+
+    fn open_read_only(&self, path: &str) -> io::Result<SimFile> {
+        named(self.inner.open_read_only(path), path)
+    }
+
+    fn create(&self, path: &str) -> io::Result<SimFile> {
+        named(self.inner.create(path), path)
+    }
+
+    fn len(&self, file: &SimFile) -> io::Result<u64> {
+        self.inner.len(&file.inner)
+    }
+
+    fn read_at(&self, file: &SimFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_at(&file.inner, offset, buffer)
+    }
+
+    fn write_at(&self, file: &SimFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_at(&file.inner, offset, bytes)?;
+        self.watch.borrow_mut().on_write(&file.path, bytes);
+        Ok(())
+    }
+
+    fn preallocate(&self, file: &SimFile, bytes: u64) -> io::Result<()> {
+        self.inner.preallocate(&file.inner, bytes)
+    }
+
+    fn sync_data(&self, file: &SimFile) -> io::Result<()> {
+        self.inner.sync_data(&file.inner)?;
+        self.watch.borrow_mut().on_sync(&file.path);
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn create_dir(&self, dir: &str) -> io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &str) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn lock(&self, path: &str) -> io::Result<SimFile> {
+        named(self.inner.lock(path), path)
+    }
+}
+
+#[cfg(test)]
+mod tests;

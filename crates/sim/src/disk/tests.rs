@@ -1,0 +1,58 @@
+//! The watch says "synced" of an entry only when its bytes were written and then synced.
+
+use super::*;
+
+fn watched() -> (SimDisk, SimFile) {
+    let disk = SimDisk::new(1, false);
+    let file = disk.create("log").unwrap();
+    disk.announce(5, &Bytes::from_static(b"the payload"));
+    (disk, file)
+}
+
+#[test]
+fn a_written_entry_is_not_synced_before_the_sync() {
+    let (disk, file) = watched();
+    assert!(!disk.is_synced(5));
+    disk.write_at(&file, 0, b"head the payload tail").unwrap();
+    assert!(!disk.is_synced(5));
+    disk.sync_data(&file).unwrap();
+    assert!(disk.is_synced(5));
+}
+
+#[test]
+fn a_sync_before_the_write_or_of_another_file_does_not_count() {
+    let (disk, file) = watched();
+    let other = disk.create("other").unwrap();
+    disk.sync_data(&file).unwrap();
+    disk.write_at(&file, 0, b"the payload").unwrap();
+    disk.sync_data(&other).unwrap();
+    assert!(!disk.is_synced(5));
+}
+
+#[test]
+fn a_sync_that_fails_does_not_count() {
+    let (disk, file) = watched();
+    disk.write_at(&file, 0, b"the payload").unwrap();
+    disk.change_plan(|plan| plan.fail.push((storage::fault_disk::Operation::Sync, 0)));
+    assert!(disk.sync_data(&file).is_err());
+    assert!(!disk.is_synced(5));
+}
+
+#[test]
+fn a_loss_of_power_takes_what_was_only_written() {
+    let (disk, file) = watched();
+    disk.write_at(&file, 0, b"the payload").unwrap();
+    disk.end_life(true);
+    let file = disk.create("log").unwrap();
+    disk.sync_data(&file).unwrap();
+    assert!(!disk.is_synced(5));
+}
+
+#[test]
+fn an_entry_that_replaces_another_is_watched_anew() {
+    let (disk, file) = watched();
+    disk.write_at(&file, 0, b"the payload").unwrap();
+    disk.sync_data(&file).unwrap();
+    disk.announce(5, &Bytes::from_static(b"another"));
+    assert!(!disk.is_synced(5));
+}

@@ -1,0 +1,156 @@
+//! What goes wrong in a run, drawn from its seed: which kinds at all, how often, and when.
+
+use storage::fault_disk::Operation;
+use workload::generate::Random;
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// `kill -9`: what was written is still in the page cache.
+    Kill,
+    /// Power is cut: what no completed sync covers is kept, lost or torn.
+    PowerLoss,
+    /// The same two, so many disk operations from now.
+    StopAt {
+        /// Disk operations until then.
+        ops: u64,
+        /// Power, or only the process.
+        power_is_cut: bool,
+    },
+    /// The n-th operation of a kind from now on fails once.
+    IoError {
+        /// The kind.
+        operation: Operation,
+        /// From 0.
+        nth: u64,
+    },
+    /// The disk takes only so many bytes more, for a time.
+    DiskFull {
+        /// Bytes.
+        bytes: u64,
+        /// How long.
+        for_us: u64,
+    },
+    /// Syncs take longer, for a time.
+    SlowDisk {
+        /// How much longer.
+        factor: u64,
+        /// How long.
+        for_us: u64,
+    },
+    /// The process is not given the CPU, for a time.
+    Pause {
+        /// How long.
+        for_us: u64,
+    },
+    /// Connections break.
+    Cut {
+        /// One of so many.
+        one_in: u64,
+    },
+    /// Connections carry nothing in one direction, for a time.
+    Stall {
+        /// One of so many.
+        one_in: u64,
+        /// How long.
+        for_us: u64,
+    },
+    /// Someone sets the wall clock.
+    WallJump {
+        /// By so much.
+        by_ms: i64,
+    },
+}
+
+/// Kinds of faults that a run may have.
+const KINDS: u64 = 10;
+
+/// Which faults a run has.
+#[derive(Clone, Debug)]
+pub struct FaultMix {
+    random: Random,
+    kinds: Vec<u64>,
+    interval_us: u64,
+    /// What is not left to chance, each with the time since the one before, the last first.
+    planned: Vec<(u64, Fault)>,
+}
+
+impl FaultMix {
+    /// Draws what may go wrong. One run in eight has no faults.
+    pub fn draw(mut random: Random) -> FaultMix {
+        let mut kinds = Vec::new();
+        if !random.one_in(8) {
+            kinds.extend((0..KINDS).filter(|_| random.one_in(3)));
+        }
+        let interval_us = random.magnitude(100_000, 8_000_000);
+        FaultMix { random, kinds, interval_us, planned: Vec::new() }
+    }
+
+    /// No faults.
+    pub fn none() -> FaultMix {
+        FaultMix::planned(Vec::new())
+    }
+
+    /// These faults, each so long after the one before.
+    pub fn planned(mut planned: Vec<(u64, Fault)>) -> FaultMix {
+        planned.reverse();
+        FaultMix { random: Random::new(0), kinds: Vec::new(), interval_us: 1, planned }
+    }
+
+    /// How long until the next fault, or none will come.
+    pub fn next_us(&mut self) -> Option<u64> {
+        if let Some((wait_us, _)) = self.planned.last() {
+            return Some(*wait_us);
+        }
+        match self.kinds.is_empty() {
+            true => None,
+            false => Some(self.random.between(1, 2 * self.interval_us)),
+        }
+    }
+
+    /// The next fault.
+    pub fn next_fault(&mut self) -> Fault {
+        if let Some((_, fault)) = self.planned.pop() {
+            return fault;
+        }
+        let random = &mut self.random;
+        match *random.pick(&self.kinds) {
+            0 => Fault::Kill,
+            1 => Fault::PowerLoss,
+            2 | 3 => Fault::StopAt { ops: random.magnitude(1, 60), power_is_cut: random.one_in(2) },
+            4 => {
+                let operations = [
+                    Operation::Sync,
+                    Operation::Sync,
+                    Operation::Write,
+                    Operation::Write,
+                    Operation::Create,
+                    Operation::Preallocate,
+                    Operation::Rename,
+                    Operation::SyncDir,
+                    Operation::Remove,
+                ];
+                let operation = *random.pick(&operations);
+                Fault::IoError { operation, nth: random.below(6) }
+            }
+            5 => Fault::DiskFull {
+                bytes: if random.one_in(2) { 0 } else { random.below(300_000) },
+                for_us: random.magnitude(100_000, 40_000_000),
+            },
+            6 => Fault::SlowDisk {
+                factor: random.magnitude(10, 3_000),
+                for_us: random.magnitude(100_000, 10_000_000),
+            },
+            7 => Fault::Pause { for_us: random.magnitude(10_000, 60_000_000) },
+            8 if random.one_in(2) => Fault::Cut { one_in: random.between(1, 4) },
+            8 => Fault::Stall {
+                one_in: random.between(1, 4),
+                for_us: random.magnitude(10_000, 20_000_000),
+            },
+            _ => {
+                let by_ms = random.magnitude(1, 100_000_000) as i64;
+                Fault::WallJump { by_ms: if random.one_in(2) { by_ms } else { -by_ms } }
+            }
+        }
+    }
+}

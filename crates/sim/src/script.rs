@@ -1,0 +1,37 @@
+//! A short fixed load, for a crash at every operation of the disk.
+
+use crate::client::ClientConfig;
+use crate::fault::FaultMix;
+use crate::simulation::{Options, Summary};
+use crate::{Failure, run};
+
+/// The load: two clients, a few dozen operations each, segments and snapshots small enough that all
+/// of the log's and the snapshots' operations occur.
+pub fn script(seed: u64) -> Options {
+    let mut options = Options::draw(seed);
+    options.faults = FaultMix::none();
+    options.member.front_count = 2;
+    options.member.snapshot_commands = 15;
+    options.member.snapshot_log_bytes = None;
+    let client = ClientConfig {
+        ops: 25,
+        pipeline_max: 6,
+        large_one_in: 50,
+        timeout_ms: 4 * options.member.tick_ms as u32,
+        think_us_max: 20_000,
+        is_erratic: false,
+    };
+    options.clients = vec![client.clone(), client];
+    options
+}
+
+/// The load with everything stopping at the disk's operation number `op`: with a loss of power, or
+/// with the end of the process alone.
+///
+/// # Errors
+/// As [`run`].
+pub fn stopped_at(seed: u64, op: u64, power_is_cut: bool) -> Result<Summary, Failure> {
+    let mut options = script(seed);
+    options.stop_at = Some((op, power_is_cut));
+    run(options)
+}

@@ -1,0 +1,270 @@
+//! The connection runtimes: `listen_zk` on virtual sockets.
+//!
+//! A runtime does one thing at a time: a socket that can be read or written, the mail of Apply, its
+//! clock. After each it drives its Front until nothing is left to do. Between two holds of the
+//! state's lock, Apply may run; here that is a drive that goes on the next time the runtime runs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use machine::{ConnectionId, Settings};
+use member::Front;
+use member::front::{FrontConfig, Now};
+use member::message::Delivery;
+
+use super::{LoopInput, Server};
+use crate::limits::{FRONT_TICK_US, READ_BYTES};
+use crate::network::{End, Network};
+use crate::witness::Witness;
+use crate::world::{Actor, World};
+
+/// One connection runtime.
+pub(super) struct Runtime {
+    config: FrontConfig,
+    front: Front,
+    /// What Apply pushed.
+    pub mail: VecDeque<Delivery>,
+    /// Connections that were accepted, and sockets that may have something to do.
+    accepted: VecDeque<usize>,
+    woken: VecDeque<ConnectionId>,
+    sockets: BTreeMap<ConnectionId, Socket>,
+    next_connection: u64,
+    is_driving: bool,
+    next_tick_us: u64,
+    started_us: u64,
+}
+
+/// The server's side of a connection.
+struct Socket {
+    /// Of the connection.
+    number: usize,
+    /// The kernel's buffer is full.
+    is_blocked: bool,
+    /// The Front wants no input for now: the task waits until it is woken.
+    is_paused: bool,
+    /// Everything is written and the connection is over.
+    is_done: bool,
+}
+
+impl Runtime {
+    pub fn new(config: FrontConfig, now_us: u64) -> Runtime {
+        let first_connection = u64::from(config.id.0) << 48 | 1;
+        Runtime {
+            front: Front::new(config.clone()),
+            config,
+            mail: VecDeque::new(),
+            accepted: VecDeque::new(),
+            woken: VecDeque::new(),
+            sockets: BTreeMap::new(),
+            next_connection: first_connection,
+            is_driving: false,
+            next_tick_us: now_us,
+            started_us: now_us,
+        }
+    }
+
+    /// The member is ready: the runtime starts, and connections come from now on.
+    pub fn open(&mut self, settings: &Arc<Settings>) {
+        self.config.settings = settings.clone();
+        self.front = Front::new(self.config.clone());
+    }
+
+    fn set_now(&mut self, world: &World) {
+        let monotonic_ms = (world.now_us - self.started_us) / 1000;
+        self.front.set_now(Now { monotonic_ms, wall_ms: world.wall_ms() });
+    }
+
+    /// Writes what a connection has to say, as far as the socket takes it.
+    fn write(&mut self, id: ConnectionId, world: &mut World, network: &mut Network) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        loop {
+            let Some((bytes, closing)) = self.front.pending_output(id) else { return };
+            if bytes.is_empty() {
+                if closing {
+                    socket.is_done = true;
+                    self.woken.push_back(id);
+                }
+                break;
+            }
+            if socket.is_blocked {
+                break;
+            }
+            let count = network.send_down(world, socket.number, bytes);
+            if count == 0 {
+                socket.is_blocked = true;
+                self.woken.push_back(id);
+                break;
+            }
+            self.front.on_written(id, count);
+        }
+        if socket.is_paused && self.front.input(id).is_some() {
+            self.woken.push_back(id);
+        }
+    }
+}
+
+impl Server {
+    /// A client connected.
+    pub fn accept(&mut self, number: usize, world: &mut World, network: &mut Network) {
+        self.next_front = (self.next_front + 1) % self.runtimes.len() as u32;
+        let front = self.next_front;
+        network.connections[number].front = front;
+        self.runtimes[front as usize].accepted.push_back(number);
+        self.wake(world, Actor::Front(front));
+    }
+
+    /// Something came for a connection, or there is room to write again.
+    pub fn on_socket(&mut self, number: usize, world: &mut World, network: &Network) {
+        let connection = &network.connections[number];
+        let id = ConnectionId(connection.server_id);
+        let front = connection.front;
+        let runtime = &mut self.runtimes[front as usize];
+        if runtime.sockets.contains_key(&id) {
+            runtime.woken.push_back(id);
+            self.wake(world, Actor::Front(front));
+        }
+    }
+
+    pub(super) fn run_front(
+        &mut self,
+        front: usize,
+        world: &mut World,
+        network: &mut Network,
+        witness: &mut Witness,
+    ) {
+        if !self.is_ready {
+            return;
+        }
+        if self.runtimes[front].is_driving {
+            self.drive(front, world, network);
+        } else {
+            self.turn(front, world, network, witness);
+        }
+        let runtime = &self.runtimes[front];
+        let has_more = runtime.is_driving
+            || !runtime.mail.is_empty()
+            || !runtime.accepted.is_empty()
+            || !runtime.woken.is_empty();
+        let (actor, tick_us) = (Actor::Front(front as u32), runtime.next_tick_us);
+        if has_more {
+            self.wake(world, actor);
+        }
+        self.wake_at(world, actor, tick_us);
+    }
+
+    /// One thing, and a drive.
+    fn turn(
+        &mut self,
+        front: usize,
+        world: &mut World,
+        network: &mut Network,
+        witness: &mut Witness,
+    ) {
+        let runtime = &mut self.runtimes[front];
+        runtime.set_now(world);
+        if world.now_us >= runtime.next_tick_us {
+            runtime.next_tick_us = world.now_us + FRONT_TICK_US;
+            runtime.front.on_tick();
+        } else if let Some(number) = runtime.accepted.pop_front() {
+            let id = ConnectionId(runtime.next_connection);
+            runtime.next_connection += 1;
+            witness.on_accept(self.origin.boot.0, id.0, number);
+            network.connections[number].server_id = id.0;
+            let socket = Socket { number, is_blocked: false, is_paused: false, is_done: false };
+            runtime.sockets.insert(id, socket);
+            let client = network.connections[number].client;
+            runtime.front.on_accept(id, "10.0.0.1", format!("10.0.0.1:{client}"));
+            runtime.woken.push_back(id);
+        } else if let Some(id) = runtime.woken.pop_front()
+            && !self.poll(front, id, world, network)
+        {
+            return;
+        }
+        self.drive(front, world, network);
+    }
+
+    /// What the task of a socket does when it is woken. False if there was nothing to do.
+    fn poll(
+        &mut self,
+        front: usize,
+        id: ConnectionId,
+        world: &mut World,
+        network: &mut Network,
+    ) -> bool {
+        let runtime = &mut self.runtimes[front];
+        let Some(socket) = runtime.sockets.get_mut(&id) else { return false };
+        let number = socket.number;
+        if socket.is_done {
+            network.close_by_server(world, number);
+            runtime.sockets.remove(&id);
+            runtime.front.on_closed(id);
+            return true;
+        }
+        if socket.is_blocked && network.has_room_down(number) {
+            socket.is_blocked = false;
+            runtime.write(id, world, network);
+            runtime.woken.push_back(id);
+            return true;
+        }
+        let Some(input) = runtime.front.input(id) else {
+            socket.is_paused = true;
+            return false;
+        };
+        socket.is_paused = false;
+        let connection = &mut network.connections[number];
+        if connection.server_buffer.is_empty() {
+            if connection.server_end == End::Open {
+                return false;
+            }
+            network.close_by_server(world, number);
+            runtime.sockets.remove(&id);
+            runtime.front.on_closed(id);
+            return true;
+        }
+        let there = connection.server_buffer.len() as u64;
+        let count = match world.random.one_in(6) {
+            true => world.random.between(1, there.min(READ_BYTES)),
+            false => there.min(READ_BYTES),
+        };
+        input.extend(connection.server_buffer.drain(..count as usize));
+        runtime.front.on_input(id);
+        runtime.woken.push_back(id);
+        true
+    }
+
+    /// Runs the Front until it has nothing more to do, and passes on what it gives.
+    fn drive(&mut self, front: usize, world: &mut World, network: &mut Network) {
+        let runtime = &mut self.runtimes[front];
+        runtime.set_now(world);
+        if !runtime.is_driving {
+            for delivery in core::mem::take(&mut runtime.mail) {
+                runtime.front.on_delivery(delivery);
+            }
+            runtime.front.resume();
+        }
+        runtime.is_driving = true;
+        while runtime.front.is_runnable() {
+            // Everything that the state shows was pushed before the lock was let go.
+            for delivery in core::mem::take(&mut runtime.mail) {
+                runtime.front.on_delivery(delivery);
+            }
+            runtime.front.run_reads(&self.machine);
+            runtime.front.resume();
+            if world.random.one_in(3) {
+                return;
+            }
+        }
+        runtime.is_driving = false;
+        let output = runtime.front.take_output();
+        for id in output.dirty {
+            runtime.write(id, world, network);
+        }
+        for notice in &output.notices {
+            world.note_text(notice);
+        }
+        for (id, _) in output.words {
+            runtime.front.answer_word(id, "imok");
+        }
+        self.push_loop(world, output.to_loop.into_iter().map(LoopInput::Front));
+    }
+}

@@ -1,0 +1,235 @@
+//! What the member claims to have done: every entry that was handed to Apply, by its index.
+//!
+//! What was handed over once is there for ever, under the same index and with the same bytes, and
+//! is covered by a sync. That is checked here, in all lives of the process. From the entries comes
+//! the committed order that the judge is given.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+
+use bytes::Bytes;
+use machine::Command;
+use machine::command::Op as MachineOp;
+use machine::entry::{self, Framed};
+use replica::{Entry, EntryKind};
+use workload::op::Signature;
+use workload::order::Committed;
+
+use crate::disk::SimDisk;
+
+struct Handed {
+    term: u64,
+    payload: Bytes,
+    /// When it was proposed, as far as is known.
+    proposed_us: u64,
+    /// When it was handed over first; a sync covered it then.
+    handed_us: u64,
+}
+
+/// When the entry of a command was proposed and when it was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// On its way to the disk.
+    pub proposed_us: u64,
+    /// Covered by a sync.
+    pub handed_us: u64,
+}
+
+/// The record of all lives.
+pub struct Witness {
+    /// Whether what the member does inside is checked, and not only what clients see.
+    looks_inside: bool,
+    entries: BTreeMap<u64, Handed>,
+    proposed_us: BTreeMap<u64, u64>,
+    /// By boot and connection.
+    connections: BTreeMap<(u64, u64), usize>,
+}
+
+impl Witness {
+    /// Nothing happened yet.
+    pub fn new(looks_inside: bool) -> Witness {
+        Witness {
+            looks_inside,
+            entries: BTreeMap::new(),
+            proposed_us: BTreeMap::new(),
+            connections: BTreeMap::new(),
+        }
+    }
+
+    /// A process was started with a state up to `index` and these entries behind it.
+    pub fn on_start(&mut self, index: u64, entries: &[Entry]) -> Result<(), String> {
+        let last = entries.last().map_or(index, |entry| entry.index);
+        let handed = self.entries.last_key_value().map_or(0, |(index, _)| *index);
+        if !self.looks_inside {
+            self.entries.split_off(&(last + 1));
+            return Ok(());
+        }
+        if handed > last {
+            return Err(format!(
+                "entry {handed} was applied, and after a restart the log ends at {last}"
+            ));
+        }
+        for entry in entries {
+            self.check_same(entry)?;
+        }
+        Ok(())
+    }
+
+    fn check_same(&self, entry: &Entry) -> Result<(), String> {
+        match self.entries.get(&entry.index) {
+            Some(handed) if handed.term != entry.term || handed.payload != entry.payload => {
+                Err(format!("entry {} was applied, and is another one now", entry.index))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// An entry goes to the disk.
+    pub fn on_proposed(&mut self, index: u64, now_us: u64) {
+        self.proposed_us.insert(index, now_us);
+    }
+
+    /// Entries are handed to Apply: from now on they may be acknowledged.
+    pub fn on_committed(
+        &mut self,
+        entries: &[Entry],
+        disk: &SimDisk,
+        now_us: u64,
+    ) -> Result<(), String> {
+        for entry in entries {
+            if self.looks_inside {
+                self.check_same(entry)?;
+                let newest = self.entries.last_key_value().map(|(index, _)| *index);
+                if newest.is_some_and(|newest| entry.index > newest + 1) {
+                    return Err(format!("entry {} leaves a gap", entry.index));
+                }
+                if !entry.payload.is_empty() && !disk.is_synced(entry.index) {
+                    return Err(format!(
+                        "entry {} is applied before a sync covers it",
+                        entry.index
+                    ));
+                }
+            }
+            let proposed_us = self.proposed_us.get(&entry.index).copied().unwrap_or(now_us);
+            let (term, payload) = (entry.term, entry.payload.clone());
+            let is_membership = entry.kind == EntryKind::Membership;
+            let payload = if is_membership { Bytes::new() } else { payload };
+            let new = Handed { term, payload, proposed_us, handed_us: now_us };
+            match self.entries.entry(entry.index) {
+                // A later life hands it over again.
+                Slot::Occupied(old) if old.get().payload == new.payload => {}
+                Slot::Occupied(mut old) => {
+                    old.insert(new);
+                }
+                Slot::Vacant(vacant) => {
+                    vacant.insert(new);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection got its name in a life of the process.
+    pub fn on_accept(&mut self, boot: u64, connection: u64, number: usize) {
+        self.connections.insert((boot, connection), number);
+    }
+
+    /// Entries handed over.
+    pub fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The committed order, and the times of each command's entry.
+    ///
+    /// # Errors
+    /// A batch is there twice, or is missing.
+    pub fn order(&self) -> Result<(Vec<Committed>, Vec<Times>), String> {
+        let mut committed = Vec::new();
+        let mut times = Vec::new();
+        let mut last: Option<(u64, u64)> = None;
+        for (index, handed) in &self.entries {
+            if handed.payload.is_empty() {
+                continue;
+            }
+            let bad = |error| format!("entry {index} does not decode: {error}");
+            let header = entry::decode_header(&handed.payload).map_err(bad)?;
+            let mut offset = entry::HEADER_BYTES;
+            for _ in 0..header.batch_count {
+                let batch = entry::decode_batch(&handed.payload, offset).map_err(bad)?;
+                let at = (batch.origin.boot.0, batch.sequence);
+                let expected = match last {
+                    Some((boot, sequence)) if boot == at.0 => (boot, sequence + 1),
+                    _ => (at.0, 1),
+                };
+                if at != expected || last.is_some_and(|(boot, _)| boot > at.0) {
+                    return Err(format!("entry {index} holds batch {at:?} after {last:?}"));
+                }
+                last = Some(at);
+                let mut command_offset = 0;
+                while let Some(framed) = batch.command(command_offset).map_err(bad)? {
+                    command_offset = framed.end;
+                    committed.push(self.translate(at.0, header.time_ms, &framed)?);
+                    let (proposed_us, handed_us) = (handed.proposed_us, handed.handed_us);
+                    times.push(Times { proposed_us, handed_us });
+                }
+                offset = batch.end;
+            }
+        }
+        Ok((committed, times))
+    }
+
+    fn translate(&self, boot: u64, time_ms: i64, framed: &Framed<'_>) -> Result<Committed, String> {
+        let number = || {
+            let found = self.connections.get(&(boot, framed.connection.0));
+            found.copied().ok_or_else(|| {
+                format!("a command of connection {} of boot {boot}", framed.connection.0)
+            })
+        };
+        Ok(match &framed.command {
+            Command::OpenSession { session, .. } => {
+                Committed::Open { session: session.0, connection: number()? }
+            }
+            Command::Attach { session, .. } => {
+                Committed::Attach { session: session.0, connection: number()? }
+            }
+            Command::CloseSession { session } => Committed::Write {
+                session: session.0,
+                connection: number()?,
+                signature: Signature(vec![('x', String::new(), None)]),
+                time_ms,
+            },
+            Command::ExpireSessions { sessions } => Committed::Expire(
+                sessions.iter().map(|(session, attached)| (session.0, attached.0)).collect(),
+            ),
+            Command::Configure(_) => Committed::Other,
+            Command::Write { session, op } => Committed::Write {
+                session: session.0,
+                connection: number()?,
+                signature: signature(core::slice::from_ref(op)),
+                time_ms,
+            },
+            Command::Multi { session, ops } => Committed::Write {
+                session: session.0,
+                connection: number()?,
+                signature: signature(ops),
+                time_ms,
+            },
+        })
+    }
+}
+
+fn signature(ops: &[MachineOp<'_>]) -> Signature {
+    let data = |data: &Option<&[u8]>| data.map(<[u8]>::to_vec);
+    let one = |op: &MachineOp<'_>| match op {
+        MachineOp::Create { path, data: bytes, .. } => ('c', path.to_string(), data(bytes)),
+        MachineOp::Delete { path, .. } => ('d', path.to_string(), None),
+        MachineOp::SetData { path, data: bytes, .. } => ('s', path.to_string(), data(bytes)),
+        MachineOp::SetAcl { path, .. } => ('a', path.to_string(), None),
+        MachineOp::Check { path, .. } => ('v', path.to_string(), None),
+        MachineOp::Malformed => ('?', String::new(), None),
+    };
+    Signature(ops.iter().map(one).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! A crash at every operation of the disk, in a short fixed load; and the test of that test: a disk
+//! whose syncs do nothing must not pass it.
+
+use sim::script::{script, stopped_at};
+
+const SEED: u64 = 1;
+
+/// Operations of the disk in the script when nothing goes wrong.
+fn op_count() -> u64 {
+    let summary = sim::run(script(SEED)).unwrap();
+    assert!(summary.snapshot_count > 0);
+    assert!(summary.write_count > 10);
+    assert!(summary.disk_ops < sim::limits::SCRIPT_OPS_MAX);
+    summary.disk_ops
+}
+
+fn crash_everywhere(power_is_cut: bool) {
+    for op in 0..op_count() {
+        let result = stopped_at(SEED, op, power_is_cut);
+        assert!(result.is_ok(), "at operation {op}: {result:?}");
+    }
+}
+
+#[test]
+fn a_loss_of_power_at_every_disk_operation_loses_nothing_acknowledged() {
+    crash_everywhere(true);
+}
+
+#[test]
+fn an_end_of_the_process_at_every_disk_operation_loses_nothing_acknowledged() {
+    crash_everywhere(false);
+}
+
+/// Counts the operations at which a loss of power is noticed when no sync does anything, from the
+/// first half of the script on: then there is something to lose.
+fn noticed(looks_inside: bool) -> (u64, u64) {
+    let all = op_count();
+    let (mut tried, mut noticed) = (0, 0);
+    for op in (all / 2..all).step_by(3) {
+        let mut options = script(SEED);
+        options.syncs_lie = true;
+        options.looks_inside = looks_inside;
+        options.stop_at = Some((op, true));
+        tried += 1;
+        noticed += u64::from(sim::run(options).is_err());
+    }
+    (tried, noticed)
+}
+
+#[test]
+fn a_server_that_never_syncs_does_not_pass() {
+    let (tried, noticed) = noticed(true);
+    assert_eq!(noticed, tried);
+}
+
+#[test]
+fn clients_alone_notice_a_server_that_never_syncs() {
+    let (tried, noticed) = noticed(false);
+    assert_eq!(noticed, tried);
+}
+
+/// A kill leaves the page cache as it is: there, nobody can tell that a sync did nothing.
+#[test]
+fn a_server_that_never_syncs_survives_the_end_of_its_process() {
+    let mut options = script(SEED);
+    options.syncs_lie = true;
+    options.stop_at = Some((op_count() / 2, false));
+    let failure = sim::run(options).unwrap_err();
+    // The run ends with a loss of power, and that is noticed.
+    assert!(!failure.reason.contains("does not become ready"), "{failure}");
+}

@@ -1,0 +1,71 @@
+//! A full disk refuses writes with an error and goes on with reads; nobody waits for room, and
+//! nobody loses a session by it.
+
+use sim::client::ClientConfig;
+use sim::fault::{Fault, FaultMix};
+use sim::script::script;
+use sim::{Options, Summary};
+use storage::wal::WalOptions;
+
+/// Long after everything that does not wait for room is over.
+const FULL_FOR_US: u64 = 300_000_000;
+
+/// Bytes of a segment, so that the run is short.
+const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// As in the shell that ships.
+const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
+
+/// Three clients that write more than there is room for, on a disk that is full soon.
+fn full(seed: u64, more: Vec<(u64, Fault)>, full_for_us: u64) -> Options {
+    let mut options = script(seed);
+    // No snapshot frees segments.
+    options.member.snapshot_commands = u64::MAX;
+    // As in the shell that ships: what is under way always fits.
+    options.member.wal = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::default() };
+    options.member.room_bytes_min = ROOM_BYTES_MIN;
+    options.faults_us = full_for_us;
+    let mut faults = vec![(100_000, Fault::DiskFull { bytes: 0, for_us: full_for_us })];
+    faults.extend(more);
+    options.faults = FaultMix::planned(faults);
+    let client = ClientConfig {
+        ops: 1_000,
+        pipeline_max: 20,
+        large_one_in: 4,
+        timeout_ms: 4 * options.member.tick_ms as u32,
+        think_us_max: 20_000,
+        is_erratic: false,
+    };
+    options.clients = vec![client.clone(), client.clone(), client];
+    options
+}
+
+fn run(options: Options) -> Summary {
+    sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn clients_are_answered_while_the_disk_is_full() {
+    let mut refused_count = 0;
+    for seed in 1..=8 {
+        let summary = run(full(seed, Vec::new(), FULL_FOR_US));
+        refused_count += summary.refused_count;
+        let virtual_us = summary.virtual_us;
+        assert!(virtual_us < FULL_FOR_US / 2, "seed {seed}: waits for room, {virtual_us} us");
+    }
+    assert!(refused_count > 100, "{refused_count}");
+}
+
+#[test]
+fn sessions_outlive_a_full_disk_during_which_their_connections_break() {
+    for seed in 1..=8 {
+        let cut = Fault::Cut { one_in: 1 };
+        let mut options = full(seed, vec![(3_000_000, cut)], 60_000_000);
+        for client in &mut options.clients {
+            client.think_us_max = 2_000_000;
+        }
+        let summary = run(options);
+        assert!(summary.refused_count > 0, "seed {seed}");
+        assert_eq!(summary.expired_count, 0, "seed {seed}");
+    }
+}

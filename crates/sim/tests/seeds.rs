@@ -1,0 +1,72 @@
+//! Whole runs from seeds: some of all, those that once found something, and each twice the same.
+
+/// Seeds of every change; a nightly run takes many more.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=400;
+
+fn check(seeds: impl Iterator<Item = u64>) {
+    let failures: Vec<String> = seeds
+        .filter_map(|seed| sim::run_seed(seed).err())
+        .map(|failure| failure.to_string())
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn hundreds_of_seeds_pass() {
+    check(SEEDS);
+}
+
+#[test]
+fn seeds_that_found_something_pass() {
+    let kept = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#'));
+    check(kept.map(|line| {
+        let seed = line.split(' ').next().unwrap();
+        seed.parse().unwrap()
+    }));
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    for seed in 1..=20 {
+        assert_eq!(sim::run_seed(seed), sim::run_seed(seed));
+    }
+    let trace = |seed| sim::run_seed(seed).unwrap().trace;
+    assert_ne!(trace(1), trace(2));
+}
+
+/// The seeds do what they are for: everything that may go wrong does, and what depends on it.
+#[test]
+fn the_seeds_reach_what_they_are_meant_to_reach() {
+    let mut faults = std::collections::BTreeSet::new();
+    let (mut unknown, mut missed, mut refused, mut expired, mut snapshots) = (0, 0, 0, 0, 0);
+    for summary in (1..=150).map(|seed| sim::run_seed(seed).unwrap()) {
+        faults.extend(summary.faults.into_keys());
+        unknown += summary.unknown_done_count;
+        missed += summary.missed_count;
+        refused += summary.refused_count;
+        expired += summary.expired_count;
+        snapshots += summary.snapshot_count;
+    }
+    let all = [
+        "Cut",
+        "DiskFull",
+        "IoError",
+        "Kill",
+        "Pause",
+        "PowerLoss",
+        "SlowDisk",
+        "Stall",
+        "StopAt",
+        "WallJump",
+    ];
+    assert!(all.iter().all(|name| faults.contains(*name)), "{faults:?}");
+    for (what, count) in [
+        ("unknown writes", unknown),
+        ("missed events", missed),
+        ("refused writes", refused),
+        ("expired sessions", expired),
+        ("snapshots", snapshots as usize),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+}

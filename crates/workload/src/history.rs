@@ -1,0 +1,131 @@
+//! What every client sent and received, in the order in which it happened.
+//!
+//! Whoever drives the clients writes it, with one clock for all of them: a sequence that grows with
+//! each note, so that "before" has a meaning across clients.
+
+use crate::op::{Answer, EventKind, Op};
+
+/// When something was noted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Grows with every note.
+    pub sequence: u64,
+    /// The driver's clock, in microseconds.
+    pub at_us: u64,
+}
+
+/// The end of an operation, as its client saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// When.
+    pub moment: Moment,
+    /// Of the reply's header.
+    pub zxid: i64,
+    /// Of the reply's header.
+    pub error: i32,
+    /// The reply's body.
+    pub answer: Answer,
+}
+
+/// One operation. Without an end its fate is unknown: the connection died before the reply.
+#[derive(Clone, Debug)]
+pub struct OpRecord {
+    /// On which connection.
+    pub connection: usize,
+    /// What was asked.
+    pub op: Op,
+    /// When it was sent.
+    pub invoked: Moment,
+    /// What came back.
+    pub completed: Option<Completed>,
+}
+
+/// Something a client received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// The session is open, or this connection's.
+    Connected {
+        /// Which session.
+        session: i64,
+        /// Negotiated.
+        timeout_ms: u32,
+    },
+    /// The session is gone.
+    Refused,
+    /// The reply to the operation with that number.
+    Reply(usize),
+    /// A watch fired. `zxid` is -1 for what was missed before watches were set again.
+    Event {
+        /// Of the transaction.
+        zxid: i64,
+        /// What happened.
+        kind: EventKind,
+        /// To which znode.
+        path: String,
+    },
+}
+
+/// One connection of a client, in the order in which things were sent and received.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionRecord {
+    /// Whose.
+    pub client: u32,
+    /// The session it asked for; 0 for a new one.
+    pub session_asked: i64,
+    /// Operations by number, as sent.
+    pub sent: Vec<usize>,
+    /// What came, as it came.
+    pub received: Vec<Received>,
+}
+
+/// Everything.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// All operations; the position is the number.
+    pub ops: Vec<OpRecord>,
+    /// All connections; the position is the number.
+    pub connections: Vec<ConnectionRecord>,
+    sequence: u64,
+}
+
+impl History {
+    /// The next moment.
+    pub fn moment(&mut self, at_us: u64) -> Moment {
+        self.sequence += 1;
+        Moment { sequence: self.sequence, at_us }
+    }
+
+    /// A client asks for a session on a new connection.
+    pub fn connect(&mut self, client: u32, session_asked: i64) -> usize {
+        self.connections.push(ConnectionRecord {
+            client,
+            session_asked,
+            ..ConnectionRecord::default()
+        });
+        self.connections.len() - 1
+    }
+
+    /// An operation is sent.
+    pub fn invoke(&mut self, connection: usize, op: Op, at_us: u64) -> usize {
+        let invoked = self.moment(at_us);
+        self.ops.push(OpRecord { connection, op, invoked, completed: None });
+        let number = self.ops.len() - 1;
+        self.connections[connection].sent.push(number);
+        number
+    }
+
+    /// Its reply came.
+    pub fn complete(&mut self, number: usize, zxid: i64, error: i32, answer: Answer, at_us: u64) {
+        let moment = self.moment(at_us);
+        let record = &mut self.ops[number];
+        assert!(record.completed.is_none(), "a reply is noted once");
+        record.completed = Some(Completed { moment, zxid, error, answer });
+        let connection = record.connection;
+        self.connections[connection].received.push(Received::Reply(number));
+    }
+
+    /// Something else came.
+    pub fn receive(&mut self, connection: usize, what: Received) {
+        self.connections[connection].received.push(what);
+    }
+}

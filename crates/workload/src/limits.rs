@@ -1,0 +1,11 @@
+//! Named bounds of the generated load.
+
+/// Bytes of data in an ordinary operation. Most znodes of a coordination service are this small.
+pub const DATA_BYTES_MAX: u64 = 300;
+
+/// Bytes of data in a rare, large operation: more than fits one socket buffer, and than one batch
+/// may have beside others.
+pub const LARGE_DATA_BYTES_MAX: u64 = 150_000;
+
+/// Operations of one generated multi.
+pub const MULTI_OPS_MAX: u64 = 4;

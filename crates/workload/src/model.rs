@@ -1,0 +1,433 @@
+//! ZooKeeper's tree and sessions as plainly as can be: a map of paths, copied before each multi.
+//!
+//! Written from ZooKeeper's documentation and source (3.9: `PrepRequestProcessor.pRequest2Txn` for
+//! the order of checks, `DataTree` for what changes), sharing nothing with the server under test.
+//! Only `world:anyone` ACLs are known, as only those are generated.
+
+use std::collections::BTreeMap;
+
+use crate::op::{Answer, Op, Stat, error, flag, perms};
+
+/// One znode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Znode {
+    /// Its data; `None` is null.
+    pub data: Option<Vec<u8>>,
+    /// What everyone may do with it.
+    pub perms: u32,
+    /// The session it goes with, or 0.
+    pub owner: i64,
+    /// Children ever made: the sequence counter.
+    pub creates: i32,
+    czxid: i64,
+    mzxid: i64,
+    pzxid: i64,
+    ctime: i64,
+    mtime: i64,
+    version: i32,
+    aversion: i32,
+}
+
+/// One session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The connection that may act for it.
+    pub connection: usize,
+    /// The command that gave it to that connection, counted from 1.
+    pub attached: u64,
+}
+
+/// What a transaction changed, for those who watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The transaction.
+    pub zxid: i64,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// To which znode.
+    pub path: String,
+    /// Whether everyone may know of the znode.
+    pub is_readable: bool,
+    /// Whether everyone may know of its parent's children.
+    pub is_parent_readable: bool,
+}
+
+/// What happened to a znode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It was made.
+    Created,
+    /// It was removed.
+    Deleted,
+    /// Its data was replaced.
+    DataSet,
+}
+
+/// The error code, and the body of the reply.
+pub type Outcome = (i32, Answer);
+
+/// The whole state.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// By path.
+    pub znodes: BTreeMap<String, Znode>,
+    /// By id.
+    pub sessions: BTreeMap<i64, Session>,
+    /// The last one consumed.
+    pub zxid: i64,
+    /// Commands so far.
+    pub ordinal: u64,
+    changes: Vec<Change>,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model::new()
+    }
+}
+
+/// The path above.
+pub fn parent_of(path: &str) -> &str {
+    match path.rfind('/') {
+        None | Some(0) => "/",
+        Some(at) => &path[..at],
+    }
+}
+
+impl Model {
+    /// The state of a new server.
+    pub fn new() -> Model {
+        let mut znodes = BTreeMap::new();
+        for path in ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"] {
+            let is_config = path == "/zookeeper/config";
+            let znode = Znode {
+                data: Some(Vec::new()),
+                perms: if is_config { perms::READ } else { perms::ALL },
+                owner: 0,
+                creates: 0,
+                czxid: 0,
+                mzxid: 0,
+                pzxid: 0,
+                ctime: 0,
+                mtime: 0,
+                version: 0,
+                aversion: if is_config { -1 } else { 0 },
+            };
+            znodes.insert(path.to_string(), znode);
+        }
+        Model { znodes, sessions: BTreeMap::new(), zxid: 0, ordinal: 0, changes: Vec::new() }
+    }
+
+    /// What the commands since the last call changed, in order.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        core::mem::take(&mut self.changes)
+    }
+
+    // Sessions.
+
+    /// Opens a session. False if the id is taken.
+    pub fn open(&mut self, session: i64, connection: usize) -> bool {
+        self.ordinal += 1;
+        if self.sessions.contains_key(&session) {
+            return false;
+        }
+        self.zxid += 1;
+        self.sessions.insert(session, Session { connection, attached: self.ordinal });
+        true
+    }
+
+    /// Gives a session to a connection. False if there is none.
+    pub fn attach(&mut self, session: i64, connection: usize) -> bool {
+        self.ordinal += 1;
+        let attached = self.ordinal;
+        match self.sessions.get_mut(&session) {
+            None => false,
+            Some(found) => {
+                *found = Session { connection, attached };
+                true
+            }
+        }
+    }
+
+    /// Ends those of the sessions that were not attached since they were judged.
+    pub fn expire(&mut self, judged: &[(i64, u64)]) -> Vec<i64> {
+        self.ordinal += 1;
+        let mut ended = Vec::new();
+        for (session, attached) in judged {
+            if self.sessions.get(session).is_some_and(|found| found.attached == *attached) {
+                self.zxid += 1;
+                self.end(*session);
+                ended.push(*session);
+            }
+        }
+        ended
+    }
+
+    /// A command that changes neither tree nor sessions.
+    pub fn other(&mut self) {
+        self.ordinal += 1;
+    }
+
+    fn may_act(&self, session: i64, connection: usize) -> Result<(), i32> {
+        match self.sessions.get(&session) {
+            None => Err(error::SESSION_EXPIRED),
+            Some(found) if found.connection != connection => Err(error::SESSION_MOVED),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn end(&mut self, session: i64) {
+        self.sessions.remove(&session);
+        let of_session =
+            |(path, znode): (&String, &Znode)| (znode.owner == session).then(|| path.clone());
+        let paths: Vec<String> = self.znodes.iter().filter_map(of_session).collect();
+        paths.iter().for_each(|path| self.remove(path));
+    }
+
+    // Writes.
+
+    /// A write of a session, sent on a connection, stamped with the leader's time.
+    pub fn write(&mut self, session: i64, connection: usize, op: &Op, time_ms: i64) -> Outcome {
+        self.ordinal += 1;
+        self.zxid += 1;
+        if let Err(code) = self.may_act(session, connection) {
+            return (code, Answer::Empty);
+        }
+        match op {
+            Op::CloseSession => {
+                self.end(session);
+                (error::OK, Answer::Empty)
+            }
+            Op::Multi(ops) => self.multi(session, ops, time_ms),
+            op => match self.operate(session, op, time_ms) {
+                Ok(answer) => (error::OK, answer),
+                Err(code) => (code, Answer::Empty),
+            },
+        }
+    }
+
+    fn multi(&mut self, session: i64, ops: &[Op], time_ms: i64) -> Outcome {
+        let (znodes, changes) = (self.znodes.clone(), self.changes.len());
+        let mut answers = Vec::new();
+        for (position, op) in ops.iter().enumerate() {
+            match self.operate(session, op, time_ms) {
+                Ok(answer) => answers.push(Ok(answer)),
+                Err(code) => {
+                    self.znodes = znodes;
+                    self.changes.truncate(changes);
+                    let codes = (0..ops.len()).map(|index| {
+                        Err(match index.cmp(&position) {
+                            core::cmp::Ordering::Less => error::OK,
+                            core::cmp::Ordering::Equal => code,
+                            core::cmp::Ordering::Greater => error::RUNTIME_INCONSISTENCY,
+                        })
+                    });
+                    return (error::OK, Answer::Multi(codes.collect()));
+                }
+            }
+        }
+        (error::OK, Answer::Multi(answers))
+    }
+
+    fn find(&self, path: &str) -> Result<&Znode, i32> {
+        self.znodes.get(path).ok_or(error::NO_NODE)
+    }
+
+    fn permit(&self, path: &str, wanted: u32) -> Result<(), i32> {
+        let found = self.find(path)?;
+        if found.perms & wanted != 0 { Ok(()) } else { Err(error::NO_AUTH) }
+    }
+
+    fn operate(&mut self, session: i64, op: &Op, time_ms: i64) -> Result<Answer, i32> {
+        match op {
+            Op::Create { path, data, perms, flag, with_stat } => {
+                let made = self.create(session, path, data.clone(), *perms, *flag, time_ms)?;
+                let stat = self.stat(&made);
+                Ok(if *with_stat { Answer::PathStat(made, stat) } else { Answer::Path(made) })
+            }
+            Op::Delete { path, version } => {
+                let parent = parent_of(path).to_string();
+                self.permit(&parent, perms::DELETE)?;
+                version_is(*version, self.find(path)?.version)?;
+                if self.child_count(path) > 0 {
+                    return Err(error::NOT_EMPTY);
+                }
+                self.remove(path);
+                Ok(Answer::Empty)
+            }
+            Op::SetData { path, data, version } => {
+                self.permit(path, perms::WRITE)?;
+                version_is(*version, self.find(path)?.version)?;
+                let zxid = self.zxid;
+                let znode = self.znodes.get_mut(path).ok_or(error::NO_NODE)?;
+                znode.data = data.clone();
+                znode.version += 1;
+                znode.mzxid = zxid;
+                znode.mtime = time_ms;
+                self.note(ChangeKind::DataSet, path);
+                Ok(Answer::Stat(self.stat(path)))
+            }
+            Op::SetAcl { path, perms, version } => {
+                self.permit(path, perms::ADMIN)?;
+                version_is(*version, self.find(path)?.aversion)?;
+                let znode = self.znodes.get_mut(path).ok_or(error::NO_NODE)?;
+                znode.perms = *perms;
+                znode.aversion += 1;
+                Ok(Answer::Stat(self.stat(path)))
+            }
+            Op::Check { path, version } => {
+                self.permit(path, perms::READ)?;
+                version_is(*version, self.find(path)?.version)?;
+                Ok(Answer::Empty)
+            }
+            _ => unreachable!("a generated multi holds writes only"),
+        }
+    }
+
+    fn create(
+        &mut self,
+        session: i64,
+        path: &str,
+        data: Option<Vec<u8>>,
+        perms: u32,
+        flag: i32,
+        time_ms: i64,
+    ) -> Result<String, i32> {
+        if flag == flag::TTL {
+            return Err(error::UNIMPLEMENTED);
+        }
+        let parent = parent_of(path).to_string();
+        self.permit(&parent, perms::CREATE)?;
+        let is_sequential =
+            matches!(flag, flag::PERSISTENT_SEQUENTIAL | flag::EPHEMERAL_SEQUENTIAL);
+        let path = match is_sequential {
+            true => format!("{path}{:010}", self.find(&parent)?.creates),
+            false => path.to_string(),
+        };
+        if path.ends_with('/') {
+            return Err(error::BAD_ARGUMENTS);
+        }
+        if self.znodes.contains_key(&path) {
+            return Err(error::NODE_EXISTS);
+        }
+        if self.find(&parent)?.owner != 0 {
+            return Err(error::NO_CHILDREN_FOR_EPHEMERALS);
+        }
+        let is_ephemeral = matches!(flag, flag::EPHEMERAL | flag::EPHEMERAL_SEQUENTIAL);
+        let zxid = self.zxid;
+        let znode = Znode {
+            data,
+            perms,
+            owner: if is_ephemeral { session } else { 0 },
+            creates: 0,
+            czxid: zxid,
+            mzxid: zxid,
+            pzxid: zxid,
+            ctime: time_ms,
+            mtime: time_ms,
+            version: 0,
+            aversion: 0,
+        };
+        self.znodes.insert(path.clone(), znode);
+        let above = self.znodes.get_mut(&parent).ok_or(error::NO_NODE)?;
+        above.creates += 1;
+        above.pzxid = zxid;
+        self.note(ChangeKind::Created, &path);
+        Ok(path)
+    }
+
+    fn remove(&mut self, path: &str) {
+        self.note(ChangeKind::Deleted, path);
+        self.znodes.remove(path);
+        let zxid = self.zxid;
+        if let Some(above) = self.znodes.get_mut(parent_of(path)) {
+            above.pzxid = zxid;
+        }
+    }
+
+    fn note(&mut self, kind: ChangeKind, path: &str) {
+        let is_readable = self.permit(path, perms::READ).is_ok();
+        let is_parent_readable = self.permit(parent_of(path), perms::READ).is_ok();
+        let (zxid, path) = (self.zxid, path.to_string());
+        self.changes.push(Change { zxid, kind, path, is_readable, is_parent_readable });
+    }
+
+    // Reads.
+
+    /// The names of a znode's children, sorted.
+    pub fn children(&self, path: &str) -> Vec<String> {
+        let prefix = if path == "/" { "/".to_string() } else { format!("{path}/") };
+        let below = self.znodes.range(prefix.clone()..);
+        let below = below.take_while(|(other, _)| other.starts_with(&prefix));
+        let names = below.map(|(other, _)| &other[prefix.len()..]);
+        names.filter(|name| !name.is_empty() && !name.contains('/')).map(str::to_string).collect()
+    }
+
+    fn child_count(&self, path: &str) -> i32 {
+        self.children(path).len() as i32
+    }
+
+    /// What clients see of a znode that exists.
+    pub fn stat(&self, path: &str) -> Stat {
+        let znode = &self.znodes[path];
+        let child_count = self.child_count(path);
+        Stat {
+            czxid: znode.czxid,
+            mzxid: znode.mzxid,
+            ctime: znode.ctime,
+            mtime: znode.mtime,
+            version: znode.version,
+            // Each create and each delete of a child counts one.
+            cversion: 2 * znode.creates - child_count,
+            aversion: znode.aversion,
+            ephemeral_owner: znode.owner,
+            data_bytes: znode.data.as_ref().map_or(0, Vec::len) as i32,
+            child_count,
+            pzxid: znode.pzxid,
+        }
+    }
+
+    /// What a read is answered in this state.
+    pub fn read(&self, op: &Op) -> Outcome {
+        match self.answer(op) {
+            Ok(answer) => (error::OK, answer),
+            Err(code) => (code, Answer::Empty),
+        }
+    }
+
+    fn answer(&self, op: &Op) -> Result<Answer, i32> {
+        match op {
+            Op::Exists { path, .. } => {
+                self.permit(path, perms::READ)?;
+                Ok(Answer::Stat(self.stat(path)))
+            }
+            Op::GetData { path, .. } => {
+                self.permit(path, perms::READ)?;
+                Ok(Answer::Data(self.find(path)?.data.clone(), self.stat(path)))
+            }
+            Op::GetChildren { path, with_stat, .. } => {
+                self.permit(path, perms::READ)?;
+                let names = self.children(path);
+                Ok(match with_stat {
+                    true => Answer::ChildrenStat(names, self.stat(path)),
+                    false => Answer::Children(names),
+                })
+            }
+            Op::GetAcl { path } => {
+                self.permit(path, perms::READ | perms::ADMIN)?;
+                Ok(Answer::Acl(self.find(path)?.perms, self.stat(path)))
+            }
+            Op::MultiRead(ops) => Ok(Answer::Multi(ops.iter().map(|op| self.answer(op)).collect())),
+            Op::Sync { path } => Ok(Answer::Path(path.clone())),
+            Op::SetWatches { .. } | Op::Ping => Ok(Answer::Empty),
+            _ => unreachable!("writes are not read"),
+        }
+    }
+}
+
+fn version_is(wanted: i32, found: i32) -> Result<(), i32> {
+    if wanted == -1 || wanted == found { Ok(()) } else { Err(error::BAD_VERSION) }
+}
+
+#[cfg(test)]
+mod tests;

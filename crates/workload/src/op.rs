@@ -1,0 +1,254 @@
+//! Operations on a znode tree as a client asks them, and what can come of them.
+
+/// Permission bits of an ACL entry (`ZooDefs.Perms`, ZooKeeper 3.9).
+pub mod perms {
+    /// Read the data and list the children.
+    pub const READ: u32 = 1;
+    /// Set the data.
+    pub const WRITE: u32 = 2;
+    /// Create children.
+    pub const CREATE: u32 = 4;
+    /// Delete children.
+    pub const DELETE: u32 = 8;
+    /// Set the ACL.
+    pub const ADMIN: u32 = 16;
+    /// All five.
+    pub const ALL: u32 = 31;
+}
+
+/// Error codes that the judge knows (`KeeperException.Code`, ZooKeeper 3.9).
+pub mod error {
+    /// No error.
+    pub const OK: i32 = 0;
+    /// The server cannot take the write for now; it was never logged.
+    pub const SYSTEM_ERROR: i32 = -1;
+    /// In a multi: an operation after the one that failed.
+    pub const RUNTIME_INCONSISTENCY: i32 = -2;
+    /// An operation that a setting turns off.
+    pub const UNIMPLEMENTED: i32 = -6;
+    /// An argument is not acceptable.
+    pub const BAD_ARGUMENTS: i32 = -8;
+    /// No such znode.
+    pub const NO_NODE: i32 = -101;
+    /// Not allowed.
+    pub const NO_AUTH: i32 = -102;
+    /// Another version.
+    pub const BAD_VERSION: i32 = -103;
+    /// The parent is ephemeral.
+    pub const NO_CHILDREN_FOR_EPHEMERALS: i32 = -108;
+    /// The znode exists.
+    pub const NODE_EXISTS: i32 = -110;
+    /// The znode has children.
+    pub const NOT_EMPTY: i32 = -111;
+    /// The session is gone.
+    pub const SESSION_EXPIRED: i32 = -112;
+    /// The session moved to another connection.
+    pub const SESSION_MOVED: i32 = -118;
+}
+
+/// Create flags (`CreateMode`, ZooKeeper 3.9).
+pub mod flag {
+    /// Stays until it is deleted.
+    pub const PERSISTENT: i32 = 0;
+    /// Goes with its session.
+    pub const EPHEMERAL: i32 = 1;
+    /// Persistent, with the parent's counter in its name.
+    pub const PERSISTENT_SEQUENTIAL: i32 = 2;
+    /// Ephemeral, with the parent's counter in its name.
+    pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
+    /// A container; in a plain create this is a persistent znode.
+    pub const CONTAINER: i32 = 4;
+    /// With a time to live: refused unless a setting allows it.
+    pub const TTL: i32 = 5;
+}
+
+/// An operation. ACLs are `world:anyone` with the given permissions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Make a znode.
+    Create {
+        /// Where.
+        path: String,
+        /// Its data.
+        data: Option<Vec<u8>>,
+        /// What everyone may do with it.
+        perms: u32,
+        /// Of [`flag`].
+        flag: i32,
+        /// Whether the stat is wanted in the reply (`create2`).
+        with_stat: bool,
+    },
+    /// Remove a znode.
+    Delete {
+        /// Which.
+        path: String,
+        /// The version it must have, or -1.
+        version: i32,
+    },
+    /// Replace the data.
+    SetData {
+        /// Of which znode.
+        path: String,
+        /// The new data.
+        data: Option<Vec<u8>>,
+        /// The version it must have, or -1.
+        version: i32,
+    },
+    /// Replace the ACL.
+    SetAcl {
+        /// Of which znode.
+        path: String,
+        /// What everyone may do with it.
+        perms: u32,
+        /// The ACL version it must have, or -1.
+        version: i32,
+    },
+    /// Compare the version; only in a multi.
+    Check {
+        /// Of which znode.
+        path: String,
+        /// The version it must have, or -1.
+        version: i32,
+    },
+    /// Several writes, all or none.
+    Multi(Vec<Op>),
+    /// The stat, if it exists.
+    Exists {
+        /// Of which znode.
+        path: String,
+        /// Whether to set a watch.
+        watch: bool,
+    },
+    /// Data and stat.
+    GetData {
+        /// Of which znode.
+        path: String,
+        /// Whether to set a watch.
+        watch: bool,
+    },
+    /// Names of the children.
+    GetChildren {
+        /// Of which znode.
+        path: String,
+        /// Whether to set a watch.
+        watch: bool,
+        /// Whether the stat is wanted too.
+        with_stat: bool,
+    },
+    /// ACL and stat.
+    GetAcl {
+        /// Of which znode.
+        path: String,
+    },
+    /// Several reads ([`Op::GetData`], [`Op::GetChildren`] without stat), each with its result.
+    MultiRead(Vec<Op>),
+    /// Wait until the server has what was committed before.
+    Sync {
+        /// Given back.
+        path: String,
+    },
+    /// Set the watches of an earlier connection again.
+    SetWatches {
+        /// What changed later was missed.
+        relative_zxid: i64,
+        /// Paths with a data watch.
+        data: Vec<String>,
+        /// Paths watched for creation.
+        exist: Vec<String>,
+        /// Paths with a child watch.
+        child: Vec<String>,
+    },
+    /// Say that the client is alive.
+    Ping,
+    /// End the session.
+    CloseSession,
+}
+
+/// What identifies a write in the committed order: kind, path and data of each operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature(pub Vec<(char, String, Option<Vec<u8>>)>);
+
+impl Op {
+    /// Whether it goes to the log.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Op::Create { .. }
+                | Op::Delete { .. }
+                | Op::SetData { .. }
+                | Op::SetAcl { .. }
+                | Op::Multi(_)
+                | Op::CloseSession
+        )
+    }
+
+    /// What identifies it in the committed order. Empty for reads.
+    pub fn signature(&self) -> Signature {
+        let one = |op: &Op| match op {
+            Op::Create { path, data, .. } => Some(('c', path.clone(), data.clone())),
+            Op::Delete { path, .. } => Some(('d', path.clone(), None)),
+            Op::SetData { path, data, .. } => Some(('s', path.clone(), data.clone())),
+            Op::SetAcl { path, .. } => Some(('a', path.clone(), None)),
+            Op::Check { path, .. } => Some(('v', path.clone(), None)),
+            Op::CloseSession => Some(('x', String::new(), None)),
+            _ => None,
+        };
+        Signature(match self {
+            Op::Multi(ops) => ops.iter().filter_map(one).collect(),
+            op => one(op).into_iter().collect(),
+        })
+    }
+}
+
+/// A Stat (`zookeeper.jute`).
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    pub czxid: i64,
+    pub mzxid: i64,
+    pub ctime: i64,
+    pub mtime: i64,
+    pub version: i32,
+    pub cversion: i32,
+    pub aversion: i32,
+    pub ephemeral_owner: i64,
+    pub data_bytes: i32,
+    pub child_count: i32,
+    pub pzxid: i64,
+}
+
+/// The body of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// None.
+    Empty,
+    /// Of a create, or of a sync.
+    Path(String),
+    /// Of a create that wants the stat.
+    PathStat(String, Stat),
+    /// Of exists, set data, set ACL.
+    Stat(Stat),
+    /// Of get data.
+    Data(Option<Vec<u8>>, Stat),
+    /// Of get children, sorted.
+    Children(Vec<String>),
+    /// The same with the stat.
+    ChildrenStat(Vec<String>, Stat),
+    /// Of get ACL: what everyone may do.
+    Acl(u32, Stat),
+    /// Of a multi: a result each, or an error code each.
+    Multi(Vec<Result<Answer, i32>>),
+}
+
+/// What a watch tells (`Watcher.Event.EventType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventKind {
+    /// The znode was made.
+    Created,
+    /// The znode was removed.
+    Deleted,
+    /// The data was set.
+    DataChanged,
+    /// A child was made or removed.
+    ChildrenChanged,
+}

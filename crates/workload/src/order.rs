@@ -1,0 +1,640 @@
+//! The judge: is what the clients saw what one server, doing one thing after the other, would have
+//! shown them?
+//!
+//! It is given the history and a witness: the order in which commands were committed, as the server
+//! claims it. The witness is not believed, it is a proposal: every command in it must be one that a
+//! client sent, at most once and in the order of its connection; replayed on the model it must give
+//! every acknowledged write its zxid and its reply; every read must be what the model shows at the
+//! zxid in its header. If a server lies about the order, nothing fits. So whatever was unknown to a
+//! client (its connection died before the reply) is decided here.
+//!
+//! Then each connection by itself: zxids never fall, each watch fires once, for the first change
+//! after it was set, before any reply that shows the change, and none is lost. Then all of them
+//! together: what was finished before something began is seen by it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::history::{History, Received};
+use crate::model::{Change, ChangeKind, Model, parent_of};
+use crate::op::{EventKind, Op, Signature, error};
+
+/// One command of the committed order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// A session is opened by a connection.
+    Open {
+        /// Its id.
+        session: i64,
+        /// Number of the connection.
+        connection: usize,
+    },
+    /// A session is asked for by a connection.
+    Attach {
+        /// Its id.
+        session: i64,
+        /// Number of the connection.
+        connection: usize,
+    },
+    /// Sessions are ended, unless attached since: ids, and the ordinal of the attach judged.
+    Expire(Vec<(i64, u64)>),
+    /// A write of a client.
+    Write {
+        /// On whose behalf.
+        session: i64,
+        /// Number of the connection.
+        connection: usize,
+        /// Which of its writes.
+        signature: Signature,
+        /// The leader's time.
+        time_ms: i64,
+    },
+    /// Anything that changes neither tree nor sessions.
+    Other,
+}
+
+/// What the judge is told about the run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Writes may be refused before the log, so one without a reply may be missing in the order
+    /// while a later one of its connection is there.
+    pub may_refuse: bool,
+}
+
+/// What the judge found in a history that is sound.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The state after everything.
+    pub model: Model,
+    /// Writes that were acknowledged: number of the operation, position in the order.
+    pub acknowledged: Vec<(usize, usize)>,
+    /// Writes that were refused before the log.
+    pub refused_count: usize,
+    /// Reads that were answered.
+    pub read_count: usize,
+    /// Writes without a reply that took effect all the same.
+    pub unknown_done_count: usize,
+    /// Watches that fired.
+    pub event_count: usize,
+    /// Sessions that expired, and the position of the command in the order.
+    pub expired: Vec<(i64, usize)>,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Violation(pub String);
+
+fn violation<T>(what: String) -> Result<T, Violation> {
+    Err(Violation(what))
+}
+
+/// Judges a history.
+///
+/// # Errors
+/// The first thing that no correct server would have done.
+pub fn judge(
+    history: &History,
+    committed: &[Committed],
+    rules: Rules,
+) -> Result<Verdict, Violation> {
+    let mut replay = Replay::new(history, rules);
+    for (position, command) in committed.iter().enumerate() {
+        replay.command(position, command)?;
+    }
+    replay.finish()?;
+    let Replay { model, changes, missed, mut verdict_counts, .. } = replay;
+    for number in 0..history.connections.len() {
+        verdict_counts.events += check_stream(history, number, &changes, &missed)?;
+    }
+    check_real_time(history)?;
+    Ok(Verdict {
+        model,
+        acknowledged: verdict_counts.acknowledged,
+        refused_count: verdict_counts.refused,
+        read_count: verdict_counts.reads,
+        unknown_done_count: verdict_counts.unknown_done,
+        event_count: verdict_counts.events,
+        expired: verdict_counts.expired,
+    })
+}
+
+#[derive(Default)]
+struct Counts {
+    acknowledged: Vec<(usize, usize)>,
+    refused: usize,
+    reads: usize,
+    unknown_done: usize,
+    events: usize,
+    expired: Vec<(i64, usize)>,
+}
+
+/// What setting watches again must report at once, by the number of the operation.
+type Missed = BTreeMap<usize, Vec<(EventKind, String)>>;
+
+/// The first part: the committed order on the model.
+struct Replay<'h> {
+    history: &'h History,
+    rules: Rules,
+    model: Model,
+    changes: Vec<Change>,
+    missed: Missed,
+    /// Writes of each connection, in the order of sending.
+    writes: Vec<Vec<usize>>,
+    /// How many of those are passed.
+    cursors: Vec<usize>,
+    /// Which operations stand in the order.
+    is_done: Vec<bool>,
+    /// Reads by the zxid in their reply.
+    reads: BTreeMap<i64, Vec<usize>>,
+    /// What became of each connection's wish for a session.
+    granted: BTreeMap<usize, bool>,
+    verdict_counts: Counts,
+}
+
+impl<'h> Replay<'h> {
+    fn new(history: &'h History, rules: Rules) -> Replay<'h> {
+        let writes: Vec<Vec<usize>> = history
+            .connections
+            .iter()
+            .map(|connection| {
+                let sent = connection.sent.iter().copied();
+                sent.filter(|number| history.ops[*number].op.is_write()).collect()
+            })
+            .collect();
+        let mut reads: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        for (number, record) in history.ops.iter().enumerate() {
+            if let Some(completed) = &record.completed
+                && !record.op.is_write()
+            {
+                reads.entry(completed.zxid).or_default().push(number);
+            }
+        }
+        Replay {
+            history,
+            rules,
+            model: Model::new(),
+            changes: Vec::new(),
+            missed: Missed::new(),
+            cursors: vec![0; writes.len()],
+            writes,
+            is_done: vec![false; history.ops.len()],
+            reads,
+            granted: BTreeMap::new(),
+            verdict_counts: Counts::default(),
+        }
+    }
+
+    fn command(&mut self, position: usize, command: &Committed) -> Result<(), Violation> {
+        // The state at a zxid is over when the next one is consumed.
+        self.check_reads()?;
+        match command {
+            Committed::Open { session, connection } => {
+                let opened = self.model.open(*session, *connection);
+                self.granted.insert(*connection, opened);
+            }
+            Committed::Attach { session, connection } => {
+                let asked = self.history.connections[*connection].session_asked;
+                if asked != *session {
+                    return violation(format!(
+                        "connection {connection} asked for session {asked:#x}, \
+                         the order attaches {session:#x}"
+                    ));
+                }
+                let attached = self.model.attach(*session, *connection);
+                self.granted.insert(*connection, attached);
+            }
+            Committed::Expire(judged) => {
+                let ended = self.model.expire(judged);
+                let expired = ended.into_iter().map(|session| (session, position));
+                self.verdict_counts.expired.extend(expired);
+            }
+            Committed::Write { session, connection, signature, time_ms } => {
+                let sender = (*session, *connection);
+                self.write(position, sender, signature, *time_ms)?;
+            }
+            Committed::Other => self.model.other(),
+        }
+        self.changes.extend(self.model.take_changes());
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        position: usize,
+        (session, connection): (i64, usize),
+        signature: &Signature,
+        time_ms: i64,
+    ) -> Result<(), Violation> {
+        let number = self.find_write(connection, signature)?;
+        self.is_done[number] = true;
+        let record = &self.history.ops[number];
+        let (code, answer) = self.model.write(session, connection, &record.op, time_ms);
+        let Some(completed) = &record.completed else {
+            self.verdict_counts.unknown_done += 1;
+            return Ok(());
+        };
+        self.verdict_counts.acknowledged.push((number, position));
+        let zxid = self.model.zxid;
+        if (completed.zxid, completed.error, &completed.answer) != (zxid, code, &answer) {
+            return violation(format!(
+                "operation {number} of connection {connection}, {}: answered zxid {} error {} {}, \
+                 the model says zxid {zxid} error {code} {}",
+                shorten(&record.op),
+                completed.zxid,
+                completed.error,
+                shorten(&completed.answer),
+                shorten(&answer),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The client's operation that a committed write is.
+    fn find_write(&mut self, connection: usize, signature: &Signature) -> Result<usize, Violation> {
+        let writes = &self.writes[connection];
+        while let Some(&number) = writes.get(self.cursors[connection]) {
+            self.cursors[connection] += 1;
+            let record = &self.history.ops[number];
+            let completed = record.completed.as_ref();
+            if completed.is_some_and(|completed| completed.error == error::SYSTEM_ERROR) {
+                continue;
+            }
+            if record.op.signature() == *signature {
+                return Ok(number);
+            }
+            if completed.is_some() || !self.rules.may_refuse {
+                return violation(format!(
+                    "connection {connection}: the order holds {}, the client sent {} before it",
+                    shorten(signature),
+                    shorten(&record.op)
+                ));
+            }
+        }
+        violation(format!(
+            "connection {connection}: the order holds {}, which the client did not send, or not \
+             that often",
+            shorten(signature)
+        ))
+    }
+
+    /// Reads that were answered with the zxid that is the newest now.
+    fn check_reads(&mut self) -> Result<(), Violation> {
+        for number in self.reads.remove(&self.model.zxid).unwrap_or_default() {
+            self.check_read(number)?;
+        }
+        Ok(())
+    }
+
+    fn check_read(&mut self, number: usize) -> Result<(), Violation> {
+        let record = &self.history.ops[number];
+        let completed = record.completed.as_ref().expect("only answered reads are listed");
+        if let Op::SetWatches { relative_zxid, data, exist, child } = &record.op {
+            let missed = self.missed_events(*relative_zxid, data, exist, child);
+            self.missed.insert(number, missed);
+        }
+        let (code, answer) = self.model.read(&record.op);
+        if (completed.error, &completed.answer) != (code, &answer) {
+            return violation(format!(
+                "operation {number} of connection {}, {}, at zxid {}: answered error {} {}, the \
+                 model says error {code} {}",
+                record.connection,
+                shorten(&record.op),
+                completed.zxid,
+                completed.error,
+                shorten(&completed.answer),
+                shorten(&answer),
+            ));
+        }
+        self.verdict_counts.reads += 1;
+        Ok(())
+    }
+
+    /// `DataTree.setWatches`: what a client missed while it was away.
+    fn missed_events(
+        &self,
+        since: i64,
+        data: &[String],
+        exist: &[String],
+        child: &[String],
+    ) -> Vec<(EventKind, String)> {
+        let stat =
+            |path: &String| self.model.znodes.contains_key(path).then(|| self.model.stat(path));
+        let mut missed = Vec::new();
+        for path in data {
+            match stat(path) {
+                None => missed.push((EventKind::Deleted, path.clone())),
+                Some(stat) if stat.mzxid > since => {
+                    missed.push((EventKind::DataChanged, path.clone()));
+                }
+                Some(_) => {}
+            }
+        }
+        for path in exist {
+            if stat(path).is_some() {
+                missed.push((EventKind::Created, path.clone()));
+            }
+        }
+        for path in child {
+            match stat(path) {
+                None => missed.push((EventKind::Deleted, path.clone())),
+                Some(stat) if stat.pzxid > since => {
+                    missed.push((EventKind::ChildrenChanged, path.clone()));
+                }
+                Some(_) => {}
+            }
+        }
+        missed
+    }
+
+    /// After the last command: nothing acknowledged is left over.
+    fn finish(&mut self) -> Result<(), Violation> {
+        self.check_reads()?;
+        if let Some((zxid, numbers)) = self.reads.first_key_value() {
+            return violation(format!(
+                "operation {} was answered at zxid {zxid}, which no state had; the last is {}",
+                numbers[0], self.model.zxid
+            ));
+        }
+        for (number, record) in self.history.ops.iter().enumerate() {
+            let Some(completed) = &record.completed else { continue };
+            let was_refused = completed.error == error::SYSTEM_ERROR;
+            if was_refused && !self.rules.may_refuse {
+                return violation(format!("operation {number} was refused without need"));
+            }
+            self.verdict_counts.refused += usize::from(was_refused);
+            if record.op.is_write() && !was_refused && !self.is_done[number] {
+                return violation(format!(
+                    "operation {number} of connection {}, {}, was acknowledged with zxid {} and \
+                     is not in the committed order",
+                    record.connection,
+                    shorten(&record.op),
+                    completed.zxid
+                ));
+            }
+        }
+        self.check_sessions()
+    }
+
+    /// Sessions were granted to the connections that the order grants them to.
+    fn check_sessions(&self) -> Result<(), Violation> {
+        for (number, connection) in self.history.connections.iter().enumerate() {
+            let granted = self.granted.get(&number).copied();
+            for received in &connection.received {
+                let told = match received {
+                    Received::Connected { .. } => true,
+                    Received::Refused => false,
+                    _ => continue,
+                };
+                if granted != Some(told) {
+                    return violation(format!(
+                        "connection {number} was told {told} about its session, the order says \
+                         {granted:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Large data is of no help to the reader.
+fn shorten(what: &impl core::fmt::Debug) -> String {
+    const CHARACTERS_MAX: usize = 600;
+    let text = format!("{what:?}");
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        None => text,
+        Some((at, _)) => format!("{}...", &text[..at]),
+    }
+}
+
+/// Which table a watch stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum WatchKind {
+    Data,
+    Child,
+}
+
+/// The second part: one connection's watches, as a server must keep them.
+struct Stream<'h> {
+    changes: &'h [Change],
+    /// Changes that were looked at.
+    cursor: usize,
+    watches: BTreeMap<(WatchKind, String), i64>,
+    /// Events that must come next, in order.
+    due: VecDeque<(i64, EventKind, String)>,
+    reply_zxid: i64,
+    event_zxid: i64,
+    /// Events made up for watches that were set again.
+    made_up: Vec<(EventKind, String)>,
+}
+
+impl Stream<'_> {
+    /// Fires the watches for all changes up to `zxid`.
+    fn advance(&mut self, zxid: i64) {
+        while let Some(change) = self.changes.get(self.cursor)
+            && change.zxid <= zxid
+        {
+            self.cursor += 1;
+            self.fire(change);
+        }
+    }
+
+    fn take(&mut self, kind: WatchKind, path: &str, zxid: i64) -> bool {
+        let key = (kind, path.to_string());
+        match self.watches.get(&key) {
+            Some(set_at) if *set_at < zxid => {
+                self.watches.remove(&key);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn fire(&mut self, change: &Change) {
+        let zxid = change.zxid;
+        let data = self.take(WatchKind::Data, &change.path, zxid);
+        let event = match change.kind {
+            ChangeKind::Created => EventKind::Created,
+            ChangeKind::DataSet => EventKind::DataChanged,
+            ChangeKind::Deleted => EventKind::Deleted,
+        };
+        let child =
+            change.kind == ChangeKind::Deleted && self.take(WatchKind::Child, &change.path, zxid);
+        if (data || child) && change.is_readable {
+            self.due.push_back((zxid, event, change.path.clone()));
+        }
+        if change.kind == ChangeKind::DataSet {
+            return;
+        }
+        let parent = parent_of(&change.path);
+        if self.take(WatchKind::Child, parent, zxid) && change.is_parent_readable {
+            self.due.push_back((zxid, EventKind::ChildrenChanged, parent.to_string()));
+        }
+    }
+
+    fn on_event(&mut self, zxid: i64, kind: EventKind, path: &str) -> Result<(), String> {
+        if zxid == -1 {
+            self.made_up.push((kind, path.to_string()));
+            return Ok(());
+        }
+        if zxid <= self.reply_zxid {
+            return Err(format!(
+                "event {kind:?} {path} of zxid {zxid} came after a reply with zxid {}",
+                self.reply_zxid
+            ));
+        }
+        if zxid < self.event_zxid {
+            return Err(format!("event zxids fell from {} to {zxid}", self.event_zxid));
+        }
+        self.event_zxid = zxid;
+        self.advance(zxid);
+        let wanted = self.due.pop_front();
+        match wanted {
+            Some((at, expected, of)) if (at, expected, of.as_str()) == (zxid, kind, path) => Ok(()),
+            wanted => Err(format!("event {kind:?} {path} of zxid {zxid} came, due was {wanted:?}")),
+        }
+    }
+
+    fn on_reply(
+        &mut self,
+        number: usize,
+        history: &History,
+        missed: &Missed,
+    ) -> Result<(), String> {
+        let record = &history.ops[number];
+        let completed = record.completed.as_ref().expect("a received reply is noted");
+        let zxid = completed.zxid;
+        if zxid < self.reply_zxid {
+            return Err(format!("reply zxids fell from {} to {zxid}", self.reply_zxid));
+        }
+        self.reply_zxid = zxid;
+        self.advance(zxid);
+        if let Some(due) = self.due.front() {
+            return Err(format!(
+                "the reply to operation {number} shows zxid {zxid} before {due:?}"
+            ));
+        }
+        let made_up = core::mem::take(&mut self.made_up);
+        let expected = missed.get(&number).cloned().unwrap_or_default();
+        if made_up != expected {
+            return Err(format!(
+                "operation {number} set watches again: told {made_up:?}, missed were {expected:?}"
+            ));
+        }
+        self.set_watches(&record.op, completed.error, zxid, &expected);
+        Ok(())
+    }
+
+    fn set(&mut self, kind: WatchKind, path: &str, zxid: i64) {
+        self.watches.entry((kind, path.to_string())).or_insert(zxid);
+    }
+
+    /// A multi of reads sets none (`MultiOperationRecord` drops the flag).
+    fn set_watches(&mut self, op: &Op, code: i32, zxid: i64, missed: &[(EventKind, String)]) {
+        match op {
+            Op::Exists { path, watch: true } if code == error::OK || code == error::NO_NODE => {
+                self.set(WatchKind::Data, path, zxid);
+            }
+            Op::GetData { path, watch: true } if code == error::OK => {
+                self.set(WatchKind::Data, path, zxid);
+            }
+            Op::GetChildren { path, watch: true, .. } if code == error::OK => {
+                self.set(WatchKind::Child, path, zxid);
+            }
+            Op::SetWatches { data, exist, child, .. } => {
+                let told = |kinds: &[EventKind], path: &String| {
+                    missed.iter().any(|(kind, of)| kinds.contains(kind) && of == path)
+                };
+                let of_data = [EventKind::DataChanged, EventKind::Deleted];
+                for path in data {
+                    if !told(&of_data, path) {
+                        self.set(WatchKind::Data, path, zxid);
+                    }
+                }
+                for path in exist {
+                    if !told(&[EventKind::Created], path) {
+                        self.set(WatchKind::Data, path, zxid);
+                    }
+                }
+                for path in child {
+                    if !told(&[EventKind::ChildrenChanged, EventKind::Deleted], path) {
+                        self.set(WatchKind::Child, path, zxid);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Checks one connection and gives the number of events on it.
+fn check_stream(
+    history: &History,
+    number: usize,
+    changes: &[Change],
+    missed: &Missed,
+) -> Result<usize, Violation> {
+    let mut stream = Stream {
+        changes,
+        cursor: 0,
+        watches: BTreeMap::new(),
+        due: VecDeque::new(),
+        reply_zxid: 0,
+        event_zxid: 0,
+        made_up: Vec::new(),
+    };
+    let mut event_count = 0;
+    for received in &history.connections[number].received {
+        let result = match received {
+            Received::Event { zxid, kind, path } => {
+                event_count += 1;
+                stream.on_event(*zxid, *kind, path)
+            }
+            Received::Reply(op) => stream.on_reply(*op, history, missed),
+            Received::Connected { .. } | Received::Refused => Ok(()),
+        };
+        if let Err(what) = result {
+            let client = history.connections[number].client;
+            return violation(format!("connection {number} of client {client}: {what}"));
+        }
+    }
+    Ok(event_count)
+}
+
+/// The third part: what was finished before an operation began is seen by it.
+fn check_real_time(history: &History) -> Result<(), Violation> {
+    let mut notes: Vec<(u64, usize, bool)> = Vec::new();
+    for (number, record) in history.ops.iter().enumerate() {
+        let Some(completed) = &record.completed else { continue };
+        // A ping shows only what its connection's runtime has seen.
+        if record.op != Op::Ping && completed.error != error::SYSTEM_ERROR {
+            notes.push((record.invoked.sequence, number, false));
+            notes.push((completed.moment.sequence, number, true));
+        }
+    }
+    notes.sort_unstable();
+    let mut newest = 0;
+    let mut floors: BTreeMap<usize, i64> = BTreeMap::new();
+    for (_, number, is_end) in notes {
+        if !is_end {
+            floors.insert(number, newest);
+            continue;
+        }
+        let record = &history.ops[number];
+        let zxid = record.completed.as_ref().map_or(0, |completed| completed.zxid);
+        let floor = floors.remove(&number).unwrap_or(0);
+        let least = if record.op.is_write() { floor + 1 } else { floor };
+        if zxid < least {
+            return violation(format!(
+                "operation {number}, {}, has zxid {zxid}, but zxid {floor} was seen before it \
+                 began",
+                shorten(&record.op)
+            ));
+        }
+        newest = newest.max(zxid);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,384 @@
+//! The judge against histories made by hand: sound ones, and one for each thing it must reject.
+
+use super::*;
+use crate::op::{Answer, Stat, flag, perms};
+
+const SESSION: i64 = 0x100;
+
+/// A history and its committed order, written line by line.
+struct Case {
+    history: History,
+    committed: Vec<Committed>,
+    rules: Rules,
+}
+
+impl Case {
+    /// One connection with a session.
+    fn new() -> Case {
+        let mut case =
+            Case { history: History::default(), committed: Vec::new(), rules: Rules::default() };
+        case.connect(0);
+        case
+    }
+
+    /// A connection is granted a new session, or one that there was.
+    fn connect(&mut self, session_asked: i64) -> usize {
+        let connection = self.history.connect(0, session_asked);
+        let session = if session_asked == 0 { SESSION + connection as i64 } else { session_asked };
+        self.committed.push(match session_asked {
+            0 => Committed::Open { session, connection },
+            _ => Committed::Attach { session, connection },
+        });
+        let timeout_ms = 4000;
+        self.history.receive(connection, Received::Connected { session, timeout_ms });
+        connection
+    }
+
+    fn send(&mut self, connection: usize, op: Op) -> usize {
+        self.history.invoke(connection, op, 0)
+    }
+
+    fn commit(&mut self, number: usize) {
+        let record = &self.history.ops[number];
+        let (connection, signature) = (record.connection, record.op.signature());
+        let session = SESSION + connection as i64;
+        self.committed.push(Committed::Write { session, connection, signature, time_ms: 5 });
+    }
+
+    fn reply(&mut self, number: usize, zxid: i64, error: i32, answer: Answer) {
+        self.history.complete(number, zxid, error, answer, 0);
+    }
+
+    /// A create that is sent, committed and answered.
+    fn create(&mut self, connection: usize, path: &str, zxid: i64) {
+        let number = self.send(connection, create(path));
+        self.commit(number);
+        self.reply(number, zxid, 0, Answer::Path(path.to_string()));
+    }
+
+    fn set(&mut self, connection: usize, path: &str, data: &str) -> usize {
+        let number = self.send(connection, set(path, data));
+        self.commit(number);
+        number
+    }
+
+    fn read(&mut self, connection: usize, op: Op, zxid: i64, error: i32, answer: Answer) {
+        let number = self.send(connection, op);
+        self.reply(number, zxid, error, answer);
+    }
+
+    fn event(&mut self, connection: usize, zxid: i64, kind: EventKind, path: &str) {
+        let path = path.to_string();
+        self.history.receive(connection, Received::Event { zxid, kind, path });
+    }
+
+    #[track_caller]
+    fn accepted(&self) -> Verdict {
+        match judge(&self.history, &self.committed, self.rules) {
+            Ok(verdict) => verdict,
+            Err(violation) => panic!("rejected: {violation}"),
+        }
+    }
+
+    #[track_caller]
+    fn rejected(&self, why: &str) {
+        match judge(&self.history, &self.committed, self.rules) {
+            Ok(_) => panic!("accepted, though {why}"),
+            Err(Violation(what)) => assert!(what.contains(why), "{what}"),
+        }
+    }
+}
+
+fn create(path: &str) -> Op {
+    let (path, data) = (path.to_string(), Some(b"0".to_vec()));
+    Op::Create { path, data, perms: perms::ALL, flag: flag::PERSISTENT, with_stat: false }
+}
+
+fn set(path: &str, data: &str) -> Op {
+    let data = Some(data.as_bytes().to_vec());
+    Op::SetData { path: path.to_string(), data, version: -1 }
+}
+
+fn get(path: &str, watch: bool) -> Op {
+    Op::GetData { path: path.to_string(), watch }
+}
+
+fn exists(path: &str, watch: bool) -> Op {
+    Op::Exists { path: path.to_string(), watch }
+}
+
+/// Of a znode without children that was made at `czxid` and set last at `mzxid`.
+fn stat(czxid: i64, mzxid: i64, version: i32) -> Stat {
+    let (ctime, mtime, data_bytes, pzxid) = (5, 5, 1, czxid);
+    Stat { czxid, mzxid, ctime, mtime, version, data_bytes, pzxid, ..Stat::default() }
+}
+
+fn data(text: &str, stat: Stat) -> Answer {
+    Answer::Data(Some(text.as_bytes().to_vec()), stat)
+}
+
+/// Session, znode `/a` at zxid 2, watched on connection 0 by a read at zxid 2.
+fn watched() -> Case {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    case.read(0, get("/a", true), 2, 0, data("0", stat(2, 2, 0)));
+    case
+}
+
+#[test]
+fn a_sound_history_is_accepted() {
+    let mut case = watched();
+    let number = case.set(0, "/a", "1");
+    case.event(0, 3, EventKind::DataChanged, "/a");
+    case.reply(number, 3, 0, Answer::Stat(stat(2, 3, 1)));
+    case.read(0, get("/a", false), 3, 0, data("1", stat(2, 3, 1)));
+    let verdict = case.accepted();
+    assert_eq!(verdict.acknowledged.len(), 2);
+    assert_eq!((verdict.read_count, verdict.event_count), (2, 1));
+}
+
+#[test]
+fn a_write_without_a_reply_may_have_happened_or_not() {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    let unknown = case.send(0, set("/a", "1"));
+    assert_eq!(case.accepted().unknown_done_count, 0);
+    case.commit(unknown);
+    assert_eq!(case.accepted().unknown_done_count, 1);
+    let other = case.connect(0);
+    case.read(other, get("/a", false), 4, 0, data("1", stat(2, 3, 1)));
+    case.accepted();
+}
+
+#[test]
+fn an_acknowledged_write_that_is_missing_is_rejected() {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    case.committed.pop();
+    case.rejected("is not in the committed order");
+}
+
+#[test]
+fn a_write_that_happened_twice_is_rejected() {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    case.commit(0);
+    case.rejected("did not send, or not that often");
+}
+
+#[test]
+fn a_write_that_nobody_sent_is_rejected() {
+    let mut case = Case::new();
+    let signature = create("/a").signature();
+    let (session, connection) = (SESSION, 0);
+    case.committed.push(Committed::Write { session, connection, signature, time_ms: 5 });
+    case.rejected("did not send");
+}
+
+#[test]
+fn writes_of_a_connection_that_swapped_places_are_rejected() {
+    let mut case = Case::new();
+    let first = case.send(0, create("/a"));
+    let second = case.send(0, create("/b"));
+    case.commit(second);
+    case.commit(first);
+    case.rejected("the client sent");
+}
+
+#[test]
+fn a_write_may_be_skipped_only_where_writes_are_refused() {
+    let mut case = Case::new();
+    case.send(0, create("/a"));
+    let second = case.send(0, create("/b"));
+    case.commit(second);
+    case.rejected("the client sent");
+    case.rules.may_refuse = true;
+    case.accepted();
+}
+
+#[test]
+fn a_refused_write_that_happened_is_rejected() {
+    let mut case = Case::new();
+    let number = case.send(0, create("/a"));
+    case.reply(number, 1, error::SYSTEM_ERROR, Answer::Empty);
+    case.rejected("without need");
+    case.rules.may_refuse = true;
+    assert_eq!(case.accepted().refused_count, 1);
+    case.commit(number);
+    case.rejected("did not send");
+}
+
+#[test]
+fn a_reply_that_tells_something_else_is_rejected() {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    let number = case.set(0, "/a", "1");
+    case.reply(number, 3, 0, Answer::Stat(stat(2, 3, 2)));
+    case.rejected("the model says");
+}
+
+#[test]
+fn a_reply_with_another_zxid_is_rejected() {
+    let mut case = Case::new();
+    case.create(0, "/a", 3);
+    case.rejected("the model says zxid 2");
+}
+
+#[test]
+fn a_read_of_another_state_is_rejected() {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    let number = case.set(0, "/a", "1");
+    case.reply(number, 3, 0, Answer::Stat(stat(2, 3, 1)));
+    case.read(0, get("/a", false), 3, 0, data("0", stat(2, 2, 0)));
+    case.rejected("the model says");
+}
+
+#[test]
+fn a_read_at_a_zxid_that_never_was_is_rejected() {
+    let mut case = Case::new();
+    case.read(0, exists("/a", false), 9, error::NO_NODE, Answer::Empty);
+    case.rejected("which no state had");
+}
+
+#[test]
+fn zxids_that_fall_are_rejected() {
+    let mut case = Case::new();
+    let create_a = case.send(0, create("/a"));
+    let read = case.send(0, exists("/b", false));
+    case.commit(create_a);
+    case.reply(create_a, 2, 0, Answer::Path("/a".to_string()));
+    case.reply(read, 1, error::NO_NODE, Answer::Empty);
+    case.rejected("reply zxids fell");
+}
+
+#[test]
+fn an_event_after_the_reply_that_shows_it_is_rejected() {
+    let mut case = watched();
+    let number = case.set(0, "/a", "1");
+    case.reply(number, 3, 0, Answer::Stat(stat(2, 3, 1)));
+    case.event(0, 3, EventKind::DataChanged, "/a");
+    case.rejected("shows zxid 3 before");
+}
+
+#[test]
+fn an_event_that_was_lost_is_rejected() {
+    let mut case = watched();
+    let other = case.connect(0);
+    let number = case.set(other, "/a", "1");
+    case.reply(number, 4, 0, Answer::Stat(stat(2, 4, 1)));
+    case.accepted();
+    case.read(0, exists("/", false), 4, 0, Answer::Stat(root_stat(2, 2)));
+    case.rejected("shows zxid 4 before");
+}
+
+fn root_stat(pzxid: i64, child_count: i32) -> Stat {
+    Stat { pzxid, child_count, cversion: 0, ..Stat::default() }
+}
+
+#[test]
+fn an_event_that_comes_twice_is_rejected() {
+    let mut case = watched();
+    case.set(0, "/a", "1");
+    case.event(0, 3, EventKind::DataChanged, "/a");
+    case.accepted();
+    case.event(0, 3, EventKind::DataChanged, "/a");
+    case.rejected("due was None");
+}
+
+#[test]
+fn an_event_for_what_the_read_had_shown_is_rejected() {
+    let mut case = Case::new();
+    let other = case.connect(0);
+    case.create(other, "/a", 3);
+    let number = case.send(0, get("/a", true));
+    case.reply(number, 3, 0, data("0", stat(3, 3, 0)));
+    case.event(0, 3, EventKind::Created, "/a");
+    case.rejected("after a reply with zxid 3");
+}
+
+#[test]
+fn an_event_of_another_kind_is_rejected() {
+    let mut case = watched();
+    case.set(0, "/a", "1");
+    case.event(0, 3, EventKind::Deleted, "/a");
+    case.rejected("due was");
+}
+
+#[test]
+fn an_event_for_what_nobody_may_read_is_rejected() {
+    let mut case = watched();
+    let op = Op::SetAcl { path: "/a".to_string(), perms: perms::WRITE, version: -1 };
+    let number = case.send(0, op);
+    case.commit(number);
+    case.set(0, "/a", "1");
+    case.accepted();
+    case.event(0, 4, EventKind::DataChanged, "/a");
+    case.rejected("due was None");
+}
+
+#[test]
+fn what_was_missed_must_be_told_when_watches_are_set_again() {
+    let mut case = watched();
+    case.set(0, "/a", "1");
+    let again = case.connect(SESSION);
+    let (data, exist, child) = (vec!["/a".to_string()], Vec::new(), Vec::new());
+    let op = Op::SetWatches { relative_zxid: 2, data, exist, child };
+    let number = case.send(again, op);
+    let mut untold = Case { history: case.history.clone(), ..case };
+    untold.reply(number, 3, 0, Answer::Empty);
+    untold.rejected("missed were [(DataChanged");
+    let mut told = untold;
+    told.history.ops[number].completed = None;
+    told.history.connections[again].received.truncate(1);
+    told.event(again, -1, EventKind::DataChanged, "/a");
+    told.reply(number, 3, 0, Answer::Empty);
+    told.accepted();
+}
+
+#[test]
+fn a_session_that_is_refused_though_it_lives_is_rejected() {
+    let mut case = Case::new();
+    let again = case.connect(SESSION);
+    case.accepted();
+    case.history.connections[again].received = vec![Received::Refused];
+    case.rejected("was told false");
+}
+
+#[test]
+fn a_session_that_is_granted_though_it_expired_is_rejected() {
+    let mut case = Case::new();
+    case.committed.push(Committed::Expire(vec![(SESSION, 1)]));
+    case.connect(SESSION);
+    case.rejected("was told true");
+}
+
+#[test]
+fn a_read_that_misses_what_was_finished_before_is_rejected() {
+    let mut case = Case::new();
+    let other = case.connect(0);
+    case.create(0, "/a", 3);
+    case.read(other, exists("/a", false), 2, error::NO_NODE, Answer::Empty);
+    case.rejected("was seen before it began");
+}
+
+#[test]
+fn expired_sessions_take_their_ephemerals_with_them() {
+    let mut case = Case::new();
+    let number = case.send(
+        0,
+        Op::Create {
+            path: "/e".to_string(),
+            data: Some(b"0".to_vec()),
+            perms: perms::ALL,
+            flag: flag::EPHEMERAL,
+            with_stat: false,
+        },
+    );
+    case.commit(number);
+    case.reply(number, 2, 0, Answer::Path("/e".to_string()));
+    case.committed.push(Committed::Expire(vec![(SESSION, 1)]));
+    let other = case.connect(0);
+    case.read(other, exists("/e", false), 4, error::NO_NODE, Answer::Empty);
+    assert_eq!(case.accepted().expired, [(SESSION, 2)]);
+}
