@@ -2,7 +2,7 @@
 //! returns; what decodes is encoded and decoded again to the same.
 //!
 //! The fuzz targets call these, and so does `crates/quorate/tests/fuzz_bodies.rs` with the seeds that
-//! stand next to each body, cut and changed. A fuzzer takes the same seeds as its first corpus.
+//! stand next to each body, cut and changed.
 
 mod of_machine;
 mod of_replica;

@@ -27,7 +27,7 @@ use machine::change::parent_path;
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{
     Acl, Change, ChangeKind, Command, ConnectionId, Machine, Ordinal, Origin, Outcome, Owner,
-    Refusal, SessionId, Settings,
+    QueryResult, Refusal, SessionId, Settings,
 };
 use zk::auth::{DigestAlgorithm, digest_id, session_secret};
 use zk::four_letter::{ConnectionReport, Latency, Recognised, SessionReport, Word};
@@ -42,9 +42,9 @@ use zk::{ErrorCode, ops};
 
 use crate::limits::{
     CLOSING_MS_MAX, CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX, FRONT_BYTES_MAX,
-    FRONT_COMMANDS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, OUTPUT_BYTES_LIMIT,
-    READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, TRAVELLING_READS_MAX,
-    WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
+    FRONT_COMMANDS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, MULTI_READ_BYTES_MAX,
+    OUTPUT_BYTES_LIMIT, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX,
+    TRAVELLING_READS_MAX, WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
 };
 use crate::message::{
     Answer, Answered, Delivery, FrontId, OwnedIdentity, OwnedRead, ReadAnswer, Submission, ToLoop,
@@ -199,6 +199,7 @@ impl Front {
             window: Default::default(),
             window_bytes: 0,
             local_reads: 0,
+            travelling_reads: 0,
             open_syncs: 0,
             session: None,
             timeout_ms: 0,
@@ -225,6 +226,12 @@ impl Front {
 
     /// Bytes were appended to the input of a connection.
     pub fn on_input(&mut self, id: ConnectionId) {
+        // Before decoding: a client whose requests are held back behind a slow disk is alive.
+        let connection = self.connections.get(&id);
+        let attached = connection.filter(|found| matches!(found.state, State::Attached));
+        if let Some(session) = attached.and_then(|found| found.session) {
+            self.heard.insert(session);
+        }
         self.decode(id);
         self.hand_over();
     }
@@ -232,6 +239,11 @@ impl Front {
     /// Whether anything waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
         !self.runnable.is_empty()
+    }
+
+    /// Whether anything became possible that [`Front::resume`] or the lock would get done.
+    pub fn may_go_on(&self) -> bool {
+        !self.runnable.is_empty() || !self.resumable.is_empty()
     }
 
     /// Runs what waits for the lock, up to the bounds of one hold. The driver holds the lock for
@@ -518,9 +530,6 @@ impl Front {
         };
         connection.stats.received += 1;
         self.received += 1;
-        if let Some(session) = connection.session {
-            self.heard.insert(session);
-        }
         let mut reader = JuteReader::new(&frame);
         let header = match RequestHeader::decode(&mut reader) {
             Ok(header) => header,
@@ -611,9 +620,11 @@ impl Front {
             && connection.window.back().is_some_and(|slot| {
                 matches!(slot.kind, SlotKind::Write { .. } | SlotKind::TravellingRead(_))
             });
+        let may_travel =
+            small && behind_write && connection.travelling_reads < TRAVELLING_READS_MAX;
         let waiter = self.waiters.last_mut().filter(|waiter| waiter.connection == id);
         match waiter {
-            Some(waiter) if small && behind_write && waiter.reads.len() < TRAVELLING_READS_MAX => {
+            Some(waiter) if may_travel => {
                 waiter.reads.push(TravellingRead { xid, read: read.clone(), identities });
                 self.push_slot(id, xid, SlotKind::TravellingRead(read));
             }
@@ -678,6 +689,7 @@ impl Front {
             SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_) => {
                 connection.local_reads += 1;
             }
+            SlotKind::TravellingRead(_) => connection.travelling_reads += 1,
             _ => {}
         }
         connection.window.push_back(Slot { xid, received_ms, kind });
@@ -710,6 +722,7 @@ impl Front {
             SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_) => {
                 connection.local_reads -= 1;
             }
+            SlotKind::TravellingRead(_) => connection.travelling_reads -= 1,
             _ => {}
         }
         self.give_back(&slot.kind);
@@ -861,7 +874,14 @@ impl Front {
                         (read.kind, machine.query(&ops::query(&read.borrow()), &identities))
                     })
                     .collect();
-                self.reply(id, &slot, zxid, |out| encode_multi_read(xid, zxid, &results, out));
+                let bytes: u64 = results.iter().map(|(_, result)| result_bytes(result)).sum();
+                if bytes > MULTI_READ_BYTES_MAX {
+                    self.notice(id, &format!("a multi-read of {bytes} bytes is refused"));
+                    let header = ReplyHeader { xid, zxid, error: ErrorCode::MARSHALLING_ERROR };
+                    self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+                } else {
+                    self.reply(id, &slot, zxid, |out| encode_multi_read(xid, zxid, &results, out));
+                }
                 // No watches: `MultiOperationRecord` drops the flag.
             }
             SlotKind::SetWatches(watches) => {
@@ -892,7 +912,15 @@ impl Front {
             ReadKind::GetChildren | ReadKind::GetChildren2 => WatchKind::Child,
             ReadKind::GetAcl => return,
         };
-        self.watches.set(id, kind, &read.path, at);
+        self.set_watch(id, kind, &read.path, at);
+    }
+
+    fn set_watch(&mut self, id: ConnectionId, kind: WatchKind, path: &str, at: Ordinal) {
+        self.watches.set(id, kind, path, at);
+        let bytes = self.watches.bytes_of(id);
+        if bytes > WATCH_BYTES_MAX {
+            self.disconnect(id, &format!("its watches take {bytes} bytes"));
+        }
     }
 
     /// `DataTree.setWatches`: what was missed fires at once, the rest is set.
@@ -933,7 +961,7 @@ impl Front {
         match missed {
             Some(event) => self.send_event(id, -1, event, path),
             // The event before may have been one too many.
-            None if self.is_attached(id) => self.watches.set(id, kind, path, at),
+            None if self.is_attached(id) => self.set_watch(id, kind, path, at),
             None => {}
         }
     }
@@ -1063,6 +1091,10 @@ impl Front {
             };
             self.reply(id, &slot, zxid, |out| out.extend_from_slice(&answer.frame));
             self.watch(id, read, answer.error, ordinal);
+            if !self.is_attached(id) {
+                // That watch was one too many.
+                return;
+            }
         }
         self.settle(id);
         self.resumable.push(id);
@@ -1257,6 +1289,7 @@ impl Front {
         connection.input = BytesMut::new();
         connection.window_bytes = 0;
         connection.local_reads = 0;
+        connection.travelling_reads = 0;
         connection.open_syncs = 0;
         for slot in core::mem::take(&mut connection.window) {
             self.give_back(&slot.kind);
@@ -1300,6 +1333,17 @@ fn take_frame(input: &mut BytesMut, length: u32) -> Option<Bytes> {
     let mut frame = input.split_to(end).freeze();
     frame.advance(4);
     Some(frame)
+}
+
+/// Bytes of a result in a reply, give or take a header.
+fn result_bytes(result: &Result<QueryResult<'_>, Refusal>) -> u64 {
+    match result {
+        Ok(QueryResult::Data { data, .. }) => data.map_or(0, |data| data.len() as u64),
+        Ok(QueryResult::Children { znode }) => {
+            znode.child_name_bytes() + 4 * u64::from(znode.child_count())
+        }
+        _ => 0,
+    }
 }
 
 fn set_identities(connection: &mut Connection, identities: Vec<OwnedIdentity>) {

@@ -30,8 +30,20 @@ pub const OUTPUT_BYTES_LIMIT: usize = 64 * 1024 * 1024;
 /// Bytes read ahead from a connection beyond its current frame.
 pub const INPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads that travel with one write. Further ones wait for the write's answer.
+/// Reads of one connection that travel with its writes. Further ones wait for their turn. Each may
+/// be answered with the largest data there is, whether the client takes its replies or not.
 pub const TRAVELLING_READS_MAX: usize = 64;
+
+/// Bytes that the answers to one multi-read may have. Beyond, it is refused with a marshalling
+/// error. ZooKeeper has no bound; its Java client takes 4 MiB (`jute.maxbuffer` of the client).
+pub const MULTI_READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes that the watches of one connection may take, paths and all. One more disconnects it.
+/// ZooKeeper has no bound. Enough for half a million watches with paths of 150 bytes.
+pub const WATCH_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Bytes that a watch takes beside its path.
+pub const WATCH_BYTES: usize = 100;
 
 /// Requests that one read hold of the state's lock answers.
 pub const READ_HOLD_REQUESTS_MAX: usize = 64;

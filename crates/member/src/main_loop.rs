@@ -184,6 +184,11 @@ impl Loop {
         self.disk_is_full = is_full;
         if is_full {
             self.refuse_waiting();
+            // It lets go of the log that it covers, which may be all the room that there is.
+            self.snapshots.hurry();
+        } else {
+            // Clients whose connections broke meanwhile could not attach.
+            self.leases.renew_all();
         }
     }
 
@@ -216,7 +221,8 @@ impl Loop {
             self.replica.tick();
         }
         self.leases.advance(elapsed_ms);
-        if self.role == Role::Leader && self.ready {
+        // While the disk is full no client can attach, so none is judged.
+        if self.role == Role::Leader && self.ready && !self.disk_is_full {
             self.expire();
         }
     }

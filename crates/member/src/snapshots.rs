@@ -40,6 +40,13 @@ impl Snapshots {
         self.commands += commands as u64;
     }
 
+    /// Does not wait for more log: what there is takes room that is needed.
+    pub fn hurry(&mut self) {
+        if self.log_bytes > 0 {
+            self.log_bytes = self.log_bytes_max;
+        }
+    }
+
     /// Whether one is under way.
     pub fn is_running(&self) -> bool {
         self.state != State::Idle

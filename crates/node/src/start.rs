@@ -45,31 +45,31 @@ pub struct NodeConfig {
     pub snapshot_log_bytes: Option<u64>,
 }
 
-/// Why a node cannot start.
+/// Why a node cannot start. Each says its cause itself: there is no chain to print.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The data directory cannot be used.
-    #[error("data directory {dir}: {source}")]
+    #[error("data directory {dir}: {cause}{}", advice(cause, dir))]
     Storage {
         /// Which.
         dir: String,
         /// Why.
-        source: StorageError,
+        cause: StorageError,
     },
     /// A snapshot passed its checksums but is not a state.
-    #[error("data directory {dir}: snapshot {name}: {source}")]
+    #[error("data directory {dir}: snapshot {name}: {cause}; {}", look(dir))]
     Snapshot {
         /// Which directory.
         dir: String,
         /// Which file.
         name: String,
         /// Why.
-        source: RestoreError,
+        cause: RestoreError,
     },
     /// There is no snapshot that the log goes on from.
     #[error(
-        "data directory {dir}: no usable snapshot: the log starts behind entry {index}; \
-         run `quorate inspect {dir}` to see what is damaged"
+        "data directory {dir}: no usable snapshot: the log starts behind entry {index}; {}",
+        look(dir)
     )]
     NoSnapshot {
         /// Which directory.
@@ -78,20 +78,20 @@ pub enum StartError {
         index: u64,
     },
     /// What the disk holds contradicts itself.
-    #[error("data directory {dir}: {source}")]
+    #[error("data directory {dir}: {cause}")]
     Replica {
         /// Which directory.
         dir: String,
         /// Why.
-        source: ReplicaError,
+        cause: ReplicaError,
     },
     /// The system refuses a thread or the directory.
-    #[error("{what}: {source}")]
+    #[error("{what}: {cause}")]
     System {
         /// What was tried.
         what: String,
         /// Why not.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
 }
 
@@ -120,9 +120,9 @@ struct Recovered {
 /// Nothing is started then.
 pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     let began = Instant::now();
-    let disk = RealDisk::new(&config.data_dir).map_err(|source| StartError::System {
+    let disk = RealDisk::new(&config.data_dir).map_err(|cause| StartError::System {
         what: format!("data directory {}", config.data_dir.display()),
-        source,
+        cause,
     })?;
     let dir_name = config.data_dir.display().to_string();
     let recovered = recover(&disk, config, &dir_name)?;
@@ -149,7 +149,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         snapshot_log_bytes: config.snapshot_log_bytes,
         tick_ms: config.tick_ms,
     })
-    .map_err(|source| StartError::Replica { dir: dir_name.clone(), source })?;
+    .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
     let apply = Apply::new(origin, index, term);
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
@@ -163,7 +163,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         started: Instant::now(),
     });
     let threads = start_threads(&shared, member, apply, recovered.wal, &disk, identity)
-        .map_err(|source| StartError::System { what: "a thread".to_string(), source })?;
+        .map_err(|cause| StartError::System { what: "a thread".to_string(), cause })?;
     Ok(Node { shared, threads, origin, _dir: recovered.dir })
 }
 
@@ -299,8 +299,7 @@ fn restore_newest(
 
 fn restore(disk: &RealDisk, name: &str, dir: &str) -> Result<(SnapshotMeta, Machine), StartError> {
     let fail = |source| storage_error(dir, source);
-    let bad =
-        |source| StartError::Snapshot { dir: dir.to_string(), name: name.to_string(), source };
+    let bad = |cause| StartError::Snapshot { dir: dir.to_string(), name: name.to_string(), cause };
     let mut reader = SnapshotReader::open(disk.clone(), name).map_err(fail)?;
     let mut restore = Restore::default();
     while let Some(piece) = reader.next_piece().map_err(fail)? {
@@ -322,6 +321,18 @@ fn sessions(machine: &Machine) -> Vec<SessionEvent> {
         .collect()
 }
 
-fn storage_error(dir: &str, source: StorageError) -> StartError {
-    StartError::Storage { dir: dir.to_string(), source }
+fn storage_error(dir: &str, cause: StorageError) -> StartError {
+    StartError::Storage { dir: dir.to_string(), cause }
+}
+
+/// The command to run next, where there is one.
+fn advice(cause: &StorageError, dir: &str) -> String {
+    match cause {
+        StorageError::Corrupt { .. } => format!("; {}", look(dir)),
+        _ => String::new(),
+    }
+}
+
+fn look(dir: &str) -> String {
+    format!("run `quorate inspect {dir}` to see what is damaged")
 }

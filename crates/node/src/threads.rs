@@ -233,10 +233,12 @@ pub(crate) fn run_disk(shared: &Shared, mut wal: Wal<RealDisk>) {
             wal.idle_mark().unwrap_or_else(|error| fail("the log", &error));
             marked = true;
         }
-        if full.retry_at.is_none_or(|at| Instant::now() >= at)
+        if full.retry_at.is_some_and(|at| Instant::now() >= at) {
+            full.retry_at = None;
+        }
+        if full.retry_at.is_none()
             && let Some(job) = wal.spare_wanted()
         {
-            full.retry_at = None;
             shared.to_spare.push([job]);
         }
         full.report(shared, &wal, !held.is_empty());
@@ -340,6 +342,10 @@ pub(crate) fn run_snapshot(
                 Err(error) => {
                     tracing::error!("no snapshot was taken: {error}");
                     writer = None;
+                    // What was written takes room that the log may need.
+                    if let Err(error) = storage::snapshot::remove_temporaries(disk) {
+                        tracing::warn!("an unfinished snapshot stays: {error}");
+                    }
                     Some(FromSnapshot::Failed)
                 }
             };

@@ -59,7 +59,7 @@ pub struct ServeConfig {
     /// The file this came from, as it was named; none without one.
     pub file: Option<String>,
     pub data_dir: PathBuf,
-    /// `dataLogDir`: where the log goes when it is not to lie in `data_dir`.
+    /// `dataLogDir`: where the log goes when it is not to lie in `data_dir`. Not built: warned of.
     pub log_dir: Option<PathBuf>,
     /// Where ZooKeeper clients connect.
     pub zk_addr: ListenAddress,
@@ -148,7 +148,7 @@ impl FourLetterWords {
             FourLetterWords::All => vec!["*".to_string()],
             FourLetterWords::Listed(words) => {
                 let srvr = "srvr".to_string();
-                words.iter().cloned().filter(|word| *word != srvr).chain([srvr.clone()]).collect()
+                words.iter().filter(|word| **word != srvr).cloned().chain([srvr.clone()]).collect()
             }
         }
     }
@@ -440,6 +440,7 @@ impl Draft {
             });
         }
         let enforce_auth_schemes = self.settle_enforced_schemes()?;
+        self.warn_of_unbuilt(!enforce_auth_schemes.is_empty());
         let default_addr =
             ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port: ZK_PORT_DEFAULT };
         if self.is_zoo_cfg && self.data_dir.is_none() {
@@ -511,10 +512,37 @@ impl Draft {
         Ok(schemes)
     }
 
+    /// Warns of what is asked for, can be read, and has no effect yet. Each key in a `zoo.cfg`, then
+    /// in a `quorate.toml`.
+    fn warn_of_unbuilt(&mut self, enforces_auth: bool) {
+        let is_zoo_cfg = self.is_zoo_cfg || self.file.is_none();
+        let keeps_alive = self.client_keep_alive == Some(true);
+        let makes_ttl = self.replicated.extended_types;
+        let names_ensemble = self.ensemble_auth_provider || self.ensemble_auth_names.is_some();
+        let asked = [
+            (self.log_dir.is_some(), "dataLogDir", "log_dir", LOG_DIR_NOT_BUILT),
+            (enforces_auth, "enforce.auth.schemes", "enforce_auth_schemes", ENFORCE_NOT_BUILT),
+            (names_ensemble, "ensembleAuthName", "ensemble_auth_names", NOT_BUILT),
+            (keeps_alive, "clientTcpKeepAlive", "client_keep_alive", NOT_BUILT),
+            (self.replicated.enforce_quota, "enforceQuota", "enforce_quota", NOT_BUILT),
+            (self.replicated.reconfig_enabled, "reconfigEnabled", "reconfig_enabled", NOT_BUILT),
+            (makes_ttl, "extendedTypesEnabled", "extended_types", TTL_NOT_BUILT),
+        ];
+        let place = self.whole();
+        for (_, in_zoo_cfg, in_toml, message) in asked.into_iter().filter(|(asked, ..)| *asked) {
+            self.warn(&place, if is_zoo_cfg { in_zoo_cfg } else { in_toml }, message);
+        }
+    }
+
     fn missing(&self, cause: impl Into<String>) -> ConfigError {
         ConfigError::Malformed { place: self.whole(), cause: cause.into() }
     }
 }
+
+const NOT_BUILT: &str = "is not built yet; it is ignored";
+const LOG_DIR_NOT_BUILT: &str = "is not built yet: the log lies in the data directory";
+const ENFORCE_NOT_BUILT: &str = "is not built yet: clients that show nothing are served too";
+const TTL_NOT_BUILT: &str = "znodes with a time to live are not served yet";
 
 /// The allowed words: read-only mode adds `isro`, which its clients ask with
 /// (`FourLetterCommands.isEnabled`).

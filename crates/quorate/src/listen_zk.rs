@@ -169,6 +169,8 @@ struct Runtime {
     front: RefCell<Front>,
     sockets: RefCell<HashMap<ConnectionId, Rc<Socket>>>,
     next_connection: Cell<u64>,
+    /// What a socket took lets its connection go on.
+    has_room: Notify,
     face: Arc<Face>,
 }
 
@@ -186,6 +188,7 @@ struct Socket {
 
 async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<ToRuntime>) {
     tokio::task::spawn_local(deliver(runtime.clone()));
+    tokio::task::spawn_local(go_on(runtime.clone()));
     tokio::task::spawn_local(tick(runtime.clone()));
     while let Some(message) = receiver.recv().await {
         match message {
@@ -197,6 +200,15 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<ToRuntime>) {
                 let _ = reply.send(report);
             }
         }
+    }
+}
+
+/// A socket took so much that its connection may go on. That is done in a turn of its own: a client
+/// that takes as fast as it is given would keep the others waiting.
+async fn go_on(runtime: Rc<Runtime>) {
+    loop {
+        runtime.has_room.notified().await;
+        runtime.drive();
     }
 }
 
@@ -227,6 +239,7 @@ impl Runtime {
             front: RefCell::new(front),
             sockets: RefCell::new(HashMap::new()),
             next_connection: Cell::new(first),
+            has_room: Notify::new(),
             face,
         }
     }
@@ -378,6 +391,9 @@ impl Runtime {
         }
         if socket.paused.get() && front.input(id).is_some() {
             socket.wake.notify_one();
+        }
+        if front.may_go_on() {
+            self.has_room.notify_one();
         }
     }
 }

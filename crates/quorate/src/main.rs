@@ -9,6 +9,8 @@ mod config;
 mod inspect;
 mod listen_zk;
 mod serve;
+mod zk_client;
+mod zk_shell;
 
 use std::process::ExitCode;
 
@@ -39,7 +41,8 @@ fn main() -> ExitCode {
             println!("quorate {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)
         }
-        Command::Zk(_) | Command::Sim(_) => Err(anyhow::anyhow!("not built yet")),
+        Command::Zk(args) => zk_shell::run(&args),
+        Command::Sim(_) => Err(anyhow::anyhow!("not built yet")),
     };
     result.unwrap_or_else(|error| {
         eprintln!("quorate: {error:#}");

@@ -192,13 +192,13 @@ fn environment() -> Vec<(&'static str, String)> {
 /// The lines of `conf` (`ZooKeeperServer.dumpConf`).
 fn conf_report(config: &ServeConfig, port: u16) -> ConfReport {
     let dir = config.data_dir.display().to_string();
-    let log_dir = config.log_dir.as_ref().map_or(dir.clone(), |dir| dir.display().to_string());
     ConfReport {
         lines: vec![
             ("clientPort", port.to_string()),
             ("secureClientPort", "-1".to_string()),
-            ("dataDir", dir),
-            ("dataLogDir", log_dir),
+            ("dataDir", dir.clone()),
+            // Where the log really is, whatever `dataLogDir` asks for.
+            ("dataLogDir", dir),
             ("tickTime", config.tick_ms.to_string()),
             ("maxClientCnxns", config.connections_per_ip_max.to_string()),
             ("minSessionTimeout", config.session_timeout_ms_min.to_string()),

@@ -186,7 +186,13 @@ impl Shell {
                 eprintln!("zk: {text}");
                 Status::Failed
             }
-            Err(Failure::Output(_)) => Status::Quit,
+            Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                Status::Quit
+            }
+            Err(Failure::Output(error)) => {
+                eprintln!("zk: the output cannot be written: {error}");
+                Status::Failed
+            }
         }
     }
 

@@ -220,6 +220,11 @@ impl Header {
             MessageType::MsgAppend if self.log_term > self.term => {
                 Err(MessageError::Malformed { offset: 32, what: "log term above the term" })
             }
+            // raft-rs says term 0 of any index that is not in its log: such an anchor would match
+            // there, and what follows be appended behind a gap or committed beyond the end.
+            MessageType::MsgAppend if (self.log_term == 0) != (self.index == 0) => {
+                Err(MessageError::Malformed { offset: 32, what: "log term" })
+            }
             MessageType::MsgAppend => Ok(()),
             MessageType::MsgReadIndex | MessageType::MsgReadIndexResp if self.entry_count == 1 => {
                 Ok(())

@@ -28,9 +28,7 @@ use storage::snapshot::{self, SnapshotMeta, SnapshotReader, SnapshotWriter};
 use storage::wal::{Durability, Membership, SnapshotPoint, SpareJob, Wal, WalOptions};
 
 use crate::disk::SimDisk;
-use crate::limits::{
-    DISK_FULL_RETRY_US, DISK_IDLE_US, RAFT_TICK_US, SNAPSHOTS_KEPT, SYNC_US_MAX,
-};
+use crate::limits::{DISK_FULL_RETRY_US, DISK_IDLE_US, RAFT_TICK_US, SNAPSHOTS_KEPT, SYNC_US_MAX};
 use crate::network::Network;
 use crate::witness::Witness;
 use crate::world::{Actor, Event, World};

@@ -220,7 +220,7 @@ impl Simulation {
     pub fn run(mut self) -> Result<Summary, String> {
         let mut digest = None;
         loop {
-            let Some(event) = self.world.next() else {
+            let Some(event) = self.world.next_event() else {
                 return Err(format!("nothing happens any more, in phase {:?}", self.phase));
             };
             if self.world.event_count() > EVENTS_MAX {

@@ -109,7 +109,7 @@ impl World {
     }
 
     /// The next event; the clock is set to it.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<Event> {
         let ((at_us, _), event) = self.queue.pop_first()?;
         assert!(at_us >= self.now_us);
         self.now_us = at_us;

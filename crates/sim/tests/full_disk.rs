@@ -60,9 +60,10 @@ fn clients_are_answered_while_the_disk_is_full() {
 fn sessions_outlive_a_full_disk_during_which_their_connections_break() {
     for seed in 1..=8 {
         let cut = Fault::Cut { one_in: 1 };
-        let mut options = full(seed, vec![(3_000_000, cut)], 60_000_000);
+        let mut options = full(seed, vec![(5_000_000, cut)], 60_000_000);
         for client in &mut options.clients {
-            client.think_us_max = 2_000_000;
+            client.ops = 4_000;
+            client.think_us_max = 400_000;
         }
         let summary = run(options);
         assert!(summary.refused_count > 0, "seed {seed}");

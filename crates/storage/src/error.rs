@@ -31,10 +31,11 @@ pub enum StorageError {
     /// An earlier write or sync of this log failed; nothing more is written.
     #[error("the log stopped after a failed write or sync")]
     Poisoned,
-    /// There is no room for another segment. Nothing was written or queued; reads go on.
-    #[error("the disk is full: no room for a log segment of {bytes_wanted} bytes")]
+    /// There is no room for another segment, or for a snapshot. Nothing was written or queued; reads
+    /// go on.
+    #[error("the disk is full: no room for {bytes_wanted} bytes more")]
     DiskFull {
-        /// Bytes of the segment that was wanted.
+        /// Bytes that were wanted.
         bytes_wanted: u64,
     },
     /// A record is larger than the format allows. Nothing was queued.

@@ -176,6 +176,8 @@ pub struct Wal<D: Disk> {
     spares: Vec<Spare>,
     number_next: u64,
     is_spare_asked: bool,
+    /// There was no room for an ordinary spare; the next one asked for is small.
+    is_room_scarce: bool,
     is_poisoned: bool,
 }
 
@@ -347,8 +349,9 @@ impl<D: Disk> Wal<D> {
             return None;
         }
         self.is_spare_asked = true;
-        // The reserve comes first: small, so that it is there soon.
-        let bytes = match self.spares.len() < RESERVE_COUNT {
+        // The reserve comes first: small, so that it is there soon. A disk that has no room for an
+        // ordinary segment may have it for small ones.
+        let bytes = match self.spares.len() < RESERVE_COUNT || self.is_room_scarce {
             true => self.options.first_segment_bytes,
             false => self.options.segment_bytes,
         };
@@ -359,7 +362,10 @@ impl<D: Disk> Wal<D> {
     pub fn adopt_spare(&mut self, job: SpareJob<D>) {
         self.is_spare_asked = false;
         match job.finished() {
-            Some(spare) => self.keep_spare(spare),
+            Some(spare) => {
+                self.is_room_scarce = false;
+                self.keep_spare(spare);
+            }
             None => job.clean_up(&self.disk),
         }
     }
@@ -367,12 +373,17 @@ impl<D: Disk> Wal<D> {
     /// Gives up on a job that failed: what it made is removed, and another may be wanted.
     pub fn abandon_spare(&mut self, job: SpareJob<D>) {
         self.is_spare_asked = false;
+        self.is_room_scarce = true;
         job.clean_up(&self.disk);
     }
 
     /// Room left in the current segment, and whether the next is ready.
     pub fn room(&self) -> Room {
-        Room { bytes_before_new_segment: self.room_for(true), spare_ready: self.spares.len() > 1 }
+        Room {
+            bytes_before_new_segment: self.room_for(true),
+            // The reserve is not for entries.
+            spare_ready: self.spares.len() > RESERVE_COUNT,
+        }
     }
 
     /// The last index that was appended, durable or not.

@@ -92,7 +92,7 @@ pub enum WriteForm {
     /// The path.
     Create,
     /// Path and stat.
-    CreateWithStat(CreateKind),
+    CreateWithStat,
     /// Nothing.
     Delete,
     /// The stat.
@@ -112,7 +112,7 @@ impl WriteForm {
     pub fn of(write: &WriteRequest<'_>) -> WriteForm {
         match write {
             WriteRequest::Create { kind: CreateKind::Create, .. } => WriteForm::Create,
-            WriteRequest::Create { kind, .. } => WriteForm::CreateWithStat(*kind),
+            WriteRequest::Create { .. } => WriteForm::CreateWithStat,
             WriteRequest::Delete { .. } => WriteForm::Delete,
             WriteRequest::SetData { .. } => WriteForm::SetData,
             WriteRequest::SetAcl { .. } => WriteForm::SetAcl,
@@ -129,7 +129,7 @@ impl WriteForm {
     fn opcode(&self) -> i32 {
         match self {
             WriteForm::Create => opcode::CREATE,
-            WriteForm::CreateWithStat(_) => opcode::CREATE2,
+            WriteForm::CreateWithStat => opcode::CREATE2,
             WriteForm::Delete => opcode::DELETE,
             WriteForm::SetData => opcode::SET_DATA,
             WriteForm::SetAcl => opcode::SET_ACL,
@@ -167,7 +167,7 @@ pub fn encode_write(
 fn encode_outcome(form: &WriteForm, outcome: &Outcome, out: &mut Vec<u8>) {
     match (form, outcome) {
         (WriteForm::Create, Outcome::Created { path, .. }) => out.put_text(path),
-        (WriteForm::CreateWithStat(_), Outcome::Created { path, stat }) => {
+        (WriteForm::CreateWithStat, Outcome::Created { path, stat }) => {
             out.put_text(path);
             encode_stat(stat, out);
         }

@@ -108,6 +108,8 @@ pub(super) struct Connection {
     pub window_bytes: usize,
     /// Reads in the window that are to be run here.
     pub local_reads: usize,
+    /// Reads in the window that travel with a write.
+    pub travelling_reads: usize,
     /// Syncs in the window that are not answered.
     pub open_syncs: usize,
     pub session: Option<SessionId>,
@@ -133,10 +135,9 @@ impl Connection {
             .input
             .first_chunk::<4>()
             .is_some_and(|first| self.input.len() - 4 >= u32::from_be_bytes(*first) as usize);
-        reading
-            && !self.is_refused()
-            && !self.output_is_full()
-            && !(whole && self.input.len() >= INPUT_BYTES_MAX)
+        let read_ahead = whole && self.input.len() >= INPUT_BYTES_MAX;
+        let stopped = self.is_refused() || self.output_is_full() || read_ahead;
+        reading && !stopped
     }
 
     /// Whether the last request will be answered with the end of the connection, so that nothing

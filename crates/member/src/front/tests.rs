@@ -1,7 +1,5 @@
 //! Tests of Front, with Apply and the machine behind it.
 
-use super::*;
-
 mod connecting;
 mod limits;
 mod order;

@@ -12,6 +12,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::{ConnectionId, Ordinal};
 
+use crate::limits::WATCH_BYTES;
+
 /// What a watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchKind {
@@ -54,12 +56,20 @@ impl PathWatches {
     }
 }
 
+/// The watches of one connection.
+#[derive(Default)]
+struct OwnWatches {
+    kinds: HashMap<Arc<str>, u8, FixedState>,
+    /// What they take, each path counted once.
+    bytes: usize,
+}
+
 /// The watches of one Front.
 #[derive(Default)]
 pub struct Watches {
     by_path: HashMap<Arc<str>, PathWatches, FixedState>,
     /// Which kinds each connection has on which path: a second one of a kind is the first.
-    by_connection: HashMap<ConnectionId, HashMap<Arc<str>, u8, FixedState>, FixedState>,
+    by_connection: HashMap<ConnectionId, OwnWatches, FixedState>,
     count: usize,
 }
 
@@ -69,10 +79,15 @@ impl Watches {
         self.count
     }
 
+    /// Bytes that the watches of a connection take, about.
+    pub fn bytes_of(&self, connection: ConnectionId) -> usize {
+        self.by_connection.get(&connection).map_or(0, |own| own.bytes)
+    }
+
     /// Sets a watch as of `ordinal`; one that is there already stays as it is.
     pub fn set(&mut self, connection: ConnectionId, kind: WatchKind, path: &str, at: Ordinal) {
         let own = self.by_connection.entry(connection).or_default();
-        let kinds = own.get(path).copied().unwrap_or(0);
+        let kinds = own.kinds.get(path).copied().unwrap_or(0);
         if kinds & kind.bit() != 0 {
             return;
         }
@@ -80,7 +95,8 @@ impl Watches {
             Some((path, _)) => path.clone(),
             None => Arc::from(path),
         };
-        own.insert(path.clone(), kinds | kind.bit());
+        own.bytes += if kinds == 0 { path.len() + WATCH_BYTES } else { 0 };
+        own.kinds.insert(path.clone(), kinds | kind.bit());
         let watch = Watch { connection, set_at: at };
         self.by_path.entry(path).or_default().list(kind).push(watch);
         self.count += 1;
@@ -111,12 +127,13 @@ impl Watches {
 
     fn forget(&mut self, connection: ConnectionId, kind: WatchKind, path: &str) {
         let own = self.by_connection.get_mut(&connection).expect("both tables hold each watch");
-        let kinds = own.get_mut(path).expect("both tables hold each watch");
+        let kinds = own.kinds.get_mut(path).expect("both tables hold each watch");
         *kinds &= !kind.bit();
         if *kinds == 0 {
-            own.remove(path);
+            own.kinds.remove(path);
+            own.bytes -= path.len() + WATCH_BYTES;
         }
-        if own.is_empty() {
+        if own.kinds.is_empty() {
             self.by_connection.remove(&connection);
         }
     }
@@ -124,7 +141,7 @@ impl Watches {
     /// Forgets all watches of a connection that is gone.
     pub fn close(&mut self, connection: ConnectionId) {
         let Some(own) = self.by_connection.remove(&connection) else { return };
-        for (path, kinds) in own {
+        for (path, kinds) in own.kinds {
             let watches = self.by_path.get_mut(&path).expect("both tables hold each watch");
             for kind in [WatchKind::Data, WatchKind::Child] {
                 if kinds & kind.bit() != 0 {

@@ -100,3 +100,18 @@ fn a_file_that_failed_is_tried_again_after_a_full_interval() {
         assert!(snapshots.maybe_begin().is_some());
     }
 }
+
+#[test]
+fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
+    let mut snapshots = Snapshots::new(10, Some(1_000), 0);
+    snapshots.hurry();
+    assert!(snapshots.maybe_begin().is_none());
+    snapshots.count(1, 1);
+    snapshots.hurry();
+    assert!(snapshots.maybe_begin().is_some());
+    // One under way is not begun twice, and without more log it is not begun again.
+    snapshots.hurry();
+    assert!(snapshots.maybe_begin().is_none());
+    snapshots.on_snapshot(FromSnapshot::Failed);
+    assert!(snapshots.maybe_begin().is_none());
+}

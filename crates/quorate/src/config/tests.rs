@@ -130,8 +130,28 @@ fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
             "conf/zoo.cfg:6: autopurge.snapRetainCount",
             "conf/zoo.cfg:7: autopurge.purgeInterval",
             "conf/zoo.cfg:10: admin.enableServer",
+            "conf/zoo.cfg: dataLogDir",
         ]
     );
+}
+
+#[test]
+fn what_is_read_and_not_built_yet_is_warned_of() {
+    let check = |world: World, expected: &[&str]| assert_eq!(world.warnings(), expected);
+    check(zoo("dataLogDir=/log"), &["conf/zoo.cfg: dataLogDir"]);
+    check(zoo("clientTcpKeepAlive=true"), &["conf/zoo.cfg: clientTcpKeepAlive"]);
+    check(zoo("ensembleAuthName=a"), &["conf/zoo.cfg: ensembleAuthName"]);
+    check(
+        zoo("enforce.auth.enabled=true\nenforce.auth.schemes=digest"),
+        &["conf/zoo.cfg: enforce.auth.schemes"],
+    );
+    check(zoo("enforceQuota=true"), &["conf/zoo.cfg: enforceQuota"]);
+    check(zoo("reconfigEnabled=true"), &["conf/zoo.cfg: reconfigEnabled"]);
+    check(zoo("extendedTypesEnabled=true"), &["conf/zoo.cfg: extendedTypesEnabled"]);
+    check(zoo("clientTcpKeepAlive=false\nenforceQuota=false"), &[]);
+    check(World::toml("log_dir = \"/log\""), &["quorate.toml: log_dir"]);
+    check(World::toml("enforce_auth_schemes = [\"ip\"]"), &["quorate.toml: enforce_auth_schemes"]);
+    check(flags("-Dzookeeper.enforceQuota=true"), &["configuration: enforceQuota"]);
 }
 
 // ---- the syntax of a properties file

@@ -261,6 +261,18 @@ fn append_with_a_gap_or_a_falling_term_is_refused() {
 }
 
 #[test]
+fn append_whose_anchor_is_no_entry_is_refused() {
+    let with = |index: u64, log_term: u64| {
+        let commit = index;
+        Message { index, log_term, commit, ..message(MessageType::MsgAppend) }
+    };
+    assert!(matches!(refused(&with(257, 0)), MessageError::Malformed { offset: 32, .. }));
+    assert!(matches!(refused(&with(0, 1)), MessageError::Malformed { offset: 32, .. }));
+    assert_eq!(decode(GROUP, &encode(GROUP, &with(0, 0))).unwrap(), with(0, 0));
+    assert_eq!(decode(GROUP, &encode(GROUP, &with(1, 1))).unwrap(), with(1, 1));
+}
+
+#[test]
 fn parts_in_the_wrong_kind_are_refused() {
     let malformed = |message: &Message| matches!(refused(message), MessageError::Malformed { .. });
     let mut heartbeat = message(MessageType::MsgHeartbeat);

@@ -169,6 +169,7 @@ pub(crate) fn open<D: Disk>(
         spares,
         number_next,
         is_spare_asked: false,
+        is_room_scarce: false,
         is_poisoned: false,
     };
     let recovered = Recovered {

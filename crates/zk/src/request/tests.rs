@@ -12,13 +12,19 @@ fn writes() -> Vec<WriteRequest<'static>> {
         |kind, data, acl, flags| WriteRequest::Create { kind, path, data, acl, flags, ttl_ms };
     vec![
         create(CreateKind::Create, Some(b"x".as_slice()), acl(), 3),
-        create(CreateKind::Create2, None, vec![], -9),
+        create(CreateKind::Create2, None, vec![], 2),
         create(CreateKind::Create, Some(b""), acl(), 0),
         WriteRequest::Delete { path, version },
         WriteRequest::SetData { path, data: None, version },
         WriteRequest::SetData { path, data: Some(b"data"), version: i32::MAX },
-        WriteRequest::Check { path, version: 7 },
     ]
+}
+
+/// The same, with what only a multi may hold.
+fn multi_writes() -> Vec<WriteRequest<'static>> {
+    let mut writes = writes();
+    writes.push(WriteRequest::Check { path: "/a", version: 7 });
+    writes
 }
 
 fn reads() -> Vec<ReadRequest<'static>> {
@@ -40,7 +46,7 @@ fn requests() -> Vec<Request<'static>> {
     requests.extend([
         Request::Write(WriteRequest::SetAcl { path: "/a", acl: acl(), version: 2 }),
         Request::Multi(vec![]),
-        Request::Multi(writes()),
+        Request::Multi(multi_writes()),
         read(ReadKind::Exists, true),
         read(ReadKind::GetChildren2, false),
         read(ReadKind::GetAcl, false),
@@ -149,7 +155,7 @@ fn check_opcode(opcode: i32, expected: &str) {
 
 #[test]
 fn opcodes_are_served_not_yet_served_or_unknown() {
-    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 22, 100, 101] {
+    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 22, 100, 101] {
         check_opcode(opcode, "served");
     }
     check_opcode(11, "Ping");
@@ -157,7 +163,8 @@ fn opcodes_are_served_not_yet_served_or_unknown() {
     for opcode in [16, 17, 18, 19, 21, 102, 103, 104, 105, 106, 107] {
         check_opcode(opcode, "Unserved");
     }
-    for opcode in [0, -1, -10, 10, 20, 23, 99, 108, 1000, i32::MAX, i32::MIN] {
+    // Check (13) is one of a multi's operations only.
+    for opcode in [0, -1, -10, 10, 13, 20, 23, 99, 108, 1000, i32::MAX, i32::MIN] {
         check_opcode(opcode, "Unknown");
     }
 }
@@ -188,6 +195,36 @@ fn a_multi_takes_the_operations_of_zookeepers() {
     }
     for inner in [opcode::EXISTS, opcode::GET_ACL, opcode::DELETE, opcode::GET_CHILDREN2] {
         assert!(multi(opcode::MULTI_READ, inner, &body).is_err(), "opcode {inner}");
+    }
+}
+
+/// The kind that a create with these flags gets in a multi.
+fn multi_create(inner: i32, flags: i32) -> Option<CreateKind> {
+    let mut body = Vec::new();
+    body.put_text("/a");
+    body.put_int(-1);
+    body.put_int(-1);
+    body.put_int(flags);
+    match multi(opcode::MULTI, inner, &body) {
+        Ok(Request::Multi(writes)) => match &*writes {
+            [WriteRequest::Create { kind, .. }] => Some(*kind),
+            other => panic!("{other:?}"),
+        },
+        Ok(other) => panic!("{other:?}"),
+        Err(_) => None,
+    }
+}
+
+#[test]
+fn a_create_in_a_multi_has_a_flag_that_it_can_have() {
+    for flags in 0..=3 {
+        assert_eq!(multi_create(opcode::CREATE, flags), Some(CreateKind::Create), "{flags}");
+        assert_eq!(multi_create(opcode::CREATE2, flags), Some(CreateKind::Create2), "{flags}");
+    }
+    assert_eq!(multi_create(opcode::CREATE, 4), Some(CreateKind::Container));
+    assert_eq!(multi_create(opcode::CREATE2, 4), Some(CreateKind::Container));
+    for flags in [5, 6, 7, -1, i32::MAX] {
+        assert_eq!(multi_create(opcode::CREATE, flags), None, "{flags}");
     }
 }
 

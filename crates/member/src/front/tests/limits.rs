@@ -147,9 +147,12 @@ fn watches_set_again_may_be_one_event_too_many() {
     rig.play("c1: connect\nc1: create /a x\nstall c1");
     // 34 bytes of event for each 6 bytes of request; behind them one that would be set.
     let count = OUTPUT_BYTES_LIMIT / 34 + 1;
-    let request = format!("setwatches 1 {}d:/a", "d:/n ".repeat(count));
+    let request = format!("setwatches 2 {}d:/a", "d:/n ".repeat(count));
     let bytes = rig.encode(1, &request);
     rig.send(1, &bytes);
+    rig.fronts[0].run_reads(&rig.machine);
+    assert!(matches!(connection(&rig, 1).state, State::Closing));
+    assert_eq!(rig.fronts[0].watches.len(), 0);
     rig.run();
     // Nothing of it is kept, so that the driver has closed the connection already.
     assert!(rig.client(1).closed);
@@ -310,4 +313,72 @@ fn a_batch_is_cut_where_an_entry_would_be() {
     assert_eq!(sizes.iter().map(|(commands, _)| commands).sum::<usize>(), 6);
     assert!(sizes.iter().all(|(_, bytes)| *bytes <= machine::limits::BATCH_BYTES_MAX + 1_000));
     assert_eq!(sizes.len(), 3);
+}
+
+#[test]
+fn nothing_more_is_decoded_for_a_client_that_leaves_its_replies_lying() {
+    let mut rig = begun(10_000);
+    rig.read_bytes = INPUT_BYTES_MAX;
+    rig.play(&format!("stall c1\nc1: {}", ["get /a"; 3_000].join(" | ")));
+    let answered = rig.fronts[0].sent as usize - 2;
+    assert!(answered > 100);
+    // What the last hold answered made room in the window, and it is not filled again.
+    assert!(connection(&rig, 1).window.len() < WINDOW_REQUESTS_MAX);
+    // The socket takes some: the driver is told that it may go on.
+    assert!(!rig.fronts[0].may_go_on());
+    let (id, half) = (rig.client(1).id, connection(&rig, 1).output_bytes() / 2);
+    rig.fronts[0].on_written(id, half);
+    assert!(rig.fronts[0].may_go_on());
+}
+
+#[test]
+fn the_answers_to_a_multi_read_are_bounded() {
+    let mut rig = Rig::default();
+    rig.fronts[0] = Front::new(FrontConfig { frame_bytes_max: 16 << 20, ..config(0) });
+    let part_bytes = MULTI_READ_BYTES_MAX / 8;
+    rig.play(&format!("c1: connect\nc1: create /a big:{part_bytes} | create /b x"));
+    let eight = ["get,/a"; 8].join(" ");
+    let seen = rig.play(&format!("c1: multiread {eight} | multiread {eight} get,/b | ping"));
+    let lines: Vec<&str> = seen.lines().collect();
+    assert!(lines[0].contains("8388608 v0"), "{seen}");
+    assert!(lines[1].ends_with("marshalling error @3"), "{seen}");
+    assert_eq!(lines[2], "c1: ping -> @3");
+    assert_eq!(rig.notices, ["a multi-read of 67108865 bytes is refused"]);
+}
+
+#[test]
+fn the_watches_of_a_connection_take_a_bounded_number_of_bytes() {
+    let count = 256;
+    let path_bytes = WATCH_BYTES_MAX / count - crate::limits::WATCH_BYTES;
+    let mut rig = Rig::default();
+    rig.play("c1: connect");
+    for at in 0..count {
+        let path = format!("/{at:03}{}", "x".repeat(path_bytes - 4));
+        // A second kind of watch on a path takes no more.
+        rig.play(&format!("c1: exists {path} w | exists {path} w"));
+    }
+    assert_eq!(rig.fronts[0].watches.len(), count);
+    assert_eq!(
+        rig.play("c1: exists / w"),
+        "c1: exists / -> v0 @1\nc1: closed".replace("/ ", "/ w ")
+    );
+    assert_eq!(rig.notices.len(), 1);
+    rig.assert_idle();
+}
+
+#[test]
+fn a_client_whose_requests_are_held_back_is_heard_all_the_same() {
+    let mut rig = begun(1);
+    rig.play("c1~ set /a v1\nc1~ ls / | set /a v2");
+    let heard = |rig: &mut Rig| {
+        rig.now.monotonic_ms += HEARD_INTERVAL_MS;
+        rig.fronts[0].set_now(rig.now);
+        rig.fronts[0].on_tick();
+        rig.fronts[0].take_output().to_loop.len()
+    };
+    assert_eq!(heard(&mut rig), 1);
+    assert_eq!(heard(&mut rig), 0);
+    rig.play("c1~ ping");
+    assert_eq!(connection(&rig, 1).window.len(), 2);
+    assert_eq!(heard(&mut rig), 1);
 }

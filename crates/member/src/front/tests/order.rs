@@ -97,11 +97,17 @@ fn a_read_goes_with_its_write_in_one_hand_over() {
 #[test]
 fn as_many_reads_travel_as_the_limit_says() {
     let mut rig = begun();
-    let many = format!("c1~ set /a v1{}", " | get /a".repeat(TRAVELLING_READS_MAX + 1));
-    rig.play(&many);
-    assert_eq!(rig.fronts[0].connections.values().next().unwrap().local_reads, 1);
+    let gets = " | get /a".repeat(TRAVELLING_READS_MAX - 24);
+    rig.play(&format!("c1~ set /a v1{gets} | set /a v2{gets} | set /a v3 | get /a"));
+    let held = rig.fronts[0].connections.values().next().unwrap();
+    assert_eq!(held.travelling_reads, TRAVELLING_READS_MAX);
+    // The others wait here, and hold back the last write.
+    assert_eq!(held.local_reads, TRAVELLING_READS_MAX - 48);
+    assert_eq!(rig.fronts[0].commands_in_flight, 2);
     let seen = rig.play("run");
-    assert_eq!(seen.matches("get /a -> v1 v1 @3").count(), TRAVELLING_READS_MAX + 1);
+    assert_eq!(seen.matches("get /a -> v1 v1 @3").count(), TRAVELLING_READS_MAX - 24);
+    assert_eq!(seen.matches("get /a -> v2 v2 @4").count(), TRAVELLING_READS_MAX - 24);
+    assert!(seen.ends_with("c1: set /a v3 -> v3 @5\nc1: get /a -> v3 v3 @5"));
 }
 
 #[test]

@@ -203,7 +203,7 @@ impl Real {
 
     /// The pretend disk does its first `count` jobs.
     pub(crate) fn persist(&mut self, count: usize) -> bool {
-        let last = self.disk.drain(..count.min(self.disk.len())).last();
+        let last = self.disk.drain(..count.min(self.disk.len())).next_back();
         if let Some(job) = &last {
             self.member.on_persisted(job.id);
         }
@@ -525,8 +525,7 @@ impl Rig {
                 messages.into_iter().for_each(|message| real.member.on_front(message));
                 let from_apply = core::mem::take(&mut real.from_apply);
                 from_apply.into_iter().for_each(|message| real.member.on_apply(message));
-                let to_apply = real.finish(self.now.wall_ms);
-                to_apply
+                real.finish(self.now.wall_ms)
             }
         };
         progress |= !to_apply.is_empty();
@@ -609,7 +608,8 @@ impl Rig {
         for front in &self.fronts {
             let (mut commands, mut bytes_all) = (0, 0);
             for connection in front.connections.values() {
-                let (mut window_bytes, mut local_reads) = (0, 0);
+                let (mut window_bytes, mut local_reads, mut travelling_reads) = (0, 0, 0);
+                let mut open_syncs = 0;
                 commands += usize::from(matches!(connection.state, State::Connecting { .. }));
                 for slot in &connection.window {
                     match &slot.kind {
@@ -617,7 +617,11 @@ impl Rig {
                             window_bytes += bytes;
                             commands += 1;
                         }
-                        SlotKind::Sync { .. } => commands += 1,
+                        SlotKind::Sync { done, .. } => {
+                            commands += 1;
+                            open_syncs += usize::from(!done);
+                        }
+                        SlotKind::TravellingRead(_) => travelling_reads += 1,
                         SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_) => {
                             local_reads += 1;
                         }
@@ -627,6 +631,8 @@ impl Rig {
                 bytes_all += window_bytes;
                 assert_eq!(connection.window_bytes, window_bytes);
                 assert_eq!(connection.local_reads, local_reads);
+                assert_eq!(connection.travelling_reads, travelling_reads);
+                assert_eq!(connection.open_syncs, open_syncs);
                 assert!(connection.window.len() <= WINDOW_REQUESTS_MAX);
             }
             assert_eq!((front.commands_in_flight, front.bytes_in_flight), (commands, bytes_all));

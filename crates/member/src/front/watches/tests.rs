@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::front::tests::rig::Random;
@@ -8,6 +8,13 @@ use crate::front::tests::rig::Random;
 struct Model(BTreeMap<(u64, String, bool), u64>);
 
 impl Model {
+    /// Each path counts once, whatever is watched of it.
+    fn bytes_of(&self, connection: u64) -> usize {
+        let own = self.0.keys().filter(|key| key.0 == connection);
+        let paths: BTreeSet<&str> = own.map(|key| &*key.1).collect();
+        paths.into_iter().map(|path| path.len() + WATCH_BYTES).sum()
+    }
+
     fn fire(&mut self, data: bool, path: &str, ordinal: u64) -> Vec<ConnectionId> {
         let fires = |key: &(u64, String, bool), set_at: u64| {
             key.1 == path && key.2 == data && set_at < ordinal
@@ -49,6 +56,7 @@ fn watches_are_what_the_plainest_table_says() {
                 }
             }
             assert_eq!(watches.len(), model.0.len());
+            assert_eq!(watches.bytes_of(ConnectionId(connection)), model.bytes_of(connection));
         }
         (0..4).for_each(|connection| watches.close(ConnectionId(connection)));
         assert_eq!(watches.len(), 0);

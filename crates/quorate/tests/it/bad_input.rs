@@ -1,0 +1,148 @@
+//! Clients that send what none should, or take nothing, or never stop. The connection may suffer;
+//! the server, its memory and its other clients may not.
+
+mod disk_full;
+mod flood;
+mod garbage;
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use zk::ErrorCode;
+use zk::jute::{JuteReader, JuteWrite, begin_frame, end_frame};
+use zk::request::{ReadKind, Request};
+use zk::response::ConnectResponse;
+
+use crate::client::{self, Client, TIMEOUT_MS};
+use crate::server::Server;
+use crate::wire::{Connection, Received, new_session};
+
+/// How long a condition that must come may take. Reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `jute.maxbuffer` unless it is set.
+const FRAME_BYTES_MAX: usize = zk::limits::FRAME_BYTES_MAX_DEFAULT as usize;
+
+/// Another client is served, and nothing panicked.
+fn assert_well(server: &Server) {
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    let path = client.create("/well-", b"well", client::SEQUENTIAL).unwrap();
+    assert_eq!(client.get(&path), Ok(b"well".to_vec()));
+    assert_eq!(client.set(&path, b"better"), ErrorCode::OK);
+    assert_eq!(client.delete(&path), ErrorCode::OK);
+    assert!(client.close());
+    assert!(!server.log().contains("panicked"), "{}", server.log());
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A whole frame around a body.
+fn frame(body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    let start = begin_frame(&mut out);
+    body(&mut out);
+    end_frame(&mut out, start);
+    out
+}
+
+/// A request with a body that our encoder would not write.
+fn raw_request(xid: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    frame(|out| {
+        out.put_int(xid);
+        out.put_int(opcode);
+        body(out);
+    })
+}
+
+/// A four-letter word's answer, to the end of the connection.
+fn ask_word(address: SocketAddr, word: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(word).unwrap();
+    read_to_end(&mut stream)
+}
+
+/// Everything until the end. A reset is an end, too.
+fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut all = Vec::new();
+    match stream.read_to_end(&mut all) {
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("no end: {error}"),
+        _ => all,
+    }
+}
+
+/// Memory of a process that is in RAM, in MiB.
+fn resident_mib(pid: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
+}
+
+/// A plain socket with a session. Nothing reads from it unless the test does.
+fn plain_session(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut bytes = Vec::new();
+    new_session(TIMEOUT_MS).encode(&mut bytes);
+    stream.write_all(&bytes).unwrap();
+    let response = ConnectResponse::decode(&read_frame(&mut stream)).unwrap();
+    assert!(response.timeout_ms > 0);
+    stream
+}
+
+fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut body = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut body).unwrap();
+    body
+}
+
+fn error_of(body: &[u8]) -> (i32, ErrorCode) {
+    let mut reader = JuteReader::new(body);
+    let (xid, _) = (reader.int().unwrap(), reader.long().unwrap());
+    (xid, ErrorCode(reader.int().unwrap()))
+}
+
+/// Sends bytes on a connection with a session and tells what comes: the errors of the replies, and
+/// whether the connection ended. A ping behind the bytes marks the end if it is answered.
+fn provoke(server: &Server, bytes: &[u8]) -> (Vec<(i32, ErrorCode)>, bool) {
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    let mut all = bytes.to_vec();
+    Request::Ping.encode(zk::request::XID_PING, &mut all);
+    client.connection.send(&all);
+    let mut errors = Vec::new();
+    loop {
+        match client.connection.receive() {
+            Received::End => return (errors, true),
+            Received::Silence => panic!("the server is silent after {errors:?}"),
+            Received::Frame(body) => match error_of(&body) {
+                (zk::request::XID_PING, _) => return (errors, false),
+                error => errors.push(error),
+            },
+        }
+    }
+}
+
+fn connections_of(server: &Server) -> u64 {
+    let text = String::from_utf8(ask_word(server.address(), b"srvr")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("Connections: "));
+    line.expect(&text).parse().unwrap()
+}
+
+fn exists(client: &mut Client, path: &str) -> ErrorCode {
+    client.call(&client::read(ReadKind::Exists, path)).header.error
+}
+
+fn open_silent(address: SocketAddr) -> Connection {
+    Connection::open(address)
+}

@@ -1,0 +1,384 @@
+//! The real process is killed, stopped and started on damaged data: what was acknowledged stays.
+
+mod load;
+mod part;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use storage::disk::RealDisk;
+use storage::inspect::{Report, SegmentReport};
+use workload::generate::Random;
+use zk::request::Request;
+
+use crate::client::{Client, EPHEMERAL, Greeted, TIMEOUT_MS};
+use crate::server::{Server, command, folder};
+use load::World;
+
+/// Clients that write while the server is killed.
+const WORKERS: usize = 5;
+
+/// How long something that needs no load may take. Reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// So that snapshots are taken and log segments recycled within every few lives.
+const SMALL_SNAPSHOTS: &[&str] = &["snapCount=500", "snapSizeLimitInKb=4096"];
+
+fn number_from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// A hundred times, or as often as QUORATE_KILLS says; another QUORATE_SEED gives other moments.
+#[test]
+fn whatever_was_acknowledged_outlives_a_hundred_kills() {
+    let kills = number_from_env("QUORATE_KILLS", 100);
+    let seed = number_from_env("QUORATE_SEED", 1);
+    let began = Instant::now();
+    let mut random = Random::new(seed);
+    let mut server = Server::start("kills", SMALL_SNAPSHOTS);
+    let report = under_load(&mut server, kills, seed, |server| {
+        server.kill_nine();
+        // A start that does not get far is killed as well.
+        for _ in 0..random.below(3) {
+            kill_a_start(server.folder(), random.between(1, 80));
+        }
+    });
+    assert_sound(&server);
+    println!("seed {seed}: {report}, in {:?}", began.elapsed());
+}
+
+#[test]
+fn sigterm_under_load_ends_with_status_0_and_loses_nothing() {
+    let mut server = Server::start("sigterm", SMALL_SNAPSHOTS);
+    let report = under_load(&mut server, 8, 2, Server::stop);
+    assert_sound(&server);
+    println!("{report}");
+}
+
+/// Ends the server again and again while clients write, and starts it again each time; at last it
+/// is stopped.
+fn under_load(
+    server: &mut Server,
+    ends: u64,
+    seed: u64,
+    mut end: impl FnMut(&mut Server),
+) -> String {
+    let world = World::default();
+    let mut random = Random::new(seed.rotate_left(32));
+    load::prepare(server.address(), WORKERS);
+    std::thread::scope(|scope| {
+        // Whatever happens, the clients end.
+        let _over = Over(&world);
+        let clients = load::start(scope, &world, WORKERS, seed);
+        for _ in 0..ends {
+            world.begin_life(server.address());
+            // Now and then nobody has looked around yet.
+            if !random.one_in(8) {
+                world.wait_satisfied(clients);
+            }
+            std::thread::sleep(Duration::from_millis(random.between(0, 250)));
+            world.end_life();
+            end(server);
+            server.restart();
+        }
+        world.begin_life(server.address());
+        world.wait_satisfied(clients);
+        world.end_life();
+        server.stop();
+    });
+    assert!(!server.log().contains("panicked"));
+    world.report()
+}
+
+struct Over<'a>(&'a World);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Starts a server and kills it after so many ms, however far it is.
+fn kill_a_start(folder: &Path, ms: u64) {
+    let mut child = command(folder).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(ms));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_directory_whose_birth_was_killed_is_born_all_the_same() {
+    let mut random = Random::new(3);
+    for round in 0..25 {
+        let mut server = Server::start("birth", &[]);
+        server.kill_nine();
+        fs::remove_dir_all(server.data_dir()).unwrap();
+        for _ in 0..random.between(1, 4) {
+            kill_a_start(server.folder(), random.between(0, 25));
+        }
+        server.restart();
+        let mut client = Client::open(server.address(), TIMEOUT_MS);
+        client.create("/born", format!("{round}").as_bytes(), 0).unwrap();
+        server.kill_nine();
+        server.restart();
+        let mut client = Client::open(server.address(), TIMEOUT_MS);
+        assert_eq!(client.get("/born"), Ok(format!("{round}").into_bytes()));
+    }
+}
+
+/// Expiry counts only time that the server had: what waits at its sockets is heard first.
+#[test]
+fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
+    for (tick_ms, stopped_ms) in [(200, 1_500), (500, 2_500), (2_000, 6_000)] {
+        let server = Server::start("stopped", &[&format!("tickTime={tick_ms}")]);
+        let timeout_ms = 2 * tick_ms;
+        let mut clients: Vec<Client> =
+            (0..40).map(|_| Client::open(server.address(), timeout_ms)).collect();
+        let mut silent = Client::open(server.address(), timeout_ms);
+        assert_eq!(silent.timeout_ms, timeout_ms);
+        silent.create("/silent", b"", EPHEMERAL).unwrap();
+        for (id, client) in clients.iter_mut().enumerate() {
+            client.create(&format!("/pings-{id}"), b"", EPHEMERAL).unwrap();
+        }
+        // Time for the sessions to age: they are heard from at a third of their timeout.
+        let interval = Duration::from_millis(timeout_ms as u64 / 3);
+        let mut sent = ping_for(&mut clients, interval, 2 * interval);
+        kill_process(server.pid(), Signal::STOP).unwrap();
+        sent += ping_for(&mut clients, interval, Duration::from_millis(stopped_ms));
+        kill_process(server.pid(), Signal::CONT).unwrap();
+        sent += ping_for(&mut clients, interval, 2 * interval);
+        for (id, client) in clients.iter_mut().enumerate() {
+            for _ in 0..sent {
+                let answer = client.receive();
+                assert!(answer.is_some(), "tick {tick_ms}: {id} expired\n{}", server.log());
+            }
+            assert!(client.exists(&format!("/pings-{id}")));
+        }
+        // The one that does not ping goes, late.
+        let deadline = Instant::now() + PATIENCE;
+        while clients[0].exists("/silent") {
+            assert!(Instant::now() < deadline, "nobody expires any more");
+            for _ in 0..ping_for(&mut clients, interval, interval) {
+                clients.iter_mut().for_each(|client| drop(client.receive().unwrap()));
+            }
+        }
+    }
+}
+
+/// Pings once every `interval` for a while, and gives how often.
+fn ping_for(clients: &mut [Client], interval: Duration, duration: Duration) -> usize {
+    let end = Instant::now() + duration;
+    let mut count = 0;
+    while Instant::now() < end {
+        for client in clients.iter_mut() {
+            client.send(&Request::Ping);
+        }
+        count += 1;
+        std::thread::sleep(interval);
+    }
+    count
+}
+
+/// Runs a server that should refuse to start.
+fn run_refused(folder: &Path) -> String {
+    let Output { status, stderr, .. } =
+        command(folder).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    let last = stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("quorate: "), "{stderr}");
+    last.to_string()
+}
+
+fn folder_with_config(name: &str, data: &Path) -> PathBuf {
+    let folder = folder(name);
+    let config = format!("dataDir={}\nclientPort=0\n", data.display());
+    fs::write(folder.join("zoo.cfg"), config).unwrap();
+    folder
+}
+
+#[test]
+fn a_second_server_on_the_same_data_is_refused() {
+    let server = Server::start("second", &[]);
+    let said = run_refused(server.folder());
+    assert!(said.contains("in use by another process"), "{said}");
+    assert!(said.contains(&server.data_dir().display().to_string()), "{said}");
+    Client::open(server.address(), TIMEOUT_MS).create("/first", b"", 0).unwrap();
+}
+
+#[test]
+fn the_data_of_a_real_zookeeper_is_refused_and_not_touched() {
+    let folder = folder("theirs");
+    let data = folder.join("data");
+    fs::create_dir_all(data.join("version-2")).unwrap();
+    fs::write(data.join("version-2/log.1"), b"ZKLG").unwrap();
+    fs::write(data.join("myid"), b"1\n").unwrap();
+    fs::write(folder.join("zoo.cfg"), format!("dataDir={}\nclientPort=0\n", data.display()))
+        .unwrap();
+    let said = run_refused(&folder);
+    assert!(said.contains("quorate import"), "{said}");
+    assert!(said.contains("version-2/log.1"), "{said}");
+    let mut names: Vec<_> =
+        fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["myid", "version-2"]);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Root may write where others may not, so these are places where nobody can.
+#[test]
+fn a_data_directory_that_cannot_be_written_is_refused() {
+    let plain = folder("unwritable").join("plain-file");
+    fs::write(&plain, b"").unwrap();
+    for (name, data) in [
+        ("below-a-file", plain.join("data")),
+        ("a-file", plain.clone()),
+        ("proc", PathBuf::from("/proc/quorate-data")),
+    ] {
+        let folder = folder_with_config(name, &data);
+        let said = run_refused(&folder);
+        assert!(said.contains(&data.display().to_string()), "{said}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+fn look(server: &Server) -> Report {
+    let disk = RealDisk::existing(&server.data_dir());
+    storage::inspect::inspect(&disk, &mut |_, _, _| Ok(()))
+}
+
+/// Status and output of `quorate inspect`.
+fn inspect(server: &Server) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.arg("inspect").arg(server.data_dir()).output().unwrap()
+}
+
+fn assert_sound(server: &Server) {
+    let output = inspect(server);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.lines().last(), Some("sound"), "{said}");
+}
+
+/// Writes what a damage is to destroy.
+fn write_nodes(server: &Server, name: &str) {
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    for number in 0..50 {
+        client.create(&format!("/{name}-{number}"), &[7; 1000], 0).unwrap();
+    }
+    client.close();
+}
+
+/// Waits until an idle server has noted that all it wrote is durable.
+fn wait_marked(server: &Server) {
+    let deadline = Instant::now() + PATIENCE;
+    let is_marked = |segment: &SegmentReport| segment.mark == segment.end;
+    while !look(server).segments.iter().all(is_marked) {
+        assert!(Instant::now() < deadline, "an idle server leaves its log unmarked");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Turns one bit over in the middle of a segment.
+fn flip(server: &Server, segment: &SegmentReport) -> (String, u64) {
+    let name = storage::wal::log_path(segment.sequence);
+    let path = server.data_dir().join(&name);
+    let mut bytes = fs::read(&path).unwrap();
+    let offset = (8192 + segment.end) / 2;
+    bytes[offset as usize] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    (name, offset)
+}
+
+#[test]
+fn a_log_that_was_damaged_is_refused_by_name_and_place() {
+    for (damaged, is_last) in [("sealed", false), ("idle", true)] {
+        let mut server = Server::start(&format!("flip-{damaged}"), &[]);
+        write_nodes(&server, "old");
+        wait_marked(&server);
+        if !is_last {
+            server.kill_nine();
+            server.restart();
+            write_nodes(&server, "new");
+        }
+        server.kill_nine();
+        assert_sound(&server);
+        let report = look(&server);
+        let with_entries = |segment: &&SegmentReport| segment.entries.is_some();
+        let segment = report.segments.iter().find(with_entries).unwrap();
+        let (name, offset) = flip(&server, segment);
+        let said = run_refused(server.folder());
+        assert!(said.contains(&name), "{said}");
+        let dir = server.data_dir().display().to_string();
+        assert!(said.contains(&format!("quorate inspect {dir}")), "{said}");
+        let (_, rest) = said.split_once("corrupt at byte ").expect(&said);
+        let at: u64 = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
+        // The frame that holds the byte: no larger than one entry of these.
+        assert!(at <= offset && offset < at + 300_000, "{offset}: {said}");
+        let output = inspect(&server);
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(shown.contains(&format!("{name} is corrupt at byte {at}")), "{shown}");
+        // Mended, it holds everything.
+        flip(&server, segment);
+        server.restart();
+        let mut client = Client::open(server.address(), TIMEOUT_MS);
+        assert_eq!(client.get("/old-49"), Ok(vec![7; 1000]));
+        assert_eq!(client.exists("/new-49"), !is_last);
+    }
+}
+
+#[test]
+fn a_snapshot_that_was_cut_is_refused_by_name() {
+    let mut server = Server::start("cut-snapshot", &["snapCount=200"]);
+    let deadline = Instant::now() + PATIENCE;
+    let mut rounds = 0;
+    while look(&server).snapshots.len() < 2 {
+        assert!(Instant::now() < deadline, "no snapshot is taken");
+        write_nodes(&server, &format!("round-{rounds}"));
+        rounds += 1;
+    }
+    server.stop();
+    let report = look(&server);
+    let newest = report.snapshots.iter().max_by_key(|snapshot| snapshot.name.clone()).unwrap();
+    let path = server.data_dir().join("snapshots").join(&newest.name);
+    let whole = fs::read(&path).unwrap();
+    for kept in [0, 1, 20, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..kept]).unwrap();
+        let said = run_refused(server.folder());
+        assert!(said.contains(&newest.name), "{kept} of {}: {said}", whole.len());
+        assert!(said.contains("quorate inspect"), "{said}");
+    }
+    fs::write(&path, &whole).unwrap();
+    server.restart();
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    for round in 0..rounds {
+        assert_eq!(client.get(&format!("/round-{round}-49")), Ok(vec![7; 1000]));
+    }
+}
+
+/// A session is not lost with the connection, nor with the server; its end is not lost either.
+#[test]
+fn sessions_and_their_ends_outlive_a_kill() {
+    let mut server = Server::start("sessions", &[]);
+    let mut alive = Client::open(server.address(), TIMEOUT_MS);
+    let mut closed = Client::open(server.address(), TIMEOUT_MS);
+    alive.create("/alive", b"", EPHEMERAL).unwrap();
+    closed.create("/closed", b"", EPHEMERAL).unwrap();
+    assert!(closed.close());
+    server.kill_nine();
+    server.restart();
+    let greet = |client: &Client, password: &[u8]| {
+        Client::try_greet(server.address(), client.session, password, 0)
+    };
+    assert!(matches!(greet(&closed, &closed.password), Greeted::Refused));
+    assert!(matches!(greet(&alive, &[1; 16]), Greeted::Refused));
+    let Greeted::Attached(mut again) = greet(&alive, &alive.password) else {
+        panic!("the session is lost");
+    };
+    assert!(again.exists("/alive"));
+    assert!(!again.exists("/closed"));
+}

@@ -1,0 +1,485 @@
+//! The clients of a crash test: they write until the server is gone, and when it is back they hold
+//! what it shows against what it had acknowledged.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use workload::generate::Random;
+use zk::ErrorCode;
+use zk::jute::JuteReader;
+use zk::request::{ReadKind, Request};
+
+use super::part::{Expected, Part, SHARED, Seen, Step};
+use crate::client::{self, Answer, Client, Greeted, TIMEOUT_MS};
+
+/// How long the clients may take to find everything as it must be.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Requests sent and not answered at most.
+const AHEAD_MAX: u64 = 200;
+
+/// What the clients and the one who kills the server know in common.
+#[derive(Default)]
+pub struct World {
+    common: Mutex<Common>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Common {
+    /// Lives of the server so far.
+    life: u64,
+    /// None while it is being killed or started.
+    address: Option<SocketAddr>,
+    /// No further life comes.
+    is_over: bool,
+    /// Clients that found this life's state to be right.
+    satisfied: usize,
+    /// A client's expectation failed.
+    failed: bool,
+    /// The highest zxid that anybody was shown.
+    zxid: i64,
+    /// Whose each number below [`SHARED`] is.
+    numbers: HashMap<String, String>,
+    /// Writes acknowledged, for the report.
+    acknowledged: u64,
+    /// Writes not acknowledged that turned out to be done, and those that turned out not to be.
+    unknown_done: u64,
+    unknown_not_done: u64,
+}
+
+impl World {
+    fn common(&self) -> MutexGuard<'_, Common> {
+        self.common.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A server is ready.
+    pub fn begin_life(&self, address: SocketAddr) {
+        let mut common = self.common();
+        common.life += 1;
+        common.address = Some(address);
+        common.satisfied = 0;
+        self.changed.notify_all();
+    }
+
+    /// From now on connections may end.
+    pub fn end_life(&self) {
+        self.common().address = None;
+    }
+
+    /// No further life comes.
+    pub fn end(&self) {
+        self.common().is_over = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until so many clients have found everything as it must be.
+    pub fn wait_satisfied(&self, clients: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut common = self.common();
+        while common.satisfied < clients {
+            assert!(!common.failed, "a client found something wrong");
+            assert!(Instant::now() < deadline, "the clients take too long");
+            let wait = Duration::from_secs(1);
+            let woken = self.changed.wait_timeout(common, wait);
+            common = woken.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+    }
+
+    /// What there was to check.
+    pub fn report(&self) -> String {
+        let common = self.common();
+        format!(
+            "{} lives, {} acknowledged writes, of the others {} done and {} not",
+            common.life, common.acknowledged, common.unknown_done, common.unknown_not_done
+        )
+    }
+
+    /// The next life after `last`: its number, where it is, and the zxid that it must show.
+    fn next_life(&self, last: u64) -> Option<(u64, SocketAddr, i64)> {
+        let mut common = self.common();
+        loop {
+            match common.address {
+                Some(address) if common.life > last => {
+                    return Some((common.life, address, common.zxid));
+                }
+                _ if common.is_over || common.failed => return None,
+                _ => {
+                    let woken = self.changed.wait(common);
+                    common = woken.unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+            }
+        }
+    }
+
+    /// A connection ended: it must be because the server was.
+    fn on_connection_end(&self, life: u64) {
+        let common = self.common();
+        let is_alive = common.life == life && common.address.is_some();
+        assert!(!is_alive, "a living server closed a connection");
+    }
+
+    fn on_satisfied(&self, life: u64) {
+        let mut common = self.common();
+        common.satisfied += usize::from(common.life == life);
+        self.changed.notify_all();
+    }
+
+    fn on_zxid(&self, zxid: i64) {
+        let mut common = self.common();
+        common.zxid = common.zxid.max(zxid);
+    }
+
+    /// A znode below [`SHARED`] was seen.
+    fn claim(&self, name: &str) {
+        let (key, number) = name.split_at(name.len() - 10);
+        let mut common = self.common();
+        let owner = common.numbers.entry(number.to_string()).or_insert_with(|| key.to_string());
+        assert_eq!(owner, key, "the number {number} was given twice");
+    }
+}
+
+/// Tells the world when a client panics.
+struct Alarm<'a>(&'a World);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.common().failed = true;
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+/// One client with one session and one part of the tree.
+pub struct Worker<'a> {
+    world: &'a World,
+    id: usize,
+    random: Random,
+    session: i64,
+    password: Vec<u8>,
+    /// What was acknowledged, what was sent behind that, and what all of it makes.
+    acked: Part,
+    unacked: VecDeque<(i32, Step)>,
+    ahead: Part,
+    drawn: u64,
+    /// Of its last acknowledged write.
+    zxid_acked: i64,
+    life: u64,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(world: &'a World, id: usize, seed: u64) -> Worker<'a> {
+        Worker {
+            world,
+            id,
+            random: Random::new(seed ^ id as u64),
+            session: 0,
+            password: vec![0; 16],
+            acked: Part::new(id),
+            unacked: VecDeque::new(),
+            ahead: Part::new(id),
+            drawn: 0,
+            zxid_acked: 0,
+            life: 0,
+        }
+    }
+
+    /// Lives through all lives of the server.
+    pub fn run(mut self) {
+        let _alarm = Alarm(self.world);
+        while let Some((life, address, floor)) = self.world.next_life(self.life) {
+            self.life = life;
+            if self.live(address, floor).is_none() {
+                self.world.on_connection_end(life);
+            }
+        }
+    }
+
+    /// None when the connection ended.
+    fn live(&mut self, address: SocketAddr, floor: i64) -> Option<()> {
+        let mut client = match Client::try_greet(address, self.session, &self.password, floor) {
+            Greeted::Ended => return None,
+            Greeted::Refused => panic!("the session of worker {} is lost", self.id),
+            Greeted::Attached(client) => *client,
+        };
+        (self.session, self.password) = (client.session, client.password.clone());
+        self.verify(&mut client, floor)?;
+        self.world.on_satisfied(self.life);
+        self.write(&mut client)
+    }
+
+    fn verify(&mut self, client: &mut Client, floor: i64) -> Option<()> {
+        let seen = self.look(client, floor)?;
+        let mut part = self.acked.clone();
+        let mut differences = Vec::new();
+        let mut done = 0;
+        let unacked = std::mem::take(&mut self.unacked);
+        loop {
+            match part.difference(&seen, self.session, self.zxid_acked) {
+                None => break,
+                Some(difference) => differences.push(difference),
+            }
+            let Some((_, step)) = unacked.get(done) else {
+                panic!("worker {}: after none of the steps: {differences:#?}", self.id);
+            };
+            part.apply(step, None);
+            done += 1;
+        }
+        part.learn(&seen);
+        self.acked = part;
+        self.ahead = self.acked.clone();
+        let mut common = self.world.common();
+        common.unknown_done += done as u64;
+        common.unknown_not_done += (unacked.len() - done) as u64;
+        Some(())
+    }
+
+    /// Everything that is this worker's.
+    fn look(&mut self, client: &mut Client, floor: i64) -> Option<BTreeMap<String, Seen>> {
+        let mut paths = Vec::new();
+        let parents = [Part::parent(self.id), Part::sequential_parent(self.id), SHARED.to_string()];
+        for parent in &parents {
+            let answer = client.try_call(&client::read(ReadKind::GetChildren, parent))?;
+            let zxid = answer.header.zxid;
+            assert!(zxid >= floor, "zxid {zxid:#x} is below {floor:#x}");
+            assert_eq!(answer.header.error, ErrorCode::OK, "{parent}");
+            let is_own = |name: &String| match parent == SHARED {
+                true => self.acked.owns(name),
+                false => name != "s",
+            };
+            let names = answer.names().into_iter().filter(is_own);
+            paths.extend(names.map(|name| format!("{parent}/{name}")));
+        }
+        let mut seen = BTreeMap::new();
+        for path in paths {
+            let answer = client.try_call(&client::read(ReadKind::GetData, &path))?;
+            assert_eq!(answer.header.error, ErrorCode::OK, "{path}");
+            if path.starts_with(SHARED) {
+                self.world.claim(&path);
+            }
+            let data = answer.data().unwrap_or_default();
+            seen.insert(path, Seen { data, stat: answer.stat() });
+        }
+        Some(seen)
+    }
+
+    /// Writes until the connection ends.
+    fn write(&mut self, client: &mut Client) -> Option<()> {
+        loop {
+            let mut bytes = Vec::new();
+            for _ in 0..self.random.between(1, 32) {
+                self.drawn += 1;
+                let step = self.ahead.draw(&self.acked, &mut self.random, self.drawn);
+                self.ahead.apply(&step, None);
+                let xid = step.with_request(self.id, |request| client.encode(request, &mut bytes));
+                self.unacked.push_back((xid, step));
+            }
+            client.connection.send(&bytes);
+            let left = self.random.below(AHEAD_MAX) as usize;
+            while self.unacked.len() > left {
+                let answer = client.receive()?;
+                self.on_answer(&answer);
+            }
+        }
+    }
+
+    fn on_answer(&mut self, answer: &Answer) {
+        let (xid, step) = self.unacked.pop_front().expect("one answer for each request");
+        let zxid = answer.header.zxid;
+        assert_eq!(answer.header.xid, xid);
+        assert!(zxid > self.zxid_acked, "{zxid:#x} after {:#x}", self.zxid_acked);
+        self.zxid_acked = zxid;
+        let expected = self.acked.apply(&step, Some(zxid));
+        match &expected {
+            Expected::Done(names) => {
+                assert_eq!(answer.header.error, ErrorCode::OK, "{step:?}");
+                if step.is_create() {
+                    self.on_created(&step, &answer.text(), names[0].as_deref());
+                }
+            }
+            Expected::Refused(position, error) if step.is_multi() => {
+                assert_eq!(refused_at(answer), Some((*position, *error)), "{step:?}");
+            }
+            Expected::Refused(_, error) => assert_eq!(answer.header.error, *error, "{step:?}"),
+        }
+        let mut common = self.world.common();
+        common.acknowledged += 1;
+        common.zxid = common.zxid.max(zxid);
+    }
+
+    fn on_created(&mut self, step: &Step, path: &str, expected: Option<&str>) {
+        match expected {
+            Some(expected) => assert_eq!(path, expected),
+            None => {
+                self.world.claim(path);
+                self.acked.on_shared_name(step, path);
+            }
+        }
+    }
+}
+
+/// The first error in the answer to a multi.
+fn refused_at(answer: &Answer) -> Option<(usize, ErrorCode)> {
+    let mut reader = JuteReader::new(&answer.body);
+    let mut position = 0;
+    loop {
+        let (opcode, is_end, _) =
+            (reader.int().unwrap(), reader.bool().unwrap(), reader.int().unwrap());
+        if is_end || opcode != zk::request::opcode::ERROR {
+            return None;
+        }
+        match reader.int().unwrap() {
+            0 => position += 1,
+            error => return Some((position, ErrorCode(error))),
+        }
+    }
+}
+
+/// Opens and closes sessions that each own a znode, one after the other.
+pub struct Closer<'a> {
+    world: &'a World,
+    random: Random,
+    /// Sessions whose end was acknowledged.
+    closed: Vec<Session>,
+    /// The one that was under way when the server was killed.
+    under_way: Option<Session>,
+    opened: u64,
+    life: u64,
+}
+
+struct Session {
+    session: i64,
+    password: Vec<u8>,
+    znode: String,
+    /// The znode was acknowledged.
+    is_made: bool,
+    /// Its end was asked for.
+    is_ending: bool,
+}
+
+impl<'a> Closer<'a> {
+    pub fn new(world: &'a World, seed: u64) -> Closer<'a> {
+        let (closed, under_way) = (Vec::new(), None);
+        Closer { world, random: Random::new(!seed), closed, under_way, opened: 0, life: 0 }
+    }
+
+    /// Lives through all lives of the server.
+    pub fn run(mut self) {
+        let _alarm = Alarm(self.world);
+        while let Some((life, address, floor)) = self.world.next_life(self.life) {
+            self.life = life;
+            if self.live(address, floor).is_none() {
+                self.world.on_connection_end(life);
+            }
+        }
+    }
+
+    fn live(&mut self, address: SocketAddr, floor: i64) -> Option<()> {
+        self.settle(address, floor)?;
+        for _ in 0..2.min(self.closed.len()) {
+            let any = self.random.below(self.closed.len() as u64) as usize;
+            for session in [&self.closed[any], &self.closed[self.closed.len() - 1]] {
+                let greeted = Client::try_greet(address, session.session, &session.password, floor);
+                match greeted {
+                    Greeted::Ended => return None,
+                    Greeted::Refused => {}
+                    Greeted::Attached(_) => panic!("a closed session lives on"),
+                }
+            }
+        }
+        let mut watcher = open(address)?;
+        for session in self.closed.iter().rev().take(5) {
+            let answer = watcher.try_call(&client::read(ReadKind::Exists, &session.znode))?;
+            assert_eq!(answer.header.error, ErrorCode::NO_NODE, "{}", session.znode);
+        }
+        watcher.try_call(&Request::CloseSession)?;
+        self.world.on_satisfied(self.life);
+        loop {
+            let client = open(address)?;
+            self.open_and_close(client)?;
+        }
+    }
+
+    /// The session that was under way either lives, with its znode, or is gone with it.
+    fn settle(&mut self, address: SocketAddr, floor: i64) -> Option<()> {
+        let Some(session) = &self.under_way else { return Some(()) };
+        match Client::try_greet(address, session.session, &session.password, floor) {
+            Greeted::Ended => return None,
+            Greeted::Refused => {
+                assert!(session.is_ending, "a session is lost that was not closed");
+                let mut client = open(address)?;
+                let answer = client.try_call(&client::read(ReadKind::Exists, &session.znode))?;
+                assert_eq!(answer.header.error, ErrorCode::NO_NODE, "{}", session.znode);
+                client.try_call(&Request::CloseSession)?;
+            }
+            Greeted::Attached(mut client) => {
+                let answer = client.try_call(&client::read(ReadKind::Exists, &session.znode))?;
+                if session.is_made {
+                    assert_eq!(answer.header.error, ErrorCode::OK, "{}", session.znode);
+                    assert_eq!(answer.stat().ephemeral_owner, session.session);
+                }
+                self.end(&mut client)?;
+            }
+        }
+        self.under_way = None;
+        Some(())
+    }
+
+    fn open_and_close(&mut self, mut client: Client) -> Option<()> {
+        self.opened += 1;
+        let znode = format!("/closing/{}", self.opened);
+        let (session, password) = (client.session, client.password.clone());
+        let new = Session { session, password, znode, is_made: false, is_ending: false };
+        let session = self.under_way.insert(new);
+        let create = client::create(&session.znode, b"", client::EPHEMERAL);
+        let answer = client.try_call(&Request::Write(create))?;
+        assert_eq!(answer.header.error, ErrorCode::OK);
+        session.is_made = true;
+        self.end(&mut client)
+    }
+
+    fn end(&mut self, client: &mut Client) -> Option<()> {
+        let session = self.under_way.as_mut().expect("one is under way");
+        session.is_ending = true;
+        let answer = client.try_call(&Request::CloseSession)?;
+        assert_eq!(answer.header.error, ErrorCode::OK);
+        self.world.on_zxid(answer.header.zxid);
+        self.closed.extend(self.under_way.take());
+        Some(())
+    }
+}
+
+fn open(address: SocketAddr) -> Option<Client> {
+    match Client::try_greet(address, 0, &[0; 16], 0) {
+        Greeted::Ended => None,
+        Greeted::Refused => panic!("a new session is refused"),
+        Greeted::Attached(client) => Some(*client),
+    }
+}
+
+/// The clients of one test, in threads of `scope`.
+pub fn start<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    world: &'scope World,
+    workers: usize,
+    seed: u64,
+) -> usize {
+    for id in 0..workers {
+        scope.spawn(move || Worker::new(world, id, seed).run());
+    }
+    scope.spawn(move || Closer::new(world, seed).run());
+    workers + 1
+}
+
+/// Makes the znodes below which the clients write.
+pub fn prepare(address: SocketAddr, workers: usize) {
+    let mut client = Client::open(address, TIMEOUT_MS);
+    let parts = (0..workers).flat_map(|id| [Part::parent(id), Part::sequential_parent(id)]);
+    for path in parts.chain([SHARED.to_string(), "/closing".to_string()]) {
+        client.create(&path, b"", 0).unwrap();
+    }
+    client.close();
+}

@@ -1,0 +1,397 @@
+//! Where this server and the real one differ, and why: each case is asked of both, and both answers
+//! are asserted as they are. What the seeds ask keeps away from these.
+
+use zk::jute::{JuteWrite, begin_frame, end_frame};
+use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest, opcode};
+
+use super::generate::{Asked, AskedSession, Burst, Generator, Greeting, Round, body_of, entry};
+use super::side::Side;
+use super::{CONFIG, greet_anew};
+use crate::server::{RealServer, Server};
+
+/// Something that is asked, and the answers.
+struct Difference {
+    name: &'static str,
+    why: &'static str,
+    rounds: Vec<Round>,
+    /// `None` where the real server does not always answer the same.
+    real: Option<&'static [&'static str]>,
+    ours: &'static [&'static str],
+}
+
+const UNBUILT: &str = "not built yet: refused, and the connection stays";
+const NO_TEXT: &str = "refused before the log; Java puts U+FFFD there and goes on";
+const NULL: &str = "null where a text must be is refused before the log; no client sends it";
+const INTERNAL: &str = "an operation of servers among themselves, unknown to ours from a client";
+
+const REFUSED: &[&str] = &["zxid=+0 error=-6"];
+const ENDED: &[&str] = &["zxid=-1 error=-6", "End"];
+const MALFORMED: &[&str] = &["zxid=+0 error=-5"];
+
+/// Name, opcode, body, and what each says.
+type Row = (
+    &'static str,
+    &'static str,
+    i32,
+    fn(&mut Vec<u8>),
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+/// Single requests.
+const ROWS: [Row; 24] = [
+    (
+        "checkWatches",
+        UNBUILT,
+        opcode::CHECK_WATCHES,
+        root_and_int,
+        &["zxid=+0 error=-121"],
+        REFUSED,
+    ),
+    (
+        "removeWatches",
+        UNBUILT,
+        opcode::REMOVE_WATCHES,
+        root_and_int,
+        &["zxid=+0 error=-121"],
+        REFUSED,
+    ),
+    ("createContainer", UNBUILT, opcode::CREATE_CONTAINER, container, &[CONTAINER], REFUSED),
+    ("createTTL", UNBUILT, opcode::CREATE_TTL, with_ttl, &["zxid=+1 error=-6"], REFUSED),
+    (
+        "getEphemerals",
+        UNBUILT,
+        opcode::GET_EPHEMERALS,
+        root,
+        &["zxid=+0 error=0 and (4) 00000000"],
+        REFUSED,
+    ),
+    (
+        "getAllChildrenNumber",
+        UNBUILT,
+        opcode::GET_ALL_CHILDREN_NUMBER,
+        root,
+        &["zxid=+0 error=0 and (4) 00000004"],
+        REFUSED,
+    ),
+    ("setWatches2", UNBUILT, opcode::SET_WATCHES2, no_watches, &["zxid=+0 error=0"], REFUSED),
+    (
+        "addWatch",
+        UNBUILT,
+        opcode::ADD_WATCH,
+        root_and_int,
+        &["zxid=+0 error=0 and (4) 00000000"],
+        REFUSED,
+    ),
+    (
+        "whoAmI",
+        UNBUILT,
+        opcode::WHO_AM_I,
+        nothing,
+        &["zxid=+0 error=0 and (23) 00000001000000026970000000093132372e302e302e31"],
+        REFUSED,
+    ),
+    ("reconfig", UNBUILT, opcode::RECONFIG, reconfig, &["zxid=+1 error=-123"], REFUSED),
+    ("sasl", UNBUILT, opcode::SASL, empty, &["zxid=0 error=0 and (4) ffffffff"], REFUSED),
+    (
+        "createTTL in a multi",
+        UNBUILT,
+        opcode::MULTI,
+        |out| multi(out, opcode::CREATE_TTL, with_ttl),
+        &["zxid=+1 error=0 [-1 false -6 -6] [-1 true -1]"],
+        &["zxid=+1 error=-5"],
+    ),
+    ("deleteContainer", INTERNAL, 20, root, &["zxid=+1 error=-8"], ENDED),
+    ("exists, no UTF-8", NO_TEXT, opcode::EXISTS, not_text, &["zxid=+0 error=-101"], MALFORMED),
+    ("getData, no UTF-8", NO_TEXT, opcode::GET_DATA, not_text, &["zxid=+0 error=-101"], MALFORMED),
+    (
+        "delete, no UTF-8",
+        NO_TEXT,
+        opcode::DELETE,
+        not_text_and_int,
+        &["zxid=+1 error=-101"],
+        MALFORMED,
+    ),
+    (
+        "sync, no UTF-8",
+        NO_TEXT,
+        opcode::SYNC,
+        not_text,
+        &["zxid=+0 error=0 Some(\"/\u{fffd}\")"],
+        MALFORMED,
+    ),
+    ("sync of null", NULL, opcode::SYNC, null, &["zxid=+0 error=0 None"], MALFORMED),
+    ("create of null", NULL, opcode::CREATE, create_null, &["zxid=+1 error=-5"], MALFORMED),
+    ("delete of null", NULL, opcode::DELETE, null_and_ints, &["zxid=+1 error=-5"], MALFORMED),
+    ("setData of null", NULL, opcode::SET_DATA, null_and_ints, &["zxid=+1 error=-8"], MALFORMED),
+    (
+        "a negative count of ACL entries",
+        "no count, so no request; Java reads it as none, an invalid ACL",
+        opcode::CREATE,
+        negative_acl,
+        &["zxid=+1 error=-114"],
+        MALFORMED,
+    ),
+    (
+        "setWatches with null lists",
+        "null is an empty list here as in every other vector; Java trips over it",
+        opcode::SET_WATCHES,
+        null_lists,
+        &["zxid=+0 error=-5"],
+        &["zxid=+0 error=0"],
+    ),
+    (
+        "a write in a multiRead",
+        "an error has no body; the real server sends an empty list of results behind it",
+        opcode::MULTI_READ,
+        |out| multi(out, opcode::DELETE, root_and_int),
+        &["zxid=+0 error=-5 [-1 true -1]"],
+        MALFORMED,
+    ),
+];
+
+const CONTAINER: &str = "zxid=+1 error=0 \"/new\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 \
+                         cversion=0 aversion=0 owner=none bytes=0 children=0 touched=true)";
+
+fn nothing(_: &mut Vec<u8>) {}
+
+fn empty(out: &mut Vec<u8>) {
+    out.put_buffer(Some(b""));
+}
+
+fn null(out: &mut Vec<u8>) {
+    out.put_buffer(None);
+}
+
+fn null_and_ints(out: &mut Vec<u8>) {
+    null(out);
+    out.put_int(-1);
+    out.put_int(-1);
+}
+
+fn null_lists(out: &mut Vec<u8>) {
+    out.put_long(0);
+    (0..3).for_each(|_| null(out));
+}
+
+fn no_watches(out: &mut Vec<u8>) {
+    out.put_long(0);
+    (0..5).for_each(|_| out.put_int(0));
+}
+
+fn root(out: &mut Vec<u8>) {
+    out.put_text("/");
+}
+
+fn root_and_int(out: &mut Vec<u8>) {
+    root(out);
+    out.put_int(1);
+}
+
+fn not_text(out: &mut Vec<u8>) {
+    out.put_buffer(Some(b"/\xff"));
+    out.put_bool(false);
+}
+
+fn not_text_and_int(out: &mut Vec<u8>) {
+    out.put_buffer(Some(b"/\xff"));
+    out.put_int(-1);
+}
+
+/// What a create has behind its path: null data, the open ACL, a flag.
+fn null_data_and_flag(out: &mut Vec<u8>, flag: i32) {
+    null(out);
+    out.put_int(1);
+    out.put_int(31);
+    out.put_text("world");
+    out.put_text("anyone");
+    out.put_int(flag);
+}
+
+fn container(out: &mut Vec<u8>) {
+    out.put_text("/new");
+    null_data_and_flag(out, 4);
+}
+
+fn with_ttl(out: &mut Vec<u8>) {
+    out.put_text("/new");
+    null_data_and_flag(out, 5);
+    out.put_long(1_000);
+}
+
+fn create_null(out: &mut Vec<u8>) {
+    null(out);
+    null_data_and_flag(out, 0);
+}
+
+fn negative_acl(out: &mut Vec<u8>) {
+    out.put_text("/new");
+    null(out);
+    out.put_int(-7);
+    out.put_int(0);
+}
+
+fn reconfig(out: &mut Vec<u8>) {
+    (0..3).for_each(|_| out.put_text(""));
+    out.put_long(-1);
+}
+
+fn multi(out: &mut Vec<u8>, code: i32, body: fn(&mut Vec<u8>)) {
+    for (code, done) in [(code, false), (-1, true)] {
+        out.put_int(code);
+        out.put_bool(done);
+        out.put_int(-1);
+        if !done {
+            body(out);
+        }
+    }
+}
+
+#[test]
+fn what_differs_on_purpose_differs_as_listed() {
+    let real_server = RealServer::start("deliberate-real", &CONFIG);
+    let server = Server::start("deliberate-ours", &CONFIG);
+    let mut real = Side::new("real", real_server.address());
+    let mut ours = Side::new("ours", server.address());
+    for difference in differences() {
+        let Difference { name, why, rounds, real: expected, ours: own } = difference;
+        let got = answers(&mut real, &rounds);
+        if let Some(expected) = expected {
+            assert_eq!(got, expected, "real: {name} ({why})");
+        }
+        assert_eq!(answers(&mut ours, &rounds), own, "ours: {name} ({why})");
+    }
+}
+
+/// Runs the rounds in a new session of slot 0 and gives the answers without xids and pings.
+fn answers(side: &mut Side, rounds: &[Round]) -> Vec<String> {
+    side.run(&greet_anew(0));
+    side.begin_seed();
+    let mut answers = Vec::new();
+    for line in rounds.iter().flat_map(|round| side.run_alone(round)).collect::<Vec<_>>() {
+        let line = line.trim_start_matches("slot 0 ");
+        match line.strip_prefix("reply xid=").and_then(|rest| rest.split_once(' ')) {
+            Some(("-2", _)) => {}
+            Some((_, answer)) => answers.push(answer.to_string()),
+            None => answers.push(line.to_string()),
+        }
+    }
+    side.run(&Round::Drop(0));
+    answers
+}
+
+fn differences() -> Vec<Difference> {
+    let mut generator = Generator::new(1);
+    let mut all = Vec::new();
+    for (name, why, code, body, real, ours) in ROWS {
+        let rounds = vec![burst(vec![raw(&mut generator, code, body)])];
+        all.push(Difference { name, why, rounds, real: Some(real), ours });
+    }
+    all.push(Difference {
+        name: "sync beyond the basic plane",
+        why: "text is UTF-8; Java writes each half of a surrogate pair as a character of its own",
+        rounds: vec![burst(vec![generator.asked(&Request::Sync { path: "/\u{10000}" })])],
+        real: Some(&["zxid=+0 error=0 undecodable (11) 000000072feda080edb080"]),
+        ours: &["zxid=+0 error=0 Some(\"/\u{10000}\")"],
+    });
+    all.push(wrong_password(&mut generator));
+    all.push(write_behind_set_acl(&mut generator));
+    all.push(auth_behind_reads(&mut generator));
+    // Last: the zxid in what the real server says is none, and leaves the side confused.
+    let create_session = raw(&mut generator, -10, |out| out.put_int(10_000));
+    all.push(Difference {
+        name: "createSession",
+        why: INTERNAL,
+        rounds: vec![burst(vec![create_session])],
+        real: None,
+        ours: ENDED,
+    });
+    all
+}
+
+fn wrong_password(generator: &mut Generator) -> Difference {
+    let greeting = Greeting {
+        slot: 0,
+        timeout_ms: 300_000,
+        read_only: None,
+        protocol_version: 0,
+        session: AskedSession::WrongPassword,
+        seen_ahead: -1_000_000,
+    };
+    let sync = generator.asked(&Request::Sync { path: "/" });
+    Difference {
+        name: "a wrong password for a session that is connected",
+        why: "who does not know the password cannot cut another's connection; \
+              `ZooKeeperServer.processConnectRequest` closes it before it looks at the password",
+        rounds: vec![Round::Greet(greeting), burst(vec![sync])],
+        real: Some(&["timeout=0 same session=false read_only=None", "End", "End"]),
+        ours: &[
+            "timeout=0 same session=false read_only=None",
+            "End",
+            "zxid=+0 error=0 Some(\"/\")",
+        ],
+    }
+}
+
+fn write_behind_set_acl(generator: &mut Generator) -> Difference {
+    let create = |generator: &mut Generator, path: &str| {
+        generator.asked(&Request::Write(WriteRequest::Create {
+            kind: CreateKind::Create,
+            path,
+            data: None,
+            acl: vec![entry(31, "world", "anyone")],
+            flags: 0,
+            ttl_ms: -1,
+        }))
+    };
+    let parent = create(generator, "/p");
+    let set_acl = generator.asked(&Request::Write(WriteRequest::SetAcl {
+        path: "/p",
+        acl: vec![entry(1, "world", "anyone")],
+        version: -1,
+    }));
+    let child = create(generator, "/p/c");
+    Difference {
+        name: "a write behind a setACL",
+        why: "it is judged by the new ACL; the real server judges it by the old one as long as the \
+              setACL is under way",
+        rounds: vec![burst(vec![parent, set_acl, child])],
+        real: None,
+        ours: &[
+            "zxid=+1 error=0 Some(\"/p\")",
+            "zxid=+2 error=0 stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 cversion=0 aversion=1 \
+             owner=none bytes=0 children=0 touched=true)",
+            "zxid=+3 error=-102",
+        ],
+    }
+}
+
+fn auth_behind_reads(generator: &mut Generator) -> Difference {
+    let read = ReadRequest { kind: ReadKind::Exists, path: "/no", watch: false };
+    let read = generator.asked(&Request::Read(read));
+    let auth = Request::Auth { scheme: "digest", credentials: b"a:b" };
+    let auth = generator.asked(&auth);
+    Difference {
+        name: "an auth packet behind a read",
+        why: "it is answered in its turn; the real server answers it as soon as it has read it",
+        rounds: vec![burst(vec![read, auth])],
+        real: None,
+        ours: &["zxid=+0 error=-101", "zxid=0 error=0"],
+    }
+}
+
+fn burst(asked: Vec<Asked>) -> Round {
+    Round::Burst(Burst { slot: 0, asked, pieces: Vec::new() })
+}
+
+/// A request with a body of any form.
+fn raw(generator: &mut Generator, code: i32, body: fn(&mut Vec<u8>)) -> Asked {
+    let like = generator.asked(&Request::Sync { path: "/" });
+    let mut bytes = Vec::new();
+    let start = begin_frame(&mut bytes);
+    bytes.put_int(like.xid);
+    bytes.put_int(code);
+    body(&mut bytes);
+    end_frame(&mut bytes, start);
+    Asked { bytes, body: body_of(code).0, shown: format!("opcode {code}"), ..like }
+}

@@ -1,0 +1,670 @@
+//! What is asked, from a seed: the same bytes for both servers, but for session ids, passwords and
+//! zxids, which each side fills in.
+
+use machine::AclEntry;
+use zk::request::{
+    CreateKind, ReadKind, ReadRequest, Request, SetWatchesRequest, WriteRequest, XID_AUTH,
+    XID_PING, XID_SET_WATCHES, opcode,
+};
+
+/// Sessions that take part, each in a slot of its own.
+pub const SLOTS: usize = 4;
+
+/// Requests of one burst at most.
+const BURST_MAX: u64 = 60;
+
+/// SplitMix64.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// True `percent` times in a hundred.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.below(list.len() as u64) as usize]
+    }
+}
+
+/// What the body of a reply without an error holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    Empty,
+    Path,
+    PathStat,
+    Stat,
+    DataStat,
+    Names,
+    NamesStat,
+    AclStat,
+    Results,
+}
+
+/// One request, encoded.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub xid: i32,
+    pub bytes: Vec<u8>,
+    pub body: Body,
+    /// It consumes a zxid.
+    pub writes: bool,
+    /// Everything before it is answered before it is sent: the real server answers it from another
+    /// thread than the rest.
+    pub alone: bool,
+    /// The server closes the connection after it.
+    pub ends: bool,
+    /// Where a zxid is to be filled in, this many before the last one seen.
+    pub zxid_back: Option<(usize, i64)>,
+    /// For people.
+    pub shown: String,
+}
+
+/// A burst of one session, cut into pieces that are written one by one.
+#[derive(Clone, Debug)]
+pub struct Burst {
+    pub slot: usize,
+    pub asked: Vec<Asked>,
+    /// Bytes of the pieces; what is left goes as one.
+    pub pieces: Vec<usize>,
+}
+
+/// How a session is asked for.
+#[derive(Clone, Debug)]
+pub struct Greeting {
+    pub slot: usize,
+    pub timeout_ms: i32,
+    pub read_only: Option<bool>,
+    pub protocol_version: i32,
+    pub session: AskedSession,
+    /// Zxids the client has seen beyond (or, negative, short of) the last one.
+    pub seen_ahead: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AskedSession {
+    /// Session id 0.
+    New,
+    /// The slot's.
+    Own,
+    /// The slot's, with a wrong password.
+    WrongPassword,
+    /// The slot's, with a password of 3 bytes.
+    ShortPassword,
+    /// One that no server has given out.
+    Unknown,
+}
+
+/// What happens between two moments at which nothing is under way.
+#[derive(Clone, Debug)]
+pub enum Round {
+    /// One session sends, everything else listens.
+    Burst(Burst),
+    /// Several send at once, each below its own parent.
+    Together(Vec<Burst>),
+    /// A slot's session is opened or attached, on a new connection.
+    Greet(Greeting),
+    /// A slot's socket is closed, and its session left alone.
+    Drop(usize),
+}
+
+/// What the generator must know of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// No session.
+    Vacant,
+    /// A session without a connection.
+    Detached,
+    /// A session with one.
+    Attached,
+}
+
+/// Paths that a server must refuse, or that look as if it should not.
+const NASTY: [&str; 36] = [
+    "",
+    "a",
+    "d",
+    "/",
+    "//",
+    "/d/",
+    "/d//a",
+    "/d/.",
+    "/d/..",
+    "/d/./a",
+    "/d/../d",
+    "/d/...",
+    "/d/.a",
+    "/d/\u{0}",
+    "/d/a\u{0}b",
+    "/d/\u{1}",
+    "/d/\u{1f}",
+    "/d/ ",
+    "/d/\u{7f}",
+    "/d/\u{9f}",
+    "/d/\u{a0}",
+    "/d/\u{e9}\u{df}",
+    "/d/\u{d7ff}",
+    "/d/\u{e000}",
+    "/d/\u{f8ff}",
+    "/d/\u{f900}",
+    "/d/\u{ffef}",
+    "/d/\u{fff0}",
+    "/d/a/",
+    "/d/a/.",
+    "/d/a/..",
+    "a/b",
+    "/zookeeper",
+    "/zookeeper/quota",
+    "/zookeeper/config",
+    "/no/such/parent",
+];
+
+/// Names below a parent that most requests are about, the frequent ones more than once.
+const NAMES: [&str; 18] = [
+    "a",
+    "a",
+    "a",
+    "a",
+    "a",
+    "b",
+    "b",
+    "b",
+    "e",
+    "e",
+    "a/x",
+    "a/x",
+    "a/y",
+    "a/x/p",
+    "b/x",
+    "s-0000000003",
+    "a/0000000002",
+    "a/s0000000003",
+];
+
+/// Those that are there when a seed begins.
+pub const NAMES_MADE: [&str; 3] = ["a", "b", "a/x"];
+
+/// Makes rounds and requests.
+pub struct Generator {
+    pub random: Random,
+    next_xid: i32,
+}
+
+impl Generator {
+    pub fn new(seed: u64) -> Generator {
+        Generator { random: Random::new(seed), next_xid: 1 }
+    }
+
+    /// The next round, for slots in these states.
+    pub fn round(&mut self, slots: &[Slot; SLOTS]) -> Round {
+        let all = |wanted: Slot| (0..SLOTS).filter(move |&slot| slots[slot] == wanted);
+        let attached: Vec<usize> = all(Slot::Attached).collect();
+        let idle: Vec<usize> = all(Slot::Vacant).chain(all(Slot::Detached)).collect();
+        let choice = self.random.below(100);
+        if attached.is_empty() || (!idle.is_empty() && choice < 20) {
+            let slot = *self.random.pick(&idle);
+            return Round::Greet(self.greeting(slot, slots[slot]));
+        }
+        let slot = *self.random.pick(&attached);
+        match choice {
+            30..=36 => Round::Drop(slot),
+            37..=41 => Round::Greet(self.moving(slot)),
+            42..=57 => {
+                Round::Together(attached.iter().map(|&slot| self.apart_burst(slot)).collect())
+            }
+            _ => Round::Burst(self.burst(slot)),
+        }
+    }
+
+    fn greeting(&mut self, slot: usize, state: Slot) -> Greeting {
+        let session = match (state, self.random.below(10)) {
+            (Slot::Vacant, 0) => AskedSession::Unknown,
+            (Slot::Detached, 0) => AskedSession::WrongPassword,
+            (Slot::Detached, 1) => AskedSession::ShortPassword,
+            (Slot::Detached, _) => AskedSession::Own,
+            _ => AskedSession::New,
+        };
+        Greeting {
+            slot,
+            timeout_ms: *self.random.pick(&[300_000, 600_000, 100_000, 1_000_000, i32::MAX]),
+            read_only: *self.random.pick(&[Some(false), Some(true), None]),
+            protocol_version: *self.random.pick(&[0, 0, 0, 7]),
+            session,
+            seen_ahead: *self.random.pick(&[0, 0, -1, -5, -1_000_000_000, 1, 1_000]),
+        }
+    }
+
+    /// The session goes on on another connection while the first is open.
+    fn moving(&mut self, slot: usize) -> Greeting {
+        let greeting = self.greeting(slot, Slot::Attached);
+        Greeting { session: AskedSession::Own, seen_ahead: greeting.seen_ahead.min(0), ..greeting }
+    }
+
+    /// A burst about the tree that all share.
+    fn burst(&mut self, slot: usize) -> Burst {
+        let count = self.burst_length();
+        let mut asked = Vec::new();
+        if self.random.chance(25) {
+            asked.push(self.set_watches());
+        }
+        for _ in 0..count {
+            asked.push(self.shared_request(slot));
+        }
+        if self.random.chance(12) {
+            asked.push(self.ending());
+        }
+        self.in_pieces(slot, asked)
+    }
+
+    /// A burst about the slot's own tree.
+    fn apart_burst(&mut self, slot: usize) -> Burst {
+        let count = self.burst_length();
+        let parent = format!("/c{slot}");
+        let asked = (0..count).map(|_| self.request(&parent, false)).collect();
+        self.in_pieces(slot, asked)
+    }
+
+    fn burst_length(&mut self) -> u64 {
+        let bound = *self.random.pick(&[2, 8, 25, BURST_MAX]);
+        1 + self.random.below(bound)
+    }
+
+    /// Cuts what is sent anywhere, also inside of a number. What follows a setACL waits for it: the
+    /// real server judges it by the old ACL as long as the new one is under way
+    /// (`PrepRequestProcessor` keeps the old one in the change record).
+    pub fn in_pieces(&mut self, slot: usize, mut asked: Vec<Asked>) -> Burst {
+        for index in 1..asked.len() {
+            if asked[index - 1].bytes.get(8..12) == Some(&opcode::SET_ACL.to_be_bytes()) {
+                asked[index].alone = true;
+            }
+        }
+        let count = self.random.below(6);
+        let pieces = (0..count).map(|_| 1 + self.random.below(400) as usize).collect();
+        Burst { slot, asked, pieces }
+    }
+
+    fn xid(&mut self) -> i32 {
+        self.next_xid += 1;
+        self.next_xid
+    }
+
+    /// Encodes a request.
+    pub fn asked(&mut self, request: &Request<'_>) -> Asked {
+        let xid = match request {
+            Request::Ping => XID_PING,
+            Request::Auth { .. } => XID_AUTH,
+            Request::SetWatches(_) => XID_SET_WATCHES,
+            _ => self.xid(),
+        };
+        let mut bytes = Vec::new();
+        request.encode(xid, &mut bytes);
+        let (body, writes) = body_of(request.opcode());
+        let mut shown = format!("{request:?}");
+        if shown.len() > 5_000 {
+            let end = (0..=5_000).rev().find(|&end| shown.is_char_boundary(end)).unwrap_or(0);
+            shown.truncate(end);
+            shown += "…";
+        }
+        let (alone, ends, zxid_back) = (false, false, None);
+        Asked { xid, bytes, body, writes, alone, ends, zxid_back, shown }
+    }
+
+    fn shared_request(&mut self, slot: usize) -> Asked {
+        match self.random.below(100) {
+            0..=1 => self.auth(),
+            2..=3 => self.malformed(),
+            4..=12 => self.request(&format!("/c{slot}"), true),
+            _ => self.request("/d", true),
+        }
+    }
+
+    /// A request about znodes below `parent`; nasty paths too if the round is `shared` by nobody
+    /// else who writes.
+    fn request(&mut self, parent: &str, shared: bool) -> Asked {
+        match self.random.below(100) {
+            0..=53 => {
+                let mut parts = self.write_parts(parent, shared);
+                let set_acl = shared && self.random.chance(9);
+                if parts.operation == Operation::Check {
+                    // Alone it is an unknown operation.
+                    parts.operation = Operation::SetData;
+                }
+                let request = if set_acl { parts.set_acl() } else { parts.request() };
+                self.asked(&Request::Write(request))
+            }
+            54..=80 => {
+                let kind = *self.random.pick(&[
+                    ReadKind::Exists,
+                    ReadKind::Exists,
+                    ReadKind::GetData,
+                    ReadKind::GetData,
+                    ReadKind::GetChildren,
+                    ReadKind::GetChildren2,
+                    ReadKind::GetAcl,
+                ]);
+                let path = self.read_path(parent, shared);
+                let watch = kind != ReadKind::GetAcl && self.random.chance(60);
+                self.asked(&Request::Read(ReadRequest { kind, path: &path, watch }))
+            }
+            81..=90 => {
+                let count = self.random.below(6);
+                let parts: Vec<WriteParts> =
+                    (0..count).map(|_| self.write_parts(parent, shared)).collect();
+                self.asked(&Request::Multi(parts.iter().map(WriteParts::request).collect()))
+            }
+            91..=94 => {
+                let count = self.random.below(5);
+                let reads: Vec<(ReadKind, String, bool)> = (0..count)
+                    .map(|_| {
+                        let kind = *self.random.pick(&[ReadKind::GetData, ReadKind::GetChildren]);
+                        (kind, self.read_path(parent, shared), self.random.chance(20))
+                    })
+                    .collect();
+                let reads = reads
+                    .iter()
+                    .map(|(kind, path, watch)| ReadRequest { kind: *kind, path, watch: *watch })
+                    .collect();
+                self.asked(&Request::MultiRead(reads))
+            }
+            95..=97 => {
+                let path = self.read_path(parent, shared);
+                self.asked(&Request::Sync { path: &path })
+            }
+            _ => self.asked(&Request::Ping),
+        }
+    }
+
+    fn write_parts(&mut self, parent: &str, shared: bool) -> WriteParts {
+        let operation = *self.random.pick(&[
+            Operation::Create,
+            Operation::Create,
+            Operation::Create,
+            Operation::Delete,
+            Operation::Delete,
+            Operation::SetData,
+            Operation::SetData,
+            Operation::Check,
+        ]);
+        let flags = match self.random.below(20) {
+            0..=9 => 0,
+            10..=12 => 1,
+            13..=15 => 2,
+            16..=17 => 3,
+            18 => 4,
+            _ => *self.random.pick(&[5, 6, 7, -1, 8, 99]),
+        };
+        let mut path = self.write_path(parent, shared);
+        if operation == Operation::Create && matches!(flags, 2 | 3) && self.random.chance(60) {
+            let name = *self.random.pick(&["s-", "", "a/", "a/s", ".", "\u{e9}", "s-\u{1}"]);
+            path = format!("{parent}/{name}");
+        }
+        WriteParts {
+            operation,
+            path,
+            data: self.data(),
+            acl: self.acl(),
+            flags,
+            with_stat: self.random.chance(40),
+            version: self.version(),
+        }
+    }
+
+    fn read_path(&mut self, parent: &str, shared: bool) -> String {
+        match self.random.below(20) {
+            0..=1 => parent.to_string(),
+            2 if shared => "/".to_string(),
+            _ => self.write_path(parent, shared),
+        }
+    }
+
+    /// Never the parent itself: what is below `/` is the same for all.
+    fn write_path(&mut self, parent: &str, shared: bool) -> String {
+        if shared && self.random.chance(6) {
+            return (*self.random.pick(&NASTY)).to_string();
+        }
+        format!("{parent}/{}", self.random.pick(&NAMES))
+    }
+
+    fn data(&mut self) -> Option<Vec<u8>> {
+        match self.random.below(100) {
+            0..=14 => None,
+            15..=29 => Some(Vec::new()),
+            30 => Some(vec![b'x'; 100 * 1024]),
+            _ => {
+                let length = self.random.below(40) as usize;
+                let byte = self.random.below(256) as u8;
+                Some(vec![byte; length])
+            }
+        }
+    }
+
+    fn version(&mut self) -> i32 {
+        *self.random.pick(&[-1, -1, -1, -1, 0, 0, 1, 2, 7, -2, i32::MAX, i32::MIN])
+    }
+
+    fn acl(&mut self) -> Vec<AclEntry> {
+        if self.random.chance(85) {
+            return vec![entry(31, "world", "anyone")];
+        }
+        let count = *self.random.pick(&[1, 1, 1, 1, 2, 3, 0]);
+        (0..count)
+            .map(|_| {
+                let perms = *self.random.pick(&[31, 31, 31, 1, 3, 7, 15, 29, 30, 0, 255, u32::MAX]);
+                let (scheme, id) = *self.random.pick(&[
+                    ("world", "anyone"),
+                    ("world", "anyone"),
+                    ("world", "anyone"),
+                    ("auth", ""),
+                    ("auth", "ignored"),
+                    ("digest", ALICE_ID),
+                    ("digest", "alice:whatever"),
+                    ("digest", "bob:b64="),
+                    ("digest", "nocolon"),
+                    ("digest", "a:b:c"),
+                    ("digest", "a:"),
+                    ("digest", ":b"),
+                    ("digest", ""),
+                    ("ip", "127.0.0.1"),
+                    ("ip", "127.0.0.0/8"),
+                    ("ip", "10.0.0.0/8"),
+                    ("ip", "127.0.0.1/33"),
+                    ("ip", "127.0.0.1/0"),
+                    ("ip", "nonsense"),
+                    ("ip", ""),
+                    ("world", "someone"),
+                    ("world", ""),
+                    ("bogus", "x"),
+                    ("", ""),
+                    ("super", ""),
+                ]);
+                entry(perms, scheme, id)
+            })
+            .collect()
+    }
+
+    fn auth(&mut self) -> Asked {
+        let (scheme, credentials) = *self.random.pick(&[
+            ("digest", "alice:secret"),
+            ("digest", "alice:secret"),
+            ("digest", "bob:secret"),
+            ("digest", "nocolon"),
+            ("digest", ""),
+            ("digest", "a:b:c"),
+            ("ip", ""),
+            ("ip", "10.0.0.1"),
+        ]);
+        let request = Request::Auth { scheme, credentials: credentials.as_bytes() };
+        Asked { alone: true, ..self.asked(&request) }
+    }
+
+    /// Every znode below `/d` may have been seen, and a few that never were.
+    fn set_watches(&mut self) -> Asked {
+        let mut lists: [Vec<String>; 3] = Default::default();
+        for list in &mut lists {
+            for _ in 0..self.random.below(6) {
+                list.push(self.read_path("/d", true));
+            }
+        }
+        let [data, exist, child] =
+            [0, 1, 2].map(|index| lists[index].iter().map(String::as_str).collect());
+        let watches = SetWatchesRequest { relative_zxid: 0, data, exist, child };
+        let back = *self.random.pick(&[0, 0, 1, 5, 20, 60, 200, 1_000_000]);
+        let asked = self.asked(&Request::SetWatches(watches));
+        Asked { zxid_back: Some((12, back)), ..asked }
+    }
+
+    /// A request that is cut off, or holds what no client sends.
+    fn malformed(&mut self) -> Asked {
+        let mut asked = match self.random.below(4) {
+            0 => self.set_watches(),
+            _ => self.request("/d", false),
+        };
+        asked.zxid_back = None;
+        // Behind the header of a frame and of a request.
+        let body = asked.bytes.len() - 12;
+        if body == 0 {
+            return asked;
+        }
+        let at = 12 + self.random.below(body as u64) as usize;
+        asked.bytes.truncate(at);
+        let length = (at - 4) as i32;
+        asked.bytes[..4].copy_from_slice(&length.to_be_bytes());
+        asked.shown = format!("cut off at {at}: {}", asked.shown);
+        asked
+    }
+
+    /// A request after which the server closes the connection.
+    fn ending(&mut self) -> Asked {
+        let ends = |asked: Asked| Asked { ends: true, alone: true, ..asked };
+        match self.random.below(9) {
+            0..=3 => {
+                let close = self.asked(&Request::CloseSession);
+                Asked { ends: true, ..close }
+            }
+            4 => {
+                let scheme = *self.random.pick(&["bogus", "", "world", "auth", "super"]);
+                ends(self.asked(&Request::Auth { scheme, credentials: b"x:y" }))
+            }
+            5 => {
+                let mut asked = ends(self.asked(&Request::Ping));
+                let xid = self.xid();
+                let opcode = *self.random.pick(&[0, 10, 13, 23, 99, 108, 1_000, i32::MAX, -2]);
+                asked.bytes[4..8].copy_from_slice(&xid.to_be_bytes());
+                asked.bytes[8..12].copy_from_slice(&opcode.to_be_bytes());
+                asked.shown = format!("unknown opcode {opcode}");
+                Asked { xid, ..asked }
+            }
+            6 => {
+                let mut asked = ends(self.asked(&Request::Ping));
+                let length = *self.random.pick(&[-1, i32::MIN, i32::MAX, 0x10_0000, 0x200_0000]);
+                asked.bytes[..4].copy_from_slice(&length.to_be_bytes());
+                asked.shown = format!("frame length {length}");
+                asked
+            }
+            7 => {
+                let mut asked = ends(self.asked(&Request::Ping));
+                let length = self.random.below(8) as usize;
+                asked.bytes.truncate(4 + length);
+                asked.bytes[..4].copy_from_slice(&(length as i32).to_be_bytes());
+                asked.shown = format!("frame of {length} bytes");
+                asked
+            }
+            _ => {
+                let request = Request::Auth { scheme: "digest", credentials: b"a:b" };
+                let mut asked = ends(self.asked(&request));
+                let length = 8 + self.random.below(10) as usize;
+                asked.bytes.truncate(4 + length);
+                asked.bytes[..4].copy_from_slice(&(length as i32).to_be_bytes());
+                asked.shown = format!("auth of {length} bytes");
+                asked
+            }
+        }
+    }
+}
+
+const ALICE_ID: &str = "alice:aYXlLOpEooaV1cRAvUL1fp9Qt7E=";
+
+pub fn entry(perms: u32, scheme: &str, id: &str) -> AclEntry {
+    AclEntry { perms, scheme: scheme.into(), id: id.into() }
+}
+
+/// What a good reply to an opcode holds, and whether its request consumes a zxid.
+pub fn body_of(code: i32) -> (Body, bool) {
+    match code {
+        opcode::CREATE => (Body::Path, true),
+        opcode::CREATE2 | opcode::CREATE_CONTAINER | opcode::CREATE_TTL => (Body::PathStat, true),
+        opcode::DELETE | opcode::CHECK => (Body::Empty, true),
+        opcode::SET_DATA | opcode::SET_ACL => (Body::Stat, true),
+        opcode::MULTI => (Body::Results, true),
+        opcode::CLOSE_SESSION => (Body::Empty, true),
+        opcode::EXISTS => (Body::Stat, false),
+        opcode::GET_DATA => (Body::DataStat, false),
+        opcode::GET_CHILDREN => (Body::Names, false),
+        opcode::GET_CHILDREN2 => (Body::NamesStat, false),
+        opcode::GET_ACL => (Body::AclStat, false),
+        opcode::MULTI_READ => (Body::Results, false),
+        opcode::SYNC => (Body::Path, false),
+        _ => (Body::Empty, false),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Create,
+    Delete,
+    SetData,
+    Check,
+}
+
+/// A write with text and data of its own.
+struct WriteParts {
+    operation: Operation,
+    path: String,
+    data: Option<Vec<u8>>,
+    acl: Vec<AclEntry>,
+    flags: i32,
+    with_stat: bool,
+    version: i32,
+}
+
+impl WriteParts {
+    fn request(&self) -> WriteRequest<'_> {
+        let (path, version) = (&*self.path, self.version);
+        match self.operation {
+            Operation::Create => WriteRequest::Create {
+                kind: if self.with_stat { CreateKind::Create2 } else { CreateKind::Create },
+                path,
+                data: self.data.as_deref(),
+                acl: self.acl.clone(),
+                flags: self.flags,
+                ttl_ms: -1,
+            },
+            Operation::Delete => WriteRequest::Delete { path, version },
+            Operation::SetData => {
+                WriteRequest::SetData { path, data: self.data.as_deref(), version }
+            }
+            Operation::Check => WriteRequest::Check { path, version },
+        }
+    }
+
+    fn set_acl(&self) -> WriteRequest<'_> {
+        WriteRequest::SetAcl { path: &self.path, acl: self.acl.clone(), version: self.version }
+    }
+}

@@ -1,0 +1,10 @@
+//! Tests of the real binary, as a process: one test program, one module a subject.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod client;
+mod crash;
+mod differential;
+mod server;
+mod wire;
+mod zk_shell;

@@ -1,0 +1,210 @@
+//! Servers as processes: this tree's binary and the real ZooKeeper, each on a free loopback port
+//! with a folder of its own below the target folder.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::Pid;
+
+/// The digest of `super:test`, for tests that must get past every ACL.
+pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+
+/// A folder for one test, emptied. Kept when the test fails.
+pub fn folder(name: &str) -> PathBuf {
+    let name = format!("it-{name}-{}", std::process::id());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// `quorate serve`, ended by its own process id when dropped.
+pub struct Server {
+    folder: PathBuf,
+    running: Option<Running>,
+    address: SocketAddr,
+}
+
+struct Running {
+    child: Child,
+    /// Kept open: the server may write to it.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts a server on an empty folder and waits until it is ready. `lines` are added to its
+    /// zoo.cfg.
+    pub fn start(name: &str, lines: &[&str]) -> Server {
+        let folder = folder(name);
+        let data = folder.join("data");
+        let mut config = format!("tickTime=2000\ndataDir={}\nclientPort=0\n", data.display());
+        config += "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n";
+        for line in lines {
+            config += &format!("{line}\n");
+        }
+        fs::write(folder.join("zoo.cfg"), config).unwrap();
+        let (running, address) = Running::start(&folder);
+        Server { folder, running: Some(running), address }
+    }
+
+    /// Where clients connect. Another port after each start.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where its data is kept.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Its folder: its configuration, its log, its data.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.running.as_ref().expect("the server runs").child)
+    }
+
+    /// Ends it with SIGTERM and waits; it must end with status 0.
+    pub fn stop(&mut self) {
+        let mut running = self.running.take().expect("the server runs");
+        let pid = Pid::from_child(&running.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = running.child.wait().unwrap();
+        assert!(status.success(), "it ended with {status}; {}", self.log());
+    }
+
+    /// Ends it with SIGKILL and waits until it is gone.
+    pub fn kill_nine(&mut self) {
+        let mut running = self.running.take().expect("the server runs");
+        running.child.kill().unwrap();
+        running.child.wait().unwrap();
+    }
+
+    /// Starts it again on the same folder.
+    pub fn restart(&mut self) {
+        assert!(self.running.is_none(), "stop it first");
+        let (running, address) = Running::start(&self.folder);
+        (self.running, self.address) = (Some(running), address);
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.running.is_some() {
+            self.kill_nine();
+        }
+        if !std::thread::panicking() {
+            // What is left lies below the target folder.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// `quorate serve` on the zoo.cfg in a folder. It logs there, too.
+pub fn command(folder: &Path) -> Command {
+    let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
+    let flags = format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(folder.join("zoo.cfg"))
+        .args(["--zk-addr", "127.0.0.1:0"])
+        .env("SERVER_JVMFLAGS", flags)
+        .env_remove("JVMFLAGS")
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    command
+}
+
+impl Running {
+    fn start(folder: &Path) -> (Running, SocketAddr) {
+        let mut child = command(folder).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let ready = line.trim().strip_prefix("quorate ready zk=");
+        let Some(address) = ready.and_then(|address| address.parse().ok()) else {
+            // It says nothing or something else: it is of no use any more.
+            let _ = child.kill();
+            let status = child.wait();
+            let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
+            panic!("no ready line but {line:?}, {status:?}\n{log}");
+        };
+        (Running { child, _stdout: stdout }, address)
+    }
+}
+
+/// The real ZooKeeper, started by `tests/peers/zk-server.sh`, which installs what is missing.
+pub struct RealServer {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl RealServer {
+    /// Starts it on an empty folder and waits until it answers.
+    pub fn start(name: &str, lines: &[&str]) -> RealServer {
+        let folder = folder(name);
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let server = RealServer { folder, port };
+        let mut start = server.script("start");
+        start.env("ZK_CFG_EXTRA", lines.join("\\n"));
+        let output = start.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "the real server does not start: {stderr}");
+        server
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    fn script(&self, action: &str) -> Command {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let flags = format!(
+            "-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST} \
+             -Dzookeeper.forceSync=no"
+        );
+        let mut command = Command::new("bash");
+        command
+            .arg(root.join("tests/peers/zk-server.sh"))
+            .args([action, "standalone"])
+            .env("ZK_PORT", self.port.to_string())
+            .env("ZK_DATA", &self.folder)
+            .env("ZK_FRESH", "1")
+            .env("ZK_TIER", "1")
+            .env("SERVER_JVMFLAGS", flags)
+            // tests/run.sh names this tree's binary there.
+            .env_remove("SERVER_CMD")
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        // It was started by a script, which ends it by the process id it noted.
+        let _ = self.script("stop").env_remove("ZK_FRESH").output();
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}

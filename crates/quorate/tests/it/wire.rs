@@ -1,0 +1,114 @@
+//! A raw client: frames out and in, nothing interpreted. Whatever a server sends arrives here in
+//! its order, and so does the end of the connection.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use zk::request::ConnectRequest;
+use zk::response::ConnectResponse;
+
+/// How long a server may be silent when an answer is due. Reaching it is a failure.
+pub const SILENCE: Duration = Duration::from_secs(20);
+
+/// Frames read ahead of the test. Then the reader stops, and with it the server.
+const FRAMES_AHEAD: usize = 100_000;
+
+/// What came next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received {
+    /// The body of a frame.
+    Frame(Vec<u8>),
+    /// The server closed the connection.
+    End,
+    /// Nothing came in time.
+    Silence,
+}
+
+/// One TCP connection. Dropping it closes it and leaves its session alone.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    frames: Receiver<Vec<u8>>,
+}
+
+impl Connection {
+    /// Connects, and sends nothing.
+    pub fn open(address: SocketAddr) -> Connection {
+        Connection::try_open(address).unwrap()
+    }
+
+    /// Connects if there is a server.
+    pub fn try_open(address: SocketAddr) -> std::io::Result<Connection> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let (sender, frames) = sync_channel(FRAMES_AHEAD);
+        let reading = stream.try_clone()?;
+        std::thread::spawn(move || read_frames(reading, &sender));
+        Ok(Connection { stream, frames })
+    }
+
+    /// Connects, and opens or attaches a session.
+    pub fn attach(
+        address: SocketAddr,
+        request: &ConnectRequest,
+    ) -> (Connection, Option<ConnectResponse>) {
+        let mut connection = Connection::open(address);
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        connection.send(&bytes);
+        let response = match connection.receive() {
+            Received::Frame(body) => Some(ConnectResponse::decode(&body).unwrap()),
+            Received::End => None,
+            Received::Silence => panic!("no answer to {request:?}"),
+        };
+        (connection, response)
+    }
+
+    /// Sends bytes. That the server may have closed the connection shows when it is read.
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// What comes next.
+    pub fn receive(&mut self) -> Received {
+        match self.frames.recv_timeout(SILENCE) {
+            Ok(body) => Received::Frame(body),
+            Err(RecvTimeoutError::Disconnected) => Received::End,
+            Err(RecvTimeoutError::Timeout) => Received::Silence,
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The reader holds the socket as well: this ends both.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// A request for a new session.
+pub fn new_session(timeout_ms: i32) -> ConnectRequest {
+    ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0,
+        timeout_ms,
+        session: 0,
+        password: vec![0; 16],
+        read_only: Some(false),
+    }
+}
+
+fn read_frames(mut stream: TcpStream, sender: &SyncSender<Vec<u8>>) {
+    loop {
+        let mut length = [0; 4];
+        if stream.read_exact(&mut length).is_err() {
+            return;
+        }
+        let mut body = vec![0; u32::from_be_bytes(length) as usize];
+        if stream.read_exact(&mut body).is_err() || sender.send(body).is_err() {
+            return;
+        }
+    }
+}
