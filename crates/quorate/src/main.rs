@@ -9,6 +9,7 @@ mod config;
 mod inspect;
 mod listen_zk;
 mod serve;
+mod sim_command;
 mod zk_client;
 mod zk_shell;
 
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Command::Zk(args) => zk_shell::run(&args),
-        Command::Sim(_) => Err(anyhow::anyhow!("not built yet")),
+        Command::Sim(args) => sim_command::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("quorate: {error:#}");

@@ -117,6 +117,8 @@ pub struct Server {
     to_disk: VecDeque<DiskInput>,
     held: Vec<DiskJob>,
     full: Fullness,
+    /// Everything is durable and the log says so.
+    is_marked: bool,
     /// What the disk's thread reports when its time is over; none while it waits.
     disk_report: Option<Vec<LoopInput>>,
     to_snapshot: VecDeque<SnapshotJob>,
@@ -216,6 +218,7 @@ impl Server {
             to_disk: VecDeque::new(),
             held: Vec::new(),
             full: Fullness::default(),
+            is_marked: false,
             disk_report: None,
             to_snapshot: VecDeque::new(),
             writer: None,
@@ -344,15 +347,17 @@ impl Server {
             Actor::Disk => {
                 let reports = self.disk_report.take().expect("the disk was at work");
                 self.push_loop(world, reports);
-                match self.to_disk.is_empty() {
-                    true => {
-                        let wait_us = match self.held.is_empty() {
-                            true => DISK_IDLE_US,
-                            false => DISK_FULL_RETRY_US,
-                        };
-                        self.wake_at(world, Actor::Disk, world.now_us + wait_us);
-                    }
-                    false => self.wake(world, Actor::Disk),
+                let deadline_us = match self.is_marked {
+                    _ if !self.to_disk.is_empty() => None,
+                    _ if !self.held.is_empty() => Some(world.now_us + DISK_FULL_RETRY_US),
+                    false => Some(world.now_us + DISK_IDLE_US),
+                    true => self.full.retry_at_us,
+                };
+                if !self.to_disk.is_empty() {
+                    self.wake(world, Actor::Disk);
+                }
+                if let Some(deadline_us) = deadline_us {
+                    self.wake_at(world, Actor::Disk, deadline_us);
                 }
             }
             Actor::Snapshot => {
@@ -498,14 +503,13 @@ impl Server {
         self.disk.take_sync_count();
         let mut reports = Vec::new();
         let is_idle = self.to_disk.is_empty();
+        self.is_marked = false;
         for input in core::mem::take(&mut self.to_disk) {
             match input {
                 DiskInput::Job(job) => self.held.push(job),
                 DiskInput::Release(point) => {
-                    self.write(&mut reports)?;
-                    if self.held.is_empty() {
-                        self.wal.release(point).map_err(disk_failed)?;
-                    }
+                    // Also while jobs are held: on a full disk this is what makes room.
+                    self.wal.release(point).map_err(disk_failed)?;
                 }
                 DiskInput::Spare(SpareResult::Made(job)) => {
                     self.wal.adopt_spare(job);
@@ -518,14 +522,17 @@ impl Server {
                 }
             }
         }
-        self.write(&mut reports)?;
+        self.write(world.now_us, &mut reports)?;
         if is_idle && self.held.is_empty() {
             self.wal.idle_mark().map_err(disk_failed)?;
+            self.is_marked = true;
         }
-        if self.full.retry_at_us.is_none_or(|at_us| world.now_us >= at_us)
+        if self.full.retry_at_us.is_some_and(|at_us| world.now_us >= at_us) {
+            self.full.retry_at_us = None;
+        }
+        if self.full.retry_at_us.is_none()
             && let Some(job) = self.wal.spare_wanted()
         {
-            self.full.retry_at_us = None;
             self.to_spare.push_back(job);
             if self.spare_report.is_none() {
                 self.wake(world, Actor::Spare);
@@ -539,13 +546,14 @@ impl Server {
     }
 
     /// Appends and syncs the held jobs. With a full disk they stay held, and are tried again.
-    fn write(&mut self, reports: &mut Vec<LoopInput>) -> Lived {
+    fn write(&mut self, now_us: u64, reports: &mut Vec<LoopInput>) -> Lived {
         let mut done = 0;
         for job in &self.held {
             match self.wal.append(&job.entries, job.hard_state, job.membership.clone()) {
                 Ok(()) => done += 1,
                 Err(StorageError::DiskFull { .. }) => {
                     self.full.spare_failed = true;
+                    self.full.retry_at_us = Some(now_us + DISK_FULL_RETRY_US);
                     break;
                 }
                 Err(error) => return Err(disk_failed(error)),

@@ -142,6 +142,7 @@ impl Server {
         }
         let runtime = &self.runtimes[front];
         let has_more = runtime.is_driving
+            || runtime.front.may_go_on()
             || !runtime.mail.is_empty()
             || !runtime.accepted.is_empty()
             || !runtime.woken.is_empty();
