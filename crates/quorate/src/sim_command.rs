@@ -4,12 +4,15 @@ use std::process::ExitCode;
 
 use crate::cli::SimArgs;
 
+/// Seeds between two lines that say how far it is.
+const PROGRESS_SEEDS: u64 = 1_000;
+
 /// Runs one seed and says what it was like, or many and says which failed.
 pub fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
-    match args.seeds {
-        None => Ok(run_one(args.seed.unwrap_or(1))),
-        Some(count) => Ok(run_many(count)),
-    }
+    Ok(match args.seeds {
+        None => run_one(args.seed.unwrap_or(1)),
+        Some(count) => run_many(count),
+    })
 }
 
 fn run_one(seed: u64) -> ExitCode {
@@ -28,8 +31,7 @@ fn run_one(seed: u64) -> ExitCode {
 }
 
 fn run_many(count: u64) -> ExitCode {
-    let mut failures = 0;
-    let (mut writes, mut reads, mut starts) = (0, 0, 0);
+    let (mut failures, mut writes, mut reads, mut starts) = (0, 0, 0, 0);
     for seed in 1..=count {
         match sim::run_seed(seed) {
             Ok(summary) => {
@@ -41,6 +43,9 @@ fn run_many(count: u64) -> ExitCode {
                 failures += 1;
                 println!("{failure}");
             }
+        }
+        if seed.is_multiple_of(PROGRESS_SEEDS) && seed < count {
+            eprintln!("{seed} seeds, {failures} failed");
         }
     }
     println!(

@@ -155,8 +155,10 @@ fn check_expiries(
                 continue;
             };
             timeout_us = u64::from(timeout_ms) * 1000;
+            let until_us = successor_opened_us(evidence.network, number);
             let arrivals = evidence.network.connections[number].arrivals_us.iter();
             let heard = arrivals
+                .filter(|at_us| **at_us < until_us)
                 .map(|at_us| evidence.waking.before(*at_us))
                 .filter(|at_us| at_us + HEARING_US_MAX <= now_us);
             newest_us = heard.max().unwrap_or(0).max(newest_us);
@@ -174,4 +176,13 @@ fn check_expiries(
         }
     }
     Ok(())
+}
+
+/// When the client of a connection opened its next one: what arrives on the old one later need not
+/// be heard.
+fn successor_opened_us(network: &Network, number: usize) -> u64 {
+    let client = network.connections[number].client;
+    let later = network.connections.iter().skip(number + 1);
+    let next = later.filter(|connection| connection.client == client).map(|it| it.opened_us).next();
+    next.unwrap_or(u64::MAX)
 }

@@ -346,7 +346,7 @@ impl Client {
         timeout_us: u64,
     ) {
         let now_us = world.now_us;
-        match self.random.below(6) {
+        match self.random.below(8) {
             0 => {
                 let mut out = Vec::new();
                 self.request(Op::CloseSession, now_us, history, &mut out);
@@ -358,7 +358,22 @@ impl Client {
                 self.leave(world, network);
                 self.next_us = now_us + self.random.between(timeout_us / 4, timeout_us * 2);
             }
-            4 => self.mute_until_us = now_us + self.random.between(timeout_us / 4, timeout_us * 2),
+            // Back when its session is about to expire.
+            4 => {
+                self.leave(world, network);
+                self.next_us = now_us + timeout_us + self.random.below(timeout_us / 2);
+            }
+            // Back at once, while its last requests are still on their way.
+            5 => {
+                let mut out = Vec::new();
+                self.burst(now_us, history, &mut out);
+                self.send(&out, world, network);
+                if let Some(number) = self.connection.take() {
+                    network.abandon(number, now_us + self.random.magnitude(1_000, timeout_us));
+                }
+                self.leave(world, network);
+            }
+            6 => self.mute_until_us = now_us + self.random.between(timeout_us / 4, timeout_us * 2),
             _ => self.deaf_until_us = now_us + self.random.between(1_000, timeout_us),
         }
         self.next_us = self.next_us.max(now_us + 1);

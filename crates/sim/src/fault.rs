@@ -134,8 +134,8 @@ impl FaultMix {
                 Fault::IoError { operation, nth: random.below(6) }
             }
             5 => Fault::DiskFull {
-                bytes: if random.one_in(2) { 0 } else { random.below(300_000) },
-                for_us: random.magnitude(100_000, 40_000_000),
+                bytes: if random.one_in(3) { random.below(300_000) } else { 0 },
+                for_us: random.magnitude(1_000_000, 40_000_000),
             },
             6 => Fault::SlowDisk {
                 factor: random.magnitude(10, 3_000),

@@ -47,6 +47,8 @@ impl Pipe {
 pub struct Connection {
     /// Whose.
     pub client: usize,
+    /// When the client opened it.
+    pub opened_us: u64,
     /// To which life of the server's process.
     pub life: u64,
     /// Which of its connection runtimes has it.
@@ -91,10 +93,11 @@ impl Network {
     }
 
     /// A client connects to a server that is there.
-    pub fn connect(&mut self, client: usize, life: u64) -> usize {
+    pub fn connect(&mut self, client: usize, life: u64, now_us: u64) -> usize {
         let window_bytes = self.random.magnitude(512, WINDOW_BYTES_MAX) as usize;
         self.connections.push(Connection {
             client,
+            opened_us: now_us,
             life,
             front: 0,
             server_id: 0,
@@ -149,6 +152,14 @@ impl Network {
         connection.client_is_gone = true;
         connection.client_buffer.clear();
         self.post(world, number, true, Parcel::Over);
+    }
+
+    /// The client forgets the connection without closing it: what it wrote arrives late.
+    pub fn abandon(&mut self, number: usize, until_us: u64) {
+        let connection = &mut self.connections[number];
+        connection.client_is_gone = true;
+        connection.client_buffer.clear();
+        connection.up.stalled_until_us = until_us;
     }
 
     /// The server closes: what it wrote still arrives.

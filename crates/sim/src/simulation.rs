@@ -51,13 +51,19 @@ impl Options {
         let tick_ms = random.magnitude(500, 2_000);
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
+        // Much data and few snapshots: segments fill, and a disk can become full.
+        let is_heavy = random.one_in(4);
         let segment_bytes = random.magnitude(64 * 1024, 256 * 1024);
         let member = MemberConfig {
             front_count: random.between(1, 3) as u32,
             secret,
             tick_ms,
-            snapshot_commands: random.magnitude(10, 400),
-            snapshot_log_bytes: random.one_in(3).then(|| random.magnitude(2_000, 200_000)),
+            snapshot_commands: match is_heavy {
+                true => random.magnitude(200, 5_000),
+                false => random.magnitude(10, 400),
+            },
+            snapshot_log_bytes: (!is_heavy && random.one_in(3))
+                .then(|| random.magnitude(2_000, 200_000)),
             wal: WalOptions {
                 segment_bytes,
                 first_segment_bytes: 64 * 1024,
@@ -73,7 +79,10 @@ impl Options {
             .map(|_| ClientConfig {
                 ops: random.magnitude(5, 400),
                 pipeline_max: random.magnitude(1, 40),
-                large_one_in: random.magnitude(4, 200),
+                large_one_in: match is_heavy {
+                    true => random.magnitude(2, 6),
+                    false => random.magnitude(6, 200),
+                },
                 timeout_ms: random.magnitude(tick_ms, 10 * tick_ms) as u32,
                 think_us_max: random.magnitude(100, 4_000_000),
                 is_erratic,
@@ -381,7 +390,7 @@ impl Simulation {
             self.clients[client].on_refused(self.world.now_us);
             return;
         };
-        let number = self.network.connect(client, server.life());
+        let number = self.network.connect(client, server.life(), self.world.now_us);
         let session = self.clients[client].session();
         assert!(self.history.connect(client as u32, session) == number);
         server.accept(number, &mut self.world, &mut self.network);

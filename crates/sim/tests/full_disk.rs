@@ -25,11 +25,11 @@ fn full(seed: u64, more: Vec<(u64, Fault)>, full_for_us: u64) -> Options {
     options.member.wal = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::default() };
     options.member.room_bytes_min = ROOM_BYTES_MIN;
     options.faults_us = full_for_us;
-    let mut faults = vec![(100_000, Fault::DiskFull { bytes: 0, for_us: full_for_us })];
+    let mut faults = vec![(20_000, Fault::DiskFull { bytes: 0, for_us: full_for_us })];
     faults.extend(more);
     options.faults = FaultMix::planned(faults);
     let client = ClientConfig {
-        ops: 1_000,
+        ops: 2_000,
         pipeline_max: 20,
         large_one_in: 4,
         timeout_ms: 4 * options.member.tick_ms as u32,
@@ -47,7 +47,7 @@ fn run(options: Options) -> Summary {
 #[test]
 fn clients_are_answered_while_the_disk_is_full() {
     let mut refused_count = 0;
-    for seed in 1..=8 {
+    for seed in 1..=5 {
         let summary = run(full(seed, Vec::new(), FULL_FOR_US));
         refused_count += summary.refused_count;
         let virtual_us = summary.virtual_us;
@@ -58,7 +58,7 @@ fn clients_are_answered_while_the_disk_is_full() {
 
 #[test]
 fn sessions_outlive_a_full_disk_during_which_their_connections_break() {
-    for seed in 1..=8 {
+    for seed in 1..=5 {
         let cut = Fault::Cut { one_in: 1 };
         let mut options = full(seed, vec![(5_000_000, cut)], 60_000_000);
         for client in &mut options.clients {

@@ -18,7 +18,7 @@ use zk::response::ConnectResponse;
 
 use crate::client::{self, Client, TIMEOUT_MS};
 use crate::server::Server;
-use crate::wire::{Connection, Received, new_session};
+use crate::wire::{Received, new_session};
 
 /// How long a condition that must come may take. Reaching it is a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -137,12 +137,4 @@ fn connections_of(server: &Server) -> u64 {
     let text = String::from_utf8(ask_word(server.address(), b"srvr")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("Connections: "));
     line.expect(&text).parse().unwrap()
-}
-
-fn exists(client: &mut Client, path: &str) -> ErrorCode {
-    client.call(&client::read(ReadKind::Exists, path)).header.error
-}
-
-fn open_silent(address: SocketAddr) -> Connection {
-    Connection::open(address)
 }

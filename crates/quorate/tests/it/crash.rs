@@ -231,7 +231,8 @@ fn the_data_of_a_real_zookeeper_is_refused_and_not_touched() {
 /// Root may write where others may not, so these are places where nobody can.
 #[test]
 fn a_data_directory_that_cannot_be_written_is_refused() {
-    let plain = folder("unwritable").join("plain-file");
+    let place = folder("unwritable");
+    let plain = place.join("plain-file");
     fs::write(&plain, b"").unwrap();
     for (name, data) in [
         ("below-a-file", plain.join("data")),
@@ -243,10 +244,11 @@ fn a_data_directory_that_cannot_be_written_is_refused() {
         assert!(said.contains(&data.display().to_string()), "{said}");
         fs::remove_dir_all(folder).unwrap();
     }
+    fs::remove_dir_all(place).unwrap();
 }
 
 fn look(server: &Server) -> Report {
-    let disk = RealDisk::existing(&server.data_dir());
+    let disk = RealDisk::existing(server.data_dir());
     storage::inspect::inspect(&disk, &mut |_, _, _| Ok(()))
 }
 

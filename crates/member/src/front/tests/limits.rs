@@ -161,6 +161,17 @@ fn watches_set_again_may_be_one_event_too_many() {
 }
 
 #[test]
+fn reads_that_travel_are_bounded_per_connection() {
+    let mut rig = begun(1);
+    let count = TRAVELLING_READS_MAX + 1;
+    rig.play(&format!("c1~ {}", vec!["set /a v | get /a"; count].join(" | ")));
+    assert_eq!(connection(&rig, 1).travelling_reads, TRAVELLING_READS_MAX);
+    rig.run();
+    assert_eq!(connection(&rig, 1).travelling_reads, 0);
+    assert_eq!(rig.client(1).reply_count, 1 + 2 * count);
+}
+
+#[test]
 fn commands_under_way_are_bounded_per_front() {
     let mut rig = Rig::default();
     let count = FRONT_COMMANDS_MAX as u32 / 1_000 + 1;

@@ -14,6 +14,9 @@ use zk::request::{
 use super::*;
 use crate::client::{Greeted, create};
 
+/// Writes a part of a request.
+type Appends<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 const CLOSED: bool = true;
 const OPEN: bool = false;
 
@@ -130,7 +133,7 @@ fn paths_that_zookeeper_refuses_are_bad_arguments() {
 #[test]
 fn acls_that_say_nothing_are_invalid() {
     let server = Server::start("acls", &[]);
-    let of = |acl: &dyn Fn(&mut Vec<u8>)| {
+    let of = |acl: Appends<'_>| {
         raw_request(3, opcode::CREATE, |out| {
             out.put_text("/acl");
             out.put_buffer(None);
@@ -147,7 +150,7 @@ fn acls_that_say_nothing_are_invalid() {
             out.put_text(&id);
         }
     };
-    let invalid: [&dyn Fn(&mut Vec<u8>); 8] = [
+    let invalid: [Appends<'_>; 8] = [
         &|out| out.put_int(0),
         &|out| out.put_int(-1),
         &entry("", ""),
@@ -161,7 +164,7 @@ fn acls_that_say_nothing_are_invalid() {
         let expected = vec![(3, ErrorCode::INVALID_ACL)];
         assert_eq!(provoke(&server, &of(acl)), (expected, OPEN), "{case}");
     }
-    let malformed: [&dyn Fn(&mut Vec<u8>); 4] = [
+    let malformed: [Appends<'_>; 4] = [
         &|out| out.put_int(-2),
         &|out| out.put_int(i32::MAX),
         &|out| out.put_int(100_000),

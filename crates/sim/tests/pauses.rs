@@ -1,0 +1,28 @@
+//! A process that is paused for longer than every session's timeout expires none of them: their
+//! clients have written meanwhile.
+
+use sim::fault::{Fault, FaultMix};
+use sim::script::script;
+
+#[test]
+fn sessions_outlive_a_pause_of_the_process() {
+    for seed in 1..=20 {
+        let mut options = script(seed);
+        options.faults_us = 60_000_000;
+        let pause = Fault::Pause { for_us: 20_000_000 };
+        options.faults = FaultMix::planned(vec![(3_000_000, pause), (25_000_000, pause)]);
+        for client in &mut options.clients {
+            client.ops = 200;
+            client.think_us_max = 4_000_000;
+            // The shortest there is: two ticks.
+            client.timeout_ms = 1;
+        }
+        match sim::run(options) {
+            Ok(summary) => {
+                assert!(summary.virtual_us > 40_000_000, "seed {seed}: over before the pause");
+                assert_eq!(summary.expired_count, 0, "seed {seed}");
+            }
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+}
