@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -160,6 +161,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         to_spare: Inbox::default(),
         fronts: (0..config.front_count).map(|_| Mail::default()).collect(),
         ready: Inbox::default(),
+        serving: AtomicBool::new(false),
         started: Instant::now(),
     });
     let threads = start_threads(&shared, member, apply, recovered.wal, &disk, identity)
@@ -207,6 +209,7 @@ impl Node {
     pub fn wait_ready(&self, limit: Duration) -> bool {
         let mut ready = Vec::new();
         self.shared.ready.take(&mut ready, Some(Instant::now() + limit));
+        self.shared.serving.store(true, Ordering::Release);
         !ready.is_empty()
     }
 

@@ -1,6 +1,7 @@
 //! The core threads and what they do, one function each.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::Machine;
@@ -53,6 +54,9 @@ pub(crate) struct Shared {
     pub to_spare: Inbox<SpareJob<RealDisk>>,
     pub fronts: Vec<Mail<Delivery>>,
     pub ready: Inbox<()>,
+    /// Whether connection runtimes take their mail. Before that nobody waits and nobody watches, and
+    /// a long replay would fill their queues.
+    pub serving: AtomicBool,
     pub started: Instant,
 }
 
@@ -167,7 +171,8 @@ pub(crate) fn run_apply(shared: &Shared, mut apply: Apply) {
         if !apply.has_work() {
             continue;
         }
-        while shared.fronts.iter().any(|mail| mail.len() >= MAIL_MAX) {
+        let serving = shared.serving.load(Ordering::Acquire);
+        while serving && shared.fronts.iter().any(|mail| mail.len() >= MAIL_MAX) {
             std::thread::sleep(MAIL_WAIT);
         }
         let mut machine = shared.machine.write();
@@ -181,7 +186,9 @@ pub(crate) fn run_apply(shared: &Shared, mut apply: Apply) {
         }
         let mut output = apply.take_output();
         for (front, delivery) in output.deliveries(shared.fronts.len() as u32) {
-            shared.fronts[front.0 as usize].push(delivery);
+            if serving {
+                shared.fronts[front.0 as usize].push(delivery);
+            }
         }
         drop(machine);
         if !output.to_loop.is_empty() {
