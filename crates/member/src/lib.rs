@@ -15,6 +15,7 @@ pub mod front;
 pub mod limits;
 pub mod main_loop;
 pub mod message;
+pub mod recovery;
 pub mod snapshots;
 
 pub use apply::Apply;

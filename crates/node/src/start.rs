@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use machine::freeze::{FreezeStep, Restore, RestoreError};
+use machine::freeze::{FreezeStep, RestoreError};
 use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
 use member::main_loop::to_restored;
-use member::message::{FrontId, ReplicaError, SessionEvent, Start};
+use member::message::{FrontId, ReplicaError, Start};
+use member::recovery::{RecoveryError, restore_newest, sessions};
 use member::{Apply, Loop};
 use parking_lot::RwLock;
 use storage::StorageError;
 use storage::datadir::{self, DataDir, EmptyDir, Identity, Opened};
 use storage::disk::RealDisk;
-use storage::snapshot::{self, SnapshotMeta, SnapshotReader};
 use storage::wal::{Membership, Wal, WalOptions};
 use thiserror::Error;
 
@@ -242,7 +242,9 @@ fn recover(disk: &RealDisk, config: &NodeConfig, dir: &str) -> Result<Recovered,
     if let Some(cut) = &log.cut {
         tracing::warn!("a write that was never acknowledged was cut off the log: {cut:?}");
     }
-    let (meta, machine) = restore_newest(disk, log.snapshot.index, dir)?;
+    let (meta, machine) =
+        restore_newest(disk, log.snapshot.index, |error| tracing::error!("{error}"))
+            .map_err(|error| recovery_error(dir, error))?;
     let entries: Vec<_> =
         log.entries.into_iter().filter(|entry| entry.index > meta.index).collect();
     let log_bytes = entries.iter().map(|entry| entry.payload.len() as u64).sum();
@@ -279,49 +281,13 @@ fn give_birth(
     empty.birth(identity, &membership, &pieces, &WalOptions::default())
 }
 
-/// The newest snapshot that reads, if the log goes on from it.
-fn restore_newest(
-    disk: &RealDisk,
-    log_from: u64,
-    dir: &str,
-) -> Result<(SnapshotMeta, Machine), StartError> {
-    let mut names = snapshot::list(disk).map_err(|source| storage_error(dir, source))?;
-    names.retain(|name| name.index >= log_from);
-    let mut failure = StartError::NoSnapshot { dir: dir.to_string(), index: log_from };
-    for name in names.iter().rev() {
-        match restore(disk, &name.name, dir) {
-            Ok(restored) => return Ok(restored),
-            Err(error) => {
-                tracing::error!("{error}");
-                failure = error;
-            }
-        }
+fn recovery_error(dir: &str, error: RecoveryError) -> StartError {
+    let dir = dir.to_string();
+    match error {
+        RecoveryError::Storage(cause) => StartError::Storage { dir, cause },
+        RecoveryError::Snapshot { name, cause } => StartError::Snapshot { dir, name, cause },
+        RecoveryError::NoSnapshot { index } => StartError::NoSnapshot { dir, index },
     }
-    Err(failure)
-}
-
-fn restore(disk: &RealDisk, name: &str, dir: &str) -> Result<(SnapshotMeta, Machine), StartError> {
-    let fail = |source| storage_error(dir, source);
-    let bad = |cause| StartError::Snapshot { dir: dir.to_string(), name: name.to_string(), cause };
-    let mut reader = SnapshotReader::open(disk.clone(), name).map_err(fail)?;
-    let mut restore = Restore::default();
-    while let Some(piece) = reader.next_piece().map_err(fail)? {
-        restore.piece(&piece).map_err(bad)?;
-    }
-    let machine = restore.finish().map_err(bad)?;
-    Ok((reader.meta().clone(), machine))
-}
-
-fn sessions(machine: &Machine) -> Vec<SessionEvent> {
-    machine
-        .sessions()
-        .iter()
-        .map(|(session, found)| SessionEvent::Attached {
-            session,
-            attached: found.attached,
-            timeout_ms: found.timeout_ms,
-        })
-        .collect()
 }
 
 fn storage_error(dir: &str, cause: StorageError) -> StartError {

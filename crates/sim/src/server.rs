@@ -12,19 +12,20 @@ mod runtime;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::freeze::{FreezeStep, Restore};
+use machine::freeze::FreezeStep;
 use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
 use member::front::FrontConfig;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::main_loop::to_restored;
 use member::message::{
-    DiskJob, FromApply, FromSnapshot, FrontId, PersistId, Restored, SessionEvent, SnapshotJob,
-    Start, ToApply, ToLoop,
+    DiskJob, FromApply, FromSnapshot, FrontId, PersistId, Restored, SnapshotJob, Start, ToApply,
+    ToLoop,
 };
+use member::recovery::{restore_newest, sessions};
 use member::{Apply, Loop};
 use storage::StorageError;
 use storage::datadir::{self, DataDir, EmptyDir, Identity, Opened};
-use storage::snapshot::{self, SnapshotMeta, SnapshotReader, SnapshotWriter};
+use storage::snapshot::{self, SnapshotMeta, SnapshotWriter};
 use storage::wal::{Durability, Membership, SnapshotPoint, SpareJob, Wal, WalOptions};
 
 use crate::disk::SimDisk;
@@ -684,7 +685,8 @@ fn recover(disk: &SimDisk, config: &MemberConfig) -> Result<Recovered, Death> {
         Opened::Empty(empty) => give_birth(empty, config).map_err(disk_failed)?,
     };
     let (wal, log) = Wal::open(disk.clone(), config.wal).map_err(disk_failed)?;
-    let (meta, machine) = restore_newest(disk, log.snapshot.index)?;
+    let (meta, machine) = restore_newest(disk, log.snapshot.index, |_| {})
+        .map_err(|error| Death::Disk(error.to_string()))?;
     let entries: Vec<_> =
         log.entries.into_iter().filter(|entry| entry.index > meta.index).collect();
     let log_bytes = entries.iter().map(|entry| entry.payload.len() as u64).sum();
@@ -718,41 +720,4 @@ fn give_birth(
         }
     }
     empty.birth(identity, &membership, &pieces, &config.wal)
-}
-
-/// The newest snapshot that reads, if the log goes on from it.
-fn restore_newest(disk: &SimDisk, log_from: u64) -> Result<(SnapshotMeta, Machine), Death> {
-    let mut names = snapshot::list(disk).map_err(disk_failed)?;
-    names.retain(|name| name.index >= log_from);
-    let mut failure = Death::Disk(format!("no usable snapshot: the log starts at {log_from}"));
-    for name in names.iter().rev() {
-        match restore(disk, &name.name) {
-            Ok(restored) => return Ok(restored),
-            Err(death) => failure = death,
-        }
-    }
-    Err(failure)
-}
-
-fn restore(disk: &SimDisk, name: &str) -> Result<(SnapshotMeta, Machine), Death> {
-    let bad = |error| Death::Disk(format!("snapshot {name}: {error}"));
-    let mut reader = SnapshotReader::open(disk.clone(), name).map_err(disk_failed)?;
-    let mut restore = Restore::default();
-    while let Some(piece) = reader.next_piece().map_err(disk_failed)? {
-        restore.piece(&piece).map_err(bad)?;
-    }
-    let machine = restore.finish().map_err(bad)?;
-    Ok((reader.meta().clone(), machine))
-}
-
-fn sessions(machine: &Machine) -> Vec<SessionEvent> {
-    machine
-        .sessions()
-        .iter()
-        .map(|(session, found)| SessionEvent::Attached {
-            session,
-            attached: found.attached,
-            timeout_ms: found.timeout_ms,
-        })
-        .collect()
 }
