@@ -6,13 +6,18 @@
 //! - [`Front`], one per connection runtime, holds connections, the order within each session, and
 //!   the watches.
 //!
-//! None of them knows a socket, a thread, a clock or a disk: `node` drives them with real ones and
+//! Two more write what these decide: [`LogWriter`] the log, [`ImageWriter`] the snapshots, over any
+//! `storage::disk::Disk`.
+//!
+//! None of them knows a socket, a thread or a clock: `node` drives them with real ones and
 //! `sim` with virtual ones. Every decision is here, so the simulator runs the code that ships.
 
 pub mod apply;
 pub mod expiry;
 pub mod front;
+pub mod image_writer;
 pub mod limits;
+pub mod log_writer;
 pub mod main_loop;
 pub mod message;
 pub mod recovery;
@@ -20,4 +25,6 @@ pub mod snapshots;
 
 pub use apply::Apply;
 pub use front::Front;
+pub use image_writer::ImageWriter;
+pub use log_writer::LogWriter;
 pub use main_loop::Loop;

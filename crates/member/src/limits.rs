@@ -83,6 +83,20 @@ pub const HEARD_INTERVAL_MS: u64 = 200;
 /// for that, since the shortest timeout is two of them.
 pub const LEASE_ADVANCE_MS_MAX: u64 = 200;
 
+/// How long the disk must be idle until the mark that says "all of this is durable" is written.
+pub const DISK_IDLE_MS: u64 = 100;
+
+/// How often a full disk is tried again.
+pub const DISK_FULL_RETRY_MS: u64 = 500;
+
+/// Bytes of log that must still fit when the disk is full: what is under way and was accepted
+/// before. Below this, writes are refused. A larger request (`jute.maxbuffer` allows it) may find
+/// no room after it was accepted; it is answered when there is some.
+pub const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
+
+/// Snapshots that are kept, the newest included.
+pub const SNAPSHOTS_KEPT: usize = 2;
+
 /// Bytes of a piece of a snapshot's image.
 pub const SNAPSHOT_PIECE_BYTES: usize = 1024 * 1024;
 

@@ -1,19 +1,24 @@
-//! Recovery: which snapshot a member starts from, and what its leases begin with. Called at start,
-//! by the real shell and by the simulator alike.
+//! Recovery: what a data directory holds, as the step functions want it; a directory that is empty
+//! is born first. Called at start, by the real shell and by the simulator alike.
 
-use machine::Machine;
-use machine::freeze::{Restore, RestoreError};
+use machine::freeze::{FreezeStep, Restore, RestoreError};
+use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
+use replica::{ReplicaError, Restored};
 use storage::StorageError;
+use storage::datadir::{self, DataDir, EmptyDir, Identity, Opened};
 use storage::disk::Disk;
 use storage::snapshot::{self, SnapshotMeta, SnapshotReader};
+use storage::wal::{Membership, SnapshotPoint, TornTail, Wal, WalOptions};
 use thiserror::Error;
 
-use crate::message::SessionEvent;
+use crate::main_loop::to_restored;
+use crate::message::{SessionEvent, Start};
+use crate::{Apply, Loop};
 
 /// Why no state could be restored.
 #[derive(Debug, Error)]
 pub enum RecoveryError {
-    /// A snapshot, or the folder of snapshots, cannot be read.
+    /// The data directory, the log or a snapshot cannot be read or written.
     #[error("{0}")]
     Storage(#[from] StorageError),
     /// A snapshot passed its checksums but is not a state.
@@ -32,12 +37,121 @@ pub enum RecoveryError {
     },
 }
 
-/// The newest snapshot that reads, if the log, which starts behind `log_from`, goes on from it.
-/// Each one that does not is told to `skipped`.
+/// What a member is configured to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the replicated settings are to be.
+    pub settings: Settings,
+    /// `tickTime`.
+    pub tick_ms: u64,
+    /// Commands after which a snapshot is taken (`snapCount`).
+    pub snapshot_commands: u64,
+    /// Bytes of log after which a snapshot is taken, if not the usual (`snapSizeLimitInKb`).
+    pub snapshot_log_bytes: Option<u64>,
+}
+
+/// What a data directory holds.
+pub struct Recovered<D: Disk> {
+    /// Locked as long as this lives.
+    pub dir: DataDir<D>,
+    /// This member, and this start of it.
+    pub origin: Origin,
+    /// Whether it was born just now.
+    pub is_new: bool,
+    /// A write that was never acknowledged and that was cut off the log.
+    pub cut: Option<TornTail>,
+    /// The log, open for appending.
+    pub wal: Wal<D>,
+    /// The state at the newest snapshot.
+    pub machine: Machine,
+    /// The entries behind it, and what else Raft is to know.
+    pub restored: Restored,
+}
+
+/// Opens the directory that is `disk`'s root, and counts this start. An empty one becomes an
+/// ensemble of one with ids drawn from `secret`, which is unpredictable. Each snapshot that cannot
+/// be used is told to `skipped`.
 ///
 /// # Errors
-/// That of the oldest one tried.
-pub fn restore_newest<D: Disk + Clone>(
+/// The directory cannot be used.
+pub fn recover<D: Disk + Clone>(
+    disk: &D,
+    secret: &[u8; 32],
+    options: WalOptions,
+    skipped: impl FnMut(&RecoveryError),
+) -> Result<Recovered<D>, RecoveryError> {
+    let (dir, is_new) = match datadir::open(disk.clone())? {
+        Opened::Existing(found) => (found, false),
+        Opened::Empty(empty) => (give_birth(empty, secret, &options)?, true),
+    };
+    let (wal, log) = Wal::open(disk.clone(), options)?;
+    let (meta, machine) = restore_newest(disk, log.snapshot.index, skipped)?;
+    let entries = log.entries.into_iter().filter(|entry| entry.index > meta.index).collect();
+    let snapshot = SnapshotPoint { index: meta.index, term: meta.term };
+    let restored = to_restored(log.hard_state, meta.membership, snapshot, entries);
+    let boot = BootId(dir.next_boot()?);
+    let origin = Origin { member: MemberId(dir.identity().member_id), boot };
+    Ok(Recovered { dir, origin, is_new, cut: log.cut, wal, machine, restored })
+}
+
+/// The first two step functions of a member that starts from the state and the entries behind it.
+///
+/// # Errors
+/// What was restored contradicts itself.
+pub fn start(
+    origin: Origin,
+    machine: &Machine,
+    restored: Restored,
+    options: Options,
+) -> Result<(Loop, Apply), ReplicaError> {
+    let apply = Apply::new(origin, LogIndex(restored.applied_index), restored.snapshot_term);
+    let log_bytes = restored.entries.iter().map(|entry| entry.payload.len() as u64).sum();
+    let member = Loop::new(Start {
+        origin,
+        seed: origin.member.0,
+        settings: options.settings,
+        settings_restored: machine.settings().clone(),
+        sessions: sessions(machine),
+        restored,
+        log_bytes,
+        snapshot_commands: options.snapshot_commands,
+        snapshot_log_bytes: options.snapshot_log_bytes,
+        tick_ms: options.tick_ms,
+    })?;
+    Ok((member, apply))
+}
+
+/// A new directory: an ensemble of one, with ids that no other directory has.
+fn give_birth<D: Disk + Clone>(
+    empty: EmptyDir<D>,
+    secret: &[u8; 32],
+    options: &WalOptions,
+) -> Result<DataDir<D>, StorageError> {
+    let (cluster, rest) = secret.split_at(16);
+    let cluster_id = u128::from_le_bytes(cluster.try_into().expect("16 bytes were split off"));
+    let member_id = u64::from_le_bytes(rest[..8].try_into().expect("16 bytes are left"));
+    // 0 means nobody.
+    let identity = Identity { cluster_id, member_id: member_id.max(1) };
+    let membership = Membership { voters: vec![identity.member_id], ..Membership::default() };
+    let mut machine = Machine::default();
+    let index = machine.freeze();
+    assert!(index == LogIndex(datadir::BIRTH_POINT.index));
+    let mut pieces = Vec::new();
+    loop {
+        match machine.freeze_step(usize::MAX, u32::MAX) {
+            FreezeStep::Piece(piece) => pieces.push(piece),
+            FreezeStep::Last(piece) => {
+                pieces.push(piece);
+                break;
+            }
+            FreezeStep::Aborted => unreachable!("nothing changes a machine that nobody has yet"),
+        }
+    }
+    empty.birth(identity, &membership, &pieces, options)
+}
+
+/// The newest snapshot that reads, if the log, which starts behind `log_from`, goes on from it.
+fn restore_newest<D: Disk + Clone>(
     disk: &D,
     log_from: u64,
     mut skipped: impl FnMut(&RecoveryError),
@@ -72,7 +186,7 @@ fn restore<D: Disk + Clone>(
 }
 
 /// The sessions of a restored machine, for the leases.
-pub fn sessions(machine: &Machine) -> Vec<SessionEvent> {
+fn sessions(machine: &Machine) -> Vec<SessionEvent> {
     machine
         .sessions()
         .iter()

@@ -6,26 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use machine::freeze::{FreezeStep, RestoreError};
-use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
-use member::main_loop::to_restored;
-use member::message::{FrontId, ReplicaError, Start};
-use member::recovery::{RecoveryError, restore_newest, sessions};
-use member::{Apply, Loop};
+use machine::Origin;
+use machine::freeze::RestoreError;
+use member::limits::ROOM_BYTES_MIN;
+use member::message::{FrontId, ReplicaError};
+use member::recovery::{Options, RecoveryError, recover};
+use member::{Apply, ImageWriter, LogWriter, Loop};
 use parking_lot::RwLock;
 use storage::StorageError;
-use storage::datadir::{self, DataDir, EmptyDir, Identity, Opened};
+use storage::datadir::DataDir;
 use storage::disk::RealDisk;
-use storage::wal::{Membership, Wal, WalOptions};
+use storage::wal::WalOptions;
 use thiserror::Error;
 
 use crate::queue::{Inbox, Mail};
 use crate::threads::{
     FrontHandle, Shared, run_apply, run_disk, run_loop, run_snapshot, run_spare, spawn,
 };
-
-/// Snapshots that are kept, the newest included.
-const SNAPSHOTS_KEPT: usize = 2;
 
 /// What a node is told.
 #[derive(Clone, Debug)]
@@ -36,14 +33,8 @@ pub struct NodeConfig {
     pub front_count: u32,
     /// Unpredictable: ids of a new data directory are drawn from it.
     pub secret: [u8; 32],
-    /// What the replicated settings are to be.
-    pub settings: Settings,
-    /// `tickTime`.
-    pub tick_ms: u64,
-    /// `snapCount`.
-    pub snapshot_commands: u64,
-    /// Log bytes after which a snapshot is taken, if not the default.
-    pub snapshot_log_bytes: Option<u64>,
+    /// What the member is to be.
+    pub member: Options,
 }
 
 /// Why a node cannot start. Each says its cause itself: there is no chain to print.
@@ -105,15 +96,6 @@ pub struct Node {
     _dir: DataDir<RealDisk>,
 }
 
-/// What was found in the data directory.
-struct Recovered {
-    dir: DataDir<RealDisk>,
-    wal: Wal<RealDisk>,
-    machine: Machine,
-    restored: member::message::Restored,
-    log_bytes: u64,
-}
-
 /// Opens or makes the data directory and starts the threads. Clients may be served once
 /// [`Node::wait_ready`] returns.
 ///
@@ -126,32 +108,27 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         cause,
     })?;
     let dir_name = config.data_dir.display().to_string();
-    let recovered = recover(&disk, config, &dir_name)?;
-    let identity = recovered.dir.identity();
-    let boot = recovered.dir.next_boot().map_err(|source| storage_error(&dir_name, source))?;
-    let origin = Origin { member: MemberId(identity.member_id), boot: BootId(boot) };
-    let index = LogIndex(recovered.restored.applied_index);
-    let term = recovered.restored.snapshot_term;
-    let restored_ms = began.elapsed().as_millis();
+    let skipped = |error: &RecoveryError| tracing::error!("{error}");
+    let recovered = recover(&disk, &config.secret, WalOptions::default(), skipped)
+        .map_err(|error| recovery_error(&dir_name, error))?;
+    if recovered.is_new {
+        tracing::info!("data directory {dir_name} was empty: a new state begins");
+    }
+    if let Some(cut) = &recovered.cut {
+        tracing::warn!("a write that was never acknowledged was cut off the log: {cut:?}");
+    }
     tracing::info!(
-        "state of log index {} restored in {restored_ms} ms, {} entries to apply",
-        index.0,
+        "state of log index {} restored in {} ms, {} entries to apply",
+        recovered.restored.applied_index,
+        began.elapsed().as_millis(),
         recovered.restored.entries.len()
     );
-    let member = Loop::new(Start {
-        origin,
-        seed: identity.member_id,
-        settings: config.settings.clone(),
-        settings_restored: recovered.machine.settings().clone(),
-        sessions: sessions(&recovered.machine),
-        restored: recovered.restored,
-        log_bytes: recovered.log_bytes,
-        snapshot_commands: config.snapshot_commands,
-        snapshot_log_bytes: config.snapshot_log_bytes,
-        tick_ms: config.tick_ms,
-    })
-    .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
-    let apply = Apply::new(origin, index, term);
+    let origin = recovered.origin;
+    let identity = recovered.dir.identity();
+    let member = config.member.clone();
+    let (member, apply) =
+        member::recovery::start(origin, &recovered.machine, recovered.restored, member)
+            .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
         to_loop: Inbox::default(),
@@ -164,7 +141,9 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         serving: AtomicBool::new(false),
         started: Instant::now(),
     });
-    let threads = start_threads(&shared, member, apply, recovered.wal, &disk, identity)
+    let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
+    let image = ImageWriter::new(disk.clone(), identity.cluster_id);
+    let threads = start_threads(&shared, member, apply, log, image, disk)
         .map_err(|cause| StartError::System { what: "a thread".to_string(), cause })?;
     Ok(Node { shared, threads, origin, _dir: recovered.dir })
 }
@@ -173,22 +152,19 @@ fn start_threads(
     shared: &Arc<Shared>,
     member: Loop,
     apply: Apply,
-    wal: Wal<RealDisk>,
-    disk: &RealDisk,
-    identity: Identity,
+    log: LogWriter<RealDisk>,
+    image: ImageWriter<RealDisk>,
+    disk: RealDisk,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let on = |shared: &Arc<Shared>| shared.clone();
     let (of_loop, of_apply, of_disk) = (on(shared), on(shared), on(shared));
     let (of_spare, of_snapshot) = (on(shared), on(shared));
-    let (spare_disk, snapshot_disk) = (disk.clone(), disk.clone());
     Ok(vec![
         spawn("loop", move || run_loop(&of_loop, member))?,
         spawn("apply", move || run_apply(&of_apply, apply))?,
-        spawn("disk", move || run_disk(&of_disk, wal))?,
-        spawn("spare", move || run_spare(&of_spare, &spare_disk))?,
-        spawn("snapshot", move || {
-            run_snapshot(&of_snapshot, &snapshot_disk, identity.cluster_id, SNAPSHOTS_KEPT);
-        })?,
+        spawn("disk", move || run_disk(&of_disk, log))?,
+        spawn("spare", move || run_spare(&of_spare, &disk))?,
+        spawn("snapshot", move || run_snapshot(&of_snapshot, image))?,
     ])
 }
 
@@ -228,59 +204,6 @@ impl Node {
     }
 }
 
-fn recover(disk: &RealDisk, config: &NodeConfig, dir: &str) -> Result<Recovered, StartError> {
-    let fail = |source| storage_error(dir, source);
-    let opened = datadir::open(disk.clone()).map_err(fail)?;
-    let data_dir = match opened {
-        Opened::Existing(found) => found,
-        Opened::Empty(empty) => {
-            tracing::info!("data directory {dir} is empty: a new state begins");
-            give_birth(empty, config).map_err(fail)?
-        }
-    };
-    let (wal, log) = Wal::open(disk.clone(), WalOptions::default()).map_err(fail)?;
-    if let Some(cut) = &log.cut {
-        tracing::warn!("a write that was never acknowledged was cut off the log: {cut:?}");
-    }
-    let (meta, machine) =
-        restore_newest(disk, log.snapshot.index, |error| tracing::error!("{error}"))
-            .map_err(|error| recovery_error(dir, error))?;
-    let entries: Vec<_> =
-        log.entries.into_iter().filter(|entry| entry.index > meta.index).collect();
-    let log_bytes = entries.iter().map(|entry| entry.payload.len() as u64).sum();
-    let snapshot = storage::wal::SnapshotPoint { index: meta.index, term: meta.term };
-    let restored = to_restored(log.hard_state, meta.membership, snapshot, entries);
-    Ok(Recovered { dir: data_dir, wal, machine, restored, log_bytes })
-}
-
-/// A new directory: an ensemble of one, with ids that no other directory has.
-fn give_birth(
-    empty: EmptyDir<RealDisk>,
-    config: &NodeConfig,
-) -> Result<DataDir<RealDisk>, StorageError> {
-    let (cluster, rest) = config.secret.split_at(16);
-    let cluster_id = u128::from_le_bytes(cluster.try_into().expect("16 bytes were split off"));
-    let member_id = u64::from_le_bytes(rest[..8].try_into().expect("16 bytes are left"));
-    // 0 means nobody.
-    let identity = Identity { cluster_id, member_id: member_id.max(1) };
-    let membership = Membership { voters: vec![identity.member_id], ..Membership::default() };
-    let mut machine = Machine::default();
-    let index = machine.freeze();
-    assert!(index == LogIndex(datadir::BIRTH_POINT.index));
-    let mut pieces = Vec::new();
-    loop {
-        match machine.freeze_step(usize::MAX, u32::MAX) {
-            FreezeStep::Piece(piece) => pieces.push(piece),
-            FreezeStep::Last(piece) => {
-                pieces.push(piece);
-                break;
-            }
-            FreezeStep::Aborted => unreachable!("nothing changes a machine that nobody has yet"),
-        }
-    }
-    empty.birth(identity, &membership, &pieces, &WalOptions::default())
-}
-
 fn recovery_error(dir: &str, error: RecoveryError) -> StartError {
     let dir = dir.to_string();
     match error {
@@ -288,10 +211,6 @@ fn recovery_error(dir: &str, error: RecoveryError) -> StartError {
         RecoveryError::Snapshot { name, cause } => StartError::Snapshot { dir, name, cause },
         RecoveryError::NoSnapshot { index } => StartError::NoSnapshot { dir, index },
     }
-}
-
-fn storage_error(dir: &str, cause: StorageError) -> StartError {
-    StartError::Storage { dir: dir.to_string(), cause }
 }
 
 /// The command to run next, where there is one.

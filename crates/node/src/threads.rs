@@ -6,19 +6,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::Machine;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
-use member::message::{
-    Delivery, DiskJob, FromApply, FromSnapshot, FrontId, SnapshotJob, ToApply, ToLoop,
-};
-use member::{Apply, Loop};
+use member::log_writer::LogInput;
+use member::message::{Delivery, FromApply, FromSnapshot, FrontId, SnapshotJob, ToApply, ToLoop};
+use member::{Apply, ImageWriter, LogWriter, Loop};
 use parking_lot::RwLock;
 use storage::StorageError;
 use storage::disk::RealDisk;
-use storage::snapshot::{SnapshotMeta, SnapshotWriter};
-use storage::wal::{Durability, SnapshotPoint, SpareJob, Wal};
+use storage::wal::SpareJob;
 
 use crate::limits::{
-    APPLY_HOLD, APPLY_STEP_COMMANDS, DISK_FULL_RETRY, DISK_IDLE, MAIL_MAX, MAIL_WAIT, RAFT_TICK,
-    ROOM_BYTES_MIN,
+    APPLY_HOLD, APPLY_STEP_COMMANDS, MAIL_MAX, MAIL_WAIT, RAFT_TICK, SNAPSHOT_REST_MAX,
 };
 use crate::queue::{Inbox, Mail};
 
@@ -31,25 +28,12 @@ pub(crate) enum LoopInput {
     Snapshot(FromSnapshot),
 }
 
-/// What arrives at the disk.
-pub(crate) enum DiskInput {
-    Job(DiskJob),
-    Release(SnapshotPoint),
-    Spare(SpareResult),
-}
-
-/// A segment made ahead, or why it was not.
-pub(crate) enum SpareResult {
-    Made(SpareJob<RealDisk>),
-    Failed(SpareJob<RealDisk>, StorageError),
-}
-
 /// The queues and the state that the threads share.
 pub(crate) struct Shared {
     pub machine: RwLock<Machine>,
     pub to_loop: Inbox<LoopInput>,
     pub to_apply: Inbox<ToApply>,
-    pub to_disk: Inbox<DiskInput>,
+    pub to_disk: Inbox<LogInput<RealDisk>>,
     pub to_snapshot: Inbox<SnapshotJob>,
     pub to_spare: Inbox<SpareJob<RealDisk>>,
     pub fronts: Vec<Mail<Delivery>>,
@@ -58,6 +42,13 @@ pub(crate) struct Shared {
     /// a long replay would fill their queues.
     pub serving: AtomicBool,
     pub started: Instant,
+}
+
+impl Shared {
+    /// Ms since the node started.
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
 }
 
 /// What a connection runtime needs of the node.
@@ -90,7 +81,7 @@ impl FrontHandle {
 
     /// Ms since the node started.
     pub fn monotonic_ms(&self) -> u64 {
-        self.shared.started.elapsed().as_millis() as u64
+        self.shared.now_ms()
     }
 }
 
@@ -122,7 +113,7 @@ pub(crate) fn run_loop(shared: &Shared, mut member: Loop) {
     loop {
         let output = member.finish(wall_ms());
         if !output.disk.is_empty() {
-            shared.to_disk.push(output.disk.into_iter().map(DiskInput::Job));
+            shared.to_disk.push(output.disk.into_iter().map(LogInput::Job));
         }
         if !output.apply.is_empty() {
             shared.to_apply.push(output.apply);
@@ -131,7 +122,7 @@ pub(crate) fn run_loop(shared: &Shared, mut member: Loop) {
             shared.to_snapshot.push(output.snapshot);
         }
         if let Some(point) = output.release {
-            shared.to_disk.push([DiskInput::Release(point)]);
+            shared.to_disk.push([LogInput::Release(point)]);
         }
         if output.ready {
             shared.ready.push([()]);
@@ -197,111 +188,36 @@ pub(crate) fn run_apply(shared: &Shared, mut apply: Apply) {
     }
 }
 
-/// The disk thread: whatever is queued goes in one write and one sync.
-pub(crate) fn run_disk(shared: &Shared, mut wal: Wal<RealDisk>) {
+pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
+    let failed = |error| -> ! { fail("the log", &error) };
     let mut inputs = Vec::new();
-    let mut held: Vec<DiskJob> = Vec::new();
-    let mut full = Fullness::default();
-    // Everything is durable and the log says so: there is nothing to wake up for.
-    let mut marked = false;
     loop {
-        let deadline = match marked {
-            _ if !held.is_empty() => Some(Instant::now() + DISK_FULL_RETRY),
-            false => Some(Instant::now() + DISK_IDLE),
-            true => full.retry_at,
-        };
+        let at = |ms| shared.started + Duration::from_millis(ms);
+        let deadline = log.deadline_ms(shared.now_ms()).map(at);
         inputs.clear();
         let open = shared.to_disk.take(&mut inputs, deadline);
-        let idle = inputs.is_empty();
-        marked = false;
+        let now_ms = shared.now_ms();
         for input in inputs.drain(..) {
-            match input {
-                DiskInput::Job(job) => held.push(job),
-                DiskInput::Release(point) => {
-                    // Also while jobs are held: on a full disk this is what makes room.
-                    wal.release(point).unwrap_or_else(|error| fail("the log", &error));
-                }
-                DiskInput::Spare(SpareResult::Made(job)) => {
-                    wal.adopt_spare(job);
-                    full.spare_failed = false;
-                }
-                DiskInput::Spare(SpareResult::Failed(job, error)) => {
-                    if !full.spare_failed {
-                        tracing::warn!("no log segment can be made ahead: {error}");
-                    }
-                    wal.abandon_spare(job);
-                    full.spare_failed = true;
-                    full.retry_at = Some(Instant::now() + DISK_FULL_RETRY);
-                }
-            }
+            log.receive(input, now_ms).unwrap_or_else(|error| failed(error));
         }
-        write(shared, &mut wal, &mut held, &mut full);
-        if idle && held.is_empty() {
-            wal.idle_mark().unwrap_or_else(|error| fail("the log", &error));
-            marked = true;
+        let output = log.finish(now_ms).unwrap_or_else(|error| failed(error));
+        if let Some(last) = output.persisted {
+            shared.to_loop.push([LoopInput::Persisted(last)]);
         }
-        if full.retry_at.is_some_and(|at| Instant::now() >= at) {
-            full.retry_at = None;
-        }
-        if full.retry_at.is_none()
-            && let Some(job) = wal.spare_wanted()
-        {
-            shared.to_spare.push([job]);
-        }
-        full.report(shared, &wal, !held.is_empty());
-        if !open {
-            return;
-        }
-    }
-}
-
-/// What the disk thread knows about the room on the disk.
-#[derive(Default)]
-struct Fullness {
-    spare_failed: bool,
-    retry_at: Option<Instant>,
-    reported: bool,
-}
-
-impl Fullness {
-    /// Tells Loop when writes are to be refused, and when no more.
-    fn report(&mut self, shared: &Shared, wal: &Wal<RealDisk>, is_stuck: bool) {
-        let room = wal.room();
-        let low = room.bytes_before_new_segment < ROOM_BYTES_MIN && !room.spare_ready;
-        let is_full = is_stuck || (self.spare_failed && low);
-        if is_full != self.reported {
-            self.reported = is_full;
+        if let Some(is_full) = output.is_full {
             match is_full {
                 true => tracing::error!("the disk is full: writes are refused"),
                 false => tracing::info!("the disk has room again: writes are taken"),
             }
             shared.to_loop.push([LoopInput::DiskRoom { is_full }]);
         }
-    }
-}
-
-/// Appends and syncs the held jobs. With a full disk they stay held, and are tried again.
-fn write(shared: &Shared, wal: &mut Wal<RealDisk>, held: &mut Vec<DiskJob>, full: &mut Fullness) {
-    let mut done = 0;
-    for job in held.iter() {
-        match wal.append(&job.entries, job.hard_state, job.membership.clone()) {
-            Ok(()) => done += 1,
-            Err(StorageError::DiskFull { .. }) => {
-                full.spare_failed = true;
-                full.retry_at = Some(Instant::now() + DISK_FULL_RETRY);
-                break;
-            }
-            Err(error) => fail("the log", &error),
+        if let Some(job) = output.spare {
+            shared.to_spare.push([job]);
+        }
+        if !open {
+            return;
         }
     }
-    if done == 0 {
-        return;
-    }
-    let committed = wal.commit(Durability::Sync).unwrap_or_else(|error| fail("the log", &error));
-    assert!(committed.synced);
-    let last = held[done - 1].id;
-    held.drain(..done);
-    shared.to_loop.push([LoopInput::Persisted(last)]);
 }
 
 /// Makes log segments ahead, so that the log never waits for zeros to be written.
@@ -316,26 +232,19 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
             let result = loop {
                 match job.step(disk) {
                     Ok(false) => {}
-                    Ok(true) => break SpareResult::Made(job),
-                    Err(error) => break SpareResult::Failed(job, error),
+                    Ok(true) => break Ok(()),
+                    Err(error) => break Err(error),
                 }
             };
-            shared.to_disk.push([DiskInput::Spare(result)]);
+            shared.to_disk.push([LogInput::Spare(job, result)]);
         }
     }
 }
 
 /// Writes snapshot files, at half of the disk's pace: as long as a piece took to write, the thread
 /// then rests, so that the log's syncs come in between.
-pub(crate) fn run_snapshot(
-    shared: &Shared,
-    disk: &RealDisk,
-    cluster_id: u128,
-    snapshots_kept: usize,
-) {
+pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
     let mut jobs = Vec::new();
-    let mut writer: Option<SnapshotWriter<RealDisk>> = None;
-    let mut meta: Option<SnapshotMeta> = None;
     loop {
         jobs.clear();
         if !shared.to_snapshot.take(&mut jobs, None) {
@@ -344,66 +253,19 @@ pub(crate) fn run_snapshot(
         for job in jobs.drain(..) {
             let began = Instant::now();
             let is_piece = matches!(job, SnapshotJob::Piece(_));
-            let report = match do_snapshot(disk, cluster_id, &mut writer, &mut meta, job) {
-                Ok(report) => report,
-                Err(error) => {
-                    tracing::error!("no snapshot was taken: {error}");
-                    writer = None;
-                    // What was written takes room that the log may need.
-                    if let Err(error) = storage::snapshot::remove_temporaries(disk) {
-                        tracing::warn!("an unfinished snapshot stays: {error}");
-                    }
-                    Some(FromSnapshot::Failed)
-                }
-            };
-            if let Some(FromSnapshot::Finished { index, .. }) = report {
+            let output = image.handle(job);
+            for problem in &output.problems {
+                tracing::error!("snapshot: {problem}");
+            }
+            if let Some(FromSnapshot::Finished { index, .. }) = output.report {
                 tracing::info!("snapshot of the state at log index {index} is durable");
-                if let Err(error) = storage::snapshot::remove_older(disk, snapshots_kept, index) {
-                    tracing::warn!("old snapshots stay: {error}");
-                }
             }
             if is_piece {
-                std::thread::sleep(began.elapsed().min(Duration::from_secs(1)));
+                std::thread::sleep(began.elapsed().min(SNAPSHOT_REST_MAX));
             }
-            if let Some(report) = report {
+            if let Some(report) = output.report {
                 shared.to_loop.push([LoopInput::Snapshot(report)]);
             }
-        }
-    }
-}
-
-fn do_snapshot(
-    disk: &RealDisk,
-    cluster_id: u128,
-    writer: &mut Option<SnapshotWriter<RealDisk>>,
-    meta: &mut Option<SnapshotMeta>,
-    job: SnapshotJob,
-) -> Result<Option<FromSnapshot>, StorageError> {
-    match job {
-        SnapshotJob::Begin { index, term, membership } => {
-            let new = SnapshotMeta { cluster_id, index, term, membership };
-            *writer = Some(SnapshotWriter::create(disk.clone(), &new)?);
-            *meta = Some(new);
-            Ok(Some(FromSnapshot::PieceWritten))
-        }
-        SnapshotJob::Piece(bytes) => {
-            // After a failure the rest of the pieces has nowhere to go.
-            let Some(writer) = writer else { return Ok(None) };
-            writer.write_piece(&bytes)?;
-            Ok(Some(FromSnapshot::PieceWritten))
-        }
-        SnapshotJob::Finish => match (writer.take(), meta.take()) {
-            (Some(writer), Some(meta)) => {
-                writer.finish()?;
-                Ok(Some(FromSnapshot::Finished { index: meta.index, term: meta.term }))
-            }
-            _ => Ok(None),
-        },
-        SnapshotJob::Abort => {
-            if let Some(writer) = writer.take() {
-                writer.abort();
-            }
-            Ok(None)
         }
     }
 }

@@ -8,6 +8,7 @@ use anyhow::Context;
 use machine::Settings;
 use member::Front;
 use member::front::FrontConfig;
+use member::recovery::Options;
 use node::{Node, NodeConfig};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
@@ -75,10 +76,12 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         data_dir: config.data_dir.clone(),
         front_count,
         secret,
-        settings: config.replicated.clone(),
-        tick_ms: u64::from(config.tick_ms),
-        snapshot_commands: u64::from(config.snapshot_command_count),
-        snapshot_log_bytes: config.snapshot_log_bytes,
+        member: Options {
+            settings: config.replicated.clone(),
+            tick_ms: u64::from(config.tick_ms),
+            snapshot_commands: u64::from(config.snapshot_command_count),
+            snapshot_log_bytes: config.snapshot_log_bytes,
+        },
     });
     let node = started?;
     anyhow::ensure!(node.wait_ready(READY_LIMIT), "the member did not become ready");

@@ -3,20 +3,11 @@
 /// Length of a tick of the replica, as in the shell that ships.
 pub const RAFT_TICK_US: u64 = 100_000;
 
-/// How long the disk must be idle until its mark is written, as in the shell that ships.
-pub const DISK_IDLE_US: u64 = 100_000;
-
-/// How often a full disk is tried again, as in the shell that ships.
-pub const DISK_FULL_RETRY_US: u64 = 500_000;
-
 /// How often a connection runtime looks at the clock, as in the shell that ships.
 pub const FRONT_TICK_US: u64 = 100_000;
 
 /// Bytes read from a socket at once, as in the shell that ships.
 pub const READ_BYTES: u64 = 16 * 1024;
-
-/// Snapshots that are kept, as in the shell that ships.
-pub const SNAPSHOTS_KEPT: usize = 2;
 
 /// After the faults have stopped, a started server serves clients within this time.
 pub const READY_US_MAX: u64 = 30_000_000;

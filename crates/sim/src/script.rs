@@ -11,13 +11,13 @@ pub fn script(seed: u64) -> Options {
     let mut options = Options::draw(seed);
     options.faults = FaultMix::none();
     options.member.front_count = 2;
-    options.member.snapshot_commands = 15;
-    options.member.snapshot_log_bytes = None;
+    options.member.options.snapshot_commands = 15;
+    options.member.options.snapshot_log_bytes = None;
     let client = ClientConfig {
         ops: 25,
         pipeline_max: 6,
         large_one_in: 50,
-        timeout_ms: 4 * options.member.tick_ms as u32,
+        timeout_ms: 4 * options.member.options.tick_ms as u32,
         think_us_max: 20_000,
         is_erratic: false,
     };

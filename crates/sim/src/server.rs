@@ -12,24 +12,19 @@ mod runtime;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::freeze::FreezeStep;
-use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
+use machine::{Machine, Origin};
 use member::front::FrontConfig;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
-use member::main_loop::to_restored;
-use member::message::{
-    DiskJob, FromApply, FromSnapshot, FrontId, PersistId, Restored, SnapshotJob, Start, ToApply,
-    ToLoop,
-};
-use member::recovery::{restore_newest, sessions};
-use member::{Apply, Loop};
+use member::log_writer::LogInput;
+use member::message::{FromApply, FromSnapshot, FrontId, PersistId, SnapshotJob, ToApply, ToLoop};
+use member::recovery::{self, recover};
+use member::{Apply, ImageWriter, LogWriter, Loop};
 use storage::StorageError;
-use storage::datadir::{self, DataDir, EmptyDir, Identity, Opened};
-use storage::snapshot::{self, SnapshotMeta, SnapshotWriter};
-use storage::wal::{Durability, Membership, SnapshotPoint, SpareJob, Wal, WalOptions};
+use storage::datadir::DataDir;
+use storage::wal::{SpareJob, WalOptions};
 
 use crate::disk::SimDisk;
-use crate::limits::{DISK_FULL_RETRY_US, DISK_IDLE_US, RAFT_TICK_US, SNAPSHOTS_KEPT, SYNC_US_MAX};
+use crate::limits::{RAFT_TICK_US, SYNC_US_MAX};
 use crate::network::Network;
 use crate::witness::Witness;
 use crate::world::{Actor, Event, World};
@@ -42,20 +37,14 @@ pub struct MemberConfig {
     pub front_count: u32,
     /// For ids.
     pub secret: [u8; 32],
-    /// `tickTime`.
-    pub tick_ms: u64,
-    /// `snapCount`.
-    pub snapshot_commands: u64,
-    /// Log bytes after which a snapshot is taken, if not the default.
-    pub snapshot_log_bytes: Option<u64>,
+    /// What the configuration says.
+    pub options: recovery::Options,
     /// Sizes of log segments.
     pub wal: WalOptions,
     /// Bytes of log that must still fit when the disk is full: below this, writes are refused.
     pub room_bytes_min: u64,
     /// Bytes of a request frame.
     pub frame_bytes_max: u32,
-    /// `skipACL` and the like: what the configuration wants the settings to be.
-    pub settings: Settings,
 }
 
 /// Why a process is at its end.
@@ -78,36 +67,17 @@ enum LoopInput {
     Snapshot(FromSnapshot),
 }
 
-enum DiskInput {
-    Job(DiskJob),
-    Release(SnapshotPoint),
-    Spare(SpareResult),
-}
-
-enum SpareResult {
-    Made(SpareJob<SimDisk>),
-    Failed(SpareJob<SimDisk>),
-}
-
-/// What the disk's thread knows about the room on the disk.
-#[derive(Default)]
-struct Fullness {
-    spare_failed: bool,
-    retry_at_us: Option<u64>,
-    reported: bool,
-}
-
 /// One life of the process.
 pub struct Server {
     life: u64,
     origin: Origin,
-    cluster_id: u128,
     disk: SimDisk,
     _dir: DataDir<SimDisk>,
     machine: Machine,
     member: Loop,
     apply: Apply,
-    wal: Wal<SimDisk>,
+    log: LogWriter<SimDisk>,
+    image: ImageWriter<SimDisk>,
     runtimes: Vec<Runtime>,
     /// When each part is to run next, and the token of that wake-up.
     wakes: BTreeMap<Actor, (u64, u64)>,
@@ -115,19 +85,13 @@ pub struct Server {
     last_us: u64,
     next_tick_us: u64,
     to_apply: VecDeque<ToApply>,
-    to_disk: VecDeque<DiskInput>,
-    held: Vec<DiskJob>,
-    full: Fullness,
-    /// Everything is durable and the log says so.
-    is_marked: bool,
+    to_disk: VecDeque<LogInput<SimDisk>>,
     /// What the disk's thread reports when its time is over; none while it waits.
     disk_report: Option<Vec<LoopInput>>,
     to_snapshot: VecDeque<SnapshotJob>,
-    writer: Option<SnapshotWriter<SimDisk>>,
-    meta: Option<SnapshotMeta>,
     snapshot_report: Option<Option<FromSnapshot>>,
     to_spare: VecDeque<SpareJob<SimDisk>>,
-    spare_report: Option<SpareResult>,
+    spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
     is_ready: bool,
     started_us: u64,
     snapshot_count: u64,
@@ -136,16 +100,6 @@ pub struct Server {
     /// Jobs that could not be written for want of room.
     refusals_possible: bool,
     next_front: u32,
-    room_bytes_min: u64,
-}
-
-/// What was found in the data directory.
-struct Recovered {
-    dir: DataDir<SimDisk>,
-    wal: Wal<SimDisk>,
-    machine: Machine,
-    restored: Restored,
-    log_bytes: u64,
 }
 
 fn disk_failed(error: StorageError) -> Death {
@@ -164,37 +118,26 @@ impl Server {
         world: &mut World,
         witness: &mut Witness,
     ) -> Result<Server, Death> {
-        let recovered = recover(disk, config)?;
+        let recovered = recover(disk, &config.secret, config.wal, |_| {})
+            .map_err(|error| Death::Disk(error.to_string()))?;
+        let origin = recovered.origin;
         let identity = recovered.dir.identity();
-        let boot = recovered.dir.next_boot().map_err(disk_failed)?;
-        let origin = Origin { member: MemberId(identity.member_id), boot: BootId(boot) };
-        let index = LogIndex(recovered.restored.applied_index);
-        let term = recovered.restored.snapshot_term;
-        witness.on_start(index.0, &recovered.restored.entries).map_err(Death::Bug)?;
+        let restored = recovered.restored;
+        witness.on_start(restored.applied_index, &restored.entries).map_err(Death::Bug)?;
         let settings = Arc::new(recovered.machine.settings().clone());
-        let member = Loop::new(Start {
-            origin,
-            seed: identity.member_id,
-            settings: config.settings.clone(),
-            settings_restored: recovered.machine.settings().clone(),
-            sessions: sessions(&recovered.machine),
-            restored: recovered.restored,
-            log_bytes: recovered.log_bytes,
-            snapshot_commands: config.snapshot_commands,
-            snapshot_log_bytes: config.snapshot_log_bytes,
-            tick_ms: config.tick_ms,
-        })
-        .map_err(|error| Death::Bug(error.to_string()))?;
+        let (member, apply) =
+            recovery::start(origin, &recovered.machine, restored, config.options.clone())
+                .map_err(|error| Death::Bug(error.to_string()))?;
         let runtimes = (0..config.front_count)
             .map(|id| {
                 let config = FrontConfig {
                     id: FrontId(id),
                     origin,
                     frame_bytes_max: config.frame_bytes_max,
-                    session_timeout_ms_min: 2 * config.tick_ms as u32,
-                    session_timeout_ms_max: 20 * config.tick_ms as u32,
+                    session_timeout_ms_min: 2 * config.options.tick_ms as u32,
+                    session_timeout_ms_max: 20 * config.options.tick_ms as u32,
                     words_allowed: vec!["*".to_string()],
-                    secret: secret_of_boot(config.secret, boot),
+                    secret: secret_of_boot(config.secret, origin.boot.0),
                     settings: settings.clone(),
                 };
                 Runtime::new(config, world.now_us)
@@ -203,13 +146,13 @@ impl Server {
         let mut server = Server {
             life,
             origin,
-            cluster_id: identity.cluster_id,
             disk: disk.clone(),
             _dir: recovered.dir,
             machine: recovered.machine,
             member,
-            apply: Apply::new(origin, index, term),
-            wal: recovered.wal,
+            apply,
+            log: LogWriter::new(recovered.wal, config.room_bytes_min),
+            image: ImageWriter::new(disk.clone(), identity.cluster_id),
             runtimes,
             wakes: BTreeMap::new(),
             to_loop: VecDeque::new(),
@@ -217,13 +160,8 @@ impl Server {
             next_tick_us: world.now_us + RAFT_TICK_US,
             to_apply: VecDeque::new(),
             to_disk: VecDeque::new(),
-            held: Vec::new(),
-            full: Fullness::default(),
-            is_marked: false,
             disk_report: None,
             to_snapshot: VecDeque::new(),
-            writer: None,
-            meta: None,
             snapshot_report: None,
             to_spare: VecDeque::new(),
             spare_report: None,
@@ -233,7 +171,6 @@ impl Server {
             sync_slowness: 1,
             refusals_possible: false,
             next_front: 0,
-            room_bytes_min: config.room_bytes_min,
         };
         server.wake(world, Actor::Loop);
         server.wake(world, Actor::Disk);
@@ -282,7 +219,7 @@ impl Server {
         self.to_loop.is_empty()
             && self.to_apply.is_empty()
             && self.to_disk.is_empty()
-            && self.held.is_empty()
+            && self.log.is_idle()
             && self.disk_report.is_none()
             && !self.apply.has_work()
     }
@@ -348,17 +285,10 @@ impl Server {
             Actor::Disk => {
                 let reports = self.disk_report.take().expect("the disk was at work");
                 self.push_loop(world, reports);
-                let deadline_us = match self.is_marked {
-                    _ if !self.to_disk.is_empty() => None,
-                    _ if !self.held.is_empty() => Some(world.now_us + DISK_FULL_RETRY_US),
-                    false => Some(world.now_us + DISK_IDLE_US),
-                    true => self.full.retry_at_us,
-                };
                 if !self.to_disk.is_empty() {
                     self.wake(world, Actor::Disk);
-                }
-                if let Some(deadline_us) = deadline_us {
-                    self.wake_at(world, Actor::Disk, deadline_us);
+                } else if let Some(at_ms) = self.log.deadline_ms(world.now_us / 1000) {
+                    self.wake_at(world, Actor::Disk, world.now_us.max(at_ms * 1000));
                 }
             }
             Actor::Snapshot => {
@@ -371,8 +301,8 @@ impl Server {
                 }
             }
             Actor::Spare => {
-                let result = self.spare_report.take().expect("a segment was being made");
-                self.to_disk.push_back(DiskInput::Spare(result));
+                let (job, made) = self.spare_report.take().expect("a segment was being made");
+                self.to_disk.push_back(LogInput::Spare(job, made));
                 self.wake_disk(world);
                 if !self.to_spare.is_empty() {
                     self.wake(world, Actor::Spare);
@@ -426,7 +356,7 @@ impl Server {
                 self.disk.announce(entry.index, &entry.payload);
                 witness.on_proposed(entry.index, world.now_us);
             }
-            self.to_disk.push_back(DiskInput::Job(job));
+            self.to_disk.push_back(LogInput::Job(job));
             self.wake_disk(world);
         }
         for message in output.apply {
@@ -448,7 +378,7 @@ impl Server {
             }
         }
         if let Some(point) = output.release {
-            self.to_disk.push_back(DiskInput::Release(point));
+            self.to_disk.push_back(LogInput::Release(point));
             self.wake_disk(world);
         }
         if output.ready {
@@ -502,83 +432,23 @@ impl Server {
         }
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
-        let mut reports = Vec::new();
-        let is_idle = self.to_disk.is_empty();
-        self.is_marked = false;
+        let now_ms = world.now_us / 1000;
         for input in core::mem::take(&mut self.to_disk) {
-            match input {
-                DiskInput::Job(job) => self.held.push(job),
-                DiskInput::Release(point) => {
-                    // Also while jobs are held: on a full disk this is what makes room.
-                    self.wal.release(point).map_err(disk_failed)?;
-                }
-                DiskInput::Spare(SpareResult::Made(job)) => {
-                    self.wal.adopt_spare(job);
-                    self.full.spare_failed = false;
-                }
-                DiskInput::Spare(SpareResult::Failed(job)) => {
-                    self.wal.abandon_spare(job);
-                    self.full.spare_failed = true;
-                    self.full.retry_at_us = Some(world.now_us + DISK_FULL_RETRY_US);
-                }
-            }
+            self.log.receive(input, now_ms).map_err(disk_failed)?;
         }
-        self.write(world.now_us, &mut reports)?;
-        if is_idle && self.held.is_empty() {
-            self.wal.idle_mark().map_err(disk_failed)?;
-            self.is_marked = true;
-        }
-        if self.full.retry_at_us.is_some_and(|at_us| world.now_us >= at_us) {
-            self.full.retry_at_us = None;
-        }
-        if self.full.retry_at_us.is_none()
-            && let Some(job) = self.wal.spare_wanted()
-        {
+        let output = self.log.finish(now_ms).map_err(disk_failed)?;
+        if let Some(job) = output.spare {
             self.to_spare.push_back(job);
             if self.spare_report.is_none() {
                 self.wake(world, Actor::Spare);
             }
         }
-        self.report_room(&mut reports);
+        let mut reports: Vec<_> = output.persisted.map(LoopInput::Persisted).into_iter().collect();
+        reports.extend(output.is_full.map(|is_full| LoopInput::DiskRoom { is_full }));
         let took_us = self.took_us(world, ops_before);
         self.disk_report = Some(reports);
         world.schedule(world.now_us + took_us, Event::Done { life: self.life, actor: Actor::Disk });
         Ok(())
-    }
-
-    /// Appends and syncs the held jobs. With a full disk they stay held, and are tried again.
-    fn write(&mut self, now_us: u64, reports: &mut Vec<LoopInput>) -> Lived {
-        let mut done = 0;
-        for job in &self.held {
-            match self.wal.append(&job.entries, job.hard_state, job.membership.clone()) {
-                Ok(()) => done += 1,
-                Err(StorageError::DiskFull { .. }) => {
-                    self.full.spare_failed = true;
-                    self.full.retry_at_us = Some(now_us + DISK_FULL_RETRY_US);
-                    break;
-                }
-                Err(error) => return Err(disk_failed(error)),
-            }
-        }
-        if done == 0 {
-            return Ok(());
-        }
-        let committed = self.wal.commit(Durability::Sync).map_err(disk_failed)?;
-        assert!(committed.synced);
-        let last = self.held[done - 1].id;
-        self.held.drain(..done);
-        reports.push(LoopInput::Persisted(last));
-        Ok(())
-    }
-
-    fn report_room(&mut self, reports: &mut Vec<LoopInput>) {
-        let room = self.wal.room();
-        let low = room.bytes_before_new_segment < self.room_bytes_min && !room.spare_ready;
-        let is_full = !self.held.is_empty() || (self.full.spare_failed && low);
-        if is_full != self.full.reported {
-            self.full.reported = is_full;
-            reports.push(LoopInput::DiskRoom { is_full });
-        }
     }
 
     /// How long the disk takes for what was just asked of it.
@@ -607,12 +477,12 @@ impl Server {
         let result = loop {
             match job.step(&self.disk) {
                 Ok(false) => {}
-                Ok(true) => break SpareResult::Made(job),
-                Err(_) => break SpareResult::Failed(job),
+                Ok(true) => break Ok(()),
+                Err(error) => break Err(error),
             }
         };
         let took_us = self.took_us(world, ops_before);
-        self.spare_report = Some(result);
+        self.spare_report = Some((job, result));
         world
             .schedule(world.now_us + took_us, Event::Done { life: self.life, actor: Actor::Spare });
     }
@@ -624,14 +494,9 @@ impl Server {
         let Some(job) = self.to_snapshot.pop_front() else { return };
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
-        let report = self.do_snapshot(job).unwrap_or_else(|_| {
-            self.writer = None;
-            Some(FromSnapshot::Failed)
-        });
-        if let Some(FromSnapshot::Finished { index, .. }) = report {
+        let report = self.image.handle(job).report;
+        if let Some(FromSnapshot::Finished { .. }) = report {
             self.snapshot_count += 1;
-            // Old ones may stay: the next snapshot tries again.
-            let _ = snapshot::remove_older(&self.disk, SNAPSHOTS_KEPT, index);
         }
         let took_us = self.took_us(world, ops_before);
         self.snapshot_report = Some(report);
@@ -639,35 +504,6 @@ impl Server {
             world.now_us + took_us,
             Event::Done { life: self.life, actor: Actor::Snapshot },
         );
-    }
-
-    fn do_snapshot(&mut self, job: SnapshotJob) -> Result<Option<FromSnapshot>, StorageError> {
-        match job {
-            SnapshotJob::Begin { index, term, membership } => {
-                let new = SnapshotMeta { cluster_id: self.cluster_id, index, term, membership };
-                self.writer = Some(SnapshotWriter::create(self.disk.clone(), &new)?);
-                self.meta = Some(new);
-                Ok(Some(FromSnapshot::PieceWritten))
-            }
-            SnapshotJob::Piece(bytes) => {
-                let Some(writer) = &mut self.writer else { return Ok(None) };
-                writer.write_piece(&bytes)?;
-                Ok(Some(FromSnapshot::PieceWritten))
-            }
-            SnapshotJob::Finish => match (self.writer.take(), self.meta.take()) {
-                (Some(writer), Some(meta)) => {
-                    writer.finish()?;
-                    Ok(Some(FromSnapshot::Finished { index: meta.index, term: meta.term }))
-                }
-                _ => Ok(None),
-            },
-            SnapshotJob::Abort => {
-                if let Some(writer) = self.writer.take() {
-                    writer.abort();
-                }
-                Ok(None)
-            }
-        }
     }
 }
 
@@ -677,47 +513,4 @@ fn secret_of_boot(mut secret: [u8; 32], boot: u64) -> [u8; 32] {
         *byte ^= boot;
     }
     secret
-}
-
-fn recover(disk: &SimDisk, config: &MemberConfig) -> Result<Recovered, Death> {
-    let dir = match datadir::open(disk.clone()).map_err(disk_failed)? {
-        Opened::Existing(found) => found,
-        Opened::Empty(empty) => give_birth(empty, config).map_err(disk_failed)?,
-    };
-    let (wal, log) = Wal::open(disk.clone(), config.wal).map_err(disk_failed)?;
-    let (meta, machine) = restore_newest(disk, log.snapshot.index, |_| {})
-        .map_err(|error| Death::Disk(error.to_string()))?;
-    let entries: Vec<_> =
-        log.entries.into_iter().filter(|entry| entry.index > meta.index).collect();
-    let log_bytes = entries.iter().map(|entry| entry.payload.len() as u64).sum();
-    let snapshot = SnapshotPoint { index: meta.index, term: meta.term };
-    let restored = to_restored(log.hard_state, meta.membership, snapshot, entries);
-    Ok(Recovered { dir, wal, machine, restored, log_bytes })
-}
-
-fn give_birth(
-    empty: EmptyDir<SimDisk>,
-    config: &MemberConfig,
-) -> Result<DataDir<SimDisk>, StorageError> {
-    let word = |at: usize| {
-        let bytes = config.secret[at..at + 8].try_into().expect("the secret has 32 bytes");
-        u64::from_le_bytes(bytes)
-    };
-    let cluster_id = u128::from(word(0)) << 64 | u128::from(word(8));
-    let identity = Identity { cluster_id, member_id: word(16).max(1) };
-    let membership = Membership { voters: vec![identity.member_id], ..Membership::default() };
-    let mut machine = Machine::default();
-    machine.freeze();
-    let mut pieces = Vec::new();
-    loop {
-        match machine.freeze_step(usize::MAX, u32::MAX) {
-            FreezeStep::Piece(piece) => pieces.push(piece),
-            FreezeStep::Last(piece) => {
-                pieces.push(piece);
-                break;
-            }
-            FreezeStep::Aborted => unreachable!("nothing changes a machine that nobody has yet"),
-        }
-    }
-    empty.birth(identity, &membership, &pieces, &config.wal)
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use machine::Settings;
+use member::recovery;
 use storage::wal::WalOptions;
 use workload::generate::Random;
 use workload::history::{History, Received};
@@ -57,13 +58,16 @@ impl Options {
         let member = MemberConfig {
             front_count: random.between(1, 3) as u32,
             secret,
-            tick_ms,
-            snapshot_commands: match is_heavy {
-                true => random.magnitude(200, 5_000),
-                false => random.magnitude(10, 400),
+            options: recovery::Options {
+                settings: Settings::default(),
+                tick_ms,
+                snapshot_commands: match is_heavy {
+                    true => random.magnitude(200, 5_000),
+                    false => random.magnitude(10, 400),
+                },
+                snapshot_log_bytes: (!is_heavy && random.one_in(3))
+                    .then(|| random.magnitude(2_000, 200_000)),
             },
-            snapshot_log_bytes: (!is_heavy && random.one_in(3))
-                .then(|| random.magnitude(2_000, 200_000)),
             wal: WalOptions {
                 segment_bytes,
                 first_segment_bytes: 64 * 1024,
@@ -72,7 +76,6 @@ impl Options {
             },
             room_bytes_min: segment_bytes / 4,
             frame_bytes_max: 0xf_ffff,
-            settings: Settings::default(),
         };
         let is_erratic = !random.one_in(4);
         let clients = (0..random.between(1, 5))

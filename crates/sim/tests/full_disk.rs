@@ -20,7 +20,7 @@ const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
 fn full(seed: u64, more: Vec<(u64, Fault)>, full_for_us: u64) -> Options {
     let mut options = script(seed);
     // No snapshot frees segments.
-    options.member.snapshot_commands = u64::MAX;
+    options.member.options.snapshot_commands = u64::MAX;
     // As in the shell that ships: what is under way always fits.
     options.member.wal = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::default() };
     options.member.room_bytes_min = ROOM_BYTES_MIN;
@@ -32,7 +32,7 @@ fn full(seed: u64, more: Vec<(u64, Fault)>, full_for_us: u64) -> Options {
         ops: 2_000,
         pipeline_max: 20,
         large_one_in: 4,
-        timeout_ms: 4 * options.member.tick_ms as u32,
+        timeout_ms: 4 * options.member.options.tick_ms as u32,
         think_us_max: 20_000,
         is_erratic: false,
     };

@@ -80,7 +80,8 @@ const _: () = assert!(SNAPSHOT_META_BYTES_MAX > 4 * MEMBERS_MAX * 8 + 1024);
 /// full disk these must still find room (40 of them do).
 pub const SEGMENT_HEADROOM_BYTES: u64 = 4096;
 
-/// Small spare segments that entries never use. On a full disk the first start takes one; every
-/// later start takes one and frees the one that the start before took, so two are enough for any
-/// number of starts. Votes and installed snapshots may use them too.
+/// Small spare segments that entries never use. On a full disk every start takes one, and gives back
+/// that of the start before if that one appended no entry (becoming leader appends one). So a full
+/// disk allows two starts that serve; a third is refused with [`crate::StorageError::DiskFull`].
+/// Votes and installed snapshots may use them too.
 pub const RESERVE_COUNT: usize = 2;

@@ -370,11 +370,14 @@ impl<D: Disk> Wal<D> {
         }
     }
 
-    /// Gives up on a job that failed: what it made is removed, and another may be wanted.
-    pub fn abandon_spare(&mut self, job: SpareJob<D>) {
+    /// Gives up on a job that failed: what it made is removed, and another may be wanted. Whether
+    /// that one is smaller, and so worth trying at once.
+    pub fn abandon_spare(&mut self, job: SpareJob<D>) -> bool {
         self.is_spare_asked = false;
         self.is_room_scarce = true;
+        let was_ordinary = job.bytes() > self.options.first_segment_bytes;
         job.clean_up(&self.disk);
+        was_ordinary
     }
 
     /// Room left in the current segment, and whether the next is ready.

@@ -1,0 +1,168 @@
+//! What the thread of the disk does: whatever jobs are queued go into the log in one write and one
+//! sync, segments are made ahead, and a full disk refuses writes until there is room.
+//!
+//! The driver feeds it what has arrived, then calls [`LogWriter::finish`] and passes on what that
+//! gives; it wakes up again at [`LogWriter::deadline_ms`] even if nothing comes. An error from any
+//! of them is the end of the process: nothing more can be promised, and another start recovers.
+//!
+//! A full disk. Jobs that find no room stay held, in order, and are tried again: the replica has
+//! them in its log, so they cannot be refused any more. Before it comes to that, Loop is told to
+//! refuse writes: when no segment can be made ahead and the room in the current one is low. Room
+//! comes back when a snapshot lets go of log, or when somebody makes some.
+
+use core::mem;
+
+use replica::PersistId;
+use storage::StorageError;
+use storage::disk::Disk;
+use storage::wal::{Durability, SnapshotPoint, SpareJob, Wal};
+
+use crate::limits::{DISK_FULL_RETRY_MS, DISK_IDLE_MS};
+use crate::message::DiskJob;
+
+/// What arrives at the disk.
+pub enum LogInput<D: Disk> {
+    /// From Loop: to be made durable.
+    Job(DiskJob),
+    /// From Loop: a durable snapshot covers the log up to here.
+    Release(SnapshotPoint),
+    /// A segment made ahead, to the end or to an error.
+    Spare(SpareJob<D>, Result<(), StorageError>),
+}
+
+/// What the driver is to pass on.
+#[derive(Debug)]
+pub struct LogOutput<D: Disk> {
+    /// For Loop: every job up to this one is durable.
+    pub persisted: Option<PersistId>,
+    /// For Loop: whether the disk is full, each time that changes.
+    pub is_full: Option<bool>,
+    /// To be carried out on another thread, and given back as [`LogInput::Spare`].
+    pub spare: Option<SpareJob<D>>,
+}
+
+/// The log, and what waits for it.
+pub struct LogWriter<D: Disk> {
+    wal: Wal<D>,
+    room_bytes_min: u64,
+    held: Vec<DiskJob>,
+    has_received: bool,
+    /// Everything is durable and the log says so: there is nothing to wake up for.
+    is_marked: bool,
+    /// The last try to get a segment found no room.
+    is_spare_missing: bool,
+    retry_at_ms: Option<u64>,
+    is_full: bool,
+}
+
+impl<D: Disk> LogWriter<D> {
+    /// Takes the recovered log. Below `room_bytes_min` bytes in the current segment, and with no
+    /// other to be had, writes are refused; usually [`crate::limits::ROOM_BYTES_MIN`].
+    pub fn new(wal: Wal<D>, room_bytes_min: u64) -> LogWriter<D> {
+        LogWriter {
+            wal,
+            room_bytes_min,
+            held: Vec::new(),
+            has_received: false,
+            is_marked: false,
+            is_spare_missing: false,
+            retry_at_ms: None,
+            is_full: false,
+        }
+    }
+
+    /// Takes one input. A release is done at once, also while jobs are held: on a full disk it is
+    /// what makes room.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn receive(&mut self, input: LogInput<D>, now_ms: u64) -> Result<(), StorageError> {
+        self.has_received = true;
+        match input {
+            LogInput::Job(job) => self.held.push(job),
+            LogInput::Release(point) => self.wal.release(point)?,
+            LogInput::Spare(job, Ok(())) => {
+                self.wal.adopt_spare(job);
+                self.is_spare_missing = false;
+            }
+            LogInput::Spare(job, Err(StorageError::DiskFull { .. })) => {
+                // Where there is no room for an ordinary segment there may be for a small one, and
+                // that is tried at once.
+                if !self.wal.abandon_spare(job) {
+                    self.on_no_room(now_ms);
+                }
+            }
+            LogInput::Spare(_, Err(error)) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Does what the inputs since the last call made possible; without any, says in the log that
+    /// everything is durable.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn finish(&mut self, now_ms: u64) -> Result<LogOutput<D>, StorageError> {
+        let is_idle = !mem::take(&mut self.has_received);
+        let persisted = self.write(now_ms)?;
+        self.is_marked = is_idle && self.held.is_empty();
+        if self.is_marked {
+            self.wal.idle_mark()?;
+        }
+        self.retry_at_ms = self.retry_at_ms.filter(|at_ms| now_ms < *at_ms);
+        let spare = match self.retry_at_ms {
+            None => self.wal.spare_wanted(),
+            Some(_) => None,
+        };
+        Ok(LogOutput { persisted, is_full: self.fullness_changed(), spare })
+    }
+
+    /// When [`LogWriter::finish`] is due if nothing arrives before.
+    pub fn deadline_ms(&self, now_ms: u64) -> Option<u64> {
+        match self.is_marked {
+            _ if !self.held.is_empty() => Some(now_ms + DISK_FULL_RETRY_MS),
+            false => Some(now_ms + DISK_IDLE_MS),
+            true => self.retry_at_ms,
+        }
+    }
+
+    /// Whether no job waits for room.
+    pub fn is_idle(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Appends and syncs the held jobs. Those that find no room stay held.
+    fn write(&mut self, now_ms: u64) -> Result<Option<PersistId>, StorageError> {
+        let mut done = 0;
+        for job in &self.held {
+            match self.wal.append(&job.entries, job.hard_state, job.membership.clone()) {
+                Ok(()) => done += 1,
+                Err(StorageError::DiskFull { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if done < self.held.len() {
+            self.on_no_room(now_ms);
+        }
+        let Some(last) = self.held[..done].last().map(|job| job.id) else { return Ok(None) };
+        let committed = self.wal.commit(Durability::Sync)?;
+        assert!(committed.synced);
+        self.held.drain(..done);
+        Ok(Some(last))
+    }
+
+    fn on_no_room(&mut self, now_ms: u64) {
+        self.is_spare_missing = true;
+        self.retry_at_ms = Some(now_ms + DISK_FULL_RETRY_MS);
+    }
+
+    fn fullness_changed(&mut self) -> Option<bool> {
+        let room = self.wal.room();
+        let is_low = room.bytes_before_new_segment < self.room_bytes_min && !room.spare_ready;
+        let is_full = !self.held.is_empty() || (self.is_spare_missing && is_low);
+        (mem::replace(&mut self.is_full, is_full) != is_full).then_some(is_full)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! A Loop and its log on a disk that has room or not: what becomes durable, and who is told what.
+
+use machine::{Command, Op, SessionId, Settings};
+use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
+use storage::wal::WalOptions;
+
+use super::*;
+use crate::Loop;
+use crate::front::tests::rig::own_batch;
+use crate::message::{FrontId, Submission, ToApply, ToLoop, Waiter};
+use crate::recovery::{Options, Recovered, recover, start};
+
+const KIB: u64 = 1024;
+const SECRET: [u8; 32] = [7; 32];
+const WAL: WalOptions = WalOptions {
+    segment_bytes: 256 * KIB,
+    first_segment_bytes: 64 * KIB,
+    group: 0,
+    spare_count: 2,
+};
+
+/// Room for a few commands.
+const ROOM_BYTES_MIN: u64 = 8 * KIB;
+
+struct Rig {
+    disk: FaultDisk,
+    member: Loop,
+    log: LogWriter<FaultDisk>,
+    now_ms: u64,
+    /// What Loop was told about the room.
+    told: Vec<bool>,
+    /// The last index that Loop handed to Apply.
+    committed: u64,
+    refused: usize,
+}
+
+fn recovered(disk: &FaultDisk) -> Recovered<FaultDisk> {
+    recover(disk, &SECRET, WAL, |error| panic!("{error}")).expect("the directory is fine")
+}
+
+fn options() -> Options {
+    let settings = Settings::default();
+    Options { settings, tick_ms: 2_000, snapshot_commands: u64::MAX, snapshot_log_bytes: None }
+}
+
+impl Rig {
+    fn new(disk: FaultDisk) -> Rig {
+        let found = recovered(&disk);
+        let (member, _) = start(found.origin, &found.machine, found.restored, options()).unwrap();
+        let log = LogWriter::new(found.wal, ROOM_BYTES_MIN);
+        let mut rig =
+            Rig { disk, member, log, now_ms: 0, told: Vec::new(), committed: 0, refused: 0 };
+        rig.settle();
+        rig
+    }
+
+    /// Lets Loop and the log run until both have nothing more to do. Segments are made at once.
+    fn settle(&mut self) {
+        let mut is_quiet = false;
+        while !is_quiet {
+            let output = self.member.finish(0);
+            is_quiet = output.disk.is_empty();
+            for job in output.disk {
+                self.log.receive(LogInput::Job(job), self.now_ms).unwrap();
+            }
+            for message in output.apply {
+                match message {
+                    ToApply::Entries(entries) => self.committed = entries.last().unwrap().index,
+                    ToApply::Refuse { waiters, .. } => self.refused += waiters.len(),
+                    _ => {}
+                }
+            }
+            is_quiet &= !self.write();
+        }
+    }
+
+    /// One turn of the disk's thread. Whether something came of it.
+    fn write(&mut self) -> bool {
+        let output = self.log.finish(self.now_ms).expect("the disk works");
+        let news = output.persisted.is_some() || output.is_full.is_some() || output.spare.is_some();
+        if let Some(id) = output.persisted {
+            self.member.on_persisted(id);
+        }
+        if let Some(is_full) = output.is_full {
+            self.told.push(is_full);
+            self.member.on_disk_room(is_full);
+        }
+        if let Some(mut job) = output.spare {
+            let made = loop {
+                match job.step(&self.disk) {
+                    Ok(false) => {}
+                    Ok(true) => break Ok(()),
+                    Err(error) => break Err(error),
+                }
+            };
+            self.log
+                .receive(LogInput::Spare(job, made), self.now_ms)
+                .expect("room is all it lacks");
+        }
+        news
+    }
+
+    fn submit(&mut self, bytes: usize) {
+        let data = vec![b'x'; bytes];
+        let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
+        let batch = own_batch(1, &Command::Write { session: SessionId(1), op });
+        let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
+        self.member.on_front(ToLoop::Submit(Submission { front: FrontId(0), batch, waiters }));
+    }
+
+    fn write_one(&mut self, bytes: usize) {
+        self.submit(bytes);
+        self.settle();
+    }
+
+    /// What all files together have now, and `more`.
+    fn limit_room(&mut self, more: u64) {
+        let bytes = |path: &String| self.disk.content(path).map_or(0, |it| it.len() as u64);
+        let now: u64 = self.disk.paths().iter().map(bytes).sum();
+        self.disk.set_plan(FaultPlan { bytes_max: Some(now + more), ..FaultPlan::default() });
+    }
+
+    fn give_room(&mut self) {
+        self.disk.set_plan(FaultPlan::default());
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.settle();
+    }
+
+    /// Entries that another start finds after a power cut.
+    fn last_after_crash(&self) -> u64 {
+        let disk = self.disk.fork(1);
+        disk.crash();
+        disk.set_plan(FaultPlan::default());
+        recovered(&disk).restored.entries.last().unwrap().index
+    }
+}
+
+#[test]
+fn what_is_queued_goes_in_one_sync() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    let mut jobs = Vec::new();
+    for _ in 0..3 {
+        rig.submit(100);
+        jobs.extend(rig.member.finish(0).disk);
+    }
+    assert_eq!(jobs.len(), 3);
+    let last = jobs[2].id;
+    let before = rig.disk.sync_count();
+    for job in jobs {
+        rig.log.receive(LogInput::Job(job), 0).unwrap();
+    }
+    assert_eq!(rig.log.finish(0).unwrap().persisted, Some(last));
+    assert_eq!(rig.disk.sync_count(), before + 1);
+}
+
+#[test]
+fn an_idle_log_is_marked_once_and_then_sleeps() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    rig.write_one(100);
+    assert!(!rig.write());
+    assert_eq!(rig.log.deadline_ms(5), None);
+    let before = rig.disk.ops();
+    assert!(!rig.write());
+    assert_eq!(rig.disk.ops(), before);
+    rig.submit(100);
+    let jobs = rig.member.finish(0).disk;
+    jobs.into_iter().for_each(|job| rig.log.receive(LogInput::Job(job), 5).unwrap());
+    assert!(rig.write());
+    assert_eq!(rig.log.deadline_ms(5), Some(5 + DISK_IDLE_MS));
+}
+
+#[test]
+fn a_full_disk_refuses_before_anything_is_stuck_and_takes_writes_when_there_is_room() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    rig.limit_room(0);
+    let mut count = 0;
+    while rig.refused == 0 {
+        rig.write_one(1_000);
+        count += 1;
+    }
+    // All segments made ahead were used, but for the reserve.
+    assert!(count > 400, "{count}");
+    assert_eq!(rig.told, [true]);
+    assert!(rig.log.is_idle());
+    assert_eq!(rig.last_after_crash(), rig.committed);
+    rig.give_room();
+    rig.wait(DISK_FULL_RETRY_MS - 1);
+    assert_eq!(rig.told, [true]);
+    rig.wait(1);
+    assert_eq!(rig.told, [true, false]);
+    let committed = rig.committed;
+    rig.write_one(1_000);
+    assert_eq!((rig.refused, rig.committed), (1, committed + 1));
+}
+
+/// A spare segment of the ordinary size does not fit, a small one does.
+#[test]
+fn room_for_small_segments_is_used_before_writes_are_refused() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    rig.limit_room(100 * KIB);
+    let mut in_all = 0;
+    while rig.refused == 0 {
+        rig.write_one(1_000);
+        in_all += 1;
+    }
+    let mut other = Rig::new(FaultDisk::new(1));
+    other.limit_room(0);
+    let mut without = 0;
+    while other.refused == 0 {
+        other.write_one(1_000);
+        without += 1;
+    }
+    assert!(in_all > without + 40, "{in_all} and {without}");
+    // With room for one more, writes are taken again although an ordinary one still does not fit.
+    rig.limit_room(65 * KIB);
+    rig.wait(DISK_FULL_RETRY_MS);
+    assert_eq!(rig.told, [true, false]);
+}
+
+/// What was accepted waits for room, in order, and is acknowledged once it is durable.
+#[test]
+fn what_finds_no_room_is_held_and_tried_again() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    rig.limit_room(0);
+    rig.write_one(700 * KIB as usize);
+    rig.write_one(10);
+    let committed = rig.committed;
+    assert!(!rig.log.is_idle());
+    assert_eq!((rig.told.as_slice(), rig.refused), ([true].as_slice(), 1));
+    assert_eq!(rig.log.deadline_ms(0), Some(DISK_FULL_RETRY_MS));
+    rig.wait(DISK_FULL_RETRY_MS);
+    assert_eq!(rig.committed, committed);
+    rig.give_room();
+    rig.wait(DISK_FULL_RETRY_MS);
+    assert_eq!((rig.committed, rig.told.as_slice()), (committed + 1, [true, false].as_slice()));
+    assert_eq!(rig.last_after_crash(), committed + 1);
+}
+
+#[test]
+fn a_spare_whose_sync_fails_is_the_end() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    // The log goes into another segment, and a spare is missing.
+    let mut job = loop {
+        rig.submit(1_000);
+        for job in rig.member.finish(0).disk {
+            rig.log.receive(LogInput::Job(job), 0).unwrap();
+        }
+        let output = rig.log.finish(0).unwrap();
+        output.persisted.into_iter().for_each(|id| rig.member.on_persisted(id));
+        if let Some(job) = output.spare {
+            break job;
+        }
+    };
+    rig.disk.set_plan(FaultPlan { fail: vec![(Operation::Sync, 0)], ..FaultPlan::default() });
+    let error = job.step(&rig.disk).unwrap_err();
+    assert!(rig.log.receive(LogInput::Spare(job, Err(error)), 0).is_err());
+}
