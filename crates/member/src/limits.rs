@@ -94,6 +94,9 @@ pub const DISK_FULL_RETRY_MS: u64 = 500;
 /// no room after it was accepted; it is answered when there is some.
 pub const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
 
+/// How often a snapshot is tried that is to make room on a full disk, if the last one failed.
+pub const SNAPSHOT_RETRY_MS: u64 = 10_000;
+
 /// Snapshots that are kept, the newest included.
 pub const SNAPSHOTS_KEPT: usize = 2;
 

@@ -13,7 +13,7 @@ use machine::{Command, ConnectionId, LogIndex, Origin, Settings};
 use replica::{Config, PersistId, ReadId, Refused, Replica, ReplicaError, Role, SnapshotMeta};
 
 use crate::expiry::Leases;
-use crate::limits::ENTRIES_TO_DISK_MAX;
+use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_RETRY_MS};
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
     Unavailable, Waiter,
@@ -46,6 +46,8 @@ pub struct Loop {
     settings: Settings,
     configuring: bool,
     disk_is_full: bool,
+    /// Since a snapshot was last asked to make room.
+    disk_full_ms: u64,
     ready: bool,
     output: LoopOutput,
 }
@@ -112,6 +114,7 @@ impl Loop {
             settings: start.settings_restored,
             configuring: false,
             disk_is_full: false,
+            disk_full_ms: 0,
             ready: false,
             output: LoopOutput::default(),
         })
@@ -182,10 +185,12 @@ impl Loop {
     /// Whether the log still has room to grow, as the disk thread sees it.
     pub fn on_disk_room(&mut self, is_full: bool) {
         self.disk_is_full = is_full;
+        self.disk_full_ms = 0;
+        // A snapshot lets go of the log that it covers, which may be all the room that there is. When
+        // there is room again, one that failed for want of it has its chance.
+        self.snapshots.hurry();
         if is_full {
             self.refuse_waiting();
-            // It lets go of the log that it covers, which may be all the room that there is.
-            self.snapshots.hurry();
         } else {
             // Clients whose connections broke meanwhile could not attach.
             self.leases.renew_all();
@@ -221,6 +226,13 @@ impl Loop {
             self.replica.tick();
         }
         self.leases.advance(elapsed_ms);
+        if self.disk_is_full {
+            self.disk_full_ms += elapsed_ms;
+            if self.disk_full_ms >= SNAPSHOT_RETRY_MS {
+                self.disk_full_ms = 0;
+                self.snapshots.hurry();
+            }
+        }
         // While the disk is full no client can attach, so none is judged.
         if self.role == Role::Leader && self.ready && !self.disk_is_full {
             self.expire();

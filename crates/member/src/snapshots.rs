@@ -13,6 +13,8 @@ pub struct Snapshots {
     /// Since the last snapshot was begun.
     log_bytes: u64,
     commands: u64,
+    /// Log that snapshots under way, or that failed, were to cover.
+    uncovered_bytes: u64,
     state: State,
 }
 
@@ -31,7 +33,9 @@ impl Snapshots {
     /// Starts with what the log holds since the last snapshot.
     pub fn new(commands_max: u64, log_bytes_max: Option<u64>, log_bytes: u64) -> Snapshots {
         let log_bytes_max = log_bytes_max.unwrap_or(SNAPSHOT_LOG_BYTES);
-        Snapshots { commands_max, log_bytes_max, log_bytes, commands: 0, state: State::Idle }
+        let state = State::Idle;
+        let (commands, uncovered_bytes) = (0, 0);
+        Snapshots { commands_max, log_bytes_max, log_bytes, commands, uncovered_bytes, state }
     }
 
     /// Counts an entry that was proposed.
@@ -40,9 +44,11 @@ impl Snapshots {
         self.commands += commands as u64;
     }
 
-    /// Does not wait for more log: what there is takes room that is needed.
+    /// Does not wait for more log: what there is takes room that is needed. After a failure this is
+    /// how the same log is tried again.
     pub fn hurry(&mut self) {
-        if self.log_bytes > 0 {
+        let is_retry = self.state == State::Idle && self.uncovered_bytes > 0;
+        if self.log_bytes > 0 || is_retry {
             self.log_bytes = self.log_bytes_max;
         }
     }
@@ -59,6 +65,7 @@ impl Snapshots {
             return None;
         }
         self.state = State::Asked;
+        self.uncovered_bytes += self.log_bytes;
         self.log_bytes = 0;
         self.commands = 0;
         Some(ToApply::Freeze)
@@ -103,6 +110,7 @@ impl Snapshots {
             FromSnapshot::PieceWritten => None,
             FromSnapshot::Finished { .. } => {
                 self.state = State::Idle;
+                self.uncovered_bytes = 0;
                 None
             }
             FromSnapshot::Failed => {

@@ -254,6 +254,35 @@ fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
     assert_eq!(expired(&real), [(1, 5)]);
 }
 
+/// Snapshots that Apply is asked for.
+fn freezes(to_apply: &[ToApply]) -> usize {
+    to_apply.iter().filter(|message| matches!(message, ToApply::Freeze)).count()
+}
+
+#[test]
+fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_room() {
+    let mut real = leading(start());
+    real.member.on_front(submission(10));
+    real.finish(0);
+    real.member.on_disk_room(true);
+    assert_eq!(freezes(&real.finish(0)), 1);
+    let frozen = FromApply::Frozen { index: LogIndex(2), term: 1 };
+    for wait_ms in [SNAPSHOT_RETRY_MS, SNAPSHOT_RETRY_MS, 0] {
+        real.member.on_apply(frozen.clone());
+        real.member.on_snapshot(FromSnapshot::Failed);
+        assert_eq!(freezes(&real.finish(0)), 0);
+        for _ in 0..(wait_ms / 100).saturating_sub(1) {
+            real.member.on_time(100, true);
+            assert_eq!(freezes(&real.finish(0)), 0);
+        }
+        match wait_ms {
+            0 => real.member.on_disk_room(false),
+            _ => real.member.on_time(100, true),
+        }
+        assert_eq!(freezes(&real.finish(0)), 1);
+    }
+}
+
 #[test]
 fn nobody_expires_while_the_disk_is_full_and_then_everyone_has_a_full_timeout() {
     let mut real = leading(Start { sessions: vec![attached(1, 5, 2_000)], ..start() });

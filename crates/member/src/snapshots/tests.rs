@@ -114,4 +114,11 @@ fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
     assert!(snapshots.maybe_begin().is_none());
     snapshots.on_snapshot(FromSnapshot::Failed);
     assert!(snapshots.maybe_begin().is_none());
+    // What failed is tried again; what is covered is not.
+    snapshots.hurry();
+    assert!(snapshots.maybe_begin().is_some());
+    jobs(&mut snapshots, frozen());
+    snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 });
+    snapshots.hurry();
+    assert!(snapshots.maybe_begin().is_none());
 }
