@@ -106,8 +106,9 @@ pub const SNAPSHOT_PIECE_BYTES: usize = 1024 * 1024;
 /// Slots of the tree that one step of a freeze walks.
 pub const SNAPSHOT_STEP_SLOTS_MAX: u32 = 4_096;
 
-/// Bytes of log after which a snapshot is taken.
-pub const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes of log after which a snapshot is taken, if the configuration does not say. A start holds
+/// the log behind its snapshot in memory. ZooKeeper's `snapSizeLimitInKb` is 4 GiB.
+pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
 
 // Deadlines include one report interval: a pause must not use up more than that.
 const _: () = assert!(LEASE_ADVANCE_MS_MAX <= HEARD_INTERVAL_MS);

@@ -81,6 +81,13 @@ impl Loop {
     /// What was restored contradicts itself.
     pub fn new(start: Start) -> Result<Loop, ReplicaError> {
         let applied = LogIndex(start.restored.applied_index);
+        let (index, term) = (start.restored.snapshot_index, start.restored.snapshot_term);
+        let snapshots = Snapshots::new(
+            start.snapshot_commands,
+            start.snapshot_log_bytes,
+            storage::wal::SnapshotPoint { index, term },
+            start.log_bytes,
+        );
         let membership = to_storage(&start.restored.membership);
         let config = Config::new(start.origin.member.0, start.seed, start.origin.boot.0);
         let replica = Replica::new(config, start.restored)?;
@@ -104,11 +111,7 @@ impl Loop {
             syncs_wanted: Vec::new(),
             reads: BTreeMap::new(),
             leases,
-            snapshots: Snapshots::new(
-                start.snapshot_commands,
-                start.snapshot_log_bytes,
-                start.log_bytes,
-            ),
+            snapshots,
             membership,
             settings_wanted: start.settings,
             settings: start.settings_restored,
@@ -191,6 +194,7 @@ impl Loop {
         self.snapshots.hurry();
         if is_full {
             self.refuse_waiting();
+            self.output.release = Some(self.snapshots.release(is_full));
         } else {
             // Clients whose connections broke meanwhile could not attach.
             self.leases.renew_all();
@@ -215,9 +219,11 @@ impl Loop {
         if let FromSnapshot::Finished { index, term } = message {
             let membership = self.replica.membership().clone();
             self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
-            self.output.release = Some(storage::wal::SnapshotPoint { index, term });
         }
         self.output.apply.extend(self.snapshots.on_snapshot(message));
+        if matches!(message, FromSnapshot::Finished { .. }) {
+            self.output.release = Some(self.snapshots.release(self.disk_is_full));
+        }
     }
 
     /// Time went by. `raft_tick` says whether a tick of the replica is among it.

@@ -318,7 +318,7 @@ pub struct Start {
     pub log_bytes: u64,
     /// Commands after which a snapshot is taken (`snapCount`).
     pub snapshot_commands: u64,
-    /// Bytes of log after which a snapshot is taken, if not the usual (`snapSizeLimitInKb`).
+    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
     pub snapshot_log_bytes: Option<u64>,
     /// Length of a tick.
     pub tick_ms: u64,

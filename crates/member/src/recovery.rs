@@ -8,7 +8,7 @@ use storage::StorageError;
 use storage::datadir::{self, DataDir, EmptyDir, Identity, Opened};
 use storage::disk::Disk;
 use storage::snapshot::{self, SnapshotMeta, SnapshotReader};
-use storage::wal::{Membership, SnapshotPoint, TornTail, Wal, WalOptions};
+use storage::wal::{HardState, Membership, SnapshotPoint, TornTail, Wal, WalOptions};
 use thiserror::Error;
 
 use crate::main_loop::to_restored;
@@ -46,7 +46,7 @@ pub struct Options {
     pub tick_ms: u64,
     /// Commands after which a snapshot is taken (`snapCount`).
     pub snapshot_commands: u64,
-    /// Bytes of log after which a snapshot is taken, if not the usual (`snapSizeLimitInKb`).
+    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
     pub snapshot_log_bytes: Option<u64>,
 }
 
@@ -60,6 +60,9 @@ pub struct Recovered<D: Disk> {
     pub is_new: bool,
     /// A write that was never acknowledged and that was cut off the log.
     pub cut: Option<TornTail>,
+    /// The log ended before the snapshot, at this index: what followed was damaged, and was cut as
+    /// torn. The snapshot has it.
+    pub log_ended: Option<u64>,
     /// The log, open for appending.
     pub wal: Wal<D>,
     /// The state at the newest snapshot.
@@ -84,14 +87,32 @@ pub fn recover<D: Disk + Clone>(
         Opened::Existing(found) => (found, false),
         Opened::Empty(empty) => (give_birth(empty, secret, &options)?, true),
     };
-    let (wal, log) = Wal::open(disk.clone(), options)?;
+    let (mut wal, log) = Wal::open(disk.clone(), options)?;
     let (meta, machine) = restore_newest(disk, log.snapshot.index, skipped)?;
-    let entries = log.entries.into_iter().filter(|entry| entry.index > meta.index).collect();
     let snapshot = SnapshotPoint { index: meta.index, term: meta.term };
-    let restored = to_restored(log.hard_state, meta.membership, snapshot, entries);
+    let log_ended = Some(wal.last_index()).filter(|last| *last < meta.index);
+    if log_ended.is_some() {
+        skip_log(&mut wal, snapshot, meta.membership.clone())?;
+    }
+    let entries = log.entries.into_iter().filter(|entry| entry.index > meta.index).collect();
+    let restored = to_restored(wal.hard_state(), meta.membership, snapshot, entries);
     let boot = BootId(dir.next_boot()?);
     let origin = Origin { member: MemberId(dir.identity().member_id), boot };
-    Ok(Recovered { dir, origin, is_new, cut: log.cut, wal, machine, restored })
+    Ok(Recovered { dir, origin, is_new, cut: log.cut, log_ended, wal, machine, restored })
+}
+
+/// The log goes on behind the snapshot, in a term at least as new.
+fn skip_log<D: Disk>(
+    wal: &mut Wal<D>,
+    snapshot: SnapshotPoint,
+    membership: Membership,
+) -> Result<(), StorageError> {
+    let found = wal.hard_state();
+    if found.term < snapshot.term {
+        let hard_state = HardState { term: snapshot.term, vote: 0, ..found };
+        wal.append(&[], Some(hard_state), None)?;
+    }
+    wal.install_snapshot(snapshot, membership)
 }
 
 /// The first two step functions of a member that starts from the state and the entries behind it.
@@ -197,3 +218,6 @@ fn sessions(machine: &Machine) -> Vec<SessionEvent> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,8 @@
 //! One piece is under way at a time: Apply gives one, the snapshot thread writes it, then the next
 //! is asked for. So a snapshot needs the memory of one piece, and its pace is that of the file.
 
-use crate::limits::SNAPSHOT_LOG_BYTES;
+use storage::wal::SnapshotPoint;
+
 use crate::message::{FromApply, FromSnapshot, SnapshotJob, ToApply};
 
 /// The policy and the state of the snapshot under way.
@@ -15,6 +16,11 @@ pub struct Snapshots {
     commands: u64,
     /// Log that snapshots under way, or that failed, were to cover.
     uncovered_bytes: u64,
+    /// Due whatever was counted.
+    is_hurried: bool,
+    /// The newest durable snapshot, and the one before it.
+    newest: SnapshotPoint,
+    before: SnapshotPoint,
     state: State,
 }
 
@@ -30,12 +36,25 @@ enum State {
 }
 
 impl Snapshots {
-    /// Starts with what the log holds since the last snapshot.
-    pub fn new(commands_max: u64, log_bytes_max: Option<u64>, log_bytes: u64) -> Snapshots {
-        let log_bytes_max = log_bytes_max.unwrap_or(SNAPSHOT_LOG_BYTES);
-        let state = State::Idle;
-        let (commands, uncovered_bytes) = (0, 0);
-        Snapshots { commands_max, log_bytes_max, log_bytes, commands, uncovered_bytes, state }
+    /// Starts with the snapshot that was restored and what the log holds behind it. Without a maximum
+    /// the bytes do not count.
+    pub fn new(
+        commands_max: u64,
+        log_bytes_max: Option<u64>,
+        restored: SnapshotPoint,
+        log_bytes: u64,
+    ) -> Snapshots {
+        Snapshots {
+            commands_max,
+            log_bytes_max: log_bytes_max.unwrap_or(u64::MAX),
+            log_bytes,
+            commands: 0,
+            uncovered_bytes: 0,
+            is_hurried: false,
+            newest: restored,
+            before: restored,
+            state: State::Idle,
+        }
     }
 
     /// Counts an entry that was proposed.
@@ -48,8 +67,15 @@ impl Snapshots {
     /// how the same log is tried again.
     pub fn hurry(&mut self) {
         let is_retry = self.state == State::Idle && self.uncovered_bytes > 0;
-        if self.log_bytes > 0 || is_retry {
-            self.log_bytes = self.log_bytes_max;
+        self.is_hurried |= self.log_bytes > 0 || is_retry;
+    }
+
+    /// What the log may let go of: it is kept from the snapshot before the newest, in case that one
+    /// cannot be read, unless the disk is full.
+    pub fn release(&self, disk_is_full: bool) -> SnapshotPoint {
+        match disk_is_full {
+            true => self.newest,
+            false => self.before,
         }
     }
 
@@ -60,7 +86,9 @@ impl Snapshots {
 
     /// Asks Apply for an image when it is time for one.
     pub fn maybe_begin(&mut self) -> Option<ToApply> {
-        let due = self.log_bytes >= self.log_bytes_max || self.commands >= self.commands_max;
+        let due = self.is_hurried
+            || self.log_bytes >= self.log_bytes_max
+            || self.commands >= self.commands_max;
         if self.state != State::Idle || !due {
             return None;
         }
@@ -68,6 +96,7 @@ impl Snapshots {
         self.uncovered_bytes += self.log_bytes;
         self.log_bytes = 0;
         self.commands = 0;
+        self.is_hurried = false;
         Some(ToApply::Freeze)
     }
 
@@ -92,7 +121,7 @@ impl Snapshots {
             }
             (State::Streaming, FromApply::FreezeAborted) => {
                 self.state = State::Idle;
-                self.log_bytes = self.log_bytes_max;
+                self.is_hurried = true;
                 vec![SnapshotJob::Abort]
             }
             // The file failed meanwhile, and Apply did not know yet.
@@ -108,8 +137,10 @@ impl Snapshots {
                 Some(ToApply::FreezeStep)
             }
             FromSnapshot::PieceWritten => None,
-            FromSnapshot::Finished { .. } => {
+            FromSnapshot::Finished { index, term } => {
                 self.state = State::Idle;
+                self.before = self.newest;
+                self.newest = SnapshotPoint { index, term };
                 self.uncovered_bytes = 0;
                 None
             }

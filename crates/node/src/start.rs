@@ -117,6 +117,11 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     if let Some(cut) = &recovered.cut {
         tracing::warn!("a write that was never acknowledged was cut off the log: {cut:?}");
     }
+    if let (Some(last), index) = (recovered.log_ended, recovered.restored.snapshot_index) {
+        tracing::error!(
+            "the log ends at entry {last}; the snapshot of entry {index} is used alone"
+        );
+    }
     tracing::info!(
         "state of log index {} restored in {} ms, {} entries to apply",
         recovered.restored.applied_index,

@@ -24,6 +24,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use member::limits::SNAPSHOT_LOG_BYTES_DEFAULT;
+
 use crate::cli::ServeArgs;
 
 pub use units::parse_ms;
@@ -47,8 +49,6 @@ pub const JUTE_BYTES_MAX_MAX: u32 = 48 << 20;
 pub const SNAPSHOT_COMMAND_COUNT_DEFAULT: u32 = 100_000;
 /// The smallest `snapCount` (`ZooKeeperServer.getSnapCount`).
 pub const SNAPSHOT_COMMAND_COUNT_MIN: u32 = 2;
-/// `snapSizeLimitInKb`: 4 GiB of log.
-pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 4 << 30;
 
 const _: () = assert!((JUTE_BYTES_MAX_MAX as usize) < machine::limits::ENTRY_BYTES_MAX);
 const _: () = assert!(JUTE_BYTES_MAX_DEFAULT <= JUTE_BYTES_MAX_MAX);

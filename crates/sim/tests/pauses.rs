@@ -12,7 +12,7 @@ fn sessions_outlive_a_pause_of_the_process() {
         let pause = Fault::Pause { for_us: 20_000_000 };
         options.faults = FaultMix::planned(vec![(3_000_000, pause), (25_000_000, pause)]);
         for client in &mut options.clients {
-            client.ops = 200;
+            client.ops = 400;
             client.think_us_max = 4_000_000;
             // The shortest there is: two ticks.
             client.timeout_ms = 1;

@@ -494,6 +494,8 @@ fn a_snapshot_is_taken_by_commands_and_its_log_released() {
     assert_eq!(rig.real().finished.len(), 1);
     rig.play("c1: set /a 5");
     assert_eq!(rig.real().finished.len(), 2);
+    // The first lets go of nothing: before it there was only the birth.
+    assert_eq!(rig.real().released, [1, index - 1]);
 }
 
 #[test]

@@ -3,6 +3,13 @@ use storage::wal::Membership;
 
 use super::*;
 
+const RESTORED: SnapshotPoint = SnapshotPoint { index: 3, term: 1 };
+
+/// A policy of ten commands, or so many bytes.
+fn counting(log_bytes_max: Option<u64>, log_bytes: u64) -> Snapshots {
+    Snapshots::new(10, log_bytes_max, RESTORED, log_bytes)
+}
+
 fn frozen() -> FromApply {
     FromApply::Frozen { index: LogIndex(5), term: 1 }
 }
@@ -27,7 +34,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
 
 /// A policy that has just asked for an image.
 fn asked() -> Snapshots {
-    let mut snapshots = Snapshots::new(10, Some(1_000), 0);
+    let mut snapshots = counting(Some(1_000), 0);
     snapshots.count(1_000, 1);
     assert!(matches!(snapshots.maybe_begin(), Some(ToApply::Freeze)));
     snapshots
@@ -36,7 +43,7 @@ fn asked() -> Snapshots {
 #[test]
 fn a_snapshot_is_due_by_commands_or_by_bytes() {
     for (bytes, commands, due) in [(999, 9, false), (1_000, 0, true), (0, 10, true)] {
-        let mut snapshots = Snapshots::new(10, Some(1_000), 0);
+        let mut snapshots = counting(Some(1_000), 0);
         assert!(snapshots.maybe_begin().is_none());
         snapshots.count(bytes, commands);
         assert_eq!(snapshots.maybe_begin().is_some(), due);
@@ -45,10 +52,21 @@ fn a_snapshot_is_due_by_commands_or_by_bytes() {
 
 #[test]
 fn the_log_that_a_start_finds_counts() {
-    let mut snapshots = Snapshots::new(10, None, SNAPSHOT_LOG_BYTES - 1);
+    let mut snapshots = counting(Some(1_000), 999);
     assert!(snapshots.maybe_begin().is_none());
     snapshots.count(1, 0);
     assert!(snapshots.maybe_begin().is_some());
+}
+
+#[test]
+fn without_a_maximum_no_amount_of_log_makes_a_snapshot_due() {
+    let mut snapshots = counting(None, 1 << 40);
+    snapshots.count(1 << 40, 9);
+    assert!(snapshots.maybe_begin().is_none());
+    snapshots.hurry();
+    assert!(snapshots.maybe_begin().is_some());
+    snapshots.count(1 << 40, 0);
+    assert!(snapshots.maybe_begin().is_none());
 }
 
 #[test]
@@ -103,7 +121,7 @@ fn a_file_that_failed_is_tried_again_after_a_full_interval() {
 
 #[test]
 fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
-    let mut snapshots = Snapshots::new(10, Some(1_000), 0);
+    let mut snapshots = counting(Some(1_000), 0);
     snapshots.hurry();
     assert!(snapshots.maybe_begin().is_none());
     snapshots.count(1, 1);
@@ -121,4 +139,15 @@ fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
     snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 });
     snapshots.hurry();
     assert!(snapshots.maybe_begin().is_none());
+}
+
+#[test]
+fn the_log_is_kept_from_the_snapshot_before_the_newest_while_there_is_room() {
+    let mut snapshots = asked();
+    assert_eq!([false, true].map(|full| snapshots.release(full).index), [3, 3]);
+    jobs(&mut snapshots, frozen());
+    snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 });
+    assert_eq!([false, true].map(|full| snapshots.release(full).index), [3, 5]);
+    snapshots.on_snapshot(FromSnapshot::Finished { index: 8, term: 2 });
+    assert_eq!([false, true].map(|full| snapshots.release(full).index), [5, 8]);
 }

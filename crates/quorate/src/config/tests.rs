@@ -86,7 +86,7 @@ fn without_anything_a_loopback_server_keeps_its_data_here() {
     assert_eq!((config.listen_backlog, config.listen_backlog_or_default()), (None, 1_024));
     assert_eq!(config.jute_bytes_max, 0xf_ffff);
     assert_eq!(config.snapshot_command_count, 100_000);
-    assert_eq!(config.snapshot_log_bytes, Some(4 << 30));
+    assert_eq!(config.snapshot_log_bytes, Some(256 << 20));
     assert_eq!(config.replicated, machine::Settings::default());
     assert!(allows(&config.four_letter_words, "srvr"));
     assert!(!allows(&config.four_letter_words, "ruok"));

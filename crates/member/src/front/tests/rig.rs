@@ -64,7 +64,9 @@ pub(crate) struct Real {
     pub(crate) ready: usize,
     /// Everything the disk was ever given.
     pub(crate) jobs: Vec<DiskJob>,
+    /// Snapshots written, and what the log was told to let go of.
     pub(crate) finished: Vec<u64>,
+    pub(crate) released: Vec<u64>,
     snapshot_at: (u64, u64),
     pub(crate) pieces: usize,
 }
@@ -185,6 +187,7 @@ impl Real {
             ready: 0,
             jobs: Vec::new(),
             finished: Vec::new(),
+            released: Vec::new(),
             snapshot_at: (0, 0),
             pieces: 0,
         }
@@ -197,7 +200,7 @@ impl Real {
         self.disk.extend(output.disk);
         self.snapshot.extend(output.snapshot);
         self.ready += usize::from(output.ready);
-        self.finished.extend(output.release.map(|point| point.index));
+        self.released.extend(output.release.map(|point| point.index));
         output.apply
     }
 
@@ -224,6 +227,7 @@ impl Real {
             }
             SnapshotJob::Finish => {
                 let (index, term) = self.snapshot_at;
+                self.finished.push(index);
                 self.member.on_snapshot(FromSnapshot::Finished { index, term });
             }
             SnapshotJob::Abort => {}
