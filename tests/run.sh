@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh : every test of this repository. The last line is `N passed, N failed`, summed over all kinds; status 1 if any failed.
 # It installs what the tests need (rustup takes the toolchain's parts from rust-toolchain.toml; the client suites fetch Java,
-# jars and Python packages on first use, see tests/peers/README.md) and goes on after a failing part.
-# Env: ONLY="part ..." runs only these parts: fmt clippy cargo kazoo-smoke java-smoke zkcli-smoke kazoo
+# jars, Python packages and the C client on first use, see tests/peers/README.md) and goes on after a failing part.
+# Env: ONLY="part ..." runs only these parts: fmt clippy cargo kazoo-smoke java-smoke zkcli-smoke c-smoke kazoo
 #      SERVER_CMD   what the client suites test (default: this tree's release binary)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -59,6 +59,7 @@ cargo build --release --bin quorate >"$LOGS/build.log" 2>&1 || { tail -n 20 "$LO
 part kazoo-smoke count_suite tests/clients/run-kazoo-smoke.sh
 part java-smoke count_suite tests/clients/run-java-smoke.sh
 part zkcli-smoke count_suite tests/clients/run-zkcli-smoke.sh
+part c-smoke count_suite tests/clients/run-c-smoke.sh
 # TLS is not served yet, so kazoo's TLS client has nobody to talk to.
 part kazoo count_suite env KAZOO_CLUSTER=1 tests/peers/run-kazoo.sh \
   kazoo/tests/test_client.py kazoo/tests/test_lock.py kazoo/tests/test_watchers.py \
