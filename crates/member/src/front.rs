@@ -36,7 +36,7 @@ use zk::limits::CONNECT_BYTES_MAX;
 use zk::request::{ConnectRequest, ReadKind, Request, RequestHeader, XID_PING};
 use zk::response::{
     ConnectResponse, EventType, ReplyHeader, WriteForm, encode_empty, encode_event,
-    encode_multi_read, encode_read, encode_sync, encode_write,
+    encode_multi_read, encode_read, encode_sync, encode_unavailable, encode_write,
 };
 use zk::{ErrorCode, ops};
 
@@ -1078,7 +1078,11 @@ impl Front {
                 self.close_after_output(id);
                 return;
             }
-            (SlotKind::Write { .. } | SlotKind::Close { .. }, Err(reason)) => {
+            (SlotKind::Write { form, .. }, Err(reason)) => {
+                let error = unavailable_code(*reason);
+                self.reply(id, &slot, zxid, |out| encode_unavailable(xid, zxid, form, error, out));
+            }
+            (SlotKind::Close { .. }, Err(reason)) => {
                 let header = ReplyHeader { xid, zxid, error: unavailable_code(*reason) };
                 self.reply(id, &slot, zxid, |out| encode_empty(header, out));
             }

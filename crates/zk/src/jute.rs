@@ -35,6 +35,10 @@ pub enum JuteError {
     },
 }
 
+/// What text that is not UTF-8 is read as: a path that is refused where one is made and found nowhere
+/// (the replacement character is not allowed in paths).
+pub const NOT_UTF8: &str = "/\u{FFFD}";
+
 /// Reads values one after the other.
 #[derive(Clone, Debug)]
 pub struct JuteReader<'a> {
@@ -105,10 +109,12 @@ impl<'a> JuteReader<'a> {
         }
     }
 
-    /// Text, or null.
+    /// Text, or null. Bytes that are not UTF-8 become [`NOT_UTF8`] as a whole. Java's
+    /// `new String(bytes, UTF_8)` replaces only what is wrong; either way no path and no identity
+    /// can be it.
     pub fn optional_text(&mut self) -> Result<Option<&'a str>, JuteError> {
         let Some(bytes) = self.buffer()? else { return Ok(None) };
-        core::str::from_utf8(bytes).map(Some).map_err(|_| self.bad("UTF-8"))
+        Ok(Some(core::str::from_utf8(bytes).unwrap_or(NOT_UTF8)))
     }
 
     /// Text that must be there.

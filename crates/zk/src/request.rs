@@ -444,6 +444,8 @@ fn decode_write<'a>(
     match opcode {
         opcode::CREATE => create(CreateKind::Create, reader),
         opcode::CREATE2 => create(CreateKind::Create2, reader),
+        opcode::CREATE_CONTAINER => create(CreateKind::Container, reader),
+        opcode::CREATE_TTL => create(CreateKind::Ttl, reader),
         opcode::DELETE => Ok(WriteRequest::Delete { path: reader.text()?, version: reader.int()? }),
         opcode::SET_DATA => Ok(WriteRequest::SetData {
             path: reader.text()?,
@@ -468,7 +470,13 @@ fn decode_multi_write<'a>(
 ) -> Result<WriteRequest<'a>, JuteError> {
     if !matches!(
         opcode,
-        opcode::CREATE | opcode::CREATE2 | opcode::DELETE | opcode::SET_DATA | opcode::CHECK
+        opcode::CREATE
+            | opcode::CREATE2
+            | opcode::CREATE_CONTAINER
+            | opcode::CREATE_TTL
+            | opcode::DELETE
+            | opcode::SET_DATA
+            | opcode::CHECK
     ) {
         return Err(reader.bad("operation"));
     }
@@ -477,7 +485,7 @@ fn decode_multi_write<'a>(
         match CreateMode::from_flag(*flags) {
             // `Op.Create.getOpcode`: here, unlike alone, the flag makes it a container.
             Some(CreateMode::Container) => *kind = CreateKind::Container,
-            Some(mode) if !mode.is_ttl() => {}
+            Some(mode) if !mode.is_ttl() || *kind == CreateKind::Ttl => {}
             _ => return Err(reader.bad("create flag")),
         }
     }

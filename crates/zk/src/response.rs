@@ -164,6 +164,28 @@ pub fn encode_write(
     end_frame(out, start);
 }
 
+/// The response to a write that was not taken, and never will be. That of a multi says so for each
+/// operation: the C client reads the results whatever the header says, and ends its program where
+/// there are none.
+pub fn encode_unavailable(
+    xid: i32,
+    zxid: i64,
+    form: &WriteForm,
+    error: ErrorCode,
+    out: &mut Vec<u8>,
+) {
+    let WriteForm::Multi(forms) = form else {
+        return encode_empty(ReplyHeader { xid, zxid, error }, out);
+    };
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
+    for _ in forms {
+        encode_error_result(error, out);
+    }
+    encode_multi_header(-1, true, out);
+    end_frame(out, start);
+}
+
 fn encode_outcome(form: &WriteForm, outcome: &Outcome, out: &mut Vec<u8>) {
     match (form, outcome) {
         (WriteForm::Create, Outcome::Created { path, .. }) => out.put_text(path),
@@ -202,10 +224,15 @@ fn encode_refused_multi(position: usize, count: usize, culprit: ErrorCode, out: 
             core::cmp::Ordering::Equal => culprit,
             core::cmp::Ordering::Greater => ErrorCode::RUNTIME_INCONSISTENCY,
         };
-        encode_result_header(opcode::ERROR, error, out);
-        out.put_int(error.0);
+        encode_error_result(error, out);
     }
     encode_multi_header(-1, true, out);
+}
+
+/// `OpResult.ErrorResult`.
+fn encode_error_result(error: ErrorCode, out: &mut Vec<u8>) {
+    encode_result_header(opcode::ERROR, error, out);
+    out.put_int(error.0);
 }
 
 /// The response to a read of one znode.

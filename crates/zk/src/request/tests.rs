@@ -226,6 +226,12 @@ fn a_create_in_a_multi_has_a_flag_that_it_can_have() {
     for flags in [5, 6, 7, -1, i32::MAX] {
         assert_eq!(multi_create(opcode::CREATE, flags), None, "{flags}");
     }
+    for flags in [0, 4] {
+        let found = multi_create(opcode::CREATE_CONTAINER, flags);
+        assert_eq!(found, Some(CreateKind::Container), "{flags}");
+    }
+    // The flags of this one are followed by a time to live.
+    assert_eq!(multi_create(opcode::CREATE_TTL, 5), None);
 }
 
 #[test]

@@ -148,6 +148,15 @@ fn a_write_refused_for_a_full_disk_is_answered_behind_those_that_wait() {
     assert_eq!(seen, wanted);
 }
 
+/// The C client reads the results of a multi whatever the header says.
+#[test]
+fn a_multi_refused_for_a_full_disk_has_a_result_for_each_operation() {
+    let mut rig = Rig::with_loop(start());
+    rig.play("c1: connect\nc1: create /a v0\nfull");
+    let seen = rig.play("c1: multi set,/a,v1 check,/a,0");
+    assert_eq!(seen, "c1: multi set,/a,v1 check,/a,0 -> system error, system error @2");
+}
+
 #[test]
 fn a_refused_write_is_answered_behind_a_batch_that_is_half_applied() {
     let mut rig = begun();

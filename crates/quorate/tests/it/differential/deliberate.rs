@@ -20,7 +20,6 @@ struct Difference {
 }
 
 const UNBUILT: &str = "not built yet: refused, and the connection stays";
-const NO_TEXT: &str = "refused before the log; Java puts U+FFFD there and goes on";
 const NULL: &str = "null where a text must be is refused before the log; no client sends it";
 const INTERNAL: &str = "an operation of servers among themselves, unknown to ours from a client";
 
@@ -39,7 +38,7 @@ type Row = (
 );
 
 /// Single requests.
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 19] = [
     (
         "checkWatches",
         UNBUILT,
@@ -93,33 +92,7 @@ const ROWS: [Row; 24] = [
     ),
     ("reconfig", UNBUILT, opcode::RECONFIG, reconfig, &["zxid=+1 error=-123"], REFUSED),
     ("sasl", UNBUILT, opcode::SASL, empty, &["zxid=0 error=0 and (4) ffffffff"], REFUSED),
-    (
-        "createTTL in a multi",
-        UNBUILT,
-        opcode::MULTI,
-        |out| multi(out, opcode::CREATE_TTL, with_ttl),
-        &["zxid=+1 error=0 [-1 false -6 -6] [-1 true -1]"],
-        &["zxid=+1 error=-5"],
-    ),
     ("deleteContainer", INTERNAL, 20, root, &["zxid=+1 error=-8"], ENDED),
-    ("exists, no UTF-8", NO_TEXT, opcode::EXISTS, not_text, &["zxid=+0 error=-101"], MALFORMED),
-    ("getData, no UTF-8", NO_TEXT, opcode::GET_DATA, not_text, &["zxid=+0 error=-101"], MALFORMED),
-    (
-        "delete, no UTF-8",
-        NO_TEXT,
-        opcode::DELETE,
-        not_text_and_int,
-        &["zxid=+1 error=-101"],
-        MALFORMED,
-    ),
-    (
-        "sync, no UTF-8",
-        NO_TEXT,
-        opcode::SYNC,
-        not_text,
-        &["zxid=+0 error=0 Some(\"/\u{fffd}\")"],
-        MALFORMED,
-    ),
     ("sync of null", NULL, opcode::SYNC, null, &["zxid=+0 error=0 None"], MALFORMED),
     ("create of null", NULL, opcode::CREATE, create_null, &["zxid=+1 error=-5"], MALFORMED),
     ("delete of null", NULL, opcode::DELETE, null_and_ints, &["zxid=+1 error=-5"], MALFORMED),
@@ -147,6 +120,34 @@ const ROWS: [Row; 24] = [
         |out| multi(out, opcode::DELETE, root_and_int),
         &["zxid=+0 error=-5 [-1 true -1]"],
         MALFORMED,
+    ),
+];
+
+/// Odd requests that both answer alike: name, opcode, body, answer. The seeds do not ask them.
+const ALIKE: [(&str, i32, fn(&mut Vec<u8>), &str); 8] = [
+    ("exists, no UTF-8", opcode::EXISTS, not_text, "zxid=+0 error=-101"),
+    ("getData, no UTF-8", opcode::GET_DATA, not_text, "zxid=+0 error=-101"),
+    ("delete, no UTF-8", opcode::DELETE, not_text_and_int, "zxid=+1 error=-101"),
+    ("create, no UTF-8", opcode::CREATE, create_not_text, "zxid=+1 error=-8"),
+    ("sync, no UTF-8", opcode::SYNC, not_text, "zxid=+0 error=0 Some(\"/\u{fffd}\")"),
+    (
+        "create, no UTF-8, in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::CREATE, create_not_text),
+        "zxid=+1 error=0 [-1 false -8 -8] [-1 true -1]",
+    ),
+    (
+        "createTTL in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::CREATE_TTL, with_ttl),
+        "zxid=+1 error=0 [-1 false -6 -6] [-1 true -1]",
+    ),
+    (
+        "createContainer in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::CREATE_CONTAINER, container),
+        "zxid=+1 error=0 [15 false 0 \"/new\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 cversion=0 \
+         aversion=0 owner=none bytes=0 children=0 touched=true)] [-1 true -1]",
     ),
 ];
 
@@ -224,6 +225,11 @@ fn create_null(out: &mut Vec<u8>) {
     null_data_and_flag(out, 0);
 }
 
+fn create_not_text(out: &mut Vec<u8>) {
+    out.put_buffer(Some(b"/\xff"));
+    null_data_and_flag(out, 0);
+}
+
 fn negative_acl(out: &mut Vec<u8>) {
     out.put_text("/new");
     null(out);
@@ -263,6 +269,20 @@ fn what_differs_on_purpose_differs_as_listed() {
     }
 }
 
+#[test]
+fn odd_requests_are_answered_as_the_real_server_does() {
+    let real_server = RealServer::start("odd-real", &CONFIG);
+    let server = Server::start("odd-ours", &CONFIG);
+    let mut real = Side::new("real", real_server.address());
+    let mut ours = Side::new("ours", server.address());
+    let mut generator = Generator::new(1);
+    for (name, code, body, expected) in ALIKE {
+        let rounds = [burst(vec![raw(&mut generator, code, body)])];
+        assert_eq!(answers(&mut real, &rounds), [expected], "real: {name}");
+        assert_eq!(answers(&mut ours, &rounds), [expected], "ours: {name}");
+    }
+}
+
 /// Runs the rounds in a new session of slot 0 and gives the answers without xids and pings.
 fn answers(side: &mut Side, rounds: &[Round]) -> Vec<String> {
     side.run(&greet_anew(0));
@@ -291,7 +311,8 @@ fn differences() -> Vec<Difference> {
         name: "sync beyond the basic plane",
         why: "text is UTF-8; Java writes each half of a surrogate pair as a character of its own",
         rounds: vec![burst(vec![generator.asked(&Request::Sync { path: "/\u{10000}" })])],
-        real: Some(&["zxid=+0 error=0 undecodable (11) 000000072feda080edb080"]),
+        // As our decoder reads what is not UTF-8.
+        real: Some(&["zxid=+0 error=0 Some(\"/\u{fffd}\")"]),
         ours: &["zxid=+0 error=0 Some(\"/\u{10000}\")"],
     });
     all.push(wrong_password(&mut generator));
