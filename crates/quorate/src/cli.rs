@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use bench::cli::BenchArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -34,6 +35,9 @@ pub enum Command {
     /// Run whole clusters in a simulated world, with faults, from a seed.
     #[command(after_help = "A run that fails prints the one command that repeats it.")]
     Sim(SimArgs),
+    /// Measure a server, beside another one in the same run.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
     /// Print the version.
     Version,
 }
@@ -54,6 +58,11 @@ Examples:
   quorate zk ls -R /
   quorate zk --server zk1:2181 get -s /config
 Everything from COMMAND on belongs to the command.";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  quorate bench zk-latencies --target zk://localhost:2181
+  quorate bench zk-latencies --target zk://localhost:2181 --compare zk://localhost:2182 --clients 10";
 
 /// Options of `quorate serve`.
 #[derive(Debug, Default, Args)]

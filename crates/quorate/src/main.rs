@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         }
         Command::Zk(args) => zk_shell::run(&args),
         Command::Sim(args) => sim_command::run(&args),
+        Command::Bench(args) => bench::cli::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("quorate: {error:#}");

@@ -56,7 +56,20 @@ const WALLS: [Wall; 12] = [
     },
     Wall { name: "chunk", ours: &["storage"], theirs: &[] },
     Wall { name: "etcd", ours: &["machine", "member", "node"], theirs: &[] },
-    Wall { name: "bench", ours: &["chunk", "etcd", "workload", "zk"], theirs: &[] },
+    Wall {
+        name: "bench",
+        ours: &["chunk", "etcd", "workload", "zk"],
+        theirs: &[
+            "anyhow",
+            "clap",
+            "hdrhistogram",
+            "indicatif",
+            "mio",
+            "rustix",
+            "serde_json",
+            "thiserror",
+        ],
+    },
     Wall {
         name: "quorate",
         ours: &[

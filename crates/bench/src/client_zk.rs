@@ -1,0 +1,213 @@
+//! A ZooKeeper session on one connection, as bytes in and bytes out. It knows no socket and no
+//! clock: whoever drives it says what time it is.
+//!
+//! Requests are answered in the order they were sent (ZooKeeper's promise to a session), so the
+//! times of those under way are a queue.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+use zk::request::{ConnectRequest, Request, XID_EVENT, XID_PING};
+use zk::response::{ConnectResponse, ReplyHeader};
+use zk::{JuteError, JuteReader};
+
+use crate::limits::FRAME_BYTES_MAX;
+
+/// Why a session is over.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SessionError {
+    /// The server does not give or keep the session.
+    #[error("the session is refused or expired")]
+    Refused,
+    /// What the server sends is not the protocol.
+    #[error("an answer that is not ZooKeeper's: {0}")]
+    Undecodable(#[from] JuteError),
+    /// A reply to something else than what was asked next.
+    #[error("a reply to xid {got} where {wanted} was due")]
+    OutOfOrder {
+        /// In the reply.
+        got: i32,
+        /// Of the oldest request under way.
+        wanted: i32,
+    },
+    /// A frame that no server sends.
+    #[error("a frame of {bytes} bytes")]
+    FrameTooLarge {
+        /// Its length.
+        bytes: i64,
+    },
+    /// The connection ended.
+    #[error("the connection ended: {0}")]
+    Lost(String),
+}
+
+/// Something that a server said.
+#[derive(Debug)]
+pub enum Incoming<'a> {
+    /// The session is open.
+    Connected,
+    /// The answer to the oldest request under way.
+    Reply {
+        /// When that was sent, or meant to be.
+        since_ns: u64,
+        /// Of the reply.
+        header: ReplyHeader,
+        /// What follows it.
+        body: JuteReader<'a>,
+    },
+    /// A watch fired.
+    Event {
+        /// `Watcher.Event.EventType`.
+        kind: i32,
+        /// Of the znode.
+        path: &'a str,
+    },
+    /// A ping came back.
+    Pong,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    xid: i32,
+    since_ns: u64,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    is_open: bool,
+    timeout_ms: i32,
+    last_xid: i32,
+    under_way: VecDeque<Sent>,
+    /// What came and is not taken yet starts at `input_start`.
+    input: Vec<u8>,
+    input_start: usize,
+    /// What is to be written starts at `output_start`.
+    output: Vec<u8>,
+    output_start: usize,
+}
+
+impl Session {
+    /// Asks for a new session.
+    pub fn connect(timeout_ms: i32) -> Session {
+        let mut output = Vec::new();
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms,
+            session: 0,
+            password: vec![0; 16],
+            read_only: Some(false),
+        };
+        request.encode(&mut output);
+        Session {
+            is_open: false,
+            timeout_ms,
+            last_xid: 0,
+            under_way: VecDeque::new(),
+            input: Vec::new(),
+            input_start: 0,
+            output,
+            output_start: 0,
+        }
+    }
+
+    /// Whether the server has given the session.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// What was negotiated, or asked for.
+    pub fn timeout_ms(&self) -> i32 {
+        self.timeout_ms
+    }
+
+    /// Requests without an answer; pings do not count.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Queues a request; its latency counts from `since_ns`.
+    pub fn send(&mut self, request: &Request<'_>, since_ns: u64) {
+        self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
+        request.encode(self.last_xid, &mut self.output);
+        self.under_way.push_back(Sent { xid: self.last_xid, since_ns });
+    }
+
+    /// Queues a ping.
+    pub fn ping(&mut self) {
+        Request::Ping.encode(XID_PING, &mut self.output);
+    }
+
+    /// What is to be written.
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.output_start..]
+    }
+
+    /// So many bytes of it were written.
+    pub fn on_written(&mut self, count: usize) {
+        self.output_start += count;
+        assert!(self.output_start <= self.output.len());
+        if self.output_start == self.output.len() {
+            self.output.clear();
+            self.output_start = 0;
+        }
+    }
+
+    /// Where what is read goes, to its end.
+    pub fn input(&mut self) -> &mut Vec<u8> {
+        if self.input_start == self.input.len() {
+            self.input.clear();
+        } else {
+            self.input.drain(..self.input_start);
+        }
+        self.input_start = 0;
+        &mut self.input
+    }
+
+    /// The next thing that the server said, if it has come whole.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn take(&mut self) -> Result<Option<Incoming<'_>>, SessionError> {
+        let rest = &self.input[self.input_start..];
+        let Some((prefix, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let bytes = i32::from_be_bytes(*prefix);
+        if !(0..=FRAME_BYTES_MAX).contains(&bytes) {
+            return Err(SessionError::FrameTooLarge { bytes: i64::from(bytes) });
+        }
+        let Some(frame) = rest.get(..bytes as usize) else { return Ok(None) };
+        self.input_start += 4 + bytes as usize;
+        if !self.is_open {
+            let response = ConnectResponse::decode(frame)?;
+            if response.timeout_ms <= 0 {
+                return Err(SessionError::Refused);
+            }
+            self.is_open = true;
+            self.timeout_ms = response.timeout_ms;
+            return Ok(Some(Incoming::Connected));
+        }
+        let mut body = JuteReader::new(frame);
+        let header = ReplyHeader::decode(&mut body)?;
+        match header.xid {
+            XID_EVENT => {
+                let kind = body.int()?;
+                body.int()?;
+                Ok(Some(Incoming::Event { kind, path: body.text()? }))
+            }
+            XID_PING => Ok(Some(Incoming::Pong)),
+            got => match self.under_way.pop_front() {
+                Some(Sent { xid, since_ns }) if xid == got => {
+                    Ok(Some(Incoming::Reply { since_ns, header, body }))
+                }
+                other => {
+                    let wanted = other.map_or(0, |sent| sent.xid);
+                    Err(SessionError::OutOfOrder { got, wanted })
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

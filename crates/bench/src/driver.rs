@@ -1,0 +1,383 @@
+//! One thread that drives many sessions: it asks a [`Load`] what each client does next, writes what
+//! it can, reads what came, and measures.
+//!
+//! Everything is a step over one `poll`, so that the generator costs little and what it costs is
+//! known: the CPU time of this one thread.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use zk::JuteReader;
+use zk::response::ReplyHeader;
+
+use crate::client_zk::{Incoming, Session, SessionError};
+use crate::limits::{CONNECT_LIMIT, CONNECTING_MAX, OUTPUT_BYTES, READ_BYTES, SILENCE_LIMIT};
+
+/// What a client does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A request was queued; ask again.
+    Sent,
+    /// Nothing before something arrives for this client.
+    Wait,
+    /// Nothing before this time.
+    At(u64),
+    /// Nothing more in this phase, but for the answers under way.
+    Finished,
+}
+
+/// What many clients do, and what becomes of it. Times are ns since the driver was made.
+pub trait Load {
+    /// Asks what client `client` does next. It queues at most one request.
+    fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next;
+
+    /// An answer, `took_ns` after its request.
+    fn on_reply(
+        &mut self,
+        client: usize,
+        header: ReplyHeader,
+        body: JuteReader<'_>,
+        took_ns: u64,
+        now_ns: u64,
+    );
+
+    /// A watch of the client fired.
+    fn on_event(&mut self, client: usize, kind: i32, path: &str, now_ns: u64) {
+        let _ = (client, kind, path, now_ns);
+    }
+
+    /// The client has nothing more to do or to wait for.
+    fn on_finished(&mut self, client: usize, now_ns: u64) {
+        let _ = (client, now_ns);
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    session: Session,
+    /// The socket takes no more for now.
+    is_blocked: bool,
+    is_finished: bool,
+    heard_ns: u64,
+    /// The newest time at which the load wants to be asked again.
+    timer_ns: u64,
+    lost: Option<SessionError>,
+}
+
+/// The sessions of one run against one server.
+pub struct Driver {
+    poll: Poll,
+    started: Instant,
+    connections: Vec<Connection>,
+    timers: BinaryHeap<Reverse<(u64, usize)>>,
+    next_ping_ns: u64,
+    buffer: Vec<u8>,
+}
+
+/// Connecting is no part of what is measured.
+struct Connecting;
+
+impl Load for Connecting {
+    fn next(&mut self, _: usize, session: &mut Session, _: u64) -> Next {
+        match session.is_open() {
+            true => Next::Finished,
+            false => Next::Wait,
+        }
+    }
+
+    fn on_reply(&mut self, _: usize, _: ReplyHeader, _: JuteReader<'_>, _: u64, _: u64) {
+        unreachable!("nothing was asked");
+    }
+}
+
+impl Driver {
+    /// Opens `count` sessions, spread over the addresses.
+    ///
+    /// # Errors
+    /// Not all of them can be opened.
+    pub fn connect(
+        addresses: &[SocketAddr],
+        count: usize,
+        timeout_ms: i32,
+    ) -> anyhow::Result<Driver> {
+        let mut driver = Driver {
+            poll: Poll::new()?,
+            started: Instant::now(),
+            connections: Vec::with_capacity(count),
+            timers: BinaryHeap::new(),
+            next_ping_ns: 0,
+            buffer: vec![0; READ_BYTES],
+        };
+        while driver.connections.len() < count {
+            let from = driver.connections.len();
+            for number in from..count.min(from + CONNECTING_MAX) {
+                let address = addresses[number % addresses.len()];
+                driver.open(address, timeout_ms)?;
+            }
+            driver.run_until(&mut Connecting, CONNECT_LIMIT)?;
+            if let Some((client, error)) = driver.lost().next() {
+                anyhow::bail!("session {client} cannot be opened: {error}");
+            }
+        }
+        Ok(driver)
+    }
+
+    fn open(&mut self, address: SocketAddr, timeout_ms: i32) -> anyhow::Result<()> {
+        let mut stream = TcpStream::connect(address)?;
+        let token = Token(self.connections.len());
+        self.poll.registry().register(
+            &mut stream,
+            token,
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        stream.set_nodelay(true)?;
+        self.connections.push(Connection {
+            stream,
+            session: Session::connect(timeout_ms),
+            // Until it says that it is connected.
+            is_blocked: true,
+            is_finished: false,
+            heard_ns: self.now_ns(),
+            timer_ns: 0,
+            lost: None,
+        });
+        Ok(())
+    }
+
+    /// Sessions, those that were lost included.
+    pub fn client_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// The sessions that were lost, and why.
+    pub fn lost(&self) -> impl Iterator<Item = (usize, &SessionError)> {
+        let all = self.connections.iter().enumerate();
+        all.filter_map(|(client, it)| it.lost.as_ref().map(|error| (client, error)))
+    }
+
+    /// Ns since it was made.
+    pub fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Runs a load until every session that is left has finished.
+    ///
+    /// # Errors
+    /// Nothing came back for [`SILENCE_LIMIT`], or the system refuses.
+    pub fn run(&mut self, load: &mut impl Load) -> anyhow::Result<()> {
+        self.run_until(load, SILENCE_LIMIT)
+    }
+
+    fn run_until(&mut self, load: &mut impl Load, silence: Duration) -> anyhow::Result<()> {
+        let silence_ns = silence.as_nanos() as u64;
+        self.timers.clear();
+        let mut left = 0;
+        for client in 0..self.connections.len() {
+            let connection = &mut self.connections[client];
+            connection.is_finished = connection.lost.is_some();
+            left += usize::from(!connection.is_finished);
+        }
+        for client in 0..self.connections.len() {
+            left -= usize::from(self.pump(client, load));
+        }
+        let mut events = Events::with_capacity(1024);
+        let mut heard_ns = self.now_ns();
+        while left > 0 {
+            let now_ns = self.now_ns();
+            self.maybe_ping(now_ns);
+            let wait = self.wait(now_ns);
+            match self.poll.poll(&mut events, Some(wait)) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            for event in &events {
+                heard_ns = self.now_ns();
+                left -= usize::from(self.on_ready(event, load));
+            }
+            let now_ns = self.now_ns();
+            while let Some(Reverse((at_ns, client))) = self.timers.peek().copied()
+                && at_ns <= now_ns
+            {
+                self.timers.pop();
+                heard_ns = now_ns;
+                left -= usize::from(self.pump(client, load));
+            }
+            if now_ns.saturating_sub(heard_ns) > silence_ns {
+                anyhow::bail!("nothing came back for {} s", silence.as_secs());
+            }
+        }
+        Ok(())
+    }
+
+    /// How long nothing is to be done. Sleeping is not exact below a millisecond.
+    fn wait(&self, now_ns: u64) -> Duration {
+        let next_ns = match self.timers.peek() {
+            Some(Reverse((at_ns, _))) => *at_ns,
+            None => return Duration::from_millis(500),
+        };
+        let wait = Duration::from_nanos(next_ns.saturating_sub(now_ns));
+        match wait < Duration::from_millis(1) {
+            true => Duration::ZERO,
+            false => (wait - Duration::from_millis(1)).min(Duration::from_millis(500)),
+        }
+    }
+
+    /// Sessions that were silent for a third of their timeout ask whether the server is there.
+    fn maybe_ping(&mut self, now_ns: u64) {
+        if now_ns < self.next_ping_ns {
+            return;
+        }
+        self.next_ping_ns = now_ns + 500_000_000;
+        for client in 0..self.connections.len() {
+            let connection = &mut self.connections[client];
+            let third_ns = connection.session.timeout_ms() as u64 * 1_000_000 / 3;
+            let is_due = connection.session.is_open()
+                && connection.session.under_way() == 0
+                && connection.lost.is_none()
+                && now_ns - connection.heard_ns > third_ns;
+            if is_due {
+                connection.heard_ns = now_ns;
+                connection.session.ping();
+                connection.flush();
+            }
+        }
+    }
+
+    /// The socket of a client has something, or takes something again. Whether the client finished.
+    fn on_ready(&mut self, event: &Event, load: &mut impl Load) -> bool {
+        let client = event.token().0;
+        let connection = &mut self.connections[client];
+        if connection.lost.is_some() {
+            return false;
+        }
+        if event.is_writable() {
+            connection.is_blocked = false;
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.read(client, load);
+        }
+        self.pump(client, load)
+    }
+
+    fn read(&mut self, client: usize, load: &mut impl Load) {
+        let started = self.started;
+        let connection = &mut self.connections[client];
+        loop {
+            let count = match connection.stream.read(&mut self.buffer) {
+                Ok(0) => return connection.lose("by the server"),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return connection.lose(&error.to_string()),
+            };
+            connection.session.input().extend_from_slice(&self.buffer[..count]);
+            let now_ns = started.elapsed().as_nanos() as u64;
+            connection.heard_ns = now_ns;
+            loop {
+                match connection.session.take() {
+                    Ok(None) => break,
+                    Ok(Some(Incoming::Connected | Incoming::Pong)) => {}
+                    Ok(Some(Incoming::Reply { since_ns, header, body })) => {
+                        load.on_reply(
+                            client,
+                            header,
+                            body,
+                            now_ns.saturating_sub(since_ns),
+                            now_ns,
+                        );
+                    }
+                    Ok(Some(Incoming::Event { kind, path })) => {
+                        load.on_event(client, kind, path, now_ns);
+                    }
+                    Err(error) => {
+                        connection.lost = Some(error);
+                        return;
+                    }
+                }
+            }
+            if count < self.buffer.len() {
+                // A full read may have left something; a short one has not, or another event comes.
+                return;
+            }
+        }
+    }
+
+    /// Lets a client send what it wants to. Whether it finished.
+    fn pump(&mut self, client: usize, load: &mut impl Load) -> bool {
+        let started = self.started;
+        let mut now_ns = self.now_ns();
+        let connection = &mut self.connections[client];
+        if connection.is_finished {
+            return false;
+        }
+        let mut wants_more = true;
+        while wants_more && connection.lost.is_none() {
+            let mut next = Next::Sent;
+            now_ns = started.elapsed().as_nanos() as u64;
+            while next == Next::Sent && connection.session.output().len() < OUTPUT_BYTES {
+                next = load.next(client, &mut connection.session, now_ns);
+            }
+            connection.flush();
+            wants_more = next == Next::Sent && !connection.is_blocked;
+            match next {
+                Next::At(at_ns) if connection.timer_ns != at_ns => {
+                    connection.timer_ns = at_ns;
+                    self.timers.push(Reverse((at_ns, client)));
+                }
+                Next::Finished if connection.session.under_way() == 0 => {
+                    connection.is_finished = true;
+                    load.on_finished(client, now_ns);
+                }
+                _ => {}
+            }
+        }
+        if connection.lost.is_some() && !connection.is_finished {
+            connection.is_finished = true;
+            load.on_finished(client, now_ns);
+        }
+        connection.is_finished
+    }
+
+    /// Closes every session in order, so that its ephemerals go.
+    pub fn close(mut self) {
+        for connection in &mut self.connections {
+            connection.session.send(&zk::request::Request::CloseSession, 0);
+            connection.flush();
+        }
+        // The server closes the connection after the answer. One that does not is let go of.
+        let _ = self.run_until(&mut Closing, Duration::from_secs(5));
+    }
+}
+
+struct Closing;
+
+impl Load for Closing {
+    fn next(&mut self, _: usize, _: &mut Session, _: u64) -> Next {
+        Next::Finished
+    }
+
+    fn on_reply(&mut self, _: usize, _: ReplyHeader, _: JuteReader<'_>, _: u64, _: u64) {}
+}
+
+impl Connection {
+    fn lose(&mut self, why: &str) {
+        self.lost = Some(SessionError::Lost(why.to_string()));
+    }
+
+    fn flush(&mut self) {
+        while !self.is_blocked && self.lost.is_none() && !self.session.output().is_empty() {
+            match self.stream.write(self.session.output()) {
+                Ok(count) => self.session.on_written(count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_blocked = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.lose(&error.to_string()),
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Load generators: the published tests, and what else shows how fast and how small a server is,
+//! beside another server in the same run.
+//!
+//! The path of a figure: [`cli`] finds the targets and takes turns between them; a workload
+//! ([`latencies`]) says what each client does next; [`driver`] sends it over [`client_zk`] sessions
+//! and measures; [`stats`] keeps it; [`report`] prints it. [`process`] knows what the servers cost,
+//! [`null_server`] what the generator itself can do.
+//!
+//! It never judges: a figure is printed with what it takes to doubt it.
+
+pub mod cli;
+pub mod client_zk;
+pub mod driver;
+pub mod latencies;
+pub mod limits;
+pub mod machine_info;
+pub mod null_server;
+pub mod process;
+pub mod published;
+pub mod report;
+pub mod stats;
+pub mod target;

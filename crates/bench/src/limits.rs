@@ -1,0 +1,32 @@
+//! Named bounds of the load generator.
+
+use std::time::Duration;
+
+/// Bytes of a frame from a server: replies have no limit in ZooKeeper; more comes from something
+/// that is no ZooKeeper server.
+pub const FRAME_BYTES_MAX: i32 = 256 * 1024 * 1024;
+
+/// Bytes of requests that are encoded before they are written: enough for one system call to carry
+/// hundreds of requests, little enough that latencies count from shortly before the write.
+pub const OUTPUT_BYTES: usize = 64 * 1024;
+
+/// Bytes read from a socket at once.
+pub const READ_BYTES: usize = 256 * 1024;
+
+/// How long a connection may take until its session is open.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+/// A phase in which nothing at all comes back for so long is given up.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The largest latency that is told apart from larger ones.
+pub const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+
+/// Sessions that are opened at once, so that a server's backlog is not what is measured.
+pub const CONNECTING_MAX: usize = 100;
+
+/// Clients of one run.
+pub const CLIENTS_MAX: usize = 100_000;
+
+/// Times that the disk is asked to make 4 KiB durable, to know how long that takes.
+pub const DISK_SYNCS: usize = 400;

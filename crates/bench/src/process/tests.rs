@@ -1,0 +1,48 @@
+use std::net::TcpListener;
+
+use super::*;
+
+const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:0885 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0
+   1: 0100007F:0885 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0
+   2: 0100007F:0886 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0
+   3: nonsense
+";
+
+#[test]
+fn only_listening_sockets_of_the_port_count() {
+    assert_eq!(listeners(TABLE, &HashSet::from([2181])), [4711]);
+    assert_eq!(listeners(TABLE, &HashSet::from([2181, 2182])), [4711, 4713]);
+    assert!(listeners("", &HashSet::from([2181])).is_empty());
+}
+
+#[test]
+fn memory_and_ticks_are_read() {
+    let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+    let expected = Memory { resident: 1024 * 1024, peak: 2048 * 1024 };
+    assert_eq!(memory_of(status), Some(expected));
+    assert_eq!(memory_of("Name:\tx\n"), None);
+    let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 7 3 0 0 20 0 1";
+    assert_eq!(ticks_of(stat), Some(100_000_000));
+    assert_eq!(ticks_of("12"), None);
+}
+
+#[test]
+fn this_process_is_found_by_its_port_and_uses_cpu() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let found = Processes::listening(&[address]);
+    assert_eq!(found.pids(), [std::process::id()]);
+    let (cpu, own) = (found.cpu_ns().unwrap(), thread_cpu_ns());
+    let mut sum = 0u64;
+    while thread_cpu_ns() < own + 20_000_000 {
+        sum = sum.wrapping_mul(31).wrapping_add(7);
+    }
+    assert!(sum != 1);
+    assert!(found.cpu_ns().unwrap() >= cpu + 10_000_000);
+    assert!(found.memory().unwrap().resident > 0);
+    drop(listener);
+    let gone = Processes::listening(&[address]);
+    assert!(gone.is_empty());
+    assert_eq!((gone.cpu_ns(), gone.memory()), (None, None));
+}

@@ -1,0 +1,244 @@
+//! What a benchmark prints: the original's lines, tables, and JSON. Pure: figures in, text out.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::latencies::{Run, Shape};
+use crate::published::HUNT;
+use crate::stats::{Phase, median};
+
+/// All runs of one test against one server.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What the server is.
+    pub name: String,
+    /// Where it is.
+    pub address: String,
+    /// In the order they were made.
+    pub runs: Vec<Run>,
+    /// `VmRSS` and `VmHWM` after the last run, if known.
+    pub memory: Option<(u64, u64)>,
+}
+
+/// The lines that the original prints for each client, in its form.
+pub fn original_lines(run: &Run, shape: &Shape) -> String {
+    let mut out = String::new();
+    let mode = if shape.is_synchronous { "syncronous" } else { "asynchronous" };
+    let znodes = shape.znode_count;
+    let watches = shape.znode_count * shape.watch_multiple;
+    for client in 0..run.clients {
+        let _ = writeln!(out, "Testing latencies on client {client} using {mode} calls");
+        let texts = [
+            (format!("created {znodes:>7} permanent znodes "), znodes),
+            (format!("set     {znodes:>7}           znodes "), znodes),
+            (format!("get     {znodes:>7}           znodes "), znodes),
+            (format!("deleted {znodes:>7} permanent znodes "), znodes),
+            (format!("created {znodes:>7} ephemeral znodes "), znodes),
+            (format!("watched {watches:>7}           znodes "), watches),
+            (format!("deleted {znodes:>7} ephemeral znodes "), znodes),
+        ];
+        for ((text, count), phase) in texts.iter().zip(&run.phases) {
+            let ms = phase.client_ns[client] as f64 / 1e6;
+            original_line(&mut out, text, ms, *count);
+        }
+        let text = format!("notif   {watches:>7}           watches");
+        original_line(&mut out, &text, run.notified_ms[client] as f64, watches);
+        out.push_str("Latency test complete\n");
+    }
+    out
+}
+
+fn original_line(out: &mut String, text: &str, ms: f64, count: usize) {
+    let whole = ms as u64;
+    let _ = match whole {
+        0 => writeln!(out, "{text} in {whole:>6} ms (included in prior)"),
+        _ => {
+            let (each, rate) = (ms / count as f64, count as f64 * 1_000.0 / ms);
+            writeln!(out, "{text} in {whole:>6} ms ({each:.6} ms/op {rate:.6}/sec)")
+        }
+    };
+}
+
+/// The figures of a phase over the runs of a series: medians of everything but the histogram, which
+/// is of all runs together.
+struct Middle {
+    operations: u64,
+    rate: f64,
+    server_us: Option<f64>,
+    own_us: f64,
+    all: Phase,
+}
+
+fn phases_of(run: &Run) -> impl Iterator<Item = &Phase> {
+    run.phases.iter().chain(core::iter::once(&run.all))
+}
+
+fn middle(series: &Series, at: usize) -> Middle {
+    let phases: Vec<&Phase> =
+        series.runs.iter().map(|run| phases_of(run).nth(at).expect("all have it")).collect();
+    let mut all = Phase::default();
+    for phase in &phases {
+        all.name = phase.name;
+        all.latencies.add(&phase.latencies);
+        all.errors += phase.errors;
+        all.lost += phase.lost;
+    }
+    let of = |figure: &dyn Fn(&Phase) -> f64| {
+        median(&phases.iter().map(|phase| figure(phase)).collect::<Vec<_>>())
+    };
+    let is_known = phases.iter().all(|phase| phase.server_cpu_ns.is_some());
+    Middle {
+        operations: phases.first().map_or(0, |phase| phase.operations),
+        rate: of(&|phase| phase.rate()),
+        server_us: is_known.then(|| of(&|phase| phase.server_us().unwrap_or(0.0))),
+        own_us: of(&|phase| phase.own_us()),
+        all,
+    }
+}
+
+fn shown(us: Option<f64>) -> String {
+    us.map_or("-".to_string(), |us| format!("{us:.2}"))
+}
+
+/// The table of one number of clients: a block for each server, then the ratios of the second to the
+/// first, each the median of the ratios of runs that were made one after the other.
+pub fn table(series: &[Series]) -> String {
+    let mut out = String::new();
+    let phase_count = series[0].runs[0].phases.len() + 1;
+    for one in series {
+        let _ = writeln!(out, "{} ({})", one.name, one.address);
+        let _ = writeln!(
+            out,
+            "  {:<18} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8}",
+            "phase",
+            "ops",
+            "ops/s",
+            "p50 us",
+            "p90 us",
+            "p99 us",
+            "p99.9 us",
+            "max us",
+            "server us",
+            "own us"
+        );
+        for at in 0..phase_count {
+            let middle = middle(one, at);
+            let latencies = &middle.all.latencies;
+            let _ = write!(
+                out,
+                "  {:<18} {:>9} {:>11.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>10} {:>8.2}",
+                middle.all.name,
+                middle.operations,
+                middle.rate,
+                latencies.percentile_us(50.0),
+                latencies.percentile_us(90.0),
+                latencies.percentile_us(99.0),
+                latencies.percentile_us(99.9),
+                latencies.max_us(),
+                shown(middle.server_us),
+                middle.own_us
+            );
+            if middle.all.errors > 0 || middle.all.lost > 0 {
+                let Phase { errors, lost, .. } = middle.all;
+                let _ = write!(out, "  {errors} errors, {lost} sessions lost");
+            }
+            out.push('\n');
+        }
+        if let Some((resident, peak)) = one.memory {
+            let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+            let _ = writeln!(
+                out,
+                "  memory after the last run: {:.0} MiB resident, {:.0} MiB at most",
+                mib(resident),
+                mib(peak)
+            );
+        }
+    }
+    if let [first, second, ..] = series {
+        let _ = writeln!(out, "ratios, {} to {}", second.name, first.name);
+        let _ = writeln!(out, "  {:<18} {:>11} {:>13}", "phase", "ops/s", "server CPU/op");
+        for at in 0..phase_count {
+            let (name, faster, cheaper) = ratios(first, second, at);
+            let cheaper = cheaper.map_or("-".to_string(), |it| format!("1/{it:.1}"));
+            let _ = writeln!(out, "  {name:<18} {:>11} {cheaper:>13}", format!("{faster:.2}x"));
+        }
+    }
+    out
+}
+
+/// How many times faster the first server is, and by how much cheaper.
+fn ratios(first: &Series, second: &Series, at: usize) -> (&'static str, f64, Option<f64>) {
+    let pairs: Vec<(&Phase, &Phase)> = first
+        .runs
+        .iter()
+        .zip(&second.runs)
+        .filter_map(|(one, other)| phases_of(one).nth(at).zip(phases_of(other).nth(at)))
+        .collect();
+    let faster: Vec<f64> = pairs.iter().map(|(one, other)| one.rate() / other.rate()).collect();
+    let cheaper: Option<Vec<f64>> = pairs
+        .iter()
+        .map(|(one, other)| Some(other.server_us()? / one.server_us().filter(|us| *us > 0.0)?))
+        .collect();
+    let name = pairs.first().map_or("", |(one, _)| one.name);
+    (name, median(&faster), cheaper.map(|all| median(&all)))
+}
+
+/// What P. Hunt published for these numbers of clients.
+pub fn published(clients: &[usize]) -> String {
+    let mut out = String::from(
+        "published by P. Hunt for ZooKeeper 3.2.1 in 2009, on two 4-core Xeons of 2.5 GHz limited to \
+         so many cores and one 7200 rpm disk:\nops/s of all clients (clients x 110,000 operations / \
+         seconds; the rates in the original are those of the slowest client)\n",
+    );
+    let _ =
+        writeln!(out, "  {:<8} {:>6} {:>12} {:>12}", "clients", "cores", "standalone", "3 servers");
+    for row in HUNT.iter().filter(|row| clients.contains(&row.clients)) {
+        let (one, three) = row.rates();
+        let _ = writeln!(out, "  {:<8} {:>6} {one:>12.0} {three:>12.0}", row.clients, row.cores);
+    }
+    out.push_str("  (with one client the original's client is the limit, not the server)\n");
+    out
+}
+
+/// A series as JSON.
+pub fn to_json(series: &Series) -> Value {
+    let runs: Vec<Value> = series
+        .runs
+        .iter()
+        .map(|run| {
+            let phases: Vec<Value> = phases_of(run).map(phase_json).collect();
+            json!({ "clients": run.clients, "phases": phases })
+        })
+        .collect();
+    json!({
+        "server": series.name,
+        "address": series.address,
+        "resident_bytes": series.memory.map(|it| it.0),
+        "resident_bytes_max": series.memory.map(|it| it.1),
+        "runs": runs,
+    })
+}
+
+fn phase_json(phase: &Phase) -> Value {
+    let us = |percent| phase.latencies.percentile_us(percent);
+    json!({
+        "phase": phase.name,
+        "operations": phase.operations,
+        "elapsed_ns": phase.elapsed_ns,
+        "operations_per_s": phase.rate(),
+        "p50_us": us(50.0),
+        "p90_us": us(90.0),
+        "p99_us": us(99.0),
+        "p999_us": us(99.9),
+        "max_us": phase.latencies.max_us(),
+        "server_cpu_us_per_operation": phase.server_us(),
+        "generator_cpu_us_per_operation": phase.own_us(),
+        "client_ns": phase.client_ns,
+        "errors": phase.errors,
+        "sessions_lost": phase.lost,
+    })
+}
+
+#[cfg(test)]
+mod tests;

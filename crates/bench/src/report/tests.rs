@@ -1,0 +1,83 @@
+use super::*;
+
+fn phase(name: &'static str, operations: u64, elapsed_ms: u64, server_us: u64) -> Phase {
+    Phase {
+        name,
+        operations,
+        elapsed_ns: elapsed_ms * 1_000_000,
+        client_ns: vec![elapsed_ms * 1_000_000],
+        server_cpu_ns: Some(operations * server_us * 1_000),
+        ..Phase::default()
+    }
+}
+
+fn series(name: &str, elapsed_ms: [u64; 3], server_us: [u64; 3]) -> Series {
+    let run = |(ms, us)| Run {
+        clients: 1,
+        phases: vec![phase("create", 1_000, ms, us)],
+        notified_ms: vec![0],
+        all: phase("all", 1_000, ms, us),
+    };
+    let runs = elapsed_ms.into_iter().zip(server_us).map(run).collect();
+    Series { name: name.to_string(), address: "zk://a:1".to_string(), runs, memory: None }
+}
+
+#[test]
+fn the_lines_of_the_original() {
+    let shape = Shape {
+        znode_count: 1_000,
+        znode_bytes: 10,
+        watch_multiple: 5,
+        is_synchronous: true,
+        timeout_ms: 1,
+    };
+    let one = series("a", [500, 500, 500], [1, 1, 1]);
+    let mut run = one.runs[0].clone();
+    run.phases = vec![phase("any", 1_000, 500, 1); 7];
+    let lines = original_lines(&run, &shape);
+    let expected = "\
+Testing latencies on client 0 using syncronous calls
+created    1000 permanent znodes  in    500 ms (0.500000 ms/op 2000.000000/sec)
+set        1000           znodes  in    500 ms (0.500000 ms/op 2000.000000/sec)
+get        1000           znodes  in    500 ms (0.500000 ms/op 2000.000000/sec)
+deleted    1000 permanent znodes  in    500 ms (0.500000 ms/op 2000.000000/sec)
+created    1000 ephemeral znodes  in    500 ms (0.500000 ms/op 2000.000000/sec)
+watched    5000           znodes  in    500 ms (0.100000 ms/op 10000.000000/sec)
+deleted    1000 ephemeral znodes  in    500 ms (0.500000 ms/op 2000.000000/sec)
+notif      5000           watches in      0 ms (included in prior)
+Latency test complete
+";
+    assert_eq!(lines, expected);
+}
+
+/// Runs made one after the other are compared with each other, not medians with medians.
+#[test]
+fn ratios_are_medians_of_pairs() {
+    let ours = series("ours", [100, 200, 100], [2, 4, 2]);
+    let theirs = series("theirs", [400, 1_600, 300], [20, 40, 30]);
+    let (name, faster, cheaper) = ratios(&ours, &theirs, 0);
+    assert_eq!((name, faster, cheaper), ("create", 4.0, Some(10.0)));
+    let text = table(&[ours, theirs]);
+    assert!(text.contains("4.00x"), "{text}");
+    assert!(text.contains("1/10.0"), "{text}");
+}
+
+#[test]
+fn a_server_elsewhere_has_no_cpu_figure() {
+    let mut ours = series("ours", [100, 100, 100], [2, 2, 2]);
+    ours.runs[1].phases[0].server_cpu_ns = None;
+    assert!(middle(&ours, 0).server_us.is_none());
+    assert!(middle(&ours, 1).server_us.is_some());
+    let value = to_json(&ours);
+    assert!(value["runs"][1]["phases"][0]["server_cpu_us_per_operation"].is_null());
+    assert_eq!(value["runs"][0]["phases"][0]["operations"], 1_000);
+}
+
+#[test]
+fn only_the_rows_with_as_many_clients_are_quoted() {
+    let text = published(&[10]);
+    assert_eq!(text.lines().filter(|line| line.starts_with("  10 ")).count(), 3);
+    assert!(!text.contains("  20 "));
+    // 10 clients x 110,000 operations in 58 s.
+    assert!(text.contains("18966"), "{text}");
+}

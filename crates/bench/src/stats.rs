@@ -1,0 +1,107 @@
+//! Latencies as HDR histograms, and what one phase of a run was like.
+
+use hdrhistogram::Histogram;
+
+use crate::limits::LATENCY_NS_MAX;
+
+/// Latencies in ns, to three significant digits.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        let histogram = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3);
+        Latencies(histogram.expect("the bounds are in order"))
+    }
+}
+
+impl Latencies {
+    /// Counts one. Beyond [`LATENCY_NS_MAX`] it counts as that.
+    pub fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns.max(1));
+    }
+
+    /// Adds all of the other's.
+    pub fn add(&mut self, other: &Latencies) {
+        self.0.add(&other.0).expect("all have the same bounds");
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The latency in µs that so many percent are not above; 0 if there are none.
+    pub fn percentile_us(&self, percent: f64) -> f64 {
+        self.0.value_at_percentile(percent) as f64 / 1_000.0
+    }
+
+    /// The largest, in µs.
+    pub fn max_us(&self) -> f64 {
+        self.0.max() as f64 / 1_000.0
+    }
+}
+
+/// One phase of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Phase {
+    /// What was done.
+    pub name: &'static str,
+    /// Operations of all clients.
+    pub operations: u64,
+    /// From the start to the last answer to the last client.
+    pub elapsed_ns: u64,
+    /// When each client was ready, from the start of the phase.
+    pub client_ns: Vec<u64>,
+    /// From the write to the socket, or from the intended start.
+    pub latencies: Latencies,
+    /// CPU of the server's processes, if they are on this machine.
+    pub server_cpu_ns: Option<u64>,
+    /// CPU of the generator's thread.
+    pub own_cpu_ns: u64,
+    /// Answers that were errors or not what was asked for.
+    pub errors: u64,
+    /// Sessions that were lost.
+    pub lost: u64,
+}
+
+impl Phase {
+    /// Operations a second, all clients together.
+    pub fn rate(&self) -> f64 {
+        match self.elapsed_ns {
+            0 => 0.0,
+            ns => self.operations as f64 * 1e9 / ns as f64,
+        }
+    }
+
+    /// µs of the server's CPU for each operation.
+    pub fn server_us(&self) -> Option<f64> {
+        self.server_cpu_ns.map(|ns| per_operation_us(ns, self.operations))
+    }
+
+    /// µs of the generator's CPU for each operation.
+    pub fn own_us(&self) -> f64 {
+        per_operation_us(self.own_cpu_ns, self.operations)
+    }
+}
+
+fn per_operation_us(ns: u64, operations: u64) -> f64 {
+    match operations {
+        0 => 0.0,
+        count => ns as f64 / 1e3 / count as f64,
+    }
+}
+
+/// The middle of some figures; the mean of the two middle ones; 0 of none.
+pub fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => sorted[count / 2],
+        count => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! What is measured: a server or several of one ensemble, and what is known about it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::process::{Memory, Processes};
+
+/// Where a target is, as it was written: `zk://host:port[,host:port]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetAddress {
+    servers: Vec<String>,
+}
+
+impl FromStr for TargetAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TargetAddress, String> {
+        let Some(rest) = text.strip_prefix("zk://") else {
+            return Err("a target is zk://HOST:PORT[,HOST:PORT]".to_string());
+        };
+        let servers: Vec<String> =
+            rest.trim_end_matches('/').split(',').map(str::to_string).collect();
+        for server in &servers {
+            let port = server.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
+            if !matches!(port, Some((host, Ok(1..))) if !host.is_empty()) {
+                return Err(format!("{server:?} is not HOST:PORT"));
+            }
+        }
+        Ok(TargetAddress { servers })
+    }
+}
+
+impl std::fmt::Display for TargetAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "zk://{}", self.servers.join(","))
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Cpu {
+    Processes(Processes),
+    /// A thread of this process, which writes it down itself.
+    Thread(Arc<AtomicU64>),
+}
+
+/// A server that answers, and how its cost is known.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// For headings: what it is.
+    pub name: String,
+    /// As it was written.
+    pub address: String,
+    /// Where clients connect, in turn.
+    pub addresses: Vec<SocketAddr>,
+    cpu: Cpu,
+}
+
+impl Target {
+    /// Finds out what is at an address.
+    ///
+    /// # Errors
+    /// Nothing answers there.
+    pub fn find(address: &TargetAddress) -> anyhow::Result<Target> {
+        let mut addresses = Vec::new();
+        for server in &address.servers {
+            let found =
+                server.to_socket_addrs().map_err(|error| anyhow::anyhow!("{server}: {error}"))?;
+            // `localhost` may be two addresses; the one that answers is meant.
+            let mut answering = found.filter(|at| connect(at).is_ok());
+            let one = answering.next();
+            addresses.push(one.ok_or_else(|| anyhow::anyhow!("nothing answers at {server}"))?);
+        }
+        let cpu = Cpu::Processes(Processes::listening(&addresses));
+        let name = describe(&ask(&addresses[0], "srvr").unwrap_or_default());
+        Ok(Target { name, address: address.to_string(), addresses, cpu })
+    }
+
+    /// A server in this process, whose one thread writes down its own CPU time.
+    pub fn in_process(name: &str, at: SocketAddr, cpu_ns: Arc<AtomicU64>) -> Target {
+        let address = format!("zk://{at}");
+        Target { name: name.to_string(), address, addresses: vec![at], cpu: Cpu::Thread(cpu_ns) }
+    }
+
+    /// CPU time of the server so far, if it is on this machine.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        match &self.cpu {
+            Cpu::Processes(processes) => processes.cpu_ns(),
+            Cpu::Thread(cpu_ns) => Some(cpu_ns.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Memory of the server's processes, if they are on this machine.
+    pub fn memory(&self) -> Option<Memory> {
+        match &self.cpu {
+            Cpu::Processes(processes) => processes.memory(),
+            Cpu::Thread(_) => None,
+        }
+    }
+}
+
+fn connect(address: &SocketAddr) -> std::io::Result<TcpStream> {
+    TcpStream::connect_timeout(address, Duration::from_secs(5))
+}
+
+/// The answer to a four-letter word.
+fn ask(address: &SocketAddr, word: &str) -> std::io::Result<String> {
+    let mut stream = connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(word.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(64 * 1024).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// What a server says it is, from its answer to `srvr`.
+fn describe(srvr: &str) -> String {
+    let of = |name: &str| srvr.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let Some(version) = of("Zookeeper version:") else {
+        return "a server that does not say what it is".to_string();
+    };
+    let version = version.split([',', ' ']).next().unwrap_or_default();
+    let product = match srvr.contains("quorate") || version.contains("quorate") {
+        true => "Quorate",
+        false => "ZooKeeper",
+    };
+    format!("{product} {version}, {}", of("Mode:").unwrap_or("mode unknown"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+use super::*;
+
+#[test]
+fn targets_are_read_or_refused_with_a_reason() {
+    for (text, servers) in [
+        ("zk://localhost:2181", &["localhost:2181"][..]),
+        ("zk://a:1,b:2/", &["a:1", "b:2"][..]),
+        ("zk://[::1]:2181", &["[::1]:2181"][..]),
+    ] {
+        assert_eq!(text.parse::<TargetAddress>().unwrap().servers, servers);
+    }
+    for text in [
+        "",
+        "localhost:2181",
+        "etcd://a:1",
+        "zk://",
+        "zk://a",
+        "zk://a:0",
+        "zk://a:99999",
+        "zk://:1",
+        "zk://a:1,",
+    ] {
+        assert!(text.parse::<TargetAddress>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_server_is_described_by_what_it_says() {
+    let theirs = "Zookeeper version: 3.9.5-abc, built on 2026\nMode: standalone\n";
+    assert_eq!(describe(theirs), "ZooKeeper 3.9.5-abc, standalone");
+    assert!(describe("srvr is not executed").contains("does not say"));
+}
