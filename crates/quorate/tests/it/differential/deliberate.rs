@@ -123,8 +123,11 @@ const ROWS: [Row; 19] = [
     ),
 ];
 
-/// Odd requests that both answer alike: name, opcode, body, answer. The seeds do not ask them.
-const ALIKE: [(&str, i32, fn(&mut Vec<u8>), &str); 8] = [
+/// Name, opcode, body, and the answer.
+type OddRow = (&'static str, i32, fn(&mut Vec<u8>), &'static str);
+
+/// Odd requests that both answer alike. The seeds do not ask them.
+const ALIKE: [OddRow; 8] = [
     ("exists, no UTF-8", opcode::EXISTS, not_text, "zxid=+0 error=-101"),
     ("getData, no UTF-8", opcode::GET_DATA, not_text, "zxid=+0 error=-101"),
     ("delete, no UTF-8", opcode::DELETE, not_text_and_int, "zxid=+1 error=-101"),
