@@ -425,7 +425,12 @@ impl Front {
         }
     }
 
-    /// Number of connections.
+    /// Whether any connection here waits for a change.
+    pub fn has_watches(&self) -> bool {
+        self.watches.len() > 0
+    }
+
+    /// Connections, whatever their state.
     pub fn connection_count(&self) -> usize {
         self.connections.len()
     }

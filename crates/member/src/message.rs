@@ -138,6 +138,13 @@ pub enum ToApply {
     Thaw,
 }
 
+impl ToApply {
+    /// Whether there is anything to do, and not only to know for later.
+    pub fn is_work(&self) -> bool {
+        !matches!(self, ToApply::Expect { .. })
+    }
+}
+
 /// Why a command was not taken. Definite: it was never logged and never will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {

@@ -5,9 +5,10 @@
 //! session, an ordinal or a zxid: whatever decides anything is in `member`, where the simulator
 //! runs it too.
 //!
-//! Threads: *loop* (order), *disk* (the log), *apply* (the machine), *snapshot* (image files), and
-//! *spare* (log segments made ahead). A panic in one of them must end the
-//! process: the program installs a hook that does.
+//! Threads: *loop* (time), *disk* (the log), *apply* (the machine), *snapshot* (image files), and
+//! *spare* (log segments made ahead). Loop and Apply run on any thread that has something for them, so
+//! that a lone write wakes a connection runtime, the thread of the disk, and the runtime again. A
+//! panic anywhere must end the process: the program installs a hook that does.
 
 pub mod limits;
 mod queue;

@@ -22,3 +22,11 @@ pub const MAIL_WAIT: Duration = Duration::from_millis(1);
 
 /// The longest rest after a piece of a snapshot was written.
 pub const SNAPSHOT_REST_MAX: Duration = Duration::from_secs(1);
+
+/// Deliveries that lie in the mail of a connection runtime that is not curious before it is woken.
+pub const QUIET_MAIL_MAX: usize = 256;
+
+const _: () = assert!(QUIET_MAIL_MAX < MAIL_MAX);
+
+/// Turns of Loop that a thread takes at once for others. After these Loop's own thread goes on.
+pub const LOOP_TURNS_MAX: usize = 4;

@@ -4,10 +4,13 @@
 //!
 //! A consumer takes everything at once, so a burst costs one wake-up.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
+
+use crate::limits::QUIET_MAIL_MAX;
 
 /// A queue whose consumer is a thread.
 pub struct Inbox<T> {
@@ -19,13 +22,18 @@ struct InboxState<T> {
     items: Vec<T>,
     /// Whether the consumer sleeps: nobody is woken in vain.
     waiting: bool,
+    /// Whether it is to look although nothing may be there.
+    nudged: bool,
     closed: bool,
 }
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        let state = InboxState { items: Vec::new(), waiting: false, closed: false };
-        Inbox { state: Mutex::new(state), arrived: Condvar::new() }
+        let (items, waiting, nudged, closed) = (Vec::new(), false, false, false);
+        Inbox {
+            state: Mutex::new(InboxState { items, waiting, nudged, closed }),
+            arrived: Condvar::new(),
+        }
     }
 }
 
@@ -40,6 +48,21 @@ impl<T> Inbox<T> {
         }
     }
 
+    /// Appends items, in order, and wakes nobody: the caller sees to them.
+    pub fn push_quietly(&self, items: impl IntoIterator<Item = T>) {
+        self.state.lock().items.extend(items);
+    }
+
+    /// Makes the consumer look, now or when it would wait next.
+    pub fn nudge(&self) {
+        let mut state = self.state.lock();
+        state.nudged = true;
+        if state.waiting {
+            state.waiting = false;
+            self.arrived.notify_one();
+        }
+    }
+
     /// No more items will come: the consumer ends after those that are there.
     pub fn close(&self) {
         let mut state = self.state.lock();
@@ -47,11 +70,21 @@ impl<T> Inbox<T> {
         self.arrived.notify_one();
     }
 
-    /// Moves everything to `items` (which is empty), waiting for something until `deadline`.
-    /// False once the queue is closed and empty.
-    pub fn take(&self, items: &mut Vec<T>, deadline: Option<Instant>) -> bool {
+    /// Whether nothing is there.
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().items.is_empty()
+    }
+
+    /// Moves what is there to the end of `items`, without waiting.
+    pub fn take_now(&self, items: &mut Vec<T>) {
+        items.append(&mut self.state.lock().items);
+    }
+
+    /// Waits until something is there, the consumer is nudged, or `deadline`. False once the queue
+    /// is closed and empty.
+    pub fn wait(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.state.lock();
-        while state.items.is_empty() && !state.closed {
+        while state.items.is_empty() && !state.nudged && !state.closed {
             state.waiting = true;
             match deadline {
                 None => self.arrived.wait(&mut state),
@@ -63,8 +96,16 @@ impl<T> Inbox<T> {
             }
         }
         state.waiting = false;
-        std::mem::swap(&mut state.items, items);
-        !(items.is_empty() && state.closed)
+        state.nudged = false;
+        !(state.items.is_empty() && state.closed)
+    }
+
+    /// Moves everything to `items` (which is empty), waiting for something until `deadline`.
+    /// False once the queue is closed and empty.
+    pub fn take(&self, items: &mut Vec<T>, deadline: Option<Instant>) -> bool {
+        let is_open = self.wait(deadline);
+        self.take_now(items);
+        is_open || !items.is_empty()
     }
 }
 
@@ -72,23 +113,37 @@ impl<T> Inbox<T> {
 pub struct Mail<T> {
     items: Mutex<Vec<T>>,
     arrived: Notify,
+    /// Whether the consumer wants to know of everything at once.
+    is_curious: AtomicBool,
 }
 
 impl<T> Default for Mail<T> {
     fn default() -> Self {
-        Mail { items: Mutex::new(Vec::new()), arrived: Notify::new() }
+        let (items, arrived) = (Mutex::new(Vec::new()), Notify::new());
+        Mail { items, arrived, is_curious: AtomicBool::new(false) }
     }
 }
 
 impl<T> Mail<T> {
-    /// Appends an item; wakes the consumer if it had taken everything before.
-    pub fn push(&self, item: T) {
-        let was_empty = {
+    /// Appends an item. The consumer is woken for one that is urgent, or for any if it is curious;
+    /// others it finds when it looks next, which it does at every tick at the latest.
+    pub fn push(&self, item: T, is_urgent: bool) {
+        let count = {
             let mut items = self.items.lock();
             items.push(item);
-            items.len() == 1
+            items.len()
         };
-        if was_empty {
+        // Who becomes curious says so before it looks whether there is mail; this looks after the
+        // mail is there. So one of the two sees the other.
+        if is_urgent || count >= QUIET_MAIL_MAX || self.is_curious.load(Ordering::SeqCst) {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Whether the consumer is to be woken for everything from now on, what lies here included.
+    pub fn set_curious(&self, is_curious: bool) {
+        let was_curious = self.is_curious.swap(is_curious, Ordering::SeqCst);
+        if is_curious && !was_curious && !self.is_empty() {
             self.arrived.notify_one();
         }
     }
@@ -113,3 +168,6 @@ impl<T> Mail<T> {
         self.arrived.notified().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ use machine::freeze::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontId, ReplicaError};
 use member::recovery::{Options, RecoveryError, recover};
-use member::{Apply, ImageWriter, LogWriter, Loop};
-use parking_lot::RwLock;
+use member::{ImageWriter, LogWriter};
+use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::datadir::DataDir;
 use storage::disk::RealDisk;
@@ -21,7 +21,8 @@ use thiserror::Error;
 
 use crate::queue::{Inbox, Mail};
 use crate::threads::{
-    FrontHandle, Shared, run_apply, run_disk, run_loop, run_snapshot, run_spare, spawn,
+    ApplyRunner, FrontHandle, LoopRunner, Shared, run_apply, run_disk, run_loop, run_snapshot,
+    run_spare, spawn,
 };
 
 /// What a node is told.
@@ -136,6 +137,8 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
             .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
+        main_loop: Mutex::new(LoopRunner::new(member)),
+        apply: Mutex::new(ApplyRunner::new(apply)),
         to_loop: Inbox::default(),
         to_apply: Inbox::default(),
         to_disk: Inbox::default(),
@@ -148,15 +151,13 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
     let image = ImageWriter::new(disk.clone(), identity.cluster_id);
-    let threads = start_threads(&shared, member, apply, log, image, disk)
+    let threads = start_threads(&shared, log, image, disk)
         .map_err(|cause| StartError::System { what: "a thread".to_string(), cause })?;
     Ok(Node { shared, threads, origin, _dir: recovered.dir })
 }
 
 fn start_threads(
     shared: &Arc<Shared>,
-    member: Loop,
-    apply: Apply,
     log: LogWriter<RealDisk>,
     image: ImageWriter<RealDisk>,
     disk: RealDisk,
@@ -165,8 +166,8 @@ fn start_threads(
     let (of_loop, of_apply, of_disk) = (on(shared), on(shared), on(shared));
     let (of_spare, of_snapshot) = (on(shared), on(shared));
     Ok(vec![
-        spawn("loop", move || run_loop(&of_loop, member))?,
-        spawn("apply", move || run_apply(&of_apply, apply))?,
+        spawn("loop", move || run_loop(&of_loop))?,
+        spawn("apply", move || run_apply(&of_apply))?,
         spawn("disk", move || run_disk(&of_disk, log))?,
         spawn("spare", move || run_spare(&of_spare, &disk))?,
         spawn("snapshot", move || run_snapshot(&of_snapshot, image))?,

@@ -1,4 +1,10 @@
 //! The core threads and what they do, one function each.
+//!
+//! Loop and Apply are behind a mutex each, and run on whatever thread has something for them: a
+//! connection runtime that hands over a command runs Loop itself, and the thread of the disk, which
+//! learns that something is durable, runs Loop and, if it has nothing else to do, Apply. A step takes
+//! microseconds, a wake-up of another thread costs more. Whoever finds the mutex taken goes on: the
+//! holder looks again after it has let go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +15,14 @@ use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::message::{Delivery, FromApply, FromSnapshot, FrontId, SnapshotJob, ToApply, ToLoop};
 use member::{Apply, ImageWriter, LogWriter, Loop};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::disk::RealDisk;
 use storage::wal::SpareJob;
 
 use crate::limits::{
-    APPLY_HOLD, APPLY_STEP_COMMANDS, MAIL_MAX, MAIL_WAIT, RAFT_TICK, SNAPSHOT_REST_MAX,
+    APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, RAFT_TICK,
+    SNAPSHOT_REST_MAX,
 };
 use crate::queue::{Inbox, Mail};
 
@@ -31,6 +38,8 @@ pub(crate) enum LoopInput {
 /// The queues and the state that the threads share.
 pub(crate) struct Shared {
     pub machine: RwLock<Machine>,
+    pub main_loop: Mutex<LoopRunner>,
+    pub apply: Mutex<ApplyRunner>,
     pub to_loop: Inbox<LoopInput>,
     pub to_apply: Inbox<ToApply>,
     pub to_disk: Inbox<LogInput<RealDisk>>,
@@ -44,11 +53,18 @@ pub(crate) struct Shared {
     pub started: Instant,
 }
 
-impl Shared {
-    /// Ms since the node started.
-    fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
-    }
+/// Loop, and when it was last told the time.
+pub(crate) struct LoopRunner {
+    member: Loop,
+    inputs: Vec<LoopInput>,
+    last: Instant,
+    next_tick: Instant,
+}
+
+/// Apply, and what it is about to take.
+pub(crate) struct ApplyRunner {
+    apply: Apply,
+    inputs: Vec<ToApply>,
 }
 
 /// What a connection runtime needs of the node.
@@ -74,9 +90,9 @@ impl FrontHandle {
         &self.shared.fronts[self.id.0 as usize]
     }
 
-    /// Hands messages to Loop.
+    /// Hands messages to Loop. Not while the lock around the state is held.
     pub fn send(&self, messages: Vec<ToLoop>) {
-        self.shared.to_loop.push(messages.into_iter().map(LoopInput::Front));
+        self.shared.tell_loop(messages.into_iter().map(LoopInput::Front));
     }
 
     /// Ms since the node started.
@@ -106,17 +122,40 @@ fn fail(what: &str, error: &StorageError) -> ! {
     std::process::exit(70);
 }
 
-pub(crate) fn run_loop(shared: &Shared, mut member: Loop) {
-    let mut inputs = Vec::new();
-    let mut last = Instant::now();
-    let mut next_tick = last + RAFT_TICK;
-    loop {
-        let output = member.finish(wall_ms());
+impl LoopRunner {
+    pub fn new(member: Loop) -> LoopRunner {
+        let last = Instant::now();
+        LoopRunner { member, inputs: Vec::new(), last, next_tick: last + RAFT_TICK }
+    }
+
+    /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees to
+    /// it.
+    fn turn(&mut self, shared: &Shared, wakes_apply: bool) {
+        shared.to_loop.take_now(&mut self.inputs);
+        for input in self.inputs.drain(..) {
+            match input {
+                LoopInput::Front(message) => self.member.on_front(message),
+                LoopInput::Apply(message) => self.member.on_apply(message),
+                LoopInput::Persisted(id) => self.member.on_persisted(id),
+                LoopInput::DiskRoom { is_full } => self.member.on_disk_room(is_full),
+                LoopInput::Snapshot(message) => self.member.on_snapshot(message),
+            }
+        }
+        let now = Instant::now();
+        if now >= self.next_tick {
+            let elapsed_ms = (now - self.last).as_millis() as u64;
+            self.last = now;
+            self.next_tick = now + RAFT_TICK;
+            self.member.on_time(elapsed_ms, true);
+        }
+        let output = self.member.finish(wall_ms());
         if !output.disk.is_empty() {
             shared.to_disk.push(output.disk.into_iter().map(LogInput::Job));
         }
-        if !output.apply.is_empty() {
-            shared.to_apply.push(output.apply);
+        let is_work = output.apply.iter().any(ToApply::is_work);
+        match wakes_apply && is_work {
+            true => shared.to_apply.push(output.apply),
+            false => shared.to_apply.push_quietly(output.apply),
         }
         if !output.snapshot.is_empty() {
             shared.to_snapshot.push(output.snapshot);
@@ -127,67 +166,124 @@ pub(crate) fn run_loop(shared: &Shared, mut member: Loop) {
         if output.ready {
             shared.ready.push([()]);
         }
-        inputs.clear();
-        if !shared.to_loop.take(&mut inputs, Some(next_tick)) {
-            return;
-        }
-        for input in inputs.drain(..) {
-            match input {
-                LoopInput::Front(message) => member.on_front(message),
-                LoopInput::Apply(message) => member.on_apply(message),
-                LoopInput::Persisted(id) => member.on_persisted(id),
-                LoopInput::DiskRoom { is_full } => member.on_disk_room(is_full),
-                LoopInput::Snapshot(message) => member.on_snapshot(message),
-            }
-        }
-        let now = Instant::now();
-        if now >= next_tick {
-            let elapsed_ms = (now - last).as_millis() as u64;
-            last = now;
-            next_tick = now + RAFT_TICK;
-            member.on_time(elapsed_ms, true);
-        }
     }
 }
 
-pub(crate) fn run_apply(shared: &Shared, mut apply: Apply) {
-    let mut inputs = Vec::new();
-    loop {
-        inputs.clear();
-        let deadline = if apply.has_work() { Some(Instant::now()) } else { None };
-        if !shared.to_apply.take(&mut inputs, deadline) {
-            return;
-        }
-        inputs.drain(..).for_each(|input| apply.receive(input));
-        if !apply.has_work() {
-            continue;
-        }
-        let serving = shared.serving.load(Ordering::Acquire);
-        while serving && shared.fronts.iter().any(|mail| mail.len() >= MAIL_MAX) {
-            std::thread::sleep(MAIL_WAIT);
+impl ApplyRunner {
+    pub fn new(apply: Apply) -> ApplyRunner {
+        ApplyRunner { apply, inputs: Vec::new() }
+    }
+
+    /// One hold of the state's lock. Whether there is more to do.
+    fn hold(&mut self, shared: &Shared) -> bool {
+        shared.to_apply.take_now(&mut self.inputs);
+        self.inputs.drain(..).for_each(|input| self.apply.receive(input));
+        if !self.apply.has_work() {
+            return false;
         }
         let mut machine = shared.machine.write();
         let held_since = Instant::now();
         let mut count = 0;
-        while apply.has_work() && count < APPLY_HOLD_COMMANDS_MAX {
-            count += apply.step(&mut machine, APPLY_STEP_COMMANDS);
+        while self.apply.has_work() && count < APPLY_HOLD_COMMANDS_MAX {
+            count += self.apply.step(&mut machine, APPLY_STEP_COMMANDS);
             if held_since.elapsed() >= APPLY_HOLD {
                 break;
             }
         }
-        let mut output = apply.take_output();
-        for (front, delivery) in output.deliveries(shared.fronts.len() as u32) {
-            if serving {
-                shared.fronts[front.0 as usize].push(delivery);
+        let mut output = self.apply.take_output();
+        let deliveries = output.deliveries(shared.fronts.len() as u32);
+        if shared.serving.load(Ordering::Acquire) {
+            for (front, delivery) in deliveries {
+                let is_urgent = !delivery.answers.is_empty();
+                shared.fronts[front.0 as usize].push(delivery, is_urgent);
             }
         }
         drop(machine);
-        if !output.to_loop.is_empty() {
-            shared.to_loop.push(output.to_loop.into_iter().map(LoopInput::Apply));
+        shared.to_loop.push_quietly(output.to_loop.into_iter().map(LoopInput::Apply));
+        self.apply.has_work()
+    }
+}
+
+impl Shared {
+    /// Ms since the node started.
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    fn tell_loop(&self, inputs: impl IntoIterator<Item = LoopInput>) {
+        self.to_loop.push_quietly(inputs);
+        self.turn_loop(true);
+    }
+
+    /// Lets Loop take what has arrived, unless another thread is at it: that one looks again. What
+    /// others keep sending is left to Loop's own thread after a few turns.
+    fn turn_loop(&self, wakes_apply: bool) {
+        for _ in 0..LOOP_TURNS_MAX {
+            let Some(mut runner) = self.main_loop.try_lock() else { return };
+            runner.turn(self, wakes_apply);
+            drop(runner);
+            if self.to_loop.is_empty() {
+                return;
+            }
+        }
+        self.to_loop.nudge();
+    }
+
+    /// Whether a connection runtime has so much mail that Apply is to wait.
+    fn must_wait(&self) -> bool {
+        let serving = self.serving.load(Ordering::Acquire);
+        serving && self.fronts.iter().any(|mail| mail.len() >= MAIL_MAX)
+    }
+
+    /// Runs Apply on the thread of the disk as long as that has nothing else to do, and leaves the
+    /// rest to Apply's own thread.
+    fn help_apply(&self) {
+        while let Some(mut runner) = self.apply.try_lock() {
+            if !self.to_disk.is_empty() || self.must_wait() {
+                break;
+            }
+            let has_more = runner.hold(self);
+            drop(runner);
+            if !self.to_loop.is_empty() {
+                self.turn_loop(false);
+            }
+            if !has_more && self.to_apply.is_empty() {
+                return;
+            }
+        }
+        self.to_apply.nudge();
+    }
+}
+
+/// Loop's own thread: the time.
+pub(crate) fn run_loop(shared: &Shared) {
+    loop {
+        shared.turn_loop(true);
+        let next_tick = shared.main_loop.lock().next_tick;
+        if !shared.to_loop.wait(Some(next_tick)) {
+            return;
         }
     }
 }
 
+pub(crate) fn run_apply(shared: &Shared) {
+    while shared.to_apply.wait(None) {
+        loop {
+            while shared.must_wait() {
+                std::thread::sleep(MAIL_WAIT);
+            }
+            let has_more = shared.apply.lock().hold(shared);
+            if !shared.to_loop.is_empty() {
+                shared.turn_loop(true);
+            }
+            if !has_more {
+                break;
+            }
+        }
+    }
+}
+
+/// The disk thread: whatever is queued goes in one write and one sync.
 pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
     let failed = |error| -> ! { fail("the log", &error) };
     let mut inputs = Vec::new();
@@ -201,18 +297,21 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
             log.receive(input, now_ms).unwrap_or_else(|error| failed(error));
         }
         let output = log.finish(now_ms).unwrap_or_else(|error| failed(error));
-        if let Some(last) = output.persisted {
-            shared.to_loop.push([LoopInput::Persisted(last)]);
+        if let Some(job) = output.spare {
+            shared.to_spare.push([job]);
         }
         if let Some(is_full) = output.is_full {
             match is_full {
                 true => tracing::error!("the disk is full: writes are refused"),
                 false => tracing::info!("the disk has room again: writes are taken"),
             }
-            shared.to_loop.push([LoopInput::DiskRoom { is_full }]);
         }
-        if let Some(job) = output.spare {
-            shared.to_spare.push([job]);
+        let persisted = output.persisted.map(LoopInput::Persisted);
+        let room = output.is_full.map(|is_full| LoopInput::DiskRoom { is_full });
+        if persisted.is_some() || room.is_some() {
+            shared.to_loop.push_quietly(persisted.into_iter().chain(room));
+            shared.turn_loop(false);
+            shared.help_apply();
         }
         if !open {
             return;
@@ -264,7 +363,7 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
                 std::thread::sleep(began.elapsed().min(SNAPSHOT_REST_MAX));
             }
             if let Some(report) = output.report {
-                shared.to_loop.push([LoopInput::Snapshot(report)]);
+                shared.tell_loop([LoopInput::Snapshot(report)]);
             }
         }
     }

@@ -57,7 +57,9 @@ pub struct ConnectionLimits {
 
 /// What a runtime is sent.
 enum ToRuntime {
-    Accept(TcpStream, Admission),
+    /// Known to no reactor: the one of the runtime that accepted it would otherwise wake up for each
+    /// packet, to wake the runtime that it belongs to.
+    Accept(std::net::TcpStream, Admission),
     Report(oneshot::Sender<ServerReport>),
 }
 
@@ -154,6 +156,7 @@ impl Acceptor {
                 tracing::warn!("too many connections from {ip}: one more is closed");
                 continue;
             };
+            let Ok(stream) = stream.into_std() else { continue };
             self.next = (self.next + 1) % self.face.runtimes.len();
             let message = ToRuntime::Accept(stream, admission);
             if self.face.runtimes[self.next].send(message).await.is_err() {
@@ -248,7 +251,9 @@ impl Runtime {
         Now { monotonic_ms: self.handle.monotonic_ms(), wall_ms: node::wall_ms() }
     }
 
-    fn accept(self: &Rc<Self>, stream: TcpStream, admission: Admission) {
+    fn accept(self: &Rc<Self>, stream: std::net::TcpStream, admission: Admission) {
+        // Fails only where the system has nothing left to watch it with.
+        let Ok(stream) = TcpStream::from_std(stream) else { return };
         let Ok(peer) = stream.peer_addr() else { return };
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!("{peer}: {error}");
@@ -328,21 +333,24 @@ impl Runtime {
     /// Runs the Front until it has nothing more to do, and passes on what it gives.
     fn drive(self: &Rc<Self>) {
         let mut front = self.front.borrow_mut();
+        let mail = self.handle.mail();
         front.set_now(self.now());
-        for delivery in self.handle.mail().take() {
+        for delivery in mail.take() {
             front.on_delivery(delivery);
         }
         front.resume();
         while front.is_runnable() {
             let machine = self.handle.machine().read();
             // Everything that the state shows was pushed before the lock was let go.
-            for delivery in self.handle.mail().take() {
+            for delivery in mail.take() {
                 front.on_delivery(delivery);
             }
             front.run_reads(&machine);
             drop(machine);
             front.resume();
         }
+        // Without a watch here nobody waits for what others change.
+        mail.set_curious(front.has_watches());
         let output = front.take_output();
         drop(front);
         if !output.to_loop.is_empty() {
