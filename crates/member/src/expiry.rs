@@ -14,7 +14,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::{Ordinal, SessionId};
 
-use crate::limits::{HEARD_INTERVAL_MS, LEASE_ADVANCE_MS_MAX};
+use crate::limits::{HEARING_MS_MAX, LEASE_ADVANCE_MS_MAX};
 
 /// All leases.
 pub struct Leases {
@@ -78,7 +78,7 @@ impl Leases {
 
     fn renew(&mut self, session: SessionId) {
         let Some(lease) = self.leases.get_mut(&session) else { return };
-        lease.deadline_ms = self.now_ms + u64::from(lease.timeout_ms) + HEARD_INTERVAL_MS;
+        lease.deadline_ms = self.now_ms + u64::from(lease.timeout_ms) + HEARING_MS_MAX;
         if lease.bucket.is_none() {
             let bucket = lease.deadline_ms / self.tick_ms;
             lease.bucket = Some(bucket);

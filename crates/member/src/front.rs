@@ -353,11 +353,21 @@ impl Front {
             return;
         }
         self.heard_reported_ms = self.now.monotonic_ms;
+        self.hear_those_held_back();
         if !self.heard.is_empty() {
             let mut heard: Vec<SessionId> = self.heard.drain().collect();
             heard.sort_unstable();
             self.output.to_loop.push(ToLoop::Heard(heard));
         }
+    }
+
+    /// A client that is not read because its requests are held back waits for us: what it says
+    /// meanwhile lies unread behind them.
+    fn hear_those_held_back(&mut self) {
+        let attached = |found: &&Connection| matches!(found.state, State::Attached);
+        let held_back = self.connections.values().filter(attached);
+        let held_back = held_back.filter(|found| !found.output_is_full() && found.input_is_full());
+        self.heard.extend(held_back.filter_map(|found| found.session));
     }
 
     /// Ends connections that never said who they are, and those that leave their last bytes lying.

@@ -77,6 +77,15 @@ pub const CONNECTION_IDENTITY_BYTES_MAX: usize = 16 * 1024;
 /// How often each Front reports the sessions it heard from.
 pub const HEARD_INTERVAL_MS: u64 = 200;
 
+/// How often the driver lets each Front, and Loop, look at the clock.
+pub const CLOCK_INTERVAL_MS: u64 = 100;
+
+/// What each deadline includes, so that a client that is never silent for its whole timeout is never
+/// expired. Its bytes are reported at the first look at the clock that ends a report interval, up to
+/// one look later than that; and the leases' clock stands still between two rounds of Loop, so a
+/// deadline is set up to one round too early.
+pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS;
+
 /// How far the leases' clock advances at most in one round of Loop, which comes every 100 ms: two
 /// rounds. A process that was paused for longer than a session's timeout must hear its clients, who
 /// wrote meanwhile, before it judges them; the ticks of the sessions (`tickTime`) are far too long
@@ -110,8 +119,8 @@ pub const SNAPSHOT_STEP_SLOTS_MAX: u32 = 4_096;
 /// the log behind its snapshot in memory. ZooKeeper's `snapSizeLimitInKb` is 4 GiB.
 pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
 
-// Deadlines include one report interval: a pause must not use up more than that.
-const _: () = assert!(LEASE_ADVANCE_MS_MAX <= HEARD_INTERVAL_MS);
+// A pause must not use up what deadlines include.
+const _: () = assert!(LEASE_ADVANCE_MS_MAX < HEARING_MS_MAX);
 const _: () = assert!(CONNECTION_IDENTITIES_MAX < machine::limits::IDENTITIES_MAX);
 const _: () = assert!(OUTPUT_BYTES_MAX < OUTPUT_BYTES_LIMIT);
 // However many connections share a batch, it fits an entry, and so does the largest request.

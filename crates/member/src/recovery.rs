@@ -171,8 +171,12 @@ fn give_birth<D: Disk + Clone>(
     empty.birth(identity, &membership, &pieces, options)
 }
 
-/// The newest snapshot that reads, if the log, which starts behind `log_from`, goes on from it.
-fn restore_newest<D: Disk + Clone>(
+/// The newest snapshot that reads, if the log, which starts behind `log_from`, goes on from it. Each
+/// one that does not is told to `skipped`.
+///
+/// # Errors
+/// That of the oldest one tried.
+pub fn restore_newest<D: Disk + Clone>(
     disk: &D,
     log_from: u64,
     mut skipped: impl FnMut(&RecoveryError),

@@ -36,10 +36,34 @@ fn a_session_expires_never_early_and_at_most_a_tick_late() {
                 leases.advance(offset_ms);
                 leases.attach(SessionId(1), Ordinal(1), timeout_ms);
                 let expired = run(&mut leases, step_ms, 12_000);
-                let due_ms = u64::from(timeout_ms) + HEARD_INTERVAL_MS;
+                let due_ms = u64::from(timeout_ms) + HEARING_MS_MAX;
                 let [(at_ms, 1)] = expired[..] else { panic!("{expired:?}") };
                 assert!(at_ms > due_ms, "{at_ms} for {timeout_ms}");
                 assert!(at_ms <= due_ms + TICK_MS + step_ms, "{at_ms} for {timeout_ms}");
+            }
+        }
+    }
+}
+
+/// Whatever the phases of the client, of the reports and of Loop's rounds are. Steps of 10 ms.
+#[test]
+fn a_client_that_speaks_once_in_its_timeout_is_never_expired() {
+    let phases = (90..120).flat_map(|timeout| (0..30).map(move |client| (timeout, client)));
+    for (timeout, client) in phases {
+        for (round, interval) in (0..10).flat_map(|round| [(round, 20), (round, 30)]) {
+            let mut leases = Leases::new(10);
+            leases.attach(SessionId(1), Ordinal(1), 10 * timeout as u32);
+            let mut spoke = false;
+            for now in 0..3 * timeout {
+                if now % 10 == round {
+                    leases.advance(100);
+                    let phases = (timeout, client, round, interval);
+                    assert_eq!(leases.expired(1), [], "{phases:?}");
+                }
+                if now % interval == 0 && core::mem::take(&mut spoke) {
+                    leases.heard(SessionId(1));
+                }
+                spoke |= now % timeout == client;
             }
         }
     }
@@ -73,7 +97,7 @@ fn a_paused_process_advances_by_the_limit() {
     }
     (0..rounds).for_each(|_| leases.advance(3_600_000));
     assert_eq!(leases.expired(100), []);
-    pass(&mut leases, HEARD_INTERVAL_MS + TICK_MS);
+    pass(&mut leases, HEARING_MS_MAX + TICK_MS);
     assert_eq!(leases.expired(100).len(), 1);
 }
 
@@ -84,8 +108,8 @@ fn a_new_leader_gives_everyone_a_full_timeout() {
     leases.renew_all();
     let expired = run(&mut leases, 100, 10_000);
     assert!(expired.iter().all(|(at_ms, session)| match session {
-        1 => (1_200..=2_400).contains(at_ms),
-        _ => (5_200..=6_400).contains(at_ms),
+        1 => (1_400..=2_600).contains(at_ms),
+        _ => (5_400..=6_600).contains(at_ms),
     }));
     assert_eq!(expired.len(), 2);
 }
@@ -124,7 +148,7 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
                 0 => {
                     let timeout_ms = 1 + random.below(6_000) as u64;
                     leases.attach(SessionId(session), Ordinal(ordinal), timeout_ms as u32);
-                    let deadline_ms = now_ms + timeout_ms + HEARD_INTERVAL_MS;
+                    let deadline_ms = now_ms + timeout_ms + HEARING_MS_MAX;
                     model.insert(session, (ordinal, timeout_ms, deadline_ms, false));
                 }
                 1 => {
@@ -134,7 +158,7 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
                 2..=3 => {
                     leases.heard(SessionId(session));
                     if let Some(lease) = model.get_mut(&session) {
-                        lease.2 = now_ms + lease.1 + HEARD_INTERVAL_MS;
+                        lease.2 = now_ms + lease.1 + HEARING_MS_MAX;
                         lease.3 = false;
                     }
                 }

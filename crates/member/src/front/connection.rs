@@ -131,13 +131,16 @@ impl Connection {
     /// beyond one that is held back.
     pub fn wants_input(&self) -> bool {
         let reading = matches!(self.state, State::New | State::Attached);
-        let whole = self
-            .input
-            .first_chunk::<4>()
-            .is_some_and(|first| self.input.len() - 4 >= u32::from_be_bytes(*first) as usize);
-        let read_ahead = whole && self.input.len() >= INPUT_BYTES_MAX;
-        let stopped = self.is_refused() || self.output_is_full() || read_ahead;
+        let stopped = self.is_refused() || self.output_is_full() || self.input_is_full();
         reading && !stopped
+    }
+
+    /// Whether so much was read behind a request that is held back that no more is.
+    pub fn input_is_full(&self) -> bool {
+        let first = self.input.first_chunk::<4>();
+        let bytes = self.input.len();
+        bytes >= INPUT_BYTES_MAX
+            && first.is_some_and(|first| bytes - 4 >= u32::from_be_bytes(*first) as usize)
     }
 
     /// Whether the last request will be answered with the end of the connection, so that nothing

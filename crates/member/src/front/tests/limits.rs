@@ -86,7 +86,8 @@ fn a_client_that_never_reads_stops_being_served() {
     rig.play(&format!("c1: {}", ["get /a"; 500].join(" | ")));
     let output = connection(&rig, 1).output_bytes();
     assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + bytes + 200).contains(&output), "{output}");
-    assert!(rig.fronts[0].input(ConnectionId(1)).is_none());
+    let id = rig.clients[&1].id;
+    assert!(rig.fronts[0].input(id).is_none());
     // What is under way is answered; nothing more is taken.
     rig.play("c2: connect\nc2: set /a x");
     assert_eq!(connection(&rig, 1).output_bytes(), output);
@@ -392,4 +393,20 @@ fn a_client_whose_requests_are_held_back_is_heard_all_the_same() {
     rig.play("c1~ ping");
     assert_eq!(connection(&rig, 1).window.len(), 2);
     assert_eq!(heard(&mut rig), 1);
+}
+
+/// What it says meanwhile lies in its socket, and nobody knows.
+#[test]
+fn a_client_that_is_not_read_because_its_requests_are_held_back_counts_as_heard() {
+    let mut rig = begun(1);
+    rig.play("c1~ set /a v1\nc1~ ls / | set /a v2");
+    rig.play(&format!("c1~ set /a big:{INPUT_BYTES_MAX}"));
+    let id = rig.clients[&1].id;
+    assert!(rig.fronts[0].input(id).is_none());
+    for _ in 0..3 {
+        rig.now.monotonic_ms += HEARD_INTERVAL_MS;
+        rig.fronts[0].set_now(rig.now);
+        rig.fronts[0].on_tick();
+        assert_eq!(rig.fronts[0].take_output().to_loop.len(), 1);
+    }
 }
