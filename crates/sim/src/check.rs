@@ -6,7 +6,7 @@ use workload::history::{History, Received};
 use workload::model::Model;
 use workload::order::{Rules, Verdict, judge};
 
-use crate::limits::{HEARING_US_MAX, PAUSE_COUNTS_US};
+use crate::limits::{HEARING_US_MAX, LATE_US_MAX, PAUSE_COUNTS_US};
 use crate::network::Network;
 use crate::witness::{Times, Witness};
 
@@ -57,8 +57,6 @@ pub struct Evidence<'a> {
     pub network: &'a Network,
     /// When the process ran.
     pub waking: &'a WakingTime,
-    /// When a life of the process began to serve clients.
-    pub ready_us: &'a [u64],
     /// Whether the disk was full at any time.
     pub may_refuse: bool,
 }
@@ -134,44 +132,102 @@ fn check_acknowledgements(
     Ok(())
 }
 
-/// A session expires only when its client was silent for the whole timeout, while the server could
-/// have heard it.
+/// A session expires only when its client was silent for the whole timeout.
+///
+/// Why that can be demanded, but for what threads are late ([`LATE_US_MAX`]). Bytes that arrive at
+/// `a` are reported at the first look of their runtime at the clock that ends a report interval of
+/// 200 ms, so Loop renews the lease by `a + 300 ms`. The leases' clock stands still between two
+/// rounds of Loop, so the new deadline is later than `a - 100 ms + timeout + 400 ms`: deadlines
+/// include a report interval, a look and a round (`member::limits::HEARING_MS_MAX`). If the session
+/// is judged at `t`, which is past that deadline, then the next bytes had not been reported yet:
+/// they arrived after `t - 300 ms`, so after `a + timeout`. A pause of the process counts
+/// [`PAUSE_COUNTS_US`] at most on the leases' clock. Serving begins with a full timeout for
+/// everyone, as if all had been heard then; and so it goes on when a disk that was full has room
+/// again. Nobody is judged while it is full, or before clients are served: nobody could attach.
+///
+/// `t` itself is known only where nothing waits in Loop: else the command was thought of some time
+/// after `judged_us`, and the silence may have ended since.
 fn check_expiries(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
     times: &[Times],
 ) -> Result<(), String> {
     for &(session, position) in &verdict.expired {
-        let expired_us = times[position].proposed_us;
-        let now_us = evidence.waking.before(expired_us);
-        let mut timeout_us = 0;
-        let mut newest_us = 0;
-        for (number, connection) in evidence.history.connections.iter().enumerate() {
-            let told = connection.received.iter().find_map(|received| match received {
-                Received::Connected { session, timeout_ms } => Some((*session, *timeout_ms)),
-                _ => None,
-            });
-            let Some((_, timeout_ms)) = told.filter(|(told, _)| *told == session) else {
-                continue;
-            };
-            timeout_us = u64::from(timeout_ms) * 1000;
-            let until_us = successor_opened_us(evidence.network, number);
-            let arrivals = evidence.network.connections[number].arrivals_us.iter();
-            let heard = arrivals
-                .filter(|at_us| **at_us < until_us)
-                .map(|at_us| evidence.waking.before(*at_us))
-                .filter(|at_us| at_us + HEARING_US_MAX <= now_us);
-            newest_us = heard.max().unwrap_or(0).max(newest_us);
-        }
-        let ready = evidence.ready_us.iter().filter(|at_us| **at_us <= expired_us);
-        let ready_us = ready.map(|at_us| evidence.waking.before(*at_us)).max().unwrap_or(0);
-        let silent_us = now_us.saturating_sub(newest_us.max(ready_us));
-        let pauses =
-            evidence.waking.ended_between(expired_us.saturating_sub(timeout_us), expired_us);
-        if silent_us + pauses * PAUSE_COUNTS_US < timeout_us {
+        let Times { judged_us, proposed_us, .. } = times[position];
+        if evidence.witness.is_shut_between(judged_us, proposed_us) {
             return Err(format!(
-                "session {session:#x} expired at {expired_us} us, after {silent_us} us of silence, \
-                 its timeout is {timeout_us} us"
+                "session {session:#x} expired at {proposed_us} us, when no client could attach"
+            ));
+        }
+        let (timeout_us, mut heard_us) = signs_of_life(evidence, session);
+        let renewals_us = evidence.witness.opened_us();
+        let renewed_us = renewals_us.filter(|at_us| *at_us <= judged_us).max().unwrap_or(0);
+        // Silence before that is forgiven, and Loop knows of it at once.
+        heard_us.retain(|at_us| *at_us > renewed_us && *at_us <= proposed_us);
+        heard_us.push(renewed_us);
+        heard_us.sort_unstable();
+        let silence_us = longest_silence(evidence.waking, &heard_us, judged_us, proposed_us);
+        if silence_us + LATE_US_MAX < timeout_us {
+            return Err(format!(
+                "session {session:#x} expired at {proposed_us} us, after {silence_us} us of \
+                 silence, its timeout is {timeout_us} us"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The timeout of a session, and when bytes of its client arrived.
+fn signs_of_life(evidence: &Evidence<'_>, session: i64) -> (u64, Vec<u64>) {
+    let (mut timeout_us, mut heard_us) = (0, Vec::new());
+    for (number, connection) in evidence.history.connections.iter().enumerate() {
+        let told = connection.received.iter().find_map(|received| match received {
+            Received::Connected { session, timeout_ms, .. } => Some((*session, *timeout_ms)),
+            _ => None,
+        });
+        let Some((_, timeout_ms)) = told.filter(|(told, _)| *told == session) else { continue };
+        timeout_us = u64::from(timeout_ms) * 1000;
+        let until_us = successor_opened_us(evidence.network, number);
+        let arrivals = evidence.network.connections[number].arrivals_us.iter();
+        heard_us.extend(arrivals.filter(|at_us| **at_us < until_us));
+    }
+    (timeout_us, heard_us)
+}
+
+/// The longest silence, in the server's waking time and with what its pauses may have counted, that
+/// a server can have seen behind it when it judged, some time from `judged_us` to `proposed_us`.
+fn longest_silence(waking: &WakingTime, heard_us: &[u64], judged_us: u64, proposed_us: u64) -> u64 {
+    let (judged, proposed) = (waking.before(judged_us), waking.before(proposed_us));
+    let mut longest_us = 0;
+    for (at, &from_us) in heard_us.iter().enumerate() {
+        let until_us = heard_us.get(at + 1).copied().unwrap_or(proposed_us);
+        let (from, until) = (waking.before(from_us), waking.before(until_us));
+        let is_heard = from + HEARING_US_MAX <= proposed;
+        let is_over = until + HEARING_US_MAX <= judged;
+        if is_heard && !is_over {
+            let pauses = waking.ended_between(from_us, proposed_us);
+            longest_us = longest_us.max(until - from + pauses * PAUSE_COUNTS_US);
+        }
+    }
+    longest_us
+}
+
+/// The sessions of clients that vanished at `vanished_us`, each with its timeout, have expired. How
+/// late they may be: see [`LINGER_US_MAX`](crate::limits::LINGER_US_MAX); by then it is judged.
+///
+/// # Errors
+/// One lives on.
+pub fn check_late_expiries(
+    verdict: &Verdict,
+    gone: impl Iterator<Item = (i64, u32)>,
+    vanished_us: u64,
+    tick_ms: u64,
+) -> Result<(), String> {
+    for (session, timeout_ms) in gone {
+        if verdict.model.sessions.contains_key(&session) {
+            return Err(format!(
+                "session {session:#x}, whose client vanished at {vanished_us} us, lives on after \
+                 its timeout of {timeout_ms} ms and a tick of {tick_ms} ms"
             ));
         }
     }
@@ -186,3 +242,6 @@ fn successor_opened_us(network: &Network, number: usize) -> u64 {
     let next = later.filter(|connection| connection.client == client).map(|it| it.opened_us).next();
     next.unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,10 @@ pub struct Client {
     connection: Option<usize>,
     session: i64,
     password: [u8; 16],
+    /// The password that it showed on this connection is not the session's.
+    is_impostor: bool,
+    /// `tickTime` of the server.
+    tick_us: u64,
     timeout_ms: u32,
     last_zxid: i64,
     xid: i32,
@@ -83,8 +87,13 @@ pub struct Client {
     mute_until_us: u64,
     /// Nothing is read before.
     deaf_until_us: u64,
+    /// It comes back at a time when a race is likely: about when its session expires, or about when
+    /// what it sent before arrives.
+    is_racing: bool,
     /// No more mischief.
     is_calm: bool,
+    /// It is gone for good.
+    is_gone: bool,
     /// Last words: none, sent, answered.
     last_words: LastWords,
     /// Of the wake-up that counts.
@@ -110,7 +119,7 @@ pub enum Wish {
 
 impl Client {
     /// A client without a session.
-    pub fn new(number: u32, config: ClientConfig, mut random: Random) -> Client {
+    pub fn new(number: u32, config: ClientConfig, tick_us: u64, mut random: Random) -> Client {
         let generator = Generator::new(random.fork(), number, config.large_one_in);
         let next_us = random.magnitude(1, 200_000);
         Client {
@@ -123,6 +132,8 @@ impl Client {
             connection: None,
             session: 0,
             password: [0; 16],
+            is_impostor: false,
+            tick_us,
             timeout_ms: 0,
             last_zxid: 0,
             xid: 0,
@@ -135,7 +146,9 @@ impl Client {
             next_us,
             mute_until_us: 0,
             deaf_until_us: 0,
+            is_racing: false,
             is_calm: false,
+            is_gone: false,
             last_words: LastWords::NotYet,
             token: 0,
         }
@@ -156,6 +169,25 @@ impl Client {
         self.is_calm = true;
         self.mute_until_us = 0;
         self.deaf_until_us = 0;
+    }
+
+    /// It is gone for good, and lets its session expire. Its connection is closed, or left as it is.
+    pub fn vanish(&mut self, world: &mut World, network: &mut Network) {
+        self.is_gone = true;
+        if let Some(number) = self.connection.take_if(|_| self.random.one_in(2)) {
+            network.abandon(number, world.now_us);
+        }
+        self.leave(world, network);
+    }
+
+    /// Whether it is.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// The session it has, or had last, and its timeout.
+    pub fn session(&self) -> (i64, u32) {
+        (self.session, self.timeout_ms)
     }
 
     /// It is to look at the state once more and then fall silent but for pings.
@@ -180,6 +212,7 @@ impl Client {
         let now_us = world.now_us;
         let timeout_us = u64::from(self.timeout_ms.max(1_000)) * 1000;
         match self.state {
+            State::Away if self.is_gone => {}
             State::Away if now_us >= self.next_us => return Wish::Connect,
             State::Away => {}
             State::Greeting if now_us >= self.heard_us + timeout_us => {
@@ -199,6 +232,7 @@ impl Client {
     pub fn wakes_us(&self, now_us: u64) -> u64 {
         let timeout_us = u64::from(self.timeout_ms.max(1_000)) * 1000;
         let at_us = match self.state {
+            State::Away if self.is_gone => u64::MAX,
             State::Away => self.next_us,
             State::Greeting => self.heard_us + timeout_us,
             State::Connected => {
@@ -227,10 +261,36 @@ impl Client {
     /// The server could not be reached.
     pub fn on_refused(&mut self, now_us: u64) {
         self.next_us = now_us + self.random.magnitude(1_000, 500_000);
+        // It gives the server time, but not more than its session has.
+        if self.config.is_erratic && !self.is_calm && self.random.one_in(8) {
+            self.next_us = now_us + self.random.below(u64::from(self.timeout_ms) * 1000 + 1);
+        }
+    }
+
+    /// The session it asks for, and the password it shows: sometimes not the right one.
+    pub fn ask(&mut self) -> (i64, [u8; 16]) {
+        let mut password = self.password;
+        let may_lie = self.config.is_erratic && !self.is_calm && self.session != 0;
+        self.is_impostor = may_lie && self.random.one_in(10);
+        if self.is_impostor {
+            password[self.random.below(16) as usize] ^= 1 << self.random.below(8);
+        }
+        (self.session, password)
+    }
+
+    /// Whether it comes back at a time when a race is likely.
+    pub fn take_race(&mut self) -> bool {
+        core::mem::take(&mut self.is_racing)
     }
 
     /// It is connected and asks for its session.
-    pub fn on_connected(&mut self, number: usize, world: &mut World, network: &mut Network) {
+    pub fn on_connected(
+        &mut self,
+        number: usize,
+        (session, password): (i64, [u8; 16]),
+        world: &mut World,
+        network: &mut Network,
+    ) {
         self.connection = Some(number);
         self.state = State::Greeting;
         self.heard_us = world.now_us;
@@ -240,18 +300,13 @@ impl Client {
             protocol_version: 0,
             last_zxid_seen: self.last_zxid,
             timeout_ms: self.config.timeout_ms as i32,
-            session: self.session,
-            password: self.password.to_vec(),
+            session,
+            password: password.to_vec(),
             read_only: if self.number.is_multiple_of(3) { None } else { Some(false) },
         };
         let mut out = Vec::new();
         request.encode(&mut out);
         network.send_up(world, number, &out);
-    }
-
-    /// The session it asks for when it connects.
-    pub fn session(&self) -> i64 {
-        self.session
     }
 
     /// Gives the connection up: what was under way is of unknown fate.
@@ -346,7 +401,7 @@ impl Client {
         timeout_us: u64,
     ) {
         let now_us = world.now_us;
-        match self.random.below(8) {
+        match self.random.below(11) {
             0 => {
                 let mut out = Vec::new();
                 self.request(Op::CloseSession, now_us, history, &mut out);
@@ -358,25 +413,60 @@ impl Client {
                 self.leave(world, network);
                 self.next_us = now_us + self.random.between(timeout_us / 4, timeout_us * 2);
             }
-            // Back when its session is about to expire.
-            4 => {
-                self.leave(world, network);
-                self.next_us = now_us + timeout_us + self.random.below(timeout_us / 2);
+            // Back when its session is about to expire: a look at the clock after the deadline.
+            4 | 8 => {
+                match self.random.one_in(2) {
+                    true => self.leave(world, network),
+                    false => self.abandon(now_us, history, world, network),
+                }
+                let late_us = self.random.below(self.tick_us + 500_000);
+                self.next_us = self.sent_us + timeout_us + late_us;
+                self.is_racing = true;
             }
             // Back at once, while its last requests are still on their way.
             5 => {
-                let mut out = Vec::new();
-                self.burst(now_us, history, &mut out);
-                self.send(&out, world, network);
-                if let Some(number) = self.connection.take() {
-                    network.abandon(number, now_us + self.random.magnitude(1_000, timeout_us));
-                }
-                self.leave(world, network);
+                let until_us = now_us + self.random.magnitude(1_000, timeout_us);
+                self.abandon(until_us, history, world, network);
+            }
+            // They arrive when it is just being given its session.
+            9 => {
+                let back_us = now_us + self.random.magnitude(10, 300_000);
+                let until_us = back_us + self.random.magnitude(1_000, 200_000);
+                self.abandon(until_us, history, world, network);
+                self.next_us = back_us;
+                self.is_racing = true;
+            }
+            // It speaks again at the last moment, and until then is content with what it hears.
+            10 => {
+                let early_us = self.random.below(250_000).min(timeout_us / 2);
+                self.mute_until_us = self.sent_us + timeout_us - early_us;
+                self.heard_us = self.mute_until_us;
             }
             6 => self.mute_until_us = now_us + self.random.between(timeout_us / 4, timeout_us * 2),
             _ => self.deaf_until_us = now_us + self.random.between(1_000, timeout_us),
         }
         self.next_us = self.next_us.max(now_us + 1);
+    }
+
+    /// Sends something and forgets the connection without closing it. What it sent arrives at
+    /// `until_us`.
+    fn abandon(
+        &mut self,
+        until_us: u64,
+        history: &mut History,
+        world: &mut World,
+        network: &mut Network,
+    ) {
+        let mut out = Vec::new();
+        self.burst(world.now_us, history, &mut out);
+        if self.random.one_in(4) {
+            self.request(Op::CloseSession, world.now_us, history, &mut out);
+        }
+        self.send(&out, world, network);
+        if let Some(number) = self.connection.take() {
+            network.abandon(number, until_us);
+        }
+        self.leave(world, network);
     }
 
     // Receiving.
@@ -394,7 +484,7 @@ impl Client {
         let Some(number) = self.connection else { return Ok(()) };
         let connection = &mut network.connections[number];
         if !connection.client_buffer.is_empty() {
-            self.heard_us = world.now_us;
+            self.heard_us = self.heard_us.max(world.now_us);
             self.input.extend(connection.client_buffer.drain(..));
         }
         let is_over = connection.client_end == End::Over;
@@ -444,11 +534,11 @@ impl Client {
             return Err(format!("a reply to {} before the one to {xid}", header.xid));
         }
         let asked = history.ops[op].op.clone();
-        let code = header.error.0;
-        let answer = match code {
+        let (code, answer) = match header.error.0 {
             error::OK => decode_answer(&asked, &mut reader)
+                .map(refusal_of_all)
                 .map_err(|error| format!("the reply to {asked:?}: {error}"))?,
-            _ => Answer::Empty,
+            code => (code, Answer::Empty),
         };
         if reader.remaining() > 0 {
             return Err(format!("{} bytes behind the reply to {asked:?}", reader.remaining()));
@@ -476,14 +566,17 @@ impl Client {
     ) {
         if response.timeout_ms <= 0 {
             history.receive(number, Received::Refused);
-            self.forget_session();
+            if !self.is_impostor {
+                self.forget_session();
+            }
             self.leave(world, network);
             return;
         }
         let (session, timeout_ms) = (response.session, response.timeout_ms as u32);
-        history.receive(number, Received::Connected { session, timeout_ms });
+        let password = response.password;
+        history.receive(number, Received::Connected { session, timeout_ms, password });
         self.session = session;
-        self.password = response.password;
+        self.password = password;
         self.timeout_ms = timeout_ms;
         self.state = State::Connected;
         self.next_us = world.now_us;
@@ -687,6 +780,17 @@ fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, JuteErr
         | Op::Ping
         | Op::CloseSession => Answer::Empty,
     })
+}
+
+/// A multi that was not taken says so for each operation and not in the header.
+fn refusal_of_all(answer: Answer) -> (i32, Answer) {
+    let is_refused = |result: &Result<Answer, i32>| *result == Err(error::SYSTEM_ERROR);
+    match &answer {
+        Answer::Multi(results) if !results.is_empty() && results.iter().all(is_refused) => {
+            (error::SYSTEM_ERROR, Answer::Empty)
+        }
+        _ => (error::OK, answer),
+    }
 }
 
 /// `MultiResponse`: a header before each result, and one that says it was the last.

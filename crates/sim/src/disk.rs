@@ -40,6 +40,10 @@ struct Watch {
 
 impl Watch {
     fn on_write(&mut self, path: &str, bytes: &[u8]) {
+        // Segments are made of zeros, which no entry is.
+        if bytes.iter().all(|byte| *byte == 0) {
+            return;
+        }
         for index in &self.unsynced {
             let watched = self.entries.get_mut(index).expect("what is unsynced is watched");
             let payload = &watched.payload;

@@ -38,6 +38,13 @@ pub enum Fault {
         /// How long.
         for_us: u64,
     },
+    /// Apply is given the CPU late, for a time.
+    SlowApply {
+        /// How late at most.
+        lag_us: u64,
+        /// How long.
+        for_us: u64,
+    },
     /// The process is not given the CPU, for a time.
     Pause {
         /// How long.
@@ -63,7 +70,10 @@ pub enum Fault {
 }
 
 /// Kinds of faults that a run may have.
-const KINDS: u64 = 10;
+const KINDS: u64 = 11;
+
+/// Of those, a full disk.
+const DISK_FULL: u64 = 5;
 
 /// Which faults a run has.
 #[derive(Clone, Debug)]
@@ -95,6 +105,16 @@ impl FaultMix {
     pub fn planned(mut planned: Vec<(u64, Fault)>) -> FaultMix {
         planned.reverse();
         FaultMix { random: Random::new(0), kinds: Vec::new(), interval_us: 1, planned }
+    }
+
+    /// Whether the disk may become full by chance.
+    pub fn fills_disk(&self) -> bool {
+        self.kinds.contains(&DISK_FULL)
+    }
+
+    /// Whether things go wrong by chance.
+    pub fn is_any(&self) -> bool {
+        !self.kinds.is_empty()
     }
 
     /// How long until the next fault, or none will come.
@@ -133,7 +153,7 @@ impl FaultMix {
                 let operation = *random.pick(&operations);
                 Fault::IoError { operation, nth: random.below(6) }
             }
-            5 => Fault::DiskFull {
+            DISK_FULL => Fault::DiskFull {
                 bytes: if random.one_in(3) { random.below(300_000) } else { 0 },
                 for_us: random.magnitude(1_000_000, 40_000_000),
             },
@@ -146,6 +166,10 @@ impl FaultMix {
             8 => Fault::Stall {
                 one_in: random.between(1, 4),
                 for_us: random.magnitude(10_000, 20_000_000),
+            },
+            9 => Fault::SlowApply {
+                lag_us: random.magnitude(1_000, 1_000_000),
+                for_us: random.magnitude(100_000, 20_000_000),
             },
             _ => {
                 let by_ms = random.magnitude(1, 100_000_000) as i64;

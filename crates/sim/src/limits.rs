@@ -6,6 +6,10 @@ pub const RAFT_TICK_US: u64 = 100_000;
 /// How often a connection runtime looks at the clock, as in the shell that ships.
 pub const FRONT_TICK_US: u64 = 100_000;
 
+/// A runtime that is no later than this looks at the clock again as if it had been in time, so that
+/// two looks may be closer to each other than a tick (`tokio::time::Interval`).
+pub const FRONT_TICK_LATE_US_MAX: u64 = 5_000;
+
 /// Bytes read from a socket at once, as in the shell that ships.
 pub const READ_BYTES: u64 = 16 * 1024;
 
@@ -21,9 +25,23 @@ pub const EVENTS_MAX: u64 = 20_000_000;
 /// Disk operations of the fixed script at which a crash is tried, at most.
 pub const SCRIPT_OPS_MAX: u64 = 5_000;
 
+/// How long Apply waits before it looks again whether a runtime has taken its mail, as in the shell
+/// that ships.
+pub const MAIL_WAIT_US: u64 = 1_000;
+
+/// How much later than they could the threads of a process run, all that a client's bytes pass
+/// together: each of them is woken some 5 ms late at most ([`crate::world::World::hop_us`]).
+pub const LATE_US_MAX: u64 = 50_000;
+
 /// How long a server may take to hear a client whose bytes have arrived, in its own waking time:
-/// a report interval and a look at the clock on both sides.
-pub const HEARING_US_MAX: u64 = 500_000;
+/// a report interval, the look at the clock that ends it, and what its threads are late.
+pub const HEARING_US_MAX: u64 =
+    (member::limits::HEARD_INTERVAL_MS * 1_000) + FRONT_TICK_US + LATE_US_MAX;
+
+/// How long a session may live on when its client is silent, beside its timeout and a tick: its
+/// last report, what the deadline includes, a look at the clock, the log's syncs, and 1 % of some
+/// seconds because each look at the clock drops a fraction of a millisecond.
+pub const LINGER_US_MAX: u64 = 3_000_000;
 
 /// How much of a pause of the process may count as silence of its clients
 /// (`member::limits::LEASE_ADVANCE_MS_MAX`).

@@ -202,8 +202,8 @@ impl Network {
         match (parcel, at_server) {
             (Parcel::Bytes(bytes), true) => {
                 world.note_bytes(&bytes);
-                connection.arrivals_us.push(world.now_us);
                 if connection.server_end == End::Open {
+                    connection.arrivals_us.push(world.now_us);
                     connection.server_buffer.extend(bytes);
                 }
             }

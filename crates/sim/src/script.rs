@@ -10,6 +10,7 @@ use crate::{Failure, run};
 pub fn script(seed: u64) -> Options {
     let mut options = Options::draw(seed);
     options.faults = FaultMix::none();
+    options.some_vanish = false;
     options.member.front_count = 2;
     options.member.options.snapshot_commands = 15;
     options.member.options.snapshot_log_bytes = None;

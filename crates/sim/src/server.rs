@@ -12,19 +12,21 @@ mod runtime;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::{Machine, Origin};
+use machine::{ConnectionId, Machine, Origin, Settings};
 use member::front::FrontConfig;
-use member::limits::APPLY_HOLD_COMMANDS_MAX;
+use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX};
 use member::log_writer::LogInput;
-use member::message::{FromApply, FromSnapshot, FrontId, PersistId, SnapshotJob, ToApply, ToLoop};
-use member::recovery::{self, recover};
+use member::message::{
+    Answer, Delivery, FromApply, FromSnapshot, FrontId, PersistId, SnapshotJob, ToApply, ToLoop,
+};
+use member::recovery::{self, RecoveryError, recover, restore_newest};
 use member::{Apply, ImageWriter, LogWriter, Loop};
 use storage::StorageError;
 use storage::datadir::DataDir;
 use storage::wal::{SpareJob, WalOptions};
 
 use crate::disk::SimDisk;
-use crate::limits::{RAFT_TICK_US, SYNC_US_MAX};
+use crate::limits::{MAIL_WAIT_US, RAFT_TICK_US, SYNC_US_MAX};
 use crate::network::Network;
 use crate::witness::Witness;
 use crate::world::{Actor, Event, World};
@@ -43,6 +45,8 @@ pub struct MemberConfig {
     pub wal: WalOptions,
     /// Bytes of log that must still fit when the disk is full: below this, writes are refused.
     pub room_bytes_min: u64,
+    /// Deliveries that wait for one connection runtime at which Apply waits.
+    pub mail_max: usize,
     /// Bytes of a request frame.
     pub frame_bytes_max: u32,
 }
@@ -84,12 +88,20 @@ pub struct Server {
     to_loop: VecDeque<LoopInput>,
     last_us: u64,
     next_tick_us: u64,
+    /// Jobs that Loop gave to the disk and was not told about.
+    persisting: VecDeque<PersistId>,
+    /// Since when something may wait in Loop for the disk to take more; none if nothing does.
+    waiting_since_us: Option<u64>,
+    /// For each sync that is not answered, the last entry that was committed when it came.
+    syncs: BTreeMap<(FrontId, ConnectionId), VecDeque<u64>>,
     to_apply: VecDeque<ToApply>,
     to_disk: VecDeque<LogInput<SimDisk>>,
     /// What the disk's thread reports when its time is over; none while it waits.
     disk_report: Option<Vec<LoopInput>>,
     to_snapshot: VecDeque<SnapshotJob>,
     snapshot_report: Option<Option<FromSnapshot>>,
+    /// The last entry of the newest snapshot that is known to be durable.
+    snapshot_index: u64,
     to_spare: VecDeque<SpareJob<SimDisk>>,
     spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
     is_ready: bool,
@@ -97,6 +109,10 @@ pub struct Server {
     snapshot_count: u64,
     /// How much slower syncs are than usual.
     sync_slowness: u64,
+    /// How late Apply is given the CPU at most, if later than usual.
+    apply_lag_us: u64,
+    settings: Settings,
+    mail_max: usize,
     /// Jobs that could not be written for want of room.
     refusals_possible: bool,
     next_front: u32,
@@ -123,7 +139,9 @@ impl Server {
         let origin = recovered.origin;
         let identity = recovered.dir.identity();
         let restored = recovered.restored;
-        witness.on_start(restored.applied_index, &restored.entries).map_err(Death::Bug)?;
+        let snapshot_index = restored.snapshot_index;
+        let applied_index = restored.applied_index;
+        witness.on_start(applied_index, &restored.entries, world.now_us).map_err(Death::Bug)?;
         let settings = Arc::new(recovered.machine.settings().clone());
         let (member, apply) =
             recovery::start(origin, &recovered.machine, restored, config.options.clone())
@@ -158,17 +176,24 @@ impl Server {
             to_loop: VecDeque::new(),
             last_us: world.now_us,
             next_tick_us: world.now_us + RAFT_TICK_US,
+            persisting: VecDeque::new(),
+            waiting_since_us: None,
+            syncs: BTreeMap::new(),
             to_apply: VecDeque::new(),
             to_disk: VecDeque::new(),
             disk_report: None,
             to_snapshot: VecDeque::new(),
             snapshot_report: None,
+            snapshot_index,
             to_spare: VecDeque::new(),
             spare_report: None,
             is_ready: false,
             started_us: world.now_us,
             snapshot_count: 0,
             sync_slowness: 1,
+            apply_lag_us: 0,
+            settings: config.options.settings.clone(),
+            mail_max: config.mail_max,
             refusals_possible: false,
             next_front: 0,
         };
@@ -214,6 +239,16 @@ impl Server {
         self.sync_slowness = slowness;
     }
 
+    /// From now on Apply is given the CPU up to `lag_us` late; 0 is as usual.
+    pub fn starve_apply(&mut self, lag_us: u64) {
+        self.apply_lag_us = lag_us;
+    }
+
+    /// Connections that it has not closed.
+    pub fn connection_count(&self) -> usize {
+        self.runtimes.iter().map(Runtime::connection_count).sum()
+    }
+
     /// Whether nothing is under way: no command, no entry, no job.
     pub fn is_idle(&self) -> bool {
         self.to_loop.is_empty()
@@ -227,7 +262,10 @@ impl Server {
     // Running.
 
     fn wake(&mut self, world: &mut World, actor: Actor) {
-        let delay_us = world.hop_us();
+        let delay_us = match (actor, self.apply_lag_us) {
+            (Actor::Apply, 1..) => world.random.between(1, self.apply_lag_us),
+            _ => world.hop_us(),
+        };
         let at_us = world.now_us + delay_us;
         self.wake_at(world, actor, at_us);
     }
@@ -259,15 +297,9 @@ impl Server {
         self.wakes.remove(&actor);
         match actor {
             Actor::Loop => self.run_loop(world, witness),
-            Actor::Apply => {
-                self.run_apply(world);
-                Ok(())
-            }
+            Actor::Apply => self.run_apply(world, witness),
             Actor::Disk => self.run_disk(world),
-            Actor::Snapshot => {
-                self.run_snapshot(world);
-                Ok(())
-            }
+            Actor::Snapshot => self.run_snapshot(world, witness),
             Actor::Spare => {
                 self.run_spare(world);
                 Ok(())
@@ -293,6 +325,9 @@ impl Server {
             }
             Actor::Snapshot => {
                 let report = self.snapshot_report.take().expect("a snapshot was being written");
+                if let Some(FromSnapshot::Finished { index, .. }) = report {
+                    self.snapshot_index = index;
+                }
                 if let Some(report) = report {
                     self.push_loop(world, [LoopInput::Snapshot(report)]);
                 }
@@ -335,12 +370,25 @@ impl Server {
             true => world.random.below(self.to_loop.len() as u64 + 1) as usize,
             false => self.to_loop.len(),
         };
+        let since_us = *self.waiting_since_us.get_or_insert(world.now_us);
         for input in self.to_loop.drain(..some) {
             match input {
-                LoopInput::Front(message) => self.member.on_front(message),
+                LoopInput::Front(message) => {
+                    if let ToLoop::Sync(front, connection) = message {
+                        let committed = self.syncs.entry((front, connection)).or_default();
+                        committed.push_back(witness.newest_index());
+                    }
+                    self.member.on_front(message);
+                }
                 LoopInput::Apply(message) => self.member.on_apply(message),
-                LoopInput::Persisted(id) => self.member.on_persisted(id),
-                LoopInput::DiskRoom { is_full } => self.member.on_disk_room(is_full),
+                LoopInput::Persisted(id) => {
+                    self.persisting.retain(|job| *job > id);
+                    self.member.on_persisted(id);
+                }
+                LoopInput::DiskRoom { is_full } => {
+                    witness.on_room(is_full, world.now_us);
+                    self.member.on_disk_room(is_full);
+                }
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
             }
         }
@@ -354,10 +402,14 @@ impl Server {
         for job in output.disk {
             for entry in job.entries.iter().filter(|entry| !entry.payload.is_empty()) {
                 self.disk.announce(entry.index, &entry.payload);
-                witness.on_proposed(entry.index, world.now_us);
+                witness.on_proposed(entry.index, since_us, world.now_us);
             }
+            self.persisting.push_back(job.id);
             self.to_disk.push_back(LogInput::Job(job));
             self.wake_disk(world);
+        }
+        if self.persisting.len() < ENTRIES_TO_DISK_MAX {
+            self.waiting_since_us = None;
         }
         for message in output.apply {
             match &message {
@@ -378,13 +430,24 @@ impl Server {
             }
         }
         if let Some(point) = output.release {
+            if point.index > self.snapshot_index {
+                return Err(Death::Bug(format!(
+                    "the log is released up to entry {}, a durable snapshot holds {}",
+                    point.index, self.snapshot_index
+                )));
+            }
             self.to_disk.push_back(LogInput::Release(point));
             self.wake_disk(world);
         }
         if output.ready {
             assert!(!self.is_ready, "a member becomes ready once");
             self.is_ready = true;
+            let index = self.machine.counters().index.0;
+            witness.on_ready(index, world.now_us).map_err(Death::Bug)?;
             let settings = Arc::new(self.machine.settings().clone());
+            if *settings != self.settings {
+                return Err(Death::Bug("ready without the settings that are wanted".to_string()));
+            }
             self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
             for front in 0..self.runtimes.len() as u32 {
                 self.wake(world, Actor::Front(front));
@@ -397,10 +460,15 @@ impl Server {
         Ok(())
     }
 
-    fn run_apply(&mut self, world: &mut World) {
+    fn run_apply(&mut self, world: &mut World, witness: &Witness) -> Lived {
         self.to_apply.drain(..).for_each(|input| self.apply.receive(input));
         if !self.apply.has_work() {
-            return;
+            return Ok(());
+        }
+        // Before it is ready nobody takes mail.
+        if self.is_ready && self.mail_is_full() {
+            self.wake_at(world, Actor::Apply, world.now_us + MAIL_WAIT_US);
+            return Ok(());
         }
         let mut count = 0;
         while self.apply.has_work() && count < APPLY_HOLD_COMMANDS_MAX {
@@ -413,15 +481,38 @@ impl Server {
         }
         let mut output = self.apply.take_output();
         for (front, delivery) in output.deliveries(self.runtimes.len() as u32) {
-            self.runtimes[front.0 as usize].mail.push_back(delivery);
+            self.check_syncs(front, &delivery, witness)?;
             if self.is_ready {
-                self.wake(world, Actor::Front(front.0));
+                let runtime = &mut self.runtimes[front.0 as usize];
+                // Others find it when they look next.
+                let is_urgent = !delivery.answers.is_empty() || runtime.has_watches();
+                runtime.mail.push_back(delivery);
+                if is_urgent {
+                    self.wake(world, Actor::Front(front.0));
+                }
             }
         }
         self.push_loop(world, output.to_loop.into_iter().map(LoopInput::Apply));
         if self.apply.has_work() {
             self.wake(world, Actor::Apply);
         }
+        Ok(())
+    }
+
+    fn mail_is_full(&self) -> bool {
+        self.runtimes.iter().any(|runtime| runtime.mail.len() >= self.mail_max)
+    }
+
+    /// A sync is answered when everything that was committed when it came is applied.
+    fn check_syncs(&mut self, front: FrontId, delivery: &Delivery, witness: &Witness) -> Lived {
+        for answer in &delivery.answers {
+            let Answer::Synced { connection, ordinal, .. } = answer else { continue };
+            let asked = self.syncs.get_mut(&(front, *connection)).and_then(VecDeque::pop_front);
+            let index =
+                asked.ok_or_else(|| Death::Bug("nobody asked for this sync".to_string()))?;
+            witness.check_sync(index, ordinal.0).map_err(Death::Bug)?;
+        }
+        Ok(())
     }
 
     // The disk.
@@ -487,16 +578,17 @@ impl Server {
             .schedule(world.now_us + took_us, Event::Done { life: self.life, actor: Actor::Spare });
     }
 
-    fn run_snapshot(&mut self, world: &mut World) {
+    fn run_snapshot(&mut self, world: &mut World, witness: &Witness) -> Lived {
         if self.snapshot_report.is_some() {
-            return;
+            return Ok(());
         }
-        let Some(job) = self.to_snapshot.pop_front() else { return };
+        let Some(job) = self.to_snapshot.pop_front() else { return Ok(()) };
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
         let report = self.image.handle(job).report;
-        if let Some(FromSnapshot::Finished { .. }) = report {
+        if let Some(FromSnapshot::Finished { index, .. }) = report {
             self.snapshot_count += 1;
+            self.check_snapshot(index, witness)?;
         }
         let took_us = self.took_us(world, ops_before);
         self.snapshot_report = Some(report);
@@ -504,6 +596,20 @@ impl Server {
             world.now_us + took_us,
             Event::Done { life: self.life, actor: Actor::Snapshot },
         );
+        Ok(())
+    }
+
+    /// A finished snapshot reads, and is the state at its entry: the digest in it says so, and the
+    /// counters.
+    fn check_snapshot(&self, index: u64, witness: &Witness) -> Lived {
+        match restore_newest(&self.disk, index, |_| {}) {
+            Ok((_, machine)) => {
+                witness.check_snapshot(index, machine.counters()).map_err(Death::Bug)
+            }
+            // The disk stopped meanwhile.
+            Err(RecoveryError::Storage(_)) if self.disk.is_stopping() => Ok(()),
+            Err(error) => Err(Death::Bug(error.to_string())),
+        }
     }
 }
 

@@ -12,11 +12,11 @@ use storage::wal::WalOptions;
 use workload::generate::Random;
 use workload::history::{History, Received};
 
-use crate::check::{Evidence, WakingTime, check};
+use crate::check::{Evidence, WakingTime, check, check_late_expiries};
 use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
 use crate::fault::{Fault, FaultMix};
-use crate::limits::{EVENTS_MAX, FINISH_US_MAX, READY_US_MAX};
+use crate::limits::{EVENTS_MAX, FINISH_US_MAX, LINGER_US_MAX, READY_US_MAX};
 use crate::network::Network;
 use crate::server::{Death, MemberConfig, Server};
 use crate::witness::Witness;
@@ -39,6 +39,8 @@ pub struct Options {
     pub syncs_lie: bool,
     /// Everything stops at this operation of the disk; `true` if power is cut.
     pub stop_at: Option<(u64, bool)>,
+    /// Whether at the end some clients vanish, to see their sessions expire.
+    pub some_vanish: bool,
     /// Whether the member's inside is watched, and not only what clients see.
     pub looks_inside: bool,
     /// Every fault and every life of the process is printed to standard error.
@@ -52,9 +54,11 @@ impl Options {
         let tick_ms = random.magnitude(500, 2_000);
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
+        let faults = FaultMix::draw(random.fork());
         // Much data and few snapshots: segments fill, and a disk can become full.
-        let is_heavy = random.one_in(4);
-        let segment_bytes = random.magnitude(64 * 1024, 256 * 1024);
+        let is_heavy = random.one_in(if faults.fills_disk() { 2 } else { 8 });
+        let segment_bytes_max = if is_heavy { 96 * 1024 } else { 256 * 1024 };
+        let segment_bytes = random.magnitude(64 * 1024, segment_bytes_max);
         let member = MemberConfig {
             front_count: random.between(1, 3) as u32,
             secret,
@@ -71,27 +75,30 @@ impl Options {
             wal: WalOptions {
                 segment_bytes,
                 first_segment_bytes: 64 * 1024,
-                spare_count: random.between(1, 3) as usize,
+                spare_count: if is_heavy { 1 } else { random.between(1, 3) as usize },
                 ..WalOptions::default()
             },
-            room_bytes_min: segment_bytes / 4,
+            room_bytes_min: segment_bytes * random.between(1, 3) / 4,
+            mail_max: random.magnitude(1, 64) as usize,
             frame_bytes_max: 0xf_ffff,
         };
         let is_erratic = !random.one_in(4);
         let clients = (0..random.between(1, 5))
             .map(|_| ClientConfig {
-                ops: random.magnitude(5, 400),
+                ops: random.magnitude(if is_heavy { 40 } else { 5 }, 400),
                 pipeline_max: random.magnitude(1, 40),
                 large_one_in: match is_heavy {
-                    true => random.magnitude(2, 6),
+                    true => random.magnitude(2, 4),
                     false => random.magnitude(6, 200),
                 },
                 timeout_ms: random.magnitude(tick_ms, 10 * tick_ms) as u32,
-                think_us_max: random.magnitude(100, 4_000_000),
+                think_us_max: match is_heavy {
+                    true => random.magnitude(100, 400_000),
+                    false => random.magnitude(100, 4_000_000),
+                },
                 is_erratic,
             })
             .collect();
-        let faults = FaultMix::draw(random.fork());
         let faults_us = random.magnitude(500_000, 60_000_000);
         Options {
             seed,
@@ -101,6 +108,7 @@ impl Options {
             faults_us,
             syncs_lie: false,
             stop_at: None,
+            some_vanish: random.one_in(4),
             looks_inside: true,
             is_verbose: false,
         }
@@ -152,6 +160,8 @@ enum Phase {
     Calm,
     /// Clients say their last words.
     LastWords,
+    /// Some of them vanish: their sessions expire, and those of the others do not.
+    Silence,
     /// The member is started once more after a loss of power.
     LastStart,
 }
@@ -172,7 +182,6 @@ pub(crate) struct Simulation {
     phase_began_us: u64,
     waking: WakingTime,
     paused_until_us: u64,
-    ready_us: Vec<u64>,
     /// Whether the disk has failed in a way that excuses the end of the process.
     is_excused: bool,
     may_refuse: bool,
@@ -180,6 +189,9 @@ pub(crate) struct Simulation {
     reliefs: BTreeMap<u32, Fault>,
     stop_cuts_power: bool,
     slowness: u64,
+    apply_lag_us: u64,
+    /// The same while a started process is not ready.
+    replay_lag_us: u64,
     fault_counts: BTreeMap<String, u64>,
 }
 
@@ -189,8 +201,11 @@ impl Simulation {
         let disk = SimDisk::new(random.bits(), options.syncs_lie);
         let network = Network::new(random.fork());
         let clients = options.clients.iter().enumerate();
+        let tick_us = options.member.options.tick_ms * 1000;
         let clients = clients
-            .map(|(number, config)| Client::new(number as u32, config.clone(), random.fork()))
+            .map(|(number, config)| {
+                Client::new(number as u32, config.clone(), tick_us, random.fork())
+            })
             .collect();
         let mut simulation = Simulation {
             world: World::new(random.fork()),
@@ -206,13 +221,14 @@ impl Simulation {
             phase_began_us: 0,
             waking: WakingTime::default(),
             paused_until_us: 0,
-            ready_us: Vec::new(),
             is_excused: false,
             may_refuse: false,
             snapshot_count: 0,
             reliefs: BTreeMap::new(),
             stop_cuts_power: false,
             slowness: 1,
+            apply_lag_us: 0,
+            replay_lag_us: 0,
             fault_counts: BTreeMap::new(),
             options,
         };
@@ -244,11 +260,15 @@ impl Simulation {
                 Phase::Calm => self.maybe_last_words()?,
                 Phase::LastWords => {
                     if self.has_settled()? {
-                        let server = self.server.as_ref().expect("it answered the last words");
-                        digest = Some(server.machine().digest());
-                        self.judge()?;
-                        self.begin(Phase::LastStart);
-                        self.end_process(true);
+                        match self.options.some_vanish {
+                            true => self.let_some_vanish(),
+                            false => digest = Some(self.end_last_life()?),
+                        }
+                    }
+                }
+                Phase::Silence => {
+                    if self.is_silence_over() && self.has_settled()? {
+                        digest = Some(self.end_last_life()?);
                     }
                 }
                 Phase::LastStart => {
@@ -317,7 +337,7 @@ impl Simulation {
         };
         self.may_refuse |= server.has_refused();
         if server.is_ready() && !was_ready {
-            self.ready_us.push(self.world.now_us);
+            server.starve_apply(self.apply_lag_us);
         }
         if self.disk.is_stopped() || (lived.is_err() && self.disk.is_stopping()) {
             self.end_process(self.stop_cuts_power);
@@ -394,10 +414,17 @@ impl Simulation {
             return;
         };
         let number = self.network.connect(client, server.life(), self.world.now_us);
-        let session = self.clients[client].session();
-        assert!(self.history.connect(client as u32, session) == number);
+        let asked = self.clients[client].ask();
+        assert!(self.history.connect(client as u32, asked.0, asked.1) == number);
         server.accept(number, &mut self.world, &mut self.network);
-        self.clients[client].on_connected(number, &mut self.world, &mut self.network);
+        self.clients[client].on_connected(number, asked, &mut self.world, &mut self.network);
+        // What is on its way to the disk then is there long enough for the race.
+        let may_be_slow = self.phase == Phase::Faults && self.world.random.one_in(2);
+        if self.clients[client].take_race() && may_be_slow {
+            let factor = self.world.random.magnitude(300, 3_000);
+            let for_us = self.world.random.magnitude(100_000, 3_000_000);
+            self.begin_fault(Fault::SlowDisk { factor, for_us });
+        }
     }
 
     fn wake_client(&mut self, client: usize) {
@@ -415,6 +442,18 @@ impl Simulation {
         }
         self.life += 1;
         self.start_count += 1;
+        // Someone changes the configuration: something that no client here notices.
+        if self.phase == Phase::Faults && self.world.random.one_in(4) {
+            self.options.member.options.settings.reconfig_enabled ^= true;
+        }
+        self.replay_lag_us = 0;
+        // A long replay: clients wait for the server, and not the other way round.
+        if self.phase == Phase::Faults
+            && self.options.faults.is_any()
+            && self.world.random.one_in(4)
+        {
+            self.replay_lag_us = self.world.random.magnitude(100_000, 8_000_000);
+        }
         let started = Server::start(
             &self.options.member,
             &self.disk,
@@ -426,6 +465,7 @@ impl Simulation {
             Ok(mut server) if !self.disk.is_stopped() => {
                 self.say(|| "the process is started".to_string());
                 server.slow_down(self.slowness);
+                server.starve_apply(self.apply_lag_us.max(self.replay_lag_us));
                 self.server = Some(server);
                 Ok(())
             }
@@ -477,6 +517,10 @@ impl Simulation {
 
     fn fault(&mut self) {
         let fault = self.options.faults.next_fault();
+        self.begin_fault(fault);
+    }
+
+    fn begin_fault(&mut self, fault: Fault) {
         self.say(|| format!("{fault:?}"));
         let text = format!("{fault:?}");
         let name = text.split([' ', '{']).next().unwrap_or_default().to_string();
@@ -503,6 +547,13 @@ impl Simulation {
                 self.slowness = factor;
                 if let Some(server) = &mut self.server {
                     server.slow_down(factor);
+                }
+                self.relieve_later(fault, for_us);
+            }
+            Fault::SlowApply { lag_us, for_us } => {
+                self.apply_lag_us = lag_us;
+                if let Some(server) = &mut self.server {
+                    server.starve_apply(lag_us);
                 }
                 self.relieve_later(fault, for_us);
             }
@@ -556,6 +607,12 @@ impl Simulation {
                     server.slow_down(1);
                 }
             }
+            Some(Fault::SlowApply { .. }) => {
+                self.apply_lag_us = 0;
+                if let Some(server) = &mut self.server {
+                    server.starve_apply(0);
+                }
+            }
             _ => {}
         }
     }
@@ -577,6 +634,9 @@ impl Simulation {
             return;
         }
         self.begin(Phase::Calm);
+        if let Some(server) = &mut self.server {
+            server.starve_apply(0);
+        }
         let reliefs: Vec<u32> = self.reliefs.keys().copied().collect();
         reliefs.into_iter().for_each(|number| self.relieve(number));
         self.disk.change_plan(|plan| {
@@ -622,10 +682,41 @@ impl Simulation {
         Ok(())
     }
 
+    /// Everything is said and done, and no connection is left that nobody has.
     fn has_settled(&self) -> Result<bool, String> {
         self.check_in_time()?;
         let all_said = self.clients.iter().all(Client::has_said_last_words);
-        Ok(all_said && self.server.as_ref().is_some_and(Server::is_idle))
+        let Some(server) = self.server.as_ref().filter(|_| all_said) else { return Ok(false) };
+        let there = self.clients.iter().filter(|client| client.connection().is_some()).count();
+        Ok(server.is_idle() && server.connection_count() == there)
+    }
+
+    fn let_some_vanish(&mut self) {
+        self.begin(Phase::Silence);
+        let kept = self.world.random.below(self.clients.len() as u64 + 1) as usize;
+        for client in kept..self.clients.len() {
+            self.clients[client].vanish(&mut self.world, &mut self.network);
+            self.wake_client(client);
+        }
+    }
+
+    /// The sessions of those that vanished are gone, or should be.
+    fn is_silence_over(&self) -> bool {
+        let gone = self.clients.iter().filter(|client| client.is_gone());
+        let timeout_ms = gone.map(|client| client.session().1).max().unwrap_or(0);
+        let tick_us = self.options.member.options.tick_ms * 1000;
+        let over_us = u64::from(timeout_ms) * 1000 + tick_us + LINGER_US_MAX;
+        self.world.now_us >= self.phase_began_us + over_us
+    }
+
+    /// Judges the life that served clients, ends it and gives its digest.
+    fn end_last_life(&mut self) -> Result<machine::digest::Digest, String> {
+        let server = self.server.as_ref().expect("it answered the last words");
+        let digest = server.machine().digest();
+        self.judge()?;
+        self.begin(Phase::LastStart);
+        self.end_process(true);
+        Ok(digest)
     }
 
     fn evidence(&self) -> Evidence<'_> {
@@ -634,14 +725,20 @@ impl Simulation {
             witness: &self.witness,
             network: &self.network,
             waking: &self.waking,
-            ready_us: &self.ready_us,
             may_refuse: self.may_refuse,
         }
     }
 
     fn judge(&self) -> Result<(), String> {
         let server = self.server.as_ref().expect("it answered the last words");
-        check(&self.evidence(), Some(server.machine())).map(|_| ())
+        let verdict = check(&self.evidence(), Some(server.machine()))?;
+        let gone = self.clients.iter().filter(|client| client.is_gone()).map(Client::session);
+        check_late_expiries(
+            &verdict,
+            gone,
+            self.phase_began_us,
+            self.options.member.options.tick_ms,
+        )
     }
 
     /// After the last start: the state is what it was.

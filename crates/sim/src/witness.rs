@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 
 use bytes::Bytes;
-use machine::Command;
+use machine::codec::DecodeError;
 use machine::command::Op as MachineOp;
 use machine::entry::{self, Framed};
+use machine::{Command, Counters};
 use replica::{Entry, EntryKind};
 use workload::op::Signature;
 use workload::order::Committed;
@@ -20,6 +21,10 @@ use crate::disk::SimDisk;
 struct Handed {
     term: u64,
     payload: Bytes,
+    /// Commands in this entry and all before it.
+    ordinal: u64,
+    /// When it may have been thought of first, as far as is known.
+    judged_us: u64,
     /// When it was proposed, as far as is known.
     proposed_us: u64,
     /// When it was handed over first; a sync covered it then.
@@ -29,6 +34,8 @@ struct Handed {
 /// When the entry of a command was proposed and when it was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
+    /// The earliest that the member can have had it in mind: later than this it was waiting.
+    pub judged_us: u64,
     /// On its way to the disk.
     pub proposed_us: u64,
     /// Covered by a sync.
@@ -40,7 +47,15 @@ pub struct Witness {
     /// Whether what the member does inside is checked, and not only what clients see.
     looks_inside: bool,
     entries: BTreeMap<u64, Handed>,
-    proposed_us: BTreeMap<u64, u64>,
+    /// The last entry that was handed over before the process was started.
+    handed_in_earlier_lives: u64,
+    /// When it may have been thought of, and when it was proposed, by index.
+    proposed_us: BTreeMap<u64, (u64, u64)>,
+    /// Whether the member serves clients, and whether it knows the disk to be full.
+    is_ready: bool,
+    is_full: bool,
+    /// When clients could attach from then on, or could not.
+    doors: Vec<(u64, bool)>,
     /// By boot and connection.
     connections: BTreeMap<(u64, u64), usize>,
 }
@@ -51,15 +66,22 @@ impl Witness {
         Witness {
             looks_inside,
             entries: BTreeMap::new(),
+            handed_in_earlier_lives: 0,
             proposed_us: BTreeMap::new(),
+            is_ready: false,
+            is_full: false,
+            doors: Vec::new(),
             connections: BTreeMap::new(),
         }
     }
 
     /// A process was started with a state up to `index` and these entries behind it.
-    pub fn on_start(&mut self, index: u64, entries: &[Entry]) -> Result<(), String> {
+    pub fn on_start(&mut self, index: u64, entries: &[Entry], now_us: u64) -> Result<(), String> {
         let last = entries.last().map_or(index, |entry| entry.index);
-        let handed = self.entries.last_key_value().map_or(0, |(index, _)| *index);
+        let handed = self.newest_index();
+        self.handed_in_earlier_lives = handed;
+        (self.is_ready, self.is_full) = (false, false);
+        self.note_door(now_us);
         if !self.looks_inside {
             self.entries.split_off(&(last + 1));
             return Ok(());
@@ -84,9 +106,54 @@ impl Witness {
         }
     }
 
-    /// An entry goes to the disk.
-    pub fn on_proposed(&mut self, index: u64, now_us: u64) {
-        self.proposed_us.insert(index, now_us);
+    /// An entry goes to the disk. What is in it waits since `judged_us` at the earliest.
+    pub fn on_proposed(&mut self, index: u64, judged_us: u64, now_us: u64) {
+        self.proposed_us.insert(index, (judged_us, now_us));
+    }
+
+    /// The last entry that was handed over, in any life.
+    pub fn newest_index(&self) -> u64 {
+        self.entries.last_key_value().map_or(0, |(index, _)| *index)
+    }
+
+    /// Commands in all entries up to this one: the ordinal of the state there.
+    pub fn ordinal_at(&self, index: u64) -> u64 {
+        self.entries.range(..=index).next_back().map_or(0, |(_, handed)| handed.ordinal)
+    }
+
+    /// A process says that it serves clients, with everything up to `index` applied.
+    pub fn on_ready(&mut self, index: u64, now_us: u64) -> Result<(), String> {
+        self.is_ready = true;
+        self.note_door(now_us);
+        let earlier = self.handed_in_earlier_lives;
+        match self.looks_inside && earlier > index {
+            true => Err(format!("ready at entry {index}, and entry {earlier} was applied before")),
+            false => Ok(()),
+        }
+    }
+
+    /// A sync is answered at `ordinal`; `index` was the last entry handed over when it arrived.
+    pub fn check_sync(&self, index: u64, ordinal: u64) -> Result<(), String> {
+        let wanted = self.ordinal_at(index);
+        match self.looks_inside && ordinal < wanted {
+            true => Err(format!(
+                "a sync is answered at ordinal {ordinal}; when it came, entry {index} was \
+                 committed, which ends at ordinal {wanted}"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// A snapshot that is durable says that it is the state at the end of entry `index`.
+    pub fn check_snapshot(&self, index: u64, counters: Counters) -> Result<(), String> {
+        let wanted = (index, self.ordinal_at(index));
+        let found = (counters.index.0, counters.ordinal.0);
+        match self.looks_inside && found != wanted {
+            true => Err(format!(
+                "a snapshot of entry and ordinal {wanted:?} holds the state at {found:?}"
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Entries are handed to Apply: from now on they may be acknowledged.
@@ -99,8 +166,7 @@ impl Witness {
         for entry in entries {
             if self.looks_inside {
                 self.check_same(entry)?;
-                let newest = self.entries.last_key_value().map(|(index, _)| *index);
-                if newest.is_some_and(|newest| entry.index > newest + 1) {
+                if !self.entries.is_empty() && entry.index > self.newest_index() + 1 {
                     return Err(format!("entry {} leaves a gap", entry.index));
                 }
                 if !entry.payload.is_empty() && !disk.is_synced(entry.index) {
@@ -110,11 +176,14 @@ impl Witness {
                     ));
                 }
             }
-            let proposed_us = self.proposed_us.get(&entry.index).copied().unwrap_or(now_us);
+            let proposed = self.proposed_us.get(&entry.index).copied();
+            let (judged_us, proposed_us) = proposed.unwrap_or((now_us, now_us));
             let (term, payload) = (entry.term, entry.payload.clone());
             let is_membership = entry.kind == EntryKind::Membership;
             let payload = if is_membership { Bytes::new() } else { payload };
-            let new = Handed { term, payload, proposed_us, handed_us: now_us };
+            let ordinal = self.ordinal_at(entry.index - 1) + command_count(&payload).unwrap_or(0);
+            let handed_us = now_us;
+            let new = Handed { term, payload, ordinal, judged_us, proposed_us, handed_us };
             match self.entries.entry(entry.index) {
                 // A later life hands it over again.
                 Slot::Occupied(old) if old.get().payload == new.payload => {}
@@ -127,6 +196,27 @@ impl Witness {
             }
         }
         Ok(())
+    }
+
+    /// The member learns that the disk is full, or that it has room again.
+    pub fn on_room(&mut self, is_full: bool, now_us: u64) {
+        self.is_full = is_full;
+        self.note_door(now_us);
+    }
+
+    fn note_door(&mut self, now_us: u64) {
+        self.doors.push((now_us, self.is_ready && !self.is_full));
+    }
+
+    /// When clients could attach again that could not before.
+    pub fn opened_us(&self) -> impl Iterator<Item = u64> {
+        self.doors.iter().filter(|(_, is_open)| *is_open).map(|(at_us, _)| *at_us)
+    }
+
+    /// Whether no client could attach from one point in time to another.
+    pub fn is_shut_between(&self, from_us: u64, until_us: u64) -> bool {
+        let before = self.doors.iter().take_while(|(at_us, _)| *at_us <= until_us);
+        before.last().is_some_and(|(at_us, is_open)| !is_open && *at_us <= from_us)
     }
 
     /// A connection got its name in a life of the process.
@@ -169,8 +259,8 @@ impl Witness {
                 while let Some(framed) = batch.command(command_offset).map_err(bad)? {
                     command_offset = framed.end;
                     committed.push(self.translate(at.0, header.time_ms, &framed)?);
-                    let (proposed_us, handed_us) = (handed.proposed_us, handed.handed_us);
-                    times.push(Times { proposed_us, handed_us });
+                    let Handed { judged_us, proposed_us, handed_us, .. } = *handed;
+                    times.push(Times { judged_us, proposed_us, handed_us });
                 }
                 offset = batch.end;
             }
@@ -186,11 +276,11 @@ impl Witness {
             })
         };
         Ok(match &framed.command {
-            Command::OpenSession { session, .. } => {
-                Committed::Open { session: session.0, connection: number()? }
+            Command::OpenSession { session, password, .. } => {
+                Committed::Open { session: session.0, password: *password, connection: number()? }
             }
-            Command::Attach { session, .. } => {
-                Committed::Attach { session: session.0, connection: number()? }
+            Command::Attach { session, password, .. } => {
+                Committed::Attach { session: session.0, password: *password, connection: number()? }
             }
             Command::CloseSession { session } => Committed::Write {
                 session: session.0,
@@ -216,6 +306,25 @@ impl Witness {
             },
         })
     }
+}
+
+/// Commands of an entry. What does not decode is found when the order is made.
+fn command_count(payload: &Bytes) -> Result<u64, DecodeError> {
+    if payload.is_empty() {
+        return Ok(0);
+    }
+    let header = entry::decode_header(payload)?;
+    let (mut offset, mut count) = (entry::HEADER_BYTES, 0);
+    for _ in 0..header.batch_count {
+        let batch = entry::decode_batch(payload, offset)?;
+        let mut command_offset = 0;
+        while let Some(framed) = batch.command(command_offset)? {
+            command_offset = framed.end;
+            count += 1;
+        }
+        offset = batch.end;
+    }
+    Ok(count)
 }
 
 fn signature(ops: &[MachineOp<'_>]) -> Signature {

@@ -54,6 +54,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         "Kill",
         "Pause",
         "PowerLoss",
+        "SlowApply",
         "SlowDisk",
         "Stall",
         "StopAt",

@@ -49,6 +49,8 @@ pub enum Received {
         session: i64,
         /// Negotiated.
         timeout_ms: u32,
+        /// What the client must show to have it again.
+        password: [u8; 16],
     },
     /// The session is gone.
     Refused,
@@ -72,6 +74,8 @@ pub struct ConnectionRecord {
     pub client: u32,
     /// The session it asked for; 0 for a new one.
     pub session_asked: i64,
+    /// With this password.
+    pub password_asked: [u8; 16],
     /// Operations by number, as sent.
     pub sent: Vec<usize>,
     /// What came, as it came.
@@ -96,10 +100,11 @@ impl History {
     }
 
     /// A client asks for a session on a new connection.
-    pub fn connect(&mut self, client: u32, session_asked: i64) -> usize {
+    pub fn connect(&mut self, client: u32, session_asked: i64, password_asked: [u8; 16]) -> usize {
         self.connections.push(ConnectionRecord {
             client,
             session_asked,
+            password_asked,
             ..ConnectionRecord::default()
         });
         self.connections.len() - 1

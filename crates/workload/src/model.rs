@@ -31,6 +31,8 @@ pub struct Znode {
 /// One session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
+    /// What a client must show to have it again.
+    pub password: [u8; 16],
     /// The connection that may act for it.
     pub connection: usize,
     /// The command that gave it to that connection, counted from 1.
@@ -126,27 +128,29 @@ impl Model {
     // Sessions.
 
     /// Opens a session. False if the id is taken.
-    pub fn open(&mut self, session: i64, connection: usize) -> bool {
+    pub fn open(&mut self, session: i64, password: [u8; 16], connection: usize) -> bool {
         self.ordinal += 1;
         if self.sessions.contains_key(&session) {
             return false;
         }
         self.zxid += 1;
-        self.sessions.insert(session, Session { connection, attached: self.ordinal });
+        let attached = self.ordinal;
+        self.sessions.insert(session, Session { password, connection, attached });
         true
     }
 
-    /// Gives a session to a connection. False if there is none.
-    pub fn attach(&mut self, session: i64, connection: usize) -> bool {
+    /// Gives a session to a connection, and gives the one that had it. `None` if there is no such
+    /// session, or if it has another password.
+    pub fn attach(&mut self, session: i64, password: [u8; 16], connection: usize) -> Option<usize> {
         self.ordinal += 1;
         let attached = self.ordinal;
-        match self.sessions.get_mut(&session) {
-            None => false,
-            Some(found) => {
-                *found = Session { connection, attached };
-                true
-            }
+        let found = self.sessions.get_mut(&session)?;
+        if found.password != password {
+            return None;
         }
+        let had = found.connection;
+        *found = Session { password, connection, attached };
+        Some(had)
     }
 
     /// Ends those of the sessions that were not attached since they were judged.

@@ -8,11 +8,13 @@
 //! zxid in its header. If a server lies about the order, nothing fits. So whatever was unknown to a
 //! client (its connection died before the reply) is decided here.
 //!
-//! Then each connection by itself: zxids never fall, each watch fires once, for the first change
-//! after it was set, before any reply that shows the change, and none is lost. Then all of them
-//! together: what was finished before something began is seen by it.
+//! Then each connection by itself: zxids never fall, and a write shows nothing that its connection
+//! was shown before; each watch fires once, for the first change after it was set, before any reply
+//! that shows the change, and none is lost; nothing that is newer than the end of the session, or
+//! than its attachment elsewhere, is shown. Then all of them together: what was finished before
+//! something began is seen by it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::history::{History, Received};
 use crate::model::{Change, ChangeKind, Model, parent_of};
@@ -25,6 +27,8 @@ pub enum Committed {
     Open {
         /// Its id.
         session: i64,
+        /// What a client must show to have it again.
+        password: [u8; 16],
         /// Number of the connection.
         connection: usize,
     },
@@ -32,6 +36,8 @@ pub enum Committed {
     Attach {
         /// Its id.
         session: i64,
+        /// What the client showed.
+        password: [u8; 16],
         /// Number of the connection.
         connection: usize,
     },
@@ -102,9 +108,10 @@ pub fn judge(
         replay.command(position, command)?;
     }
     replay.finish()?;
-    let Replay { model, changes, missed, mut verdict_counts, .. } = replay;
+    let Replay { model, changes, missed, over, mut verdict_counts, .. } = replay;
     for number in 0..history.connections.len() {
-        verdict_counts.events += check_stream(history, number, &changes, &missed)?;
+        let over = over.get(&number).copied();
+        verdict_counts.events += check_stream(history, number, &changes, &missed, over)?;
     }
     check_real_time(history)?;
     Ok(Verdict {
@@ -146,9 +153,20 @@ struct Replay<'h> {
     is_done: Vec<bool>,
     /// Reads by the zxid in their reply.
     reads: BTreeMap<i64, Vec<usize>>,
-    /// What became of each connection's wish for a session.
-    granted: BTreeMap<usize, bool>,
+    /// What became of each connection's wish for a session: which it was given.
+    granted: BTreeMap<usize, Option<Granted>>,
+    /// All sessions there ever were, and their passwords.
+    session_ids: BTreeSet<i64>,
+    passwords: BTreeSet<[u8; 16]>,
+    /// Connections that lost their session, with the newest zxid then.
+    over: BTreeMap<usize, i64>,
     verdict_counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Granted {
+    session: i64,
+    password: [u8; 16],
 }
 
 impl<'h> Replay<'h> {
@@ -180,6 +198,9 @@ impl<'h> Replay<'h> {
             is_done: vec![false; history.ops.len()],
             reads,
             granted: BTreeMap::new(),
+            session_ids: BTreeSet::new(),
+            passwords: BTreeSet::new(),
+            over: BTreeMap::new(),
             verdict_counts: Counts::default(),
         }
     }
@@ -188,25 +209,41 @@ impl<'h> Replay<'h> {
         // The state at a zxid is over when the next one is consumed.
         self.check_reads()?;
         match command {
-            Committed::Open { session, connection } => {
-                let opened = self.model.open(*session, *connection);
-                self.granted.insert(*connection, opened);
-            }
-            Committed::Attach { session, connection } => {
-                let asked = self.history.connections[*connection].session_asked;
-                if asked != *session {
+            Committed::Open { session, password, connection } => {
+                let (session, password) = (*session, *password);
+                let opened = self.model.open(session, password, *connection);
+                if opened && !self.session_ids.insert(session) {
                     return violation(format!(
-                        "connection {connection} asked for session {asked:#x}, \
-                         the order attaches {session:#x}"
+                        "connection {connection} is given session {session:#x}, which was another's"
                     ));
                 }
-                let attached = self.model.attach(*session, *connection);
-                self.granted.insert(*connection, attached);
+                if opened && !self.passwords.insert(password) {
+                    return violation(format!(
+                        "connection {connection} is given a password that was another's"
+                    ));
+                }
+                let granted = opened.then_some(Granted { session, password });
+                self.granted.insert(*connection, granted);
+            }
+            Committed::Attach { session, password, connection } => {
+                self.attach(Granted { session: *session, password: *password }, *connection)?;
             }
             Committed::Expire(judged) => {
-                let ended = self.model.expire(judged);
-                let expired = ended.into_iter().map(|session| (session, position));
-                self.verdict_counts.expired.extend(expired);
+                let had = |session: &i64| self.model.sessions.get(session).map(|it| it.connection);
+                let had: BTreeMap<i64, usize> = judged
+                    .iter()
+                    .filter_map(|(session, _)| Some((*session, had(session)?)))
+                    .collect();
+                for session in self.model.expire(judged) {
+                    self.verdict_counts.expired.push((session, position));
+                    // Its end may have been asked for meanwhile: then that is still answered.
+                    let connection = had[&session];
+                    let asks_for_the_end =
+                        |number: &usize| self.history.ops[*number].op == Op::CloseSession;
+                    if !self.writes[connection].iter().any(asks_for_the_end) {
+                        self.over.insert(connection, self.model.zxid);
+                    }
+                }
             }
             Committed::Write { session, connection, signature, time_ms } => {
                 let sender = (*session, *connection);
@@ -215,6 +252,30 @@ impl<'h> Replay<'h> {
             Committed::Other => self.model.other(),
         }
         self.changes.extend(self.model.take_changes());
+        Ok(())
+    }
+
+    fn attach(&mut self, asks: Granted, connection: usize) -> Result<(), Violation> {
+        let record = &self.history.connections[connection];
+        let Granted { session, password } = asks;
+        let asked = record.session_asked;
+        if asked != session {
+            return violation(format!(
+                "connection {connection} asked for session {asked:#x}, \
+                 the order attaches {session:#x}"
+            ));
+        }
+        if record.password_asked != password {
+            return violation(format!(
+                "connection {connection} asked for session {session:#x} with another password than \
+                 the order has"
+            ));
+        }
+        let had = self.model.attach(session, password, connection);
+        self.granted.insert(connection, had.map(|_| asks));
+        if let Some(had) = had {
+            self.over.insert(had, self.model.zxid);
+        }
         Ok(())
     }
 
@@ -381,13 +442,15 @@ impl<'h> Replay<'h> {
             let granted = self.granted.get(&number).copied();
             for received in &connection.received {
                 let told = match received {
-                    Received::Connected { .. } => true,
-                    Received::Refused => false,
+                    Received::Connected { session, password, .. } => {
+                        Some(Granted { session: *session, password: *password })
+                    }
+                    Received::Refused => None,
                     _ => continue,
                 };
                 if granted != Some(told) {
                     return violation(format!(
-                        "connection {number} was told {told} about its session, the order says \
+                        "connection {number} was told {told:?} about its session, the order says \
                          {granted:?}"
                     ));
                 }
@@ -424,6 +487,8 @@ struct Stream<'h> {
     due: VecDeque<(i64, EventKind, String)>,
     reply_zxid: i64,
     event_zxid: i64,
+    /// Nothing newer may come: the session was ended, or attached elsewhere, at this zxid.
+    zxid_max: i64,
     /// Events made up for watches that were set again.
     made_up: Vec<(EventKind, String)>,
 }
@@ -486,6 +551,7 @@ impl Stream<'_> {
         if zxid < self.event_zxid {
             return Err(format!("event zxids fell from {} to {zxid}", self.event_zxid));
         }
+        self.check_not_over(zxid)?;
         self.event_zxid = zxid;
         self.advance(zxid);
         let wanted = self.due.pop_front();
@@ -507,6 +573,12 @@ impl Stream<'_> {
         if zxid < self.reply_zxid {
             return Err(format!("reply zxids fell from {} to {zxid}", self.reply_zxid));
         }
+        // Every write consumes a zxid, so what was answered before it shows an older one.
+        let is_taken = completed.error != error::SYSTEM_ERROR;
+        if record.op.is_write() && is_taken && zxid == self.reply_zxid {
+            return Err(format!("a reply before operation {number} shows its zxid {zxid}"));
+        }
+        self.check_not_over(zxid)?;
         self.reply_zxid = zxid;
         self.advance(zxid);
         if let Some(due) = self.due.front() {
@@ -523,6 +595,16 @@ impl Stream<'_> {
         }
         self.set_watches(&record.op, completed.error, zxid, &expected);
         Ok(())
+    }
+
+    fn check_not_over(&self, zxid: i64) -> Result<(), String> {
+        match zxid <= self.zxid_max {
+            true => Ok(()),
+            false => Err(format!(
+                "it shows zxid {zxid}, and its session was lost to it at zxid {}",
+                self.zxid_max
+            )),
+        }
     }
 
     fn set(&mut self, kind: WatchKind, path: &str, zxid: i64) {
@@ -573,6 +655,7 @@ fn check_stream(
     number: usize,
     changes: &[Change],
     missed: &Missed,
+    over: Option<i64>,
 ) -> Result<usize, Violation> {
     let mut stream = Stream {
         changes,
@@ -581,6 +664,7 @@ fn check_stream(
         due: VecDeque::new(),
         reply_zxid: 0,
         event_zxid: 0,
+        zxid_max: over.unwrap_or(i64::MAX),
         made_up: Vec::new(),
     };
     let mut event_count = 0;

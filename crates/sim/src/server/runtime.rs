@@ -13,7 +13,7 @@ use member::front::{FrontConfig, Now};
 use member::message::Delivery;
 
 use super::{LoopInput, Server};
-use crate::limits::{FRONT_TICK_US, READ_BYTES};
+use crate::limits::{FRONT_TICK_LATE_US_MAX, FRONT_TICK_US, READ_BYTES};
 use crate::network::{End, Network};
 use crate::witness::Witness;
 use crate::world::{Actor, World};
@@ -67,6 +67,16 @@ impl Runtime {
     pub fn open(&mut self, settings: &Arc<Settings>) {
         self.config.settings = settings.clone();
         self.front = Front::new(self.config.clone());
+    }
+
+    /// Whether it is to be woken for every change.
+    pub fn has_watches(&self) -> bool {
+        self.front.has_watches()
+    }
+
+    /// Connections that are accepted, or about to be.
+    pub fn connection_count(&self) -> usize {
+        self.sockets.len() + self.accepted.len()
     }
 
     fn set_now(&mut self, world: &World) {
@@ -164,7 +174,9 @@ impl Server {
         let runtime = &mut self.runtimes[front];
         runtime.set_now(world);
         if world.now_us >= runtime.next_tick_us {
-            runtime.next_tick_us = world.now_us + FRONT_TICK_US;
+            let was_late = world.now_us > runtime.next_tick_us + FRONT_TICK_LATE_US_MAX;
+            let since_us = if was_late { world.now_us } else { runtime.next_tick_us };
+            runtime.next_tick_us = since_us + FRONT_TICK_US;
             runtime.front.on_tick();
         } else if let Some(number) = runtime.accepted.pop_front() {
             let id = ConnectionId(runtime.next_connection);

@@ -4,10 +4,11 @@ use super::*;
 
 const SESSION: i64 = 7;
 const CONNECTION: usize = 0;
+const PASSWORD: [u8; 16] = [7; 16];
 
 fn opened() -> Model {
     let mut model = Model::new();
-    assert!(model.open(SESSION, CONNECTION));
+    assert!(model.open(SESSION, PASSWORD, CONNECTION));
     model
 }
 
@@ -89,12 +90,12 @@ fn ephemerals_go_with_their_session() {
 #[test]
 fn only_the_last_connection_to_attach_may_write() {
     let mut model = opened();
-    assert!(model.attach(SESSION, 1));
+    assert_eq!(model.attach(SESSION, PASSWORD, 1), Some(CONNECTION));
     assert_eq!(model.write(SESSION, 0, &create("/a", 0), 0).0, -118);
     assert_eq!(model.write(SESSION, 1, &create("/a", 0), 0).0, 0);
     assert_eq!(model.write(SESSION, 1, &Op::CloseSession, 0).0, 0);
     assert_eq!(model.write(SESSION, 1, &create("/b", 0), 0).0, -112);
-    assert!(!model.attach(SESSION, 2));
+    assert_eq!(model.attach(SESSION, PASSWORD, 2), None);
 }
 
 #[test]

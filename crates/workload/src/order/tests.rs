@@ -23,14 +23,16 @@ impl Case {
 
     /// A connection is granted a new session, or one that there was.
     fn connect(&mut self, session_asked: i64) -> usize {
-        let connection = self.history.connect(0, session_asked);
-        let session = if session_asked == 0 { SESSION + connection as i64 } else { session_asked };
+        let opened = self.history.connections.len();
+        let session = if session_asked == 0 { SESSION + opened as i64 } else { session_asked };
+        let password = password(session);
+        let connection = self.history.connect(0, session_asked, password);
         self.committed.push(match session_asked {
-            0 => Committed::Open { session, connection },
-            _ => Committed::Attach { session, connection },
+            0 => Committed::Open { session, password, connection },
+            _ => Committed::Attach { session, password, connection },
         });
         let timeout_ms = 4000;
-        self.history.receive(connection, Received::Connected { session, timeout_ms });
+        self.history.receive(connection, Received::Connected { session, timeout_ms, password });
         connection
     }
 
@@ -87,6 +89,10 @@ impl Case {
             Err(Violation(what)) => assert!(what.contains(why), "{what}"),
         }
     }
+}
+
+fn password(session: i64) -> [u8; 16] {
+    [session as u8; 16]
 }
 
 fn create(path: &str) -> Op {
@@ -342,7 +348,7 @@ fn a_session_that_is_refused_though_it_lives_is_rejected() {
     let again = case.connect(SESSION);
     case.accepted();
     case.history.connections[again].received = vec![Received::Refused];
-    case.rejected("was told false");
+    case.rejected("was told None");
 }
 
 #[test]
@@ -350,7 +356,84 @@ fn a_session_that_is_granted_though_it_expired_is_rejected() {
     let mut case = Case::new();
     case.committed.push(Committed::Expire(vec![(SESSION, 1)]));
     case.connect(SESSION);
-    case.rejected("was told true");
+    case.rejected("was told Some");
+}
+
+#[test]
+fn a_session_that_is_granted_with_a_wrong_password_is_rejected() {
+    let mut case = Case::new();
+    let thief = case.connect(SESSION);
+    let password = [99; 16];
+    case.history.connections[thief].password_asked = password;
+    case.rejected("with another password");
+    case.committed.pop();
+    case.committed.push(Committed::Attach { session: SESSION, password, connection: thief });
+    case.rejected("was told Some");
+    case.history.connections[thief].received = vec![Received::Refused];
+    case.accepted();
+}
+
+#[test]
+fn a_session_id_that_was_another_session_s_is_rejected() {
+    let mut case = Case::new();
+    let (session, password) = (SESSION, [99; 16]);
+    let connection = case.history.connect(1, 0, [0; 16]);
+    case.committed.push(Committed::Open { session, password, connection });
+    // It is taken: that is how the server finds out.
+    case.accepted();
+    case.committed.insert(1, Committed::Expire(vec![(SESSION, 1)]));
+    case.rejected("is given session");
+}
+
+#[test]
+fn a_password_that_was_another_session_s_is_rejected() {
+    let mut case = Case::new();
+    let connection = case.history.connect(1, 0, [0; 16]);
+    let (session, password) = (SESSION + 9, password(SESSION));
+    case.committed.push(Committed::Open { session, password, connection });
+    case.rejected("is given a password");
+}
+
+#[test]
+fn a_connection_that_shows_more_after_its_session_moved_is_rejected() {
+    let mut case = Case::new();
+    let again = case.connect(SESSION);
+    case.read(0, exists("/a", false), 1, error::NO_NODE, Answer::Empty);
+    case.accepted();
+    let create_a = case.send(again, create("/a"));
+    case.committed.push(Committed::Write {
+        session: SESSION,
+        connection: again,
+        signature: create("/a").signature(),
+        time_ms: 5,
+    });
+    case.reply(create_a, 2, 0, Answer::Path("/a".to_string()));
+    case.accepted();
+    case.read(0, exists("/b", false), 2, error::NO_NODE, Answer::Empty);
+    case.rejected("its session was lost to it at zxid 1");
+}
+
+#[test]
+fn a_connection_that_shows_more_after_its_session_expired_is_rejected() {
+    let mut case = Case::new();
+    let other = case.connect(0);
+    case.committed.push(Committed::Expire(vec![(SESSION, 1)]));
+    case.read(0, exists("/a", false), 3, error::NO_NODE, Answer::Empty);
+    case.accepted();
+    case.create(other, "/a", 4);
+    case.read(0, exists("/b", false), 4, error::NO_NODE, Answer::Empty);
+    case.rejected("its session was lost to it at zxid 3");
+}
+
+#[test]
+fn a_read_that_shows_a_later_write_of_its_connection_is_rejected() {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    let read = case.send(0, get("/a", false));
+    let set = case.set(0, "/a", "1");
+    case.reply(read, 3, 0, data("1", stat(2, 3, 1)));
+    case.reply(set, 3, 0, Answer::Stat(stat(2, 3, 1)));
+    case.rejected("shows its zxid 3");
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! The judges of expiries against silences that they must reject.
+
+use super::*;
+
+const S: u64 = 1_000_000;
+
+/// The longest silence that a server can have seen which heard its client then, and judged it then.
+#[track_caller]
+fn check_silence(waking: &WakingTime, heard_us: &[u64], judged_us: u64, expected_us: u64) {
+    assert_eq!(longest_silence(waking, heard_us, judged_us, judged_us), expected_us);
+}
+
+#[test]
+fn a_silence_lasts_until_the_session_is_judged_or_its_client_speaks() {
+    let waking = WakingTime::default();
+    check_silence(&waking, &[], 9 * S, 0);
+    check_silence(&waking, &[S], 9 * S, 8 * S);
+    // What was not heard yet ends the silence, and is no excuse.
+    check_silence(&waking, &[S, 9 * S - 1], 9 * S, 8 * S - 1);
+    check_silence(&waking, &[S, 9 * S - HEARING_US_MAX + 1], 9 * S, 8 * S - HEARING_US_MAX + 1);
+    // What must have been heard ends it too, and a later one counts.
+    check_silence(&waking, &[S, 9 * S - HEARING_US_MAX], 9 * S, HEARING_US_MAX);
+    check_silence(&waking, &[S, 5 * S, 6 * S], 9 * S, 3 * S);
+}
+
+#[test]
+fn a_silence_that_ended_while_the_command_waited_counts() {
+    let waking = WakingTime::default();
+    let silence_us = |judged_us| longest_silence(&waking, &[S, 6 * S], judged_us, 9 * S);
+    assert_eq!(silence_us(6 * S), 5 * S);
+    assert_eq!(silence_us(7 * S), 3 * S);
+}
+
+#[test]
+fn a_pause_of_the_process_counts_little() {
+    let mut waking = WakingTime::default();
+    waking.pause(2 * S, 8 * S);
+    check_silence(&waking, &[S], 9 * S, 2 * S + PAUSE_COUNTS_US);
+    waking.pause(9 * S, 20 * S);
+    check_silence(&waking, &[S], 21 * S, 3 * S + 2 * PAUSE_COUNTS_US);
+    // Before the client spoke: not at all.
+    check_silence(&waking, &[20 * S], 21 * S, S + PAUSE_COUNTS_US);
+    check_silence(&waking, &[20 * S + 1], 21 * S, S - 1);
+}
+
+#[test]
+fn a_session_whose_client_vanished_must_be_gone() {
+    let mut model = Model::new();
+    assert!(model.open(7, [0; 16], 0));
+    let verdict = |model| Verdict {
+        model,
+        acknowledged: Vec::new(),
+        refused_count: 0,
+        read_count: 0,
+        unknown_done_count: 0,
+        event_count: 0,
+        expired: Vec::new(),
+    };
+    let check = |model, session| {
+        check_late_expiries(&verdict(model), [(session, 4_000)].into_iter(), 0, 1_000)
+    };
+    assert!(check(model.clone(), 8).is_ok());
+    assert!(check(model.clone(), 7).unwrap_err().contains("lives on"));
+    assert_eq!(model.expire(&[(7, 1)]), [7]);
+    assert!(check(model, 7).is_ok());
+}
