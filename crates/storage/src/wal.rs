@@ -12,7 +12,9 @@
 //! 2. A segment is wholly durable up to its end before the head of the next one is written. So a
 //!    bad frame in any but the last segment is corruption, not a torn write.
 //! 3. A segment gets its seal (a slot that names the successor) after the successor's head is
-//!    durable. So a sealed segment whose successor is missing or has no head is corruption.
+//!    durable, and before anything is acknowledged by what a successor holds: where a crash came
+//!    between the two, the next start seals. So a sealed segment whose successor is missing or has
+//!    no head is corruption.
 //! 4. The end that a head names is final: recovery makes everything it read durable, then starts a
 //!    fresh segment, and only then hands out what it read. A crash in between repeats it all.
 //! 5. A mark is written only when it is true. See [`scan`] on torn and corrupt.

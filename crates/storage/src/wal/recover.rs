@@ -6,10 +6,13 @@
 //!    failed in a sync, the page cache may show frames that are not on the disk and that the kernel
 //!    no longer knows to be dirty; writing them again makes them so. The same bytes go to the same
 //!    place, so sectors that were durable stay as they are.
-//! 2. Start the fresh segment: name, sync the directory, head, sync. Its head names where the old
+//! 2. Seal every segment that has a successor and no seal. A crash between a head and the seal of
+//!    the segment before leaves one, and without the seal nothing would tell, once that head is
+//!    damaged, that anything had followed. Step 1 made the last of those heads durable.
+//! 3. Start the fresh segment: name, sync the directory, head, sync. Its head names where the old
 //!    segment ends; from here on nothing behind that point counts.
-//! 3. Seal the old segment.
-//! 4. Recycle or remove what is not part of the log.
+//! 4. Seal the old segment.
+//! 5. Recycle or remove what is not part of the log.
 //!
 //! When the old segment holds no entry, the fresh one links to the segment before it and replaces
 //! it, so that a server that restarts again and again does not collect segments.
@@ -120,6 +123,7 @@ pub(crate) fn open<D: Disk>(
     let found = read(&disk, &options)?;
     let old = found.segments.last().expect("a chain has a segment");
     let old_file = write_back(&disk, old, &found.last)?;
+    seal_unsealed(&disk, &found.segments)?;
     let mut number_next = found.listing.number_next();
     let mut spares = measure_spares(&disk, &found.listing)?;
     let spare = choose_spare(&disk, &options, &mut spares, &mut number_next)?;
@@ -141,7 +145,7 @@ pub(crate) fn open<D: Disk>(
     let last_index = found.replay.last();
     let mut stage = new_stage(&options, sequence, spare, last_index, &head);
     write_head(&disk, &file, &stage)?;
-    seal(&disk, old, &old_file, &found.last, sequence)?;
+    seal(&disk, old, &old_file, found.last.end, sequence)?;
     drop(old_file);
 
     let mut segments = live_segments(&found, &head);
@@ -189,8 +193,7 @@ fn write_back<D: Disk>(
     scanned: &Scanned,
 ) -> Result<D::File, StorageError> {
     let path = log_path(old.sequence);
-    let file = disk.open(&path);
-    let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
+    let file = open_log(disk, old.sequence)?;
     let mut window = Window::open(disk, path.clone())?;
     let mut offset = scanned.mark;
     while offset < scanned.end {
@@ -206,6 +209,24 @@ fn write_back<D: Disk>(
     let synced = disk.sync_data(&file);
     synced.map_err(|error| StorageError::io(&path, "sync", error))?;
     Ok(file)
+}
+
+/// Step 2.
+fn seal_unsealed<D: Disk>(disk: &D, segments: &[Segment]) -> Result<(), StorageError> {
+    for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
+        if segment.slot.is_some_and(|(_, slot)| slot.is_sealed) {
+            continue;
+        }
+        let link = next.head.link.expect("a chain is made of links");
+        let file = open_log(disk, segment.sequence)?;
+        seal(disk, segment, &file, link.end, next.sequence)?;
+    }
+    Ok(())
+}
+
+fn open_log<D: Disk>(disk: &D, sequence: u64) -> Result<D::File, StorageError> {
+    let path = log_path(sequence);
+    disk.open(&path).map_err(|error| StorageError::io(&path, "open", error))
 }
 
 fn measure_spares<D: Disk>(disk: &D, listing: &Listing) -> Result<Vec<Spare>, StorageError> {
@@ -242,7 +263,7 @@ fn choose_spare<D: Disk>(
     }
 }
 
-/// The second half of step 2.
+/// The second half of step 3.
 fn write_head<D: Disk>(disk: &D, file: &D::File, stage: &Stage) -> Result<(), StorageError> {
     let path = log_path(stage.sequence);
     let wrote = disk.write_at(file, stage.start, &stage.buffer);
@@ -251,16 +272,17 @@ fn write_head<D: Disk>(disk: &D, file: &D::File, stage: &Stage) -> Result<(), St
     synced.map_err(|error| StorageError::io(&path, "sync", error))
 }
 
-/// Step 3. The slot with the best mark is left alone, in case this write is torn.
+/// Step 4, and each seal of step 2. The slot with the best mark is left alone, in case this write is
+/// torn.
 fn seal<D: Disk>(
     disk: &D,
-    old: &Segment,
+    segment: &Segment,
     file: &D::File,
-    scanned: &Scanned,
+    end: u64,
     successor: u64,
 ) -> Result<(), StorageError> {
-    let seal = Slot { generation: old.sequence, mark: scanned.end, is_sealed: true, successor };
-    let position = old.slot.map_or(0, |(best, _)| 1 - best);
+    let seal = Slot { generation: segment.sequence, mark: end, is_sealed: true, successor };
+    let position = segment.slot.map_or(0, |(best, _)| 1 - best);
     write_slot(disk, file, &seal, position)
 }
 
@@ -276,7 +298,7 @@ fn live_segments(found: &Found, head: &Head) -> Vec<SegmentInfo> {
     .collect()
 }
 
-/// Step 4.
+/// Step 5.
 fn clean_up<D: Disk>(
     disk: &D,
     options: &WalOptions,

@@ -178,6 +178,83 @@ fn a_missing_segment_is_corruption_wherever_it_was() {
     }
 }
 
+/// The newest log's path.
+fn newest(disk: &FaultDisk) -> String {
+    let paths = disk.paths();
+    paths.into_iter().rfind(|path| path.ends_with(".log")).expect("there is a log")
+}
+
+/// Starts, acknowledges an entry, and asserts that the loss of the newest segment, or of its head,
+/// is noticed.
+fn lose_what_follows(disk: &FaultDisk, about: &str) {
+    let (mut wal, _) = open(disk).unwrap_or_else(|error| panic!("{about}: {error}"));
+    let next = entry(wal.last_index() + 1, 9, 100);
+    wal.append(&[next], None, None).expect("appends");
+    wal.commit(Durability::Sync).expect("commits");
+    drop(wal);
+    let lost = disk.fork(1);
+    lost.lose_file(&newest(&lost));
+    let result = open(&lost).map(|(_, recovered)| recovered);
+    assert!(matches!(result, Err(StorageError::Corrupt { .. })), "{about}, lost: {result:?}");
+    let path = newest(disk);
+    let mut bytes = disk.content(&path).expect("is there");
+    bytes[FRAMES_START as usize + 70] ^= 1;
+    disk.set_content(&path, bytes);
+    let result = open(disk).map(|(_, recovered)| recovered);
+    assert!(matches!(result, Err(StorageError::Corrupt { .. })), "{about}, flipped: {result:?}");
+}
+
+#[test]
+fn a_lost_segment_is_noticed_whatever_start_crashed_before() {
+    // Two segments, and one that holds entries and is the last, as every start finds it.
+    let origin = FaultDisk::new(1);
+    born(&origin);
+    let (mut wal, _) = open(&origin).expect("opens");
+    for index in 2..40 {
+        wal.append(&[entry(index, 1, 3000)], None, None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+    }
+    assert_eq!(wal.segment_count(), 3);
+    drop(wal);
+    let ops = {
+        let disk = origin.fork(1);
+        open(&disk).expect("opens");
+        disk.ops()
+    };
+    for (stop, seed) in (0..ops).flat_map(|stop| (0..8).map(move |seed| (stop, seed))) {
+        let disk = origin.fork(seed);
+        disk.set_plan(FaultPlan { stop_at: Some(disk.ops() + stop), ..FaultPlan::default() });
+        drop(open(&disk));
+        match seed {
+            0 => disk.kill(),
+            _ => disk.crash(),
+        }
+        lose_what_follows(&disk, &format!("stop {stop}, seed {seed}"));
+    }
+}
+
+#[test]
+fn a_lost_segment_is_noticed_whatever_switch_crashed_before() {
+    let live = |stop: u64, seed: u64| {
+        let disk = FaultDisk::new(seed);
+        born(&disk);
+        let (mut wal, _) = open(&disk).expect("opens");
+        let before = disk.ops();
+        disk.set_plan(FaultPlan { stop_at: Some(before + stop), ..FaultPlan::default() });
+        let entries: Vec<LogEntry> = (2..40).map(|index| entry(index, 1, 3000)).collect();
+        let done = wal.append(&entries, None, None).and_then(|()| wal.commit(Durability::Sync));
+        (disk.ops() - before, done.is_ok(), disk)
+    };
+    let (ops, is_ok, _) = live(u64::MAX / 2, 0);
+    assert!(is_ok);
+    for (stop, seed) in (0..ops).flat_map(|stop| (0..8).map(move |seed| (stop, seed))) {
+        let (_, is_ok, disk) = live(stop, seed);
+        assert!(!is_ok);
+        disk.crash();
+        lose_what_follows(&disk, &format!("stop {stop}, seed {seed}"));
+    }
+}
+
 #[test]
 fn swapped_segments_are_corruption() {
     let written = written(false);
