@@ -23,7 +23,7 @@ use crate::error::StorageError;
 use crate::limits::SMALL_FILE_BYTES_MAX;
 use crate::record::{HardState, Membership, SnapshotPoint};
 use crate::snapshot::{self, SNAPSHOT_DIR, SnapshotMeta, SnapshotWriter};
-use crate::wal::{Wal, WalOptions};
+use crate::wal::{self, WAL_DIR, Wal, WalOptions};
 
 /// The lock file.
 pub const LOCK_FILE: &str = "LOCK";
@@ -39,6 +39,10 @@ pub const DATADIR_FORMAT_VERSION: u32 = 1;
 
 /// Where a new directory's log begins: its snapshot covers this one entry, which never existed.
 pub const BIRTH_POINT: SnapshotPoint = SnapshotPoint { index: 1, term: 1 };
+
+/// The hard state that a new directory's log begins with.
+const BIRTH_STATE: HardState =
+    HardState { term: BIRTH_POINT.term, vote: 0, commit: BIRTH_POINT.index };
 
 const IDENTITY_MAGIC: &[u8; 8] = b"QUORIDNT";
 const BOOT_MAGIC: &[u8; 8] = b"QUORBOOT";
@@ -143,8 +147,7 @@ impl<D: Disk + Clone> EmptyDir<D> {
             writer.write_piece(piece)?;
         }
         writer.finish()?;
-        let hard_state = HardState { term: BIRTH_POINT.term, vote: 0, commit: BIRTH_POINT.index };
-        Wal::create(disk, options, hard_state, membership, BIRTH_POINT)?;
+        Wal::create(disk, options, BIRTH_STATE, membership, BIRTH_POINT)?;
         write_small(disk, IDENTITY_FILE, &encode_identity(&identity))?;
         Ok(DataDir { disk: self.disk, _lock: self.lock, identity })
     }
@@ -170,7 +173,9 @@ fn is_no_directory(error: &io::Error) -> bool {
 }
 
 /// A directory without an identity is born anew, which destroys what is in it. So it must hold
-/// nothing but the beginnings of a birth: no start was counted, no snapshot but the first.
+/// nothing but the beginnings of a birth: no start was counted, no snapshot but the first, and a log
+/// without anything in it. Each is looked at by itself, because whoever loses one file may have lost
+/// others: a backup of the log alone must not be wiped.
 fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let lost = |why: &str| StorageError::corrupt(IDENTITY_FILE, 0, format!("it is missing, {why}"));
     if exists(disk, BOOT_FILE)? && read_boot(disk)? > 0 {
@@ -181,6 +186,9 @@ fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
         if snapshots.iter().any(|it| it.index > BIRTH_POINT.index) {
             return Err(lost("and there are snapshots"));
         }
+    }
+    if exists(disk, WAL_DIR)? && wal::was_used(disk, BIRTH_STATE, BIRTH_POINT)? {
+        return Err(lost("and there is a log"));
     }
     Ok(())
 }

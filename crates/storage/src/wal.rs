@@ -29,6 +29,7 @@ mod spare;
 use std::collections::VecDeque;
 
 pub use recover::Recovered;
+pub(crate) use recover::was_used;
 pub(crate) use replay::Replay;
 pub(crate) use scan::{
     Chain, HeadFound, Listing, Segment, find_chain, parse_number, read_head, scan as scan_segment,

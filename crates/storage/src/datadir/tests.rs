@@ -1,7 +1,7 @@
 use super::*;
 use crate::fault_disk::{FaultDisk, FaultPlan};
 use crate::snapshot::SnapshotReader;
-use crate::wal::Recovered;
+use crate::wal::{Durability, EntryKind, LogEntry, Recovered};
 
 const IDENTITY: Identity = Identity { cluster_id: 99, member_id: 7 };
 
@@ -182,6 +182,80 @@ fn a_lost_identity_never_leads_to_a_new_birth_once_a_server_has_run() {
     drop(dir);
     disk.lose_file(IDENTITY_FILE);
     assert!(matches!(open(disk), Err(StorageError::Corrupt { .. })));
+}
+
+/// Every file with its bytes, but for the lock.
+fn everything(disk: &FaultDisk) -> Vec<(String, Option<Vec<u8>>)> {
+    let paths = disk.paths().into_iter().filter(|path| path != LOCK_FILE);
+    paths.map(|path| (path.clone(), disk.content(&path))).collect()
+}
+
+#[test]
+fn a_log_that_was_used_is_never_wiped_for_want_of_the_small_files() {
+    type Use<'u> = (&'u str, &'u dyn Fn(&mut Wal<FaultDisk>));
+    let entry = |index: u64| LogEntry {
+        index,
+        term: 2,
+        kind: EntryKind::Normal,
+        payload: vec![5; 30_000].into(),
+    };
+    let append = |wal: &mut Wal<FaultDisk>, entry: LogEntry| {
+        wal.append(&[entry], None, None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+    };
+    let uses: [Use; 4] = [
+        ("an entry", &|wal| append(wal, entry(2))),
+        ("many segments", &|wal| (2..9).for_each(|index| append(wal, entry(index)))),
+        ("a vote", &|wal| {
+            wal.append(&[], Some(HardState { term: 4, vote: 7, commit: 1 }), None).expect("takes");
+            wal.commit(Durability::Sync).expect("commits");
+        }),
+        ("a snapshot of another", &|wal| {
+            let point = SnapshotPoint { index: 90, term: 4 };
+            wal.install_snapshot(point, membership()).expect("installs");
+        }),
+    ];
+    for (about, run) in uses {
+        // With and without another start, after which the log begins with another segment.
+        for start_count in 1..3 {
+            let disk = FaultDisk::new(1);
+            drop(birth(&disk).expect("is born"));
+            let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
+            run(&mut wal);
+            drop(wal);
+            for _ in 1..start_count {
+                Wal::open(disk.clone(), options()).expect("opens");
+            }
+            disk.lose_file(IDENTITY_FILE);
+            disk.lose_file(BOOT_FILE);
+            let before = everything(&disk);
+            let refused = open(disk.clone()).expect_err("is refused");
+            assert!(matches!(refused, StorageError::Corrupt { .. }), "{about}: {refused}");
+            assert!(refused.to_string().contains("there is a log"), "{about}: {refused}");
+            assert_eq!(everything(&disk), before, "{about}");
+        }
+    }
+}
+
+#[test]
+fn a_log_whose_only_entry_is_damaged_is_not_wiped_either() {
+    let disk = FaultDisk::new(1);
+    drop(birth(&disk).expect("is born"));
+    let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
+    let entry = LogEntry { index: 2, term: 2, kind: EntryKind::Normal, payload: vec![5; 9].into() };
+    wal.append(&[entry], None, None).expect("appends");
+    wal.commit(Durability::Sync).expect("commits");
+    drop(wal);
+    disk.lose_file(IDENTITY_FILE);
+    disk.lose_file(BOOT_FILE);
+    let paths = disk.paths();
+    let path = paths.iter().rfind(|path| path.ends_with(".log")).expect("there is a log");
+    let mut bytes = disk.content(path).expect("is there");
+    let at = bytes.iter().rposition(|byte| *byte == 5).expect("the payload is there");
+    bytes[at] ^= 1;
+    disk.set_content(path, bytes);
+    let refused = open(disk).expect_err("is refused");
+    assert!(refused.to_string().contains("there is a log"), "{refused}");
 }
 
 #[test]

@@ -25,8 +25,8 @@ use crate::record::{
 };
 use crate::wal::replay::Replay;
 use crate::wal::scan::{
-    Listing, Scanned, Segment, TornTail, WAL_DIR, Window, find_chain, log_path, scan, spare_path,
-    temporary_path,
+    HeadFound, Listing, Scanned, Segment, TornTail, WAL_DIR, Window, find_chain, log_path,
+    read_head, scan, spare_path, temporary_path,
 };
 use crate::wal::spare::{Spare, make_now};
 use crate::wal::{
@@ -79,6 +79,42 @@ pub(crate) fn create<D: Disk>(
         removed.map_err(|error| StorageError::io(&path, "remove", error))?;
     }
     Ok(())
+}
+
+/// Whether there is more of a log than [`create`] leaves, whole or crashed: whoever would create
+/// another would destroy it. The arguments are those of [`create`]. Changes nothing.
+pub(crate) fn was_used<D: Disk>(
+    disk: &D,
+    hard_state: HardState,
+    snapshot: SnapshotPoint,
+) -> Result<bool, StorageError> {
+    for sequence in Listing::read(disk)?.logs {
+        let is_used = match read_head(disk, sequence, None)? {
+            HeadFound::Good(segment) => {
+                let head = &segment.head;
+                let is_as_born = head.link.is_none()
+                    && head.hard_state == hard_state
+                    && head.snapshot == snapshot
+                    && segment.base_index == snapshot.index;
+                !is_as_born || has_frames(disk, &segment)?
+            }
+            // A creation that crashed has written no slot before its head was durable.
+            HeadFound::Bad { was_durable, .. } => was_durable,
+        };
+        if is_used {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether anything was written behind the head, good or damaged.
+fn has_frames<D: Disk>(disk: &D, segment: &Segment) -> Result<bool, StorageError> {
+    match scan(disk, segment, None, &mut |_, _| Ok(())) {
+        Ok(scanned) => Ok(scanned.frame_count > 1 || scanned.tail.is_some()),
+        Err(StorageError::Corrupt { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// What reading the log gives; nothing has been written yet.
