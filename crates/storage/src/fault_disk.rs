@@ -88,6 +88,9 @@ pub struct FaultPlan {
     pub stop_at: Option<u64>,
     /// The n-th operation of a kind (from 0, counted since the plan was set) fails once.
     pub fail: Vec<(Operation, u64)>,
+    /// As `fail`, with [`io::ErrorKind::StorageFull`] and no effect: what a file system may answer
+    /// to any operation that needs a block, a rename into a full directory included.
+    pub full: Vec<(Operation, u64)>,
     /// Bytes that all files together may have; more is [`io::ErrorKind::StorageFull`].
     pub bytes_max: Option<u64>,
     /// Syncs report success and make nothing durable.
@@ -384,6 +387,9 @@ impl State {
             if number == stop {
                 return Ok(Begin::GoAndFail);
             }
+        }
+        if self.plan.full.contains(&(operation, nth)) {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
         match self.plan.fail.contains(&(operation, nth)) {
             true => Err(io::Error::other("injected fault")),

@@ -46,11 +46,16 @@ impl<D: Disk> SpareJob<D> {
         if self.is_done {
             return Ok(true);
         }
-        let path = temporary_path(self.number);
-        self.step_file(disk, &path).map_err(|error| match error.is_no_space() {
+        self.step_any(disk).map_err(|error| match error.is_no_space() {
             true => StorageError::DiskFull { bytes_wanted: self.bytes },
             false => error,
-        })?;
+        })
+    }
+
+    /// The last step renames, and that may need a block too: of the directory, for a longer name.
+    fn step_any(&mut self, disk: &D) -> Result<bool, StorageError> {
+        let path = temporary_path(self.number);
+        self.step_file(disk, &path)?;
         if self.written == self.bytes {
             self.file = None;
             let to = spare_path(self.number);

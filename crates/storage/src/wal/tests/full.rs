@@ -88,3 +88,33 @@ fn a_start_on_a_full_disk_uses_the_reserve() {
         assert_eq!(recovered.entries.len() as u64, last - 1);
     }
 }
+
+#[test]
+fn a_spare_that_finds_no_room_at_any_operation_harms_nothing() {
+    let kinds = [
+        Operation::Create,
+        Operation::Preallocate,
+        Operation::Write,
+        Operation::Sync,
+        Operation::Rename,
+    ];
+    for kind in kinds {
+        let disk = FaultDisk::new(1);
+        born(&disk);
+        let (mut wal, _) = open(&disk).expect("opens");
+        let before = disk.paths();
+        disk.set_plan(FaultPlan { full: vec![(kind, 0)], ..FaultPlan::default() });
+        let mut job = wal.spare_wanted().expect("one is wanted");
+        let failed = loop {
+            match job.step(&disk) {
+                Ok(is_done) => assert!(!is_done, "{kind:?}: nothing failed"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(failed, StorageError::DiskFull { .. }), "{kind:?}: {failed}");
+        wal.abandon_spare(job);
+        assert_eq!(disk.paths(), before, "{kind:?}");
+        wal.append(&[entry(2, 1, 10)], None, None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+    }
+}
