@@ -13,7 +13,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -65,10 +65,10 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Paths will be relative to `root`, which is created when missing.
+    /// Paths will be relative to `root`, which is created, durably, when missing.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let root = root.into();
-        std::fs::create_dir_all(&root)?;
+        create_directories(&root, &mut sync_directory)?;
         Ok(RealDisk::existing(root))
     }
 
@@ -80,6 +80,35 @@ impl RealDisk {
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
+}
+
+/// Creates what is missing of a path, and syncs the parent of each directory that it creates:
+/// whatever becomes durable below a directory is lost with that directory's own name.
+fn create_directories(
+    path: &Path,
+    sync: &mut impl FnMut(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    // A relative path of one name lies in the working directory, whose path has no bytes here.
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Err(io::Error::from(io::ErrorKind::NotADirectory)),
+    };
+    create_directories(parent, sync)?;
+    match std::fs::create_dir(path) {
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        other => other?,
+    }
+    sync(parent)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = File::open(path)?;
+    rustix::fs::fsync(&directory).map_err(io::Error::from)
 }
 
 impl Disk for RealDisk {
@@ -160,8 +189,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        let directory = File::open(self.path(dir))?;
-        rustix::fs::fsync(&directory).map_err(io::Error::from)
+        sync_directory(&self.path(dir))
     }
 
     fn exists(&self, path: &str) -> io::Result<bool> {

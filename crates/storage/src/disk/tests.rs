@@ -43,6 +43,36 @@ fn bytes_come_back_as_they_were_written() {
 }
 
 #[test]
+fn the_name_of_each_directory_that_is_made_is_synced() {
+    let disk = disk("names");
+    let (root, mut synced) = (disk.path("a/b/c"), Vec::new());
+    let mut create = |path: &Path| {
+        create_directories(path, &mut |parent| {
+            synced.push(parent.to_owned());
+            sync_directory(parent)
+        })
+        .expect("makes the directories");
+        core::mem::take(&mut synced)
+    };
+    assert_eq!(create(&root), [disk.path(""), disk.path("a"), disk.path("a/b")]);
+    assert!(create(&root).is_empty());
+    assert_eq!(create(&disk.path("a/b/d/")), [disk.path("a/b")]);
+    assert!(root.is_dir());
+    RealDisk::new(disk.path("e/f")).expect("makes the directories");
+    assert!(disk.path("e/f").is_dir());
+    clean(&disk);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_root_is_an_error() {
+    let disk = disk("file");
+    disk.create("a").expect("creates");
+    RealDisk::new(disk.path("a")).expect_err("is a file");
+    RealDisk::new(disk.path("a/b")).expect_err("lies below a file");
+    clean(&disk);
+}
+
+#[test]
 fn a_lock_excludes_another_handle_until_it_is_dropped() {
     let disk = disk("lock");
     let lock = disk.lock("LOCK").expect("locks");
