@@ -68,6 +68,10 @@ pub fn snapshot_name(index: u64, term: u64) -> String {
     format!("{index:016x}-{term:016x}.snap")
 }
 
+fn temporary_name(index: u64, term: u64) -> String {
+    format!("{index:016x}-{term:016x}.tmp")
+}
+
 fn path_of(name: &str) -> String {
     format!("{SNAPSHOT_DIR}/{name}")
 }
@@ -250,7 +254,7 @@ impl<D: Disk> SnapshotWriter<D> {
     /// Starts a snapshot under a temporary name, replacing what an earlier attempt left.
     pub fn create(disk: D, meta: &SnapshotMeta) -> Result<SnapshotWriter<D>, StorageError> {
         check_membership(&meta.membership)?;
-        let temporary = path_of(&format!("{:016x}-{:016x}.tmp", meta.index, meta.term));
+        let temporary = path_of(&temporary_name(meta.index, meta.term));
         let file = disk.create(&temporary);
         let file = file.map_err(|error| StorageError::io(&temporary, "create", error))?;
         let mut writer = SnapshotWriter {
@@ -488,8 +492,18 @@ pub fn list<D: Disk>(disk: &D) -> Result<Vec<SnapshotName>, StorageError> {
 }
 
 fn parse_name(name: String) -> Option<SnapshotName> {
-    let (index, term) = name.strip_suffix(".snap")?.split_once('-')?;
-    Some(SnapshotName { index: parse_number(index)?, term: parse_number(term)?, name })
+    let (index, term) = parse_point(name.strip_suffix(".snap")?)?;
+    Some(SnapshotName { index, term, name })
+}
+
+/// Index and term, as the names of snapshots tell them.
+fn parse_point(stem: &str) -> Option<(u64, u64)> {
+    let (index, term) = stem.split_once('-')?;
+    Some((parse_number(index)?, parse_number(term)?))
+}
+
+fn is_temporary(name: &str) -> bool {
+    name.strip_suffix(".tmp").and_then(parse_point).is_some()
 }
 
 /// Removes all but the newest `count_kept` snapshots, of which there must be at least one, and
@@ -511,11 +525,12 @@ pub fn remove_older<D: Disk>(
     Ok(removed)
 }
 
-/// Removes what unfinished writers left. Only when none is running: at the start.
+/// Removes what unfinished writers left, and nothing that has another name. Only when none is
+/// running: at the start.
 pub fn remove_temporaries<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let names = disk.list(SNAPSHOT_DIR);
     let names = names.map_err(|error| StorageError::io(SNAPSHOT_DIR, "list", error))?;
-    for name in names.iter().filter(|name| name.ends_with(".tmp")) {
+    for name in names.iter().filter(|name| is_temporary(name)) {
         remove(disk, name)?;
     }
     Ok(())

@@ -147,6 +147,27 @@ fn a_crash_at_every_operation_leaves_the_old_snapshots_and_at_most_a_whole_new_o
 }
 
 #[test]
+fn only_temporaries_of_ours_are_removed() {
+    let disk = disk(1);
+    let ours = "snapshots/0000000000000005-0000000000000001.tmp";
+    let others = [
+        "snapshots/notes.tmp",
+        "snapshots/5-1.tmp",
+        "snapshots/0000000000000005.tmp",
+        "snapshots/0000000000000005-0000000000000001.snap.tmp",
+        "snapshots/0000000000000005-000000000000000A.tmp",
+    ];
+    for path in others.into_iter().chain([ours]) {
+        disk.set_content(path, vec![1]);
+    }
+    remove_temporaries(&disk).expect("removes");
+    assert_eq!(disk.content(ours), None);
+    for path in others {
+        assert!(disk.content(path).is_some(), "{path}");
+    }
+}
+
+#[test]
 fn a_large_snapshot_is_synced_on_the_way() {
     let disk = disk(1);
     let mut writer = SnapshotWriter::create(disk.clone(), &meta(2)).expect("creates");
