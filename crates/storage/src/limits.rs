@@ -38,6 +38,11 @@ pub const SPARE_COUNT_DEFAULT: usize = 2;
 /// have failed for a very long time. A log with more is refused at open.
 pub const SEGMENTS_MAX: usize = 65_536;
 
+/// The largest number of a file of the log. Numbers grow by one for each file and are never used
+/// twice, so none comes near it: a larger one is not ours, and taking it for one would leave no
+/// number for the next file.
+pub const FILE_NUMBER_MAX: u64 = u64::MAX / 2;
+
 /// Bytes that a lazy commit keeps in memory before it writes them.
 pub const LAZY_BYTES_MAX: usize = 64 * 1024;
 

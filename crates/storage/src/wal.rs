@@ -40,7 +40,7 @@ pub use spare::SpareJob;
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::limits::{
-    FIRST_SEGMENT_BYTES_DEFAULT, LAZY_BYTES_MAX, PAYLOAD_BYTES_MAX, RESERVE_COUNT,
+    FILE_NUMBER_MAX, FIRST_SEGMENT_BYTES_DEFAULT, LAZY_BYTES_MAX, PAYLOAD_BYTES_MAX, RESERVE_COUNT,
     SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_HEADROOM_BYTES,
     SPARE_COUNT_DEFAULT, WRITE_BUFFER_KEPT_BYTES,
 };
@@ -635,6 +635,7 @@ fn new_stage(
     base_index: u64,
     head: &Head,
 ) -> Stage {
+    assert!(sequence <= FILE_NUMBER_MAX, "the next start would not take the segment for ours");
     let mut buffer = Vec::new();
     let header = FrameHeader {
         body_bytes: 0,

@@ -62,7 +62,7 @@ pub(crate) fn create<D: Disk>(
     let synced = disk.sync_dir("");
     synced.map_err(|error| StorageError::io("", "sync", error))?;
     let listing = Listing::read(disk)?;
-    let sequence = listing.number_next();
+    let sequence = listing.number_next()?;
     let spare = make_now(disk, sequence, BIRTH_SEGMENT_BYTES)?;
     let file = open_spare(disk, spare, sequence)?;
     let head = Head { link: None, hard_state, snapshot, membership: membership.clone() };
@@ -160,7 +160,7 @@ pub(crate) fn open<D: Disk>(
     let old = found.segments.last().expect("a chain has a segment");
     let old_file = write_back(&disk, old, &found.last)?;
     seal_unsealed(&disk, &found.segments)?;
-    let mut number_next = found.listing.number_next();
+    let mut number_next = found.listing.number_next()?;
     let mut spares = measure_spares(&disk, &found.listing)?;
     let spare = choose_spare(&disk, &options, &mut spares, &mut number_next)?;
     let sequence = number_next;

@@ -19,7 +19,7 @@
 
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::limits::{READ_WINDOW_BYTES, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
+use crate::limits::{FILE_NUMBER_MAX, READ_WINDOW_BYTES, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
 use crate::record::{
     FRAME_ALIGN_BYTES, FRAMES_START, FrameHeader, FrameKind, HEADER_BYTES, Head,
     LOG_FORMAT_VERSION, Link, SLOT_BYTES, SLOT_OFFSETS, Slot, decode_body, decode_head,
@@ -65,7 +65,8 @@ impl Listing {
             let Some((digits, ending)) = name.split_once('.') else {
                 continue;
             };
-            let Some(number) = parse_number(digits) else {
+            let Some(number) = parse_number(digits).filter(|number| *number <= FILE_NUMBER_MAX)
+            else {
                 continue;
             };
             match ending {
@@ -83,10 +84,14 @@ impl Listing {
 
     /// A number that no file here has or had: frames of any segment that ever existed under a
     /// higher number would have to be in a file of at least that number.
-    pub fn number_next(&self) -> u64 {
+    pub fn number_next(&self) -> Result<u64, StorageError> {
         let lists = [&self.logs, &self.spares, &self.temporaries];
         let last = lists.iter().filter_map(|list| list.last()).max();
-        last.map_or(1, |last| last.saturating_add(1))
+        let last = last.copied().unwrap_or(0);
+        match last < FILE_NUMBER_MAX {
+            true => Ok(last.saturating_add(1)),
+            false => Err(StorageError::corrupt(WAL_DIR, 0, "no number is left for a file")),
+        }
     }
 }
 

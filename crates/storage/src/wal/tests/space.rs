@@ -1,6 +1,8 @@
 //! Segments: made, recycled, released.
 
 use super::*;
+use crate::limits::FILE_NUMBER_MAX;
+use crate::wal::scan::spare_path;
 
 fn fill(wal: &mut Wal<FaultDisk>, count: u64, payload_bytes: usize) {
     for _ in 0..count {
@@ -143,6 +145,35 @@ fn leftover_temporary_files_are_removed_at_open() {
     open(&disk).expect("opens");
     assert!(!disk.paths().iter().any(|path| path.ends_with(".tmp")));
     assert!(disk.content("wal/notes.txt").is_some());
+}
+
+#[test]
+fn a_file_with_a_number_that_no_file_of_ours_reaches_is_left_alone() {
+    for number in [u64::MAX, u64::MAX - 1, FILE_NUMBER_MAX + 1] {
+        for ending in ["log", "spare", "tmp"] {
+            let disk = FaultDisk::new(1);
+            born(&disk);
+            let path = format!("wal/{number:016x}.{ending}");
+            disk.set_content(&path, vec![1; 100]);
+            for start in 0..3 {
+                let (mut wal, recovered) = open(&disk).expect("opens");
+                assert_eq!(recovered.entries.len(), start);
+                fill(&mut wal, 1, 10);
+            }
+            assert_eq!(disk.content(&path), Some(vec![1; 100]));
+        }
+    }
+}
+
+#[test]
+fn a_log_without_a_number_for_the_next_file_is_refused() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    disk.set_content(&spare_path(FILE_NUMBER_MAX), vec![0; 100]);
+    let before = disk.paths();
+    let refused = open(&disk).map(|(_, recovered)| recovered);
+    assert!(matches!(refused, Err(StorageError::Corrupt { .. })), "{refused:?}");
+    assert_eq!(disk.paths(), before);
 }
 
 #[test]
