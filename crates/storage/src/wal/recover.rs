@@ -9,10 +9,16 @@
 //! 2. Seal every segment that has a successor and no seal. A crash between a head and the seal of
 //!    the segment before leaves one, and without the seal nothing would tell, once that head is
 //!    damaged, that anything had followed. Step 1 made the last of those heads durable.
-//! 3. Start the fresh segment: name, sync the directory, head, sync. Its head names where the old
+//! 3. Turn into spares, or remove, what is not part of the log: a start that crashed may have left
+//!    its fresh segment, and on a full disk that file may be all there is for the next one. What
+//!    the chain does not reach can be given up only now: a file that was replaced stays until the
+//!    head that replaces it is durable, which step 1 makes it, and until its loss would be noticed,
+//!    which is what the seals are for.
+//! 4. Start the fresh segment: name, sync the directory, head, sync. Its head names where the old
 //!    segment ends; from here on nothing behind that point counts.
-//! 4. Seal the old segment.
-//! 5. Recycle or remove what is not part of the log.
+//! 5. Seal the old segment.
+//! 6. Recycle or remove the segments that the fresh one replaces, and sync the directory: what
+//!    comes back after a crash is never mixed with what is acknowledged from here on.
 //!
 //! When the old segment holds no entry, the fresh one links to the segment before it and replaces
 //! it, so that a server that restarts again and again does not collect segments.
@@ -75,8 +81,7 @@ pub(crate) fn create<D: Disk>(
     let spares = listing.spares.iter().map(|number| spare_path(*number));
     let temporaries = listing.temporaries.iter().map(|number| temporary_path(*number));
     for path in logs.chain(spares).chain(temporaries) {
-        let removed = disk.remove(&path);
-        removed.map_err(|error| StorageError::io(&path, "remove", error))?;
+        remove(disk, &path)?;
     }
     Ok(())
 }
@@ -161,7 +166,7 @@ pub(crate) fn open<D: Disk>(
     let old_file = write_back(&disk, old, &found.last)?;
     seal_unsealed(&disk, &found.segments)?;
     let mut number_next = found.listing.number_next()?;
-    let mut spares = measure_spares(&disk, &found.listing)?;
+    let mut spares = clean_up(&disk, &options, &found)?;
     let spare = choose_spare(&disk, &options, &mut spares, &mut number_next)?;
     let sequence = number_next;
     number_next += 1;
@@ -185,7 +190,7 @@ pub(crate) fn open<D: Disk>(
     drop(old_file);
 
     let mut segments = live_segments(&found, &head);
-    clean_up(&disk, &options, &found.listing, &segments, &mut spares)?;
+    recycle_replaced(&disk, &options, &found, &segments, &mut spares)?;
     segments.push(SegmentInfo { sequence, base_index: last_index, bytes: spare.bytes });
     stage.spare = None;
     stage.start = stage.end();
@@ -265,6 +270,50 @@ fn open_log<D: Disk>(disk: &D, sequence: u64) -> Result<D::File, StorageError> {
     disk.open(&path).map_err(|error| StorageError::io(&path, "open", error))
 }
 
+/// Step 3. Returns the spares. Not synced: each name is synced when its file is used again, and a
+/// name that comes back is not part of the log either.
+fn clean_up<D: Disk>(
+    disk: &D,
+    options: &WalOptions,
+    found: &Found,
+) -> Result<Vec<Spare>, StorageError> {
+    let listing = &found.listing;
+    for number in &listing.temporaries {
+        remove(disk, &temporary_path(*number))?;
+    }
+    let mut spares = Vec::new();
+    for spare in measure_spares(disk, listing)? {
+        match is_kept(options, &spares, spare.bytes) {
+            true => spares.push(spare),
+            false => remove(disk, &spare_path(spare.number))?,
+        }
+    }
+    for number in &listing.logs {
+        if !found.segments.iter().any(|segment| segment.sequence == *number) {
+            let bytes = Window::open(disk, log_path(*number))?.length();
+            recycle_into(disk, options, &mut spares, Spare { number: *number, bytes })?;
+        }
+    }
+    Ok(spares)
+}
+
+fn remove<D: Disk>(disk: &D, path: &str) -> Result<(), StorageError> {
+    disk.remove(path).map_err(|error| StorageError::io(path, "remove", error))
+}
+
+fn recycle_into<D: Disk>(
+    disk: &D,
+    options: &WalOptions,
+    spares: &mut Vec<Spare>,
+    spare: Spare,
+) -> Result<(), StorageError> {
+    if recycle(disk, options, spares, spare)? {
+        spares.push(spare);
+        spares.sort_by_key(|spare| (spare.bytes, spare.number));
+    }
+    Ok(())
+}
+
 fn measure_spares<D: Disk>(disk: &D, listing: &Listing) -> Result<Vec<Spare>, StorageError> {
     let mut spares = Vec::new();
     for number in &listing.spares {
@@ -299,7 +348,7 @@ fn choose_spare<D: Disk>(
     }
 }
 
-/// The second half of step 3.
+/// The second half of step 4.
 fn write_head<D: Disk>(disk: &D, file: &D::File, stage: &Stage) -> Result<(), StorageError> {
     let path = log_path(stage.sequence);
     let wrote = disk.write_at(file, stage.start, &stage.buffer);
@@ -308,7 +357,7 @@ fn write_head<D: Disk>(disk: &D, file: &D::File, stage: &Stage) -> Result<(), St
     synced.map_err(|error| StorageError::io(&path, "sync", error))
 }
 
-/// Step 4, and each seal of step 2. The slot with the best mark is left alone, in case this write is
+/// Step 5, and each seal of step 2. The slot with the best mark is left alone, in case this write is
 /// torn.
 fn seal<D: Disk>(
     disk: &D,
@@ -334,43 +383,20 @@ fn live_segments(found: &Found, head: &Head) -> Vec<SegmentInfo> {
     .collect()
 }
 
-/// Step 5.
-fn clean_up<D: Disk>(
+/// Step 6.
+fn recycle_replaced<D: Disk>(
     disk: &D,
     options: &WalOptions,
-    listing: &Listing,
+    found: &Found,
     live: &[SegmentInfo],
     spares: &mut Vec<Spare>,
 ) -> Result<(), StorageError> {
-    for number in &listing.temporaries {
-        let path = temporary_path(*number);
-        let removed = disk.remove(&path);
-        removed.map_err(|error| StorageError::io(&path, "remove", error))?;
-    }
-    let mut kept: Vec<Spare> = Vec::new();
-    for spare in spares.drain(..) {
-        match is_kept(options, &kept, spare.bytes) {
-            true => kept.push(spare),
-            false => {
-                let path = spare_path(spare.number);
-                let removed = disk.remove(&path);
-                removed.map_err(|error| StorageError::io(&path, "remove", error))?;
-            }
+    for segment in &found.segments {
+        if !live.iter().any(|it| it.sequence == segment.sequence) {
+            let spare = Spare { number: segment.sequence, bytes: segment.bytes };
+            recycle_into(disk, options, spares, spare)?;
         }
     }
-    for number in &listing.logs {
-        if live.iter().any(|segment| segment.sequence == *number) {
-            continue;
-        }
-        let bytes = Window::open(disk, log_path(*number))?.length();
-        let spare = Spare { number: *number, bytes };
-        if recycle(disk, options, &kept, spare)? {
-            kept.push(spare);
-            kept.sort_by_key(|spare| (spare.bytes, spare.number));
-        }
-    }
-    *spares = kept;
-    // Nothing depends on it but that files do not come back again and again.
     let synced = disk.sync_dir(WAL_DIR);
     synced.map_err(|error| StorageError::io(WAL_DIR, "sync", error))
 }

@@ -118,3 +118,53 @@ fn a_spare_that_finds_no_room_at_any_operation_harms_nothing() {
         wal.commit(Durability::Sync).expect("commits");
     }
 }
+
+/// A log on a disk without room, with one file in reserve: what all starts together have.
+fn full_with_one_spare() -> FaultDisk {
+    let (disk, wal) = full();
+    drop(wal);
+    let spares = disk.paths().into_iter().filter(|path| path.ends_with(".spare"));
+    spares.skip(1).for_each(|path| disk.lose_file(&path));
+    disk
+}
+
+#[test]
+fn starts_that_crash_on_a_full_disk_do_not_use_it_up() {
+    let no_room = FaultPlan { bytes_max: Some(1), ..FaultPlan::default() };
+    let ops = {
+        let disk = full_with_one_spare();
+        disk.set_plan(no_room.clone());
+        let before = disk.ops();
+        open(&disk).expect("opens");
+        disk.ops() - before
+    };
+    for (stop, seed) in (0..ops).flat_map(|stop| (0..10).map(move |seed| (stop, seed))) {
+        let disk = full_with_one_spare().fork(seed);
+        for round in 0..4 {
+            let stop_at = Some(disk.ops() + (stop + round * 5) % ops);
+            disk.set_plan(FaultPlan { stop_at, ..no_room.clone() });
+            drop(open(&disk));
+            match (seed + round) % 3 {
+                0 => disk.kill(),
+                _ => disk.crash(),
+            }
+        }
+        disk.set_plan(no_room.clone());
+        if let Err(error) = open(&disk) {
+            panic!("stop {stop}, seed {seed}: {error}: {:?}", disk.paths());
+        }
+    }
+}
+
+#[test]
+fn a_spare_that_was_never_finished_makes_room_for_a_start() {
+    let (disk, wal) = full();
+    drop(wal);
+    let spares = disk.paths().into_iter().filter(|path| path.ends_with(".spare"));
+    spares.for_each(|path| disk.lose_file(&path));
+    disk.set_content("wal/00000000000000aa.tmp", vec![1; SEGMENT_BYTES_MIN as usize]);
+    let paths = disk.paths();
+    let used = paths.iter().filter_map(|path| disk.content(path)).map(|it| it.len() as u64).sum();
+    disk.set_plan(FaultPlan { bytes_max: Some(used), ..FaultPlan::default() });
+    open(&disk).expect("opens");
+}
