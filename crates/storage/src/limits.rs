@@ -31,6 +31,15 @@ pub const BIRTH_SEGMENT_BYTES: u64 = SEGMENT_BYTES_MIN;
 /// with room to spare. Offsets beyond it are corruption.
 pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
+/// Bytes of entries that a start carries from the last segment into the fresh one, so that the last
+/// one is replaced and not kept for them. Copying this much costs a start a few milliseconds, and a
+/// 4 MiB segment stays nearly empty. With more the segment is kept, until a snapshot covers it.
+pub const CARRIED_BYTES_MAX: u64 = 256 * 1024;
+
+/// At most one part in so many of the fresh segment is filled by carrying: one that starts full
+/// would take no entry, and the next start would find more to carry.
+pub const CARRIED_SHARE: u64 = 4;
+
 /// Spares kept when the caller does not say. One is in use soon, one is being filled.
 pub const SPARE_COUNT_DEFAULT: usize = 2;
 
@@ -75,7 +84,10 @@ pub const SMALL_FILE_BYTES_MAX: u64 = 4096;
 pub const ZSTD_LEVEL: i32 = 1;
 
 const _: () = assert!(BODY_BYTES_MAX < u32::MAX as usize);
-const _: () = assert!(SEGMENT_BYTES_MIN as usize > 2 * 4096 + 4 * MEMBERS_MAX * 8 + 4096);
+const _: () = assert!(
+    SEGMENT_BYTES_MIN - SEGMENT_BYTES_MIN / CARRIED_SHARE - SEGMENT_HEADROOM_BYTES
+        > 2 * 4096 + 4 * MEMBERS_MAX as u64 * 8 + 2048
+);
 const _: () = assert!(FIRST_SEGMENT_BYTES_DEFAULT >= SEGMENT_BYTES_MIN);
 const _: () = assert!(SEGMENT_BYTES_DEFAULT >= FIRST_SEGMENT_BYTES_DEFAULT);
 const _: () = assert!(SEGMENT_BYTES_MAX > BODY_BYTES_MAX as u64 + SEGMENT_BYTES_MIN);
@@ -85,8 +97,11 @@ const _: () = assert!(SNAPSHOT_META_BYTES_MAX > 4 * MEMBERS_MAX * 8 + 1024);
 /// full disk these must still find room (40 of them do).
 pub const SEGMENT_HEADROOM_BYTES: u64 = 4096;
 
-/// Small spare segments that entries never use. On a full disk every start takes one, and gives back
-/// that of the start before if that one appended no entry (becoming leader appends one). So a full
-/// disk allows two starts that serve; a third is refused with [`crate::StorageError::DiskFull`].
-/// Votes and installed snapshots may use them too.
+/// Small spare segments that entries never use. On a full disk every start takes one for its fresh
+/// segment. It gives back the segment of the start before if that one holds at most
+/// [`CARRIED_BYTES_MAX`] of entries that no snapshot covers, which it then carries along: so a full
+/// disk allows any number of starts that become leader and append little. A start that finds more
+/// keeps both; after so many of those the next is refused with
+/// [`crate::StorageError::DiskFull`], until there is room or a snapshot. Votes and installed
+/// snapshots may use the reserve too.
 pub const RESERVE_COUNT: usize = 2;

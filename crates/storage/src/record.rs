@@ -176,7 +176,9 @@ pub struct FrameHeader {
     /// Where in the segment the frame starts.
     pub offset: u64,
     /// Everything in this segment below this offset, and everything in all earlier segments, was
-    /// durable before this frame was written.
+    /// durable before this frame was written. Of a head: where the frames end that were made
+    /// durable behind its place before it was written itself, so that they count from the moment
+    /// that it does; its own bytes are the exception then.
     pub mark: u64,
     /// Checksum of the header of the frame before; for a head, of the last frame of the segment it
     /// links to.
@@ -189,6 +191,11 @@ impl FrameHeader {
     /// Bytes of the whole frame, padding included.
     pub fn frame_bytes(&self) -> u64 {
         frame_bytes(self.body_bytes as usize)
+    }
+
+    /// Only a head is written after frames that stand behind it.
+    fn is_mark_possible(&self) -> bool {
+        self.mark <= self.offset || self.kind == FrameKind::Head
     }
 }
 
@@ -205,7 +212,7 @@ pub fn frame_bytes(body_bytes: usize) -> u64 {
 pub fn encode_frame(out: &mut Vec<u8>, salt: u32, header: &FrameHeader, body: &[u8]) -> u32 {
     assert!(body.len() <= BODY_BYTES_MAX);
     assert!(header.offset.is_multiple_of(FRAME_ALIGN_BYTES));
-    assert!(header.mark <= header.offset);
+    assert!(header.is_mark_possible());
     let padding = &[0_u8; 8][..body.len().next_multiple_of(8) - body.len()];
     let body_crc = crc32c::crc32c_append(crc32c::crc32c(body), padding);
     let start = out.len();
@@ -261,7 +268,7 @@ pub fn decode_header(bytes: &[u8], salt: u32) -> Result<(FrameHeader, u32), Deco
         chain: reader.u32()?,
         body_crc: reader.u32()?,
     };
-    if header.mark > header.offset {
+    if !header.is_mark_possible() {
         return Err(reader.bad("a frame's mark lies behind the frame"));
     }
     Ok((header, header_crc))

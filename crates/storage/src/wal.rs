@@ -18,6 +18,8 @@
 //! 4. The end that a head names is final: recovery makes everything it read durable, then starts a
 //!    fresh segment, and only then hands out what it read. A crash in between repeats it all.
 //! 5. A mark is written only when it is true. See [`scan`] on torn and corrupt.
+//! 6. Nothing in a segment counts before its head is whole. So a start may write entries of the
+//!    segment before behind the head's place, sync them, and then let the head take effect.
 //!
 //! One thread owns the [`Wal`]. After any failed write or sync it is poisoned for good.
 
@@ -136,6 +138,32 @@ impl Stage {
     /// Where the next frame goes.
     fn end(&self) -> u64 {
         self.start + self.buffer.len() as u64
+    }
+
+    /// Appends a frame that is written when everything below `mark` is durable.
+    fn push_frame(
+        &mut self,
+        group: u32,
+        mark: u64,
+        kind: FrameKind,
+        entry: Option<&LogEntry>,
+        body: &[u8],
+    ) {
+        let header = FrameHeader {
+            body_bytes: 0,
+            kind,
+            entry_kind: entry.map_or(0, |entry| entry.kind.as_u8()),
+            group,
+            index: entry.map_or(0, |entry| entry.index),
+            term: entry.map_or(0, |entry| entry.term),
+            generation: self.sequence,
+            offset: self.end(),
+            mark,
+            chain: self.chain,
+            body_crc: 0,
+        };
+        self.chain = encode_frame(&mut self.buffer, self.salt, &header, body);
+        assert!(self.end() <= self.capacity);
     }
 }
 
@@ -563,7 +591,7 @@ impl<D: Disk> Wal<D> {
             snapshot: self.snapshot,
             membership: self.membership.clone(),
         };
-        let stage = new_stage(&self.options, sequence, spare, self.last_index, &head);
+        let stage = new_stage(&self.options, sequence, spare, self.last_index, &head, 0);
         self.segments.push_back(SegmentInfo {
             sequence,
             base_index: self.last_index,
@@ -602,21 +630,7 @@ impl<D: Disk> Wal<D> {
         };
         let group = self.options.group;
         let stage = self.stages.back_mut().expect("there is always a stage");
-        let header = FrameHeader {
-            body_bytes: 0,
-            kind,
-            entry_kind: entry.map_or(0, |entry| entry.kind.as_u8()),
-            group,
-            index: entry.map_or(0, |entry| entry.index),
-            term: entry.map_or(0, |entry| entry.term),
-            generation: stage.sequence,
-            offset: stage.end(),
-            mark,
-            chain: stage.chain,
-            body_crc: 0,
-        };
-        stage.chain = encode_frame(&mut stage.buffer, stage.salt, &header, body);
-        assert!(stage.end() <= stage.capacity);
+        stage.push_frame(group, mark, kind, entry, body);
     }
 }
 
@@ -627,14 +641,20 @@ fn fits(end: u64, bytes: u64, capacity: u64, is_entry: bool) -> bool {
     end + bytes + headroom <= capacity
 }
 
-/// A stage with nothing but its head.
+/// A stage with nothing but its head, which says that the `carried_bytes` behind it are durable.
 fn new_stage(
     options: &WalOptions,
     sequence: u64,
     spare: Spare,
     base_index: u64,
     head: &Head,
+    carried_bytes: u64,
 ) -> Stage {
+    let body = encode_head(head);
+    let mark = match carried_bytes {
+        0 => FRAMES_START,
+        bytes => FRAMES_START + frame_bytes(body.len()) + bytes,
+    };
     assert!(sequence <= FILE_NUMBER_MAX, "the next start would not take the segment for ours");
     let mut buffer = Vec::new();
     let header = FrameHeader {
@@ -646,11 +666,11 @@ fn new_stage(
         term: 0,
         generation: sequence,
         offset: FRAMES_START,
-        mark: FRAMES_START,
+        mark,
         chain: head.link.map_or(0, |link| link.chain),
         body_crc: 0,
     };
-    let salt = encode_frame(&mut buffer, 0, &header, &encode_head(head));
+    let salt = encode_frame(&mut buffer, 0, &header, &body);
     Stage {
         sequence,
         capacity: spare.bytes,

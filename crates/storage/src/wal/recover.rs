@@ -20,14 +20,22 @@
 //! 6. Recycle or remove the segments that the fresh one replaces, and sync the directory: what
 //!    comes back after a crash is never mixed with what is acknowledged from here on.
 //!
-//! When the old segment holds no entry, the fresh one links to the segment before it and replaces
-//! it, so that a server that restarts again and again does not collect segments.
+//! When the old segment holds no entries, or few, the fresh one carries them, links to the segment
+//! before the old one, and replaces it: a server that restarts again and again, and appends an entry
+//! as leader each time, does not collect segments. Carried entries were acknowledged, so their loss
+//! must never pass for a torn write. They are written behind the head's place and synced before the
+//! head is written, whose bytes are known in advance. So a head that is there has them behind it,
+//! which it says with its mark; and while it is not, the old segment is the log's last.
 
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::limits::{BIRTH_SEGMENT_BYTES, FILL_STEP_BYTES, RESERVE_COUNT, SEGMENT_BYTES_MIN};
+use crate::limits::{
+    BIRTH_SEGMENT_BYTES, CARRIED_BYTES_MAX, CARRIED_SHARE, FILL_STEP_BYTES, RESERVE_COUNT,
+    SEGMENT_BYTES_MIN,
+};
 use crate::record::{
-    FRAMES_START, HardState, Head, Link, LogEntry, Membership, Slot, SnapshotPoint,
+    FRAMES_START, FrameKind, HardState, Head, Link, LogEntry, Membership, Slot, SnapshotPoint,
+    frame_bytes,
 };
 use crate::wal::replay::Replay;
 use crate::wal::scan::{
@@ -72,8 +80,8 @@ pub(crate) fn create<D: Disk>(
     let spare = make_now(disk, sequence, BIRTH_SEGMENT_BYTES)?;
     let file = open_spare(disk, spare, sequence)?;
     let head = Head { link: None, hard_state, snapshot, membership: membership.clone() };
-    let stage = new_stage(options, sequence, spare, snapshot.index, &head);
-    write_head(disk, &file, &stage)?;
+    let stage = new_stage(options, sequence, spare, snapshot.index, &head, 0);
+    write_head(disk, &file, &stage, stage.buffer.len())?;
     // Nothing else tells that this head was durable: there is no segment before it to seal.
     let mark = Slot { generation: sequence, mark: stage.end(), is_sealed: false, successor: 0 };
     write_slot(disk, &file, &mark, 0)?;
@@ -162,39 +170,25 @@ pub(crate) fn open<D: Disk>(
     options: WalOptions,
 ) -> Result<(Wal<D>, Recovered), StorageError> {
     let found = read(&disk, &options)?;
+    let mut number_next = found.listing.number_next()?;
     let old = found.segments.last().expect("a chain has a segment");
     let old_file = write_back(&disk, old, &found.last)?;
     seal_unsealed(&disk, &found.segments)?;
-    let mut number_next = found.listing.number_next()?;
     let mut spares = clean_up(&disk, &options, &found)?;
     let spare = choose_spare(&disk, &options, &mut spares, &mut number_next)?;
     let sequence = number_next;
     number_next += 1;
     let hard_state = found.replay.usable_hard_state();
-    let head = Head {
-        link: match found.last.entry_count {
-            0 => old.head.link,
-            _ => {
-                Some(Link { sequence: old.sequence, end: found.last.end, chain: found.last.chain })
-            }
-        },
-        hard_state,
-        snapshot: found.replay.snapshot,
-        membership: found.replay.membership.clone(),
-    };
-    let file = open_spare(&disk, spare, sequence)?;
-    let last_index = found.replay.last();
-    let mut stage = new_stage(&options, sequence, spare, last_index, &head);
-    write_head(&disk, &file, &stage)?;
+    let onward = go_on(&found, spare.bytes);
+    let (file, stage) = start_fresh(&disk, &options, &found, &onward, (spare, sequence))?;
     seal(&disk, old, &old_file, found.last.end, sequence)?;
     drop(old_file);
 
-    let mut segments = live_segments(&found, &head);
+    let mut segments = live_segments(&found, onward.link);
     recycle_replaced(&disk, &options, &found, &segments, &mut spares)?;
-    segments.push(SegmentInfo { sequence, base_index: last_index, bytes: spare.bytes });
-    stage.spare = None;
-    stage.start = stage.end();
-    stage.buffer.clear();
+    let base_index = onward.base_index;
+    segments.push(SegmentInfo { sequence, base_index, bytes: spare.bytes });
+    let last_index = found.replay.last();
     let wal = Wal {
         disk,
         options,
@@ -236,7 +230,11 @@ fn write_back<D: Disk>(
     let path = log_path(old.sequence);
     let file = open_log(disk, old.sequence)?;
     let mut window = Window::open(disk, path.clone())?;
-    let mut offset = scanned.mark;
+    // The head's own mark says nothing about the head itself.
+    let mut offset = match scanned.mark > old.mark {
+        true => scanned.mark,
+        false => FRAMES_START,
+    };
     while offset < scanned.end {
         let count = (scanned.end - offset).min(FILL_STEP_BYTES as u64) as usize;
         let bytes = window.get(offset, count)?;
@@ -348,13 +346,101 @@ fn choose_spare<D: Disk>(
     }
 }
 
-/// The second half of step 4.
-fn write_head<D: Disk>(disk: &D, file: &D::File, stage: &Stage) -> Result<(), StorageError> {
+/// How the log goes on in the fresh segment.
+struct Onward<'f> {
+    /// The segment before it.
+    link: Option<Link>,
+    /// The last index of the log before it.
+    base_index: u64,
+    /// The entries that it starts with.
+    carried: &'f [LogEntry],
+}
+
+/// Behind the old segment, or in its place with what it holds.
+fn go_on(found: &Found, capacity: u64) -> Onward<'_> {
+    let old = found.segments.last().expect("a chain has a segment");
+    let Some(carried) = carried(found, capacity) else {
+        let link = Link { sequence: old.sequence, end: found.last.end, chain: found.last.chain };
+        return Onward { link: Some(link), base_index: found.replay.last(), carried: &[] };
+    };
+    let covered = found.replay.snapshot.index;
+    match covered >= old.base_index {
+        // Nothing before the old segment is of use.
+        true => Onward { link: None, base_index: covered, carried },
+        false => Onward { link: old.head.link, base_index: old.base_index, carried },
+    }
+}
+
+/// The entries of the old segment that no snapshot covers, or `None` when they are too many. A
+/// segment that rewrites entries of an earlier one is not replaced: where the log before the fresh
+/// segment ends would no longer say which of them count.
+fn carried(found: &Found, capacity: u64) -> Option<&[LogEntry]> {
+    let replay = &found.replay;
+    let base = found.segments.last().map_or(0, |old| old.base_index);
+    if found.last.entry_index_min.is_some_and(|index| index <= base) {
+        return None;
+    }
+    let start = base.max(replay.snapshot.index).saturating_add(1);
+    let skip = usize::try_from(start.saturating_sub(replay.first)).unwrap_or(usize::MAX);
+    let entries = replay.entries.get(skip..).unwrap_or(&[]);
+    assert!(entries.first().is_none_or(|first| first.index == start));
+    let bytes_max = CARRIED_BYTES_MAX.min(capacity / CARRIED_SHARE);
+    (entries_bytes(entries) <= bytes_max).then_some(entries)
+}
+
+fn entries_bytes(entries: &[LogEntry]) -> u64 {
+    entries.iter().map(|entry| frame_bytes(entry.payload.len())).sum()
+}
+
+/// Step 4: the open file, and the stage as it is when everything queued was written.
+fn start_fresh<D: Disk>(
+    disk: &D,
+    options: &WalOptions,
+    found: &Found,
+    onward: &Onward,
+    (spare, sequence): (Spare, u64),
+) -> Result<(D::File, Stage), StorageError> {
+    let head = Head {
+        link: onward.link,
+        hard_state: found.replay.usable_hard_state(),
+        snapshot: found.replay.snapshot,
+        membership: found.replay.membership.clone(),
+    };
+    let bytes = entries_bytes(onward.carried);
+    let mut stage = new_stage(options, sequence, spare, onward.base_index, &head, bytes);
+    let head_bytes = stage.buffer.len();
+    for entry in onward.carried {
+        let (kind, mark) = (FrameKind::Entry, FRAMES_START);
+        stage.push_frame(options.group, mark, kind, Some(entry), &entry.payload);
+    }
+    let file = open_spare(disk, spare, sequence)?;
+    write_head(disk, &file, &stage, head_bytes)?;
+    stage.spare = None;
+    stage.start = stage.end();
+    stage.buffer.clear();
+    Ok((file, stage))
+}
+
+/// The second half of step 4. The frames behind the head, if any, are durable before the head is
+/// written. In one write the head might survive a crash, and they might not.
+fn write_head<D: Disk>(
+    disk: &D,
+    file: &D::File,
+    stage: &Stage,
+    head_bytes: usize,
+) -> Result<(), StorageError> {
     let path = log_path(stage.sequence);
-    let wrote = disk.write_at(file, stage.start, &stage.buffer);
-    wrote.map_err(|error| StorageError::io(&path, "write", error))?;
-    let synced = disk.sync_data(file);
-    synced.map_err(|error| StorageError::io(&path, "sync", error))
+    let write = |offset: u64, bytes: &[u8]| {
+        let wrote = disk.write_at(file, offset, bytes);
+        wrote.map_err(|error| StorageError::io(&path, "write", error))?;
+        let synced = disk.sync_data(file);
+        synced.map_err(|error| StorageError::io(&path, "sync", error))
+    };
+    let (head, carried) = stage.buffer.split_at(head_bytes);
+    if !carried.is_empty() {
+        write(stage.start + head_bytes as u64, carried)?;
+    }
+    write(stage.start, head)
 }
 
 /// Step 5, and each seal of step 2. The slot with the best mark is left alone, in case this write is
@@ -372,8 +458,8 @@ fn seal<D: Disk>(
 }
 
 /// The old segments that the new head's links reach.
-fn live_segments(found: &Found, head: &Head) -> Vec<SegmentInfo> {
-    let last = head.link.map_or(0, |link| link.sequence);
+fn live_segments(found: &Found, link: Option<Link>) -> Vec<SegmentInfo> {
+    let last = link.map_or(0, |link| link.sequence);
     let live = found.segments.iter().filter(|it| it.sequence <= last);
     live.map(|segment| SegmentInfo {
         sequence: segment.sequence,

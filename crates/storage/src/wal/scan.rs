@@ -7,6 +7,8 @@
 //! known about a bad frame is where it is. They come from
 //!
 //! - every good frame: its writer knew what was durable when it wrote;
+//! - the head of the segment: what stands behind it and was durable before it was written, because
+//!   a start carried it over from the segment before;
 //! - the two slots at the start of the segment, written after idleness and when the next segment
 //!   was started;
 //! - good headers *behind* X. Frames of one batch carry the mark of before the batch, so a torn
@@ -191,6 +193,8 @@ pub(crate) struct Segment {
     pub salt: u32,
     /// Where the head ends.
     pub head_end: u64,
+    /// Frames below this were durable before the head was written.
+    pub mark: u64,
     /// The slot with the highest mark, and which of the two it is.
     pub slot: Option<(usize, Slot)>,
 }
@@ -250,6 +254,7 @@ pub(crate) fn read_head<D: Disk>(
         bytes,
         salt,
         head_end: FRAMES_START.saturating_add(header.frame_bytes()),
+        mark: header.mark.max(FRAMES_START),
         slot,
     })))
 }
@@ -341,12 +346,12 @@ pub(crate) struct Scanned {
     pub end: u64,
     /// Its header checksum.
     pub chain: u32,
-    /// The highest mark found; at most `end`.
+    /// The highest mark found, in the head, the slots and the frames; at most `end`.
     pub mark: u64,
     /// How many there are, the head included.
     pub frame_count: u64,
-    /// How many of them are entries.
-    pub entry_count: u64,
+    /// The lowest index of an entry among them.
+    pub entry_index_min: Option<u64>,
     /// What was found behind the end.
     pub tail: Option<TornTail>,
 }
@@ -367,9 +372,9 @@ pub(crate) fn scan<D: Disk>(
     let mut scanned = Scanned {
         end: segment.head_end,
         chain: segment.salt,
-        mark: segment.slot.map_or(FRAMES_START, |(_, slot)| slot.mark.max(FRAMES_START)),
+        mark: segment.slot.map_or(segment.mark, |(_, slot)| slot.mark.max(segment.mark)),
         frame_count: 1,
-        entry_count: 0,
+        entry_index_min: None,
         tail: None,
     };
     let why = loop {
@@ -403,7 +408,8 @@ pub(crate) fn scan<D: Disk>(
         scanned.mark = scanned.mark.max(header.mark);
         scanned.frame_count = scanned.frame_count.saturating_add(1);
         if header.kind == FrameKind::Entry {
-            scanned.entry_count = scanned.entry_count.saturating_add(1);
+            let lowest = scanned.entry_index_min.map_or(header.index, |it| it.min(header.index));
+            scanned.entry_index_min = Some(lowest);
         }
     };
     if link.is_some() {

@@ -321,6 +321,34 @@ fn a_start_after_a_failed_sync_hands_out_only_what_it_made_durable() {
 }
 
 #[test]
+fn what_was_carried_survives_a_start_whose_sync_failed() {
+    // After a failed sync the kernel shows a head that is not on the disk and that no later sync
+    // writes: the next start must not give up the segment before for it.
+    let expected: Vec<LogEntry> = (2..6).map(|index| entry(index, 1, 600)).collect();
+    for (nth, seed) in (0..6).flat_map(|nth| (0..20).map(move |seed| (nth, seed))) {
+        let disk = FaultDisk::new(seed);
+        born(&disk);
+        let (mut wal, _) = open(&disk).expect("opens");
+        wal.append(&expected, None, None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+        drop(wal);
+        disk.set_plan(FaultPlan { fail: vec![(Operation::Sync, nth)], ..FaultPlan::default() });
+        drop(open(&disk));
+        disk.kill();
+        // Until its own fresh segment is durable, a start has nothing but what it found.
+        for stop in 0..16 {
+            let about = format!("sync {nth}, seed {seed}, stop {stop}");
+            let disk = disk.fork(seed);
+            disk.set_plan(FaultPlan { stop_at: Some(disk.ops() + stop), ..FaultPlan::default() });
+            drop(open(&disk));
+            disk.crash();
+            let (_, recovered) = open(&disk).unwrap_or_else(|error| panic!("{about}: {error}"));
+            assert_eq!(recovered.entries, expected, "{about}");
+        }
+    }
+}
+
+#[test]
 fn every_failed_operation_ends_the_log_and_the_next_start_recovers() {
     let kinds = [
         Operation::Create,

@@ -1,7 +1,11 @@
 //! Logs that were cut or changed from outside: what is recovered is what was written or corruption.
 
 use super::*;
+use crate::limits::CARRIED_SHARE;
 use crate::wal::recover::Recovered;
+
+/// Bytes of a payload that no start carries over, so that its segment stays.
+const UNCARRIED_BYTES: usize = (SEGMENT_BYTES_MIN / CARRIED_SHARE) as usize;
 
 /// Everything that was appended, in order, for a small log of two segments and a birth.
 struct Written {
@@ -18,10 +22,12 @@ fn written(is_idle: bool) -> Written {
     let disk = FaultDisk::new(9);
     born(&disk);
     let (mut wal, _) = open(&disk).expect("opens");
-    wal.append(&[entry(2, 1, 40), entry(3, 1, 0)], Some(hard(1, 7, 1)), None).expect("appends");
+    let first = [entry(2, 1, UNCARRIED_BYTES), entry(3, 1, 0)];
+    wal.append(&first, Some(hard(1, 7, 1)), None).expect("appends");
     wal.commit(Durability::Sync).expect("commits");
     drop(wal);
     let (mut wal, _) = open(&disk).expect("opens");
+    assert_eq!(wal.segment_count(), 2);
     let mut synced = vec![(wal.tail().end(), 3, wal.hard_state())];
     for (index, bytes) in [(4, 33), (5, 700), (6, 1)] {
         let state = hard(index, index % 3, index - 1);
@@ -38,7 +44,7 @@ fn written(is_idle: bool) -> Written {
 }
 
 fn expected_entries(last: u64) -> Vec<LogEntry> {
-    let all = [(2, 1, 40), (3, 1, 0), (4, 4, 33), (5, 5, 700), (6, 6, 1)];
+    let all = [(2, 1, UNCARRIED_BYTES), (3, 1, 0), (4, 4, 33), (5, 5, 700), (6, 6, 1)];
     let all = all.iter().map(|(index, term, bytes)| entry(*index, *term, *bytes));
     all.filter(|it| it.index <= last).collect()
 }
@@ -148,7 +154,9 @@ fn every_changed_byte_of_an_earlier_segment_is_corrupt() {
     assert_ne!(*earlier, written.last);
     let whole = written.disk.content(earlier).expect("is there");
     let read = whole.len() - whole.iter().rev().take_while(|byte| **byte == 0).count();
-    for at in FRAMES_START as usize..read.next_multiple_of(8) {
+    // Of the long payload one byte in a while is enough.
+    let is_read = |at: &usize| *at < 9_000 || *at > read - 200 || at.is_multiple_of(61);
+    for at in (FRAMES_START as usize..read.next_multiple_of(8)).filter(is_read) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
         check(reopened(&written, earlier, bytes), None, &format!("byte {at}"));
@@ -255,6 +263,84 @@ fn a_lost_segment_is_noticed_whatever_switch_crashed_before() {
     }
 }
 
+/// A log whose newest segment was carried to by a start and not written to since, with what it
+/// holds.
+fn carried_over(link: bool) -> (FaultDisk, Vec<LogEntry>) {
+    let disk = FaultDisk::new(4);
+    born(&disk);
+    let mut entries = Vec::new();
+    let payload_bytes = if link { UNCARRIED_BYTES } else { 10 };
+    for sizes in [vec![payload_bytes], vec![600, 0, 33], vec![]] {
+        let (mut wal, _) = open(&disk).expect("opens");
+        for bytes in sizes {
+            let next = entry(wal.last_index() + 1, 1, bytes);
+            wal.append(core::slice::from_ref(&next), None, None).expect("appends");
+            wal.commit(Durability::Sync).expect("commits");
+            entries.push(next);
+        }
+        assert!(wal.segment_count() <= 1 + usize::from(link));
+    }
+    (disk, entries)
+}
+
+#[test]
+fn every_changed_byte_that_a_start_carried_is_corrupt() {
+    for link in [false, true] {
+        let (origin, entries) = carried_over(link);
+        let path = newest(&origin);
+        let whole = origin.content(&path).expect("is there");
+        let (_, recovered) = open(&origin.fork(1)).expect("opens");
+        assert_eq!(recovered.entries, entries);
+        let read = whole.len() - whole.iter().rev().take_while(|byte| **byte == 0).count();
+        for at in FRAMES_START as usize..read.next_multiple_of(8) {
+            let disk = origin.fork(1);
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x04;
+            disk.set_content(&path, bytes);
+            let result = open(&disk).map(|(_, recovered)| recovered);
+            let about = format!("byte {at}: {result:?}");
+            assert!(matches!(result, Err(StorageError::Corrupt { .. })), "{about}");
+        }
+    }
+}
+
+#[test]
+fn a_log_cut_at_any_byte_that_a_start_carried_is_corrupt() {
+    let (origin, _) = carried_over(true);
+    let path = newest(&origin);
+    let whole = origin.content(&path).expect("is there");
+    let read = whole.len() - whole.iter().rev().take_while(|byte| **byte == 0).count();
+    for cut in 0..read {
+        let disk = origin.fork(1);
+        disk.set_content(&path, whole[..cut].to_vec());
+        let result = open(&disk).map(|(_, recovered)| recovered);
+        assert!(matches!(result, Err(StorageError::Corrupt { .. })), "cut at {cut}");
+    }
+}
+
+#[test]
+fn what_a_start_carried_is_noticed_when_lost_whatever_start_crashed_before() {
+    for link in [false, true] {
+        let (origin, _) = carried_over(link);
+        let ops = {
+            let disk = origin.fork(1);
+            let before = disk.ops();
+            open(&disk).expect("opens");
+            disk.ops() - before
+        };
+        for (stop, seed) in (0..ops).flat_map(|stop| (0..8).map(move |seed| (stop, seed))) {
+            let disk = origin.fork(seed);
+            disk.set_plan(FaultPlan { stop_at: Some(disk.ops() + stop), ..FaultPlan::default() });
+            drop(open(&disk));
+            match seed {
+                0 => disk.kill(),
+                _ => disk.crash(),
+            }
+            lose_what_follows(&disk, &format!("link {link}, stop {stop}, seed {seed}"));
+        }
+    }
+}
+
 #[test]
 fn swapped_segments_are_corruption() {
     let written = written(false);
@@ -351,8 +437,9 @@ fn frames_of_another_history_are_not_joined() {
     let (mut first, ends, path, disk) = live(1);
     let (second, ..) = live(2);
     first[ends[1]..ends[2]].copy_from_slice(&second[ends[1]..ends[2]]);
-    disk.set_content(&path, first.clone());
-    let (_, recovered) = open(&disk).expect("the last batch counts as torn");
+    let torn = disk.fork(1);
+    torn.set_content(&path, first.clone());
+    let (_, recovered) = open(&torn).expect("the last batch counts as torn");
     assert_eq!(recovered.entries.len(), 2);
     first[ends[0]..ends[1]].copy_from_slice(&second[ends[0]..ends[1]]);
     disk.set_content(&path, first);

@@ -119,6 +119,76 @@ fn a_spare_that_finds_no_room_at_any_operation_harms_nothing() {
     }
 }
 
+#[test]
+fn a_full_disk_allows_any_number_of_starts_that_append_little() {
+    let (disk, mut wal) = full();
+    let first = fill_up(&mut wal);
+    drop(wal);
+    disk.set_plan(FaultPlan { bytes_max: Some(0), ..FaultPlan::default() });
+    for start in 0..20 {
+        let (mut wal, recovered) = match open(&disk) {
+            Ok(opened) => opened,
+            Err(error) => panic!("start {start}: {error}: {:?}", disk.paths()),
+        };
+        assert_eq!(recovered.entries.last().map(|it| it.index), Some(first + start));
+        // As whoever becomes leader does.
+        wal.append(&[entry(first + start + 1, 2 + start, 0)], Some(hard(2 + start, 7, 1)), None)
+            .expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+        assert!(wal.segment_count() <= 5);
+        drop(wal);
+        disk.crash();
+        disk.set_plan(FaultPlan { bytes_max: Some(0), ..FaultPlan::default() });
+    }
+}
+
+#[test]
+fn starts_that_append_and_crash_on_a_full_disk_lose_nothing_and_go_on() {
+    let no_room = FaultPlan { bytes_max: Some(0), ..FaultPlan::default() };
+    // A start and the first entry of its term.
+    let live = |disk: &FaultDisk, stop_in: Option<u64>| -> Result<u64, StorageError> {
+        let stop_at = stop_in.map(|ops| disk.ops() + ops);
+        disk.set_plan(FaultPlan { stop_at, ..no_room.clone() });
+        let (mut wal, _) = open(disk)?;
+        let index = wal.last_index() + 1;
+        wal.append(&[entry(index, 1, 100)], None, None)?;
+        Ok(wal.commit(Durability::Sync)?.durable_index)
+    };
+    let origin = || {
+        let disk = full_with_one_spare();
+        live(&disk, None).expect("lives");
+        disk
+    };
+    let ops = {
+        let disk = origin();
+        let before = disk.ops();
+        live(&disk, None).expect("lives");
+        disk.ops() - before
+    };
+    for (stop, seed) in (0..ops).flat_map(|stop| (0..20).map(move |seed| (stop, seed))) {
+        let disk = origin().fork(seed);
+        let mut durable = 2;
+        for round in 0..5 {
+            let about = format!("stop {stop}, seed {seed}, round {round}");
+            match live(&disk, Some((stop + round * (3 + seed)) % (ops + 1))) {
+                Ok(index) => durable = index,
+                Err(StorageError::Io { .. }) => {}
+                Err(error) => panic!("{about}: {error}: {:?}", disk.paths()),
+            }
+            match (seed + round) % 3 {
+                0 => disk.kill(),
+                _ => disk.crash(),
+            }
+        }
+        disk.set_plan(no_room.clone());
+        let (wal, recovered) = open(&disk).expect("opens");
+        assert!(wal.last_index() >= durable, "stop {stop}, seed {seed}");
+        let expected: Vec<LogEntry> = (2..=wal.last_index()).map(|it| entry(it, 1, 100)).collect();
+        assert_eq!(recovered.entries, expected);
+        assert_eq!(wal.segment_count(), 1);
+    }
+}
+
 /// A log on a disk without room, with one file in reserve: what all starts together have.
 fn full_with_one_spare() -> FaultDisk {
     let (disk, wal) = full();

@@ -1,7 +1,7 @@
 //! Segments: made, recycled, released.
 
 use super::*;
-use crate::limits::FILE_NUMBER_MAX;
+use crate::limits::{CARRIED_BYTES_MAX, CARRIED_SHARE, FILE_NUMBER_MAX};
 use crate::wal::scan::spare_path;
 
 fn fill(wal: &mut Wal<FaultDisk>, count: u64, payload_bytes: usize) {
@@ -97,6 +97,121 @@ fn restarts_without_entries_do_not_collect_segments() {
         assert!(log_count(&disk) <= 3, "{:?}", disk.paths());
         assert!(spare_count(&disk) <= options().spare_count + RESERVE_COUNT);
     }
+}
+
+#[test]
+fn restarts_with_few_entries_do_not_collect_segments() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let mut expected = Vec::new();
+    for round in 0..40 {
+        let (mut wal, recovered) = open(&disk).expect("opens");
+        assert_eq!(recovered.entries, expected);
+        assert_eq!(wal.segment_count(), 1);
+        let next = entry(wal.last_index() + 1, 1 + round, 10);
+        wal.append(core::slice::from_ref(&next), Some(hard(1 + round, 7, 1)), None)
+            .expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+        expected.push(next);
+        drop(wal);
+        disk.crash();
+        assert!(log_count(&disk) <= 2, "{:?}", disk.paths());
+    }
+}
+
+/// A log of one segment whose entries fill so many bytes.
+fn of_entries_bytes(bytes: u64) -> FaultDisk {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    fill(&mut wal, 1, (bytes - 64) as usize);
+    disk
+}
+
+#[test]
+fn entries_at_the_limit_are_carried_and_a_byte_more_is_not() {
+    let bytes_max = SEGMENT_BYTES_MIN / CARRIED_SHARE;
+    for (bytes, segment_count) in [(bytes_max, 1), (bytes_max + 1, 2)] {
+        let (wal, recovered) = open(&of_entries_bytes(bytes)).expect("opens");
+        assert_eq!(recovered.entries.len(), 1);
+        assert_eq!(wal.segment_count(), segment_count, "{bytes}");
+    }
+}
+
+#[test]
+fn of_a_large_segment_no_more_is_carried_than_the_limit() {
+    let large = WalOptions { first_segment_bytes: 4 * 1024 * 1024, ..options() };
+    for (bytes, segment_count) in [(CARRIED_BYTES_MAX, 1), (CARRIED_BYTES_MAX + 1, 2)] {
+        let disk = FaultDisk::new(1);
+        born(&disk);
+        let (mut wal, _) = Wal::open(disk.clone(), large).expect("opens");
+        fill(&mut wal, 1, (bytes - 64) as usize);
+        drop(wal);
+        let (wal, recovered) = Wal::open(disk, large).expect("opens");
+        assert_eq!(recovered.entries.len(), 1);
+        assert_eq!(wal.segment_count(), segment_count, "{bytes}");
+    }
+}
+
+/// A log whose last segment begins behind entry 2, of which no start carries anything over.
+fn of_two_segments() -> (FaultDisk, Wal<FaultDisk>) {
+    let disk = of_entries_bytes(SEGMENT_BYTES_MIN / 2);
+    let (wal, _) = open(&disk).expect("opens");
+    assert_eq!(wal.segment_count(), 2);
+    (disk, wal)
+}
+
+#[test]
+fn a_segment_that_rewrites_an_earlier_one_is_kept() {
+    for (first, segment_count) in [(2, 3), (3, 2)] {
+        let (disk, mut wal) = of_two_segments();
+        fill(&mut wal, 4, 10);
+        let new: Vec<LogEntry> = (first..first + 2).map(|index| entry(index, 5, 20)).collect();
+        wal.append(&new, None, None).expect("appends");
+        wal.commit(Durability::Sync).expect("commits");
+        drop(wal);
+        let mut expected = vec![entry(2, 1, (SEGMENT_BYTES_MIN / 2 - 64) as usize)];
+        expected.retain(|it| it.index < first);
+        expected.extend(new);
+        for _ in 0..3 {
+            let (wal, recovered) = open(&disk).expect("opens");
+            assert_eq!(wal.segment_count(), segment_count, "from {first}");
+            assert_eq!(recovered.entries, expected, "from {first}");
+        }
+    }
+}
+
+#[test]
+fn what_a_snapshot_covers_is_not_carried_nor_the_segments_before_kept() {
+    for covered in 2..=6 {
+        let (disk, mut wal) = of_two_segments();
+        fill(&mut wal, 4, 10);
+        wal.release(SnapshotPoint { index: covered, term: 1 }).expect("releases");
+        drop(wal);
+        for _ in 0..3 {
+            disk.crash();
+            let (wal, recovered) = open(&disk).expect("opens");
+            let expected: Vec<LogEntry> = (covered + 1..=6).map(|it| entry(it, 1, 10)).collect();
+            assert_eq!(recovered.entries, expected);
+            assert_eq!((wal.segment_count(), log_count(&disk)), (1, 1));
+        }
+    }
+}
+
+#[test]
+fn what_was_carried_is_released_and_rewritten_as_anything_else() {
+    let (disk, mut wal) = of_two_segments();
+    fill(&mut wal, 4, 10);
+    drop(wal);
+    let (mut wal, _) = open(&disk).expect("opens");
+    assert_eq!(wal.segment_count(), 2);
+    wal.append(&[entry(5, 2, 7)], None, None).expect("appends");
+    wal.release(SnapshotPoint { index: 3, term: 1 }).expect("releases");
+    assert_eq!((wal.segment_count(), log_count(&disk)), (1, 1));
+    drop(wal);
+    disk.crash();
+    let (_, recovered) = open(&disk).expect("opens");
+    assert_eq!(recovered.entries, [entry(4, 1, 10), entry(5, 2, 7)]);
 }
 
 #[test]
