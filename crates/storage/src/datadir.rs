@@ -10,8 +10,9 @@
 //!
 //! A directory is born with a snapshot at index 1, term 1, which holds the cluster id and the first
 //! voters, and a log that goes on behind it. A birth that crashed leaves no identity and is done
-//! again from the start. Small files are replaced whole: temporary name, sync, rename, sync the
-//! directory.
+//! again from the start, for which small files are written whole: temporary name, sync, rename, sync
+//! the directory. The count in `boot` is kept in place, in two slots written in turn, so that a
+//! start needs no room on the disk.
 //!
 //! Byte layouts: `docs/formats.md`, "The data directory".
 
@@ -43,6 +44,15 @@ pub const BIRTH_POINT: SnapshotPoint = SnapshotPoint { index: 1, term: 1 };
 /// The hard state that a new directory's log begins with.
 const BIRTH_STATE: HardState =
     HardState { term: BIRTH_POINT.term, vote: 0, commit: BIRTH_POINT.index };
+
+/// Where each of the two slots of `boot` starts. They are 4 KiB apart, so that no sector of any size
+/// holds both.
+pub const BOOT_SLOT_OFFSETS: [usize; 2] = [0, 4096];
+
+/// Bytes of a slot of `boot`.
+pub const BOOT_SLOT_BYTES: usize = 28;
+
+const BOOT_FILE_BYTES: usize = SMALL_FILE_BYTES_MAX as usize;
 
 const IDENTITY_MAGIC: &[u8; 8] = b"QUORIDNT";
 const BOOT_MAGIC: &[u8; 8] = b"QUORBOOT";
@@ -111,9 +121,16 @@ impl<D: Disk> DataDir<D> {
     /// Counts this start, durably, and returns its number: larger than at any start before. Called
     /// once, before anything is sent to anybody.
     pub fn next_boot(&self) -> Result<u64, StorageError> {
-        let boot = read_boot(&self.disk)?;
-        let boot = boot.checked_add(1).expect("nobody starts a server 2^64 times");
-        write_small(&self.disk, BOOT_FILE, &encode_boot(boot))?;
+        let found = read_boot(&self.disk)?;
+        // A slot that does not check, because it was torn or is damaged, may have held the start
+        // behind the one that the other holds: that number is left out.
+        let step = if found.is_whole { 1 } else { 2 };
+        let boot = found.count.checked_add(step).expect("nobody starts a server 2^64 times");
+        let io = |op| move |error| StorageError::io(BOOT_FILE, op, error);
+        let file = self.disk.open(BOOT_FILE).map_err(io("open"))?;
+        let offset = BOOT_SLOT_OFFSETS[1 - found.position] as u64;
+        self.disk.write_at(&file, offset, &encode_boot(boot)).map_err(io("write"))?;
+        self.disk.sync_data(&file).map_err(io("sync"))?;
         Ok(boot)
     }
 }
@@ -134,7 +151,7 @@ impl<D: Disk + Clone> EmptyDir<D> {
         let made = disk.create_dir(SNAPSHOT_DIR);
         made.map_err(|error| StorageError::io(SNAPSHOT_DIR, "create", error))?;
         sync_root(disk)?;
-        write_small(disk, BOOT_FILE, &encode_boot(0))?;
+        write_small(disk, BOOT_FILE, &encode_boot_file())?;
         snapshot::remove_temporaries(disk)?;
         let meta = SnapshotMeta {
             index: BIRTH_POINT.index,
@@ -178,7 +195,7 @@ fn is_no_directory(error: &io::Error) -> bool {
 /// others: a backup of the log alone must not be wiped.
 fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let lost = |why: &str| StorageError::corrupt(IDENTITY_FILE, 0, format!("it is missing, {why}"));
-    if exists(disk, BOOT_FILE)? && read_boot(disk)? > 0 {
+    if exists(disk, BOOT_FILE)? && read_boot(disk)?.count > 0 {
         return Err(lost("and servers have started here"));
     }
     if exists(disk, SNAPSHOT_DIR)? {
@@ -207,10 +224,31 @@ fn at(file: &str, error: DecodeError) -> StorageError {
     StorageError::corrupt(file, error.offset as u64, error.what)
 }
 
-pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<u64, StorageError> {
+/// What the `boot` file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BootCount {
+    /// Starts counted so far.
+    pub count: u64,
+    /// The slot that says so; the other is written next.
+    pub position: usize,
+    /// Whether the other slot checks too.
+    pub is_whole: bool,
+}
+
+pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<BootCount, StorageError> {
     let bytes = read_small(disk, BOOT_FILE)?;
-    check_version(BOOT_FILE, &bytes)?;
-    decode_boot(&bytes).map_err(|error| at(BOOT_FILE, error))
+    let slot = |offset: usize| bytes.get(offset..offset.saturating_add(BOOT_SLOT_BYTES));
+    let slots = BOOT_SLOT_OFFSETS.map(|offset| decode_boot(slot(offset).unwrap_or(&[])));
+    let (count, position) = match slots {
+        [Ok(first), Ok(second)] if second > first => (second, 1),
+        [Ok(first), _] => (first, 0),
+        [Err(_), Ok(second)] => (second, 1),
+        [Err(error), Err(_)] => {
+            check_version(BOOT_FILE, &bytes)?;
+            return Err(at(BOOT_FILE, error));
+        }
+    };
+    Ok(BootCount { count, position, is_whole: slots.iter().all(Result::is_ok) })
 }
 
 /// Refuses a file of a newer version. The version stands behind the magic in every file of ours.
@@ -243,7 +281,7 @@ pub(crate) fn read_small<D: Disk>(disk: &D, path: &str) -> Result<Vec<u8>, Stora
     Ok(bytes)
 }
 
-/// Replaces a small file, durably and whole.
+/// Writes a small file, durably and whole, in place of what has the name.
 fn write_small<D: Disk>(disk: &D, path: &str, bytes: &[u8]) -> Result<(), StorageError> {
     let temporary = format!("{path}.tmp");
     let io = |op: &'static str| {
@@ -308,12 +346,21 @@ pub fn decode_identity(bytes: &[u8]) -> Result<Identity, DecodeError> {
     }
 }
 
-/// Encodes the `boot` file.
+/// The `boot` file of a new directory, at its full size: no later write needs room.
+fn encode_boot_file() -> Vec<u8> {
+    let mut out = vec![0; BOOT_FILE_BYTES];
+    for offset in BOOT_SLOT_OFFSETS {
+        out[offset..offset + BOOT_SLOT_BYTES].copy_from_slice(&encode_boot(0));
+    }
+    out
+}
+
+/// Encodes a slot of the `boot` file.
 pub fn encode_boot(boot: u64) -> Vec<u8> {
     seal_small(BOOT_MAGIC, &boot.to_le_bytes())
 }
 
-/// Reads the `boot` file.
+/// Reads a slot of the `boot` file, of [`BOOT_SLOT_BYTES`] bytes.
 pub fn decode_boot(bytes: &[u8]) -> Result<u64, DecodeError> {
     unseal_small(bytes, BOOT_MAGIC, 8)?.u64()
 }

@@ -99,7 +99,13 @@ pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
         Err(error) => report.problems.push(error.to_string()),
     }
     match read_boot(disk) {
-        Ok(boot) => report.boot = Some(boot),
+        Ok(boot) => {
+            report.boot = Some(boot.count);
+            if !boot.is_whole {
+                let note = format!("one slot of {BOOT_FILE} does not check; the other counts");
+                report.notes.push(note);
+            }
+        }
         Err(error) => report.problems.push(error.to_string()),
     }
     if let Err(error) = inspect_log(disk, &mut report, visit) {

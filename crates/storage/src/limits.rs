@@ -77,8 +77,8 @@ pub const SNAPSHOT_META_BYTES_MAX: usize = 64 * 1024;
 /// Snapshots listed in one directory; two or three are normal.
 pub const SNAPSHOTS_MAX: usize = 10_000;
 
-/// Bytes of the `identity` and `boot` files.
-pub const SMALL_FILE_BYTES_MAX: u64 = 4096;
+/// Bytes of the `identity` and `boot` files. The second has exactly as many.
+pub const SMALL_FILE_BYTES_MAX: u64 = 8192;
 
 /// Level of zstd for snapshot pieces: fast, since a snapshot must not take CPU from requests.
 pub const ZSTD_LEVEL: i32 = 1;

@@ -2,11 +2,14 @@
 //! of frame. `fixtures/README.md` says how the files were made. They are never written anew: a later
 //! version of a format gets files of its own.
 
-use storage::datadir::{self, BOOT_FILE, DataDir, IDENTITY_FILE, Identity, LOCK_FILE, Opened};
+use storage::datadir::{
+    self, BOOT_FILE, BOOT_SLOT_BYTES, BOOT_SLOT_OFFSETS, DataDir, IDENTITY_FILE, Identity,
+    LOCK_FILE, Opened,
+};
 use storage::disk::Disk;
 use storage::fault_disk::FaultDisk;
 use storage::inspect::inspect;
-use storage::limits::SEGMENT_BYTES_MIN;
+use storage::limits::{CARRIED_SHARE, SEGMENT_BYTES_MIN};
 use storage::record::{
     self, FRAMES_START, FrameHeader, FrameKind, HEADER_BYTES, SLOT_BYTES, SLOT_OFFSETS,
 };
@@ -19,7 +22,7 @@ use storage::wal::{
 };
 
 /// Every file of the fixture; those of the log without the zeros at their end.
-const FILES: [(&str, &[u8]); 7] = [
+const FILES: [(&str, &[u8]); 8] = [
     ("boot", include_bytes!("fixtures/datadir-v1/boot")),
     ("identity", include_bytes!("fixtures/datadir-v1/identity")),
     (
@@ -35,7 +38,11 @@ const FILES: [(&str, &[u8]); 7] = [
         include_bytes!("fixtures/datadir-v1/wal/0000000000000001.spare"),
     ),
     ("wal/0000000000000003.log", include_bytes!("fixtures/datadir-v1/wal/0000000000000003.log")),
-    ("wal/0000000000000005.log", include_bytes!("fixtures/datadir-v1/wal/0000000000000005.log")),
+    (
+        "wal/0000000000000005.spare",
+        include_bytes!("fixtures/datadir-v1/wal/0000000000000005.spare"),
+    ),
+    ("wal/0000000000000007.log", include_bytes!("fixtures/datadir-v1/wal/0000000000000007.log")),
 ];
 
 const IDENTITY: Identity = Identity {
@@ -43,8 +50,8 @@ const IDENTITY: Identity = Identity {
     member_id: 0x1111_2222_3333_4444,
 };
 const SNAPSHOT: SnapshotPoint = SnapshotPoint { index: 4, term: 2 };
-const LAST: u64 = 8;
-const HARD_STATE: HardState = HardState { term: 3, vote: IDENTITY.member_id, commit: 7 };
+const LAST: u64 = 9;
+const HARD_STATE: HardState = HardState { term: 3, vote: IDENTITY.member_id, commit: 8 };
 
 fn options() -> WalOptions {
     WalOptions {
@@ -69,9 +76,11 @@ fn joint_members() -> Membership {
     }
 }
 
-/// Entry 6 changes the membership, entry 7 is empty; others hold their index.
+/// Entry 5 is too long for a start to carry it, entry 6 changes the membership, entry 7 is empty;
+/// others hold their index.
 fn entry(index: u64) -> LogEntry {
     let (kind, payload) = match index {
+        5 => (EntryKind::Normal, vec![b'5'; (SEGMENT_BYTES_MIN / CARRIED_SHARE) as usize]),
         6 => (EntryKind::MembershipChange, b"a change of the membership".to_vec()),
         7 => (EntryKind::Normal, Vec::new()),
         _ => (EntryKind::Normal, format!("entry {index}").into_bytes()),
@@ -127,6 +136,13 @@ fn live(disk: &FaultDisk) {
     let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
     append(&mut wal, &[entry(7)], 3);
     append(&mut wal, &[entry(8)], 3);
+    drop((wal, dir));
+
+    // The third start carries entries 7 and 8.
+    let dir = existing(disk);
+    dir.next_boot().expect("counts");
+    let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
+    append(&mut wal, &[entry(9)], 3);
 }
 
 /// A disk with a copy of the fixture.
@@ -158,7 +174,7 @@ fn a_directory_of_version_1_is_opened_and_goes_on() {
     let disk = copy();
     let dir = existing(&disk);
     assert_eq!(dir.identity(), IDENTITY);
-    assert_eq!(dir.next_boot().expect("counts"), 3);
+    assert_eq!(dir.next_boot().expect("counts"), 4);
     let (mut wal, recovered) = Wal::open(disk.clone(), options()).expect("opens");
     assert_eq!(recovered.hard_state, HARD_STATE);
     assert_eq!(recovered.membership, joint_members());
@@ -197,8 +213,8 @@ fn a_directory_of_version_1_is_sound() {
         Ok(())
     });
     assert!(report.is_sound(), "{report}");
-    assert_eq!((report.identity, report.boot), (Some(IDENTITY), Some(2)));
-    assert!(seen.ends_with(&[5, 6, 7, 8]), "{seen:?}");
+    assert_eq!((report.identity, report.boot), (Some(IDENTITY), Some(3)));
+    assert!(seen.ends_with(&[5, 6, 7, 8, 9]), "{seen:?}");
 }
 
 #[test]
@@ -207,7 +223,10 @@ fn small_files_and_headers_of_version_1_are_written_with_the_same_bytes() {
     let decoded = datadir::decode_identity(&identity).expect("decodes");
     assert_eq!(datadir::encode_identity(&decoded), identity);
     let boot = file(BOOT_FILE);
-    assert_eq!(datadir::encode_boot(datadir::decode_boot(&boot).expect("decodes")), boot);
+    for offset in BOOT_SLOT_OFFSETS {
+        let slot = &boot[offset..offset + BOOT_SLOT_BYTES];
+        assert_eq!(datadir::encode_boot(datadir::decode_boot(slot).expect("decodes")), slot);
+    }
     for (index, term) in [(1, 1), (SNAPSHOT.index, SNAPSHOT.term)] {
         let bytes = file(&format!("snapshots/{}", snapshot_name(index, term)));
         let (_, meta_bytes) = snapshot::decode_prefix(&bytes).expect("decodes");
@@ -242,6 +261,7 @@ fn encode_body_again(header: &FrameHeader, body: &[u8]) -> Vec<u8> {
 fn frames_and_slots_of_version_1_are_written_with_the_same_bytes() {
     let mut kinds = Vec::new();
     let mut slot_count = 0;
+    let mut carried_count = 0;
     for (_, segment) in segments() {
         for offset in SLOT_OFFSETS {
             let bytes = &segment[offset as usize..offset as usize + SLOT_BYTES];
@@ -260,12 +280,14 @@ fn frames_and_slots_of_version_1_are_written_with_the_same_bytes() {
             assert_eq!(again, frame);
             if header.kind == FrameKind::Head {
                 salt = crc;
+                carried_count += u32::from(header.mark > header.offset);
             }
             kinds.push(header.kind);
             offset += frame.len();
         }
     }
     assert!(slot_count >= 2);
+    assert_eq!(carried_count, 1);
     for kind in [
         FrameKind::Head,
         FrameKind::Entry,

@@ -164,6 +164,9 @@ fn a_newer_format_is_refused_as_such() {
         drop(birth(&disk).expect("is born"));
         let mut bytes = disk.content(file).expect("is there");
         bytes[8] = 2;
+        if file == BOOT_FILE {
+            bytes[BOOT_SLOT_OFFSETS[1] + 8] = 2;
+        }
         disk.set_content(file, bytes);
         let refused = match open(disk) {
             Ok(Opened::Existing(dir)) => dir.next_boot().map(drop),
@@ -296,7 +299,84 @@ fn a_corrupt_boot_count_is_never_guessed() {
     let disk = FaultDisk::new(1);
     let dir = birth(&disk).expect("is born");
     let mut bytes = disk.content(BOOT_FILE).expect("is there");
-    bytes[20] ^= 1;
+    for offset in BOOT_SLOT_OFFSETS {
+        bytes[offset + 20] ^= 1;
+    }
     disk.set_content(BOOT_FILE, bytes);
     assert!(matches!(dir.next_boot(), Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn a_damaged_slot_of_the_boot_count_never_makes_a_number_come_twice() {
+    for boots in 0..4 {
+        let disk = FaultDisk::new(1);
+        let dir = birth(&disk).expect("is born");
+        for boot in 1..=boots {
+            assert_eq!(dir.next_boot().expect("counts"), boot);
+        }
+        let whole = disk.content(BOOT_FILE).expect("is there");
+        for (offset, at) in BOOT_SLOT_OFFSETS.iter().flat_map(|it| (0..28).map(move |at| (it, at)))
+        {
+            let mut bytes = whole.clone();
+            bytes[offset + at] ^= 0x20;
+            disk.set_content(BOOT_FILE, bytes);
+            let mut before = boots;
+            for _ in 0..3 {
+                let boot = dir.next_boot().expect("counts");
+                assert!(boot > before, "{boot} after {before}, byte {at} of {offset}");
+                assert!(boot <= before + 2);
+                before = boot;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_torn_count_leaves_the_other_slot() {
+    // Sectors of real disks are written whole; this is one that is not.
+    let disk = FaultDisk::new(1);
+    let dir = birth(&disk).expect("is born");
+    for boot in 1..4 {
+        assert_eq!(dir.next_boot().expect("counts"), boot);
+    }
+    let before = disk.content(BOOT_FILE).expect("is there");
+    assert_eq!(dir.next_boot().expect("counts"), 4);
+    let after = disk.content(BOOT_FILE).expect("is there");
+    for cut in 0..after.len() {
+        if before[cut] == after[cut] {
+            continue;
+        }
+        disk.set_content(BOOT_FILE, [&after[..cut], &before[cut..]].concat());
+        assert!(dir.next_boot().expect("counts") >= 4);
+    }
+}
+
+#[test]
+fn a_start_is_counted_on_a_disk_without_room() {
+    let disk = FaultDisk::new(1);
+    let dir = birth(&disk).expect("is born");
+    let paths = disk.paths();
+    disk.set_plan(FaultPlan { bytes_max: Some(0), ..FaultPlan::default() });
+    for boot in 1..20 {
+        assert_eq!(dir.next_boot().expect("counts"), boot);
+    }
+    assert_eq!(disk.paths(), paths);
+}
+
+#[test]
+fn a_boot_file_cut_at_any_byte_is_corrupt_or_counts_on() {
+    let disk = FaultDisk::new(1);
+    let dir = birth(&disk).expect("is born");
+    for boot in 1..8 {
+        assert_eq!(dir.next_boot().expect("counts"), boot);
+    }
+    let whole = disk.content(BOOT_FILE).expect("is there");
+    for cut in 0..whole.len() {
+        disk.set_content(BOOT_FILE, whole[..cut].to_vec());
+        match (dir.next_boot(), cut >= BOOT_SLOT_BYTES) {
+            (Ok(boot), true) => assert!(boot > 7, "cut at {cut}"),
+            (Err(StorageError::Corrupt { .. }), false) => {}
+            (other, _) => panic!("cut at {cut}: {other:?}"),
+        }
+    }
 }
