@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::limits::CARRIED_SHARE;
+use crate::record::{SLOT_BYTES, decode_slot};
 use crate::wal::recover::Recovered;
 
 /// Bytes of a payload that no start carries over, so that its segment stays.
@@ -49,17 +50,28 @@ fn expected_entries(last: u64) -> Vec<LogEntry> {
     all.filter(|it| it.index <= last).collect()
 }
 
-/// Asserts that the result is corruption, or a whole prefix of at least `least` entries.
-fn check(result: Result<Recovered, StorageError>, least: Option<u64>, about: &str) {
-    match result {
-        Err(StorageError::Corrupt { .. }) => {}
-        Err(other) => panic!("{about}: {other}"),
-        Ok(recovered) => {
+/// What must become of a damaged log.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    /// It was durable, and something says so.
+    Corrupt,
+    /// Nothing says so: what follows this entry is cut, and nothing else.
+    Exactly(u64),
+    /// Either, for damage of which a test does not know more.
+    Any,
+}
+
+fn check(result: &Result<Recovered, StorageError>, expected: Expected, about: &str) {
+    match (result, expected) {
+        (Err(StorageError::Corrupt { .. }), Expected::Corrupt | Expected::Any) => {}
+        (Ok(recovered), Expected::Exactly(last)) => {
+            assert_eq!(recovered.entries, expected_entries(last), "{about}");
+        }
+        (Ok(recovered), Expected::Any) => {
             let last = recovered.entries.last().map_or(1, |it| it.index);
             assert_eq!(recovered.entries, expected_entries(last), "{about}");
-            let least = least.unwrap_or_else(|| panic!("{about}: must be corruption"));
-            assert!(last >= least, "{about}: entry {least} is lost, only {last}");
         }
+        (result, expected) => panic!("{about}: {result:?} is not {expected:?}"),
     }
 }
 
@@ -77,17 +89,20 @@ fn reopened(written: &Written, path: &str, bytes: Vec<u8>) -> Result<Recovered, 
 }
 
 #[test]
-fn a_log_cut_at_any_byte_recovers_to_a_prefix_or_is_corrupt() {
+fn a_log_cut_at_any_byte_recovers_to_what_is_left() {
     let written = written(false);
     let whole = written.disk.content(&written.last).expect("is there");
     let end = written.synced.last().expect("some").0 as usize;
     for cut in 0..=end {
-        // A batch is known to be durable when the frame behind it is whole, or the next header is.
-        // Bytes behind the cut are gone, so only marks before it speak: a prefix is right.
+        // Bytes behind the cut are gone, so only marks before it speak, and none of them lies behind
+        // it. Without its head the segment is missing, which the seal of the one before tells.
         let mut whole_batches = written.synced.iter().filter(|(end, ..)| *end <= cut as u64);
-        let least = whole_batches.next_back().map_or(1, |(_, index, _)| *index);
+        let expected = match whole_batches.next_back() {
+            Some((_, index, _)) => Expected::Exactly(*index),
+            None => Expected::Corrupt,
+        };
         let result = reopened(&written, &written.last, whole[..cut].to_vec());
-        check(result, Some(least), &format!("cut at {cut}"));
+        check(&result, expected, &format!("cut at {cut}"));
     }
 }
 
@@ -105,7 +120,7 @@ fn a_log_cut_at_any_byte_below_the_idle_mark_is_corrupt() {
 }
 
 #[test]
-fn every_flipped_bit_of_the_last_segment_is_a_prefix_or_corrupt() {
+fn every_flipped_bit_of_the_last_segment_is_noticed_or_cuts_the_last_batch() {
     let written = written(false);
     let whole = written.disk.content(&written.last).expect("is there");
     let count = written.synced.len();
@@ -118,13 +133,13 @@ fn every_flipped_bit_of_the_last_segment_is_a_prefix_or_corrupt() {
             let mut bytes = whole.clone();
             bytes[at as usize] ^= 1 << bit;
             // In all but the last batch a later frame shows that the damaged one was durable.
-            let least = match at {
-                0..FRAMES_START => Some(6),
-                _ if at < last_start => None,
-                _ => Some(5),
+            let expected = match at {
+                0..FRAMES_START => Expected::Exactly(6),
+                _ if at < last_start => Expected::Corrupt,
+                _ => Expected::Exactly(5),
             };
             let result = reopened(&written, &written.last, bytes);
-            check(result, least, &format!("bit {bit} of byte {at}"));
+            check(&result, expected, &format!("bit {bit} of byte {at}"));
         }
     }
 }
@@ -140,10 +155,47 @@ fn every_changed_byte_below_an_idle_mark_is_corrupt() {
             bytes[at as usize] ^= pattern;
             if pattern != 0 {
                 let result = reopened(&written, &written.last, bytes);
-                check(result, None, &format!("byte {at} by {pattern}"));
+                check(&result, Expected::Corrupt, &format!("byte {at} by {pattern}"));
             }
         }
     }
+}
+
+/// Where the slots of a segment are that check.
+fn good_slots(segment: &[u8]) -> Vec<usize> {
+    let offsets = SLOT_OFFSETS.iter().map(|offset| *offset as usize);
+    offsets.filter(|at| decode_slot(&segment[*at..*at + SLOT_BYTES]).is_ok()).collect()
+}
+
+#[test]
+fn damage_to_the_only_mark_or_seal_loses_nothing() {
+    let written = written(true);
+    let paths = written.disk.paths();
+    let earlier = paths.iter().find(|path| path.ends_with(".log")).expect("there is one");
+    for path in [earlier, &written.last] {
+        let whole = written.disk.content(path).expect("is there");
+        let slots = good_slots(&whole);
+        assert_eq!(slots.len(), 1, "{path}");
+        for at in slots[0]..slots[0] + SLOT_BYTES {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x40;
+            assert!(good_slots(&bytes).is_empty());
+            let result = reopened(&written, path, bytes);
+            check(&result, Expected::Exactly(6), &format!("byte {at} of {path}"));
+        }
+    }
+}
+
+#[test]
+fn a_seal_that_was_damaged_is_written_again() {
+    let written = written(true);
+    let paths = written.disk.paths();
+    let earlier = paths.iter().find(|path| path.ends_with(".log")).expect("there is one");
+    let mut bytes = written.disk.content(earlier).expect("is there");
+    let seal = good_slots(&bytes)[0];
+    bytes[seal] ^= 1;
+    written.disk.set_content(earlier, bytes);
+    lose_what_follows(&written.disk, "the seal was damaged");
 }
 
 #[test]
@@ -159,7 +211,8 @@ fn every_changed_byte_of_an_earlier_segment_is_corrupt() {
     for at in (FRAMES_START as usize..read.next_multiple_of(8)).filter(is_read) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
-        check(reopened(&written, earlier, bytes), None, &format!("byte {at}"));
+        let result = reopened(&written, earlier, bytes);
+        check(&result, Expected::Corrupt, &format!("byte {at}"));
     }
 }
 
@@ -395,7 +448,7 @@ fn a_client_cannot_write_bytes_that_pass_for_a_frame() {
 }
 
 #[test]
-fn random_bytes_in_place_of_a_segment_never_panic() {
+fn random_bytes_in_place_of_a_segment_are_never_taken_for_entries() {
     let written = written(false);
     let whole = written.disk.content(&written.last).expect("is there");
     let end = written.synced.last().expect("some").0 as usize;
@@ -410,7 +463,7 @@ fn random_bytes_in_place_of_a_segment_never_panic() {
             bytes[start..stop].copy_from_slice(&from);
         }
         let result = reopened(&written, &written.last, bytes);
-        check(result, Some(1), &format!("seed {seed}"));
+        check(&result, Expected::Any, &format!("seed {seed}"));
     }
 }
 

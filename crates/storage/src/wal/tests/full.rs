@@ -189,6 +189,44 @@ fn starts_that_append_and_crash_on_a_full_disk_lose_nothing_and_go_on() {
     }
 }
 
+#[test]
+fn a_start_that_finds_no_room_at_any_operation_loses_nothing() {
+    let kinds = [
+        Operation::Create,
+        Operation::Preallocate,
+        Operation::Write,
+        Operation::Sync,
+        Operation::Rename,
+        Operation::SyncDir,
+    ];
+    // With a reserve, and without: then the segment is made, and every kind is needed.
+    for (kind, has_spares) in kinds.iter().flat_map(|kind| [(*kind, true), (*kind, false)]) {
+        for (nth, seed) in (0..8).flat_map(|nth| (0..4).map(move |seed| (nth, seed))) {
+            let about = format!("{kind:?} {nth}, seed {seed}, with spares: {has_spares}");
+            let (disk, mut wal) = full();
+            disk.set_plan(FaultPlan::default());
+            wal.append(&[entry(2, 1, 700)], Some(hard(3, 7, 1)), None).expect("appends");
+            wal.commit(Durability::Sync).expect("commits");
+            drop(wal);
+            let disk = disk.fork(seed);
+            let spares = disk.paths().into_iter().filter(|path| path.ends_with(".spare"));
+            spares.filter(|_| !has_spares).for_each(|path| disk.lose_file(&path));
+            disk.set_plan(FaultPlan { full: vec![(kind, nth)], ..FaultPlan::default() });
+            match open(&disk) {
+                Ok(_) | Err(StorageError::DiskFull { .. } | StorageError::Io { .. }) => {}
+                Err(error) => panic!("{about}: {error}"),
+            }
+            match seed {
+                0 => disk.kill(),
+                _ => disk.crash(),
+            }
+            let (_, recovered) = open(&disk).unwrap_or_else(|error| panic!("{about}: {error}"));
+            assert_eq!(recovered.entries, [entry(2, 1, 700)], "{about}");
+            assert_eq!(recovered.hard_state, hard(3, 7, 1), "{about}");
+        }
+    }
+}
+
 /// A log on a disk without room, with one file in reserve: what all starts together have.
 fn full_with_one_spare() -> FaultDisk {
     let (disk, wal) = full();
