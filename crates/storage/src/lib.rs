@@ -1,7 +1,7 @@
 //! Bytes on disk: the write-ahead log, snapshots, and the data directory that holds them.
 //!
-//! The crate promises two things. What a completed [`wal::Wal::commit`] with
-//! [`wal::Durability::Sync`] covered is there after any crash; and what is read back is either
+//! The crate promises two things. What a completed [`wal::Wal::commit`]
+//! covered is there after any crash; and what is read back is either
 //! exactly what was written or an error that names file and offset. It must never guess: only a
 //! torn tail of the last segment, beyond everything known to be durable, is repaired.
 //!

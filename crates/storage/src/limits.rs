@@ -52,9 +52,6 @@ pub const SEGMENTS_MAX: usize = 65_536;
 /// number for the next file.
 pub const FILE_NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// Bytes that a lazy commit keeps in memory before it writes them.
-pub const LAZY_BYTES_MAX: usize = 64 * 1024;
-
 /// Capacity of the write buffer that is kept between batches; a larger one is given back.
 pub const WRITE_BUFFER_KEPT_BYTES: usize = 4 * 1024 * 1024;
 

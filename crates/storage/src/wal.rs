@@ -42,7 +42,7 @@ pub use spare::SpareJob;
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::limits::{
-    FILE_NUMBER_MAX, FIRST_SEGMENT_BYTES_DEFAULT, LAZY_BYTES_MAX, PAYLOAD_BYTES_MAX, RESERVE_COUNT,
+    FILE_NUMBER_MAX, FIRST_SEGMENT_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RESERVE_COUNT,
     SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_HEADROOM_BYTES,
     SPARE_COUNT_DEFAULT, WRITE_BUFFER_KEPT_BYTES,
 };
@@ -78,23 +78,11 @@ impl Default for WalOptions {
     }
 }
 
-/// Whether [`Wal::commit`] must make durable what was queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// One sync, after which everything appended so far survives a power cut.
-    Sync,
-    /// No sync, and perhaps no write: for a hard state that changes only the commit index. When a
-    /// term or vote was queued since the last sync this is treated as [`Durability::Sync`].
-    Lazy,
-}
-
 /// What a commit did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// Bytes written.
     pub bytes: u64,
-    /// Whether everything appended so far is durable.
-    pub synced: bool,
     /// The last entry that is durable; what may be acknowledged.
     pub durable_index: u64,
 }
@@ -193,13 +181,9 @@ pub struct Wal<D: Disk> {
     membership: Membership,
     snapshot: SnapshotPoint,
     last_index: u64,
-    /// Term and vote that are durable.
-    durable_vote: (u64, u64),
     durable_index: u64,
     /// Everything in the open segment below this is durable.
     durable_end: u64,
-    /// Whether something was written to the open segment since its last sync.
-    is_dirty: bool,
     /// The mark in the open segment's slots, and which slot is written next.
     slot_mark: u64,
     slot_next: usize,
@@ -295,36 +279,22 @@ impl<D: Disk> Wal<D> {
         self.queue(records, claim)
     }
 
-    /// Writes what was queued: one write, or one for each segment that it touches, and at most one
-    /// sync, or two for each segment that was filled.
-    pub fn commit(&mut self, durability: Durability) -> Result<Committed, StorageError> {
+    /// Writes what was queued and makes it durable: one write and one sync, or, for each segment that
+    /// was filled, those and the sync of its seal.
+    pub fn commit(&mut self) -> Result<Committed, StorageError> {
         self.check_alive()?;
-        let vote = (self.hard_state.term, self.hard_state.vote);
-        let must_sync = durability == Durability::Sync || vote != self.durable_vote;
-        let queued: usize = self.stages.iter().map(|stage| stage.buffer.len()).sum();
-        let mut bytes = 0;
-        if must_sync || queued > LAZY_BYTES_MAX || self.stages.len() > 1 {
-            bytes = self.or_poison(|wal| wal.write_queued(must_sync))?;
-        }
-        let synced = must_sync || (self.durable_end == self.tail().end() && !self.is_dirty);
-        if synced {
-            self.durable_vote = vote;
-            self.durable_index = self.last_index;
-        }
-        Ok(Committed { bytes, synced, durable_index: self.durable_index })
+        let bytes = self.or_poison(|wal| wal.write_queued())?;
+        self.durable_index = self.last_index;
+        Ok(Committed { bytes, durable_index: self.durable_index })
     }
 
     /// Called by the disk's thread when nothing came for a while: makes everything durable and says
     /// so in a slot, so that damage to the newest batch is not taken for a torn write. Returns
     /// whether anything had to be written.
     pub fn idle_mark(&mut self) -> Result<bool, StorageError> {
-        self.check_alive()?;
-        let is_behind = self.is_dirty || self.tail().end() != self.durable_end;
-        if is_behind {
-            self.commit(Durability::Sync)?;
-        }
+        let bytes = self.commit()?.bytes;
         if self.slot_mark == self.durable_end {
-            return Ok(is_behind);
+            return Ok(bytes > 0);
         }
         self.or_poison(|wal| wal.write_mark())?;
         Ok(true)
@@ -341,7 +311,7 @@ impl<D: Disk> Wal<D> {
             return Ok(());
         }
         self.queue(vec![Record::Snapshot(point)], Claim::Essential)?;
-        self.commit(Durability::Sync)?;
+        self.commit()?;
         self.or_poison(|wal| wal.recycle_covered())
     }
 
@@ -363,7 +333,7 @@ impl<D: Disk> Wal<D> {
         self.last_index = point.index;
         self.hard_state.commit = self.hard_state.commit.max(point.index);
         self.begin_stage(spare, false);
-        self.commit(Durability::Sync)?;
+        self.commit()?;
         self.or_poison(|wal| {
             while wal.segments.len() > 1 {
                 wal.recycle_first()?;
@@ -694,11 +664,10 @@ impl<D: Disk> Wal<D> {
         result
     }
 
-    fn write_queued(&mut self, must_sync: bool) -> Result<u64, StorageError> {
-        let mut bytes = self.write_front()?;
+    fn write_queued(&mut self) -> Result<u64, StorageError> {
+        // Rule 2: all of a segment before the head of the next.
+        let mut bytes = self.flush_front()?;
         while self.stages.len() > 1 {
-            // Rule 2: all of this segment before the head of the next.
-            self.sync_front()?;
             let before = self.stages.pop_front().expect("there are two");
             let next = self.stages.front_mut().expect("there was another");
             let spare = next.spare.take().expect("only the open stage has no spare");
@@ -709,47 +678,32 @@ impl<D: Disk> Wal<D> {
             self.slot_next = 0;
             self.durable_end = FRAMES_START;
             let successor = self.stages.front().map_or(0, |stage| stage.sequence);
-            bytes += self.write_front()?;
-            self.sync_front()?;
+            bytes += self.flush_front()?;
             // Rule 3: the seal after the head.
             let seal =
                 Slot { generation: before.sequence, mark: old_end, is_sealed: true, successor };
             write_slot(&self.disk, &old, &seal, old_slot)?;
         }
-        if must_sync {
-            self.sync_front()?;
-        }
         Ok(bytes)
     }
 
-    fn write_front(&mut self) -> Result<u64, StorageError> {
+    /// Writes and syncs what is queued for the open segment.
+    fn flush_front(&mut self) -> Result<u64, StorageError> {
         let stage = self.stages.front_mut().expect("there is always a stage");
         if stage.buffer.is_empty() {
             return Ok(0);
         }
         let bytes = stage.buffer.len() as u64;
-        let wrote = self.disk.write_at(&self.file, stage.start, &stage.buffer);
         let path = log_path(stage.sequence);
+        let wrote = self.disk.write_at(&self.file, stage.start, &stage.buffer);
         wrote.map_err(|error| StorageError::io(&path, "write", error))?;
-        self.is_dirty = true;
+        let synced = self.disk.sync_data(&self.file);
+        synced.map_err(|error| StorageError::io(&path, "sync", error))?;
         stage.start += bytes;
         stage.buffer.clear();
         stage.buffer.shrink_to(WRITE_BUFFER_KEPT_BYTES);
-        Ok(bytes)
-    }
-
-    fn sync_front(&mut self) -> Result<(), StorageError> {
-        if !self.is_dirty {
-            return Ok(());
-        }
-        let stage = self.stages.front().expect("there is always a stage");
-        assert!(stage.buffer.is_empty());
-        let synced = self.disk.sync_data(&self.file);
-        let path = log_path(stage.sequence);
-        synced.map_err(|error| StorageError::io(&path, "sync", error))?;
         self.durable_end = stage.start;
-        self.is_dirty = false;
-        Ok(())
+        Ok(bytes)
     }
 
     fn write_mark(&mut self) -> Result<(), StorageError> {

@@ -17,8 +17,7 @@ use storage::snapshot::{
     self, SNAPSHOT_DIR, SnapshotMeta, SnapshotReader, SnapshotWriter, snapshot_name,
 };
 use storage::wal::{
-    Durability, EntryKind, HardState, LogEntry, Membership, SnapshotPoint, WAL_DIR, Wal,
-    WalOptions, log_path,
+    EntryKind, HardState, LogEntry, Membership, SnapshotPoint, WAL_DIR, Wal, WalOptions, log_path,
 };
 
 /// Every file of the fixture; those of the log without the zeros at their end.
@@ -113,7 +112,7 @@ fn live(disk: &FaultDisk) {
     let append = |wal: &mut Wal<FaultDisk>, entries: &[LogEntry], term| {
         let state = HardState { term, vote: IDENTITY.member_id, commit: entries[0].index - 1 };
         wal.append(entries, Some(state), None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
     };
     append(&mut wal, &[entry(2), entry(3), entry(4)], 2);
     let replaced = LogEntry { payload: b"replaced".to_vec().into(), ..entry(5) };
@@ -182,7 +181,7 @@ fn a_directory_of_version_1_is_opened_and_goes_on() {
     assert_eq!(recovered.entries, (SNAPSHOT.index + 1..=LAST).map(entry).collect::<Vec<_>>());
     assert_eq!(recovered.cut, None);
     wal.append(&[entry(LAST + 1)], None, None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     drop(wal);
     let (_, recovered) = Wal::open(disk, options()).expect("opens");
     assert_eq!(recovered.entries.last(), Some(&entry(LAST + 1)));

@@ -8,7 +8,7 @@ use storage::datadir::{self, Identity, Opened};
 use storage::disk::RealDisk;
 use storage::inspect::inspect;
 use storage::snapshot::{SnapshotReader, snapshot_name};
-use storage::wal::{Durability, EntryKind, LogEntry, Membership, SnapshotPoint, Wal, WalOptions};
+use storage::wal::{EntryKind, LogEntry, Membership, SnapshotPoint, Wal, WalOptions};
 
 fn options() -> WalOptions {
     WalOptions {
@@ -37,7 +37,7 @@ fn a_server_is_born_lives_and_comes_back() {
     let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
     for index in 2..400 {
         wal.append(&[entry(index)], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         if let Some(mut job) = wal.spare_wanted() {
             let clone = disk.clone();
             let worker = std::thread::spawn(move || {

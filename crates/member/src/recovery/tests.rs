@@ -43,7 +43,7 @@ fn append(found: &mut Recovered<FaultDisk>, index: u64, term: u64) {
     let entry = LogEntry { index, term, kind, payload: bytes::Bytes::new() };
     let hard_state = HardState { term, vote: 0, commit: index - 1 };
     found.wal.append(&[entry], Some(hard_state), None).unwrap();
-    found.wal.commit(storage::wal::Durability::Sync).unwrap();
+    found.wal.commit().unwrap();
 }
 
 #[test]

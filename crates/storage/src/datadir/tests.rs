@@ -1,7 +1,7 @@
 use super::*;
 use crate::fault_disk::{FaultDisk, FaultPlan};
 use crate::snapshot::SnapshotReader;
-use crate::wal::{Durability, EntryKind, LogEntry, Recovered};
+use crate::wal::{EntryKind, LogEntry, Recovered};
 
 const IDENTITY: Identity = Identity { cluster_id: 99, member_id: 7 };
 
@@ -204,14 +204,14 @@ fn a_log_that_was_used_is_never_wiped_for_want_of_the_small_files() {
     };
     let append = |wal: &mut Wal<FaultDisk>, entry: LogEntry| {
         wal.append(&[entry], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
     };
     let uses: [Use; 4] = [
         ("an entry", &|wal| append(wal, entry(2))),
         ("many segments", &|wal| (2..9).for_each(|index| append(wal, entry(index)))),
         ("a vote", &|wal| {
             wal.append(&[], Some(HardState { term: 4, vote: 7, commit: 1 }), None).expect("takes");
-            wal.commit(Durability::Sync).expect("commits");
+            wal.commit().expect("commits");
         }),
         ("a snapshot of another", &|wal| {
             let point = SnapshotPoint { index: 90, term: 4 };
@@ -247,7 +247,7 @@ fn a_log_whose_only_entry_is_damaged_is_not_wiped_either() {
     let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
     let entry = LogEntry { index: 2, term: 2, kind: EntryKind::Normal, payload: vec![5; 9].into() };
     wal.append(&[entry], None, None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     drop(wal);
     disk.lose_file(IDENTITY_FILE);
     disk.lose_file(BOOT_FILE);

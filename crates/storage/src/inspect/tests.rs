@@ -2,7 +2,7 @@ use super::*;
 use crate::datadir::{self, Opened};
 use crate::fault_disk::FaultDisk;
 use crate::record::{EntryKind, LogEntry, Membership};
-use crate::wal::{Durability, Wal, WalOptions};
+use crate::wal::{Wal, WalOptions};
 
 fn options() -> WalOptions {
     WalOptions {
@@ -32,7 +32,7 @@ fn lived() -> FaultDisk {
             payload: vec![index as u8; 3000].into(),
         };
         wal.append(&[entry], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
     }
     disk
 }

@@ -32,8 +32,7 @@ fn what_was_synced_survives_a_power_cut() {
         born(&disk);
         let (mut wal, _) = open(&disk).expect("opens");
         wal.append(&[entry(2, 1, 10), entry(3, 1, 0)], Some(hard(1, 7, 1)), None).expect("appends");
-        let committed = wal.commit(Durability::Sync).expect("commits");
-        assert!(committed.synced);
+        let committed = wal.commit().expect("commits");
         assert_eq!(committed.durable_index, 3);
         wal.append(&[entry(4, 1, 2000)], None, Some(voters(&[7, 8]))).expect("appends");
         drop(wal);
@@ -53,49 +52,8 @@ fn a_batch_is_one_write_and_one_sync() {
     let before = disk.ops();
     let entries: Vec<LogEntry> = (2..50).map(|index| entry(index, 1, 100)).collect();
     wal.append(&entries, Some(hard(2, 7, 3)), None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     assert_eq!(disk.ops() - before, 2);
-}
-
-#[test]
-fn a_commit_index_alone_never_causes_a_sync() {
-    let disk = FaultDisk::new(1);
-    born(&disk);
-    let (mut wal, _) = open(&disk).expect("opens");
-    wal.append(&[entry(2, 1, 5)], Some(hard(1, 7, 1)), None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
-    let before = disk.sync_count();
-    wal.append(&[], Some(hard(1, 7, 2)), None).expect("appends");
-    let committed = wal.commit(Durability::Lazy).expect("commits");
-    assert!(!committed.synced);
-    assert_eq!(disk.sync_count(), before);
-}
-
-#[test]
-fn a_vote_is_synced_even_when_the_caller_is_lazy() {
-    for seed in 0..20 {
-        let disk = FaultDisk::new(seed);
-        born(&disk);
-        let (mut wal, _) = open(&disk).expect("opens");
-        wal.append(&[], Some(hard(5, 9, 1)), None).expect("appends");
-        assert!(wal.commit(Durability::Lazy).expect("commits").synced);
-        disk.crash();
-        let (_, recovered) = open(&disk).expect("opens");
-        assert_eq!(recovered.hard_state, hard(5, 9, 1));
-    }
-}
-
-#[test]
-fn lazy_records_are_written_when_they_are_many() {
-    let disk = FaultDisk::new(1);
-    born(&disk);
-    let (mut wal, _) = open(&disk).expect("opens");
-    let mut written = 0;
-    for commit in 0..2000 {
-        wal.append(&[], Some(hard(1, 0, commit)), None).expect("appends");
-        written += wal.commit(Durability::Lazy).expect("commits").bytes;
-    }
-    assert!(written > 100_000);
 }
 
 #[test]
@@ -109,7 +67,7 @@ fn the_log_goes_on_over_many_segments_and_restarts() {
         for _ in 0..40 {
             let next = entry(wal.last_index() + 1, 1 + round, 3000);
             wal.append(core::slice::from_ref(&next), None, None).expect("appends");
-            wal.commit(Durability::Sync).expect("commits");
+            wal.commit().expect("commits");
             expected.push(next);
         }
         assert!(wal.segment_count() > 2);
@@ -123,7 +81,7 @@ fn a_batch_that_is_larger_than_a_segment_is_split_and_whole() {
     let (mut wal, _) = open(&disk).expect("opens");
     let entries: Vec<LogEntry> = (2..100).map(|index| entry(index, 1, 5000)).collect();
     wal.append(&entries, Some(hard(2, 7, 3)), Some(voters(&[7, 8, 9]))).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     disk.crash();
     let (_, recovered) = open(&disk).expect("opens");
     assert_eq!(recovered.entries, entries);
@@ -138,7 +96,7 @@ fn an_entry_larger_than_a_segment_gets_one_that_is_large_enough() {
     let (mut wal, _) = open(&disk).expect("opens");
     let large = entry(2, 1, 700_000);
     wal.append(&[large.clone(), entry(3, 1, 1)], None, None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     disk.crash();
     let (_, recovered) = open(&disk).expect("opens");
     assert_eq!(recovered.entries, [large, entry(3, 1, 1)]);
@@ -161,7 +119,7 @@ fn an_entry_at_the_limit_is_taken_and_one_past_it_refused() {
     assert_eq!(wal.hard_state(), hard(1, 0, 1));
     large.payload = payload.slice(..PAYLOAD_BYTES_MAX);
     wal.append(core::slice::from_ref(&large), None, None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     drop(wal);
     disk.crash();
     let (_, recovered) = open(&disk).expect("opens");
@@ -175,11 +133,11 @@ fn a_conflicting_entry_truncates_the_tail_across_segments() {
     let (mut wal, _) = open(&disk).expect("opens");
     let old: Vec<LogEntry> = (2..60).map(|index| entry(index, 1, 4000)).collect();
     wal.append(&old, None, None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     let new = [entry(5, 2, 10), entry(6, 2, 11)];
     wal.append(&new, Some(hard(2, 0, 4)), None).expect("appends");
     assert_eq!(wal.durable_index(), 4);
-    assert_eq!(wal.commit(Durability::Sync).expect("commits").durable_index, 6);
+    assert_eq!(wal.commit().expect("commits").durable_index, 6);
     disk.crash();
     let (mut wal, recovered) = open(&disk).expect("opens");
     let expected = [&old[..3], &new[..]].concat();
@@ -197,10 +155,10 @@ fn a_torn_conflict_leaves_the_old_tail_or_the_new_one() {
         born(&disk);
         let (mut wal, _) = open(&disk).expect("opens");
         wal.append(&old, None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         disk.set_plan(FaultPlan { stop_at: Some(disk.ops()), ..FaultPlan::default() });
         wal.append(&new, None, None).expect("appends");
-        wal.commit(Durability::Sync).expect_err("the machine goes down");
+        wal.commit().expect_err("the machine goes down");
         disk.crash();
         let (_, recovered) = open(&disk).expect("opens");
         let count = recovered.entries.iter().filter(|it| it.term == 2).count();
@@ -221,7 +179,7 @@ fn an_installed_snapshot_replaces_the_log() {
         born(&disk);
         let (mut wal, _) = open(&disk).expect("opens");
         wal.append(&[entry(2, 1, 10), entry(3, 1, 10)], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         wal.append(&[entry(4, 1, 10)], Some(hard(4, 2, 3)), None).expect("appends");
         wal.install_snapshot(SnapshotPoint { index: 90, term: 4 }, voters(&[1, 2, 3]))
             .expect("installs");
@@ -234,7 +192,7 @@ fn an_installed_snapshot_replaces_the_log() {
         assert_eq!(recovered.membership, voters(&[1, 2, 3]));
         assert!(recovered.entries.is_empty());
         wal.append(&[entry(91, 4, 1)], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         disk.crash();
         let (_, recovered) = open(&disk).expect("opens");
         assert_eq!(recovered.entries, [entry(91, 4, 1)]);
@@ -249,11 +207,10 @@ fn every_failed_write_and_sync_poisons_the_log_for_good() {
         let (mut wal, _) = open(&disk).expect("opens");
         disk.set_plan(FaultPlan { fail: vec![(operation, 0)], ..FaultPlan::default() });
         wal.append(&[entry(2, 1, 5)], None, None).expect("appends");
-        assert!(matches!(wal.commit(Durability::Sync), Err(StorageError::Io { .. })));
+        assert!(matches!(wal.commit(), Err(StorageError::Io { .. })));
         let append = wal.append(&[entry(3, 1, 5)], None, None);
         assert!(matches!(append, Err(StorageError::Poisoned)));
-        assert!(matches!(wal.commit(Durability::Sync), Err(StorageError::Poisoned)));
-        assert!(matches!(wal.commit(Durability::Lazy), Err(StorageError::Poisoned)));
+        assert!(matches!(wal.commit(), Err(StorageError::Poisoned)));
         assert!(matches!(wal.idle_mark(), Err(StorageError::Poisoned)));
         let point = SnapshotPoint { index: 2, term: 1 };
         assert!(matches!(wal.release(point), Err(StorageError::Poisoned)));
@@ -291,7 +248,7 @@ fn a_commit_index_beyond_a_cut_is_lowered_and_one_below_the_snapshot_raised() {
     born(&disk);
     let (mut wal, _) = open(&disk).expect("opens");
     wal.append(&[entry(2, 1, 5), entry(3, 1, 5)], Some(hard(1, 0, 99)), None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     drop(wal);
     let (mut wal, recovered) = open(&disk).expect("opens");
     assert_eq!(recovered.hard_state.commit, 3);
@@ -313,7 +270,7 @@ fn a_membership_over_the_limit_is_refused_and_nothing_is_queued() {
     assert!(matches!(refused, Err(StorageError::RecordTooLarge { .. })));
     assert_eq!(wal.last_index(), 1);
     wal.append(&[entry(2, 1, 1)], None, Some(voters(&most))).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     drop(wal);
     let (_, recovered) = open(&disk).expect("opens");
     assert_eq!(recovered.membership, voters(&most));
@@ -327,7 +284,7 @@ fn a_log_recovers_the_same_from_two_identical_disks() {
         let (mut wal, _) = open(&disk).expect("opens");
         let entries: Vec<LogEntry> = (2..40).map(|index| entry(index, 1, 3000)).collect();
         wal.append(&entries, Some(hard(2, 1, 1)), None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         disk.paths().iter().map(|path| disk.content(path)).collect::<Vec<_>>()
     };
     assert_eq!(run(), run());

@@ -25,7 +25,7 @@ fn written(is_idle: bool) -> Written {
     let (mut wal, _) = open(&disk).expect("opens");
     let first = [entry(2, 1, UNCARRIED_BYTES), entry(3, 1, 0)];
     wal.append(&first, Some(hard(1, 7, 1)), None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     drop(wal);
     let (mut wal, _) = open(&disk).expect("opens");
     assert_eq!(wal.segment_count(), 2);
@@ -34,7 +34,7 @@ fn written(is_idle: bool) -> Written {
         let state = hard(index, index % 3, index - 1);
         wal.append(&[entry(index, index, bytes)], Some(state), Some(voters(&[index])))
             .expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         synced.push((wal.tail().end(), index, state));
     }
     if is_idle {
@@ -224,7 +224,7 @@ fn a_missing_segment_is_corruption_wherever_it_was() {
     for _ in 0..100 {
         let next = entry(wal.last_index() + 1, 1, 3000);
         wal.append(&[next], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
     }
     drop(wal);
     let logs = disk.paths();
@@ -251,7 +251,7 @@ fn lose_what_follows(disk: &FaultDisk, about: &str) {
     let (mut wal, _) = open(disk).unwrap_or_else(|error| panic!("{about}: {error}"));
     let next = entry(wal.last_index() + 1, 9, 100);
     wal.append(&[next], None, None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     drop(wal);
     let lost = disk.fork(1);
     lost.lose_file(&newest(&lost));
@@ -273,7 +273,7 @@ fn a_lost_segment_is_noticed_whatever_start_crashed_before() {
     let (mut wal, _) = open(&origin).expect("opens");
     for index in 2..40 {
         wal.append(&[entry(index, 1, 3000)], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
     }
     assert_eq!(wal.segment_count(), 3);
     drop(wal);
@@ -303,7 +303,7 @@ fn a_lost_segment_is_noticed_whatever_switch_crashed_before() {
         let before = disk.ops();
         disk.set_plan(FaultPlan { stop_at: Some(before + stop), ..FaultPlan::default() });
         let entries: Vec<LogEntry> = (2..40).map(|index| entry(index, 1, 3000)).collect();
-        let done = wal.append(&entries, None, None).and_then(|()| wal.commit(Durability::Sync));
+        let done = wal.append(&entries, None, None).and_then(|()| wal.commit());
         (disk.ops() - before, done.is_ok(), disk)
     };
     let (ops, is_ok, _) = live(u64::MAX / 2, 0);
@@ -328,7 +328,7 @@ fn carried_over(link: bool) -> (FaultDisk, Vec<LogEntry>) {
         for bytes in sizes {
             let next = entry(wal.last_index() + 1, 1, bytes);
             wal.append(core::slice::from_ref(&next), None, None).expect("appends");
-            wal.commit(Durability::Sync).expect("commits");
+            wal.commit().expect("commits");
             entries.push(next);
         }
         assert!(wal.segment_count() <= 1 + usize::from(link));
@@ -435,7 +435,7 @@ fn a_client_cannot_write_bytes_that_pass_for_a_frame() {
     let mut forging = entry(2, 1, 0);
     forging.payload = forged.into();
     wal.append(&[forging], None, None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     let path = log_path(wal.tail().sequence);
     drop(wal);
     let mut bytes = disk.content(&path).expect("is there");
@@ -481,7 +481,7 @@ fn frames_of_another_history_are_not_joined() {
             let mut next = entry(index, 1, 100);
             next.payload = vec![byte; 100].into();
             wal.append(&[next], None, None).expect("appends");
-            wal.commit(Durability::Sync).expect("commits");
+            wal.commit().expect("commits");
             ends.push(wal.tail().end() as usize);
         }
         let path = log_path(wal.tail().sequence);
@@ -526,7 +526,7 @@ fn frames_that_check_and_make_no_sense_are_corruption() {
         wal.append(&[entry(2, 1, 1), entry(3, 1, 1)], None, None).expect("appends");
         wal.release(SnapshotPoint { index: 2, term: 1 }).expect("releases");
         make(&mut wal);
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         drop(wal);
         let result = open(&disk).map(|(_, recovered)| recovered);
         assert!(matches!(result, Err(StorageError::Corrupt { .. })), "{about}: {result:?}");

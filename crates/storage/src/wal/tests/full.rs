@@ -19,7 +19,7 @@ fn fill_up(wal: &mut Wal<FaultDisk>) -> u64 {
     loop {
         let next = entry(wal.last_index() + 1, 1, 3000);
         match wal.append(&[next], Some(hard(1, 7, 1)), None) {
-            Ok(()) => drop(wal.commit(Durability::Sync).expect("commits")),
+            Ok(()) => drop(wal.commit().expect("commits")),
             Err(StorageError::DiskFull { .. }) => return wal.last_index(),
             Err(other) => panic!("{other}"),
         }
@@ -37,7 +37,7 @@ fn a_full_disk_refuses_entries_before_anything_is_written() {
     assert_eq!(disk.bytes_written(), written);
     assert_eq!(wal.hard_state(), hard(1, 7, 1));
     assert_eq!(wal.last_index(), last);
-    wal.commit(Durability::Sync).expect("is not poisoned");
+    wal.commit().expect("is not poisoned");
     drop(wal);
     disk.crash();
     let (_, recovered) = open(&disk).expect("opens");
@@ -50,7 +50,7 @@ fn a_full_disk_still_takes_votes_and_snapshots() {
     let last = fill_up(&mut wal);
     for term in 2..1000 {
         wal.append(&[], Some(hard(term, 7, 1)), None).expect("takes the vote");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
     }
     let before = wal.segment_count();
     let written = disk.bytes_written();
@@ -66,7 +66,7 @@ fn entries_are_taken_again_when_there_is_room_again() {
     let last = fill_up(&mut wal);
     disk.set_plan(FaultPlan::default());
     wal.append(&[entry(last + 1, 1, 3000)], None, None).expect("appends");
-    wal.commit(Durability::Sync).expect("commits");
+    wal.commit().expect("commits");
     drop(wal);
     disk.crash();
     let (_, recovered) = open(&disk).expect("opens");
@@ -115,7 +115,7 @@ fn a_spare_that_finds_no_room_at_any_operation_harms_nothing() {
         wal.abandon_spare(job);
         assert_eq!(disk.paths(), before, "{kind:?}");
         wal.append(&[entry(2, 1, 10)], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
     }
 }
 
@@ -134,7 +134,7 @@ fn a_full_disk_allows_any_number_of_starts_that_append_little() {
         // As whoever becomes leader does.
         wal.append(&[entry(first + start + 1, 2 + start, 0)], Some(hard(2 + start, 7, 1)), None)
             .expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         assert!(wal.segment_count() <= 5);
         drop(wal);
         disk.crash();
@@ -152,7 +152,7 @@ fn starts_that_append_and_crash_on_a_full_disk_lose_nothing_and_go_on() {
         let (mut wal, _) = open(disk)?;
         let index = wal.last_index() + 1;
         wal.append(&[entry(index, 1, 100)], None, None)?;
-        Ok(wal.commit(Durability::Sync)?.durable_index)
+        Ok(wal.commit()?.durable_index)
     };
     let origin = || {
         let disk = full_with_one_spare();
@@ -206,7 +206,7 @@ fn a_start_that_finds_no_room_at_any_operation_loses_nothing() {
             let (disk, mut wal) = full();
             disk.set_plan(FaultPlan::default());
             wal.append(&[entry(2, 1, 700)], Some(hard(3, 7, 1)), None).expect("appends");
-            wal.commit(Durability::Sync).expect("commits");
+            wal.commit().expect("commits");
             drop(wal);
             let disk = disk.fork(seed);
             let spares = disk.paths().into_iter().filter(|path| path.ends_with(".spare"));

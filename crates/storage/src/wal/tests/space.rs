@@ -8,7 +8,7 @@ fn fill(wal: &mut Wal<FaultDisk>, count: u64, payload_bytes: usize) {
     for _ in 0..count {
         let next = entry(wal.last_index() + 1, 1, payload_bytes);
         wal.append(&[next], None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
     }
 }
 
@@ -91,7 +91,7 @@ fn restarts_without_entries_do_not_collect_segments() {
         assert_eq!(recovered.entries.len(), 3);
         assert_eq!(recovered.hard_state.term, round.max(1));
         wal.append(&[], Some(hard(round + 1, 7, 2)), None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         drop(wal);
         disk.crash();
         assert!(log_count(&disk) <= 3, "{:?}", disk.paths());
@@ -111,7 +111,7 @@ fn restarts_with_few_entries_do_not_collect_segments() {
         let next = entry(wal.last_index() + 1, 1 + round, 10);
         wal.append(core::slice::from_ref(&next), Some(hard(1 + round, 7, 1)), None)
             .expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         expected.push(next);
         drop(wal);
         disk.crash();
@@ -168,7 +168,7 @@ fn a_segment_that_rewrites_an_earlier_one_is_kept() {
         fill(&mut wal, 4, 10);
         let new: Vec<LogEntry> = (first..first + 2).map(|index| entry(index, 5, 20)).collect();
         wal.append(&new, None, None).expect("appends");
-        wal.commit(Durability::Sync).expect("commits");
+        wal.commit().expect("commits");
         drop(wal);
         let mut expected = vec![entry(2, 1, (SEGMENT_BYTES_MIN / 2 - 64) as usize)];
         expected.retain(|it| it.index < first);
