@@ -8,19 +8,56 @@
 //! the client library multiplies them.
 
 use std::fmt::Write;
+use std::process::ExitCode;
 
+use clap::Args;
+use serde_json::json;
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::ReplyHeader;
 use zk::{AclEntry, ErrorCode, JuteReader};
 
 use crate::client_zk::Session;
+use crate::comparison::{self, Progress, Rounds, Stolen, Where, order};
 use crate::driver::{Driver, Load, Next};
+use crate::limits::CLIENTS_MAX;
+use crate::null_server::NullServer;
 use crate::process::thread_cpu_ns;
+use crate::report::{self, Series};
 use crate::stats::{Latencies, Phase};
 use crate::target::Target;
 
 /// The flag of a create that makes an ephemeral (`CreateMode.EPHEMERAL`).
 const EPHEMERAL: i32 = 1;
+
+/// Options of `quorate bench zk-latencies`.
+#[derive(Debug, Args)]
+pub struct LatencyArgs {
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    repeat: Rounds,
+    /// Sessions at once; several numbers are several tests
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,10,20")]
+    clients: Vec<usize>,
+    /// One request at a time instead of all at once
+    #[arg(long)]
+    sync: bool,
+    /// Znodes of each client
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    znode_count: usize,
+    /// Bytes of data in each
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    znode_size: usize,
+    /// Watchers on each ephemeral
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    watch_multiple: usize,
+    /// Timeout of the sessions, ms
+    #[arg(long, value_name = "MS", default_value_t = 30_000)]
+    timeout: i32,
+    /// Leave out the lines that the original prints for each client
+    #[arg(long)]
+    brief: bool,
+}
 
 /// Options of the test, as the original has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +109,104 @@ pub struct Run {
     pub notified_ms: Vec<u64>,
     /// CPU, memory and time of everything, as one phase.
     pub all: Phase,
+}
+
+/// Runs `quorate bench zk-latencies` and prints it.
+///
+/// # Errors
+/// A target does not answer, or a file cannot be written.
+pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
+    for (name, number) in
+        [("znode-count", args.znode_count), ("watch-multiple", args.watch_multiple)]
+    {
+        anyhow::ensure!(number > 0, "--{name} must be at least 1");
+    }
+    for clients in &args.clients {
+        let is_possible = (1..=CLIENTS_MAX).contains(clients);
+        anyhow::ensure!(is_possible, "--clients: {clients} is not in 1..={CLIENTS_MAX}");
+    }
+    let shape = Shape {
+        znode_count: args.znode_count,
+        znode_bytes: args.znode_size,
+        watch_multiple: args.watch_multiple,
+        is_synchronous: args.sync,
+        timeout_ms: args.timeout,
+    };
+    let null = NullServer::start(args.znode_size)?;
+    let mut targets = args.at.targets()?;
+    targets.push(null.target());
+    let header = args.at.header()?;
+    print!("{header}");
+    println!(
+        "warm: {} runs before the measured ones; {} measured, in turn; latency from the write to the \
+         socket; us of CPU are user and system",
+        args.repeat.warmup, args.repeat.rounds
+    );
+    let mut tests = Vec::new();
+    let mut trouble = 0;
+    for &clients in &args.clients {
+        let mode = if args.sync { "synchronous" } else { "asynchronous" };
+        println!(
+            "\n{clients} clients, {mode}: {} znodes of {} bytes each, {} watchers on each",
+            shape.znode_count, shape.znode_bytes, shape.watch_multiple
+        );
+        let series = measure(&targets, clients, &shape, &args.repeat)?;
+        for one in &series[..series.len() - 1] {
+            if !args.brief {
+                println!("{} ({}), last run", one.name, one.address);
+                print!("{}", report::original_lines(&one.runs[one.runs.len() - 1], &shape));
+            }
+            trouble += one.runs.iter().map(|run| run.all.errors + run.all.lost).sum::<u64>();
+        }
+        let (null, servers) = series.split_last().expect("the null server is the last");
+        print!("{}", report::table(servers));
+        println!("the generator's ceiling:");
+        print!("{}", report::table(core::slice::from_ref(null)));
+        tests.push(json!({
+            "clients": clients,
+            "synchronous": args.sync,
+            "servers": series.iter().map(report::to_json).collect::<Vec<_>>(),
+        }));
+    }
+    println!("\n{}", report::published(&args.clients));
+    args.at.write_json(&json!({ "workload": "zk-latencies", "about": header, "tests": tests }))?;
+    Ok(comparison::end(trouble))
+}
+
+/// Runs each target in turn, forward and then backward, so that what drifts hits all alike.
+fn measure(
+    targets: &[Target],
+    clients: usize,
+    shape: &Shape,
+    repeat: &Rounds,
+) -> anyhow::Result<Vec<Series>> {
+    let mut series: Vec<Series> = targets
+        .iter()
+        .map(|target| Series {
+            name: target.name.clone(),
+            address: target.address.clone(),
+            runs: Vec::new(),
+            memory: None,
+        })
+        .collect();
+    let stolen = Stolen::start();
+    let progress = Progress::start((repeat.warmup + repeat.rounds) as u64 * targets.len() as u64);
+    for round in 0..repeat.warmup + repeat.rounds {
+        for place in order(targets.len(), round) {
+            let target = &targets[place];
+            progress.say(&format!("{clients} clients, round {round}: {}", target.name));
+            let label = format!("{}-{round}", std::process::id());
+            let run = run(target, clients, shape, &label)
+                .map_err(|error| anyhow::anyhow!("{}: {error}", target.address))?;
+            if round >= repeat.warmup {
+                series[place].runs.push(run);
+                series[place].memory = target.memory().map(|it| (it.resident, it.peak));
+            }
+        }
+    }
+    progress.end();
+    stolen.print();
+    Ok(series)
 }
 
 /// Runs the test once. `label` makes the paths of this run unlike those of any other.
@@ -135,7 +270,7 @@ impl Test<'_> {
             data: &self.data,
             acl: vec![AclEntry { perms: 31, scheme: "world".into(), id: "anyone".into() }],
             per_client,
-            clients: vec![Progress::default(); self.roots.len()],
+            clients: vec![Position::default(); self.roots.len()],
             latencies: Latencies::default(),
             errors: 0,
             path: String::new(),
@@ -145,8 +280,8 @@ impl Test<'_> {
         let own_cpu_ns = thread_cpu_ns() - own_before;
         let server_cpu_ns =
             target.cpu_ns().zip(server_before).map(|(after, before)| after - before);
-        let answered = |it: &Progress| it.answered_ns.saturating_sub(started_ns);
-        let notified = |it: &Progress| it.notified_ns.saturating_sub(it.answered_ns) / 1_000_000;
+        let answered = |it: &Position| it.answered_ns.saturating_sub(started_ns);
+        let notified = |it: &Position| it.notified_ns.saturating_sub(it.answered_ns) / 1_000_000;
         let notified_ms = load.clients.iter().map(notified).collect();
         let phase = Phase {
             name,
@@ -164,7 +299,7 @@ impl Test<'_> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Progress {
+struct Position {
     sent: usize,
     answered: usize,
     events: usize,
@@ -179,7 +314,7 @@ struct PhaseLoad<'a> {
     data: &'a [u8],
     acl: Vec<AclEntry>,
     per_client: usize,
-    clients: Vec<Progress>,
+    clients: Vec<Position>,
     latencies: Latencies,
     errors: u64,
     path: String,

@@ -1,8 +1,8 @@
 //! Load generators: the published tests, and what else shows how fast and how small a server is,
 //! beside another server in the same run.
 //!
-//! The path of a figure: [`cli`] finds the targets and takes turns between them; a workload
-//! ([`latencies`]) says what each client does next; [`driver`] sends it over [`client_zk`] sessions
+//! The path of a figure: [`cli`] picks a workload ([`latencies`]), which takes turns between the
+//! targets ([`comparison`]) and says what each client does next; [`driver`] sends it over [`client_zk`] sessions
 //! and measures; [`stats`] keeps it; [`report`] prints it. [`process`] knows what the servers cost,
 //! [`null_server`] what the generator itself can do.
 //!
@@ -10,6 +10,7 @@
 
 pub mod cli;
 pub mod client_zk;
+pub mod comparison;
 pub mod driver;
 pub mod latencies;
 pub mod limits;
