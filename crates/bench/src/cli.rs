@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use crate::fill::{self, FillArgs};
 use crate::latencies::{self, LatencyArgs};
 
 /// Options of `quorate bench`.
@@ -17,6 +18,8 @@ pub struct BenchArgs {
 enum Workload {
     /// The service-latency test: create, set, get, delete, ephemerals, watches
     ZkLatencies(LatencyArgs),
+    /// A million znodes: how fast they are made and how much memory each takes
+    ZkFill(FillArgs),
 }
 
 /// Runs a benchmark and prints it.
@@ -26,5 +29,6 @@ enum Workload {
 pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.workload {
         Workload::ZkLatencies(args) => latencies::command(args),
+        Workload::ZkFill(args) => fill::command(args),
     }
 }

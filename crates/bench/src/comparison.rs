@@ -4,12 +4,15 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::figures::{self, Block};
 use crate::machine_info::{MachineInfo, disk_latencies, stolen_ticks};
+use crate::null_server::NullServer;
 use crate::target::{Target, TargetAddress};
 
 /// Where to measure and what to write down.
@@ -81,6 +84,112 @@ impl Where {
     }
 }
 
+/// One workload on all servers, once on each, one after the other.
+pub struct Comparison<'a> {
+    at: &'a Where,
+    workload: &'static str,
+    about: String,
+    targets: Vec<Target>,
+    servers: Vec<Block>,
+    ceiling: Option<Block>,
+    progress: Progress,
+    stolen: Stolen,
+}
+
+impl Comparison<'_> {
+    /// Finds the servers and prints the machine and `about`: what will be done.
+    ///
+    /// # Errors
+    /// A server does not answer, or the disk cannot be measured.
+    pub fn start<'a>(
+        at: &'a Where,
+        workload: &'static str,
+        about: &str,
+    ) -> anyhow::Result<Comparison<'a>> {
+        let targets = at.targets()?;
+        let about = format!("{}{workload}: {about}\n", at.header()?);
+        print!("{about}");
+        Ok(Comparison {
+            at,
+            workload,
+            about,
+            servers: Vec::new(),
+            ceiling: None,
+            progress: Progress::start(0),
+            stolen: Stolen::start(),
+            targets,
+        })
+    }
+
+    /// The servers, the one in question first.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// Measures each server. `measure` gets a label for paths that no other run has, and what says
+    /// how far it is.
+    ///
+    /// # Errors
+    /// One cannot be measured at all.
+    pub fn measure(
+        &mut self,
+        mut measure: impl FnMut(&Target, &str, &dyn Fn(&str)) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<()> {
+        for place in 0..self.targets.len() {
+            let block = self.one(&self.targets[place], &mut measure)?;
+            self.servers.push(block);
+        }
+        Ok(())
+    }
+
+    /// Measures a server that does nothing: what the generator can do. Its znodes hold `data_bytes`
+    /// and have `child_count` children.
+    ///
+    /// # Errors
+    /// It cannot be measured.
+    pub fn measure_ceiling(
+        &mut self,
+        data_bytes: usize,
+        child_count: usize,
+        mut measure: impl FnMut(&Target, &str, &dyn Fn(&str)) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<()> {
+        let null = NullServer::with_children(data_bytes, child_count)?;
+        self.ceiling = Some(self.one(&null.target(), &mut measure)?);
+        Ok(())
+    }
+
+    fn one(
+        &self,
+        target: &Target,
+        measure: &mut impl FnMut(&Target, &str, &dyn Fn(&str)) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<Block> {
+        let say = |what: &str| self.progress.say(&format!("{}: {what}", target.name));
+        measure(target, &std::process::id().to_string(), &say)
+            .map_err(|error| anyhow::anyhow!("{}: {error}", target.address))
+    }
+
+    /// Prints the figures and writes them down.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(self) -> anyhow::Result<ExitCode> {
+        self.progress.end();
+        self.stolen.print();
+        print!("\n{}", figures::table(&self.servers));
+        if let Some(ceiling) = &self.ceiling {
+            println!("the generator's ceiling:");
+            print!("{}", figures::table(core::slice::from_ref(ceiling)));
+        }
+        let all = self.servers.iter().chain(&self.ceiling);
+        self.at.write_json(&json!({
+            "workload": self.workload,
+            "about": self.about,
+            "servers": all.map(Block::to_json).collect::<Vec<_>>(),
+        }))?;
+        Ok(end(self.servers.iter().map(|block| block.trouble).sum()))
+    }
+}
+
 /// Says what was wrong with the answers. It is not fatal: a figure with its errors beside it is
 /// worth more than none.
 pub fn end(trouble: u64) -> ExitCode {
@@ -120,11 +229,16 @@ pub fn order(count: usize, round: u32) -> Vec<usize> {
 pub struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// Nothing of so many steps is done yet.
+    /// Nothing of so many steps is done yet; 0 if their number says nothing.
     pub fn start(runs: u64) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(runs));
         if let Some(bar) = &bar {
-            let style = ProgressStyle::with_template("{pos}/{len} {elapsed} {msg}");
+            let style = ProgressStyle::with_template(match runs {
+                0 => "{elapsed} {msg}",
+                _ => "{pos}/{len} {elapsed} {msg}",
+            });
+            // The clock goes on while a step does.
+            bar.enable_steady_tick(Duration::from_millis(500));
             bar.set_style(style.expect("the template is well formed"));
         }
         Progress(bar)

@@ -20,10 +20,10 @@ use crate::client_zk::Session;
 use crate::comparison::{self, Progress, Rounds, Stolen, Where, order};
 use crate::driver::{Driver, Load, Next};
 use crate::limits::CLIENTS_MAX;
+use crate::meter::{Meter, Tally};
 use crate::null_server::NullServer;
-use crate::process::thread_cpu_ns;
 use crate::report::{self, Series};
-use crate::stats::{Latencies, Phase};
+use crate::stats::Phase;
 use crate::target::Target;
 
 /// The flag of a create that makes an ephemeral (`CreateMode.EPHEMERAL`).
@@ -261,8 +261,7 @@ impl Test<'_> {
             Kind::Watch => self.shape.znode_count * self.shape.watch_multiple,
             _ => self.shape.znode_count,
         };
-        let started_ns = driver.now_ns();
-        let (server_before, own_before) = (target.cpu_ns(), thread_cpu_ns());
+        let meter = Meter::start(driver, target);
         let mut load = PhaseLoad {
             kind,
             shape: self.shape,
@@ -271,29 +270,15 @@ impl Test<'_> {
             acl: vec![AclEntry { perms: 31, scheme: "world".into(), id: "anyone".into() }],
             per_client,
             clients: vec![Position::default(); self.roots.len()],
-            latencies: Latencies::default(),
-            errors: 0,
+            tally: Tally::default(),
             path: String::new(),
         };
         driver.run(&mut load)?;
-        let elapsed_ns = driver.now_ns() - started_ns;
-        let own_cpu_ns = thread_cpu_ns() - own_before;
-        let server_cpu_ns =
-            target.cpu_ns().zip(server_before).map(|(after, before)| after - before);
-        let answered = |it: &Position| it.answered_ns.saturating_sub(started_ns);
+        let mut phase = meter.stop(driver, name, load.tally);
+        let answered = |it: &Position| it.answered_ns.saturating_sub(meter.started_ns());
         let notified = |it: &Position| it.notified_ns.saturating_sub(it.answered_ns) / 1_000_000;
+        phase.client_ns = load.clients.iter().map(answered).collect();
         let notified_ms = load.clients.iter().map(notified).collect();
-        let phase = Phase {
-            name,
-            operations: load.clients.iter().map(|it| it.answered as u64).sum(),
-            elapsed_ns,
-            client_ns: load.clients.iter().map(answered).collect(),
-            latencies: load.latencies,
-            server_cpu_ns,
-            own_cpu_ns,
-            errors: load.errors,
-            lost: driver.lost().count() as u64,
-        };
         Ok((phase, notified_ms))
     }
 }
@@ -315,8 +300,7 @@ struct PhaseLoad<'a> {
     acl: Vec<AclEntry>,
     per_client: usize,
     clients: Vec<Position>,
-    latencies: Latencies,
-    errors: u64,
+    tally: Tally,
     path: String,
 }
 
@@ -395,8 +379,7 @@ impl Load for PhaseLoad<'_> {
                 Kind::Get => body.buffer() == Ok(Some(self.data)),
                 _ => true,
             };
-        self.errors += u64::from(!is_right);
-        self.latencies.record(took_ns);
+        self.tally.count(is_right, took_ns);
         progress.answered += 1;
         progress.answered_ns = now_ns;
     }

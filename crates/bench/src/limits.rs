@@ -30,3 +30,26 @@ pub const CLIENTS_MAX: usize = 100_000;
 
 /// Times that the disk is asked to make 4 KiB durable, to know how long that takes.
 pub const DISK_SYNCS: usize = 400;
+
+/// Requests of one client under way where a workload could send without end: enough that no server
+/// waits for the generator; more would only lengthen queues.
+pub const PIPELINE_REQUESTS: usize = 1_000;
+
+/// Znodes of a tree that a workload makes.
+pub const TREE_ZNODES_MAX: usize = 100_000_000;
+
+/// Bytes of data in a znode: what fits into a request of 1 MiB (`jute.maxbuffer`) beside its path.
+pub const DATA_BYTES_MAX: usize = 1_000_000;
+
+/// What sessions ask for whose timeout is no option, ms: long enough for a server that stalls to be
+/// measured and not to lose them.
+pub const SESSION_TIMEOUT_MS: i32 = 30_000;
+
+/// Open files of this process that are no connections of a load: the poll, terminals, files.
+pub const OPEN_FILES_SPARE: usize = 64;
+
+/// Watches of one connection.
+pub const WATCHES_MAX: usize = 10_000_000;
+
+/// Sessions that make and remove a tree where their number is no option.
+pub const TREE_CLIENTS: usize = 10;

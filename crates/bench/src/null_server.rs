@@ -1,5 +1,5 @@
 //! A server that does nothing: it answers every request at once with what the load expects, and
-//! keeps no state but one flag. What a load reaches against it is the ceiling of the generator.
+//! keeps no state but who watches what. What a load reaches against it is the ceiling of the generator.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use zk::Stat;
 use zk::jute::{JuteWrite, begin_frame, end_frame};
 use zk::request::{ConnectRequest, XID_EVENT, opcode};
-use zk::response::ConnectResponse;
+use zk::response::{ConnectResponse, encode_stat};
 
 use crate::limits::READ_BYTES;
 use crate::process::thread_cpu_ns;
@@ -21,8 +22,12 @@ use crate::target::Target;
 
 const LISTENER: Token = Token(usize::MAX);
 
-/// Bytes of a Stat.
-const STAT: [u8; 68] = [0; 68];
+/// What every znode is.
+struct Znode {
+    data: Vec<u8>,
+    /// Encoded.
+    stat: Vec<u8>,
+}
 
 /// A running null server; it ends when this is dropped.
 pub struct NullServer {
@@ -32,7 +37,16 @@ pub struct NullServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Who asked by getData to hear of a change.
+#[derive(Default)]
+struct Watches {
+    by_path: HashMap<Vec<u8>, Vec<Token>>,
+    /// Events to be sent.
+    fired: Vec<(Vec<u8>, Token)>,
+}
+
 struct Connection {
+    token: Token,
     stream: TcpStream,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -48,6 +62,14 @@ impl NullServer {
     /// # Errors
     /// The system refuses.
     pub fn start(data_bytes: usize) -> anyhow::Result<NullServer> {
+        NullServer::with_children(data_bytes, 0)
+    }
+
+    /// The same, where every znode says that it has so many children.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn with_children(data_bytes: usize, child_count: usize) -> anyhow::Result<NullServer> {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut listener = TcpListener::bind(loopback)?;
         let address = listener.local_addr()?;
@@ -55,8 +77,8 @@ impl NullServer {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let (cpu_ns, is_ended) = (Arc::default(), Arc::default());
         let (of_thread, ended) = (Arc::clone(&cpu_ns), Arc::clone(&is_ended));
-        let data = vec![b'x'; data_bytes];
-        let body = move || serve(&mut poll, &listener, &data, &of_thread, &ended);
+        let znode = Znode { data: vec![b'x'; data_bytes], stat: stat(data_bytes, child_count) };
+        let body = move || serve(&mut poll, &listener, &znode, &of_thread, &ended);
         let thread = std::thread::Builder::new().name("null-server".to_string()).spawn(body)?;
         Ok(NullServer { address, cpu_ns, is_ended, thread: Some(thread) })
     }
@@ -80,7 +102,7 @@ impl Drop for NullServer {
 fn serve(
     poll: &mut Poll,
     listener: &TcpListener,
-    data: &[u8],
+    znode: &Znode,
     cpu_ns: &AtomicU64,
     is_ended: &AtomicBool,
 ) {
@@ -88,6 +110,7 @@ fn serve(
     let mut connections: HashMap<Token, Connection> = HashMap::new();
     let mut next = 0;
     let mut buffer = vec![0; READ_BYTES];
+    let mut watches = Watches::default();
     while !is_ended.load(Ordering::Relaxed) {
         if poll.poll(&mut events, Some(Duration::from_millis(100))).is_err() {
             continue;
@@ -98,14 +121,21 @@ fn serve(
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     let _ = stream.set_nodelay(true);
                     if poll.registry().register(&mut stream, Token(next), interest).is_ok() {
-                        connections.insert(Token(next), Connection::new(stream));
+                        connections.insert(Token(next), Connection::new(Token(next), stream));
                     }
                     next += 1;
                 }
             } else if let Some(connection) = connections.get_mut(&event.token()) {
-                connection.turn(&mut buffer, data);
+                connection.turn(&mut buffer, znode, &mut watches);
                 if connection.is_over {
                     connections.remove(&event.token());
+                }
+                for (path, watcher) in watches.fired.drain(..) {
+                    if let Some(connection) = connections.get_mut(&watcher) {
+                        // NodeDataChanged.
+                        put_event(&mut connection.output, 3, &path);
+                        connection.flush();
+                    }
                 }
             }
         }
@@ -114,8 +144,9 @@ fn serve(
 }
 
 impl Connection {
-    fn new(stream: TcpStream) -> Connection {
+    fn new(token: Token, stream: TcpStream) -> Connection {
         Connection {
+            token,
             stream,
             input: Vec::new(),
             output: Vec::new(),
@@ -125,13 +156,13 @@ impl Connection {
         }
     }
 
-    fn turn(&mut self, buffer: &mut [u8], data: &[u8]) {
+    fn turn(&mut self, buffer: &mut [u8], znode: &Znode, watches: &mut Watches) {
         loop {
             match self.stream.read(buffer) {
                 Ok(0) => self.is_over = true,
                 Ok(count) => {
                     self.input.extend_from_slice(&buffer[..count]);
-                    self.answer_all(data);
+                    self.answer_all(znode, watches);
                     self.flush();
                     continue;
                 }
@@ -158,13 +189,13 @@ impl Connection {
         }
     }
 
-    fn answer_all(&mut self, data: &[u8]) {
+    fn answer_all(&mut self, znode: &Znode, watches: &mut Watches) {
         let input = core::mem::take(&mut self.input);
         let mut rest = input.as_slice();
         while let Some((prefix, after)) = rest.split_first_chunk::<4>() {
             let Some(frame) = after.get(..u32::from_be_bytes(*prefix) as usize) else { break };
             rest = &after[frame.len()..];
-            if self.answer(frame, data).is_none() {
+            if self.answer(frame, znode, watches).is_none() {
                 self.is_over = true;
                 return;
             }
@@ -173,7 +204,7 @@ impl Connection {
     }
 
     /// None ends the connection.
-    fn answer(&mut self, frame: &[u8], data: &[u8]) -> Option<()> {
+    fn answer(&mut self, frame: &[u8], znode: &Znode, watches: &mut Watches) -> Option<()> {
         if !self.is_open {
             self.is_open = true;
             let request = ConnectRequest::decode(frame).ok()?;
@@ -192,26 +223,49 @@ impl Connection {
         self.is_watching |= code == opcode::EXISTS && body.last() == Some(&1);
         let out = &mut self.output;
         if self.is_watching && code == opcode::DELETE {
-            let start = begin_header(out, XID_EVENT);
-            // NodeDeleted, SyncConnected.
-            out.put_int(2);
-            out.put_int(3);
-            out.extend_from_slice(path);
-            end_frame(out, start);
+            // NodeDeleted.
+            put_event(out, 2, path);
+        }
+        match code {
+            opcode::GET_DATA if body.last() == Some(&1) => {
+                watches.by_path.entry(path.to_vec()).or_default().push(self.token);
+            }
+            opcode::SET_DATA if !watches.by_path.is_empty() => {
+                let watchers = watches.by_path.remove(path).unwrap_or_default();
+                watches.fired.extend(watchers.into_iter().map(|it| (path.to_vec(), it)));
+            }
+            _ => {}
         }
         let start = begin_header(out, i32::from_be_bytes(*xid));
         match code {
             opcode::CREATE => out.extend_from_slice(path),
-            opcode::SET_DATA | opcode::EXISTS => out.extend_from_slice(&STAT),
+            opcode::SET_DATA | opcode::EXISTS => out.extend_from_slice(&znode.stat),
             opcode::GET_DATA => {
-                out.put_buffer(Some(data));
-                out.extend_from_slice(&STAT);
+                out.put_buffer(Some(&znode.data));
+                out.extend_from_slice(&znode.stat);
             }
             _ => {}
         }
         end_frame(out, start);
         Some(())
     }
+}
+
+fn stat(data_bytes: usize, child_count: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (data_bytes, child_count) = (data_bytes as i32, child_count as i32);
+    encode_stat(&Stat { data_bytes, child_count, ..Stat::default() }, &mut out);
+    out
+}
+
+/// A frame with an event of this kind; the path as it stands in requests.
+fn put_event(out: &mut Vec<u8>, kind: i32, path: &[u8]) {
+    let start = begin_header(out, XID_EVENT);
+    out.put_int(kind);
+    // SyncConnected.
+    out.put_int(3);
+    out.extend_from_slice(path);
+    end_frame(out, start);
 }
 
 /// A frame with the header of a good answer.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::figures::Block;
 use crate::process::{Memory, Processes};
 
 /// Where a target is, as it was written: `zk://host:port[,host:port]`.
@@ -85,12 +86,25 @@ impl Target {
         Target { name: name.to_string(), address, addresses: vec![at], cpu: Cpu::Thread(cpu_ns) }
     }
 
+    /// Where its figures go.
+    pub fn block(&self) -> Block {
+        let (name, address) = (self.name.clone(), self.address.clone());
+        Block { name, address, ..Block::default() }
+    }
+
     /// CPU time of the server so far, if it is on this machine.
     pub fn cpu_ns(&self) -> Option<u64> {
         match &self.cpu {
             Cpu::Processes(processes) => processes.cpu_ns(),
             Cpu::Thread(cpu_ns) => Some(cpu_ns.load(Ordering::Relaxed)),
         }
+    }
+
+    /// A figure of its answer to `mntr`, if it gives that.
+    pub fn monitored(&self, key: &str) -> Option<f64> {
+        let answer = ask(self.addresses.first()?, "mntr").ok()?;
+        let of_line = |line: &str| line.strip_prefix(key)?.strip_prefix('\t')?.trim().parse().ok();
+        answer.lines().find_map(of_line)
     }
 
     /// Memory of the server's processes, if they are on this machine.

@@ -62,7 +62,8 @@ Everything from COMMAND on belongs to the command.";
 const BENCH_EXAMPLES: &str = "\
 Examples:
   quorate bench zk-latencies --target zk://localhost:2181
-  quorate bench zk-latencies --target zk://localhost:2181 --compare zk://localhost:2182 --clients 10";
+  quorate bench zk-latencies --target zk://localhost:2181 --compare zk://localhost:2182 --clients 10
+  quorate bench zk-fill --target zk://localhost:2181 --compare zk://localhost:2182";
 
 /// Options of `quorate serve`.
 #[derive(Debug, Default, Args)]

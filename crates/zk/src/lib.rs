@@ -17,5 +17,5 @@ pub mod response;
 
 pub use error_code::ErrorCode;
 pub use jute::{JuteError, JuteReader, JuteWrite};
-pub use machine::AclEntry;
+pub use machine::{AclEntry, Stat};
 pub use request::{ConnectRequest, Request, RequestHeader};

@@ -1,5 +1,6 @@
 //! `quorate bench`, small, against this server and the real one: the counts are what was asked for.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -47,6 +48,45 @@ fn the_latency_test_counts_the_same_on_both_servers() {
     }
 }
 
+/// The figure of each server of a `--json` file, in the order of the file.
+fn figures(json: &str, key: &str) -> Vec<String> {
+    let key = format!("\"{key}\": ");
+    let lines = json.lines().filter_map(|line| line.trim().strip_prefix(&key));
+    lines.map(|value| value.trim_end_matches(',').to_string()).collect()
+}
+
+/// What lies below the root of a server.
+fn below_root(address: SocketAddr) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output =
+        command.args(["zk", "--server", &address.to_string(), "ls", "/"]).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_filled_tree_is_counted_and_removed_unless_it_is_kept() {
+    let ours = Server::start("bench-fill-ours", &CONFIG);
+    let real = RealServer::start("bench-fill-real", &CONFIG);
+    let (target, compared) =
+        (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
+    let args = ["zk-fill", "--target", &target, "--compare", &compared, "--parents", "3"];
+    let args = [&args[..], &["--children", "1500", "--clients", "4"][..]].concat();
+    let (text, json) = bench("fill", &args);
+    // The null server is the third.
+    assert_eq!(figures(&json, "znodes"), ["4500.0"; 3]);
+    assert_eq!(figures(&json, "trouble"), ["0"; 3]);
+    assert!(figures(&json, "resident_memory_per_znode_bytes")[..2].iter().all(|it| it != "null"));
+    assert!(text.contains("ratios, ZooKeeper 3.9.5"), "{text}");
+    for address in [ours.address(), real.address()] {
+        assert!(!below_root(address).contains("bench-"));
+    }
+    bench("fill", &[&args[..], &["--keep"]].concat());
+    for address in [ours.address(), real.address()] {
+        assert!(below_root(address).contains("bench-"));
+    }
+}
+
 #[test]
 fn wrong_options_are_named_in_one_line() {
     for (args, named) in [
@@ -55,6 +95,8 @@ fn wrong_options_are_named_in_one_line() {
         (&["zk-latencies", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
         (&["zk-latencies", "--target", "zk://127.0.0.1:1", "--clients", "0"][..], "--clients"),
         (&["zk-latencies", "--target", "zk://127.0.0.1:1", "--rounds", "x"][..], "--rounds"),
+        (&["zk-fill", "--target", "zk://127.0.0.1:1", "--parents", "0"][..], "--parents: 0"),
+        (&["zk-fill", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
         (&["nothing"][..], "nothing"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));

@@ -1,0 +1,177 @@
+//! Figures of any kind, a block for each server, and the ratios between the first two. Pure: figures
+//! in, text and JSON out.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+
+use crate::stats::{Phase, median};
+
+/// Which figures are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Good {
+    /// Many: a rate.
+    More,
+    /// Few: a cost, a wait.
+    Less,
+    /// A count that says what was done; it is not compared.
+    Neither,
+}
+
+/// One figure, as often as it was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Of what.
+    pub name: &'static str,
+    /// The unit, last in its name in JSON.
+    pub unit: &'static str,
+    /// One for each round; none if it cannot be known.
+    pub values: Vec<f64>,
+    /// Whether more of it is better.
+    pub good: Good,
+}
+
+impl Figure {
+    /// What was measured once, or could not be.
+    pub fn once(
+        name: &'static str,
+        unit: &'static str,
+        value: impl Into<Option<f64>>,
+        good: Good,
+    ) -> Figure {
+        Figure { name, unit, values: value.into().into_iter().collect(), good }
+    }
+
+    fn middle(&self) -> Option<f64> {
+        (!self.values.is_empty()).then(|| median(&self.values))
+    }
+
+    /// Its name in JSON.
+    fn key(&self) -> String {
+        let whole = format!("{} {}", self.name, self.unit).to_lowercase();
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '.';
+        let words = whole.split(|it| !is_plain(it)).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join("_").replace('.', "")
+    }
+}
+
+/// The rate of a phase and what an operation costs, by a name for one of them.
+pub fn of_phase(names: [&'static str; 3], phase: &Phase) -> [Figure; 3] {
+    let [rate, server, own] = names;
+    [
+        Figure::once(rate, "per s", phase.rate(), Good::More),
+        Figure::once(server, "us", phase.server_us(), Good::Less),
+        Figure::once(own, "us", phase.own_us(), Good::Neither),
+    ]
+}
+
+/// All figures of one server.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// What the server is.
+    pub name: String,
+    /// Where it is.
+    pub address: String,
+    /// In the same order for all servers.
+    pub figures: Vec<Figure>,
+    /// What else is to be said of it, a line each.
+    pub notes: Vec<String>,
+    /// Answers that were errors or wrong, and sessions that were lost.
+    pub trouble: u64,
+}
+
+impl Block {
+    /// Counts what went wrong in a phase, and says it.
+    pub fn blame(&mut self, phase: &Phase) {
+        let Phase { name, errors, lost, .. } = phase;
+        self.trouble += errors + lost;
+        if errors + lost > 0 {
+            self.notes.push(format!("{name}: {errors} errors, {lost} sessions lost"));
+        }
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        let value = |figure: &Figure| match figure.values.as_slice() {
+            [] => Value::Null,
+            [one] => json!(one),
+            several => json!(several),
+        };
+        let all: Map<String, Value> =
+            self.figures.iter().map(|figure| (figure.key(), value(figure))).collect();
+        json!({
+            "server": self.name,
+            "address": self.address,
+            "figures": all,
+            "notes": self.notes,
+            "trouble": self.trouble,
+        })
+    }
+}
+
+/// The blocks one after the other; the ratios of the second to the first, if there are two.
+pub fn table(blocks: &[Block]) -> String {
+    let mut out = String::new();
+    for block in blocks {
+        let _ = writeln!(out, "{} ({})", block.name, block.address);
+        for figure in &block.figures {
+            line(&mut out, figure);
+        }
+        for note in &block.notes {
+            let _ = writeln!(out, "  {note}");
+        }
+    }
+    if let [first, second, ..] = blocks {
+        let _ = writeln!(out, "ratios, {} to {}", second.name, first.name);
+        for (one, other) in first.figures.iter().zip(&second.figures) {
+            if let Some(ratio) = ratio(one, other) {
+                let _ = writeln!(out, "  {:<34} {ratio:>12}", one.name);
+            }
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, figure: &Figure) {
+    let shown = figure.middle().map_or("unknown".to_string(), number);
+    let _ = write!(out, "  {:<34} {shown:>12} {}", figure.name, figure.unit);
+    out.truncate(out.trim_end().len());
+    if figure.values.len() > 1 {
+        let least = figure.values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = figure.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let rounds = figure.values.len();
+        let _ = write!(out, "  ({} to {} in {rounds} rounds)", number(least), number(most));
+    }
+    out.push('\n');
+}
+
+/// Three digits are enough of a small number, and a large one has no fraction.
+fn number(value: f64) -> String {
+    match value.abs() {
+        it if it == it.trunc() || it >= 1_000.0 => format!("{value:.0}"),
+        it if it >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// How much better the first is: the median of the ratios of rounds that belong together. None if
+/// that means nothing.
+fn ratio(first: &Figure, second: &Figure) -> Option<String> {
+    let pairs = first.values.iter().zip(&second.values);
+    let (Good::More | Good::Less) = first.good else { return None };
+    let ratios: Vec<f64> = pairs
+        .filter(|(one, other)| **one > 0.0 && **other > 0.0)
+        .map(|(one, other)| if first.good == Good::More { one / other } else { other / one })
+        .collect();
+    if ratios.is_empty() {
+        return None;
+    }
+    let middle = median(&ratios);
+    Some(match first.good {
+        Good::More => format!("{middle:.2}x"),
+        _ => format!("1/{middle:.1}"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+use super::*;
+
+fn figure(name: &'static str, values: &[f64], good: Good) -> Figure {
+    Figure { name, unit: "ms", values: values.to_vec(), good }
+}
+
+fn block(figures: Vec<Figure>) -> Block {
+    let (name, address) = ("A".to_string(), "zk://a:1".to_string());
+    Block { name, address, figures, ..Block::default() }
+}
+
+#[test]
+fn names_in_json_end_in_their_unit() {
+    for (name, unit, key) in [
+        ("VmRSS, after", "bytes", "vmrss_after_bytes"),
+        ("creates", "per s", "creates_per_s"),
+        ("latency p99.9", "us", "latency_p999_us"),
+        ("znodes", "", "znodes"),
+    ] {
+        assert_eq!(Figure::once(name, unit, 1.0, Good::More).key(), key);
+    }
+}
+
+#[test]
+fn ratios_are_of_rounds_that_belong_together() {
+    let ours = figure("last event", &[1.0, 2.0, 4.0], Good::Less);
+    let theirs = figure("last event", &[10.0, 30.0, 40.0], Good::Less);
+    assert_eq!(ratio(&ours, &theirs), Some("1/10.0".to_string()));
+    let more = |values| figure("rate", values, Good::More);
+    assert_eq!(ratio(&more(&[30.0]), &more(&[20.0])), Some("1.50x".to_string()));
+}
+
+#[test]
+fn what_cannot_be_known_has_no_ratio() {
+    let some = figure("memory", &[1.0], Good::Less);
+    for other in [&[][..], &[0.0], &[-1.0]] {
+        assert_eq!(ratio(&some, &figure("memory", other, Good::Less)), None);
+    }
+    let count = figure("znodes", &[1.0], Good::Neither);
+    assert_eq!(ratio(&count, &count), None);
+}
+
+#[test]
+fn a_block_for_each_server_then_the_ratios() {
+    let ours = block(vec![
+        figure("first event", &[1.0, 3.0, 2.5], Good::Less),
+        figure("memory", &[], Good::Less),
+    ]);
+    let theirs = block(vec![
+        figure("first event", &[20.0, 30.0, 25.0], Good::Less),
+        figure("memory", &[12345.678], Good::Less),
+    ]);
+    let expected = "\
+A (zk://a:1)
+  first event                                2.50 ms  (1 to 3 in 3 rounds)
+  memory                                  unknown ms
+A (zk://a:1)
+  first event                                  25 ms  (20 to 30 in 3 rounds)
+  memory                                    12346 ms
+ratios, A to A
+  first event                              1/10.0
+";
+    assert_eq!(table(&[ours.clone(), theirs]), expected);
+    assert_eq!(ours.to_json()["figures"]["first_event_ms"], json!([1.0, 3.0, 2.5]));
+    assert!(ours.to_json()["figures"]["memory_ms"].is_null());
+}
+
+#[test]
+fn what_went_wrong_is_said() {
+    let mut one = block(Vec::new());
+    one.blame(&Phase { name: "fill", errors: 2, lost: 1, ..Phase::default() });
+    one.blame(&Phase { name: "count", ..Phase::default() });
+    assert_eq!((one.trouble, one.notes.len()), (3, 1));
+    assert!(table(&[one]).contains("fill: 2 errors, 1 sessions lost"));
+}

@@ -1,0 +1,67 @@
+//! What a stretch of work took: the time, the CPU of both sides, and what came of the requests.
+
+use crate::driver::Driver;
+use crate::process::thread_cpu_ns;
+use crate::stats::{Latencies, Phase};
+use crate::target::Target;
+
+/// What came of the requests of a load.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Answers.
+    pub answered: u64,
+    /// Those that were errors or not what was asked for.
+    pub errors: u64,
+    /// Of all of them.
+    pub latencies: Latencies,
+}
+
+impl Tally {
+    /// Counts an answer.
+    pub fn count(&mut self, is_right: bool, took_ns: u64) {
+        self.answered += 1;
+        self.errors += u64::from(!is_right);
+        self.latencies.record(took_ns);
+    }
+}
+
+/// Runs from when it is made until it is read.
+pub struct Meter<'a> {
+    target: &'a Target,
+    started_ns: u64,
+    server_cpu_ns: Option<u64>,
+    own_cpu_ns: u64,
+}
+
+impl Meter<'_> {
+    /// From now on.
+    pub fn start<'a>(driver: &Driver, target: &'a Target) -> Meter<'a> {
+        Meter {
+            target,
+            started_ns: driver.now_ns(),
+            server_cpu_ns: target.cpu_ns(),
+            own_cpu_ns: thread_cpu_ns(),
+        }
+    }
+
+    /// When it was made, as the driver counts.
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    /// What it took until now. Each client's own time is not known here.
+    pub fn stop(&self, driver: &Driver, name: &'static str, tally: Tally) -> Phase {
+        let server_cpu_ns = self.target.cpu_ns().zip(self.server_cpu_ns);
+        Phase {
+            name,
+            operations: tally.answered,
+            elapsed_ns: driver.now_ns() - self.started_ns,
+            client_ns: Vec::new(),
+            latencies: tally.latencies,
+            server_cpu_ns: server_cpu_ns.map(|(after, before)| after.saturating_sub(before)),
+            own_cpu_ns: thread_cpu_ns() - self.own_cpu_ns,
+            errors: tally.errors,
+            lost: driver.lost().count() as u64,
+        }
+    }
+}
