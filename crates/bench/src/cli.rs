@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::fill::{self, FillArgs};
 use crate::latencies::{self, LatencyArgs};
+use crate::watch::{self, WatchArgs};
 
 /// Options of `quorate bench`.
 #[derive(Debug, Args)]
@@ -17,9 +18,14 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Workload {
     /// The service-latency test: create, set, get, delete, ephemerals, watches
-    ZkLatencies(LatencyArgs),
+    #[command(name = "zk-latencies")]
+    Latencies(LatencyArgs),
     /// A million znodes: how fast they are made and how much memory each takes
-    ZkFill(FillArgs),
+    #[command(name = "zk-fill")]
+    Fill(FillArgs),
+    /// A million watches: what each costs; then one change that 10,000 connections see
+    #[command(name = "zk-watch")]
+    Watch(WatchArgs),
 }
 
 /// Runs a benchmark and prints it.
@@ -28,7 +34,8 @@ enum Workload {
 /// A target does not answer, or a file cannot be written.
 pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.workload {
-        Workload::ZkLatencies(args) => latencies::command(args),
-        Workload::ZkFill(args) => fill::command(args),
+        Workload::Latencies(args) => latencies::command(args),
+        Workload::Fill(args) => fill::command(args),
+        Workload::Watch(args) => watch::command(args),
     }
 }

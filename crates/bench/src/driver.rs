@@ -18,6 +18,7 @@ use zk::response::ReplyHeader;
 
 use crate::client_zk::{Incoming, Session, SessionError};
 use crate::limits::{CONNECT_LIMIT, CONNECTING_MAX, OUTPUT_BYTES, READ_BYTES, SILENCE_LIMIT};
+use crate::open_files;
 
 /// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,7 @@ impl Driver {
         count: usize,
         timeout_ms: i32,
     ) -> anyhow::Result<Driver> {
+        open_files::make_room(count)?;
         let mut driver = Driver {
             poll: Poll::new()?,
             started: Instant::now(),

@@ -53,3 +53,16 @@ pub const WATCHES_MAX: usize = 10_000_000;
 
 /// Sessions that make and remove a tree where their number is no option.
 pub const TREE_CLIENTS: usize = 10;
+
+/// How long a killed server may take until it is gone: its memory is given back meanwhile.
+pub const EXIT_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a server may take to come back.
+pub const RESTART_LIMIT: Duration = Duration::from_secs(900);
+
+/// How long it is waited between two attempts to reach it.
+pub const RECONNECT_PAUSE: Duration = Duration::from_millis(2);
+
+/// How long an attempt may take once somebody listens. A server that accepts connections and does
+/// not answer yet is waited for.
+pub const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);

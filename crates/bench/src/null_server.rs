@@ -1,5 +1,6 @@
 //! A server that does nothing: it answers every request at once with what the load expects, and
-//! keeps no state but who watches what. What a load reaches against it is the ceiling of the generator.
+//! keeps no state but who watches what. What a load reaches against it is the ceiling of the
+//! generator.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -135,6 +136,8 @@ fn serve(
                         // NodeDataChanged.
                         put_event(&mut connection.output, 3, &path);
                         connection.flush();
+                        // The last event may be seen before this turn ends.
+                        cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
                     }
                 }
             }

@@ -86,6 +86,19 @@ impl Target {
         Target { name: name.to_string(), address, addresses: vec![at], cpu: Cpu::Thread(cpu_ns) }
     }
 
+    /// Its processes, if it is no thread of this one.
+    pub fn processes(&self) -> Option<&Processes> {
+        match &self.cpu {
+            Cpu::Processes(processes) => Some(processes),
+            Cpu::Thread(_) => None,
+        }
+    }
+
+    /// Looks again for its processes, after they were started again.
+    pub fn find_processes(&mut self) {
+        self.cpu = Cpu::Processes(Processes::listening(&self.addresses));
+    }
+
     /// Where its figures go.
     pub fn block(&self) -> Block {
         let (name, address) = (self.name.clone(), self.address.clone());
@@ -100,9 +113,15 @@ impl Target {
         }
     }
 
+    /// Its answer to a four-letter word. The null server knows none.
+    pub fn ask(&self, word: &str) -> Option<String> {
+        self.processes()?;
+        ask(self.addresses.first()?, word).ok()
+    }
+
     /// A figure of its answer to `mntr`, if it gives that.
     pub fn monitored(&self, key: &str) -> Option<f64> {
-        let answer = ask(self.addresses.first()?, "mntr").ok()?;
+        let answer = self.ask("mntr")?;
         let of_line = |line: &str| line.strip_prefix(key)?.strip_prefix('\t')?.trim().parse().ok();
         answer.lines().find_map(of_line)
     }

@@ -88,6 +88,28 @@ fn a_filled_tree_is_counted_and_removed_unless_it_is_kept() {
 }
 
 #[test]
+fn watches_are_all_set_and_a_change_is_seen_by_all() {
+    let ours = Server::start("bench-watch-ours", &CONFIG);
+    let real = RealServer::start("bench-watch-real", &CONFIG);
+    let (target, compared) =
+        (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
+    let args = ["zk-watch", "--target", &target, "--compare", &compared, "--connections", "5"];
+    let args = [&args[..], &["--watches", "200", "--seers", "30", "--rounds", "2"]].concat();
+    for mode in [&[][..], &["--distinct"][..]] {
+        let (text, json) = bench("watch", &[&args[..], mode].concat());
+        assert_eq!(figures(&json, "watches"), ["1000.0"; 3]);
+        // The null server does not count.
+        assert_eq!(figures(&json, "watches_that_the_server_counts"), ["1000.0", "1000.0", "null"]);
+        assert_eq!(figures(&json, "trouble"), ["0"; 3], "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words.matches("events 30 (30 to 30 in 2 rounds)").count(), 3, "{text}");
+        for address in [ours.address(), real.address()] {
+            assert!(!below_root(address).contains("bench-"));
+        }
+    }
+}
+
+#[test]
 fn wrong_options_are_named_in_one_line() {
     for (args, named) in [
         (&["zk-latencies"][..], "--target"),
@@ -97,6 +119,7 @@ fn wrong_options_are_named_in_one_line() {
         (&["zk-latencies", "--target", "zk://127.0.0.1:1", "--rounds", "x"][..], "--rounds"),
         (&["zk-fill", "--target", "zk://127.0.0.1:1", "--parents", "0"][..], "--parents: 0"),
         (&["zk-fill", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
+        (&["zk-watch", "--target", "zk://127.0.0.1:1", "--seers", "0"][..], "--seers: 0"),
         (&["nothing"][..], "nothing"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));

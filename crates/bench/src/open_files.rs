@@ -1,0 +1,53 @@
+//! How many files, and so connections, this process may have open (`RLIMIT_NOFILE`).
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::limits::OPEN_FILES_SPARE;
+
+/// Makes room for so many connections beside what is open. Where the limit is too low it becomes
+/// the hard one, which needs no right; it is left alone otherwise, since servers that a benchmark
+/// starts inherit it.
+///
+/// # Errors
+/// The hard limit does not suffice.
+pub fn make_room(connections: usize) -> anyhow::Result<()> {
+    let needed = open_now() + connections + OPEN_FILES_SPARE;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current as usize >= needed) {
+        return Ok(());
+    }
+    let hard = hard_limit();
+    anyhow::ensure!(
+        needed <= hard,
+        "{connections} connections need {needed} open files, and this process may have {hard} \
+         (RLIMIT_NOFILE, `ulimit -Hn`)"
+    );
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    Ok(())
+}
+
+/// Connections there can be room for, if both of their ends are in this process.
+pub fn pairs_max() -> usize {
+    hard_limit().saturating_sub(open_now() + OPEN_FILES_SPARE) / 2
+}
+
+fn hard_limit() -> usize {
+    getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |hard| hard as usize)
+}
+
+fn open_now() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(OPEN_FILES_SPARE, Iterator::count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_named_when_it_does_not_suffice() {
+        assert!(make_room(1).is_ok());
+        let error = make_room(hard_limit()).unwrap_err().to_string();
+        assert!(error.contains("RLIMIT_NOFILE"), "{error}");
+        assert!(pairs_max() < hard_limit());
+    }
+}
