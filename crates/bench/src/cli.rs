@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::fill::{self, FillArgs};
 use crate::latencies::{self, LatencyArgs};
+use crate::restart::{self, RestartArgs};
 use crate::watch::{self, WatchArgs};
 
 /// Options of `quorate bench`.
@@ -23,6 +24,9 @@ enum Workload {
     /// A million znodes: how fast they are made and how much memory each takes
     #[command(name = "zk-fill")]
     Fill(FillArgs),
+    /// A million znodes, then kill -9: how long until the server answers again
+    #[command(name = "zk-restart")]
+    Restart(RestartArgs),
     /// A million watches: what each costs; then one change that 10,000 connections see
     #[command(name = "zk-watch")]
     Watch(WatchArgs),
@@ -36,6 +40,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.workload {
         Workload::Latencies(args) => latencies::command(args),
         Workload::Fill(args) => fill::command(args),
+        Workload::Restart(args) => restart::command(args),
         Workload::Watch(args) => watch::command(args),
     }
 }

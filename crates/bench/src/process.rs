@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// The processes that serve some addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processes {
@@ -36,6 +38,34 @@ impl Processes {
             .collect();
         pids.sort_unstable();
         Processes { pids }
+    }
+
+    /// These.
+    pub fn of(pids: &[u32]) -> Processes {
+        Processes { pids: pids.to_vec() }
+    }
+
+    /// Ends them by SIGKILL, at once.
+    ///
+    /// # Errors
+    /// One is gone already, or belongs to somebody else.
+    pub fn kill(&self) -> std::io::Result<()> {
+        for pid in &self.pids {
+            let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);
+            let pid = pid.ok_or(std::io::ErrorKind::NotFound)?;
+            kill_process(pid, Signal::KILL)?;
+        }
+        Ok(())
+    }
+
+    /// Whether none of their threads is left, so that their sockets and files are closed. A parent
+    /// that has not asked for its status may keep a dead one in the table.
+    pub fn are_gone(&self) -> bool {
+        self.pids.iter().all(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let is_dead = is_dead(&stat);
+            is_dead && entries(&format!("/proc/{pid}/task")).count() <= 1
+        })
     }
 
     /// Whether none was found.
@@ -113,6 +143,12 @@ fn cpu_of(pid: u32) -> Option<u64> {
         0 => ticks_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?),
         ns => Some(ns),
     }
+}
+
+/// Whether the `stat` of a process is that of a dead one, or there is none.
+fn is_dead(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    state.is_none_or(|state| matches!(state, "Z" | "X"))
 }
 
 fn ticks_of(stat: &str) -> Option<u64> {

@@ -46,3 +46,16 @@ fn this_process_is_found_by_its_port_and_uses_cpu() {
     assert!(gone.is_empty());
     assert_eq!((gone.cpu_ns(), gone.memory()), (None, None));
 }
+
+#[test]
+fn dead_processes_are_known_by_their_state() {
+    for (stat, expected) in [
+        ("", true),
+        ("1 (a) Z 1", true),
+        ("1 (a) X 1", true),
+        ("1 (Z) S 1", false),
+        ("1 (a) R 1", false),
+    ] {
+        assert_eq!(is_dead(stat), expected, "{stat}");
+    }
+}

@@ -1,8 +1,11 @@
 //! `quorate bench`, small, against this server and the real one: the counts are what was asked for.
 
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Pid;
 
 use crate::server::{RealServer, Server, folder};
 
@@ -109,6 +112,71 @@ fn watches_are_all_set_and_a_change_is_seen_by_all() {
     }
 }
 
+/// `quorate serve` on a port that stays the same, unlike that of [`Server`]: it is killed and
+/// started again by the benchmark.
+fn serve_on_fixed_port(name: &str) -> (Child, PathBuf, SocketAddr) {
+    let folder = folder(name);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    let data = folder.join("data");
+    let lines = [
+        format!("dataDir={}", data.display()),
+        format!("clientPort={}", address.port()),
+        "clientPortAddress=127.0.0.1".to_string(),
+    ];
+    let config = [&lines.join("\n"), &CONFIG.join("\n"), ""].join("\n");
+    std::fs::write(folder.join("zoo.cfg"), config).unwrap();
+    drop(free);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    // The folder is what the configuration is found by, the second time as well.
+    command.args(["serve", "--config", "zoo.cfg"]).current_dir(&folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("quorate ready"), "{line}");
+    (child, folder, address)
+}
+
+/// Ends what a benchmark left running, by the ids that it printed.
+fn end_restarted(text: &str) -> usize {
+    let after = |line: &str| {
+        let rest = line.trim().strip_prefix("started again as process ")?;
+        rest.split(';').next()?.parse().ok()
+    };
+    let pids: Vec<i32> = text.lines().filter_map(after).collect();
+    for pid in &pids {
+        let pid = Pid::from_raw(*pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    pids.len()
+}
+
+#[test]
+fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
+    let (mut child, data, address) = serve_on_fixed_port("bench-restart-ours");
+    let real = RealServer::start("bench-restart-real", &CONFIG);
+    let (target, compared) = (format!("zk://{address}"), format!("zk://{}", real.address()));
+    let args = ["zk-restart", "--target", &target, "--compare", &compared, "--parents", "3"];
+    let args = [&args[..], &["--children", "1500", "--clients", "4"][..]].concat();
+    let (text, json) = bench("restart", &args);
+    child.wait().unwrap();
+    for address in [address, real.address()] {
+        // It goes on when the benchmark has ended, and what was made is removed.
+        assert!(!below_root(address).contains("bench-"));
+    }
+    assert_eq!(end_restarted(&text), 2, "{text}");
+    for (key, value) in [
+        ("znodes_acknowledged", "4500.0"),
+        ("znodes_found", "4500.0"),
+        ("znodes_missing", "0.0"),
+        ("trouble", "0"),
+    ] {
+        assert_eq!(figures(&json, key), [value; 2], "{key}: {text}");
+    }
+    std::fs::remove_dir_all(data).unwrap();
+}
+
 #[test]
 fn wrong_options_are_named_in_one_line() {
     for (args, named) in [
@@ -119,6 +187,8 @@ fn wrong_options_are_named_in_one_line() {
         (&["zk-latencies", "--target", "zk://127.0.0.1:1", "--rounds", "x"][..], "--rounds"),
         (&["zk-fill", "--target", "zk://127.0.0.1:1", "--parents", "0"][..], "--parents: 0"),
         (&["zk-fill", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
+        (&["zk-restart", "--target", "zk://127.0.0.1:1", "--children", "0"][..], "--children: 0"),
+        (&["zk-restart", "--target", "zk://127.0.0.1:1", "--compare-start", "x"][..], "--compare"),
         (&["zk-watch", "--target", "zk://127.0.0.1:1", "--seers", "0"][..], "--seers: 0"),
         (&["nothing"][..], "nothing"),
     ] {

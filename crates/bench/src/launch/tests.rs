@@ -1,0 +1,61 @@
+use super::*;
+use crate::process::Processes;
+
+fn texts(bytes: &[u8]) -> Vec<String> {
+    strings(bytes).map(|it| it.into_string().unwrap()).collect()
+}
+
+#[test]
+fn arguments_and_variables_are_told_apart_by_zero_bytes() {
+    assert_eq!(texts(b"a\0-b\0\0c d\0"), ["a", "-b", "", "c d"]);
+    assert_eq!(texts(b""), [""; 0]);
+    assert_eq!(texts(b"a"), ["a"]);
+    let (name, value) = pair(OsStr::new("A=b=c")).unwrap();
+    assert_eq!((name.as_os_str(), value.as_os_str()), (OsStr::new("A"), OsStr::new("b=c")));
+    assert_eq!(pair(OsStr::new("A")), None);
+}
+
+/// What `/proc` says when the kernel has put the program and all it was given in the place of ours:
+/// for a moment there is a program without arguments.
+fn once_running(pid: u32) -> Launch {
+    loop {
+        let launch = Launch::of(pid).unwrap();
+        let Launch::Again { arguments, environment, .. } = &launch else { unreachable!() };
+        if arguments.len() == 2 && arguments[0] == "sleep" && !environment.is_empty() {
+            return launch;
+        }
+    }
+}
+
+/// A process is killed and started again; what runs then cannot be told from what ran before.
+#[test]
+fn a_process_is_started_again_as_it_was() {
+    let folder = std::env::temp_dir().join(format!("quorate-launch-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let mut first = Command::new("sleep");
+    first.arg("1000").env_clear().env("A", "b").current_dir(&folder).stdin(Stdio::null());
+    let mut first = first.spawn().unwrap();
+    let launch = once_running(first.id());
+    let processes = Processes::of(&[first.id()]);
+    assert!(!processes.are_gone());
+    processes.kill().unwrap();
+    while !processes.are_gone() {}
+    first.wait().unwrap();
+    assert!(processes.are_gone());
+    assert!(processes.kill().is_err());
+    let mut second = launch.start(&folder.join("log")).unwrap();
+    assert_eq!(once_running(second.id()), launch);
+    second.kill().unwrap();
+    second.wait().unwrap();
+    assert!(Launch::of(first.id()).is_err());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_command_writes_into_the_file() {
+    let path = std::env::temp_dir().join(format!("quorate-shell-{}", std::process::id()));
+    let launch = Launch::Shell("echo out; echo err >&2".to_string());
+    assert!(launch.start(&path).unwrap().wait().unwrap().success());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "out\nerr\n");
+    fs::remove_file(&path).unwrap();
+}

@@ -1,0 +1,235 @@
+//! How long a server is away that is killed: a tree is filled, the server gets SIGKILL at the last
+//! reply, is started again, and is asked for the znode that was acknowledged last.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use zk::ErrorCode;
+use zk::request::{ReadKind, ReadRequest, Request};
+
+use crate::client_zk::{Incoming, Session};
+use crate::comparison::{Comparison, Where};
+use crate::driver::Driver;
+use crate::figures::{Block, Figure, Good};
+use crate::launch::Launch;
+use crate::limits::{
+    ATTEMPT_LIMIT, EXIT_LIMIT, READ_BYTES, RECONNECT_PAUSE, RESTART_LIMIT, SESSION_TIMEOUT_MS,
+};
+use crate::process::Processes;
+use crate::target::Target;
+use crate::tree::{Tree, TreeArgs};
+
+/// Options of `quorate bench zk-restart`.
+#[derive(Debug, Args)]
+pub struct RestartArgs {
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    tree: TreeArgs,
+    /// How to start the server again, for sh [default: as its processes were started]
+    #[arg(long, value_name = "CMD")]
+    start: Option<String>,
+    /// The same for the other server
+    #[arg(long, value_name = "CMD", requires = "compare")]
+    compare_start: Option<String>,
+}
+
+/// Runs `quorate bench zk-restart` and prints it.
+///
+/// # Errors
+/// An option is wrong, a server is not on this machine or does not come back, or a file cannot be
+/// written.
+pub fn command(args: &RestartArgs) -> anyhow::Result<ExitCode> {
+    args.tree.check()?;
+    let about = format!(
+        "{}; then SIGKILL at the last reply; time counts from that. The log was written just before \
+         and is in the page cache",
+        args.tree
+    );
+    let mut comparison = Comparison::start(&args.at, "zk-restart", &about)?;
+    let starts = [&args.start, &args.compare_start];
+    // Before anything is filled: what cannot be killed or started cannot be measured.
+    let launches = comparison.targets().iter().zip(starts);
+    let launches: Vec<Vec<Launch>> = launches
+        .map(|(target, start)| launches_of(target, start.as_deref()))
+        .collect::<anyhow::Result<_>>()?;
+    let mut launches = launches.iter();
+    comparison.measure(|target, label, say| {
+        let launches = launches.next().expect("there are launches for each target");
+        restart(target, launches, &args.tree, label, say)
+    })?;
+    comparison.finish()
+}
+
+/// How to start the processes of a target again.
+fn launches_of(target: &Target, start: Option<&str>) -> anyhow::Result<Vec<Launch>> {
+    let pids = target.processes().map_or(&[][..], Processes::pids);
+    anyhow::ensure!(
+        !pids.is_empty(),
+        "{}: its processes are not found on this machine, so they cannot be killed",
+        target.address
+    );
+    match start {
+        Some(command) => Ok(vec![Launch::Shell(command.to_string())]),
+        None => pids.iter().map(|pid| Launch::of(*pid)).collect(),
+    }
+}
+
+fn restart(
+    target: &Target,
+    launches: &[Launch],
+    args: &TreeArgs,
+    label: &str,
+    say: &dyn Fn(&str),
+) -> anyhow::Result<Block> {
+    let mut block = target.block();
+    let mut tree = Tree::new(args, label);
+    say("filling");
+    let mut driver = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
+    let made = tree.make(&mut driver, target)?;
+    let outage = kill_and_start(target, launches, &tree.last_child())?;
+    drop(driver);
+    say("counting");
+    let mut back = target.clone();
+    back.find_processes();
+    let at_first_ns = outage.cpu_ns;
+    let memory = back.memory();
+    let mut driver = Driver::connect(&back.addresses, args.clients, SESSION_TIMEOUT_MS)?;
+    let (counted, count) = tree.count(&mut driver, &back)?;
+    let ms = |it: Duration| it.as_secs_f64() * 1_000.0;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    block.figures.extend([
+        Figure::once(
+            "znodes acknowledged",
+            "",
+            (made.operations - made.errors) as f64,
+            Good::Neither,
+        ),
+        Figure::once("znodes found", "", count.found as f64, Good::Neither),
+        Figure::once("znodes missing", "", count.missing as f64, Good::Neither),
+        Figure::once("creates", "per s", made.rate(), Good::More),
+        Figure::once("processes gone", "ms", ms(outage.gone), Good::Neither),
+        Figure::once("first answer", "ms", ms(outage.answered), Good::Less),
+        Figure::once(
+            "server CPU to first answer",
+            "ms",
+            at_first_ns.map(|ns| ns as f64 / 1e6),
+            Good::Less,
+        ),
+        Figure::once("VmRSS after", "MiB", memory.map(|it| mib(it.resident)), Good::Less),
+        Figure::once("VmHWM after", "MiB", memory.map(|it| mib(it.peak)), Good::Less),
+    ]);
+    block.blame(&made);
+    block.blame(&counted);
+    if outage.error != ErrorCode::OK {
+        block.trouble += 1;
+        block.notes.push(format!("the last znode was answered with error {}", outage.error.0));
+    }
+    block.notes.push(format!(
+        "started again as process {}; it prints to {}",
+        outage.pids,
+        outage.output.display()
+    ));
+    if args.keep {
+        block.notes.push(format!("the tree is kept: {}", tree.root()));
+    } else {
+        block.blame(&tree.remove(&mut driver, &back)?);
+    }
+    driver.close();
+    Ok(block)
+}
+
+/// What happened between the last reply before the kill and the first one after it.
+#[derive(Debug)]
+struct Outage {
+    /// From the kill until no thread was left.
+    gone: Duration,
+    /// From the kill until the read was answered.
+    answered: Duration,
+    /// With that.
+    error: ErrorCode,
+    /// Of the new processes until then.
+    cpu_ns: Option<u64>,
+    /// Those, for the eye.
+    pids: String,
+    /// Where they print.
+    output: PathBuf,
+}
+
+fn kill_and_start(target: &Target, launches: &[Launch], path: &str) -> anyhow::Result<Outage> {
+    let processes = target.processes().expect("it was checked that there are some");
+    let killed = Instant::now();
+    processes.kill()?;
+    while !processes.are_gone() {
+        anyhow::ensure!(killed.elapsed() < EXIT_LIMIT, "its processes do not end by SIGKILL");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let gone = killed.elapsed();
+    let port = target.addresses[0].port();
+    let output = format!("quorate-bench-{}-restarted-{port}.log", std::process::id());
+    let output = std::env::temp_dir().join(output);
+    let mut children = Vec::new();
+    for launch in launches {
+        children.push(launch.start(&output)?);
+    }
+    let error = first_answer(&target.addresses, path, &mut children, &output)?;
+    let answered = killed.elapsed();
+    let back = Processes::listening(&target.addresses);
+    let pids: Vec<String> = back.pids().iter().map(u32::to_string).collect();
+    Ok(Outage { gone, answered, error, cpu_ns: back.cpu_ns(), pids: pids.join(" "), output })
+}
+
+/// Asks the servers in turn until one answers, whatever it says.
+fn first_answer(
+    addresses: &[SocketAddr],
+    path: &str,
+    children: &mut [Child],
+    output: &Path,
+) -> anyhow::Result<ErrorCode> {
+    let began = Instant::now();
+    let log = output.display();
+    for address in addresses.iter().cycle() {
+        let failed = match ask(address, path) {
+            Ok(error) => return Ok(error),
+            Err(failed) => failed,
+        };
+        for child in &mut *children {
+            // A command may end well when the server runs on its own.
+            let status = child.try_wait()?.filter(|status| !status.success());
+            anyhow::ensure!(status.is_none(), "the server does not start again: see {log}");
+        }
+        anyhow::ensure!(began.elapsed() < RESTART_LIMIT, "it does not come back ({failed}): {log}");
+        std::thread::sleep(RECONNECT_PAUSE);
+    }
+    unreachable!("a target has an address, and they go round")
+}
+
+/// One attempt: a session, and a read in it.
+fn ask(address: &SocketAddr, path: &str) -> anyhow::Result<ErrorCode> {
+    let mut stream = TcpStream::connect_timeout(address, ATTEMPT_LIMIT)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ATTEMPT_LIMIT))?;
+    let mut session = Session::connect(SESSION_TIMEOUT_MS);
+    // Both at once: a server reads the second when it has answered the first.
+    let read = ReadRequest { kind: ReadKind::GetData, path, watch: false };
+    session.send(&Request::Read(read), 0);
+    stream.write_all(session.output())?;
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let count = stream.read(&mut buffer)?;
+        anyhow::ensure!(count > 0, "the connection was closed");
+        session.input().extend_from_slice(&buffer[..count]);
+        while let Some(incoming) = session.take()? {
+            if let Incoming::Reply { header, .. } = incoming {
+                return Ok(header.error);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
