@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use crate::fill::{self, FillArgs};
 use crate::latencies::{self, LatencyArgs};
 use crate::restart::{self, RestartArgs};
+use crate::snapshot_gap::{self, SnapshotGapArgs};
 use crate::watch::{self, WatchArgs};
 
 /// Options of `quorate bench`.
@@ -27,6 +28,9 @@ enum Workload {
     /// A million znodes, then kill -9: how long until the server answers again
     #[command(name = "zk-restart")]
     Restart(RestartArgs),
+    /// A million znodes, half of the maximum rate: the longest gap between replies
+    #[command(name = "zk-snapshot-gap")]
+    SnapshotGap(SnapshotGapArgs),
     /// A million watches: what each costs; then one change that 10,000 connections see
     #[command(name = "zk-watch")]
     Watch(WatchArgs),
@@ -41,6 +45,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Latencies(args) => latencies::command(args),
         Workload::Fill(args) => fill::command(args),
         Workload::Restart(args) => restart::command(args),
+        Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
     }
 }

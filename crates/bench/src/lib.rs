@@ -1,9 +1,10 @@
 //! Load generators: the published tests, and what else shows how fast and how small a server is,
 //! beside another server in the same run.
 //!
-//! The path of a figure: [`cli`] picks a workload ([`latencies`]), which takes turns between the
-//! targets ([`comparison`]) and says what each client does next; [`driver`] sends it over [`client_zk`] sessions
-//! and measures; [`stats`] keeps it; [`report`] prints it. [`process`] knows what the servers cost,
+//! The path of a figure: [`cli`] picks a workload ([`latencies`], [`fill`], [`restart`],
+//! [`snapshot_gap`], [`watch`]), which takes turns between the targets ([`comparison`]) and says what
+//! each client does next; [`driver`] sends it over [`client_zk`] sessions and measures; [`stats`] and
+//! [`meter`] keep it; [`report`] and [`figures`] print it. [`process`] knows what the servers cost,
 //! [`null_server`] what the generator itself can do.
 //!
 //! It never judges: a figure is printed with what it takes to doubt it.
@@ -25,6 +26,8 @@ pub mod process;
 pub mod published;
 pub mod report;
 pub mod restart;
+pub mod snapshot_gap;
+pub mod snapshots;
 pub mod stats;
 pub mod target;
 pub mod tree;

@@ -66,3 +66,16 @@ pub const RECONNECT_PAUSE: Duration = Duration::from_millis(2);
 /// How long an attempt may take once somebody listens. A server that accepts connections and does
 /// not answer yet is waited for.
 pub const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often it is looked for new snapshots in a folder. A server keeps two or more.
+pub const SNAPSHOT_LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long the generator sleeps when the next request is due sooner than a poll can wait for. It
+/// is late by that and some 50 us more, rather than take a whole core from servers beside it.
+pub const NAP: Duration = Duration::from_micros(50);
+
+/// Requests a second of an open loop, which this generator cannot reach anyway.
+pub const RATE_MAX: u64 = 10_000_000;
+
+/// Seconds that one phase of a test may be asked to take.
+pub const SECONDS_MAX: u64 = 86_400;

@@ -63,7 +63,9 @@ const BENCH_EXAMPLES: &str = "\
 Examples:
   quorate bench zk-latencies --target zk://localhost:2181
   quorate bench zk-latencies --target zk://localhost:2181 --compare zk://localhost:2182 --clients 10
-  quorate bench zk-fill --target zk://localhost:2181 --compare zk://localhost:2182";
+  quorate bench zk-fill --target zk://localhost:2181 --compare zk://localhost:2182
+  quorate bench zk-restart --target zk://localhost:2181
+Options of each: quorate bench WORKLOAD --help. What each means: docs/benchmarks.md.";
 
 /// Options of `quorate serve`.
 #[derive(Debug, Default, Args)]

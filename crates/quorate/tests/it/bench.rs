@@ -178,6 +178,30 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
 }
 
 #[test]
+fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
+    // A snapshot every 2,000 commands or so; ZooKeeper waits for a random part of its number.
+    let config = [&CONFIG[..], &["snapCount=2000"][..]].concat();
+    let ours = Server::start("bench-gap-ours", &config);
+    let real = RealServer::start("bench-gap-real", &config);
+    let (target, compared) =
+        (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
+    let args = ["zk-snapshot-gap", "--target", &target, "--compare", &compared, "--parents", "3"];
+    let args = [&args[..], &["--children", "500", "--clients", "4", "--rate", "2000"]].concat();
+    let args = [&args[..], &["--seconds", "2", "--maximum-seconds", "1"]].concat();
+    let (text, json) = bench("gap", &args);
+    assert_eq!(figures(&json, "rate_asked_for_per_s"), ["2000.0"; 3]);
+    assert_eq!(figures(&json, "requests"), ["4000.0"; 3]);
+    assert_eq!(figures(&json, "trouble"), ["0"; 3], "{text}");
+    let snapshots = figures(&json, "snapshots_meanwhile");
+    assert!(snapshots[..2].iter().all(|count| !matches!(count.as_str(), "0.0" | "null")), "{text}");
+    assert_eq!(snapshots[2], "null");
+    assert!(figures(&json, "longest_gap_all_clients_ms").iter().all(|gap| gap != "0.0"));
+    for address in [ours.address(), real.address()] {
+        assert!(!below_root(address).contains("bench-"));
+    }
+}
+
+#[test]
 fn wrong_options_are_named_in_one_line() {
     for (args, named) in [
         (&["zk-latencies"][..], "--target"),
@@ -189,6 +213,7 @@ fn wrong_options_are_named_in_one_line() {
         (&["zk-fill", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
         (&["zk-restart", "--target", "zk://127.0.0.1:1", "--children", "0"][..], "--children: 0"),
         (&["zk-restart", "--target", "zk://127.0.0.1:1", "--compare-start", "x"][..], "--compare"),
+        (&["zk-snapshot-gap", "--target", "zk://127.0.0.1:1", "--rate", "0"][..], "--rate"),
         (&["zk-watch", "--target", "zk://127.0.0.1:1", "--seers", "0"][..], "--seers: 0"),
         (&["nothing"][..], "nothing"),
     ] {

@@ -1,0 +1,129 @@
+//! How many snapshots a server takes meanwhile: by its own count if it has one, else by the files
+//! that appear in its folder.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crate::limits::SNAPSHOT_LOOK_PAUSE;
+use crate::process::Processes;
+use crate::target::Target;
+
+/// Finished snapshots in `mntr` of ZooKeeper 3.9 (`ServerMetrics.SNAPSHOT_TIME`).
+const KEY: &str = "zk_cnt_snapshottime";
+
+/// Counts from when it is made.
+pub enum Snapshots<'a> {
+    /// The server counts.
+    Monitored {
+        /// Which.
+        target: &'a Target,
+        /// So many before.
+        before: f64,
+    },
+    /// A thread looks again and again: a server keeps only the newest few.
+    Files {
+        /// It is to end.
+        is_ended: Arc<AtomicBool>,
+        /// Gives how many appeared.
+        thread: JoinHandle<usize>,
+    },
+    /// Neither can be known.
+    Unknown,
+}
+
+impl Snapshots<'_> {
+    /// From now on.
+    pub fn start(target: &Target) -> Snapshots<'_> {
+        if let Some(before) = target.monitored(KEY) {
+            return Snapshots::Monitored { target, before };
+        }
+        let Some(folder) = folder_of(target) else { return Snapshots::Unknown };
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&is_ended);
+        let known = snapshots_in(&folder);
+        let look = move || count_new(&folder, known, &ended);
+        let thread = std::thread::Builder::new().name("snapshots".to_string()).spawn(look);
+        thread.map_or(Snapshots::Unknown, |thread| Snapshots::Files { is_ended, thread })
+    }
+
+    /// How many were taken until now.
+    pub fn stop(self) -> Option<usize> {
+        match self {
+            Snapshots::Monitored { target, before } => {
+                target.monitored(KEY).map(|after| (after - before).max(0.0) as usize)
+            }
+            Snapshots::Files { is_ended, thread } => {
+                is_ended.store(true, Ordering::Relaxed);
+                thread.join().ok()
+            }
+            Snapshots::Unknown => None,
+        }
+    }
+}
+
+/// Where a server on this machine says that its data is.
+fn folder_of(target: &Target) -> Option<PathBuf> {
+    target.processes().filter(|it| !Processes::is_empty(it))?;
+    let conf = target.ask("conf")?;
+    let folder = PathBuf::from(conf.lines().find_map(|line| line.strip_prefix("dataDir="))?);
+    folder.is_dir().then_some(folder)
+}
+
+/// Names of finished snapshots of Quorate, and of ZooKeeper's.
+fn snapshots_in(folder: &Path) -> HashSet<String> {
+    let folders = [folder.to_path_buf(), folder.join("snapshots")];
+    let entries = folders.iter().filter_map(|it| fs::read_dir(it).ok()).flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".snap") || name.starts_with("snapshot.")).collect()
+}
+
+fn count_new(folder: &Path, known: HashSet<String>, is_ended: &AtomicBool) -> usize {
+    let mut all = known.clone();
+    loop {
+        let is_last = is_ended.load(Ordering::Relaxed);
+        all.extend(snapshots_in(folder));
+        if is_last {
+            return all.len() - known.len();
+        }
+        std::thread::sleep(SNAPSHOT_LOOK_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::null_server::NullServer;
+
+    #[test]
+    fn files_that_appear_are_counted_and_nothing_else_is() {
+        let folder = std::env::temp_dir().join(format!("quorate-snaps-{}", std::process::id()));
+        fs::create_dir_all(folder.join("snapshots")).unwrap();
+        let write = |name: &str| fs::write(folder.join(name), b"").unwrap();
+        write("snapshots/1.snap");
+        write("log.1");
+        let (known, is_ended) = (snapshots_in(&folder), AtomicBool::new(false));
+        assert_eq!(known.len(), 1);
+        let seen = std::thread::scope(|scope| {
+            let looking = scope.spawn(|| count_new(&folder, known, &is_ended));
+            write("snapshots/2.snap");
+            write("snapshots/3.tmp");
+            write("snapshot.4");
+            // It looks once more after it was told to end.
+            is_ended.store(true, Ordering::Relaxed);
+            looking.join().unwrap()
+        });
+        assert_eq!(seen, 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn it_is_said_when_it_cannot_be_known() {
+        let null = NullServer::start(1).unwrap();
+        let target = null.target();
+        assert_eq!(Snapshots::start(&target).stop(), None);
+    }
+}
