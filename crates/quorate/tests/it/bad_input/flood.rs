@@ -179,7 +179,8 @@ fn a_client_that_takes_nothing_behind_its_writes_is_left_alone() {
     });
     println!("{before} MiB before, at most {most} MiB");
     // Each holds 64 replies of a MiB: as Apply made them, and in a buffer that grows by doubling.
-    assert!(most < before + 2 * 64 * 3 + 50, "{before} MiB before, {most} MiB");
+    // The allocator keeps as many for a while, since Apply runs on two threads.
+    assert!(most < before + 2 * 64 * 4 + 50, "{before} MiB before, {most} MiB");
     assert_well(&server);
 }
 
