@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::fill::{self, FillArgs};
 use crate::latencies::{self, LatencyArgs};
+use crate::pubsub::{self, PubsubArgs};
 use crate::restart::{self, RestartArgs};
 use crate::snapshot_gap::{self, SnapshotGapArgs};
 use crate::watch::{self, WatchArgs};
@@ -34,6 +35,9 @@ enum Workload {
     /// A million watches: what each costs; then one change that 10,000 connections see
     #[command(name = "zk-watch")]
     Watch(WatchArgs),
+    /// The publish/subscribe test: ephemerals, items that subscribers see, setData
+    #[command(name = "pubsub")]
+    Pubsub(PubsubArgs),
 }
 
 /// Runs a benchmark and prints it.
@@ -47,5 +51,6 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Restart(args) => restart::command(args),
         Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
+        Workload::Pubsub(args) => pubsub::command(args),
     }
 }

@@ -90,10 +90,19 @@ pub struct Comparison<'a> {
     workload: &'static str,
     about: String,
     targets: Vec<Target>,
-    servers: Vec<Block>,
-    ceiling: Option<Block>,
+    parts: Vec<Part>,
     progress: Progress,
     stolen: Stolen,
+}
+
+/// One of several tests of a workload; the only one has no title.
+#[derive(Debug, Default)]
+struct Part {
+    title: String,
+    /// What was published about it, a line each.
+    published: Vec<String>,
+    servers: Vec<Block>,
+    ceiling: Option<Block>,
 }
 
 impl Comparison<'_> {
@@ -113,8 +122,7 @@ impl Comparison<'_> {
             at,
             workload,
             about,
-            servers: Vec::new(),
-            ceiling: None,
+            parts: Vec::new(),
             progress: Progress::start(0),
             stolen: Stolen::start(),
             targets,
@@ -126,8 +134,22 @@ impl Comparison<'_> {
         &self.targets
     }
 
-    /// Measures each server. `measure` gets a label for paths that no other run has, and what says
-    /// how far it is.
+    /// What is measured from here on stands below this title, beside what was published about it. A
+    /// workload that is one test needs none.
+    pub fn begin(&mut self, title: String, published: Vec<String>) {
+        self.progress.say(&title);
+        self.parts.push(Part { title, published, ..Part::default() });
+    }
+
+    fn part(&mut self) -> &mut Part {
+        if self.parts.is_empty() {
+            self.parts.push(Part::default());
+        }
+        self.parts.last_mut().expect("it was just made")
+    }
+
+    /// Measures each server, in another order in every other test. `measure` gets a label for paths
+    /// that no other run has, and what says how far it is.
     ///
     /// # Errors
     /// One cannot be measured at all.
@@ -135,10 +157,12 @@ impl Comparison<'_> {
         &mut self,
         mut measure: impl FnMut(&Target, &str, &dyn Fn(&str)) -> anyhow::Result<Block>,
     ) -> anyhow::Result<()> {
-        for place in 0..self.targets.len() {
-            let block = self.one(&self.targets[place], &mut measure)?;
-            self.servers.push(block);
+        let turn = self.parts.len().saturating_sub(1);
+        let mut servers = vec![Block::default(); self.targets.len()];
+        for place in order(servers.len(), turn as u32) {
+            servers[place] = self.one(&self.targets[place], &mut measure)?;
         }
+        self.part().servers = servers;
         Ok(())
     }
 
@@ -154,7 +178,7 @@ impl Comparison<'_> {
         mut measure: impl FnMut(&Target, &str, &dyn Fn(&str)) -> anyhow::Result<Block>,
     ) -> anyhow::Result<()> {
         let null = NullServer::with_children(data_bytes, child_count)?;
-        self.ceiling = Some(self.one(&null.target(), &mut measure)?);
+        self.part().ceiling = Some(self.one(&null.target(), &mut measure)?);
         Ok(())
     }
 
@@ -175,18 +199,43 @@ impl Comparison<'_> {
     pub fn finish(self) -> anyhow::Result<ExitCode> {
         self.progress.end();
         self.stolen.print();
-        print!("\n{}", figures::table(&self.servers));
+        for part in &self.parts {
+            part.print();
+        }
+        let mut all = json!({ "workload": self.workload, "about": self.about });
+        match self.parts.as_slice() {
+            [part] if part.title.is_empty() => all["servers"] = part.servers_json(),
+            parts => all["tests"] = parts.iter().map(Part::to_json).collect(),
+        }
+        self.at.write_json(&all)?;
+        let servers = self.parts.iter().flat_map(|part| &part.servers);
+        Ok(end(servers.map(|block| block.trouble).sum()))
+    }
+}
+
+impl Part {
+    fn print(&self) {
+        println!();
+        if !self.title.is_empty() {
+            println!("== {}", self.title);
+        }
+        print!("{}", figures::table(&self.servers));
         if let Some(ceiling) = &self.ceiling {
             println!("the generator's ceiling:");
             print!("{}", figures::table(core::slice::from_ref(ceiling)));
         }
-        let all = self.servers.iter().chain(&self.ceiling);
-        self.at.write_json(&json!({
-            "workload": self.workload,
-            "about": self.about,
-            "servers": all.map(Block::to_json).collect::<Vec<_>>(),
-        }))?;
-        Ok(end(self.servers.iter().map(|block| block.trouble).sum()))
+        for line in &self.published {
+            println!("published: {line}");
+        }
+    }
+
+    fn servers_json(&self) -> Value {
+        self.servers.iter().chain(&self.ceiling).map(Block::to_json).collect()
+    }
+
+    fn to_json(&self) -> Value {
+        let Part { title, published, .. } = self;
+        json!({ "test": title, "published": published, "servers": self.servers_json() })
     }
 }
 

@@ -183,6 +183,8 @@ impl Driver {
         for client in 0..self.connections.len() {
             let connection = &mut self.connections[client];
             connection.is_finished = connection.lost.is_some();
+            // Timers are gone; a time that a load before this one waited for may come again.
+            connection.timer_ns = 0;
             left += usize::from(!connection.is_finished);
         }
         for client in 0..self.connections.len() {

@@ -27,7 +27,7 @@ use crate::stats::Phase;
 use crate::target::Target;
 
 /// The flag of a create that makes an ephemeral (`CreateMode.EPHEMERAL`).
-const EPHEMERAL: i32 = 1;
+pub const EPHEMERAL: i32 = 1;
 
 /// Options of `quorate bench zk-latencies`.
 #[derive(Debug, Args)]

@@ -2,8 +2,8 @@
 //! beside another server in the same run.
 //!
 //! The path of a figure: [`cli`] picks a workload ([`latencies`], [`fill`], [`restart`],
-//! [`snapshot_gap`], [`watch`]), which takes turns between the targets ([`comparison`]) and says what
-//! each client does next; [`driver`] sends it over [`client_zk`] sessions and measures; [`stats`] and
+//! [`snapshot_gap`], [`watch`], [`pubsub`]), which takes turns between the targets ([`comparison`]) and
+//! says what each client does next; [`driver`] sends it over [`client_zk`] sessions and measures; [`stats`] and
 //! [`meter`] keep it; [`report`] and [`figures`] print it. [`process`] knows what the servers cost,
 //! [`null_server`] what the generator itself can do.
 //!
@@ -24,6 +24,7 @@ pub mod null_server;
 pub mod open_files;
 pub mod process;
 pub mod published;
+pub mod pubsub;
 pub mod report;
 pub mod restart;
 pub mod snapshot_gap;

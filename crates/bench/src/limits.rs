@@ -22,8 +22,10 @@ pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// The largest latency that is told apart from larger ones.
 pub const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
-/// Sessions that are opened at once, so that a server's backlog is not what is measured.
-pub const CONNECTING_MAX: usize = 100;
+/// Sessions that are opened at once, so that a server's backlog is not what is measured: ZooKeeper's
+/// is 50 (Java's, unless `clientPortListenBacklog` says more), and what does not fit waits a second
+/// for its next SYN.
+pub const CONNECTING_MAX: usize = 50;
 
 /// Clients of one run.
 pub const CLIENTS_MAX: usize = 100_000;
@@ -76,6 +78,9 @@ pub const NAP: Duration = Duration::from_micros(50);
 
 /// Requests a second of an open loop, which this generator cannot reach anyway.
 pub const RATE_MAX: u64 = 10_000_000;
+
+/// Items that the publish/subscribe test may be asked to publish: it remembers when each was sent.
+pub const ITEMS_MAX: u64 = 100_000_000;
 
 /// Seconds that one phase of a test may be asked to take.
 pub const SECONDS_MAX: u64 = 86_400;

@@ -1,5 +1,5 @@
 //! A server that does nothing: it answers every request at once with what the load expects, and
-//! keeps no state but who watches what. What a load reaches against it is the ceiling of the
+//! keeps no state but who watches what, and what was last set there. What a load reaches against it is the ceiling of the
 //! generator.
 
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use zk::Stat;
 use zk::jute::{JuteWrite, begin_frame, end_frame};
 use zk::request::{ConnectRequest, XID_EVENT, opcode};
 use zk::response::{ConnectResponse, encode_stat};
+use zk::{JuteReader, Stat};
 
 use crate::limits::READ_BYTES;
 use crate::process::thread_cpu_ns;
@@ -41,9 +41,17 @@ pub struct NullServer {
 /// Who asked by getData to hear of a change.
 #[derive(Default)]
 struct Watches {
-    by_path: HashMap<Vec<u8>, Vec<Token>>,
+    by_path: HashMap<Vec<u8>, Watched>,
     /// Events to be sent.
     fired: Vec<(Vec<u8>, Token)>,
+}
+
+/// A path that was watched before.
+struct Watched {
+    /// What was set since then.
+    data: Vec<u8>,
+    /// Until the next change.
+    watchers: Vec<Token>,
 }
 
 struct Connection {
@@ -231,11 +239,18 @@ impl Connection {
         }
         match code {
             opcode::GET_DATA if body.last() == Some(&1) => {
-                watches.by_path.entry(path.to_vec()).or_default().push(self.token);
+                let new = || Watched { data: znode.data.clone(), watchers: Vec::new() };
+                let watched = watches.by_path.entry(path.to_vec()).or_insert_with(new);
+                watched.watchers.push(self.token);
             }
             opcode::SET_DATA if !watches.by_path.is_empty() => {
-                let watchers = watches.by_path.remove(path).unwrap_or_default();
-                watches.fired.extend(watchers.into_iter().map(|it| (path.to_vec(), it)));
+                if let Some(watched) = watches.by_path.get_mut(path) {
+                    let data = JuteReader::new(&body[path.len()..]).buffer().ok()?;
+                    watched.data.clear();
+                    watched.data.extend_from_slice(data.unwrap_or_default());
+                    let watchers = watched.watchers.drain(..);
+                    watches.fired.extend(watchers.map(|it| (path.to_vec(), it)));
+                }
             }
             _ => {}
         }
@@ -244,7 +259,11 @@ impl Connection {
             opcode::CREATE => out.extend_from_slice(path),
             opcode::SET_DATA | opcode::EXISTS => out.extend_from_slice(&znode.stat),
             opcode::GET_DATA => {
-                out.put_buffer(Some(&znode.data));
+                let watched = match watches.by_path.is_empty() {
+                    true => None,
+                    false => watches.by_path.get(path),
+                };
+                out.put_buffer(Some(watched.map_or(&znode.data, |it| &it.data)));
                 out.extend_from_slice(&znode.stat);
             }
             _ => {}

@@ -44,3 +44,76 @@ impl HuntRow {
         (all / f64::from(self.standalone_s), all / f64::from(self.three_servers_s))
     }
 }
+
+/// A row of "ZooKeeper publish/subscribe performance" by Alibaba (2011-07-15): three servers of 8
+/// cores with JDK 1.6, log and snapshots on separate disks. Rates and times as they were written.
+#[derive(Clone, Copy, Debug)]
+pub struct PubsubRow {
+    /// Which test: ephemerals, items with subscribers, setData.
+    pub scenario: u32,
+    /// Of data in a znode.
+    pub bytes: usize,
+    /// Where clients ran and what they did.
+    pub setting: &'static str,
+    /// Transactions or items a second.
+    pub rate: &'static str,
+    /// In ms.
+    pub response_ms: &'static str,
+}
+
+const fn pubsub(
+    scenario: u32,
+    bytes: usize,
+    setting: &'static str,
+    rate: &'static str,
+    response_ms: &'static str,
+) -> PubsubRow {
+    PubsubRow { scenario, bytes, setting, rate, response_ms }
+}
+
+const EVENT: &str = "event only, 5 client hosts";
+const READ: &str = "event, then read, 5 client hosts";
+const READ_ONE_HOST: &str = "event, then read, 1 client host";
+
+/// The whole table.
+pub const PUBSUB: [PubsubRow; 16] = [
+    pubsub(1, 4096, "create and delete", "2037", "1585"),
+    pubsub(1, 1024, "create and delete", "7677", "280"),
+    pubsub(1, 255, "create and delete", "14723", "82"),
+    pubsub(2, 4096, EVENT, "8000+", "520"),
+    pubsub(2, 2048, EVENT, "1W+", "270"),
+    pubsub(2, 1024, EVENT, "1W+", "256"),
+    pubsub(2, 255, EVENT, "1W+", "256"),
+    pubsub(2, 4096, READ, "8000+ (a second run 3200)", "event 1000 (2200-2600), data 4000-4300"),
+    pubsub(2, 1024, READ, "9500", "event 400-900, data 700-1100"),
+    pubsub(2, 256, READ, "8500", "event 200-1000, data 300-1400"),
+    pubsub(2, 4096, READ_ONE_HOST, "5771 (5558)", "event 9604 (10633), data 10743"),
+    pubsub(2, 1024, READ_ONE_HOST, "6000", "event 9400, data 10000"),
+    pubsub(2, 256, READ_ONE_HOST, "6374", "event 10050, data 10138"),
+    pubsub(3, 4096, "setData", "2037", "1585"),
+    pubsub(3, 1024, "setData", "7677", "280"),
+    pubsub(3, 255, "setData", "14723", "82"),
+];
+
+/// What is to be known of that table.
+pub const PUBSUB_DOUBTS: [&str; 5] = [
+    "published in 2011: 3 servers of 8 cores, JDK 1.6, log and snapshots on separate disks",
+    "scenarios 1 and 3 have identical figures though what they do differs: one is likely a mistake",
+    "scenario 2 answers 10 to 30 times slower to 1 client host than to 5: that is the clients' time",
+    "\"1W+\" is more than 10,000; the smallest znodes have 255 bytes in some rows and 256 in others",
+    "the document says that its writes take 50 to 60 ms at least, since they come in batches of 1000",
+];
+
+impl PubsubRow {
+    /// Whether it is about a test with so many bytes. The document's 255 is 256 elsewhere in it.
+    pub fn is_about(&self, scenario: u32, bytes: usize) -> bool {
+        self.scenario == scenario && (self.bytes == bytes || self.bytes == 255 && bytes == 256)
+    }
+}
+
+impl core::fmt::Display for PubsubRow {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let PubsubRow { bytes, setting, rate, response_ms, .. } = self;
+        write!(f, "{bytes} bytes, {setting}: {rate} per s, response in ms: {response_ms}")
+    }
+}

@@ -202,6 +202,38 @@ fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
 }
 
 #[test]
+fn every_item_is_published_and_seen_or_overtaken() {
+    let ours = Server::start("bench-pubsub-ours", &CONFIG);
+    let real = RealServer::start("bench-pubsub-real", &CONFIG);
+    let (target, compared) =
+        (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
+    let args = ["pubsub", "--target", &target, "--compare", &compared, "--publishers", "10"];
+    let args = [&args[..], &["--subscribers", "30", "--items", "205", "--warmup", "13"]].concat();
+    let args = [&args[..], &["--size", "16,4096"]].concat();
+    for mode in [&[][..], &["--rate", "2000"][..]] {
+        let (text, json) = bench("pubsub", &[&args[..], mode].concat());
+        // Two sizes on three servers, the null server among them; two scenarios publish.
+        assert_eq!(figures(&json, "trouble"), vec!["0"; 18], "{text}");
+        assert_eq!(figures(&json, "ephemerals_made"), vec!["205.0"; 6]);
+        assert_eq!(figures(&json, "items_published"), vec!["205.0"; 12]);
+        assert_eq!(figures(&json, "items_missed"), vec!["0.0"; 6]);
+        let counts = |key| {
+            let values = figures(&json, key).into_iter();
+            values.map(|it| it.parse().unwrap()).collect::<Vec<f64>>()
+        };
+        let (seen, overtaken) = (counts("items_read_after_an_event"), counts("items_overtaken"));
+        assert_eq!(seen, counts("events"));
+        let all = seen.iter().zip(&overtaken).map(|(seen, overtaken)| seen + overtaken);
+        assert_eq!(all.collect::<Vec<_>>(), [205.0 * 3.0; 6]);
+        assert!(text.contains("published: 4096 bytes, create and delete: 2037 per s"), "{text}");
+        assert_eq!(text.matches("ratios, ZooKeeper 3.9.5").count(), 6, "{text}");
+        for address in [ours.address(), real.address()] {
+            assert!(!below_root(address).contains("bench-"));
+        }
+    }
+}
+
+#[test]
 fn wrong_options_are_named_in_one_line() {
     for (args, named) in [
         (&["zk-latencies"][..], "--target"),
@@ -215,6 +247,12 @@ fn wrong_options_are_named_in_one_line() {
         (&["zk-restart", "--target", "zk://127.0.0.1:1", "--compare-start", "x"][..], "--compare"),
         (&["zk-snapshot-gap", "--target", "zk://127.0.0.1:1", "--rate", "0"][..], "--rate"),
         (&["zk-watch", "--target", "zk://127.0.0.1:1", "--seers", "0"][..], "--seers: 0"),
+        (&["pubsub", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
+        (&["pubsub", "--target", "zk://127.0.0.1:1", "--scenario", "1,4"][..], "--scenario"),
+        (&["pubsub", "--target", "zk://127.0.0.1:1", "--size", "256,8"][..], "--size: 8"),
+        (&["pubsub", "--target", "zk://127.0.0.1:1", "--subscribers", "0"][..], "--subscribers: 0"),
+        (&["pubsub", "--target", "zk://127.0.0.1:1", "--items", "0"][..], "--items: 0"),
+        (&["pubsub", "--target", "zk://127.0.0.1:1", "--rate", "0"][..], "--rate"),
         (&["nothing"][..], "nothing"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
