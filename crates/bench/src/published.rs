@@ -45,7 +45,7 @@ impl HuntRow {
     }
 }
 
-/// A row of "ZooKeeper publish/subscribe performance" by Alibaba (2011-07-15): three servers of 8
+/// A row of the load test of publish and subscribe by Alibaba (2011-07-15): three servers of 8
 /// cores with JDK 1.6, log and snapshots on separate disks. Rates and times as they were written.
 #[derive(Clone, Copy, Debug)]
 pub struct PubsubRow {

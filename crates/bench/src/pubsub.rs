@@ -44,7 +44,7 @@ pub struct PubsubArgs {
     /// 1: ephemerals; 2: publishers and subscribers; 3: setData that nobody watches
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,3", value_parser = clap::value_parser!(u32).range(1..=3))]
     scenario: Vec<u32>,
-    /// Bytes of data in an item; the document's sizes are 256,1024,2048,4096
+    /// Bytes of data in an item
     #[arg(
         long,
         value_name = "BYTES,...",
@@ -528,6 +528,7 @@ impl PublishLoad {
             count("items read after an event", self.reads.answered - self.reads.errors),
             count("items overtaken", self.overtaken),
             count("items missed", self.missed()),
+            Figure::once("server CPU per message", "us", self.message_us(phase), Good::Less),
         ]);
         all.extend(spread(
             ["event p50", "event p90", "event p99", "event max"],
@@ -535,6 +536,12 @@ impl PublishLoad {
         ));
         all.extend(spread(["data p50", "data p90", "data p99", "data max"], &self.reads.latencies));
         all
+    }
+
+    /// µs of the server's CPU for each set, event or read: what an overtaken item spares is no merit.
+    fn message_us(&self, phase: &Phase) -> Option<f64> {
+        let messages = self.sets.answered + self.events.answered + self.reads.answered;
+        Some(phase.server_cpu_ns? as f64 / 1e3 / messages.max(1) as f64)
     }
 
     /// The channel of subscriber `number`.
