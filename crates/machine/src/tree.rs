@@ -4,7 +4,9 @@
 //! growing costs the same at ten million znodes as at ten. They are found by (parent, name) in many
 //! small hash tables of ids, each of which grows on its own: one big table would stop the world for
 //! 100 ms when it doubles. Children are links between siblings. What only a parent needs stands in a
-//! [`Directory`] on the side, made with the first child. Name and data share one allocation.
+//! [`Directory`] on the side, made with the first child; what a permanent znode that was never changed
+//! does not need, in an [`Extra`]. Name and data share one allocation. So a plain znode takes a cache
+//! line, its name and data, and some ten bytes of the tables.
 //!
 //! Slab ids, table layout and the order of children are not state: they may differ between members.
 //!
@@ -21,6 +23,7 @@ use crate::acl::{self, Acl, AclEntry, AclId, AclTable, perms};
 use crate::digest::{Content, Digest, Digester, Standing};
 use crate::freeze::TreeFreeze;
 use crate::limits::{NAME_BYTES_MAX, ZNODES_MAX};
+use side::Side;
 
 /// Index of a znode in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,13 +36,14 @@ pub const ROOT: ZnodeId = ZnodeId(0);
 const NONE: u32 = u32::MAX;
 /// Stands in the parent field of a slot that holds no znode.
 const VACANT: u32 = u32::MAX - 1;
-/// Znodes in a chunk: 384 KiB each.
+/// Znodes in a chunk: 256 KiB each.
 const CHUNK_SLOTS: usize = 4096;
 /// Hash tables: with ten million znodes each holds 2,500, and doubling one takes some 30 us.
 const SHARDS: usize = 4096;
 
 const _: () = assert!(ZNODES_MAX < VACANT + 1);
 const _: () = assert!(SHARDS.is_power_of_two());
+const _: () = assert!(size_of::<Slot>() == 64);
 
 /// What clients see of a znode beside its data (ZooKeeper's Stat).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,12 +75,7 @@ pub struct Stat {
 
 struct Slot {
     czxid: i64,
-    mzxid: i64,
     ctime: i64,
-    mtime: i64,
-    owner: i64,
-    version: i32,
-    aversion: i32,
     acl: AclId,
     parent: u32,
     /// Sibling made before this one.
@@ -84,6 +83,7 @@ struct Slot {
     /// Sibling made after this one; of a vacant slot, the next vacant one.
     next: u32,
     directory: u32,
+    extra: u32,
     /// Bytes of the name; the top bit says that the data is null.
     name_word: u32,
     /// The name, then the data.
@@ -96,17 +96,13 @@ impl Slot {
     fn vacant(next_vacant: u32) -> Slot {
         Slot {
             czxid: 0,
-            mzxid: 0,
             ctime: 0,
-            mtime: 0,
-            owner: 0,
-            version: 0,
-            aversion: 0,
             acl: acl::OPEN,
             parent: VACANT,
             previous: NONE,
             next: next_vacant,
             directory: NONE,
+            extra: NONE,
             name_word: 0,
             payload: Box::default(),
         }
@@ -154,6 +150,23 @@ struct Directory {
     child_name_bytes: u64,
 }
 
+/// What a znode has that is not as the create of a permanent znode leaves it.
+#[derive(Clone, Copy, PartialEq)]
+struct Extra {
+    mzxid: i64,
+    mtime: i64,
+    owner: i64,
+    version: i32,
+    aversion: i32,
+}
+
+impl Extra {
+    /// That of a permanent znode as it was created.
+    fn plain(czxid: i64, ctime: i64) -> Extra {
+        Extra { mzxid: czxid, mtime: ctime, owner: 0, version: 0, aversion: 0 }
+    }
+}
+
 /// A znode to be made.
 pub struct NewZnode<'a> {
     /// The last part of the path.
@@ -182,8 +195,16 @@ pub struct Created {
 pub struct Removed {
     slot: Slot,
     directory: Option<Directory>,
+    extra: Extra,
     acl: Acl,
     parent_pzxid: i64,
+}
+
+/// A znode that was taken out of its place.
+struct Displaced {
+    slot: Slot,
+    directory: Option<Directory>,
+    extra: Extra,
 }
 
 /// What is needed to take a change of data back.
@@ -209,8 +230,8 @@ pub struct Tree {
     slot_count: u32,
     first_vacant: u32,
     znode_count: u32,
-    directories: Vec<Directory>,
-    vacant_directories: Vec<u32>,
+    directories: Side<Directory>,
+    extras: Side<Extra>,
     shards: Vec<HashTable<u32>>,
     hasher: FixedState,
     acls: AclTable,
@@ -238,6 +259,10 @@ impl<'t> Znode<'t> {
         self.tree.slot(self.id.0)
     }
 
+    fn extra(self) -> Extra {
+        self.tree.extra(self.slot())
+    }
+
     /// The last part of its path; empty for the root.
     pub fn name(self) -> &'t str {
         self.slot().name()
@@ -263,17 +288,17 @@ impl<'t> Znode<'t> {
 
     /// ZooKeeper's ephemeral owner word as it is stored.
     pub fn owner(self) -> i64 {
-        self.slot().owner
+        self.extra().owner
     }
 
     /// How often the data changed.
     pub fn version(self) -> i32 {
-        self.slot().version
+        self.extra().version
     }
 
     /// How often the ACL changed.
     pub fn aversion(self) -> i32 {
-        self.slot().aversion
+        self.extra().aversion
     }
 
     /// Creates ever done below it: the number the next sequential child gets.
@@ -313,18 +338,19 @@ impl<'t> Znode<'t> {
     /// What clients see of it.
     pub fn stat(self) -> Stat {
         let slot = self.slot();
+        let extra = self.extra();
         let directory = self.tree.directory(self.id.0);
         let child_count = directory.map_or(0, |directory| directory.child_count) as i32;
         let creates = directory.map_or(0, |directory| directory.cversion);
         Stat {
             czxid: slot.czxid,
-            mzxid: slot.mzxid,
+            mzxid: extra.mzxid,
             ctime: slot.ctime,
-            mtime: slot.mtime,
-            version: slot.version,
+            mtime: extra.mtime,
+            version: extra.version,
             cversion: creates.wrapping_mul(2).wrapping_sub(child_count),
-            aversion: slot.aversion,
-            ephemeral_owner: ephemeral_session(slot.owner).unwrap_or(0),
+            aversion: extra.aversion,
+            ephemeral_owner: ephemeral_session(extra.owner).unwrap_or(0),
             data_bytes: slot.data().map_or(0, <[u8]>::len) as i32,
             child_count,
             pzxid: directory.map_or(slot.czxid, |directory| directory.pzxid),
@@ -358,7 +384,7 @@ impl Default for Tree {
         tree.place(zookeeper.0, &new("quota", &open));
         let config = tree.place(zookeeper.0, &new("config", &config));
         // DataTree.addConfigNode sets the ACL with version -1.
-        tree.slot_mut(config.0).aversion = -1;
+        tree.extra_mut(config.0).aversion = -1;
         tree.recount();
         tree
     }
@@ -372,8 +398,8 @@ impl Tree {
             slot_count: 0,
             first_vacant: NONE,
             znode_count: 0,
-            directories: Vec::new(),
-            vacant_directories: Vec::new(),
+            directories: Side::default(),
+            extras: Side::default(),
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
             hasher: FixedState::default(),
             acls: AclTable::default(),
@@ -483,8 +509,8 @@ impl Tree {
         let parent_path = crate::change::parent_path(path);
         self.forget_znode(created.id.0, path);
         self.forget_standing(parent, parent_path);
-        let (slot, _) = self.displace(created.id.0);
-        self.acls.release(slot.acl);
+        let displaced = self.displace(created.id.0);
+        self.acls.release(displaced.slot.acl);
         if created.parent_had_directory {
             let directory = self.directory_mut(parent);
             directory.cversion = created.parent_cversion;
@@ -505,25 +531,25 @@ impl Tree {
         self.before_change(parent);
         self.forget_znode(id.0, path);
         self.forget_standing(parent, parent_path);
-        let (slot, directory) = self.displace(id.0);
+        let Displaced { slot, directory, extra } = self.displace(id.0);
         let acl = self.acls.get(slot.acl).clone();
         self.acls.release(slot.acl);
         let parent_directory = self.directory_mut(parent);
         let parent_pzxid = parent_directory.pzxid;
         parent_directory.pzxid = parent_pzxid.max(zxid);
         self.learn_standing(parent, parent_path);
-        Removed { slot, directory, acl, parent_pzxid }
+        Removed { slot, directory, extra, acl, parent_pzxid }
     }
 
     /// Takes the remove of `path` back. The znode gets another id.
     pub fn undo_remove(&mut self, path: &str, removed: Removed) -> ZnodeId {
-        let Removed { mut slot, directory, acl, parent_pzxid } = removed;
+        let Removed { mut slot, directory, extra, acl, parent_pzxid } = removed;
         let parent = slot.parent;
         let parent_path = crate::change::parent_path(path);
         self.forget_standing(parent, parent_path);
         slot.acl = self.acls.retain(&acl);
-        slot.directory = NONE;
         let id = self.occupy(slot);
+        self.set_extra(id, extra);
         self.link(id);
         if let Some(directory) = directory {
             *self.directory_mut(id) = directory;
@@ -547,15 +573,18 @@ impl Tree {
         self.forget_content(id.0, path);
         let slot = self.slot_mut(id.0);
         let (word, payload) = (name_word(slot.name(), data), payload(slot.name(), data));
+        let name_word = core::mem::replace(&mut slot.name_word, word);
+        let payload = core::mem::replace(&mut slot.payload, payload);
+        let extra = self.extra_mut(id.0);
         let old = OldData {
             id,
-            name_word: core::mem::replace(&mut slot.name_word, word),
-            payload: core::mem::replace(&mut slot.payload, payload),
-            mzxid: core::mem::replace(&mut slot.mzxid, zxid),
-            mtime: core::mem::replace(&mut slot.mtime, time_ms),
-            version: slot.version,
+            name_word,
+            payload,
+            mzxid: core::mem::replace(&mut extra.mzxid, zxid),
+            mtime: core::mem::replace(&mut extra.mtime, time_ms),
+            version: extra.version,
         };
-        slot.version = old.version.wrapping_add(1);
+        extra.version = old.version.wrapping_add(1);
         self.learn_content(id.0, path);
         old
     }
@@ -566,9 +595,10 @@ impl Tree {
         let slot = self.slot_mut(old.id.0);
         slot.payload = old.payload;
         slot.name_word = old.name_word;
-        slot.mzxid = old.mzxid;
-        slot.mtime = old.mtime;
-        slot.version = old.version;
+        let extra = self.extra_mut(old.id.0);
+        extra.mzxid = old.mzxid;
+        extra.mtime = old.mtime;
+        extra.version = old.version;
         self.learn_content(old.id.0, path);
     }
 
@@ -577,10 +607,10 @@ impl Tree {
         self.before_change(id.0);
         self.forget_standing(id.0, path);
         let new = self.acls.retain(acl);
-        let slot = self.slot_mut(id.0);
-        let old = core::mem::replace(&mut slot.acl, new);
-        let aversion = slot.aversion;
-        slot.aversion = aversion.wrapping_add(1);
+        let old = core::mem::replace(&mut self.slot_mut(id.0).acl, new);
+        let extra = self.extra_mut(id.0);
+        let aversion = extra.aversion;
+        extra.aversion = aversion.wrapping_add(1);
         let old_acl = OldAcl { id, acl: self.acls.get(old).clone(), aversion };
         self.acls.release(old);
         self.learn_standing(id.0, path);
@@ -591,9 +621,8 @@ impl Tree {
     pub fn undo_set_acl(&mut self, path: &str, old: OldAcl) {
         self.forget_standing(old.id.0, path);
         let acl = self.acls.retain(&old.acl);
-        let slot = self.slot_mut(old.id.0);
-        let new = core::mem::replace(&mut slot.acl, acl);
-        slot.aversion = old.aversion;
+        let new = core::mem::replace(&mut self.slot_mut(old.id.0).acl, acl);
+        self.extra_mut(old.id.0).aversion = old.aversion;
         self.acls.release(new);
         self.learn_standing(old.id.0, path);
     }
@@ -616,7 +645,33 @@ impl Tree {
     fn directory(&self, id: u32) -> Option<&Directory> {
         match self.slot(id).directory {
             NONE => None,
-            directory => Some(&self.directories[directory as usize]),
+            directory => Some(self.directories.get(directory)),
+        }
+    }
+
+    fn extra(&self, slot: &Slot) -> Extra {
+        match slot.extra {
+            NONE => Extra::plain(slot.czxid, slot.ctime),
+            extra => *self.extras.get(extra),
+        }
+    }
+
+    /// What is special about a znode, to be changed.
+    fn extra_mut(&mut self, id: u32) -> &mut Extra {
+        let slot = self.slot(id);
+        let mut index = slot.extra;
+        if index == NONE {
+            index = self.extras.insert(Extra::plain(slot.czxid, slot.ctime));
+            self.slot_mut(id).extra = index;
+        }
+        self.extras.get_mut(index)
+    }
+
+    /// Gives a znode that has none what is special about it, if anything is.
+    fn set_extra(&mut self, id: u32, extra: Extra) {
+        let slot = self.slot(id);
+        if extra != Extra::plain(slot.czxid, slot.ctime) {
+            *self.extra_mut(id) = extra;
         }
     }
 
@@ -632,26 +687,17 @@ impl Tree {
                 pzxid: self.slot(id).czxid,
                 child_name_bytes: 0,
             };
-            index = match self.vacant_directories.pop() {
-                Some(index) => {
-                    self.directories[index as usize] = directory;
-                    index
-                }
-                None => {
-                    self.directories.push(directory);
-                    self.directories.len() as u32 - 1
-                }
-            };
+            index = self.directories.insert(directory);
             self.slot_mut(id).directory = index;
         }
-        &mut self.directories[index as usize]
+        self.directories.get_mut(index)
     }
 
     fn drop_directory(&mut self, id: u32) {
         let index = core::mem::replace(&mut self.slot_mut(id).directory, NONE);
         if index != NONE {
-            assert!(self.directories[index as usize].child_count == 0);
-            self.vacant_directories.push(index);
+            assert!(self.directories.get(index).child_count == 0);
+            self.directories.remove(index);
         }
     }
 
@@ -678,21 +724,19 @@ impl Tree {
     fn place(&mut self, parent: u32, new: &NewZnode<'_>) -> ZnodeId {
         let slot = Slot {
             czxid: new.zxid,
-            mzxid: new.zxid,
             ctime: new.time_ms,
-            mtime: new.time_ms,
-            owner: new.owner,
-            version: 0,
-            aversion: 0,
             acl: self.acls.retain(new.acl),
             parent,
             previous: NONE,
             next: NONE,
             directory: NONE,
+            extra: NONE,
             name_word: name_word(new.name, new.data),
             payload: payload(new.name, new.data),
         };
         let id = self.occupy(slot);
+        let plain = Extra::plain(new.zxid, new.time_ms);
+        self.set_extra(id, Extra { owner: new.owner, ..plain });
         if parent != NONE {
             self.link(id);
         }
@@ -747,9 +791,14 @@ impl Tree {
     }
 
     /// Takes a znode without children out of its parent's list, the tables and its slot.
-    fn displace(&mut self, id: u32) -> (Slot, Option<Directory>) {
+    fn displace(&mut self, id: u32) -> Displaced {
         let directory = self.directory(id).copied();
         self.drop_directory(id);
+        let extra = self.extra(self.slot(id));
+        let extra_index = core::mem::replace(&mut self.slot_mut(id).extra, NONE);
+        if extra_index != NONE {
+            self.extras.remove(extra_index);
+        }
         let slot = self.slot(id);
         let (parent, previous, next) = (slot.parent, slot.previous, slot.next);
         let name_bytes = slot.name_bytes() as u64;
@@ -776,36 +825,36 @@ impl Tree {
         let vacant = Slot::vacant(self.first_vacant);
         self.first_vacant = id;
         self.znode_count -= 1;
-        (core::mem::replace(self.slot_mut(id), vacant), directory)
+        let slot = core::mem::replace(self.slot_mut(id), vacant);
+        Displaced { slot, directory, extra }
     }
 
     // Digest and size: each change first forgets what it changes and then learns it anew.
 
     fn content_digest(&mut self, id: u32, path: &str) -> Digest {
         let slot = &self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
+        let extra = self.extra(slot);
         self.digester.content(&Content {
             path,
             data: slot.data(),
-            mzxid: slot.mzxid,
-            mtime: slot.mtime,
-            version: slot.version,
+            mzxid: extra.mzxid,
+            mtime: extra.mtime,
+            version: extra.version,
         })
     }
 
     fn standing_digest(&mut self, id: u32, path: &str) -> Digest {
         let slot = &self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
-        let directory = match slot.directory {
-            NONE => None,
-            index => Some(&self.directories[index as usize]),
-        };
+        let extra = self.extra(slot);
+        let directory = self.directory(id);
         self.digester.standing(&Standing {
             path,
             czxid: slot.czxid,
             ctime: slot.ctime,
-            owner: slot.owner,
+            owner: extra.owner,
             cversion: directory.map_or(0, |directory| directory.cversion),
             pzxid: directory.map_or(slot.czxid, |directory| directory.pzxid),
-            aversion: slot.aversion,
+            aversion: extra.aversion,
             acl: self.acls.digest(slot.acl),
         })
     }
@@ -905,17 +954,18 @@ impl Tree {
 
     fn image(&self, id: u32) -> Image<'_> {
         let slot = self.slot(id);
+        let extra = self.extra(slot);
         let directory = self.directory(id);
         Image {
             id,
             parent: slot.parent,
             czxid: slot.czxid,
-            mzxid: slot.mzxid,
+            mzxid: extra.mzxid,
             ctime: slot.ctime,
-            mtime: slot.mtime,
-            owner: slot.owner,
-            version: slot.version,
-            aversion: slot.aversion,
+            mtime: extra.mtime,
+            owner: extra.owner,
+            version: extra.version,
+            aversion: extra.aversion,
             counters: directory.map(|directory| (directory.cversion, directory.pzxid)),
             name: slot.name(),
             data: slot.data(),
@@ -951,20 +1001,24 @@ impl Tree {
         let acl = self.acls.retain(acl);
         *self.slot_mut(image.id) = Slot {
             czxid: image.czxid,
-            mzxid: image.mzxid,
             ctime: image.ctime,
-            mtime: image.mtime,
-            owner: image.owner,
-            version: image.version,
-            aversion: image.aversion,
             acl,
             parent: image.parent,
             previous: NONE,
             next: NONE,
             directory: NONE,
+            extra: NONE,
             name_word: name_word(image.name, image.data),
             payload: payload(image.name, image.data),
         };
+        let extra = Extra {
+            mzxid: image.mzxid,
+            mtime: image.mtime,
+            owner: image.owner,
+            version: image.version,
+            aversion: image.aversion,
+        };
+        self.set_extra(image.id, extra);
         if let Some((cversion, pzxid)) = image.counters {
             let directory = self.directory_mut(image.id);
             directory.cversion = cversion;
@@ -1047,5 +1101,6 @@ pub(crate) struct Image<'a> {
     pub acl_id: AclId,
 }
 
+mod side;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,14 @@ impl Tree {
     pub(crate) fn acl_usage(&self) -> Vec<(Acl, u64)> {
         self.acls.usage()
     }
+
+    /// Holds the tables on the side against the znodes that have something in them.
+    pub(crate) fn check_sides(&self) {
+        let slots = || self.chunks.iter().flatten();
+        let directories = slots().filter(|slot| slot.parent != VACANT && slot.directory != NONE);
+        assert_eq!(self.directories.len(), directories.count());
+        assert_eq!(self.extras.len(), slots().filter(|slot| slot.extra != NONE).count());
+    }
 }
 
 /// The stat of `path` after a script, as
@@ -164,8 +172,8 @@ fn versions_wrap_and_minus_one_matches_any() {
     let mut rig = Rig::default();
     rig.run("create /a");
     let id = rig.machine.tree().find("/a").unwrap().id();
-    let slot = rig.machine.tree.slot_mut(id.0);
-    (slot.version, slot.aversion) = (i32::MAX, i32::MAX);
+    let extra = rig.machine.tree.extra_mut(id.0);
+    (extra.version, extra.aversion) = (i32::MAX, i32::MAX);
     rig.machine.tree.recount();
     assert_eq!(rig.run("set /a x v2147483647"), "set -2147483648");
     assert_eq!(rig.run("acl /a v2147483647"), "acl -2147483648");

@@ -331,6 +331,7 @@ pub(crate) fn check_invariants(machine: &mut Machine) {
     machine.tree.recount();
     assert_eq!(machine.tree().digest(), digest, "the running digest is the recounted one");
     assert_eq!(machine.tree().data_bytes(), data_bytes);
+    machine.tree().check_sides();
     let znodes = walk(machine);
     assert_eq!(znodes.len(), machine.tree().znode_count() as usize);
     let mut ephemeral_count = 0;
