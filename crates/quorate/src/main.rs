@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use cli::{Command, Exit};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Status of a command that failed; wrong options end with 2.
 const FAILED: u8 = 1;
