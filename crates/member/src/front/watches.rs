@@ -5,17 +5,24 @@
 //!
 //! Data and child watches are two tables in one; a watch for a znode that does not exist is a data
 //! watch, as in ZooKeeper (`DataTree`).
+//!
+//! There may be millions, so a watch is small: 12 bytes in the list of its spot, which is a path and
+//! a kind, and 8 bytes in a table of its connection, which says where in that list it stands. By
+//! that place a connection that is closed takes its watches out without a walk through the lists. Spots and
+//! watchers have numbers of 4 bytes for this; a path is stored once, however many watch it.
 
-use std::sync::Arc;
+use core::hash::BuildHasher;
+use core::ops::{Index, IndexMut};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
 use machine::{ConnectionId, Ordinal};
 
 use crate::limits::WATCH_BYTES;
 
 /// What a watch waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WatchKind {
     /// Creation, deletion, change of data.
     Data,
@@ -23,53 +30,46 @@ pub enum WatchKind {
     Child,
 }
 
-const DATA: u8 = 1;
-const CHILD: u8 = 2;
-
-impl WatchKind {
-    fn bit(self) -> u8 {
-        match self {
-            WatchKind::Data => DATA,
-            WatchKind::Child => CHILD,
-        }
-    }
-}
-
+/// One watch, as its spot lists it. Packed: its alignment would cost 4 bytes.
 #[derive(Clone, Copy)]
+#[repr(C, packed(4))]
 struct Watch {
-    connection: ConnectionId,
     set_at: Ordinal,
+    watcher: u32,
 }
 
-#[derive(Default)]
-struct PathWatches {
-    data: Vec<Watch>,
-    child: Vec<Watch>,
+const _: () = assert!(size_of::<Watch>() == 12);
+
+/// A path and a kind, and who watches it; there is none without a watch.
+struct Spot {
+    path: Box<str>,
+    kind: WatchKind,
+    watches: Vec<Watch>,
 }
 
-impl PathWatches {
-    fn list(&mut self, kind: WatchKind) -> &mut Vec<Watch> {
-        match kind {
-            WatchKind::Data => &mut self.data,
-            WatchKind::Child => &mut self.child,
-        }
-    }
+/// Where a watch stands: a position in the list of a spot.
+#[derive(Clone, Copy)]
+struct Place {
+    spot: u32,
+    position: u32,
 }
 
-/// The watches of one connection.
-#[derive(Default)]
-struct OwnWatches {
-    kinds: HashMap<Arc<str>, u8, FixedState>,
-    /// What they take, each path counted once.
+/// A connection that watches something.
+struct Watcher {
+    connection: ConnectionId,
+    places: Places,
+    /// What its watches take, about.
     bytes: usize,
 }
 
 /// The watches of one Front.
 #[derive(Default)]
 pub struct Watches {
-    by_path: HashMap<Arc<str>, PathWatches, FixedState>,
-    /// Which kinds each connection has on which path: a second one of a kind is the first.
-    by_connection: HashMap<ConnectionId, OwnWatches, FixedState>,
+    spots: Slab<Spot>,
+    /// The spots by path and kind.
+    spot_index: HashTable<u32>,
+    watchers: Slab<Watcher>,
+    watcher_index: HashMap<ConnectionId, u32, FixedState>,
     count: usize,
 }
 
@@ -79,81 +79,241 @@ impl Watches {
         self.count
     }
 
-    /// Bytes that the watches of a connection take, about.
+    /// Bytes that the watches of a connection take, about: each with its path, whoever else watches
+    /// that.
     pub fn bytes_of(&self, connection: ConnectionId) -> usize {
-        self.by_connection.get(&connection).map_or(0, |own| own.bytes)
+        self.watcher_index.get(&connection).map_or(0, |watcher| self.watchers[*watcher].bytes)
     }
 
     /// Sets a watch as of `ordinal`; one that is there already stays as it is.
     pub fn set(&mut self, connection: ConnectionId, kind: WatchKind, path: &str, at: Ordinal) {
-        let own = self.by_connection.entry(connection).or_default();
-        let kinds = own.kinds.get(path).copied().unwrap_or(0);
-        if kinds & kind.bit() != 0 {
+        let spot = self.spot(kind, path);
+        let watcher = self.watcher(connection);
+        let list = &mut self.spots[spot].watches;
+        let own = &mut self.watchers[watcher];
+        if !own.places.insert(Place { spot, position: number_of(list.len()) }) {
             return;
         }
-        let path = match self.by_path.get_key_value(path) {
-            Some((path, _)) => path.clone(),
-            None => Arc::from(path),
-        };
-        own.bytes += if kinds == 0 { path.len() + WATCH_BYTES } else { 0 };
-        own.kinds.insert(path.clone(), kinds | kind.bit());
-        let watch = Watch { connection, set_at: at };
-        self.by_path.entry(path).or_default().list(kind).push(watch);
+        own.bytes += path.len() + WATCH_BYTES;
+        push(list, Watch { set_at: at, watcher });
         self.count += 1;
     }
 
     /// Takes the watches of `kind` on `path` that were set before `ordinal` out and gives their
     /// connections.
     pub fn fire(&mut self, kind: WatchKind, path: &str, ordinal: Ordinal) -> Vec<ConnectionId> {
-        let Some(watches) = self.by_path.get_mut(path) else { return Vec::new() };
-        let list = watches.list(kind);
+        let Some(spot) = self.find_spot(kind, path) else { return Vec::new() };
+        let mut list = core::mem::take(&mut self.spots[spot].watches);
         let mut fired = Vec::new();
-        list.retain(|watch| {
-            let fires = watch.set_at < ordinal;
-            if fires {
-                fired.push(watch.connection);
+        let mut kept = 0;
+        for position in 0..list.len() {
+            let Watch { set_at, watcher } = list[position];
+            if set_at < ordinal {
+                fired.push(self.forget(watcher, spot, path));
+                continue;
             }
-            !fires
-        });
-        if watches.data.is_empty() && watches.child.is_empty() {
-            self.by_path.remove(path);
+            if kept != position {
+                list[kept] = Watch { set_at, watcher };
+                let places = &mut self.watchers[watcher].places;
+                places.replace(Place { spot, position: number_of(kept) });
+            }
+            kept += 1;
         }
-        for connection in &fired {
-            self.forget(*connection, kind, path);
-        }
+        list.truncate(kept);
         self.count -= fired.len();
+        self.spots[spot].watches = list;
+        self.trim_spot(spot);
         fired
     }
 
-    fn forget(&mut self, connection: ConnectionId, kind: WatchKind, path: &str) {
-        let own = self.by_connection.get_mut(&connection).expect("both tables hold each watch");
-        let kinds = own.kinds.get_mut(path).expect("both tables hold each watch");
-        *kinds &= !kind.bit();
-        if *kinds == 0 {
-            own.kinds.remove(path);
-            own.bytes -= path.len() + WATCH_BYTES;
+    /// Takes a watch that fired out of the table of its watcher.
+    fn forget(&mut self, watcher: u32, spot: u32, path: &str) -> ConnectionId {
+        let own = &mut self.watchers[watcher];
+        let connection = own.connection;
+        own.places.remove(spot);
+        own.bytes -= path.len() + WATCH_BYTES;
+        if own.places.is_empty() {
+            self.watchers.remove(watcher);
+            self.watcher_index.remove(&connection);
         }
-        if own.kinds.is_empty() {
-            self.by_connection.remove(&connection);
-        }
+        connection
     }
 
     /// Forgets all watches of a connection that is gone.
     pub fn close(&mut self, connection: ConnectionId) {
-        let Some(own) = self.by_connection.remove(&connection) else { return };
-        for (path, kinds) in own.kinds {
-            let watches = self.by_path.get_mut(&path).expect("both tables hold each watch");
-            for kind in [WatchKind::Data, WatchKind::Child] {
-                if kinds & kind.bit() != 0 {
-                    watches.list(kind).retain(|watch| watch.connection != connection);
-                    self.count -= 1;
-                }
+        let Some(watcher) = self.watcher_index.remove(&connection) else { return };
+        for place in self.watchers.remove(watcher).places.0 {
+            let list = &mut self.spots[place.spot].watches;
+            let removed = list.swap_remove(place.position as usize);
+            assert!({ removed.watcher } == watcher);
+            if let Some(moved) = list.get(place.position as usize) {
+                self.watchers[moved.watcher].places.replace(place);
             }
-            if watches.data.is_empty() && watches.child.is_empty() {
-                self.by_path.remove(&path);
+            self.count -= 1;
+            self.trim_spot(place.spot);
+        }
+    }
+
+    fn find_spot(&self, kind: WatchKind, path: &str) -> Option<u32> {
+        let spots = &self.spots;
+        let found = self.spot_index.find(hash(&(kind, path)), |spot| spots[*spot].is(kind, path));
+        found.copied()
+    }
+
+    /// The spot of that name, which must get a watch if it is new.
+    fn spot(&mut self, kind: WatchKind, path: &str) -> u32 {
+        if let Some(spot) = self.find_spot(kind, path) {
+            return spot;
+        }
+        let spot = self.spots.insert(Spot { path: path.into(), kind, watches: Vec::new() });
+        let spots = &self.spots;
+        self.spot_index.insert_unique(hash(&(kind, path)), spot, |spot| spots[*spot].hash());
+        spot
+    }
+
+    /// The watcher that a connection is, which must get a watch if it is new.
+    fn watcher(&mut self, connection: ConnectionId) -> u32 {
+        let watchers = &mut self.watchers;
+        *self.watcher_index.entry(connection).or_insert_with(|| {
+            watchers.insert(Watcher { connection, places: Places::default(), bytes: 0 })
+        })
+    }
+
+    /// Gives back what a spot does not need any more, or the spot.
+    fn trim_spot(&mut self, spot: u32) {
+        let found = &mut self.spots[spot];
+        if !found.watches.is_empty() {
+            if is_roomy(found.watches.len(), found.watches.capacity()) {
+                found.watches.shrink_to(2 * found.watches.len());
+            }
+            return;
+        }
+        let entry = self.spot_index.find_entry(found.hash(), |other| *other == spot);
+        entry.ok().expect("each spot is in the index").remove();
+        self.spots.remove(spot);
+        let (len, capacity) = (self.spot_index.len(), self.spot_index.capacity());
+        if is_roomy(len, capacity) {
+            let spots = &self.spots;
+            self.spot_index.shrink_to(2 * len, |spot| spots[*spot].hash());
+        }
+    }
+}
+
+impl Spot {
+    fn is(&self, kind: WatchKind, path: &str) -> bool {
+        self.kind == kind && *self.path == *path
+    }
+
+    fn hash(&self) -> u64 {
+        hash(&(self.kind, &*self.path))
+    }
+}
+
+/// The places of one connection's watches: at most one for each spot.
+#[derive(Default)]
+struct Places(HashTable<Place>);
+
+impl Places {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a place, unless there is one for its spot.
+    fn insert(&mut self, place: Place) -> bool {
+        let is_it = |other: &Place| other.spot == place.spot;
+        match self.0.entry(hash(&place.spot), is_it, |other| hash(&other.spot)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(place);
+                true
             }
         }
     }
+
+    /// A watch moved within the list of its spot.
+    fn replace(&mut self, place: Place) {
+        let found = self.0.find_mut(hash(&place.spot), |other| other.spot == place.spot);
+        *found.expect("each listed watch has its place") = place;
+    }
+
+    fn remove(&mut self, spot: u32) {
+        let found = self.0.find_entry(hash(&spot), |other| other.spot == spot);
+        found.ok().expect("each listed watch has its place").remove();
+        if is_roomy(self.0.len(), self.0.capacity()) {
+            self.0.shrink_to(2 * self.0.len(), |other| hash(&other.spot));
+        }
+    }
+}
+
+/// Values by a number that each keeps while it is there. The numbers of those that are gone are
+/// given out again; the memory is given back when all are gone.
+struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    fn insert(&mut self, value: T) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.slots[number as usize] = Some(value);
+            return number;
+        }
+        self.slots.push(Some(value));
+        number_of(self.slots.len() - 1)
+    }
+
+    fn remove(&mut self, number: u32) -> T {
+        let value = self.slots[number as usize].take().expect(IS_THERE);
+        self.free.push(number);
+        if self.free.len() == self.slots.len() {
+            *self = Slab::default();
+        }
+        value
+    }
+}
+
+const IS_THERE: &str = "a number is forgotten with what it is of";
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, number: u32) -> &T {
+        self.slots[number as usize].as_ref().expect(IS_THERE)
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, number: u32) -> &mut T {
+        self.slots[number as usize].as_mut().expect(IS_THERE)
+    }
+}
+
+fn hash(value: &impl core::hash::Hash) -> u64 {
+    FixedState::default().hash_one(value)
+}
+
+fn number_of(index: usize) -> u32 {
+    u32::try_from(index).expect("memory ends before 2^32 of anything here")
+}
+
+/// Appends a watch; the list grows by a quarter, since doubling would leave up to half of it empty.
+fn push(list: &mut Vec<Watch>, watch: Watch) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 4 + 1);
+    }
+    list.push(watch);
+}
+
+/// Whether so little of a container is used that it should shrink, to twice what is used: so that
+/// it neither shrinks nor grows again soon.
+fn is_roomy(len: usize, capacity: usize) -> bool {
+    len < capacity / 4
 }
 
 #[cfg(test)]

@@ -366,7 +366,7 @@ fn the_watches_of_a_connection_take_a_bounded_number_of_bytes() {
     rig.play("c1: connect");
     for at in 0..count {
         let path = format!("/{at:03}{}", "x".repeat(path_bytes - 4));
-        // A second kind of watch on a path takes no more.
+        // The same watch a second time takes no more.
         rig.play(&format!("c1: exists {path} w | exists {path} w"));
     }
     assert_eq!(rig.fronts[0].watches.len(), count);

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::*;
 use crate::front::tests::rig::Random;
@@ -8,11 +8,9 @@ use crate::front::tests::rig::Random;
 struct Model(BTreeMap<(u64, String, bool), u64>);
 
 impl Model {
-    /// Each path counts once, whatever is watched of it.
     fn bytes_of(&self, connection: u64) -> usize {
         let own = self.0.keys().filter(|key| key.0 == connection);
-        let paths: BTreeSet<&str> = own.map(|key| &*key.1).collect();
-        paths.into_iter().map(|path| path.len() + WATCH_BYTES).sum()
+        own.map(|key| key.1.len() + WATCH_BYTES).sum()
     }
 
     fn fire(&mut self, data: bool, path: &str, ordinal: u64) -> Vec<ConnectionId> {
@@ -30,39 +28,105 @@ fn kind(data: bool) -> WatchKind {
     if data { WatchKind::Data } else { WatchKind::Child }
 }
 
+/// Each place leads to a watch of its watcher, and there are no others.
+fn check(watches: &Watches) {
+    let mut count = 0;
+    for (connection, watcher) in &watches.watcher_index {
+        let own = &watches.watchers[*watcher];
+        assert_eq!(own.connection, *connection);
+        assert!(!own.places.is_empty());
+        for place in &own.places.0 {
+            let listed = watches.spots[place.spot].watches[place.position as usize];
+            assert_eq!({ listed.watcher }, *watcher);
+            count += 1;
+        }
+    }
+    assert_eq!(count, watches.len());
+    let spots = watches.spots.slots.iter().flatten();
+    assert!(spots.clone().all(|spot| !spot.watches.is_empty()));
+    assert_eq!(spots.map(|spot| spot.watches.len()).sum::<usize>(), count);
+}
+
+/// Random watches of some connections on some paths, beside the model.
+fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
+    let mut random = Random(seed);
+    let (mut watches, mut model) = (Watches::default(), Model::default());
+    for ordinal in 1..steps {
+        let connection = random.below(connections) as u64;
+        let path = format!("/{}", random.below(paths));
+        let data = random.percent(50);
+        // Many are set for a while, and then they become few.
+        let set_percent = if ordinal * 3 / steps == 1 { 5 } else { 80 };
+        if random.percent(set_percent) {
+            let at = ordinal - random.below(3).min(ordinal as usize) as u64;
+            watches.set(ConnectionId(connection), kind(data), &path, Ordinal(at));
+            model.0.entry((connection, path, data)).or_insert(at);
+        } else if random.percent(60) {
+            let before = ordinal - random.below(200).min(ordinal as usize) as u64;
+            let mut fired = watches.fire(kind(data), &path, Ordinal(before));
+            fired.sort_unstable();
+            assert_eq!(fired, model.fire(data, &path, before));
+        } else {
+            watches.close(ConnectionId(connection));
+            model.0.retain(|key, _| key.0 != connection);
+        }
+        assert_eq!(watches.len(), model.0.len());
+        assert_eq!(watches.bytes_of(ConnectionId(connection)), model.bytes_of(connection));
+        if ordinal % 16 == 0 {
+            check(&watches);
+        }
+    }
+    (0..connections as u64).for_each(|connection| watches.close(ConnectionId(connection)));
+    assert_eq!(watches.len(), 0);
+    assert!(watches.spots.slots.is_empty());
+    assert!(watches.spot_index.is_empty());
+    assert!(watches.watchers.slots.is_empty());
+    assert!(watches.watcher_index.is_empty());
+}
+
 #[test]
 fn watches_are_what_the_plainest_table_says() {
-    for seed in 0..200 {
-        let mut random = Random(seed);
-        let (mut watches, mut model) = (Watches::default(), Model::default());
-        for ordinal in 1..400 {
-            let connection = random.below(4) as u64;
-            let path = random.pick(&["/", "/a", "/a/b", "/c"]);
-            let data = random.percent(50);
-            match random.below(10) {
-                0..=5 => {
-                    let at = ordinal - random.below(3).min(ordinal as usize) as u64;
-                    watches.set(ConnectionId(connection), kind(data), path, Ordinal(at));
-                    model.0.entry((connection, path.to_string(), data)).or_insert(at);
-                }
-                6..=8 => {
-                    let mut fired = watches.fire(kind(data), path, Ordinal(ordinal));
-                    fired.sort_unstable();
-                    assert_eq!(fired, model.fire(data, path, ordinal));
-                }
-                _ => {
-                    watches.close(ConnectionId(connection));
-                    model.0.retain(|key, _| key.0 != connection);
-                }
-            }
-            assert_eq!(watches.len(), model.0.len());
-            assert_eq!(watches.bytes_of(ConnectionId(connection)), model.bytes_of(connection));
-        }
-        (0..4).for_each(|connection| watches.close(ConnectionId(connection)));
-        assert_eq!(watches.len(), 0);
-        assert!(watches.by_path.is_empty());
-        assert!(watches.by_connection.is_empty());
+    for seed in 0..100 {
+        play(seed, 4, 4, 400);
+        play(seed, 40, 3, 600);
+        play(seed, 3, 100, 600);
     }
+}
+
+#[test]
+fn the_same_calls_give_the_same_order() {
+    let order = || {
+        let mut watches = Watches::default();
+        for connection in 0..100 {
+            watches.set(ConnectionId(connection), WatchKind::Data, "/a", Ordinal(1));
+            watches.set(ConnectionId(connection), WatchKind::Child, "/a", Ordinal(1));
+        }
+        (20..60).step_by(3).for_each(|connection| watches.close(ConnectionId(connection)));
+        let mut fired = watches.fire(WatchKind::Child, "/a", Ordinal(2));
+        fired.extend(watches.fire(WatchKind::Data, "/a", Ordinal(2)));
+        fired
+    };
+    assert_eq!(order(), order());
+}
+
+#[test]
+fn watches_that_are_gone_leave_no_memory_behind() {
+    let mut watches = Watches::default();
+    for connection in 0..2_000 {
+        watches.set(ConnectionId(connection), WatchKind::Data, "/a", Ordinal(1));
+        watches.set(ConnectionId(1), WatchKind::Child, &format!("/{connection}"), Ordinal(1));
+    }
+    assert!(watches.spots[0].watches.capacity() <= 2_500);
+    (10..2_000).for_each(|connection| watches.close(ConnectionId(connection)));
+    (10..2_000).for_each(|at| {
+        assert!(!watches.fire(WatchKind::Child, &format!("/{at}"), Ordinal(2)).is_empty())
+    });
+    assert_eq!(watches.len(), 20);
+    let spot = watches.find_spot(WatchKind::Data, "/a").unwrap();
+    assert!(watches.spots[spot].watches.capacity() <= 40);
+    assert!(watches.spot_index.capacity() <= 112);
+    let watcher = watches.watcher_index[&ConnectionId(1)];
+    assert!(watches.watchers[watcher].places.0.capacity() <= 112);
 }
 
 #[test]
