@@ -50,7 +50,7 @@ use crate::message::{
     Answer, Answered, Delivery, FrontId, OwnedIdentity, OwnedRead, ReadAnswer, Submission, ToLoop,
     TravellingRead, Unavailable, Waiter, borrow,
 };
-use connection::{Connection, OwnedSetWatches, Slot, SlotKind, State, Stats};
+use connection::{Connection, OwnedSetWatches, Slot, SlotKind, Spare, State, Stats};
 use watches::{WatchKind, Watches};
 
 /// What a Front is told when it is made.
@@ -131,6 +131,7 @@ pub struct Front {
     heard: HashSet<SessionId, FixedState>,
     heard_reported_ms: u64,
     secrets_drawn: u64,
+    spare: Spare,
     /// The highest zxid this Front has seen; for pings.
     last_zxid: i64,
     now: Now,
@@ -171,6 +172,7 @@ impl Front {
             heard: HashSet::with_hasher(FixedState::default()),
             heard_reported_ms: 0,
             secrets_drawn: 0,
+            spare: Spare::default(),
             last_zxid: 0,
             now: Now::default(),
             latency: Latency::default(),
@@ -227,10 +229,11 @@ impl Front {
     /// Bytes were appended to the input of a connection.
     pub fn on_input(&mut self, id: ConnectionId) {
         // Before decoding: a client whose requests are held back behind a slow disk is alive.
-        let connection = self.connections.get(&id);
-        let attached = connection.filter(|found| matches!(found.state, State::Attached));
-        if let Some(session) = attached.and_then(|found| found.session) {
-            self.heard.insert(session);
+        if let Some(connection) = self.connections.get_mut(&id)
+            && let State::Attached = connection.state
+        {
+            self.heard.extend(connection.session);
+            connection.take_spare(&mut self.spare);
         }
         self.decode(id);
         self.hand_over();
@@ -315,6 +318,7 @@ impl Front {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let was_full = connection.output_is_full();
         connection.take_output(count);
+        connection.rest(&mut self.spare);
         if was_full && !connection.output_is_full() {
             self.list(id);
             self.resumable.push(id);

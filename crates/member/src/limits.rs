@@ -42,7 +42,8 @@ pub const MULTI_READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// ZooKeeper has no bound. Enough for half a million watches with paths of 150 bytes.
 pub const WATCH_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Bytes that a watch takes beside its path.
+/// Bytes that a watch takes beside its path. Where many watch the same path it is a third of that,
+/// and the path is stored once: a bound must not depend on what others do.
 pub const WATCH_BYTES: usize = 100;
 
 /// Requests that one read hold of the state's lock answers.
@@ -54,8 +55,18 @@ pub const READ_HOLD_BYTES_MAX: usize = 64 * 1024;
 /// Requests of one connection that are answered before the next one's turn.
 pub const READ_TURN_REQUESTS_MAX: usize = 16;
 
-/// Capacity of an emptied output buffer that is kept for the next replies.
+/// Capacity of an emptied output buffer that is kept for the next replies while requests are under
+/// way.
 pub const OUTPUT_KEPT_BYTES: usize = 64 * 1024;
+
+/// The same while none is: a reply or two without data fit.
+pub const OUTPUT_KEPT_IDLE_BYTES: usize = 512;
+
+/// Requests that an emptied window keeps room for while none is under way.
+pub const WINDOW_KEPT_REQUESTS: usize = 8;
+
+/// Bytes of input at which a connection that was idle takes the Front's spare buffers.
+pub const SPARE_INPUT_BYTES_MIN: usize = 1024;
 
 /// How long a connection may take to ask for a session or a four-letter word, as in ZooKeeper
 /// (`zookeeper.nio.sessionlessCnxnTimeout`).

@@ -5,19 +5,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use machine::ConnectionId;
 use member::Front;
 use member::front::Now;
 use node::FrontHandle;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -25,7 +25,7 @@ use tokio::task::LocalSet;
 use zk::four_letter::{ConfReport, ServerReport, Word};
 
 /// Bytes read from a socket at once.
-const READ_BYTES: usize = 16 * 1024;
+const READ_BYTES: usize = 32 * 1024;
 
 /// Connections accepted and not yet taken by their runtime. Then the acceptor waits, and the
 /// kernel's backlog fills.
@@ -33,7 +33,7 @@ const ACCEPTED_MAX: usize = 1_024;
 
 /// How long a closed connection may take to notice, and what it may still send.
 const LINGER: Duration = Duration::from_secs(1);
-const LINGER_READS_MAX: usize = 256;
+const LINGER_READS_MAX: usize = 32;
 
 /// How often a runtime looks at the clock for its connections.
 const TICK: Duration = Duration::from_millis(100);
@@ -172,6 +172,8 @@ struct Runtime {
     front: RefCell<Front>,
     sockets: RefCell<HashMap<ConnectionId, Rc<Socket>>>,
     next_connection: Cell<u64>,
+    /// What was just read from a socket.
+    scratch: RefCell<Box<[u8]>>,
     /// What a socket took lets its connection go on.
     has_room: Notify,
     face: Arc<Face>,
@@ -242,6 +244,7 @@ impl Runtime {
             front: RefCell::new(front),
             sockets: RefCell::new(HashMap::new()),
             next_connection: Cell::new(first),
+            scratch: RefCell::new(vec![0; READ_BYTES].into()),
             has_room: Notify::new(),
             face,
         }
@@ -316,18 +319,32 @@ impl Runtime {
                 },
             }
         }
-        linger(&socket, &mut read).await;
+        self.linger(&socket, &mut read).await;
     }
 
-    /// Reads into the Front's own buffer, which is borrowed for each poll only.
+    /// Reads what the socket has and appends it to the Front's input.
     async fn read(&self, id: ConnectionId, read: &mut OwnedReadHalf) -> std::io::Result<usize> {
         poll_fn(|context| {
             let mut front = self.front.borrow_mut();
             let Some(input) = front.input(id) else { return Poll::Pending };
-            input.reserve(READ_BYTES);
-            pin!(read.read_buf(input)).poll(context)
+            self.poll_read(read, context, |bytes| input.extend_from_slice(bytes))
         })
         .await
+    }
+
+    /// Reads into the buffer that all connections share: one of their own would be most of what an
+    /// idle one takes.
+    fn poll_read(
+        &self,
+        read: &mut OwnedReadHalf,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<std::io::Result<usize>> {
+        let mut scratch = self.scratch.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut scratch);
+        ready!(Pin::new(read).poll_read(context, &mut buffer))?;
+        take(buffer.filled());
+        Poll::Ready(Ok(buffer.filled().len()))
     }
 
     /// Runs the Front until it has nothing more to do, and passes on what it gives.
@@ -404,24 +421,24 @@ impl Runtime {
             self.has_room.notify_one();
         }
     }
-}
 
-/// Ends the writing side and takes what the client still sends: closing a socket with unread bytes
-/// makes the kernel reset it, and the client may lose the last reply.
-async fn linger(socket: &Socket, read: &mut OwnedReadHalf) {
-    if rustix::net::shutdown(socket.write.as_ref(), rustix::net::Shutdown::Write).is_err() {
-        return;
-    }
-    let mut scratch = [0; 4096];
-    let drain = async {
-        for _ in 0..LINGER_READS_MAX {
-            if !matches!(read.read(&mut scratch).await, Ok(count) if count > 0) {
-                return;
-            }
+    /// Ends the writing side and takes what the client still sends: closing a socket with unread
+    /// bytes makes the kernel reset it, and the client may lose the last reply.
+    async fn linger(&self, socket: &Socket, read: &mut OwnedReadHalf) {
+        if rustix::net::shutdown(socket.write.as_ref(), rustix::net::Shutdown::Write).is_err() {
+            return;
         }
-    };
-    // A client that goes on sending, or that does not close, is cut off.
-    let _ = tokio::time::timeout(LINGER, drain).await;
+        let drain = async {
+            for _ in 0..LINGER_READS_MAX {
+                let count = poll_fn(|context| self.poll_read(read, context, |_| ())).await;
+                if !matches!(count, Ok(count) if count > 0) {
+                    return;
+                }
+            }
+        };
+        // A client that goes on sending, or that does not close, is cut off.
+        let _ = tokio::time::timeout(LINGER, drain).await;
+    }
 }
 
 /// Gathers every runtime's numbers and answers the word.

@@ -13,7 +13,10 @@ use zk::four_letter::Latency;
 use zk::request::{ConnectRequest, SetWatchesRequest};
 use zk::response::WriteForm;
 
-use crate::limits::{INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES};
+use crate::limits::{
+    INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
+    SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
+};
 use crate::message::{Identities, OwnedRead};
 
 /// Which state a connection is in.
@@ -126,6 +129,13 @@ pub(super) struct Connection {
     pub stats: Stats,
 }
 
+/// What the connection that came to rest last has given back, empty, for the next busy one.
+#[derive(Default)]
+pub(super) struct Spare {
+    window: VecDeque<Slot>,
+    output: Vec<u8>,
+}
+
 impl Connection {
     /// Whether more bytes may be read from the socket: always to complete a frame, and a little
     /// beyond one that is held back.
@@ -169,6 +179,34 @@ impl Connection {
             // A client may stay behind for ever: what it took is given back meanwhile.
             self.output.drain(..self.output_start);
             self.output_start = 0;
+        }
+    }
+
+    /// Takes the spare buffers if many requests came at once, which would grow its own step by step.
+    pub fn take_spare(&mut self, spare: &mut Spare) {
+        if self.input.len() < SPARE_INPUT_BYTES_MIN {
+            return;
+        }
+        if self.window.is_empty() && self.window.capacity() <= WINDOW_KEPT_REQUESTS {
+            self.window = core::mem::take(&mut spare.window);
+        }
+        if self.output.is_empty() && self.output.capacity() <= OUTPUT_KEPT_IDLE_BYTES {
+            self.output = core::mem::take(&mut spare.output);
+        }
+    }
+
+    /// Gives back what only a busy connection needs, if nothing is under way: most connections are
+    /// idle most of the time.
+    pub fn rest(&mut self, spare: &mut Spare) {
+        if !self.window.is_empty() || !self.input.is_empty() || !self.output.is_empty() {
+            return;
+        }
+        self.input = BytesMut::new();
+        if self.window.capacity() > WINDOW_KEPT_REQUESTS {
+            spare.window = core::mem::take(&mut self.window);
+        }
+        if self.output.capacity() > OUTPUT_KEPT_IDLE_BYTES {
+            spare.output = core::mem::take(&mut self.output);
         }
     }
 

@@ -2,7 +2,10 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::limits::{INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES};
+use crate::limits::{
+    INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
+    WINDOW_KEPT_REQUESTS,
+};
 
 fn connection(rig: &Rig, number: u32) -> &Connection {
     let client = &rig.clients[&number];
@@ -110,6 +113,19 @@ fn what_a_slow_client_has_taken_is_given_back() {
         capacity = capacity.max(connection(&rig, 1).output.capacity());
     }
     assert!(capacity < 8 * OUTPUT_KEPT_BYTES, "{capacity} bytes are kept");
+}
+
+#[test]
+fn an_idle_connection_keeps_no_large_buffers() {
+    let mut rig = begun(1_000);
+    for round in ["set /a x", "get /a", "get /a | set /a big:5000 | get /a", "exists /a w"] {
+        rig.play(&format!("c1: {}", [round; 200].join(" | ")));
+        let idle = connection(&rig, 1);
+        assert_eq!((idle.input.len(), idle.window.len(), idle.output_bytes()), (0, 0, 0));
+        assert_eq!(idle.input.capacity(), 0);
+        assert!(idle.window.capacity() <= WINDOW_KEPT_REQUESTS);
+        assert!(idle.output.capacity() <= OUTPUT_KEPT_IDLE_BYTES);
+    }
 }
 
 #[test]
