@@ -24,7 +24,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
 use zk::four_letter::{ConfReport, ServerReport, Word};
 
-/// Bytes read from a socket at once.
+/// Bytes read from a socket at once, into one buffer for all connections of a runtime.
 const READ_BYTES: usize = 32 * 1024;
 
 /// Connections accepted and not yet taken by their runtime. Then the acceptor waits, and the

@@ -7,9 +7,9 @@
 //! watch, as in ZooKeeper (`DataTree`).
 //!
 //! There may be millions, so a watch is small: 12 bytes in the list of its spot, which is a path and
-//! a kind, and 8 bytes in a table of its connection, which says where in that list it stands. By
-//! that place a connection that is closed takes its watches out without a walk through the lists. Spots and
-//! watchers have numbers of 4 bytes for this; a path is stored once, however many watch it.
+//! a kind, and 8 bytes in a table of its connection, which says where in that list it stands: so a
+//! connection that is closed takes its watches out without a walk through the lists. Spots and
+//! watchers have numbers of 4 bytes for this; the path of a spot is stored once.
 
 use core::hash::BuildHasher;
 use core::ops::{Index, IndexMut};
