@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 
+use nix::time::clock_getcpuclockid;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The processes that serve some addresses.
@@ -78,12 +79,22 @@ impl Processes {
         &self.pids
     }
 
-    /// CPU time of all their threads so far, user and system, in ns.
+    /// CPU time of all their threads so far, those that have ended too, user and system, in ns. A
+    /// thread that is on a core right now is counted up to the scheduler's last tick (1 to 10 ms).
     pub fn cpu_ns(&self) -> Option<u64> {
         if self.pids.is_empty() {
             return None;
         }
         self.pids.iter().map(|pid| cpu_of(*pid)).sum()
+    }
+
+    /// How long the youngest of them runs, in seconds.
+    pub fn up_s(&self) -> Option<f64> {
+        let uptime = fs::read_to_string("/proc/uptime").ok()?;
+        let now_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        let started = |pid: &u32| started_s(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+        let all: Option<Vec<f64>> = self.pids.iter().map(started).collect();
+        all?.into_iter().reduce(f64::max).map(|started_s| (now_s - started_s).max(0.0))
     }
 
     /// Their memory, added up.
@@ -129,20 +140,12 @@ fn holds_socket(pid: u32, inodes: &HashSet<u64>) -> bool {
     })
 }
 
-/// Sum over the threads, in ns (`schedstat`); where the kernel does not count those, the ticks of
-/// 10 ms that `stat` has.
+/// The CPU clock of a process (clock_getcpuclockid(3)). The sum over `/proc/PID/task` would be as
+/// fine, but without the threads that have ended, which a runtime's compilers and collectors do.
 fn cpu_of(pid: u32) -> Option<u64> {
-    let folder = format!("/proc/{pid}/task");
-    let mut all = 0;
-    for thread in entries(&folder) {
-        // A thread may have ended meanwhile.
-        let Ok(text) = fs::read_to_string(format!("{folder}/{thread}/schedstat")) else { continue };
-        all += text.split_whitespace().next()?.parse::<u64>().ok()?;
-    }
-    match all {
-        0 => ticks_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?),
-        ns => Some(ns),
-    }
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
+    let time = clock_getcpuclockid(pid).ok()?.now().ok()?;
+    Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
 /// Whether the `stat` of a process is that of a dead one, or there is none.
@@ -151,12 +154,12 @@ fn is_dead(stat: &str) -> bool {
     state.is_none_or(|state| matches!(state, "Z" | "X"))
 }
 
-fn ticks_of(stat: &str) -> Option<u64> {
+/// When a process was started, in seconds after the system was, from its `stat`: ticks of 10 ms.
+fn started_s(stat: &str) -> Option<f64> {
     // The name, in brackets, may hold anything.
     let (_, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some((ticks(11)? + ticks(12)?) * 10_000_000)
+    let ticks: u64 = rest.split_whitespace().nth(19)?.parse().ok()?;
+    Some(ticks as f64 / 100.0)
 }
 
 fn memory_of(status: &str) -> Option<Memory> {

@@ -65,6 +65,7 @@ const WALLS: [Wall; 12] = [
             "hdrhistogram",
             "indicatif",
             "mio",
+            "nix",
             "rustix",
             "serde_json",
             "thiserror",

@@ -17,14 +17,22 @@ fn only_listening_sockets_of_the_port_count() {
 }
 
 #[test]
-fn memory_and_ticks_are_read() {
+fn memory_and_start_are_read() {
     let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
     let expected = Memory { resident: 1024 * 1024, peak: 2048 * 1024 };
     assert_eq!(memory_of(status), Some(expected));
     assert_eq!(memory_of("Name:\tx\n"), None);
-    let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 7 3 0 0 20 0 1";
-    assert_eq!(ticks_of(stat), Some(100_000_000));
-    assert_eq!(ticks_of("12"), None);
+    let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 7 3 0 0 20 0 1 0 12345 1";
+    assert_eq!(started_s(stat), Some(123.45));
+    assert_eq!(started_s("12"), None);
+}
+
+/// Uses so much of a core's time on this thread.
+fn burn(ns: u64) {
+    let own = thread_cpu_ns();
+    while thread_cpu_ns() < own + ns {
+        std::hint::spin_loop();
+    }
 }
 
 #[test]
@@ -34,20 +42,23 @@ fn this_process_is_found_by_its_port_and_uses_cpu() {
     let found = Processes::listening(&[address]);
     assert_eq!(found.pids(), [std::process::id()]);
     let cpu = found.cpu_ns().unwrap();
-    // Threads of other tests end meanwhile, and what they used goes with them.
-    let mut sum = 0u64;
-    while found.cpu_ns().unwrap() < cpu + 10_000_000 {
-        let own = thread_cpu_ns();
-        while thread_cpu_ns() < own + 1_000_000 {
-            sum = sum.wrapping_mul(31).wrapping_add(7);
-        }
-    }
-    assert!(sum != 1);
+    burn(10_000_000);
+    assert!(found.cpu_ns().unwrap() >= cpu + 10_000_000);
     assert!(found.memory().unwrap().resident > 0);
+    // No test takes an hour.
+    assert!((0.0..3_600.0).contains(&found.up_s().unwrap()));
     drop(listener);
     let gone = Processes::listening(&[address]);
     assert!(gone.is_empty());
-    assert_eq!((gone.cpu_ns(), gone.memory()), (None, None));
+    assert_eq!((gone.cpu_ns(), gone.memory(), gone.up_s()), (None, None, None));
+}
+
+#[test]
+fn what_a_thread_used_is_not_lost_when_it_ends() {
+    let own = Processes::of(&[std::process::id()]);
+    let cpu = own.cpu_ns().unwrap();
+    std::thread::spawn(|| burn(50_000_000)).join().unwrap();
+    assert!(own.cpu_ns().unwrap() >= cpu + 50_000_000);
 }
 
 #[test]
