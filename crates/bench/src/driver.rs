@@ -276,12 +276,12 @@ impl Driver {
             connection.is_blocked = false;
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            self.read(client, load);
+            self.read(client, event.is_read_closed(), load);
         }
         self.pump(client, load)
     }
 
-    fn read(&mut self, client: usize, load: &mut impl Load) {
+    fn read(&mut self, client: usize, is_read_closed: bool, load: &mut impl Load) {
         let started = self.started;
         let connection = &mut self.connections[client];
         loop {
@@ -317,8 +317,9 @@ impl Driver {
                     }
                 }
             }
-            if count < self.buffer.len() {
+            if count < self.buffer.len() && !is_read_closed {
                 // A full read may have left something; a short one has not, or another event comes.
+                // The end of the connection may be behind it without one.
                 return;
             }
         }
@@ -397,3 +398,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
