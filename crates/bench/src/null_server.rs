@@ -23,6 +23,10 @@ use crate::target::Target;
 
 const LISTENER: Token = Token(usize::MAX);
 
+/// The thread writes down its CPU time at the end of each turn. The last event of a turn may be seen
+/// before that, so that it does after so many events, too; looking is a system call.
+const EVENTS_BETWEEN_LOOKS: usize = 64;
+
 /// What every znode is.
 struct Znode {
     data: Vec<u8>,
@@ -38,24 +42,30 @@ pub struct NullServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Who asked by getData to hear of a change.
+/// Who asked by getData to hear of a change, and by exists where somebody asked by getData before.
 #[derive(Default)]
 struct Watches {
-    by_path: HashMap<Vec<u8>, Watched>,
-    /// Events to be sent.
-    fired: Vec<(Vec<u8>, Token)>,
+    /// The place of each path in the list.
+    by_path: HashMap<Vec<u8>, usize>,
+    watched: Vec<Watched>,
+    /// Events to be sent: of the path at this place, to this connection.
+    fired: Vec<(usize, usize)>,
 }
 
 /// A path that was watched before.
 struct Watched {
+    /// As it stands in requests.
+    path: Vec<u8>,
     /// What was set since then.
     data: Vec<u8>,
+    /// So often.
+    version: i32,
     /// Until the next change.
-    watchers: Vec<Token>,
+    watchers: Vec<usize>,
 }
 
 struct Connection {
-    token: Token,
+    number: usize,
     stream: TcpStream,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -116,8 +126,8 @@ fn serve(
     is_ended: &AtomicBool,
 ) {
     let mut events = Events::with_capacity(1024);
-    let mut connections: HashMap<Token, Connection> = HashMap::new();
-    let mut next = 0;
+    // One that has ended leaves its place empty.
+    let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut buffer = vec![0; READ_BYTES];
     let mut watches = Watches::default();
     while !is_ended.load(Ordering::Relaxed) {
@@ -129,24 +139,28 @@ fn serve(
                 while let Ok((mut stream, _)) = listener.accept() {
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     let _ = stream.set_nodelay(true);
-                    if poll.registry().register(&mut stream, Token(next), interest).is_ok() {
-                        connections.insert(Token(next), Connection::new(Token(next), stream));
+                    let number = connections.len();
+                    if poll.registry().register(&mut stream, Token(number), interest).is_ok() {
+                        connections.push(Some(Connection::new(number, stream)));
                     }
-                    next += 1;
                 }
-            } else if let Some(connection) = connections.get_mut(&event.token()) {
-                connection.turn(&mut buffer, znode, &mut watches);
+                continue;
+            }
+            let place = event.token().0;
+            if let Some(Some(connection)) = connections.get_mut(place) {
+                connection.turn(&mut buffer, znode, &mut watches, event.is_read_closed());
                 if connection.is_over {
-                    connections.remove(&event.token());
+                    connections[place] = None;
                 }
-                for (path, watcher) in watches.fired.drain(..) {
-                    if let Some(connection) = connections.get_mut(&watcher) {
-                        // NodeDataChanged.
-                        put_event(&mut connection.output, 3, &path);
-                        connection.flush();
-                        // The last event may be seen before this turn ends.
-                        cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
-                    }
+            }
+            for (number, (watched, watcher)) in watches.fired.drain(..).enumerate() {
+                if let Some(connection) = &mut connections[watcher] {
+                    // NodeDataChanged.
+                    put_event(&mut connection.output, 3, &watches.watched[watched].path);
+                    connection.flush();
+                }
+                if number % EVENTS_BETWEEN_LOOKS == EVENTS_BETWEEN_LOOKS - 1 {
+                    cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
                 }
             }
         }
@@ -154,10 +168,21 @@ fn serve(
     }
 }
 
+impl Watches {
+    /// A new path, which holds what every znode does.
+    fn add(&mut self, path: &[u8], data: &[u8]) -> usize {
+        let place = self.watched.len();
+        let (path, data, watchers) = (path.to_vec(), data.to_vec(), Vec::new());
+        self.by_path.insert(path.clone(), place);
+        self.watched.push(Watched { path, data, version: 0, watchers });
+        place
+    }
+}
+
 impl Connection {
-    fn new(token: Token, stream: TcpStream) -> Connection {
+    fn new(number: usize, stream: TcpStream) -> Connection {
         Connection {
-            token,
+            number,
             stream,
             input: Vec::new(),
             output: Vec::new(),
@@ -167,15 +192,24 @@ impl Connection {
         }
     }
 
-    fn turn(&mut self, buffer: &mut [u8], znode: &Znode, watches: &mut Watches) {
+    /// Reads what came and answers it.
+    fn turn(
+        &mut self,
+        buffer: &mut [u8],
+        znode: &Znode,
+        watches: &mut Watches,
+        is_read_closed: bool,
+    ) {
         loop {
             match self.stream.read(buffer) {
                 Ok(0) => self.is_over = true,
                 Ok(count) => {
-                    self.input.extend_from_slice(&buffer[..count]);
-                    self.answer_all(znode, watches);
+                    self.answer_all(&buffer[..count], znode, watches);
                     self.flush();
-                    continue;
+                    // A short read has left nothing, but for the end of the connection.
+                    if count == buffer.len() || is_read_closed {
+                        continue;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => self.is_over |= error.kind() != ErrorKind::WouldBlock,
@@ -186,23 +220,28 @@ impl Connection {
     }
 
     fn flush(&mut self) {
-        while !self.output.is_empty() {
-            match self.stream.write(&self.output) {
-                Ok(count) => {
-                    self.output.drain(..count);
-                }
+        let mut written = 0;
+        while written < self.output.len() {
+            match self.stream.write(&self.output[written..]) {
+                Ok(count) => written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.is_over |= error.kind() != ErrorKind::WouldBlock;
-                    return;
+                    break;
                 }
             }
         }
+        self.output.drain(..written);
     }
 
-    fn answer_all(&mut self, znode: &Znode, watches: &mut Watches) {
-        let input = core::mem::take(&mut self.input);
-        let mut rest = input.as_slice();
+    /// Answers the frames that are whole; the rest waits for more.
+    fn answer_all(&mut self, bytes: &[u8], znode: &Znode, watches: &mut Watches) {
+        let mut input = core::mem::take(&mut self.input);
+        let mut rest = bytes;
+        if !input.is_empty() {
+            input.extend_from_slice(bytes);
+            rest = &input;
+        }
         while let Some((prefix, after)) = rest.split_first_chunk::<4>() {
             let Some(frame) = after.get(..u32::from_be_bytes(*prefix) as usize) else { break };
             rest = &after[frame.len()..];
@@ -237,32 +276,39 @@ impl Connection {
             // NodeDeleted.
             put_event(out, 2, path);
         }
-        match code {
-            opcode::GET_DATA if body.last() == Some(&1) => {
-                let new = || Watched { data: znode.data.clone(), watchers: Vec::new() };
-                let watched = watches.by_path.entry(path.to_vec()).or_insert_with(new);
-                watched.watchers.push(self.token);
+        // Most loads watch nothing, and pay for no look at the list.
+        let mut place = match watches.by_path.is_empty() {
+            true => None,
+            false => watches.by_path.get(path).copied(),
+        };
+        let is_watch = body.last() == Some(&1);
+        if code == opcode::GET_DATA && is_watch && place.is_none() {
+            place = Some(watches.add(path, &znode.data));
+        }
+        let mut watched = place.map(|place| &mut watches.watched[place]);
+        match (code, &mut watched) {
+            (opcode::GET_DATA | opcode::EXISTS, Some(watched)) if is_watch => {
+                watched.watchers.push(self.number);
             }
-            opcode::SET_DATA if !watches.by_path.is_empty() => {
-                if let Some(watched) = watches.by_path.get_mut(path) {
-                    let data = JuteReader::new(&body[path.len()..]).buffer().ok()?;
-                    watched.data.clear();
-                    watched.data.extend_from_slice(data.unwrap_or_default());
-                    let watchers = watched.watchers.drain(..);
-                    watches.fired.extend(watchers.map(|it| (path.to_vec(), it)));
-                }
+            (opcode::SET_DATA, Some(watched)) => {
+                let data = JuteReader::new(&body[path.len()..]).buffer().ok()?;
+                watched.data.clear();
+                watched.data.extend_from_slice(data.unwrap_or_default());
+                watched.version += 1;
+                let place = place.expect("what is watched has a place");
+                watches.fired.extend(watched.watchers.drain(..).map(|watcher| (place, watcher)));
             }
             _ => {}
         }
         let start = begin_header(out, i32::from_be_bytes(*xid));
         match code {
             opcode::CREATE => out.extend_from_slice(path),
+            opcode::EXISTS if let Some(watched) = watched => {
+                let (data_bytes, version) = (watched.data.len() as i32, watched.version);
+                encode_stat(&Stat { data_bytes, version, ..Stat::default() }, out);
+            }
             opcode::SET_DATA | opcode::EXISTS => out.extend_from_slice(&znode.stat),
             opcode::GET_DATA => {
-                let watched = match watches.by_path.is_empty() {
-                    true => None,
-                    false => watches.by_path.get(path),
-                };
                 out.put_buffer(Some(watched.map_or(&znode.data, |it| &it.data)));
                 out.extend_from_slice(&znode.stat);
             }
