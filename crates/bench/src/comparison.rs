@@ -32,15 +32,99 @@ pub struct Where {
     pub json: Option<PathBuf>,
 }
 
-/// How often a workload is repeated that is short.
-#[derive(Debug, Args)]
+/// How often a workload is repeated. In each round every server has its turn.
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Rounds {
-    /// Measured runs of each; figures are medians
+    /// Rounds that count; figures are medians of them
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Runs before those, which warm the servers and are not counted
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Rounds before those, which warm the servers and are not counted
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub warmup: u32,
+}
+
+impl Rounds {
+    /// One, and it counts.
+    pub const ONCE: Rounds = Rounds { rounds: 1, warmup: 0 };
+
+    /// Gives each of some places its turn in each round, forward and then backward, so that what
+    /// drifts hits all alike. What comes of the rounds that count is given for each place, in their
+    /// order: those of one round belong together.
+    ///
+    /// # Errors
+    /// The first of a turn; the rest is not done.
+    pub fn take_turns<T>(
+        &self,
+        places: usize,
+        mut turn: impl FnMut(usize, u32) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<Vec<T>>> {
+        let mut all: Vec<Vec<T>> = (0..places).map(|_| Vec::new()).collect();
+        for round in 0..self.all() {
+            for place in order(places, round) {
+                let result = turn(place, round)?;
+                if round >= self.warmup {
+                    all[place].push(result);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Those that do not count, too.
+    pub fn all(&self) -> u32 {
+        self.warmup + self.rounds
+    }
+
+    /// The line that says what was warm when it began: how often `work` was done before, and for how
+    /// long the servers have been there.
+    pub fn warm_line(&self, work: &str, targets: &[Target]) -> String {
+        // The null server is a thread of this process.
+        let servers = targets.iter().filter(|target| target.processes().is_some());
+        let servers: Vec<String> = servers.map(Target::age).collect();
+        self.warm_line_of(work, &servers)
+    }
+
+    fn warm_line_of(&self, work: &str, servers: &[String]) -> String {
+        let before = match self.warmup {
+            0 => "no round".to_string(),
+            1 => "1 round".to_string(),
+            more => format!("{more} rounds"),
+        };
+        let counted = match self.rounds {
+            1 => "the one that counts".to_string(),
+            more => format!("the first of {more} that count"),
+        };
+        let servers = servers.join("; ");
+        format!("warm: {before} of {work} before {counted}; at the start {servers}")
+    }
+}
+
+/// One run of a workload on one server.
+pub struct Turn<'a> {
+    /// That.
+    pub target: &'a Target,
+    /// Its place among the servers that are compared.
+    pub place: usize,
+    /// For paths that no other run has.
+    pub label: String,
+    /// It is the last run on a server that stays: what is to be kept is kept by this one.
+    pub may_keep: bool,
+    said: Option<(String, &'a Progress)>,
+}
+
+impl Turn<'_> {
+    /// The only one, and nobody looks.
+    #[cfg(test)]
+    pub fn only(target: &Target) -> Turn<'_> {
+        Turn { target, place: 0, label: "t".to_string(), may_keep: true, said: None }
+    }
+
+    /// How far it is.
+    pub fn say(&self, what: &str) {
+        if let Some((prefix, progress)) = &self.said {
+            progress.say(&format!("{prefix}{}: {what}", self.target.name));
+        }
+    }
 }
 
 impl Where {
@@ -59,6 +143,8 @@ impl Where {
     pub fn header(&self) -> anyhow::Result<String> {
         let mut out =
             format!("quorate {} bench on {}\n", env!("CARGO_PKG_VERSION"), MachineInfo::read());
+        out += "server CPU: by the clocks of its processes, in ns, ended threads included; a thread on a \
+                core is up to a tick of the scheduler (1 to 10 ms) behind\n";
         if let Some(folder) = &self.disk {
             let latencies = disk_latencies(folder)
                 .map_err(|error| anyhow::anyhow!("--disk {}: {error}", folder.display()))?;
@@ -84,7 +170,7 @@ impl Where {
     }
 }
 
-/// One workload on all servers, once on each, one after the other.
+/// One workload on all servers, in turn.
 pub struct Comparison<'a> {
     at: &'a Where,
     workload: &'static str,
@@ -101,6 +187,8 @@ struct Part {
     title: String,
     /// What was published about it, a line each.
     published: Vec<String>,
+    /// What was warm when it began.
+    warm: String,
     servers: Vec<Block>,
     ceiling: Option<Block>,
 }
@@ -148,26 +236,37 @@ impl Comparison<'_> {
         self.parts.last_mut().expect("it was just made")
     }
 
-    /// Measures each server, in another order in every other test. `measure` gets a label for paths
-    /// that no other run has, and what says how far it is.
+    /// Measures each server in turn, in each round. `work` is what one round of it does.
     ///
     /// # Errors
     /// One cannot be measured at all.
     pub fn measure(
         &mut self,
-        mut measure: impl FnMut(&Target, &str, &dyn Fn(&str)) -> anyhow::Result<Block>,
+        repeat: &Rounds,
+        work: &str,
+        mut measure: impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
     ) -> anyhow::Result<()> {
-        let turn = self.parts.len().saturating_sub(1);
-        let mut servers = vec![Block::default(); self.targets.len()];
-        for place in order(servers.len(), turn as u32) {
-            servers[place] = self.one(&self.targets[place], &mut measure)?;
-        }
-        self.part().servers = servers;
+        self.part().warm = repeat.warm_line(work, &self.targets);
+        let rounds = repeat.take_turns(self.targets.len(), |place, round| {
+            let prefix = match repeat.all() {
+                1 => String::new(),
+                all => format!("round {} of {all}, ", round + 1),
+            };
+            let turn = Turn {
+                target: &self.targets[place],
+                place,
+                label: self.label(&round.to_string()),
+                may_keep: round + 1 == repeat.all(),
+                said: Some((prefix, &self.progress)),
+            };
+            one(&turn, &mut measure)
+        })?;
+        self.part().servers = rounds.into_iter().map(Block::of_rounds).collect();
         Ok(())
     }
 
-    /// Measures a server that does nothing: what the generator can do. Its znodes hold `data_bytes`
-    /// and have `child_count` children.
+    /// Measures a server that does nothing, once: what the generator can do. Its znodes hold
+    /// `data_bytes` and have `child_count` children.
     ///
     /// # Errors
     /// It cannot be measured.
@@ -175,21 +274,24 @@ impl Comparison<'_> {
         &mut self,
         data_bytes: usize,
         child_count: usize,
-        mut measure: impl FnMut(&Target, &str, &dyn Fn(&str)) -> anyhow::Result<Block>,
+        mut measure: impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
     ) -> anyhow::Result<()> {
         let null = NullServer::with_children(data_bytes, child_count)?;
-        self.part().ceiling = Some(self.one(&null.target(), &mut measure)?);
+        let turn = Turn {
+            target: &null.target(),
+            place: self.targets.len(),
+            label: self.label("ceiling"),
+            may_keep: false,
+            said: Some((String::new(), &self.progress)),
+        };
+        let ceiling = one(&turn, &mut measure)?;
+        self.part().ceiling = Some(ceiling);
         Ok(())
     }
 
-    fn one(
-        &self,
-        target: &Target,
-        measure: &mut impl FnMut(&Target, &str, &dyn Fn(&str)) -> anyhow::Result<Block>,
-    ) -> anyhow::Result<Block> {
-        let say = |what: &str| self.progress.say(&format!("{}: {what}", target.name));
-        measure(target, &std::process::id().to_string(), &say)
-            .map_err(|error| anyhow::anyhow!("{}: {error}", target.address))
+    /// Of this process, this test and this round.
+    fn label(&self, round: &str) -> String {
+        format!("{}-{}-{round}", std::process::id(), self.parts.len())
     }
 
     /// Prints the figures and writes them down.
@@ -204,7 +306,10 @@ impl Comparison<'_> {
         }
         let mut all = json!({ "workload": self.workload, "about": self.about });
         match self.parts.as_slice() {
-            [part] if part.title.is_empty() => all["servers"] = part.servers_json(),
+            [part] if part.title.is_empty() => {
+                all["warm"] = json!(part.warm);
+                all["servers"] = part.servers_json();
+            }
             parts => all["tests"] = parts.iter().map(Part::to_json).collect(),
         }
         self.at.write_json(&all)?;
@@ -213,15 +318,23 @@ impl Comparison<'_> {
     }
 }
 
+fn one(
+    turn: &Turn<'_>,
+    measure: &mut impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
+) -> anyhow::Result<Block> {
+    measure(turn).map_err(|error| anyhow::anyhow!("{}: {error}", turn.target.address))
+}
+
 impl Part {
     fn print(&self) {
         println!();
         if !self.title.is_empty() {
             println!("== {}", self.title);
         }
+        println!("{}", self.warm);
         print!("{}", figures::table(&self.servers));
         if let Some(ceiling) = &self.ceiling {
-            println!("the generator's ceiling:");
+            println!("the generator's ceiling, one run:");
             print!("{}", figures::table(core::slice::from_ref(ceiling)));
         }
         for line in &self.published {
@@ -234,8 +347,9 @@ impl Part {
     }
 
     fn to_json(&self) -> Value {
-        let Part { title, published, .. } = self;
-        json!({ "test": title, "published": published, "servers": self.servers_json() })
+        let Part { title, published, warm, .. } = self;
+        let servers = self.servers_json();
+        json!({ "test": title, "published": published, "warm": warm, "servers": servers })
     }
 }
 
@@ -315,10 +429,89 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::{Figure, Good};
 
     #[test]
-    fn targets_take_turns() {
-        let rounds: Vec<_> = (0..3).map(|round| order(3, round)).collect();
-        assert_eq!(rounds, [[0, 1, 2], [2, 1, 0], [0, 1, 2]]);
+    fn targets_take_turns_and_only_rounds_that_count_are_kept() {
+        let mut seen = Vec::new();
+        let repeat = Rounds { rounds: 3, warmup: 1 };
+        let results = repeat.take_turns(2, |place, round| {
+            seen.push((place, round));
+            Ok(10 * round + place as u32)
+        });
+        assert_eq!(seen, [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2), (1, 3), (0, 3)]);
+        assert_eq!(results.unwrap(), [[10, 20, 30], [11, 21, 31]]);
+        let three: Vec<_> = (0..3).map(|round| order(3, round)).collect();
+        assert_eq!(three, [[0, 1, 2], [2, 1, 0], [0, 1, 2]]);
+    }
+
+    #[test]
+    fn nothing_more_is_done_when_a_turn_fails() {
+        let mut turns = 0;
+        let result: anyhow::Result<Vec<Vec<()>>> = Rounds::ONCE.take_turns(3, |place, _| {
+            turns += 1;
+            anyhow::ensure!(place != 1, "no");
+            Ok(())
+        });
+        assert_eq!((result.is_err(), turns), (true, 2));
+    }
+
+    /// Two servers whose n-th run gives n and 10 n: the rounds of both stay in step, in the table
+    /// as well.
+    #[test]
+    fn what_is_compared_are_runs_of_one_round() {
+        let nulls = [NullServer::start(1).unwrap(), NullServer::start(1).unwrap()];
+        let at = Where {
+            target: "zk://127.0.0.1:1".parse().unwrap(),
+            compare: None,
+            disk: None,
+            json: None,
+        };
+        let mut comparison = Comparison {
+            at: &at,
+            workload: "zk-test",
+            about: String::new(),
+            targets: nulls.iter().map(NullServer::target).collect(),
+            parts: Vec::new(),
+            progress: Progress(None),
+            stolen: Stolen(0),
+        };
+        let mut labels = Vec::new();
+        let mut runs = [0.0; 2];
+        let repeat = Rounds { rounds: 3, warmup: 1 };
+        comparison
+            .measure(&repeat, "nothing", |turn| {
+                labels.push((turn.place, turn.may_keep, turn.label.clone()));
+                runs[turn.place] += 1.0;
+                let value = runs[turn.place] * if turn.place == 0 { 1.0 } else { 10.0 };
+                let mut block = turn.target.block();
+                block.figures.push(Figure::once("wait", "ms", value, Good::Less));
+                Ok(block)
+            })
+            .unwrap();
+        let servers = &comparison.parts[0].servers;
+        assert_eq!(servers[0].figures[0].values, [2.0, 3.0, 4.0]);
+        assert_eq!(servers[1].figures[0].values, [20.0, 30.0, 40.0]);
+        assert!(figures::table(servers).contains("1/10.0  (1/10.0 to 1/10.0 in 3 pairs)"));
+        let places: Vec<usize> = labels.iter().map(|(place, ..)| *place).collect();
+        assert_eq!(places, [0, 1, 1, 0, 0, 1, 1, 0]);
+        let keep: Vec<bool> = labels.iter().map(|(_, may_keep, _)| *may_keep).collect();
+        assert_eq!(keep, [false, false, false, false, false, false, true, true]);
+        // Servers of one ensemble, or one server twice, have the same paths.
+        assert_ne!(labels[0].2, labels[2].2);
+    }
+
+    #[test]
+    fn what_was_warm_is_one_line() {
+        let servers = ["A up for 3 s".to_string(), "B up for 9 s".to_string()];
+        for (rounds, warmup, expected) in [
+            (3, 1, "1 round of 9 creates before the first of 3 that count"),
+            (1, 0, "no round of 9 creates before the one that counts"),
+            (2, 2, "2 rounds of 9 creates before the first of 2 that count"),
+        ] {
+            let line = Rounds { rounds, warmup }.warm_line_of("9 creates", &servers);
+            let expected = format!("warm: {expected}; at the start A up for 3 s; B up for 9 s");
+            assert_eq!(line, expected);
+        }
     }
 }

@@ -29,6 +29,8 @@ pub struct Figure {
     pub values: Vec<f64>,
     /// Whether more of it is better.
     pub good: Good,
+    /// Of the first round only: see [`Figure::of_first_round`].
+    pub is_of_first_round: bool,
 }
 
 impl Figure {
@@ -39,7 +41,27 @@ impl Figure {
         value: impl Into<Option<f64>>,
         good: Good,
     ) -> Figure {
-        Figure { name, unit, values: value.into().into_iter().collect(), good }
+        let values = value.into().into_iter().collect();
+        Figure { name, unit, values, good, is_of_first_round: false }
+    }
+
+    /// Leaves out the other rounds: memory that a server has asked the system for once is there in
+    /// the next round, so that what it takes in addition says too little.
+    pub fn of_first_round(self) -> Figure {
+        Figure { is_of_first_round: true, ..self }
+    }
+
+    /// Adds the value of the next round. What is unknown in one round is unknown in all: else the
+    /// rounds of two servers would no longer be in step.
+    fn add_round(&mut self, next: &Figure) {
+        assert_eq!(self.name, next.name, "all rounds have the same figures");
+        if self.is_of_first_round || self.values.is_empty() {
+            return;
+        }
+        match next.values.is_empty() {
+            true => self.values.clear(),
+            false => self.values.extend(&next.values),
+        }
     }
 
     fn middle(&self) -> Option<f64> {
@@ -81,6 +103,23 @@ pub struct Block {
 }
 
 impl Block {
+    /// All rounds of one server as one. A note that each of them has stands there once.
+    pub fn of_rounds(rounds: Vec<Block>) -> Block {
+        let mut rounds = rounds.into_iter();
+        let mut all = rounds.next().unwrap_or_default();
+        for round in rounds {
+            assert_eq!(all.figures.len(), round.figures.len(), "all rounds have the same figures");
+            for (figure, next) in all.figures.iter_mut().zip(&round.figures) {
+                figure.add_round(next);
+            }
+            let new = round.notes.into_iter().filter(|note| !all.notes.contains(note));
+            let new: Vec<String> = new.collect();
+            all.notes.extend(new);
+            all.trouble += round.trouble;
+        }
+        all
+    }
+
     /// Counts what went wrong in a phase, and says it.
     pub fn blame(&mut self, phase: &Phase) {
         let Phase { name, errors, lost, .. } = phase;
@@ -125,7 +164,7 @@ pub fn table(blocks: &[Block]) -> String {
         let _ = writeln!(out, "ratios, {} to {}", second.name, first.name);
         for (one, other) in first.figures.iter().zip(&second.figures) {
             if let Some(ratio) = ratio(one, other) {
-                let _ = writeln!(out, "  {:<34} {ratio:>12}", one.name);
+                let _ = writeln!(out, "  {:<34} {ratio}", one.name);
             }
         }
     }
@@ -136,13 +175,19 @@ fn line(out: &mut String, figure: &Figure) {
     let shown = figure.middle().map_or("unknown".to_string(), number);
     let _ = write!(out, "  {:<34} {shown:>12} {}", figure.name, figure.unit);
     out.truncate(out.trim_end().len());
-    if figure.values.len() > 1 {
-        let least = figure.values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = figure.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if figure.is_of_first_round {
+        out.push_str("  (first round)");
+    } else if figure.values.len() > 1 {
+        let (least, most) = range(&figure.values);
         let rounds = figure.values.len();
         let _ = write!(out, "  ({} to {} in {rounds} rounds)", number(least), number(most));
     }
     out.push('\n');
+}
+
+fn range(values: &[f64]) -> (f64, f64) {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// Three digits are enough of a small number, and a large one has no fraction.
@@ -154,8 +199,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// How much better the first is: the median of the ratios of rounds that belong together. None if
-/// that means nothing.
+/// How much better the first is: the median of the ratios of rounds that belong together, and their
+/// range. None if that means nothing.
 fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     let pairs = first.values.iter().zip(&second.values);
     let (Good::More | Good::Less) = first.good else { return None };
@@ -166,11 +211,16 @@ fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     if ratios.is_empty() {
         return None;
     }
-    let middle = median(&ratios);
-    Some(match first.good {
-        Good::More => format!("{middle:.2}x"),
-        _ => format!("1/{middle:.1}"),
-    })
+    let shown = |ratio: f64| match first.good {
+        Good::More => format!("{ratio:.2}x"),
+        _ => format!("1/{ratio:.1}"),
+    };
+    let mut out = format!("{:>12}", shown(median(&ratios)));
+    if ratios.len() > 1 {
+        let ((least, most), pairs) = (range(&ratios), ratios.len());
+        let _ = write!(out, "  ({} to {} in {pairs} pairs)", shown(least), shown(most));
+    }
+    Some(out)
 }
 
 #[cfg(test)]

@@ -4,19 +4,22 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::comparison::{Comparison, Where};
+use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::driver::Driver;
 use crate::figures::{Block, Figure, Good, of_phase};
 use crate::limits::SESSION_TIMEOUT_MS;
 use crate::process::Memory;
-use crate::target::Target;
 use crate::tree::{Tree, TreeArgs};
 
 /// Options of `quorate bench zk-fill`.
 #[derive(Debug, Args)]
+// Memory is told by a server that is fresh.
+#[command(mut_arg("warmup", |it| it.default_value("0")))]
 pub struct FillArgs {
     #[command(flatten)]
     at: Where,
+    #[command(flatten)]
+    repeat: Rounds,
     #[command(flatten)]
     tree: TreeArgs,
 }
@@ -29,21 +32,20 @@ pub fn command(args: &FillArgs) -> anyhow::Result<ExitCode> {
     args.tree.check()?;
     let about = format!("{}; memory is that of the server's processes", args.tree);
     let mut comparison = Comparison::start(&args.at, "zk-fill", &about)?;
-    comparison.measure(|target, label, say| {
-        say("filling");
-        fill(target, &args.tree, label)
-    })?;
-    comparison.measure_ceiling(args.tree.size, args.tree.children, |target, label, _| {
-        fill(target, &TreeArgs { keep: false, ..args.tree.clone() }, label)
-    })?;
+    let work = format!("{} creates", args.tree.znode_count());
+    comparison.measure(&args.repeat, &work, |turn| fill(turn, &args.tree))?;
+    let tree = TreeArgs { keep: false, ..args.tree.clone() };
+    comparison.measure_ceiling(tree.size, tree.children, |turn| fill(turn, &tree))?;
     comparison.finish()
 }
 
 /// Fills one server, counts what it has, and empties it unless it is to keep it.
-fn fill(target: &Target, args: &TreeArgs, label: &str) -> anyhow::Result<Block> {
+fn fill(turn: &Turn<'_>, args: &TreeArgs) -> anyhow::Result<Block> {
+    let target = turn.target;
+    turn.say("filling");
     let before = target.memory();
     let mut driver = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
-    let mut tree = Tree::new(args, label);
+    let mut tree = Tree::new(args, &turn.label);
     let made = tree.make(&mut driver, target)?;
     let after = target.memory();
     let (counted, count) = tree.count(&mut driver, target)?;
@@ -54,13 +56,17 @@ fn fill(target: &Target, args: &TreeArgs, label: &str) -> anyhow::Result<Block> 
     block.figures.extend(memory_figures(before, after, tree.znode_count()));
     block.blame(&made);
     block.blame(&counted);
-    if args.keep {
+    if args.keep && turn.may_keep {
         block.notes.push(format!("the tree is kept: {}", tree.root()));
     } else {
+        turn.say("removing");
         let removed = tree.remove(&mut driver, target)?;
-        let names = ["deletes", "server CPU per delete", "generator CPU per delete"];
-        block.figures.extend(of_phase(names, &removed));
         block.blame(&removed);
+        // The last round has none to show if it keeps the tree.
+        if !args.keep {
+            let names = ["deletes", "server CPU per delete", "generator CPU per delete"];
+            block.figures.extend(of_phase(names, &removed));
+        }
     }
     driver.close();
     Ok(block)
@@ -80,7 +86,7 @@ fn memory_figures(
         Figure::once("VmHWM before", "MiB", before.map(|it| mib(it.peak)), Good::Neither),
         Figure::once("VmRSS after", "MiB", after.map(|it| mib(it.resident)), Good::Less),
         Figure::once("VmHWM after", "MiB", after.map(|it| mib(it.peak)), Good::Less),
-        Figure::once("resident memory per znode", "bytes", each, Good::Less),
+        Figure::once("resident memory per znode", "bytes", each, Good::Less).of_first_round(),
     ]
 }
 
@@ -94,12 +100,20 @@ mod tests {
     #[test]
     fn a_tree_is_filled_counted_and_removed() {
         let null = NullServer::with_children(ARGS.size, ARGS.children).unwrap();
-        let block = fill(&null.target(), &ARGS, "t").unwrap();
+        let target = null.target();
+        let turn = Turn::only(&target);
+        let block = fill(&turn, &ARGS).unwrap();
         assert_eq!((block.trouble, block.figures[0].values.as_slice()), (0, &[150.0][..]));
         assert!(block.figures.iter().any(|figure| figure.name == "deletes"));
-        let kept = fill(&null.target(), &TreeArgs { keep: true, ..ARGS }, "t").unwrap();
-        assert!(!kept.figures.iter().any(|figure| figure.name == "deletes"));
+        let keep = TreeArgs { keep: true, ..ARGS };
+        let kept = fill(&turn, &keep).unwrap();
         assert_eq!(kept.notes, ["the tree is kept: /bench-t"]);
+        // An earlier round removes it, and has the same figures.
+        let mut earlier = Turn::only(&target);
+        earlier.may_keep = false;
+        let removed = fill(&earlier, &keep).unwrap();
+        assert!(removed.notes.is_empty());
+        assert_eq!(Block::of_rounds(vec![removed, kept]).figures[0].values, [150.0, 150.0]);
     }
 
     /// A runtime that gives memory back while it is filled makes the difference negative; that is

@@ -17,7 +17,7 @@ use zk::response::ReplyHeader;
 use zk::{AclEntry, ErrorCode, JuteReader};
 
 use crate::client_zk::Session;
-use crate::comparison::{self, Progress, Rounds, Stolen, Where, order};
+use crate::comparison::{self, Progress, Rounds, Stolen, Where};
 use crate::driver::{Driver, Load, Next};
 use crate::limits::CLIENTS_MAX;
 use crate::meter::{Meter, Tally};
@@ -72,6 +72,17 @@ pub struct Shape {
     pub is_synchronous: bool,
     /// Asked for, ms.
     pub timeout_ms: i32,
+}
+
+impl Shape {
+    /// What all clients together do in one run.
+    fn operation_count(&self, clients: usize) -> usize {
+        let of_kind = |(kind, _): (Kind, &str)| match kind {
+            Kind::Watch => self.znode_count * self.watch_multiple,
+            _ => self.znode_count,
+        };
+        clients * MEASURED.map(of_kind).iter().sum::<usize>()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,11 +148,7 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
     targets.push(null.target());
     let header = args.at.header()?;
     print!("{header}");
-    println!(
-        "warm: {} runs before the measured ones; {} measured, in turn; latency from the write to the \
-         socket; us of CPU are user and system",
-        args.repeat.warmup, args.repeat.rounds
-    );
+    println!("latency from the write to the socket; us of CPU are user and system");
     let mut tests = Vec::new();
     let mut trouble = 0;
     for &clients in &args.clients {
@@ -150,6 +157,9 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
             "\n{clients} clients, {mode}: {} znodes of {} bytes each, {} watchers on each",
             shape.znode_count, shape.znode_bytes, shape.watch_multiple
         );
+        let work = format!("{} operations", shape.operation_count(clients));
+        let warm = args.repeat.warm_line(&work, &targets);
+        println!("{warm}");
         let series = measure(&targets, clients, &shape, &args.repeat)?;
         for one in &series[..series.len() - 1] {
             if !args.brief {
@@ -165,6 +175,7 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
         tests.push(json!({
             "clients": clients,
             "synchronous": args.sync,
+            "warm": warm,
             "servers": series.iter().map(report::to_json).collect::<Vec<_>>(),
         }));
     }
@@ -173,39 +184,31 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
     Ok(comparison::end(trouble))
 }
 
-/// Runs each target in turn, forward and then backward, so that what drifts hits all alike.
 fn measure(
     targets: &[Target],
     clients: usize,
     shape: &Shape,
     repeat: &Rounds,
 ) -> anyhow::Result<Vec<Series>> {
-    let mut series: Vec<Series> = targets
-        .iter()
-        .map(|target| Series {
-            name: target.name.clone(),
-            address: target.address.clone(),
-            runs: Vec::new(),
-            memory: None,
-        })
-        .collect();
     let stolen = Stolen::start();
-    let progress = Progress::start((repeat.warmup + repeat.rounds) as u64 * targets.len() as u64);
-    for round in 0..repeat.warmup + repeat.rounds {
-        for place in order(targets.len(), round) {
-            let target = &targets[place];
-            progress.say(&format!("{clients} clients, round {round}: {}", target.name));
-            let label = format!("{}-{round}", std::process::id());
-            let run = run(target, clients, shape, &label)
-                .map_err(|error| anyhow::anyhow!("{}: {error}", target.address))?;
-            if round >= repeat.warmup {
-                series[place].runs.push(run);
-                series[place].memory = target.memory().map(|it| (it.resident, it.peak));
-            }
-        }
-    }
+    let progress = Progress::start(u64::from(repeat.all()) * targets.len() as u64);
+    let rounds = repeat.take_turns(targets.len(), |place, round| {
+        let target = &targets[place];
+        progress.say(&format!("{clients} clients, round {round}: {}", target.name));
+        let label = format!("{}-{round}", std::process::id());
+        let run = run(target, clients, shape, &label)
+            .map_err(|error| anyhow::anyhow!("{}: {error}", target.address))?;
+        Ok((run, target.memory().map(|it| (it.resident, it.peak))))
+    })?;
     progress.end();
     stolen.print();
+    let mut series = Vec::new();
+    for (target, rounds) in targets.iter().zip(rounds) {
+        let (runs, memories): (Vec<Run>, Vec<_>) = rounds.into_iter().unzip();
+        let memory = memories.last().copied().flatten();
+        let (name, address) = (target.name.clone(), target.address.clone());
+        series.push(Series { name, address, runs, memory });
+    }
     Ok(series)
 }
 

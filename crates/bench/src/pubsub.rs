@@ -15,7 +15,7 @@ use zk::response::ReplyHeader;
 use zk::{AclEntry, ErrorCode, JuteReader};
 
 use crate::client_zk::Session;
-use crate::comparison::{Comparison, Where};
+use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::driver::{Driver, Load, Next};
 use crate::figures::{Block, Figure, Good, of_phase};
 use crate::latencies::EPHEMERAL;
@@ -27,7 +27,6 @@ use crate::meter::{Meter, Tally};
 use crate::open_files;
 use crate::published::{PUBSUB, PUBSUB_DOUBTS};
 use crate::stats::{Latencies, Phase};
-use crate::target::Target;
 use crate::tree::{Tree, TreeArgs, open_acl};
 
 /// `Watcher.Event.EventType.NodeDataChanged`.
@@ -38,9 +37,14 @@ const ITEM_BYTES: usize = 16;
 
 /// Options of `quorate bench pubsub`.
 #[derive(Debug, Args)]
+#[command(mut_arg("warmup", |it| it.help(
+    "Rounds before those of the first size of each scenario, which are not counted"
+)))]
 pub struct PubsubArgs {
     #[command(flatten)]
     at: Where,
+    #[command(flatten)]
+    repeat: Rounds,
     /// 1: ephemerals; 2: publishers and subscribers; 3: setData that nobody watches
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,3", value_parser = clap::value_parser!(u32).range(1..=3))]
     scenario: Vec<u32>,
@@ -61,9 +65,9 @@ pub struct PubsubArgs {
     /// Items in all; the document's number is 200000
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     items: u64,
-    /// Items before those, which warm the servers and are not counted
+    /// Items before those, on the same connections, which are not counted
     #[arg(long, value_name = "N", default_value_t = 5_000)]
-    warmup: u64,
+    warmup_items: u64,
     /// Items a second, all publishers together, in open loop [default: closed loop]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
     rate: Option<u64>,
@@ -81,10 +85,14 @@ pub fn command(args: &PubsubArgs) -> anyhow::Result<ExitCode> {
         Some(rate) => format!("open loop at {rate} items per s, latency from the intended start"),
         None => "closed loop, latency from the write to the socket".to_string(),
     };
-    let about = format!("{} items after {} that warm up; {loop_}", args.items, args.warmup);
+    let about = format!("{} items after {} that warm up; {loop_}", args.items, args.warmup_items);
     let mut comparison = Comparison::start(&args.at, "pubsub", &about)?;
+    let mut warm = None;
     for shape in &shapes {
-        one_test(&mut comparison, shape)?;
+        // Other sizes take the same ways through a server.
+        let is_warm = warm.replace(shape.scenario) == Some(shape.scenario);
+        let warmup = if is_warm { 0 } else { args.repeat.warmup };
+        one_test(&mut comparison, shape, &Rounds { warmup, ..args.repeat })?;
     }
     let end = comparison.finish();
     for doubt in PUBSUB_DOUBTS {
@@ -99,7 +107,7 @@ fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
         ("publishers", args.publishers, 1, CLIENTS_MAX),
         ("subscribers", args.subscribers, 1, CLIENTS_MAX),
         ("items", args.items as usize, 1, ITEMS_MAX as usize),
-        ("warmup", args.warmup as usize, 0, ITEMS_MAX as usize),
+        ("warmup-items", args.warmup_items as usize, 0, ITEMS_MAX as usize),
     ] {
         anyhow::ensure!(
             (min..=max).contains(&number),
@@ -112,7 +120,7 @@ fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
     }
     let of_scenario = |scenario: &u32| {
         let (scenario, publishers, items, warmup) =
-            (*scenario, args.publishers, args.items, args.warmup);
+            (*scenario, args.publishers, args.items, args.warmup_items);
         let subscribers = if scenario == 2 { args.subscribers } else { 0 };
         let of_size = move |size: &usize| Shape {
             scenario,
@@ -167,19 +175,21 @@ impl std::fmt::Display for Shape {
     }
 }
 
-fn one_test(comparison: &mut Comparison<'_>, shape: &Shape) -> anyhow::Result<()> {
+fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> anyhow::Result<()> {
     let rows = PUBSUB.iter().filter(|row| row.is_about(shape.scenario, shape.size));
     let mut published: Vec<String> = rows.map(ToString::to_string).collect();
     if published.is_empty() {
         published.push(format!("nothing for {} bytes in this scenario", shape.size));
     }
     comparison.begin(shape.to_string(), published);
-    comparison.measure(|target, label, say| measure(target, shape, label, say))?;
+    let Shape { items, warmup, .. } = shape;
+    let work = format!("{items} items (each after {warmup} more on the same connections)");
+    comparison.measure(repeat, &work, |turn| measure(turn, shape))?;
     // Both ends of its connections are in this process.
     let small = shape.with_connections(open_files::pairs_max());
     open_files::make_room(small.connections() * 2)?;
-    comparison.measure_ceiling(shape.size, 0, |target, label, say| {
-        let mut block = measure(target, &small, label, say)?;
+    comparison.measure_ceiling(shape.size, 0, |turn| {
+        let mut block = measure(turn, &small)?;
         if small != *shape {
             let Shape { publishers, subscribers, .. } = small;
             block.notes.push(format!(
@@ -191,12 +201,8 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape) -> anyhow::Result<()
 }
 
 /// One test on one server.
-fn measure(
-    target: &Target,
-    shape: &Shape,
-    label: &str,
-    say: &dyn Fn(&str),
-) -> anyhow::Result<Block> {
+fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
+    let target = turn.target;
     let args = TreeArgs {
         parents: 1,
         children: shape.publishers,
@@ -204,19 +210,18 @@ fn measure(
         clients: TREE_CLIENTS,
         keep: false,
     };
-    // What an earlier test may have left is not in the way.
-    let mut tree = Tree::new(&args, &format!("{label}-{}-{}", shape.scenario, shape.size));
+    let mut tree = Tree::new(&args, &turn.label);
     let mut maker = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
     let mut block = target.block();
     block.blame(&tree.make(&mut maker, target)?);
     maker.close();
-    say("connecting");
+    turn.say("connecting");
     let mut driver = Driver::connect(&target.addresses, shape.connections(), SESSION_TIMEOUT_MS)?;
     match shape.scenario {
-        1 => ephemerals(&mut driver, target, shape, &tree, &mut block, say)?,
-        _ => publish(&mut driver, target, shape, &tree, &mut block, say)?,
+        1 => ephemerals(&mut driver, turn, shape, &tree, &mut block)?,
+        _ => publish(&mut driver, turn, shape, &tree, &mut block)?,
     }
-    say("closing");
+    turn.say("closing");
     driver.close();
     let mut remover = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
     block.blame(&tree.remove(&mut remover, target)?);
@@ -227,15 +232,14 @@ fn measure(
 /// The first scenario.
 fn ephemerals(
     driver: &mut Driver,
-    target: &Target,
+    turn: &Turn<'_>,
     shape: &Shape,
     tree: &Tree,
     block: &mut Block,
-    say: &dyn Fn(&str),
 ) -> anyhow::Result<()> {
     for (name, items) in [("warm-up", shape.warmup), ("ephemerals", shape.items)] {
-        say(name);
-        let meter = Meter::start(driver, target);
+        turn.say(name);
+        let meter = Meter::start(driver, turn.target);
         let pace = Pace::start(driver, shape.rate);
         let mut load = EphemeralLoad::new(shape, tree, items, pace);
         driver.run(&mut load)?;
@@ -251,6 +255,7 @@ fn ephemerals(
         let made = load.creates.answered - load.creates.errors;
         let names = ["transactions", "server CPU per transaction", "generator CPU per transaction"];
         block.figures.push(Figure::once("ephemerals made", "", made as f64, Good::Neither));
+        block.figures.push(Figure::once("time", "s", phase.seconds(), Good::Neither));
         block.figures.extend(of_phase(names, &phase));
         let names = ["create p50", "create p90", "create p99", "create max"];
         block.figures.extend(spread(names, &load.creates.latencies));
@@ -263,16 +268,15 @@ fn ephemerals(
 /// The other two.
 fn publish(
     driver: &mut Driver,
-    target: &Target,
+    turn: &Turn<'_>,
     shape: &Shape,
     tree: &Tree,
     block: &mut Block,
-    say: &dyn Fn(&str),
 ) -> anyhow::Result<()> {
     let mut load = PublishLoad::new(shape, tree);
     for (name, items) in [("subscribe", 0), ("warm-up", shape.warmup), ("items", shape.items)] {
-        say(name);
-        let meter = Meter::start(driver, target);
+        turn.say(name);
+        let meter = Meter::start(driver, turn.target);
         load.begin(items, Pace::start(driver, shape.rate));
         driver.run(&mut load)?;
         let phase = load.end(&meter, driver, name);
@@ -516,7 +520,10 @@ impl PublishLoad {
 
     fn figures(&self, phase: &Phase) -> Vec<Figure> {
         let count = |name, value: u64| Figure::once(name, "", value as f64, Good::Neither);
-        let mut all = vec![count("items published", self.sets.answered - self.sets.errors)];
+        let mut all = vec![
+            count("items published", self.sets.answered - self.sets.errors),
+            Figure::once("time", "s", phase.seconds(), Good::Neither),
+        ];
         all.extend(of_phase(["items", "server CPU per item", "generator CPU per item"], phase));
         let names = ["setData p50", "setData p90", "setData p99", "setData max"];
         all.extend(spread(names, &self.sets.latencies));

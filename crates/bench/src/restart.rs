@@ -12,7 +12,7 @@ use zk::ErrorCode;
 use zk::request::{ReadKind, ReadRequest, Request};
 
 use crate::client_zk::{Incoming, Session};
-use crate::comparison::{Comparison, Where};
+use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::driver::Driver;
 use crate::figures::{Block, Figure, Good};
 use crate::launch::Launch;
@@ -25,9 +25,13 @@ use crate::tree::{Tree, TreeArgs};
 
 /// Options of `quorate bench zk-restart`.
 #[derive(Debug, Args)]
+// Each round starts its server afresh.
+#[command(mut_arg("warmup", |it| it.default_value("0")))]
 pub struct RestartArgs {
     #[command(flatten)]
     at: Where,
+    #[command(flatten)]
+    repeat: Rounds,
     #[command(flatten)]
     tree: TreeArgs,
     /// How to start the server again, for sh [default: as its processes were started]
@@ -57,11 +61,9 @@ pub fn command(args: &RestartArgs) -> anyhow::Result<ExitCode> {
     let launches: Vec<Vec<Launch>> = launches
         .map(|(target, start)| launches_of(target, start.as_deref()))
         .collect::<anyhow::Result<_>>()?;
-    let mut launches = launches.iter();
-    comparison.measure(|target, label, say| {
-        let launches = launches.next().expect("there are launches for each target");
-        restart(target, launches, &args.tree, label, say)
-    })?;
+    let work = format!("{} creates, a kill and a start", args.tree.znode_count());
+    comparison
+        .measure(&args.repeat, &work, |turn| restart(turn, &launches[turn.place], &args.tree))?;
     comparison.finish()
 }
 
@@ -79,21 +81,21 @@ fn launches_of(target: &Target, start: Option<&str>) -> anyhow::Result<Vec<Launc
     }
 }
 
-fn restart(
-    target: &Target,
-    launches: &[Launch],
-    args: &TreeArgs,
-    label: &str,
-    say: &dyn Fn(&str),
-) -> anyhow::Result<Block> {
+fn restart(turn: &Turn<'_>, launches: &[Launch], args: &TreeArgs) -> anyhow::Result<Block> {
+    // The processes are those that the round before started.
+    let mut target = turn.target.clone();
+    target.find_processes();
+    let target = &target;
     let mut block = target.block();
-    let mut tree = Tree::new(args, label);
-    say("filling");
+    let mut tree = Tree::new(args, &turn.label);
+    turn.say("filling");
+    let before = target.memory();
     let mut driver = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
     let made = tree.make(&mut driver, target)?;
+    turn.say("killing");
     let outage = kill_and_start(target, launches, &tree.last_child())?;
     drop(driver);
-    say("counting");
+    turn.say("counting");
     let mut back = target.clone();
     back.find_processes();
     let at_first_ns = outage.cpu_ns;
@@ -111,6 +113,7 @@ fn restart(
         ),
         Figure::once("znodes found", "", count.found as f64, Good::Neither),
         Figure::once("znodes missing", "", count.missing as f64, Good::Neither),
+        Figure::once("VmRSS before", "MiB", before.map(|it| mib(it.resident)), Good::Neither),
         Figure::once("creates", "per s", made.rate(), Good::More),
         Figure::once("processes gone", "ms", ms(outage.gone), Good::Neither),
         Figure::once("first answer", "ms", ms(outage.answered), Good::Less),
@@ -129,12 +132,15 @@ fn restart(
         block.trouble += 1;
         block.notes.push(format!("the last znode was answered with error {}", outage.error.0));
     }
-    block.notes.push(format!(
-        "started again as process {}; it prints to {}",
-        outage.pids,
-        outage.output.display()
-    ));
-    if args.keep {
+    // Those of earlier rounds are gone.
+    if turn.may_keep {
+        block.notes.push(format!(
+            "started again as process {}; it prints to {}",
+            outage.pids,
+            outage.output.display()
+        ));
+    }
+    if args.keep && turn.may_keep {
         block.notes.push(format!("the tree is kept: {}", tree.root()));
     } else {
         block.blame(&tree.remove(&mut driver, &back)?);

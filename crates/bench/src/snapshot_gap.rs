@@ -13,7 +13,7 @@ use zk::response::ReplyHeader;
 use zk::{ErrorCode, JuteReader};
 
 use crate::client_zk::Session;
-use crate::comparison::{Comparison, Where};
+use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::driver::{Driver, Load, Next};
 use crate::figures::{Block, Figure, Good};
 use crate::limits::{PIPELINE_REQUESTS, RATE_MAX, SECONDS_MAX, SESSION_TIMEOUT_MS};
@@ -25,9 +25,14 @@ use crate::tree::{Tree, TreeArgs};
 
 /// Options of `quorate bench zk-snapshot-gap`.
 #[derive(Debug, Args)]
+// The fill and the search for the maximum warm a server within each round.
+#[command(mut_arg("warmup", |it| it.default_value("0")))]
+#[command(mut_arg("rounds", |it| it.default_value("2")))]
 pub struct SnapshotGapArgs {
     #[command(flatten)]
     at: Where,
+    #[command(flatten)]
+    repeat: Rounds,
     #[command(flatten)]
     tree: TreeArgs,
     /// Requests a second, all clients together [default: half of what the server can do]
@@ -54,37 +59,39 @@ pub fn command(args: &SnapshotGapArgs) -> anyhow::Result<ExitCode> {
     );
     let mut comparison = Comparison::start(&args.at, "zk-snapshot-gap", &about)?;
     let mut first_rate = args.rate;
-    comparison.measure(|target, label, say| {
-        let (block, rate) = measure(target, args, args.rate, label, say)?;
-        first_rate.get_or_insert(rate);
+    let work = format!("{} creates and {} s of setData", args.tree.znode_count(), args.seconds);
+    comparison.measure(&args.repeat, &work, |turn| {
+        let (block, rate) = measure(turn, args, args.rate)?;
+        if turn.place == 0 {
+            first_rate = Some(rate);
+        }
         Ok(block)
     })?;
-    // At the rate of the first server: how late the generator is of itself.
-    comparison.measure_ceiling(args.tree.size, args.tree.children, |target, label, say| {
-        Ok(measure(target, args, first_rate, label, say)?.0)
+    // At the last rate of the first server: how late the generator is of itself.
+    comparison.measure_ceiling(args.tree.size, args.tree.children, |turn| {
+        Ok(measure(turn, args, first_rate)?.0)
     })?;
     comparison.finish()
 }
 
 /// The figures of one server, and the rate that it was given.
 fn measure(
-    target: &Target,
+    turn: &Turn<'_>,
     args: &SnapshotGapArgs,
     rate: Option<u64>,
-    label: &str,
-    say: &dyn Fn(&str),
 ) -> anyhow::Result<(Block, u64)> {
+    let target = turn.target;
     let mut block = target.block();
-    let mut tree = Tree::new(&args.tree, label);
+    let mut tree = Tree::new(&args.tree, &turn.label);
     let clients = args.tree.clients;
     let mut driver = Driver::connect(&target.addresses, clients, SESSION_TIMEOUT_MS)?;
-    say("filling");
+    turn.say("filling");
     block.blame(&tree.make(&mut driver, target)?);
-    say("looking for the maximum");
+    turn.say("looking for the maximum");
     let until_ns = driver.now_ns() + args.maximum_seconds * 1_000_000_000;
     let maximum = set(&mut driver, target, &tree, Pace::Closed { until_ns }, "maximum")?.0;
     let rate = rate.unwrap_or((maximum.rate() / 2.0) as u64).max(1);
-    say(&format!("open loop at {rate} per s"));
+    turn.say(&format!("open loop at {rate} per s"));
     let snapshots = Snapshots::start(target);
     // A moment later, so that no client begins late.
     let pace = Pace::Open {
@@ -100,7 +107,7 @@ fn measure(
     if snapshots == Some(0) {
         block.notes.push("no snapshot was taken: the gap is not that of one".to_string());
     }
-    if args.tree.keep {
+    if args.tree.keep && turn.may_keep {
         block.notes.push(format!("the tree is kept: {}", tree.root()));
     } else {
         block.blame(&tree.remove(&mut driver, target)?);

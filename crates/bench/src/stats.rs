@@ -66,6 +66,11 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// How long it took.
+    pub fn seconds(&self) -> f64 {
+        self.elapsed_ns as f64 / 1e9
+    }
+
     /// Operations a second, all clients together.
     pub fn rate(&self) -> f64 {
         match self.elapsed_ns {

@@ -99,6 +99,16 @@ impl Target {
         self.cpu = Cpu::Processes(Processes::listening(&self.addresses));
     }
 
+    /// For how long it has been there and how much memory it has: how warm it is, and how fresh.
+    pub fn age(&self) -> String {
+        let up_s = self.processes().and_then(Processes::up_s);
+        let Some((up_s, memory)) = up_s.zip(self.memory()) else {
+            return format!("{} not on this machine", self.name);
+        };
+        let mib = memory.resident as f64 / f64::from(1 << 20);
+        format!("{} up for {up_s:.0} s with VmRSS {mib:.0} MiB", self.name)
+    }
+
     /// Where its figures go.
     pub fn block(&self) -> Block {
         let (name, address) = (self.name.clone(), self.address.clone());

@@ -2,8 +2,7 @@
 //! great many.
 //!
 //! First some connections set many watches each, none of which fires: even ones by getData, odd ones
-//! by exists. Then other connections watch one znode, all the same, which is set once in each round;
-//! time counts from the write of that request to the socket.
+//! by exists. Then other connections watch one znode, all the same, which is set some times; time counts from the write of that request to the socket.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -14,7 +13,7 @@ use zk::response::ReplyHeader;
 use zk::{ErrorCode, JuteReader};
 
 use crate::client_zk::Session;
-use crate::comparison::{Comparison, Where};
+use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::driver::{Driver, Load, Next};
 use crate::figures::{Block, Figure, Good, of_phase};
 use crate::limits::{
@@ -23,7 +22,7 @@ use crate::limits::{
 use crate::meter::{Meter, Tally};
 use crate::open_files;
 use crate::process::Memory;
-use crate::stats::Phase;
+use crate::stats::{Phase, median};
 use crate::target::Target;
 use crate::tree::{Tree, TreeArgs};
 
@@ -35,9 +34,13 @@ const DATA_BYTES: usize = 100;
 
 /// Options of `quorate bench zk-watch`.
 #[derive(Debug, Args)]
+// Memory is told by a server that is fresh.
+#[command(mut_arg("warmup", |it| it.default_value("0")))]
 pub struct WatchArgs {
     #[command(flatten)]
     at: Where,
+    #[command(flatten)]
+    repeat: Rounds,
     /// Connections that set many watches
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     connections: usize,
@@ -50,9 +53,9 @@ pub struct WatchArgs {
     /// Connections that see one znode change
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     seers: usize,
-    /// Times that it changes; figures are medians
+    /// Times that it changes in each round, whose figures are medians of them
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    changes: u32,
 }
 
 /// Runs `quorate bench zk-watch` and prints it.
@@ -73,16 +76,17 @@ pub fn command(args: &WatchArgs) -> anyhow::Result<ExitCode> {
         watches: args.watches,
         is_distinct: args.distinct,
         seers: args.seers,
-        rounds: args.rounds,
+        changes: args.changes,
     };
     let mut comparison = Comparison::start(&args.at, "zk-watch", &shape.to_string())?;
-    comparison.measure(|target, label, say| measure(target, &shape, label, say))?;
+    let work = format!("{} watches and {} changes", args.connections * args.watches, args.changes);
+    comparison.measure(&args.repeat, &work, |turn| measure(turn, &shape))?;
     // Both ends of its connections are in this process.
     let pairs = open_files::pairs_max().saturating_sub(1);
     let (connections, seers) = (shape.connections.min(pairs), shape.seers.min(pairs));
     let small = Shape { connections, seers, ..shape };
-    comparison.measure_ceiling(DATA_BYTES, 0, |target, label, say| {
-        let mut block = measure(target, &small, label, say)?;
+    comparison.measure_ceiling(DATA_BYTES, 0, |turn| {
+        let mut block = measure(turn, &small)?;
         if small != shape {
             block
                 .notes
@@ -100,39 +104,35 @@ struct Shape {
     watches: usize,
     is_distinct: bool,
     seers: usize,
-    rounds: u32,
+    changes: u32,
 }
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shape { connections, watches, seers, rounds, .. } = self;
+        let Shape { connections, watches, seers, changes, .. } = self;
         let which = if self.is_distinct { "absent znodes of its own" } else { "the same znodes" };
         write!(
             f,
             "{connections} connections with {watches} watches each, on {which}; then {seers} \
-             connections see one change, {rounds} times; from the write to the socket"
+             connections see one change, {changes} times; from the write to the socket"
         )
     }
 }
 
 /// Both halves on one server.
-fn measure(
-    target: &Target,
-    shape: &Shape,
-    label: &str,
-    say: &dyn Fn(&str),
-) -> anyhow::Result<Block> {
+fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
+    let target = turn.target;
     let children = if shape.is_distinct { 1 } else { shape.watches };
     let args =
         TreeArgs { parents: 1, children, size: DATA_BYTES, clients: TREE_CLIENTS, keep: false };
-    let mut tree = Tree::new(&args, label);
+    let mut tree = Tree::new(&args, &turn.label);
     let mut maker = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
     let mut block = target.block();
     block.blame(&tree.make(&mut maker, target)?);
     maker.close();
-    say("setting watches");
+    turn.say("setting watches");
     set_many(target, shape, &tree, &mut block)?;
-    say("seeing one change");
+    turn.say("seeing one change");
     see_one(target, shape, &tree, &mut block)?;
     let mut remover = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
     block.blame(&tree.remove(&mut remover, target)?);
@@ -155,6 +155,7 @@ fn set_many(target: &Target, shape: &Shape, tree: &Tree, block: &mut Block) -> a
         let (before, after) = before.zip(after)?;
         Some((after.resident as f64 - before.resident as f64) / count as f64)
     };
+    let mib = |it: Memory| it.resident as f64 / f64::from(1 << 20);
     let of_connection = each(before, connected, shape.connections);
     let of_watch = each(connected, after, watch_count);
     let names = ["watches set", "server CPU per watch", "generator CPU per watch"];
@@ -164,8 +165,10 @@ fn set_many(target: &Target, shape: &Shape, tree: &Tree, block: &mut Block) -> a
     ]);
     block.figures.extend(of_phase(names, &set));
     block.figures.extend([
-        Figure::once("resident memory per connection", "bytes", of_connection, Good::Less),
-        Figure::once("resident memory per watch", "bytes", of_watch, Good::Less),
+        Figure::once("VmRSS before", "MiB", before.map(mib), Good::Neither),
+        Figure::once("resident memory per connection", "bytes", of_connection, Good::Less)
+            .of_first_round(),
+        Figure::once("resident memory per watch", "bytes", of_watch, Good::Less).of_first_round(),
     ]);
     block.blame(&set);
     Ok(())
@@ -174,17 +177,17 @@ fn set_many(target: &Target, shape: &Shape, tree: &Tree, block: &mut Block) -> a
 /// The second half: one change that many see.
 fn see_one(target: &Target, shape: &Shape, tree: &Tree, block: &mut Block) -> anyhow::Result<()> {
     let mut driver = Driver::connect(&target.addresses, shape.seers + 1, SESSION_TIMEOUT_MS)?;
-    let mut rounds = Vec::new();
-    for _ in 0..shape.rounds {
+    let mut changes = Vec::new();
+    for _ in 0..shape.changes {
         block.blame(&watch(&mut driver, target, tree, 1, false, shape.seers)?);
-        let round = see(&mut driver, target, tree)?;
-        block.blame(&round.0);
-        rounds.push(round);
+        let change = see(&mut driver, target, tree)?;
+        block.blame(&change.0);
+        changes.push(change);
     }
     driver.close();
     let of = |name, unit, good, figure: &dyn Fn(&(Phase, u64)) -> Option<f64>| {
-        let values: Option<Vec<f64>> = rounds.iter().map(figure).collect();
-        Figure { name, unit, values: values.unwrap_or_default(), good }
+        let values: Option<Vec<f64>> = changes.iter().map(figure).collect();
+        Figure::once(name, unit, values.map(|it| median(&it)), good)
     };
     let ms = |us: f64| Some(us / 1_000.0);
     block.figures.extend([

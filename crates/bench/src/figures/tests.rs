@@ -1,7 +1,7 @@
 use super::*;
 
 fn figure(name: &'static str, values: &[f64], good: Good) -> Figure {
-    Figure { name, unit: "ms", values: values.to_vec(), good }
+    Figure { values: values.to_vec(), ..Figure::once(name, "ms", None, good) }
 }
 
 fn block(figures: Vec<Figure>) -> Block {
@@ -25,9 +25,10 @@ fn names_in_json_end_in_their_unit() {
 fn ratios_are_of_rounds_that_belong_together() {
     let ours = figure("last event", &[1.0, 2.0, 4.0], Good::Less);
     let theirs = figure("last event", &[10.0, 30.0, 40.0], Good::Less);
-    assert_eq!(ratio(&ours, &theirs), Some("1/10.0".to_string()));
+    let expected = "      1/10.0  (1/10.0 to 1/15.0 in 3 pairs)";
+    assert_eq!(ratio(&ours, &theirs).as_deref(), Some(expected));
     let more = |values| figure("rate", values, Good::More);
-    assert_eq!(ratio(&more(&[30.0]), &more(&[20.0])), Some("1.50x".to_string()));
+    assert_eq!(ratio(&more(&[30.0]), &more(&[20.0])).as_deref(), Some("       1.50x"));
 }
 
 #[test]
@@ -58,11 +59,34 @@ A (zk://a:1)
   first event                                  25 ms  (20 to 30 in 3 rounds)
   memory                                    12346 ms
 ratios, A to A
-  first event                              1/10.0
+  first event                              1/10.0  (1/10.0 to 1/20.0 in 3 pairs)
 ";
     assert_eq!(table(&[ours.clone(), theirs]), expected);
     assert_eq!(ours.to_json()["figures"]["first_event_ms"], json!([1.0, 3.0, 2.5]));
     assert!(ours.to_json()["figures"]["memory_ms"].is_null());
+}
+
+#[test]
+fn rounds_become_one_block() {
+    let round = |wait: f64, cpu: Option<f64>, memory: f64, note: &str| {
+        let mut one = block(vec![
+            Figure::once("wait", "ms", wait, Good::Less),
+            Figure::once("CPU", "us", cpu, Good::Less),
+            Figure::once("memory", "MiB", memory, Good::Less).of_first_round(),
+        ]);
+        one.notes.push(note.to_string());
+        one.trouble = 1;
+        one
+    };
+    let all = Block::of_rounds(vec![
+        round(1.0, Some(1.0), 7.0, "a"),
+        round(2.0, None, 8.0, "b"),
+        round(3.0, Some(3.0), 9.0, "a"),
+    ]);
+    let values: Vec<&[f64]> = all.figures.iter().map(|it| it.values.as_slice()).collect();
+    // What one round does not know is not known: its neighbours would be taken for each other's.
+    assert_eq!(values, [&[1.0, 2.0, 3.0][..], &[], &[7.0]]);
+    assert_eq!((all.notes, all.trouble), (vec!["a".to_string(), "b".to_string()], 3));
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn each_phase_asks_what_it_says() {
         });
         assert_eq!(counts(&run), expected);
         assert_eq!((run.all.operations, run.all.errors, run.all.lost), (4 * 450, 0, 0));
+        assert_eq!(shape.operation_count(4), 4 * 450);
         assert_eq!((run.clients, run.notified_ms.len()), (4, 4));
         for phase in &run.phases {
             assert!(phase.client_ns.iter().all(|ns| (1..=phase.elapsed_ns).contains(ns)));

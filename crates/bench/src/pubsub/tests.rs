@@ -21,7 +21,7 @@ fn value(block: &Block, name: &str) -> f64 {
 
 fn check(shape: &Shape) -> Block {
     let null = NullServer::start(shape.size).unwrap();
-    let block = measure(&null.target(), shape, "t", &|_| {}).unwrap();
+    let block = measure(&Turn::only(&null.target()), shape).unwrap();
     assert_eq!(block.trouble, 0, "{:?}", block.notes);
     block
 }

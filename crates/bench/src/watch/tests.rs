@@ -4,7 +4,7 @@ use super::*;
 use crate::null_server::NullServer;
 
 const SHAPE: Shape =
-    Shape { connections: 5, watches: 40, is_distinct: false, seers: 30, rounds: 3 };
+    Shape { connections: 5, watches: 40, is_distinct: false, seers: 30, changes: 3 };
 
 fn values(block: &Block, name: &str) -> Vec<f64> {
     block.figures.iter().find(|figure| figure.name == name).unwrap().values.clone()
@@ -13,10 +13,10 @@ fn values(block: &Block, name: &str) -> Vec<f64> {
 #[test]
 fn every_watch_is_set_and_every_seer_sees_each_change_once() {
     let null = NullServer::start(DATA_BYTES).unwrap();
-    let block = measure(&null.target(), &SHAPE, "t", &|_| {}).unwrap();
+    let block = measure(&Turn::only(&null.target()), &SHAPE).unwrap();
     assert_eq!(block.trouble, 0, "{:?}", block.notes);
     assert_eq!(values(&block, "watches"), [200.0]);
-    assert_eq!(values(&block, "events"), [30.0; 3]);
+    assert_eq!(values(&block, "events"), [30.0]);
     let (first, last) = (values(&block, "first event"), values(&block, "last event"));
     assert!(first.iter().zip(&last).all(|(first, last)| *first > 0.0 && first <= last));
 }

@@ -51,11 +51,28 @@ fn the_latency_test_counts_the_same_on_both_servers() {
     }
 }
 
-/// The figure of each server of a `--json` file, in the order of the file.
-fn figures(json: &str, key: &str) -> Vec<String> {
+/// A figure of each server of a `--json` file, in the order of the file: one value, or one for each
+/// round; none if it is not known.
+fn values(json: &str, key: &str) -> Vec<Vec<f64>> {
     let key = format!("\"{key}\": ");
-    let lines = json.lines().filter_map(|line| line.trim().strip_prefix(&key));
-    lines.map(|value| value.trim_end_matches(',').to_string()).collect()
+    let after = json.split(&key).skip(1);
+    let value = |after: &str| {
+        let list = after.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let text = list.map_or_else(|| after.split([',', '\n']).next().unwrap(), |(list, _)| list);
+        let numbers = text.split(',').map(str::trim).filter(|number| *number != "null");
+        numbers.map(|number| number.parse().unwrap()).collect()
+    };
+    after.map(value).collect()
+}
+
+/// The same, where each server has as many rounds.
+fn rounds(json: &str, key: &str, count: usize) -> Vec<f64> {
+    let all = values(json, key);
+    // The null server is the last where there is one, and has one round.
+    for server in &all[..2] {
+        assert_eq!(server.len(), count, "{key}");
+    }
+    all.concat()
 }
 
 /// What lies below the root of a server.
@@ -74,12 +91,16 @@ fn a_filled_tree_is_counted_and_removed_unless_it_is_kept() {
     let (target, compared) =
         (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
     let args = ["zk-fill", "--target", &target, "--compare", &compared, "--parents", "3"];
-    let args = [&args[..], &["--children", "1500", "--clients", "4"][..]].concat();
+    let args = [&args[..], &["--children", "1500", "--clients", "4", "--rounds", "2"]].concat();
     let (text, json) = bench("fill", &args);
-    // The null server is the third.
-    assert_eq!(figures(&json, "znodes"), ["4500.0"; 3]);
-    assert_eq!(figures(&json, "trouble"), ["0"; 3]);
-    assert!(figures(&json, "resident_memory_per_znode_bytes")[..2].iter().all(|it| it != "null"));
+    // The null server is the third, and has one round.
+    assert_eq!(rounds(&json, "znodes", 2), [4500.0; 5]);
+    assert_eq!(values(&json, "trouble").concat(), [0.0; 3]);
+    // Of the first round only: a server that is fresh.
+    let memory = values(&json, "resident_memory_per_znode_bytes");
+    assert_eq!(memory.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 0]);
+    assert!(text.contains("warm: no round of 4500 creates before the first of 2 that count; at"));
+    assert_eq!(text.matches(" s with VmRSS ").count(), 2, "{text}");
     assert!(text.contains("ratios, ZooKeeper 3.9.5"), "{text}");
     for address in [ours.address(), real.address()] {
         assert!(!below_root(address).contains("bench-"));
@@ -98,14 +119,16 @@ fn watches_are_all_set_and_a_change_is_seen_by_all() {
         (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
     let args = ["zk-watch", "--target", &target, "--compare", &compared, "--connections", "5"];
     let args = [&args[..], &["--watches", "200", "--seers", "30", "--rounds", "2"]].concat();
+    let args = [&args[..], &["--changes", "2"]].concat();
     for mode in [&[][..], &["--distinct"][..]] {
         let (text, json) = bench("watch", &[&args[..], mode].concat());
-        assert_eq!(figures(&json, "watches"), ["1000.0"; 3]);
+        assert_eq!(rounds(&json, "watches", 2), [1000.0; 5]);
         // The null server does not count.
-        assert_eq!(figures(&json, "watches_that_the_server_counts"), ["1000.0", "1000.0", "null"]);
-        assert_eq!(figures(&json, "trouble"), ["0"; 3], "{text}");
+        assert_eq!(rounds(&json, "watches_that_the_server_counts", 2), [1000.0; 4]);
+        assert_eq!(values(&json, "trouble").concat(), [0.0; 3], "{text}");
+        assert_eq!(rounds(&json, "events", 2), [30.0; 5]);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(words.matches("events 30 (30 to 30 in 2 rounds)").count(), 3, "{text}");
+        assert_eq!(words.matches("events 30 (30 to 30 in 2 rounds)").count(), 2, "{text}");
         for address in [ours.address(), real.address()] {
             assert!(!below_root(address).contains("bench-"));
         }
@@ -158,7 +181,7 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
     let real = RealServer::start("bench-restart-real", &CONFIG);
     let (target, compared) = (format!("zk://{address}"), format!("zk://{}", real.address()));
     let args = ["zk-restart", "--target", &target, "--compare", &compared, "--parents", "3"];
-    let args = [&args[..], &["--children", "1500", "--clients", "4"][..]].concat();
+    let args = [&args[..], &["--children", "1500", "--clients", "4", "--rounds", "2"][..]].concat();
     let (text, json) = bench("restart", &args);
     child.wait().unwrap();
     for address in [address, real.address()] {
@@ -166,14 +189,12 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
         assert!(!below_root(address).contains("bench-"));
     }
     assert_eq!(end_restarted(&text), 2, "{text}");
-    for (key, value) in [
-        ("znodes_acknowledged", "4500.0"),
-        ("znodes_found", "4500.0"),
-        ("znodes_missing", "0.0"),
-        ("trouble", "0"),
-    ] {
-        assert_eq!(figures(&json, key), [value; 2], "{key}: {text}");
+    for (key, value) in
+        [("znodes_acknowledged", 4500.0), ("znodes_found", 4500.0), ("znodes_missing", 0.0)]
+    {
+        assert_eq!(rounds(&json, key, 2), [value; 4], "{key}: {text}");
     }
+    assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
     std::fs::remove_dir_all(data).unwrap();
 }
 
@@ -189,13 +210,14 @@ fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
     let args = [&args[..], &["--children", "500", "--clients", "4", "--rate", "2000"]].concat();
     let args = [&args[..], &["--seconds", "2", "--maximum-seconds", "1"]].concat();
     let (text, json) = bench("gap", &args);
-    assert_eq!(figures(&json, "rate_asked_for_per_s"), ["2000.0"; 3]);
-    assert_eq!(figures(&json, "requests"), ["4000.0"; 3]);
-    assert_eq!(figures(&json, "trouble"), ["0"; 3], "{text}");
-    let snapshots = figures(&json, "snapshots_meanwhile");
-    assert!(snapshots[..2].iter().all(|count| !matches!(count.as_str(), "0.0" | "null")), "{text}");
-    assert_eq!(snapshots[2], "null");
-    assert!(figures(&json, "longest_gap_all_clients_ms").iter().all(|gap| gap != "0.0"));
+    assert_eq!(rounds(&json, "rate_asked_for_per_s", 2), [2000.0; 5]);
+    assert_eq!(rounds(&json, "requests", 2), [4000.0; 5]);
+    assert_eq!(values(&json, "trouble").concat(), [0.0; 3], "{text}");
+    // The null server does not say.
+    let snapshots = rounds(&json, "snapshots_meanwhile", 2);
+    assert_eq!(snapshots.len(), 4);
+    assert!(snapshots.iter().all(|count| *count > 0.0), "{text}");
+    assert!(rounds(&json, "longest_gap_all_clients_ms", 2).iter().all(|gap| *gap > 0.0));
     for address in [ours.address(), real.address()] {
         assert!(!below_root(address).contains("bench-"));
     }
@@ -208,25 +230,30 @@ fn every_item_is_published_and_seen_or_overtaken() {
     let (target, compared) =
         (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
     let args = ["pubsub", "--target", &target, "--compare", &compared, "--publishers", "10"];
-    let args = [&args[..], &["--subscribers", "30", "--items", "205", "--warmup", "13"]].concat();
-    let args = [&args[..], &["--size", "16,4096"]].concat();
-    for mode in [&[][..], &["--rate", "2000"][..]] {
+    let args = [&args[..], &["--subscribers", "30", "--items", "205", "--rounds", "2"]].concat();
+    let args = [&args[..], &["--warmup-items", "13", "--size", "16,4096"]].concat();
+    let read = "items_read_after_an_event";
+    for (mode, seen, published) in [
+        (&[][..], read, "4096 bytes, create and delete: 2037 per s"),
+        (&["--rate", "2000"][..], read, "4096 bytes, event, then read, 1 client host: 5771"),
+    ] {
         let (text, json) = bench("pubsub", &[&args[..], mode].concat());
-        // Two sizes on three servers, the null server among them; two scenarios publish.
-        assert_eq!(figures(&json, "trouble"), vec!["0"; 18], "{text}");
-        assert_eq!(figures(&json, "ephemerals_made"), vec!["205.0"; 6]);
-        assert_eq!(figures(&json, "items_published"), vec!["205.0"; 12]);
-        assert_eq!(figures(&json, "items_missed"), vec!["0.0"; 6]);
-        let counts = |key| {
-            let values = figures(&json, key).into_iter();
-            values.map(|it| it.parse().unwrap()).collect::<Vec<f64>>()
-        };
-        let (seen, overtaken) = (counts("items_read_after_an_event"), counts("items_overtaken"));
-        assert_eq!(seen, counts("events"));
+        // Two sizes on three servers, the null server among them; two scenarios publish. Two servers
+        // have two rounds, which makes five runs.
+        assert_eq!(values(&json, "trouble").concat(), [0.0; 18], "{text}");
+        assert_eq!(values(&json, "ephemerals_made").concat(), [205.0; 10]);
+        assert_eq!(values(&json, "items_published").concat(), [205.0; 20]);
+        assert_eq!(values(&json, "items_missed").concat(), [0.0; 10]);
+        let seen = values(&json, seen).concat();
+        assert_eq!(seen, values(&json, "events").concat());
+        let overtaken = values(&json, "items_overtaken").concat();
         let all = seen.iter().zip(&overtaken).map(|(seen, overtaken)| seen + overtaken);
-        assert_eq!(all.collect::<Vec<_>>(), [205.0 * 3.0; 6]);
-        assert!(text.contains("published: 4096 bytes, create and delete: 2037 per s"), "{text}");
+        assert_eq!(all.collect::<Vec<_>>(), [205.0 * 3.0; 10]);
+        assert!(text.contains(&format!("published: {published}")), "{text}");
         assert_eq!(text.matches("ratios, ZooKeeper 3.9.5").count(), 6, "{text}");
+        // A round that warms goes before the first size of a scenario only.
+        assert_eq!(text.matches("warm: 1 round of 205 items").count(), 3, "{text}");
+        assert_eq!(text.matches("warm: no round of 205 items").count(), 3, "{text}");
         for address in [ours.address(), real.address()] {
             assert!(!below_root(address).contains("bench-"));
         }
