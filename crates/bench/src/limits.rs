@@ -79,6 +79,22 @@ pub const NAP: Duration = Duration::from_micros(50);
 /// Requests a second of an open loop, which this generator cannot reach anyway.
 pub const RATE_MAX: u64 = 10_000_000;
 
+/// The rate that a search for what a server can do in open loop begins with, requests a second.
+pub const PROBE_RATE_FIRST: u64 = 1_000;
+
+/// The search ends when the least rate that is too much is no more than so many times the greatest
+/// that is not: the spread between two runs on one machine.
+pub const PROBE_RATE_STEP: f64 = 1.1;
+
+/// A rate is sustained when so much of it is reached,
+pub const PROBE_REACHED_MIN: f64 = 0.95;
+
+/// and half of the answers take no longer: beyond that requests wait in a queue.
+pub const PROBE_P50_MS_MAX: f64 = 10.0;
+
+/// So often is a rate tried before it counts as too much.
+pub const PROBE_ATTEMPTS: u32 = 2;
+
 /// Items that the publish/subscribe test may be asked to publish: it remembers when each was sent.
 pub const ITEMS_MAX: u64 = 100_000_000;
 

@@ -1,9 +1,11 @@
 //! How long a server is silent while it takes snapshots: on a filled tree, data is set at half of the
 //! rate that the server can do, in open loop, and the longest gap between two replies is looked for.
 //!
-//! The rate is found first, in closed loop. Then request `i` of the test is due at `i / rate`, by
-//! client `i % clients`: each client's schedule is evenly spaced, and so is that of all together. A
-//! latency counts from when its request was due, whether or not it could be sent then.
+//! Request `i` is due at `i / rate`, by client `i % clients`: each client's schedule is evenly spaced,
+//! and so is that of all together. A latency counts from when its request was due, whether or not it
+//! could be sent then. What the server can do is looked for in the same form, at one rate after the
+//! other: full pipelines would carry many requests in one packet and give a rate that says little about
+//! requests that come one by one.
 
 use std::process::ExitCode;
 
@@ -16,7 +18,10 @@ use crate::client_zk::Session;
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::driver::{Driver, Load, Next};
 use crate::figures::{Block, Figure, Good};
-use crate::limits::{PIPELINE_REQUESTS, RATE_MAX, SECONDS_MAX, SESSION_TIMEOUT_MS};
+use crate::limits::{
+    PROBE_ATTEMPTS, PROBE_P50_MS_MAX, PROBE_RATE_FIRST, PROBE_RATE_STEP, PROBE_REACHED_MIN,
+    RATE_MAX, SECONDS_MAX, SESSION_TIMEOUT_MS,
+};
 use crate::meter::{Meter, Tally};
 use crate::snapshots::Snapshots;
 use crate::stats::Phase;
@@ -41,9 +46,9 @@ pub struct SnapshotGapArgs {
     /// How long at that rate
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: u64,
-    /// How long it is looked for what the server can do
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
-    maximum_seconds: u64,
+    /// How long each rate is tried when it is looked for what the server can do
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    probe_seconds: u64,
 }
 
 /// Runs `quorate bench zk-snapshot-gap` and prints it.
@@ -52,7 +57,7 @@ pub struct SnapshotGapArgs {
 /// An option is wrong, a target does not answer, or a file cannot be written.
 pub fn command(args: &SnapshotGapArgs) -> anyhow::Result<ExitCode> {
     args.tree.check()?;
-    let rate = args.rate.map_or("half of the maximum".to_string(), |rate| format!("{rate} per s"));
+    let rate = args.rate.map_or("half of its maximum".to_string(), |rate| format!("{rate} per s"));
     let about = format!(
         "{}; then setData at {rate} for {} s, open loop; latency from the intended start",
         args.tree, args.seconds
@@ -74,7 +79,7 @@ pub fn command(args: &SnapshotGapArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// The figures of one server, and the rate that it was given.
+/// The figures of one server, and the rate that it was given: `rate`, or half of what it can do.
 fn measure(
     turn: &Turn<'_>,
     args: &SnapshotGapArgs,
@@ -87,22 +92,20 @@ fn measure(
     let mut driver = Driver::connect(&target.addresses, clients, SESSION_TIMEOUT_MS)?;
     turn.say("filling");
     block.blame(&tree.make(&mut driver, target)?);
-    turn.say("looking for the maximum");
-    let until_ns = driver.now_ns() + args.maximum_seconds * 1_000_000_000;
-    let maximum = set(&mut driver, target, &tree, Pace::Closed { until_ns }, "maximum")?.0;
-    let rate = rate.unwrap_or((maximum.rate() / 2.0) as u64).max(1);
+    let mut half = None;
+    if args.rate.is_none() {
+        turn.say("looking for the maximum");
+        let maximum = maximum(&mut driver, target, &tree, args.probe_seconds, turn)?;
+        block.blame(&maximum.phase);
+        block.figures.extend(maximum.figures());
+        half = Some((maximum.rate / 2).max(1));
+    }
+    let rate = rate.or(half).expect("it is given or was looked for");
     turn.say(&format!("open loop at {rate} per s"));
     let snapshots = Snapshots::start(target);
-    // A moment later, so that no client begins late.
-    let pace = Pace::Open {
-        start_ns: driver.now_ns() + 10_000_000,
-        spacing_ns: 1e9 / rate as f64,
-        count: rate * args.seconds,
-    };
-    let (open, gaps) = set(&mut driver, target, &tree, pace, "open loop")?;
+    let (open, gaps) = set(&mut driver, target, &tree, rate, args.seconds, "open loop")?;
     let snapshots = snapshots.stop();
-    block.figures.extend(figures_of(&maximum, rate, &open, &gaps, snapshots));
-    block.blame(&maximum);
+    block.figures.extend(figures_of(rate, &open, &gaps, snapshots));
     block.blame(&open);
     if snapshots == Some(0) {
         block.notes.push("no snapshot was taken: the gap is not that of one".to_string());
@@ -116,20 +119,12 @@ fn measure(
     Ok((block, rate))
 }
 
-fn figures_of(
-    maximum: &Phase,
-    rate: u64,
-    open: &Phase,
-    gaps: &Gaps,
-    snapshots: Option<usize>,
-) -> [Figure; 15] {
+fn figures_of(rate: u64, open: &Phase, gaps: &Gaps, snapshots: Option<usize>) -> [Figure; 13] {
     let ms = |ns: u64| ns as f64 / 1e6;
     let us = |percent| open.latencies.percentile_us(percent);
     let latency = |name, us: f64| Figure::once(name, "us", us, Good::Less);
     let taken = snapshots.map(|count| count as f64);
     [
-        Figure::once("maximum", "per s", maximum.rate(), Good::More),
-        Figure::once("server CPU per setData, maximum", "us", maximum.server_us(), Good::Less),
         Figure::once("rate asked for", "per s", rate as f64, Good::Neither),
         Figure::once("rate reached", "per s", open.rate(), Good::Neither),
         Figure::once("requests", "", open.operations as f64, Good::Neither),
@@ -146,44 +141,127 @@ fn figures_of(
     ]
 }
 
-/// When requests are sent.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Pace {
-    /// As fast as answers come, until then.
-    Closed {
-        /// ns of the driver.
-        until_ns: u64,
-    },
-    /// On a schedule.
-    Open {
-        /// Of the first request, ns of the driver.
-        start_ns: u64,
-        /// Between two requests of all clients.
-        spacing_ns: f64,
-        /// Of all clients.
-        count: u64,
-    },
+/// The search for the greatest rate that is sustained: doubled until one is not, or halved until one
+/// is, then between the two until they are close. Pure.
+#[derive(Clone, Copy, Debug, Default)]
+struct Search {
+    /// The greatest that was.
+    sustained: Option<u64>,
+    /// The least that was not.
+    overloaded: Option<u64>,
 }
 
+impl Search {
+    /// What to try next; None when it has ended.
+    fn next(&self) -> Option<u64> {
+        match (self.sustained, self.overloaded) {
+            (None, None) => Some(PROBE_RATE_FIRST),
+            (Some(least), None) => (least < RATE_MAX).then(|| (least * 2).min(RATE_MAX)),
+            (None, Some(most)) => (most > 1).then_some(most / 2),
+            (Some(least), Some(most)) => {
+                let middle = (least as f64 * most as f64).sqrt() as u64;
+                let is_close = most as f64 <= least as f64 * PROBE_RATE_STEP;
+                (!is_close && middle > least).then_some(middle)
+            }
+        }
+    }
+
+    fn on_probe(&mut self, rate: u64, is_sustained: bool) {
+        let end = if is_sustained { &mut self.sustained } else { &mut self.overloaded };
+        *end = Some(rate);
+    }
+}
+
+/// The greatest rate that a server sustains, and what it was like.
+struct Maximum {
+    rate: u64,
+    phase: Phase,
+    probes: u64,
+}
+
+impl Maximum {
+    fn figures(&self) -> [Figure; 4] {
+        let (rate, phase) = (self.rate as f64, &self.phase);
+        let p50 = phase.latencies.percentile_us(50.0);
+        [
+            Figure::once("maximum, open loop", "per s", rate, Good::More),
+            Figure::once("latency p50 at that", "us", p50, Good::Neither),
+            Figure::once("server CPU per setData at that", "us", phase.server_us(), Good::Less),
+            Figure::once("rates tried", "", self.probes as f64, Good::Neither),
+        ]
+    }
+}
+
+fn maximum(
+    driver: &mut Driver,
+    target: &Target,
+    tree: &Tree,
+    seconds: u64,
+    turn: &Turn<'_>,
+) -> anyhow::Result<Maximum> {
+    let mut search = Search::default();
+    let mut found = None;
+    let mut probes = 0;
+    while let Some(rate) = search.next() {
+        let mut is_good = false;
+        // A snapshot or a collection of garbage may spoil one.
+        for _ in 0..PROBE_ATTEMPTS {
+            if is_good {
+                break;
+            }
+            turn.say(&format!("looking for the maximum: {rate} per s"));
+            probes += 1;
+            let phase = set(driver, target, tree, rate, seconds, "maximum")?.0;
+            is_good = is_sustained(&phase, rate);
+            if is_good {
+                found = Some((rate, phase));
+            }
+        }
+        search.on_probe(rate, is_good);
+    }
+    let (rate, phase) = found.ok_or_else(|| {
+        anyhow::anyhow!("not even 1 setData a second is answered within {PROBE_P50_MS_MAX} ms")
+    })?;
+    Ok(Maximum { rate, phase, probes })
+}
+
+/// Whether a server keeps up: what comes is answered, in time, and no queue grows.
+fn is_sustained(phase: &Phase, rate: u64) -> bool {
+    phase.errors == 0
+        && phase.lost == 0
+        && phase.rate() >= rate as f64 * PROBE_REACHED_MIN
+        && phase.latencies.percentile_us(50.0) <= PROBE_P50_MS_MAX * 1_000.0
+}
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pace {
+    /// Of the first request, ns of the driver.
+    start_ns: u64,
+    /// Between two requests of all clients.
+    spacing_ns: f64,
+    /// Of all clients.
+    count: u64,
+}
+
+/// Sets data at a rate for so long; the time counts from the first request to the last answer.
 fn set(
     driver: &mut Driver,
     target: &Target,
     tree: &Tree,
-    pace: Pace,
+    rate: u64,
+    seconds: u64,
     name: &'static str,
 ) -> anyhow::Result<(Phase, Gaps)> {
-    let clients = driver.client_count();
-    let mut load = SetLoad {
-        tree,
-        pace,
-        sent: vec![0; clients],
-        gaps: Gaps::new(clients),
-        tally: Tally::default(),
-        path: String::new(),
-    };
+    // A moment later, so that no client begins late.
+    let start_ns = driver.now_ns() + 10_000_000;
+    let pace = Pace { start_ns, spacing_ns: 1e9 / rate as f64, count: rate * seconds };
+    let mut load = SetLoad::new(tree, pace, driver.client_count());
     let meter = Meter::start(driver, target);
     driver.run(&mut load)?;
-    Ok((meter.stop(driver, name, load.tally), load.gaps))
+    let mut phase = meter.stop(driver, name, load.tally);
+    phase.elapsed_ns = load.gaps.last_ns.map_or(0, |last_ns| last_ns.saturating_sub(start_ns));
+    Ok((phase, load.gaps))
 }
 
 struct SetLoad<'a> {
@@ -196,26 +274,34 @@ struct SetLoad<'a> {
     path: String,
 }
 
+impl SetLoad<'_> {
+    fn new(tree: &Tree, pace: Pace, clients: usize) -> SetLoad<'_> {
+        SetLoad {
+            tree,
+            pace,
+            sent: vec![0; clients],
+            gaps: Gaps::new(clients),
+            tally: Tally::default(),
+            path: String::new(),
+        }
+    }
+}
+
 impl Load for SetLoad<'_> {
     fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next {
         let index = self.sent[client] * self.sent.len() as u64 + client as u64;
-        let since_ns = match self.pace {
-            Pace::Closed { until_ns } if now_ns >= until_ns => return Next::Finished,
-            Pace::Closed { .. } if session.under_way() >= PIPELINE_REQUESTS => return Next::Wait,
-            Pace::Closed { .. } => now_ns,
-            Pace::Open { count, .. } if index >= count => return Next::Finished,
-            Pace::Open { start_ns, spacing_ns, .. } => {
-                let due_ns = start_ns + (index as f64 * spacing_ns) as u64;
-                if now_ns < due_ns {
-                    return Next::At(due_ns);
-                }
-                due_ns
-            }
-        };
+        let Pace { start_ns, spacing_ns, count } = self.pace;
+        if index >= count {
+            return Next::Finished;
+        }
+        let due_ns = start_ns + (index as f64 * spacing_ns) as u64;
+        if now_ns < due_ns {
+            return Next::At(due_ns);
+        }
         self.sent[client] += 1;
         self.tree.child(&mut self.path, scattered(index, self.tree.znode_count()));
         let (path, data, version) = (self.path.as_str(), Some(self.tree.data()), -1);
-        session.send(&Request::Write(WriteRequest::SetData { path, data, version }), since_ns);
+        session.send(&Request::Write(WriteRequest::SetData { path, data, version }), due_ns);
         Next::Sent
     }
 

@@ -10,29 +10,21 @@ fn as_many_requests_are_made_as_the_rate_asks_for() {
     let mut driver = Driver::connect(&target.addresses, TREE.clients, 10_000).unwrap();
     let mut tree = Tree::new(&TREE, "t");
     tree.make(&mut driver, &target).unwrap();
-    let until_ns = driver.now_ns() + 20_000_000;
-    let (closed, _) = set(&mut driver, &target, &tree, Pace::Closed { until_ns }, "a").unwrap();
-    assert!(closed.operations > 0);
-    assert_eq!((closed.errors, closed.lost), (0, 0));
     let start_ns = driver.now_ns();
-    let pace = Pace::Open { start_ns, spacing_ns: 100_000.0, count: 501 };
-    let (open, gaps) = set(&mut driver, &target, &tree, pace, "b").unwrap();
-    assert_eq!((open.operations, open.latencies.count(), open.errors), (501, 501, 0));
-    // None is sent before it is due, and the last one is after 50 ms.
-    assert!(driver.now_ns() >= start_ns + 50_000_000);
+    let (open, gaps) = set(&mut driver, &target, &tree, 500, 1, "a").unwrap();
+    assert_eq!((open.operations, open.latencies.count(), open.errors), (500, 500, 0));
+    assert!(open.rate() > 400.0 && open.rate() <= 501.1, "{}", open.rate());
+    // None is sent before it is due, and the last one is after 998 ms.
+    assert!(driver.now_ns() >= start_ns + 998_000_000);
     assert!(0 < gaps.longest_ns && gaps.longest_ns <= gaps.client_longest_ns);
-}
-
-fn load(tree: &Tree, pace: Pace) -> SetLoad<'_> {
-    let (gaps, tally) = (Gaps::new(2), Tally::default());
-    SetLoad { tree, pace, sent: vec![0; 2], gaps, tally, path: String::new() }
 }
 
 /// Two clients, a request every 10 ns: client 0 at 100, 120, client 1 at 110, 130; five in all.
 #[test]
 fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
     let tree = Tree::new(&TREE, "t");
-    let mut load = load(&tree, Pace::Open { start_ns: 100, spacing_ns: 10.0, count: 5 });
+    let pace = Pace { start_ns: 100, spacing_ns: 10.0, count: 5 };
+    let mut load = SetLoad::new(&tree, pace, 2);
     let mut sessions = [Session::connect(1), Session::connect(1)];
     for (client, now_ns, expected) in [
         (0, 99, Next::At(100)),
@@ -53,16 +45,46 @@ fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
     assert_eq!(load.sent, [3, 2]);
 }
 
+/// Servers that sustain just so much.
 #[test]
-fn a_closed_loop_keeps_so_many_under_way_until_its_end() {
-    let tree = Tree::new(&TREE, "t");
-    let mut load = load(&tree, Pace::Closed { until_ns: 50 });
-    let mut session = Session::connect(1);
-    for _ in 0..PIPELINE_REQUESTS {
-        assert_eq!(load.next(0, &mut session, 49), Next::Sent);
+fn the_search_ends_close_below_what_is_sustained() {
+    for capacity in [1, 7, 999, 1_000, 37_000, 1_000_000, RATE_MAX] {
+        let mut search = Search::default();
+        let mut tried = Vec::new();
+        while let Some(rate) = search.next() {
+            tried.push(rate);
+            search.on_probe(rate, rate <= capacity);
+        }
+        let found = search.sustained.unwrap();
+        // Rates are whole numbers.
+        let is_close = capacity as f64 <= found as f64 * PROBE_RATE_STEP || capacity == found;
+        assert!(found <= capacity && is_close, "{capacity}: {tried:?}");
+        assert!(tried.len() < 20, "{capacity}: {tried:?}");
     }
-    assert_eq!(load.next(0, &mut session, 49), Next::Wait);
-    assert_eq!(load.next(0, &mut session, 50), Next::Finished);
+    let mut none = Search::default();
+    while let Some(rate) = none.next() {
+        none.on_probe(rate, false);
+    }
+    assert_eq!(none.sustained, None);
+}
+
+#[test]
+fn a_rate_is_sustained_that_is_reached_in_time_without_errors() {
+    let phase = |operations, took_ns, errors, lost| {
+        let mut latencies = crate::stats::Latencies::default();
+        latencies.record(took_ns);
+        let elapsed_ns = 1_000_000_000;
+        Phase { operations, elapsed_ns, latencies, errors, lost, ..Phase::default() }
+    };
+    for (phase, expected) in [
+        (phase(950, 9_900_000, 0, 0), true),
+        (phase(949, 9_900_000, 0, 0), false),
+        (phase(950, 10_100_000, 0, 0), false),
+        (phase(950, 9_900_000, 1, 0), false),
+        (phase(950, 9_900_000, 0, 1), false),
+    ] {
+        assert_eq!(is_sustained(&phase, 1_000), expected);
+    }
 }
 
 #[test]

@@ -208,7 +208,7 @@ fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
         (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
     let args = ["zk-snapshot-gap", "--target", &target, "--compare", &compared, "--parents", "3"];
     let args = [&args[..], &["--children", "500", "--clients", "4", "--rate", "2000"]].concat();
-    let args = [&args[..], &["--seconds", "2", "--maximum-seconds", "1"]].concat();
+    let args = [&args[..], &["--seconds", "2"]].concat();
     let (text, json) = bench("gap", &args);
     assert_eq!(rounds(&json, "rate_asked_for_per_s", 2), [2000.0; 5]);
     assert_eq!(rounds(&json, "requests", 2), [4000.0; 5]);
@@ -221,6 +221,21 @@ fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
     for address in [ours.address(), real.address()] {
         assert!(!below_root(address).contains("bench-"));
     }
+}
+
+#[test]
+fn the_rate_is_half_of_what_is_sustained() {
+    let ours = Server::start("bench-maximum-ours", &CONFIG);
+    let target = format!("zk://{}", ours.address());
+    let args = ["zk-snapshot-gap", "--target", &target, "--parents", "1", "--children", "500"];
+    let args = [&args[..], &["--rounds", "1", "--seconds", "1", "--clients", "4"]].concat();
+    let (text, json) = bench("maximum", &args);
+    let maxima = values(&json, "maximum_open_loop_per_s").concat();
+    let asked = values(&json, "rate_asked_for_per_s").concat();
+    // The null server is asked at the rate of the first server.
+    let half = (maxima[0] / 2.0).floor().max(1.0);
+    assert_eq!(asked, [half; 2], "{text}");
+    assert_eq!(maxima.len(), 2);
 }
 
 #[test]
