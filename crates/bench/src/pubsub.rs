@@ -4,14 +4,15 @@
 //!
 //! Data begins with the number of the item and the time that its latency counts from, so that a read
 //! tells which item it found. One-shot watches coalesce: what is set between an event and the read
-//! after it, but for the last, is never seen. Such items are counted as overtaken. All clients are in
-//! one process, so that all times are of one clock.
+//! after it, but for the last, is never seen. Such items are counted as overtaken. A subscriber that
+//! is told of events only sets its watch again by exists, and knows by the version in the answer which
+//! item it has come to. All clients are in one process, so that all times are of one clock.
 
 use std::process::ExitCode;
 
 use clap::Args;
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
-use zk::response::ReplyHeader;
+use zk::response::{ReplyHeader, decode_stat};
 use zk::{AclEntry, ErrorCode, JuteReader};
 
 use crate::client_zk::Session;
@@ -25,7 +26,7 @@ use crate::limits::{
 };
 use crate::meter::{Meter, Tally};
 use crate::open_files;
-use crate::published::{PUBSUB, PUBSUB_DOUBTS};
+use crate::published::{PUBSUB, PUBSUB_DOUBTS, PubsubRow};
 use crate::stats::{Latencies, Phase};
 use crate::tree::{Tree, TreeArgs, open_acl};
 
@@ -68,6 +69,9 @@ pub struct PubsubArgs {
     /// Items before those, on the same connections, which are not counted
     #[arg(long, value_name = "N", default_value_t = 5_000)]
     warmup_items: u64,
+    /// Subscribers do not read the data: they set the watch again by exists
+    #[arg(long)]
+    event_only: bool,
     /// Items a second, all publishers together, in open loop [default: closed loop]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
     rate: Option<u64>,
@@ -130,6 +134,7 @@ fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
             warmup,
             size: *size,
             rate: args.rate,
+            is_event_only: args.event_only,
         };
         args.size.iter().map(of_size)
     };
@@ -147,6 +152,8 @@ struct Shape {
     size: usize,
     /// Items a second; None in closed loop.
     rate: Option<u64>,
+    /// Subscribers set their watch again and read no data.
+    is_event_only: bool,
 }
 
 impl Shape {
@@ -169,6 +176,9 @@ impl std::fmt::Display for Shape {
         write!(f, "scenario {scenario}, {size} bytes: {publishers} connections ")?;
         match scenario {
             1 => write!(f, "make and delete {items} ephemerals"),
+            2 if self.is_event_only => {
+                write!(f, "publish {items} items, {subscribers} see an event only")
+            }
             2 => write!(f, "publish {items} items, {subscribers} see an event and read"),
             _ => write!(f, "set data {items} times, nobody watches"),
         }
@@ -176,7 +186,8 @@ impl std::fmt::Display for Shape {
 }
 
 fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> anyhow::Result<()> {
-    let rows = PUBSUB.iter().filter(|row| row.is_about(shape.scenario, shape.size));
+    let is_about = |row: &&PubsubRow| row.is_about(shape.scenario, shape.size, shape.is_event_only);
+    let rows = PUBSUB.iter().filter(is_about);
     let mut published: Vec<String> = rows.map(ToString::to_string).collect();
     if published.is_empty() {
         published.push(format!("nothing for {} bytes in this scenario", shape.size));
@@ -460,6 +471,7 @@ struct PublishLoad {
     /// Events that nobody waited for.
     surplus: u64,
     last_ns: u64,
+    is_event_only: bool,
 }
 
 impl PublishLoad {
@@ -481,6 +493,7 @@ impl PublishLoad {
             overtaken: 0,
             surplus: 0,
             last_ns: 0,
+            is_event_only: shape.is_event_only,
         }
     }
 
@@ -532,7 +545,7 @@ impl PublishLoad {
         }
         all.extend([
             count("events", self.events.answered),
-            count("items read after an event", self.reads.answered - self.reads.errors),
+            count(self.read_name(), self.reads.answered - self.reads.errors),
             count("items overtaken", self.overtaken),
             count("items missed", self.missed()),
             Figure::once("server CPU per message", "us", self.message_us(phase), Good::Less),
@@ -541,8 +554,15 @@ impl PublishLoad {
             ["event p50", "event p90", "event p99", "event max"],
             &self.events.latencies,
         ));
-        all.extend(spread(["data p50", "data p90", "data p99", "data max"], &self.reads.latencies));
+        if !self.is_event_only {
+            let names = ["data p50", "data p90", "data p99", "data max"];
+            all.extend(spread(names, &self.reads.latencies));
+        }
         all
+    }
+
+    fn read_name(&self) -> &'static str {
+        if self.is_event_only { "watches set again" } else { "items read after an event" }
     }
 
     /// µs of the server's CPU for each set, event or read: what an overtaken item spares is no merit.
@@ -582,7 +602,11 @@ impl PublishLoad {
         let subscriber = &mut self.subscribers[number];
         if subscriber.must_read {
             (subscriber.must_read, subscriber.is_reading) = (false, true);
-            let (kind, path, watch) = (ReadKind::GetData, channel.path.as_str(), true);
+            let kind = match self.is_event_only && !self.is_subscribing {
+                true => ReadKind::Exists,
+                false => ReadKind::GetData,
+            };
+            let (path, watch) = (channel.path.as_str(), true);
             session.send(&Request::Read(ReadRequest { kind, path, watch }), now_ns);
             return Next::Sent;
         }
@@ -609,9 +633,19 @@ impl PublishLoad {
         (is_own && is_sent).then_some((number, since_ns))
     }
 
+    /// The item that a channel had come to when a watch was set again: each item is a version, and the
+    /// znode was made without one.
+    fn item_of_version(&self, channel: usize, version: i32) -> Option<(usize, u64)> {
+        let number = usize::try_from(version).ok()?.checked_sub(1)?;
+        Some((number, *self.channels[channel].since_ns.get(number)?))
+    }
+
     fn on_read(&mut self, number: usize, header: ReplyHeader, body: &mut JuteReader<'_>, now: u64) {
-        let data = body.buffer().ok().flatten().unwrap_or_default();
-        let item = self.item_of(self.channel_of(number), data);
+        let channel = self.channel_of(number);
+        let item = match self.is_event_only && !self.is_subscribing {
+            true => decode_stat(body).ok().and_then(|it| self.item_of_version(channel, it.version)),
+            false => self.item_of(channel, body.buffer().ok().flatten().unwrap_or_default()),
+        };
         let subscriber = &mut self.subscribers[number];
         subscriber.is_reading = false;
         let is_good = header.error == ErrorCode::OK;

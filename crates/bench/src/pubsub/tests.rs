@@ -1,6 +1,8 @@
 //! All three scenarios against the null server; who saw what, on known input.
 
+use zk::Stat;
 use zk::jute::JuteWrite;
+use zk::response::encode_stat;
 
 use super::*;
 use crate::null_server::NullServer;
@@ -13,6 +15,7 @@ const SHAPE: Shape = Shape {
     warmup: 10,
     size: 256,
     rate: None,
+    is_event_only: false,
 };
 
 fn value(block: &Block, name: &str) -> f64 {
@@ -51,6 +54,18 @@ fn every_item_is_seen_or_overtaken_by_each_of_its_subscribers() {
 }
 
 #[test]
+fn an_event_alone_sets_the_watch_again_and_no_item_is_lost_count_of() {
+    for rate in [None, Some(10_000)] {
+        let block = check(&Shape { rate, is_event_only: true, ..SHAPE });
+        let again = value(&block, "watches set again");
+        assert_eq!(value(&block, "events"), again);
+        assert_eq!(again + value(&block, "items overtaken"), 1_209.0);
+        assert_eq!(value(&block, "items missed"), 0.0);
+        assert!(!block.figures.iter().any(|figure| figure.name == "data p50"));
+    }
+}
+
+#[test]
 fn data_is_set_without_a_subscriber() {
     let block = check(&Shape { scenario: 3, subscribers: 0, ..SHAPE });
     assert_eq!(value(&block, "items published"), 403.0);
@@ -80,9 +95,13 @@ fn header(error: ErrorCode) -> ReplyHeader {
 }
 
 fn load() -> (PublishLoad, String) {
+    load_of(&SHAPE)
+}
+
+fn load_of(shape: &Shape) -> (PublishLoad, String) {
     let args = TreeArgs { parents: 1, children: 1, size: 16, clients: 1, keep: false };
     let tree = Tree::new(&args, "t");
-    let shape = Shape { publishers: 1, subscribers: 1, size: 16, ..SHAPE };
+    let shape = Shape { publishers: 1, subscribers: 1, size: 16, ..*shape };
     let mut load = PublishLoad::new(&shape, &tree);
     load.begin(0, Pace { start_ns: 0, spacing_ns: None });
     let mut session = Session::connect(1);
@@ -130,6 +149,35 @@ fn an_overtaken_item_is_known_and_its_event_counts_from_the_first_set() {
     assert_eq!(load.surplus, 1);
 }
 
+/// The version that exists gives says which item the watch was set behind.
+#[test]
+fn without_data_the_version_tells_what_was_overtaken() {
+    for (version, seen, overtaken, errors) in
+        [(1, 1, 0, 0), (3, 3, 2, 0), (0, 0, 0, 1), (4, 0, 0, 1), (-1, 0, 0, 1)]
+    {
+        let (mut load, path) = load_of(&Shape { is_event_only: true, ..SHAPE });
+        load.begin(3, Pace { start_ns: 0, spacing_ns: Some(10.0) });
+        let (mut publisher, mut subscriber) = (Session::connect(1), Session::connect(1));
+        for now_ns in [0, 10, 20] {
+            assert_eq!(load.next(0, &mut publisher, now_ns), Next::Sent);
+            load.on_reply(0, header(ErrorCode::OK), JuteReader::new(&[]), 5, now_ns + 5);
+        }
+        load.on_event(1, DATA_CHANGED, &path, 40);
+        let greeting = subscriber.output().len();
+        assert_eq!(load.next(1, &mut subscriber, 40), Next::Sent);
+        // Behind the length and the xid: exists.
+        assert_eq!(subscriber.output()[greeting + 8..][..4], [0, 0, 0, 3]);
+        let mut body = Vec::new();
+        encode_stat(&Stat { version, ..Stat::default() }, &mut body);
+        load.on_reply(1, header(ErrorCode::OK), JuteReader::new(&body), 1, 50);
+        assert_eq!(
+            (load.subscribers[0].seen, load.overtaken, load.reads.errors),
+            (seen, overtaken, errors),
+            "{version}"
+        );
+    }
+}
+
 #[test]
 fn data_that_is_no_item_or_an_old_one_is_an_error() {
     for data in [vec![b'x'; 16], item(7, 0), item(0, 1), item(0, 0)[..15].to_vec(), Vec::new()] {
@@ -166,4 +214,17 @@ fn too_few_connections_are_shared_out() {
     assert_eq!((small.publishers, small.subscribers), (100, 300));
     let none = Shape { subscribers: 0, ..shape }.with_connections(10);
     assert_eq!((none.publishers, none.subscribers), (10, 0));
+}
+
+#[test]
+fn published_rows_are_those_of_the_same_kind_of_subscriber() {
+    let settings = |scenario, bytes, is_event_only| -> Vec<&str> {
+        let is_about = |row: &&PubsubRow| row.is_about(scenario, bytes, is_event_only);
+        PUBSUB.iter().filter(is_about).map(|row| row.setting).collect()
+    };
+    assert_eq!(settings(2, 256, true), ["event only, 5 client hosts"]);
+    let read = ["event, then read, 5 client hosts", "event, then read, 1 client host"];
+    assert_eq!(settings(2, 256, false), read);
+    assert_eq!(settings(3, 256, true), ["setData"]);
+    assert!(settings(2, 2_048, false).is_empty());
 }

@@ -251,6 +251,7 @@ fn every_item_is_published_and_seen_or_overtaken() {
     for (mode, seen, published) in [
         (&[][..], read, "4096 bytes, create and delete: 2037 per s"),
         (&["--rate", "2000"][..], read, "4096 bytes, event, then read, 1 client host: 5771"),
+        (&["--event-only"][..], "watches_set_again", "4096 bytes, event only, 5 client hosts"),
     ] {
         let (text, json) = bench("pubsub", &[&args[..], mode].concat());
         // Two sizes on three servers, the null server among them; two scenarios publish. Two servers
