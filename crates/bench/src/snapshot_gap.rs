@@ -105,7 +105,7 @@ fn measure(
     let snapshots = Snapshots::start(target);
     let (open, gaps) = set(&mut driver, target, &tree, rate, args.seconds, "open loop")?;
     let snapshots = snapshots.stop();
-    block.figures.extend(figures_of(rate, &open, &gaps, snapshots));
+    block.figures.extend(figures_of(rate, args.rate.is_some(), &open, &gaps, snapshots));
     block.blame(&open);
     if snapshots == Some(0) {
         block.notes.push("no snapshot was taken: the gap is not that of one".to_string());
@@ -119,10 +119,18 @@ fn measure(
     Ok((block, rate))
 }
 
-fn figures_of(rate: u64, open: &Phase, gaps: &Gaps, snapshots: Option<usize>) -> [Figure; 13] {
+/// Latencies compare if all servers have one rate; half of a server's maximum is its own.
+fn figures_of(
+    rate: u64,
+    is_same_for_all: bool,
+    open: &Phase,
+    gaps: &Gaps,
+    snapshots: Option<usize>,
+) -> [Figure; 13] {
     let ms = |ns: u64| ns as f64 / 1e6;
     let us = |percent| open.latencies.percentile_us(percent);
-    let latency = |name, us: f64| Figure::once(name, "us", us, Good::Less);
+    let good = if is_same_for_all { Good::Less } else { Good::Neither };
+    let latency = |name, us: f64| Figure::once(name, "us", us, good);
     let taken = snapshots.map(|count| count as f64);
     [
         Figure::once("rate asked for", "per s", rate as f64, Good::Neither),
