@@ -48,7 +48,7 @@ struct Spot {
 }
 
 /// Where a watch stands: a position in the list of a spot.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Place {
     spot: u32,
     position: u32,
@@ -189,7 +189,7 @@ impl Watches {
             return;
         }
         let entry = self.spot_index.find_entry(found.hash(), |other| *other == spot);
-        entry.ok().expect("each spot is in the index").remove();
+        entry.expect("each spot is in the index").remove();
         self.spots.remove(spot);
         let (len, capacity) = (self.spot_index.len(), self.spot_index.capacity());
         if is_roomy(len, capacity) {
@@ -238,7 +238,7 @@ impl Places {
 
     fn remove(&mut self, spot: u32) {
         let found = self.0.find_entry(hash(&spot), |other| other.spot == spot);
-        found.ok().expect("each listed watch has its place").remove();
+        found.expect("each listed watch has its place").remove();
         if is_roomy(self.0.len(), self.0.capacity()) {
             self.0.shrink_to(2 * self.0.len(), |other| hash(&other.spot));
         }
