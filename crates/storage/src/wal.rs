@@ -694,11 +694,11 @@ impl<D: Disk> Wal<D> {
             return Ok(0);
         }
         let bytes = stage.buffer.len() as u64;
-        let path = log_path(stage.sequence);
+        let sequence = stage.sequence;
+        let failed = |what, error| StorageError::io(&log_path(sequence), what, error);
         let wrote = self.disk.write_at(&self.file, stage.start, &stage.buffer);
-        wrote.map_err(|error| StorageError::io(&path, "write", error))?;
-        let synced = self.disk.sync_data(&self.file);
-        synced.map_err(|error| StorageError::io(&path, "sync", error))?;
+        wrote.map_err(|error| failed("write", error))?;
+        self.disk.sync_data(&self.file).map_err(|error| failed("sync", error))?;
         stage.start += bytes;
         stage.buffer.clear();
         stage.buffer.shrink_to(WRITE_BUFFER_KEPT_BYTES);
