@@ -51,7 +51,7 @@ pub fn command(args: &RestartArgs) -> anyhow::Result<ExitCode> {
     args.tree.check()?;
     let about = format!(
         "{}; then SIGKILL at the last reply; time counts from that. The log was written just before \
-         and is in the page cache",
+         and is in the page cache, where it was written through that",
         args.tree
     );
     let mut comparison = Comparison::start(&args.at, "zk-restart", &about)?;

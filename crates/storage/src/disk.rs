@@ -10,6 +10,9 @@
     reason = "this file is where storage touches the file system; nothing else may"
 )]
 
+mod direct;
+
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -18,13 +21,16 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
+use crate::disk::direct::{DirectWriter, is_refusal};
+
 /// What storage needs of a file system. [`RealDisk`] and [`crate::fault_disk::FaultDisk`] are the
 /// two there are.
 pub trait Disk {
     /// An open file. Closing it is dropping it.
     type File: core::fmt::Debug;
 
-    /// Opens an existing file for reading and writing.
+    /// Opens an existing file for reading and for writing in place. While it is open, nothing else
+    /// writes to the file.
     fn open(&self, path: &str) -> io::Result<Self::File>;
     /// Opens an existing file for reading only.
     fn open_read_only(&self, path: &str) -> io::Result<Self::File>;
@@ -111,39 +117,68 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     rustix::fs::fsync(&directory).map_err(io::Error::from)
 }
 
+/// An open file of a [`RealDisk`].
+#[derive(Debug)]
+pub struct RealFile {
+    file: File,
+    /// What was opened for writing in place is written around the page cache, where the file system
+    /// can and until it refuses.
+    direct: RefCell<Option<DirectWriter>>,
+}
+
+impl RealFile {
+    fn buffered(file: File) -> RealFile {
+        RealFile { file, direct: RefCell::new(None) }
+    }
+}
+
 impl Disk for RealDisk {
-    type File = File;
+    type File = RealFile;
 
-    fn open(&self, path: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.path(path))
+    fn open(&self, path: &str) -> io::Result<RealFile> {
+        let path = self.path(path);
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let direct = DirectWriter::open(&path, file.metadata()?.len())?;
+        Ok(RealFile { file, direct: RefCell::new(direct) })
     }
 
-    fn open_read_only(&self, path: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).open(self.path(path))
+    fn open_read_only(&self, path: &str) -> io::Result<RealFile> {
+        OpenOptions::new().read(true).open(self.path(path)).map(RealFile::buffered)
     }
 
-    fn create(&self, path: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.path(path))
+    fn create(&self, path: &str) -> io::Result<RealFile> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        options.open(self.path(path)).map(RealFile::buffered)
     }
 
-    fn len(&self, file: &File) -> io::Result<u64> {
-        Ok(file.metadata()?.len())
+    fn len(&self, file: &RealFile) -> io::Result<u64> {
+        Ok(file.file.metadata()?.len())
     }
 
-    fn read_at(&self, file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&self, file: &RealFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match file.read_at(buffer, offset) {
+            match file.file.read_at(buffer, offset) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => return other,
             }
         }
     }
 
-    fn write_at(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        file.write_all_at(bytes, offset)
+    fn write_at(&self, file: &RealFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut direct = file.direct.borrow_mut();
+        if let Some(writer) = direct.as_mut() {
+            match writer.write_at(&file.file, offset, bytes) {
+                // From here on only through the page cache, which a mixture would have to flush.
+                Err(error) if is_refusal(&error) => *direct = None,
+                other => return other,
+            }
+        }
+        file.file.write_all_at(bytes, offset)
     }
 
-    fn preallocate(&self, file: &File, bytes: u64) -> io::Result<()> {
+    fn preallocate(&self, file: &RealFile, bytes: u64) -> io::Result<()> {
+        let file = &file.file;
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => Ok(()),
             // Some file systems have no fallocate. The zeros that are written next then find out
@@ -156,9 +191,9 @@ impl Disk for RealDisk {
         }
     }
 
-    fn sync_data(&self, file: &File) -> io::Result<()> {
+    fn sync_data(&self, file: &RealFile) -> io::Result<()> {
         // No retry on any error: after a failed sync the kernel may have dropped the pages.
-        rustix::fs::fdatasync(file).map_err(io::Error::from)
+        rustix::fs::fdatasync(&file.file).map_err(io::Error::from)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -196,7 +231,7 @@ impl Disk for RealDisk {
         self.path(path).try_exists()
     }
 
-    fn lock(&self, path: &str) -> io::Result<File> {
+    fn lock(&self, path: &str) -> io::Result<RealFile> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -204,7 +239,7 @@ impl Disk for RealDisk {
             .truncate(false)
             .open(self.path(path))?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(file)
+        Ok(RealFile::buffered(file))
     }
 }
 

@@ -59,6 +59,14 @@ pub const WRITE_BUFFER_KEPT_BYTES: usize = 4 * 1024 * 1024;
 /// waits behind more dirty data than this.
 pub const FILL_STEP_BYTES: usize = 1024 * 1024;
 
+/// Bytes of a block of direct writes: a multiple of every usual device's. A file system that wants
+/// larger ones refuses, and is written to through the page cache.
+pub const DIRECT_BLOCK_BYTES: u64 = 4096;
+
+/// Bytes of the piece of a file that direct writes keep in memory. Each piece is read once before
+/// its first write, so that reading costs the log little; a large write has few parts.
+pub const DIRECT_PIECE_BYTES: u64 = 1024 * 1024;
+
 /// Bytes read at once when the log is recovered or inspected.
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
@@ -85,6 +93,7 @@ const _: () = assert!(
     SEGMENT_BYTES_MIN - SEGMENT_BYTES_MIN / CARRIED_SHARE - SEGMENT_HEADROOM_BYTES
         > 2 * 4096 + 4 * MEMBERS_MAX as u64 * 8 + 2048
 );
+const _: () = assert!(DIRECT_PIECE_BYTES.is_multiple_of(DIRECT_BLOCK_BYTES));
 const _: () = assert!(FIRST_SEGMENT_BYTES_DEFAULT >= SEGMENT_BYTES_MIN);
 const _: () = assert!(SEGMENT_BYTES_DEFAULT >= FIRST_SEGMENT_BYTES_DEFAULT);
 const _: () = assert!(SEGMENT_BYTES_MAX > BODY_BYTES_MAX as u64 + SEGMENT_BYTES_MIN);

@@ -1,0 +1,121 @@
+//! Writes that go around the page cache, to files that are overwritten in place.
+//!
+//! The log is synced after every write. Through the page cache such a write is a copy, a page that
+//! is marked dirty and found again, and a write to the device; here it is only the last.
+//!
+//! The device takes whole blocks at aligned places. So a piece of the file is kept in memory as it
+//! is on the disk, a write changes it there, and the blocks that it touched are written. Of those,
+//! the first and the last are written again with bytes that may be durable already and do not
+//! change. A write that is torn by a loss of power may leave a sector old or new; what is the same
+//! in both is whole either way. The page cache writes whole pages, and relies on the same.
+//!
+//! Readers use other handles, through the page cache: a direct write first writes back what is
+//! dirty there, and then drops what it replaced.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use crate::limits::{DIRECT_BLOCK_BYTES, DIRECT_PIECE_BYTES};
+
+/// A handle for direct writes below the length that the file had when it was opened. Nobody else
+/// writes to the file meanwhile.
+#[derive(Debug)]
+pub(super) struct DirectWriter {
+    file: File,
+    /// Bytes of the file, whole blocks.
+    length: u64,
+    piece: AlignedBuffer,
+    /// Where the piece in the buffer starts in the file.
+    piece_start: Option<u64>,
+}
+
+impl DirectWriter {
+    /// `None` when the file system refuses, or when the file does not end with a whole block.
+    pub fn open(path: &Path, length: u64) -> io::Result<Option<DirectWriter>> {
+        if !length.is_multiple_of(DIRECT_BLOCK_BYTES) {
+            return Ok(None);
+        }
+        let flags = OFlags::DIRECT.bits() as i32;
+        let opened = OpenOptions::new().write(true).custom_flags(flags).open(path);
+        let file = match opened {
+            Err(error) if is_refusal(&error) => return Ok(None),
+            other => other?,
+        };
+        let piece = AlignedBuffer::new(length.min(DIRECT_PIECE_BYTES) as usize);
+        Ok(Some(DirectWriter { file, length, piece, piece_start: None }))
+    }
+
+    /// Writes all of `bytes` at `offset`; a sync is still due, for the device has a cache too. What
+    /// surrounds them is read with `reader`, an ordinary handle of the same file. After a refusal
+    /// ([`is_refusal`]) the caller writes all of it in another way: a part may have been written.
+    pub fn write_at(&mut self, reader: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > self.length) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        let (mut offset, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let skip = offset % DIRECT_PIECE_BYTES;
+            let piece_end = self.length.min(offset - skip + DIRECT_PIECE_BYTES);
+            let count = rest.len().min((piece_end - offset) as usize);
+            let (now, later) = rest.split_at(count);
+            self.write_in_piece(reader, offset, now)?;
+            offset += count as u64;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn write_in_piece(&mut self, reader: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let skip = offset % DIRECT_PIECE_BYTES;
+        let start = offset - skip;
+        // Nothing is known of a piece that could not be read or written.
+        let is_held = self.piece_start.take() == Some(start);
+        let length = DIRECT_PIECE_BYTES.min(self.length - start);
+        let piece = &mut self.piece.bytes_mut()[..length as usize];
+        if !is_held && bytes.len() < piece.len() {
+            reader.read_exact_at(piece, start)?;
+        }
+        let end = skip + bytes.len() as u64;
+        piece[skip as usize..end as usize].copy_from_slice(bytes);
+        let first = skip - skip % DIRECT_BLOCK_BYTES;
+        let blocks = &piece[first as usize..end.next_multiple_of(DIRECT_BLOCK_BYTES) as usize];
+        self.file.write_all_at(blocks, start + first)?;
+        self.piece_start = Some(start);
+        Ok(())
+    }
+}
+
+/// Whether the file system has no direct writes, or none of this kind: it says so at the open or at
+/// a write.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+/// Memory that starts at a multiple of [`DIRECT_BLOCK_BYTES`].
+#[derive(Debug)]
+struct AlignedBuffer {
+    memory: Box<[u8]>,
+    skip: usize,
+    length: usize,
+}
+
+impl AlignedBuffer {
+    fn new(length: usize) -> AlignedBuffer {
+        let block_bytes = DIRECT_BLOCK_BYTES as usize;
+        let memory = vec![0; length + block_bytes].into_boxed_slice();
+        let skip = memory.as_ptr().align_offset(block_bytes);
+        AlignedBuffer { memory, skip, length }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.skip..self.skip + self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests;
