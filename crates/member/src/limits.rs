@@ -127,8 +127,9 @@ pub const SNAPSHOT_PIECE_BYTES: usize = 1024 * 1024;
 pub const SNAPSHOT_STEP_SLOTS_MAX: u32 = 4_096;
 
 /// Bytes of log after which a snapshot is taken, if the configuration does not say. A start holds
-/// the log behind its snapshot in memory. ZooKeeper's `snapSizeLimitInKb` is 4 GiB.
-pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
+/// the log behind its snapshot in memory, and runs what this holds in half a second. ZooKeeper's
+/// `snapSizeLimitInKb` is 4 GiB; there the number of commands decides.
+pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 // A pause must not use up what deadlines include.
 const _: () = assert!(LEASE_ADVANCE_MS_MAX < HEARING_MS_MAX);

@@ -323,7 +323,7 @@ pub struct Start {
     pub sessions: Vec<SessionEvent>,
     /// Bytes of log since the snapshot.
     pub log_bytes: u64,
-    /// Commands after which a snapshot is taken (`snapCount`).
+    /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
     pub snapshot_commands: u64,
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
     pub snapshot_log_bytes: Option<u64>,

@@ -44,7 +44,7 @@ pub struct Options {
     pub settings: Settings,
     /// `tickTime`.
     pub tick_ms: u64,
-    /// Commands after which a snapshot is taken (`snapCount`).
+    /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
     pub snapshot_commands: u64,
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
     pub snapshot_log_bytes: Option<u64>,

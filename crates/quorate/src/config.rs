@@ -45,8 +45,6 @@ pub const LISTEN_BACKLOG_DEFAULT: u32 = 1_024;
 pub const JUTE_BYTES_MAX_DEFAULT: u32 = 0xf_ffff;
 /// The largest `jute.maxbuffer` we take; a request must fit into one entry of the log.
 pub const JUTE_BYTES_MAX_MAX: u32 = 48 << 20;
-/// `ZooKeeperServer.DEFAULT_SNAP_COUNT`.
-pub const SNAPSHOT_COMMAND_COUNT_DEFAULT: u32 = 100_000;
 /// The smallest `snapCount` (`ZooKeeperServer.getSnapCount`).
 pub const SNAPSHOT_COMMAND_COUNT_MIN: u32 = 2;
 
@@ -80,8 +78,8 @@ pub struct ServeConfig {
     pub four_letter_words: FourLetterWords,
     /// The largest request (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
     pub jute_bytes_max: u32,
-    /// Commands after which a snapshot is due (`snapCount`).
-    pub snapshot_command_count: u32,
+    /// Commands after which a snapshot is due (`snapCount`); none: never for their number.
+    pub snapshot_command_count: Option<u32>,
     /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: never for its size.
     pub snapshot_log_bytes: Option<u64>,
     pub container: ContainerSettings,
@@ -465,9 +463,7 @@ impl Draft {
             client_keep_alive: self.client_keep_alive.unwrap_or(false),
             four_letter_words: settle_words(self.four_letter_words, self.read_only_mode),
             jute_bytes_max: self.jute_bytes_max.unwrap_or(JUTE_BYTES_MAX_DEFAULT),
-            snapshot_command_count: self
-                .snapshot_command_count
-                .unwrap_or(SNAPSHOT_COMMAND_COUNT_DEFAULT),
+            snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             container: self.container,
             replicated: self.replicated,

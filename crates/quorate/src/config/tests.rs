@@ -85,7 +85,7 @@ fn without_anything_a_loopback_server_keeps_its_data_here() {
     assert_eq!((config.connections_per_ip_max, config.connections_max), (60, 0));
     assert_eq!((config.listen_backlog, config.listen_backlog_or_default()), (None, 1_024));
     assert_eq!(config.jute_bytes_max, 0xf_ffff);
-    assert_eq!(config.snapshot_command_count, 100_000);
+    assert_eq!(config.snapshot_command_count, None);
     assert_eq!(config.snapshot_log_bytes, Some(256 << 20));
     assert_eq!(config.replicated, machine::Settings::default());
     assert!(allows(&config.four_letter_words, "srvr"));
@@ -300,9 +300,9 @@ fn outcomes_depend_on_replicated_settings_only() {
 
 #[test]
 fn snapshot_triggers_have_a_floor_and_an_off() {
-    assert_eq!(zoo("snapCount=5").config().snapshot_command_count, 5);
+    assert_eq!(zoo("snapCount=5").config().snapshot_command_count, Some(5));
     let low = zoo("snapCount=1");
-    assert_eq!(low.config().snapshot_command_count, 2);
+    assert_eq!(low.config().snapshot_command_count, Some(2));
     assert_eq!(low.warnings(), ["conf/zoo.cfg:3: snapCount"]);
     assert_eq!(zoo("snapSizeLimitInKb=2").config().snapshot_log_bytes, Some(2_048));
     assert_eq!(zoo("snapSizeLimitInKb=-1").config().snapshot_log_bytes, None);
@@ -500,7 +500,7 @@ fn properties_set_what_the_command_line_of_java_sets() {
     );
     let config = world.config();
     assert!(config.replicated.skip_acl);
-    assert_eq!(config.snapshot_command_count, 9);
+    assert_eq!(config.snapshot_command_count, Some(9));
     assert_eq!(config.container.check_interval_ms, 250);
     assert_eq!(config.replicated.super_digest.as_deref(), Some("super:x="));
     assert_eq!(world.warnings(), Vec::<String>::new());
@@ -517,11 +517,11 @@ fn properties_set_what_the_command_line_of_java_sets() {
 #[test]
 fn options_win_over_the_file_the_file_over_properties_and_the_last_property() {
     let world = zoo("snapCount=5").jvmflags("-Dzookeeper.snapCount=6 -Dzookeeper.maxCnxns=7");
-    assert_eq!(world.config().snapshot_command_count, 5);
+    assert_eq!(world.config().snapshot_command_count, Some(5));
     assert_eq!(world.config().connections_max, 7);
     let mut both = flags("-Dzookeeper.snapCount=8");
     both.env.server_jvmflags = Some("-Dzookeeper.snapCount=7".to_string());
-    assert_eq!(both.config().snapshot_command_count, 8);
+    assert_eq!(both.config().snapshot_command_count, Some(8));
     let mut world = zoo("dataDir=/other");
     world.args.data_dir = Some(PathBuf::from("/mine"));
     world.args.zk_addr = Some("127.0.0.1:9".parse().unwrap());

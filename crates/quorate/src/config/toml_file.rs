@@ -29,7 +29,7 @@ pub(super) const KEYS: [(&str, &str); 24] = [
     ("four_letter_words", "[\"srvr\"], or [\"*\"] for all"),
     ("jute_bytes_max", "\"1MiB\""),
     ("snapshot_command_count", "100000"),
-    ("snapshot_log_bytes", "\"256MiB\""),
+    ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
     ("skip_acl", "false"),
     ("super_digest", "\"super:base64-of-the-hash\""),
