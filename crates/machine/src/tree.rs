@@ -18,6 +18,7 @@ use core::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::acl::{self, Acl, AclEntry, AclId, AclTable, perms};
 use crate::digest::{Content, Digest, Digester, Standing};
@@ -482,7 +483,6 @@ impl Tree {
 
     /// Makes a znode below `parent`; `path` is its full path. The name must be free.
     pub fn create(&mut self, parent: ZnodeId, path: &str, new: &NewZnode<'_>) -> Created {
-        assert!(self.child(parent.0, new.name).is_none());
         self.before_change(parent.0);
         let parent_path = crate::change::parent_path(path);
         self.forget_standing(parent.0, parent_path);
@@ -550,7 +550,7 @@ impl Tree {
         slot.acl = self.acls.retain(&acl);
         let id = self.occupy(slot);
         self.set_extra(id, extra);
-        self.link(id);
+        assert!(self.link(id), "the name is free again");
         if let Some(directory) = directory {
             *self.directory_mut(id) = directory;
         }
@@ -738,7 +738,7 @@ impl Tree {
         let plain = Extra::plain(new.zxid, new.time_ms);
         self.set_extra(id, Extra { owner: new.owner, ..plain });
         if parent != NONE {
-            self.link(id);
+            assert!(self.link(id), "the name is free");
         }
         ZnodeId(id)
     }
@@ -764,12 +764,23 @@ impl Tree {
         id
     }
 
-    /// Enters a placed znode into its parent's list and into the tables.
-    fn link(&mut self, id: u32) {
-        let slot = self.slot(id);
-        let parent = slot.parent;
-        let name_bytes = slot.name_bytes() as u64;
-        let hash = self.hash(parent, &slot.payload[..slot.name_bytes()]);
+    /// Enters a placed znode into the tables and into its parent's list. False, and nothing is done,
+    /// if its name is taken.
+    fn link(&mut self, id: u32) -> bool {
+        let (chunks, hasher) = (&self.chunks, &self.hasher);
+        let place = |id: u32| {
+            let slot = &chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
+            (slot.parent, &slot.payload[..slot.name_bytes()])
+        };
+        let (parent, name) = place(id);
+        let name_bytes = name.len() as u64;
+        let hash = hasher.hash_one((parent, name));
+        let is_it = |&other: &u32| place(other) == (parent, name);
+        let shard = &mut self.shards[Tree::shard(hash)];
+        match shard.entry(hash, is_it, |&other| hasher.hash_one(place(other))) {
+            Entry::Occupied(_) => return false,
+            Entry::Vacant(vacant) => vacant.insert(id),
+        };
         let directory = self.directory_mut(parent);
         let last = core::mem::replace(&mut directory.last_child, id);
         if last == NONE {
@@ -783,11 +794,7 @@ impl Tree {
         let slot = self.slot_mut(id);
         slot.previous = last;
         slot.next = NONE;
-        let (chunks, hasher) = (&self.chunks, &self.hasher);
-        self.shards[Tree::shard(hash)].insert_unique(hash, id, |&other| {
-            let slot = &chunks[other as usize / CHUNK_SLOTS][other as usize % CHUNK_SLOTS];
-            hasher.hash_one((slot.parent, &slot.payload[..slot.name_bytes()]))
-        });
+        true
     }
 
     /// Takes a znode without children out of its parent's list, the tables and its slot.
@@ -1042,6 +1049,11 @@ impl Tree {
                 self.first_vacant = id;
             }
         }
+        // All at once: a table that grows step by step looks up each of its znodes at each step.
+        let share = self.znode_count as usize / SHARDS;
+        for shard in &mut self.shards {
+            shard.reserve(share + share / 4, |_| unreachable!("the tables are empty"));
+        }
         for id in 1..self.slot_count {
             let parent = self.slot(id).parent;
             if parent == VACANT {
@@ -1050,10 +1062,9 @@ impl Tree {
             if parent >= self.slot_count || self.slot(parent).parent == VACANT {
                 return Err(format!("znode {id} has a parent that is not there"));
             }
-            if self.child(parent, self.slot(id).name()).is_some() {
+            if !self.link(id) {
                 return Err(format!("znode {id} has a name that is taken"));
             }
-            self.link(id);
         }
         self.check_reachable()?;
         self.recount();
