@@ -35,8 +35,8 @@ use zk::jute::JuteReader;
 use zk::limits::CONNECT_BYTES_MAX;
 use zk::request::{ConnectRequest, ReadKind, Request, RequestHeader, XID_PING};
 use zk::response::{
-    ConnectResponse, EventType, ReplyHeader, WriteForm, encode_empty, encode_event,
-    encode_multi_read, encode_read, encode_sync, encode_unavailable, encode_write,
+    ConnectResponse, EventType, ReplyHeader, WriteForm, encode_add_watch, encode_empty,
+    encode_event, encode_multi_read, encode_read, encode_sync, encode_unavailable, encode_write,
 };
 use zk::{ErrorCode, ops};
 
@@ -613,6 +613,10 @@ impl Front {
                 let watches = Box::new(OwnedSetWatches::of(watches));
                 self.push_slot(id, xid, SlotKind::SetWatches(watches));
             }
+            Request::AddWatch { path, mode } => {
+                let (path, mode) = ((*path).into(), *mode);
+                self.push_slot(id, xid, SlotKind::AddWatch { path, mode });
+            }
             Request::Sync { path } => {
                 let path = (*path).into();
                 self.hand_over();
@@ -705,7 +709,10 @@ impl Front {
                 connection.open_syncs += 1;
                 self.commands_in_flight += 1;
             }
-            SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_) => {
+            SlotKind::Read(_)
+            | SlotKind::MultiRead(_)
+            | SlotKind::SetWatches(_)
+            | SlotKind::AddWatch { .. } => {
                 connection.local_reads += 1;
             }
             SlotKind::TravellingRead(_) => connection.travelling_reads += 1,
@@ -738,7 +745,10 @@ impl Front {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 connection.window_bytes -= bytes;
             }
-            SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_) => {
+            SlotKind::Read(_)
+            | SlotKind::MultiRead(_)
+            | SlotKind::SetWatches(_)
+            | SlotKind::AddWatch { .. } => {
                 connection.local_reads -= 1;
             }
             SlotKind::TravellingRead(_) => connection.travelling_reads -= 1,
@@ -910,6 +920,12 @@ impl Front {
                 }
                 let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
                 self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+            }
+            // `FinalRequestProcessor` asks for no permission here: events are held against the ACL.
+            SlotKind::AddWatch { path, mode } => {
+                let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
+                self.reply(id, &slot, zxid, |out| encode_add_watch(header, out));
+                self.set_watch(id, WatchKind::of(*mode), path, at);
             }
             _ => unreachable!("only reads are runnable"),
         }
@@ -1424,6 +1440,7 @@ fn operation_name(request: &Request<'_>) -> &'static str {
         Request::Ping => "PING",
         Request::Auth { .. } => "AUTH",
         Request::SetWatches(_) => "SETW",
+        Request::AddWatch { .. } => "ADDW",
         Request::CloseSession => "CLOS",
         Request::Unserved | Request::Unknown => "NA",
     }

@@ -24,7 +24,7 @@ pub const FRONT_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of output at which a client that does not read is disconnected: only events can bring it
-/// there, one for each watch it set.
+/// there, one for each watch it set, and any number for a persistent one.
 pub const OUTPUT_BYTES_LIMIT: usize = 64 * 1024 * 1024;
 
 /// Bytes read ahead from a connection beyond its current frame.

@@ -220,6 +220,26 @@ pub struct ReadRequest<'a> {
     pub watch: bool,
 }
 
+/// How a watch that stays goes on (`ZooDefs.AddWatchModes`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddWatchMode {
+    /// Told of the znode's data and children.
+    Persistent = 0,
+    /// Told of the znode and all below it.
+    PersistentRecursive = 1,
+}
+
+impl AddWatchMode {
+    /// The mode that a number stands for (`WatcherMode.fromZooDef`).
+    fn from_int(mode: i32) -> Option<AddWatchMode> {
+        match mode {
+            0 => Some(AddWatchMode::Persistent),
+            1 => Some(AddWatchMode::PersistentRecursive),
+            _ => None,
+        }
+    }
+}
+
 /// Watches of an earlier connection, set again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetWatchesRequest<'a> {
@@ -260,6 +280,13 @@ pub enum Request<'a> {
     },
     /// Sets watches again.
     SetWatches(SetWatchesRequest<'a>),
+    /// Sets a watch that stays.
+    AddWatch {
+        /// On what. Any text: ZooKeeper does not look whether it is a path.
+        path: &'a str,
+        /// How.
+        mode: AddWatchMode,
+    },
     /// Ends the session.
     CloseSession,
     /// An operation of ZooKeeper's that is not served yet.
@@ -304,6 +331,10 @@ impl<'a> Request<'a> {
                 exist: reader.texts()?,
                 child: reader.texts()?,
             }),
+            opcode::ADD_WATCH => {
+                let (path, mode) = (reader.text()?, AddWatchMode::from_int(reader.int()?));
+                Request::AddWatch { path, mode: mode.ok_or_else(|| reader.bad("watch mode"))? }
+            }
             opcode::CLOSE_SESSION => Request::CloseSession,
             opcode::RECONFIG
             | opcode::CHECK_WATCHES
@@ -314,7 +345,6 @@ impl<'a> Request<'a> {
             | opcode::GET_EPHEMERALS
             | opcode::GET_ALL_CHILDREN_NUMBER
             | opcode::SET_WATCHES2
-            | opcode::ADD_WATCH
             | opcode::WHO_AM_I => Request::Unserved,
             _ => Request::Unknown,
         })
@@ -331,6 +361,7 @@ impl<'a> Request<'a> {
             Request::Ping => opcode::PING,
             Request::Auth { .. } => opcode::AUTH,
             Request::SetWatches(_) => opcode::SET_WATCHES,
+            Request::AddWatch { .. } => opcode::ADD_WATCH,
             Request::CloseSession => opcode::CLOSE_SESSION,
             Request::Unserved | Request::Unknown => unreachable!("only decoded, never sent"),
         }
@@ -370,6 +401,10 @@ impl<'a> Request<'a> {
                     out.put_count(paths.len());
                     paths.iter().for_each(|path| out.put_text(path));
                 }
+            }
+            Request::AddWatch { path, mode } => {
+                out.put_text(path);
+                out.put_int(*mode as i32);
             }
             Request::Ping | Request::CloseSession | Request::Unserved | Request::Unknown => {}
         }

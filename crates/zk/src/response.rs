@@ -319,6 +319,14 @@ pub fn encode_sync(xid: i32, zxid: i64, path: &str, out: &mut Vec<u8>) {
     end_frame(out, start);
 }
 
+/// The response to an addWatch: `ErrorResponse`, with the error of the header once more.
+pub fn encode_add_watch(header: ReplyHeader, out: &mut Vec<u8>) {
+    let start = begin_frame(out);
+    header.encode(out);
+    out.put_int(header.error.0);
+    end_frame(out, start);
+}
+
 /// Event types (`Watcher.Event.EventType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {

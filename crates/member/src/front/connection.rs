@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 use machine::SessionId;
 use zk::four_letter::Latency;
-use zk::request::{ConnectRequest, SetWatchesRequest};
+use zk::request::{AddWatchMode, ConnectRequest, SetWatchesRequest};
 use zk::response::WriteForm;
 
 use crate::limits::{
@@ -56,6 +56,8 @@ pub(super) enum SlotKind {
     MultiRead(Vec<OwnedRead>),
     /// To be run here, once it is at the front.
     SetWatches(Box<OwnedSetWatches>),
+    /// To be run here, once it is at the front.
+    AddWatch { path: Box<str>, mode: AddWatchMode },
     /// Handed over; `done` once it is answered but not yet at the front.
     Sync { path: Box<str>, done: bool },
     /// Answered when its turn comes.
@@ -231,8 +233,13 @@ impl Connection {
             return true;
         }
         let read_first = self.window.front().is_some_and(|slot| {
-            let kind = &slot.kind;
-            matches!(kind, SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_))
+            matches!(
+                slot.kind,
+                SlotKind::Read(_)
+                    | SlotKind::MultiRead(_)
+                    | SlotKind::SetWatches(_)
+                    | SlotKind::AddWatch { .. }
+            )
         });
         read_first && !self.output_is_full()
     }

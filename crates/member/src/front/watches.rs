@@ -4,7 +4,8 @@
 //! that the read has already shown is drained from the feed afterwards, and must not fire it.
 //!
 //! Data and child watches are two tables in one; a watch for a znode that does not exist is a data
-//! watch, as in ZooKeeper (`DataTree`).
+//! watch, as in ZooKeeper (`DataTree`). Both fire once. Persistent and persistent recursive ones, in
+//! the same tables, stay when they fire. While there are none, a change does not look for them.
 //!
 //! There may be millions, so a watch is small: 12 bytes in the list of its spot, which is a path and
 //! a kind, and 8 bytes in a table of its connection, which says where in that list it stands: so a
@@ -16,8 +17,10 @@ use core::ops::{Index, IndexMut};
 
 use foldhash::fast::FixedState;
 use hashbrown::hash_table::Entry;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::{HashMap, HashSet, HashTable};
+use machine::change::parent_path;
 use machine::{ConnectionId, Ordinal};
+use zk::request::AddWatchMode;
 
 use crate::limits::WATCH_BYTES;
 
@@ -28,6 +31,20 @@ pub enum WatchKind {
     Data,
     /// Deletion, change of the children.
     Child,
+    /// Both, and stays.
+    Persistent,
+    /// What `Data` waits for, of the znode and all below it, and stays.
+    PersistentRecursive,
+}
+
+impl WatchKind {
+    /// The kind that an addWatch of this mode sets.
+    pub fn of(mode: AddWatchMode) -> WatchKind {
+        match mode {
+            AddWatchMode::Persistent => WatchKind::Persistent,
+            AddWatchMode::PersistentRecursive => WatchKind::PersistentRecursive,
+        }
+    }
 }
 
 /// One watch, as its spot lists it. Packed: its alignment would cost 4 bytes.
@@ -70,13 +87,19 @@ pub struct Watches {
     spot_index: HashTable<u32>,
     watchers: Slab<Watcher>,
     watcher_index: HashMap<ConnectionId, u32, FixedState>,
-    count: usize,
+    /// Number of watches of each kind.
+    counts: [usize; 4],
 }
 
 impl Watches {
-    /// Number of watches.
+    /// Number of watches as ZooKeeper counts them: a persistent one is a data watch and a child watch
+    /// (`DataTree.addWatch`).
     pub fn len(&self) -> usize {
-        self.count
+        self.counts.iter().sum::<usize>() + self.count_of(WatchKind::Persistent)
+    }
+
+    fn count_of(&self, kind: WatchKind) -> usize {
+        self.counts[kind as usize]
     }
 
     /// Bytes that the watches of a connection take, about: each with its path, whoever else watches
@@ -96,12 +119,45 @@ impl Watches {
         }
         own.bytes += path.len() + WATCH_BYTES;
         push(list, Watch { set_at: at, watcher });
-        self.count += 1;
+        self.counts[kind as usize] += 1;
+    }
+
+    /// The connections whose watches a change of `kind`, data or child, at `path` fires, each once
+    /// (`WatchManager.triggerWatch`): of the watches that were set before `ordinal` those of that kind
+    /// are taken out, persistent ones stay, and so do recursive ones, on `path` and above it, which
+    /// are not told of children.
+    pub fn fire(&mut self, kind: WatchKind, path: &str, ordinal: Ordinal) -> Vec<ConnectionId> {
+        assert!(matches!(kind, WatchKind::Data | WatchKind::Child));
+        let mut fired = self.take_fired(kind, path, ordinal);
+        let once_count = fired.len();
+        if self.count_of(WatchKind::Persistent) > 0 {
+            self.add_fired(WatchKind::Persistent, path, ordinal, &mut fired);
+        }
+        if kind == WatchKind::Data && self.count_of(WatchKind::PersistentRecursive) > 0 {
+            let mut above = path;
+            self.add_fired(WatchKind::PersistentRecursive, above, ordinal, &mut fired);
+            while above != "/" {
+                above = parent_path(above);
+                self.add_fired(WatchKind::PersistentRecursive, above, ordinal, &mut fired);
+            }
+        }
+        if fired.len() > once_count {
+            let mut told = HashSet::with_hasher(FixedState::default());
+            fired.retain(|connection| told.insert(*connection));
+        }
+        fired
+    }
+
+    /// Adds the connections with a watch of `kind` on `path` that was set before `ordinal`.
+    fn add_fired(&self, kind: WatchKind, path: &str, at: Ordinal, fired: &mut Vec<ConnectionId>) {
+        let Some(spot) = self.find_spot(kind, path) else { return };
+        let watches = self.spots[spot].watches.iter().filter(|watch| { watch.set_at } < at);
+        fired.extend(watches.map(|watch| self.watchers[watch.watcher].connection));
     }
 
     /// Takes the watches of `kind` on `path` that were set before `ordinal` out and gives their
     /// connections.
-    pub fn fire(&mut self, kind: WatchKind, path: &str, ordinal: Ordinal) -> Vec<ConnectionId> {
+    fn take_fired(&mut self, kind: WatchKind, path: &str, ordinal: Ordinal) -> Vec<ConnectionId> {
         let Some(spot) = self.find_spot(kind, path) else { return Vec::new() };
         let mut list = core::mem::take(&mut self.spots[spot].watches);
         let mut fired = Vec::new();
@@ -120,7 +176,7 @@ impl Watches {
             kept += 1;
         }
         list.truncate(kept);
-        self.count -= fired.len();
+        self.counts[kind as usize] -= fired.len();
         self.spots[spot].watches = list;
         self.trim_spot(spot);
         fired
@@ -143,13 +199,13 @@ impl Watches {
     pub fn close(&mut self, connection: ConnectionId) {
         let Some(watcher) = self.watcher_index.remove(&connection) else { return };
         for place in self.watchers.remove(watcher).places.0 {
-            let list = &mut self.spots[place.spot].watches;
+            let Spot { kind, watches: list, .. } = &mut self.spots[place.spot];
             let removed = list.swap_remove(place.position as usize);
             assert!({ removed.watcher } == watcher);
             if let Some(moved) = list.get(place.position as usize) {
                 self.watchers[moved.watcher].places.replace(place);
             }
-            self.count -= 1;
+            self.counts[*kind as usize] -= 1;
             self.trim_spot(place.spot);
         }
     }

@@ -369,6 +369,14 @@ fn sync_gives_the_path_back() {
 }
 
 #[test]
+fn add_watch_gives_the_error_a_second_time() {
+    let mut out = Vec::new();
+    encode_add_watch(header(5, 6, 0), &mut out);
+    let (found, mut reader) = open(&out);
+    assert_eq!((found, reader.int(), reader.remaining()), (header(5, 6, 0), Ok(0), 0));
+}
+
+#[test]
 fn events_say_their_type_the_connected_state_and_the_path() {
     let types = [
         (EventType::Created, 1),

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use machine::{AclEntry, BootId, MemberId};
 use zk::jute::JuteReader;
-use zk::request::{CreateKind, ReadRequest, SetWatchesRequest, WriteRequest, opcode};
+use zk::request::{
+    AddWatchMode, CreateKind, ReadRequest, SetWatchesRequest, WriteRequest, opcode,
+};
 use zk::response::decode_stat;
 
 use super::super::*;
@@ -101,8 +103,12 @@ enum Form {
     PathAndStat,
     Stat,
     Data,
-    Children { stat: bool },
+    Children {
+        stat: bool,
+    },
     Acl,
+    /// The error of the header once more.
+    Error,
     Nothing,
     Multi,
     Closing,
@@ -626,7 +632,10 @@ impl Rig {
                             open_syncs += usize::from(!done);
                         }
                         SlotKind::TravellingRead(_) => travelling_reads += 1,
-                        SlotKind::Read(_) | SlotKind::MultiRead(_) | SlotKind::SetWatches(_) => {
+                        SlotKind::Read(_)
+                        | SlotKind::MultiRead(_)
+                        | SlotKind::SetWatches(_)
+                        | SlotKind::AddWatch { .. } => {
                             local_reads += 1;
                         }
                         _ => {}
@@ -701,6 +710,14 @@ impl Rig {
                 })
                 .encode(xid, out);
                 Form::Nothing
+            }
+            "addwatch" => {
+                let mode = match words.get(2) {
+                    Some(&"r") => AddWatchMode::PersistentRecursive,
+                    _ => AddWatchMode::Persistent,
+                };
+                Request::AddWatch { path: words[1], mode }.encode(xid, out);
+                Form::Error
             }
             "sync" => {
                 Request::Sync { path: words[1] }.encode(xid, out);
@@ -921,6 +938,10 @@ fn body_text(form: &Form, reader: &mut JuteReader<'_>) -> String {
                 entries.push(format!("{scheme}:{id}:{perms}"));
             }
             format!("{} {}", entries.join(","), stat(reader))
+        }
+        Form::Error => {
+            assert_eq!(reader.int(), Ok(0));
+            String::new()
         }
         Form::Nothing | Form::Closing => String::new(),
         Form::Multi => multi_text(reader),

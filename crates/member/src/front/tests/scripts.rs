@@ -3,8 +3,9 @@
 
 use super::rig::Rig;
 
-const SCRIPTS: [(&str, &str); 22] = [
+const SCRIPTS: [(&str, &str); 25] = [
     ("acl_hides_events", include_str!("scripts/acl_hides_events.txt")),
+    ("add_watch_answers", include_str!("scripts/add_watch_answers.txt")),
     ("auth_adds_identities_in_order", include_str!("scripts/auth_adds_identities_in_order.txt")),
     ("auth_refused_closes", include_str!("scripts/auth_refused_closes.txt")),
     (
@@ -19,6 +20,11 @@ const SCRIPTS: [(&str, &str); 22] = [
     ("four_letter_words", include_str!("scripts/four_letter_words.txt")),
     ("frames_that_close", include_str!("scripts/frames_that_close.txt")),
     ("multi_and_multi_read", include_str!("scripts/multi_and_multi_read.txt")),
+    (
+        "persistent_watches_beside_others",
+        include_str!("scripts/persistent_watches_beside_others.txt"),
+    ),
+    ("persistent_watches_stay", include_str!("scripts/persistent_watches_stay.txt")),
     (
         "reads_and_writes_keep_their_order",
         include_str!("scripts/reads_and_writes_keep_their_order.txt"),

@@ -3,29 +3,52 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::front::tests::rig::Random;
 
-/// The plainest table there is: by connection, path and kind the ordinal it was set at.
+const KINDS: [WatchKind; 4] =
+    [WatchKind::Data, WatchKind::Child, WatchKind::Persistent, WatchKind::PersistentRecursive];
+
+/// The plainest table there is: by connection, path and number of the kind the ordinal it was set
+/// at.
 #[derive(Default)]
-struct Model(BTreeMap<(u64, String, bool), u64>);
+struct Model(BTreeMap<(u64, String, usize), u64>);
 
 impl Model {
+    fn len(&self) -> usize {
+        self.0.keys().map(|key| if KINDS[key.2] == WatchKind::Persistent { 2 } else { 1 }).sum()
+    }
+
     fn bytes_of(&self, connection: u64) -> usize {
         let own = self.0.keys().filter(|key| key.0 == connection);
         own.map(|key| key.1.len() + WATCH_BYTES).sum()
     }
 
-    fn fire(&mut self, data: bool, path: &str, ordinal: u64) -> Vec<ConnectionId> {
-        let fires = |key: &(u64, String, bool), set_at: u64| {
-            key.1 == path && key.2 == data && set_at < ordinal
+    fn fire(&mut self, kind: WatchKind, path: &str, ordinal: u64) -> Vec<ConnectionId> {
+        let below = |above: &str| above == "/" || path.starts_with(&format!("{above}/"));
+        let fires = |key: &(u64, String, usize), set_at: u64| {
+            let waits = match KINDS[key.2] {
+                WatchKind::PersistentRecursive => {
+                    kind == WatchKind::Data && (key.1 == path || below(&key.1))
+                }
+                WatchKind::Persistent => key.1 == path,
+                once => once == kind && key.1 == path,
+            };
+            waits && set_at < ordinal
         };
         let fired = self.0.iter().filter(|(key, set_at)| fires(key, **set_at));
-        let fired = fired.map(|(key, _)| ConnectionId(key.0)).collect();
-        self.0.retain(|key, set_at| !fires(key, *set_at));
+        let mut fired: Vec<ConnectionId> = fired.map(|(key, _)| ConnectionId(key.0)).collect();
+        fired.dedup();
+        self.0.retain(|key, set_at| !(KINDS[key.2] == kind && fires(key, *set_at)));
         fired
     }
 }
 
-fn kind(data: bool) -> WatchKind {
-    if data { WatchKind::Data } else { WatchKind::Child }
+/// The root, a znode below it, or one below that.
+fn any_path(random: &mut Random, count: usize) -> String {
+    let (name, below) = (random.below(count), random.below(count));
+    match random.below(8) {
+        0 => "/".to_string(),
+        1..=4 => format!("/{name}"),
+        _ => format!("/{name}/{below}"),
+    }
 }
 
 /// Each place leads to a watch of its watcher, and there are no others.
@@ -41,7 +64,7 @@ fn check(watches: &Watches) {
             count += 1;
         }
     }
-    assert_eq!(count, watches.len());
+    assert_eq!(count, watches.counts.iter().sum::<usize>());
     let spots = watches.spots.slots.iter().flatten();
     assert!(spots.clone().all(|spot| !spot.watches.is_empty()));
     assert_eq!(spots.map(|spot| spot.watches.len()).sum::<usize>(), count);
@@ -53,24 +76,25 @@ fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
     let (mut watches, mut model) = (Watches::default(), Model::default());
     for ordinal in 1..steps {
         let connection = random.below(connections) as u64;
-        let path = format!("/{}", random.below(paths));
-        let data = random.percent(50);
+        let path = any_path(&mut random, paths);
+        let once = random.pick(&KINDS[..2]);
         // Many are set for a while, and then they become few.
         let set_percent = if ordinal * 3 / steps == 1 { 5 } else { 80 };
         if random.percent(set_percent) {
             let at = ordinal - random.below(3).min(ordinal as usize) as u64;
-            watches.set(ConnectionId(connection), kind(data), &path, Ordinal(at));
-            model.0.entry((connection, path, data)).or_insert(at);
+            let kind = random.below(KINDS.len());
+            watches.set(ConnectionId(connection), KINDS[kind], &path, Ordinal(at));
+            model.0.entry((connection, path, kind)).or_insert(at);
         } else if random.percent(60) {
             let before = ordinal - random.below(200).min(ordinal as usize) as u64;
-            let mut fired = watches.fire(kind(data), &path, Ordinal(before));
+            let mut fired = watches.fire(once, &path, Ordinal(before));
             fired.sort_unstable();
-            assert_eq!(fired, model.fire(data, &path, before));
+            assert_eq!(fired, model.fire(once, &path, before));
         } else {
             watches.close(ConnectionId(connection));
             model.0.retain(|key, _| key.0 != connection);
         }
-        assert_eq!(watches.len(), model.0.len());
+        assert_eq!(watches.len(), model.len());
         assert_eq!(watches.bytes_of(ConnectionId(connection)), model.bytes_of(connection));
         if ordinal % 16 == 0 {
             check(&watches);
@@ -100,6 +124,7 @@ fn the_same_calls_give_the_same_order() {
         for connection in 0..100 {
             watches.set(ConnectionId(connection), WatchKind::Data, "/a", Ordinal(1));
             watches.set(ConnectionId(connection), WatchKind::Child, "/a", Ordinal(1));
+            watches.set(ConnectionId(connection / 2), WatchKind::Persistent, "/a", Ordinal(1));
         }
         (20..60).step_by(3).for_each(|connection| watches.close(ConnectionId(connection)));
         let mut fired = watches.fire(WatchKind::Child, "/a", Ordinal(2));
@@ -147,4 +172,33 @@ fn a_watch_that_is_set_again_keeps_its_first_place() {
     watches.set(ConnectionId(1), WatchKind::Child, "/a", Ordinal(9));
     assert_eq!(watches.len(), 1);
     assert_eq!(watches.fire(WatchKind::Child, "/a", Ordinal(7)), [ConnectionId(1)]);
+}
+
+#[test]
+fn watches_that_stay_fire_again_and_again() {
+    let mut watches = Watches::default();
+    watches.set(ConnectionId(1), WatchKind::Persistent, "/a", Ordinal(5));
+    watches.set(ConnectionId(2), WatchKind::PersistentRecursive, "/a", Ordinal(6));
+    for (ordinal, told) in [(5, vec![]), (6, vec![1]), (7, vec![1, 2]), (8, vec![1, 2])] {
+        let told: Vec<ConnectionId> = told.into_iter().map(ConnectionId).collect();
+        assert_eq!(watches.fire(WatchKind::Data, "/a", Ordinal(ordinal)), told);
+    }
+    assert_eq!(watches.fire(WatchKind::Child, "/a", Ordinal(9)), [ConnectionId(1)]);
+    assert_eq!(watches.fire(WatchKind::Data, "/a/b/c", Ordinal(9)), [ConnectionId(2)]);
+    assert_eq!(watches.fire(WatchKind::Child, "/a/b", Ordinal(9)), []);
+    assert_eq!(watches.fire(WatchKind::Data, "/ab", Ordinal(9)), []);
+    assert_eq!(watches.fire(WatchKind::Data, "/", Ordinal(9)), []);
+    assert_eq!(watches.len(), 3);
+}
+
+#[test]
+fn a_connection_with_several_watches_is_told_once() {
+    let mut watches = Watches::default();
+    for kind in KINDS {
+        watches.set(ConnectionId(1), kind, "/a", Ordinal(1));
+    }
+    watches.set(ConnectionId(1), WatchKind::PersistentRecursive, "/", Ordinal(1));
+    assert_eq!(watches.fire(WatchKind::Data, "/a", Ordinal(2)), [ConnectionId(1)]);
+    assert_eq!(watches.fire(WatchKind::Data, "/a", Ordinal(3)), [ConnectionId(1)]);
+    assert_eq!(watches.fire(WatchKind::Child, "/a", Ordinal(3)), [ConnectionId(1)]);
 }
