@@ -617,6 +617,14 @@ impl Front {
                 let (path, mode) = ((*path).into(), *mode);
                 self.push_slot(id, xid, SlotKind::AddWatch { path, mode });
             }
+            Request::CheckWatches { path, watcher_type } => {
+                let (path, watcher_type) = ((*path).into(), *watcher_type);
+                self.push_slot(id, xid, SlotKind::CheckWatches { path, watcher_type });
+            }
+            Request::RemoveWatches { path, watcher_type } => {
+                let (path, watcher_type) = ((*path).into(), *watcher_type);
+                self.push_slot(id, xid, SlotKind::RemoveWatches { path, watcher_type });
+            }
             Request::Sync { path } => {
                 let path = (*path).into();
                 self.hand_over();
@@ -712,7 +720,9 @@ impl Front {
             SlotKind::Read(_)
             | SlotKind::MultiRead(_)
             | SlotKind::SetWatches(_)
-            | SlotKind::AddWatch { .. } => {
+            | SlotKind::AddWatch { .. }
+            | SlotKind::CheckWatches { .. }
+            | SlotKind::RemoveWatches { .. } => {
                 connection.local_reads += 1;
             }
             SlotKind::TravellingRead(_) => connection.travelling_reads += 1,
@@ -748,7 +758,9 @@ impl Front {
             SlotKind::Read(_)
             | SlotKind::MultiRead(_)
             | SlotKind::SetWatches(_)
-            | SlotKind::AddWatch { .. } => {
+            | SlotKind::AddWatch { .. }
+            | SlotKind::CheckWatches { .. }
+            | SlotKind::RemoveWatches { .. } => {
                 connection.local_reads -= 1;
             }
             SlotKind::TravellingRead(_) => connection.travelling_reads -= 1,
@@ -927,6 +939,17 @@ impl Front {
                 self.reply(id, &slot, zxid, |out| encode_add_watch(header, out));
                 self.set_watch(id, WatchKind::of(*mode), path, at);
             }
+            SlotKind::CheckWatches { path, watcher_type } => {
+                let kinds = WatchKind::of_type(*watcher_type);
+                let found = kinds.iter().any(|kind| self.watches.contains(id, *kind, path));
+                self.answer_watcher(id, &slot, zxid, found);
+            }
+            SlotKind::RemoveWatches { path, watcher_type } => {
+                let kinds = WatchKind::of_type(*watcher_type);
+                let removed = kinds.iter().filter(|kind| self.watches.remove(id, **kind, path));
+                let found = removed.count() > 0;
+                self.answer_watcher(id, &slot, zxid, found);
+            }
             _ => unreachable!("only reads are runnable"),
         }
         self.settle(id);
@@ -956,6 +979,13 @@ impl Front {
         if bytes > WATCH_BYTES_MAX {
             self.disconnect(id, &format!("its watches take {bytes} bytes"));
         }
+    }
+
+    /// The client makes the events of removed watches itself: there is a reply and no more.
+    fn answer_watcher(&mut self, id: ConnectionId, slot: &Slot, zxid: i64, found: bool) {
+        let error = if found { ErrorCode::OK } else { ErrorCode::NO_WATCHER };
+        let header = ReplyHeader { xid: slot.xid, zxid, error };
+        self.reply(id, slot, zxid, |out| encode_empty(header, out));
     }
 
     /// `DataTree.setWatches`: what was missed fires at once, the rest is set.
@@ -1441,6 +1471,8 @@ fn operation_name(request: &Request<'_>) -> &'static str {
         Request::Auth { .. } => "AUTH",
         Request::SetWatches(_) => "SETW",
         Request::AddWatch { .. } => "ADDW",
+        Request::CheckWatches { .. } => "CHKW",
+        Request::RemoveWatches { .. } => "REMW",
         Request::CloseSession => "CLOS",
         Request::Unserved | Request::Unknown => "NA",
     }

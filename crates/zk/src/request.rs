@@ -240,6 +240,34 @@ impl AddWatchMode {
     }
 }
 
+/// Which watches of a path are meant (`Watcher.WatcherType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatcherType {
+    /// One-shot, of the children.
+    Children = 1,
+    /// One-shot, of the data or of a znode that does not exist.
+    Data = 2,
+    /// Every kind.
+    Any = 3,
+    /// Persistent.
+    Persistent = 4,
+    /// Persistent recursive.
+    PersistentRecursive = 5,
+}
+
+impl WatcherType {
+    fn from_int(watcher_type: i32) -> Option<WatcherType> {
+        match watcher_type {
+            1 => Some(WatcherType::Children),
+            2 => Some(WatcherType::Data),
+            3 => Some(WatcherType::Any),
+            4 => Some(WatcherType::Persistent),
+            5 => Some(WatcherType::PersistentRecursive),
+            _ => None,
+        }
+    }
+}
+
 /// Watches of an earlier connection, set again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetWatchesRequest<'a> {
@@ -286,6 +314,20 @@ pub enum Request<'a> {
         path: &'a str,
         /// How.
         mode: AddWatchMode,
+    },
+    /// Asks whether this connection has a watch.
+    CheckWatches {
+        /// On what.
+        path: &'a str,
+        /// Of which kind.
+        watcher_type: WatcherType,
+    },
+    /// Takes watches of this connection out.
+    RemoveWatches {
+        /// On what.
+        path: &'a str,
+        /// Of which kind.
+        watcher_type: WatcherType,
     },
     /// Ends the session.
     CloseSession,
@@ -335,10 +377,16 @@ impl<'a> Request<'a> {
                 let (path, mode) = (reader.text()?, AddWatchMode::from_int(reader.int()?));
                 Request::AddWatch { path, mode: mode.ok_or_else(|| reader.bad("watch mode"))? }
             }
+            opcode::CHECK_WATCHES => {
+                let (path, watcher_type) = (reader.text()?, decode_watcher_type(reader)?);
+                Request::CheckWatches { path, watcher_type }
+            }
+            opcode::REMOVE_WATCHES => {
+                let (path, watcher_type) = (reader.text()?, decode_watcher_type(reader)?);
+                Request::RemoveWatches { path, watcher_type }
+            }
             opcode::CLOSE_SESSION => Request::CloseSession,
             opcode::RECONFIG
-            | opcode::CHECK_WATCHES
-            | opcode::REMOVE_WATCHES
             | opcode::CREATE_CONTAINER
             | opcode::CREATE_TTL
             | opcode::SASL
@@ -362,6 +410,8 @@ impl<'a> Request<'a> {
             Request::Auth { .. } => opcode::AUTH,
             Request::SetWatches(_) => opcode::SET_WATCHES,
             Request::AddWatch { .. } => opcode::ADD_WATCH,
+            Request::CheckWatches { .. } => opcode::CHECK_WATCHES,
+            Request::RemoveWatches { .. } => opcode::REMOVE_WATCHES,
             Request::CloseSession => opcode::CLOSE_SESSION,
             Request::Unserved | Request::Unknown => unreachable!("only decoded, never sent"),
         }
@@ -405,6 +455,11 @@ impl<'a> Request<'a> {
             Request::AddWatch { path, mode } => {
                 out.put_text(path);
                 out.put_int(*mode as i32);
+            }
+            Request::CheckWatches { path, watcher_type }
+            | Request::RemoveWatches { path, watcher_type } => {
+                out.put_text(path);
+                out.put_int(*watcher_type as i32);
             }
             Request::Ping | Request::CloseSession | Request::Unserved | Request::Unknown => {}
         }
@@ -550,6 +605,10 @@ fn decode_multi_read<'a>(
         opcode::GET_DATA | opcode::GET_CHILDREN => decode_read(opcode, reader),
         _ => Err(reader.bad("operation")),
     }
+}
+
+fn decode_watcher_type(reader: &mut JuteReader<'_>) -> Result<WatcherType, JuteError> {
+    WatcherType::from_int(reader.int()?).ok_or_else(|| reader.bad("watcher type"))
 }
 
 fn decode_multi<'a, T>(

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 use machine::SessionId;
 use zk::four_letter::Latency;
-use zk::request::{AddWatchMode, ConnectRequest, SetWatchesRequest};
+use zk::request::{AddWatchMode, ConnectRequest, SetWatchesRequest, WatcherType};
 use zk::response::WriteForm;
 
 use crate::limits::{
@@ -58,6 +58,10 @@ pub(super) enum SlotKind {
     SetWatches(Box<OwnedSetWatches>),
     /// To be run here, once it is at the front.
     AddWatch { path: Box<str>, mode: AddWatchMode },
+    /// To be run here, once it is at the front.
+    CheckWatches { path: Box<str>, watcher_type: WatcherType },
+    /// To be run here, once it is at the front.
+    RemoveWatches { path: Box<str>, watcher_type: WatcherType },
     /// Handed over; `done` once it is answered but not yet at the front.
     Sync { path: Box<str>, done: bool },
     /// Answered when its turn comes.
@@ -239,6 +243,8 @@ impl Connection {
                     | SlotKind::MultiRead(_)
                     | SlotKind::SetWatches(_)
                     | SlotKind::AddWatch { .. }
+                    | SlotKind::CheckWatches { .. }
+                    | SlotKind::RemoveWatches { .. }
             )
         });
         read_first && !self.output_is_full()

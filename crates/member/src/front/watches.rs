@@ -20,7 +20,7 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashSet, HashTable};
 use machine::change::parent_path;
 use machine::{ConnectionId, Ordinal};
-use zk::request::AddWatchMode;
+use zk::request::{AddWatchMode, WatcherType};
 
 use crate::limits::WATCH_BYTES;
 
@@ -43,6 +43,22 @@ impl WatchKind {
         match mode {
             AddWatchMode::Persistent => WatchKind::Persistent,
             AddWatchMode::PersistentRecursive => WatchKind::PersistentRecursive,
+        }
+    }
+
+    /// The kinds that a watcher type means (`DataTree.removeWatch`).
+    pub fn of_type(watcher_type: WatcherType) -> &'static [WatchKind] {
+        match watcher_type {
+            WatcherType::Children => &[WatchKind::Child],
+            WatcherType::Data => &[WatchKind::Data],
+            WatcherType::Persistent => &[WatchKind::Persistent],
+            WatcherType::PersistentRecursive => &[WatchKind::PersistentRecursive],
+            WatcherType::Any => &[
+                WatchKind::Data,
+                WatchKind::Child,
+                WatchKind::Persistent,
+                WatchKind::PersistentRecursive,
+            ],
         }
     }
 }
@@ -122,6 +138,25 @@ impl Watches {
         self.counts[kind as usize] += 1;
     }
 
+    /// Whether a connection has a watch.
+    pub fn contains(&self, connection: ConnectionId, kind: WatchKind, path: &str) -> bool {
+        self.find(connection, kind, path).is_some()
+    }
+
+    /// Takes a watch out; false if there is none.
+    pub fn remove(&mut self, connection: ConnectionId, kind: WatchKind, path: &str) -> bool {
+        let Some((watcher, place)) = self.find(connection, kind, path) else { return false };
+        self.forget(watcher, place.spot, path);
+        self.unlist(watcher, place);
+        true
+    }
+
+    fn find(&self, connection: ConnectionId, kind: WatchKind, path: &str) -> Option<(u32, Place)> {
+        let watcher = *self.watcher_index.get(&connection)?;
+        let spot = self.find_spot(kind, path)?;
+        Some((watcher, self.watchers[watcher].places.find(spot)?))
+    }
+
     /// The connections whose watches a change of `kind`, data or child, at `path` fires, each once
     /// (`WatchManager.triggerWatch`): of the watches that were set before `ordinal` those of that kind
     /// are taken out, persistent ones stay, and so do recursive ones, on `path` and above it, which
@@ -182,7 +217,7 @@ impl Watches {
         fired
     }
 
-    /// Takes a watch that fired out of the table of its watcher.
+    /// Takes a watch that fired or was removed out of the table of its watcher.
     fn forget(&mut self, watcher: u32, spot: u32, path: &str) -> ConnectionId {
         let own = &mut self.watchers[watcher];
         let connection = own.connection;
@@ -199,15 +234,20 @@ impl Watches {
     pub fn close(&mut self, connection: ConnectionId) {
         let Some(watcher) = self.watcher_index.remove(&connection) else { return };
         for place in self.watchers.remove(watcher).places.0 {
-            let Spot { kind, watches: list, .. } = &mut self.spots[place.spot];
-            let removed = list.swap_remove(place.position as usize);
-            assert!({ removed.watcher } == watcher);
-            if let Some(moved) = list.get(place.position as usize) {
-                self.watchers[moved.watcher].places.replace(place);
-            }
-            self.counts[*kind as usize] -= 1;
-            self.trim_spot(place.spot);
+            self.unlist(watcher, place);
         }
+    }
+
+    /// Takes a watch that its watcher has forgotten out of the list of its spot.
+    fn unlist(&mut self, watcher: u32, place: Place) {
+        let Spot { kind, watches: list, .. } = &mut self.spots[place.spot];
+        let removed = list.swap_remove(place.position as usize);
+        assert!({ removed.watcher } == watcher);
+        if let Some(moved) = list.get(place.position as usize) {
+            self.watchers[moved.watcher].places.replace(place);
+        }
+        self.counts[*kind as usize] -= 1;
+        self.trim_spot(place.spot);
     }
 
     fn find_spot(&self, kind: WatchKind, path: &str) -> Option<u32> {
@@ -284,6 +324,10 @@ impl Places {
                 true
             }
         }
+    }
+
+    fn find(&self, spot: u32) -> Option<Place> {
+        self.0.find(hash(&spot), |other| other.spot == spot).copied()
     }
 
     /// A watch moved within the list of its spot.

@@ -61,6 +61,10 @@ fn requests() -> Vec<Request<'static>> {
         Request::AddWatch { path: "", mode: AddWatchMode::PersistentRecursive },
         Request::CloseSession,
     ]);
+    let (path, types) =
+        ("/a", [1, 2, 3, 4, 5].map(|number| WatcherType::from_int(number).unwrap()));
+    requests.extend(types.map(|watcher_type| Request::CheckWatches { path, watcher_type }));
+    requests.extend(types.map(|watcher_type| Request::RemoveWatches { path, watcher_type }));
     requests
 }
 
@@ -157,12 +161,12 @@ fn check_opcode(opcode: i32, expected: &str) {
 
 #[test]
 fn opcodes_are_served_not_yet_served_or_unknown() {
-    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 22, 100, 101, 106] {
+    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 18, 22, 100, 101, 106] {
         check_opcode(opcode, "served");
     }
     check_opcode(11, "Ping");
     check_opcode(-11, "CloseSession");
-    for opcode in [16, 17, 18, 19, 21, 102, 103, 104, 105, 107] {
+    for opcode in [16, 19, 21, 102, 103, 104, 105, 107] {
         check_opcode(opcode, "Unserved");
     }
     // Check (13) is one of a multi's operations only.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use machine::{AclEntry, BootId, MemberId};
 use zk::jute::JuteReader;
 use zk::request::{
-    AddWatchMode, CreateKind, ReadRequest, SetWatchesRequest, WriteRequest, opcode,
+    AddWatchMode, CreateKind, ReadRequest, SetWatchesRequest, WatcherType, WriteRequest, opcode,
 };
 use zk::response::decode_stat;
 
@@ -635,7 +635,9 @@ impl Rig {
                         SlotKind::Read(_)
                         | SlotKind::MultiRead(_)
                         | SlotKind::SetWatches(_)
-                        | SlotKind::AddWatch { .. } => {
+                        | SlotKind::AddWatch { .. }
+                        | SlotKind::CheckWatches { .. }
+                        | SlotKind::RemoveWatches { .. } => {
                             local_reads += 1;
                         }
                         _ => {}
@@ -718,6 +720,16 @@ impl Rig {
                 };
                 Request::AddWatch { path: words[1], mode }.encode(xid, out);
                 Form::Error
+            }
+            "checkwatch" => {
+                let (path, watcher_type) = (words[1], watcher_type(words[2]));
+                Request::CheckWatches { path, watcher_type }.encode(xid, out);
+                Form::Nothing
+            }
+            "unwatch" => {
+                let (path, watcher_type) = (words[1], watcher_type(words[2]));
+                Request::RemoveWatches { path, watcher_type }.encode(xid, out);
+                Form::Nothing
             }
             "sync" => {
                 Request::Sync { path: words[1] }.encode(xid, out);
@@ -897,6 +909,17 @@ impl Client {
         assert_eq!(reader.remaining(), 0);
         let space = if body.is_empty() { "" } else { " " };
         format!("{} ->{space}{body} @{}", shorten(&sent.text), header.zxid)
+    }
+}
+
+fn watcher_type(word: &str) -> WatcherType {
+    match word {
+        "c" => WatcherType::Children,
+        "d" => WatcherType::Data,
+        "any" => WatcherType::Any,
+        "p" => WatcherType::Persistent,
+        "r" => WatcherType::PersistentRecursive,
+        _ => panic!("watcher type {word}"),
     }
 }
 

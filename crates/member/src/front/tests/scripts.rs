@@ -3,7 +3,7 @@
 
 use super::rig::Rig;
 
-const SCRIPTS: [(&str, &str); 25] = [
+const SCRIPTS: [(&str, &str); 26] = [
     ("acl_hides_events", include_str!("scripts/acl_hides_events.txt")),
     ("add_watch_answers", include_str!("scripts/add_watch_answers.txt")),
     ("auth_adds_identities_in_order", include_str!("scripts/auth_adds_identities_in_order.txt")),
@@ -28,6 +28,10 @@ const SCRIPTS: [(&str, &str); 25] = [
     (
         "reads_and_writes_keep_their_order",
         include_str!("scripts/reads_and_writes_keep_their_order.txt"),
+    ),
+    (
+        "remove_watches_leaves_the_others",
+        include_str!("scripts/remove_watches_leaves_the_others.txt"),
     ),
     ("requests_not_served", include_str!("scripts/requests_not_served.txt")),
     (

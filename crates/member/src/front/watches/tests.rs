@@ -85,6 +85,11 @@ fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
             let kind = random.below(KINDS.len());
             watches.set(ConnectionId(connection), KINDS[kind], &path, Ordinal(at));
             model.0.entry((connection, path, kind)).or_insert(at);
+        } else if random.percent(40) {
+            let kind = random.below(KINDS.len());
+            let removed = watches.remove(ConnectionId(connection), KINDS[kind], &path);
+            assert_eq!(removed, model.0.remove(&(connection, path.clone(), kind)).is_some());
+            assert!(!watches.contains(ConnectionId(connection), KINDS[kind], &path));
         } else if random.percent(60) {
             let before = ordinal - random.below(200).min(ordinal as usize) as u64;
             let mut fired = watches.fire(once, &path, Ordinal(before));
@@ -95,6 +100,10 @@ fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
             model.0.retain(|key, _| key.0 != connection);
         }
         assert_eq!(watches.len(), model.len());
+        for (kind, of) in KINDS.into_iter().enumerate() {
+            let found = watches.contains(ConnectionId(connection), of, "/");
+            assert_eq!(found, model.0.contains_key(&(connection, "/".to_string(), kind)));
+        }
         assert_eq!(watches.bytes_of(ConnectionId(connection)), model.bytes_of(connection));
         if ordinal % 16 == 0 {
             check(&watches);
