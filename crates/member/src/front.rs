@@ -613,6 +613,10 @@ impl Front {
                 let watches = Box::new(OwnedSetWatches::of(watches));
                 self.push_slot(id, xid, SlotKind::SetWatches(watches));
             }
+            Request::SetWatches2(watches) => {
+                let watches = Box::new(OwnedSetWatches::of_all(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches(watches));
+            }
             Request::AddWatch { path, mode } => {
                 let (path, mode) = ((*path).into(), *mode);
                 self.push_slot(id, xid, SlotKind::AddWatch { path, mode });
@@ -988,7 +992,8 @@ impl Front {
         self.reply(id, slot, zxid, |out| encode_empty(header, out));
     }
 
-    /// `DataTree.setWatches`: what was missed fires at once, the rest is set.
+    /// `DataTree.setWatches`: what was missed fires at once, the rest is set. Persistent ones are only
+    /// set: what they missed is not told.
     fn set_watches(&mut self, id: ConnectionId, asked: &OwnedSetWatches, machine: &Machine) {
         let at = machine.counters().ordinal;
         let since = asked.relative_zxid;
@@ -1012,6 +1017,12 @@ impl Front {
                 Some(_) => None,
             };
             self.fire_or_set(id, missed, WatchKind::Child, path, at);
+        }
+        for path in &asked.persistent {
+            self.fire_or_set(id, None, WatchKind::Persistent, path, at);
+        }
+        for path in &asked.persistent_recursive {
+            self.fire_or_set(id, None, WatchKind::PersistentRecursive, path, at);
         }
     }
 
@@ -1470,6 +1481,7 @@ fn operation_name(request: &Request<'_>) -> &'static str {
         Request::Ping => "PING",
         Request::Auth { .. } => "AUTH",
         Request::SetWatches(_) => "SETW",
+        Request::SetWatches2(_) => "STW2",
         Request::AddWatch { .. } => "ADDW",
         Request::CheckWatches { .. } => "CHKW",
         Request::RemoveWatches { .. } => "REMW",

@@ -281,6 +281,17 @@ pub struct SetWatchesRequest<'a> {
     pub child: Vec<&'a str>,
 }
 
+/// The same, with those that stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetWatches2Request<'a> {
+    /// The one-shot ones.
+    pub watches: SetWatchesRequest<'a>,
+    /// Paths with a persistent watch.
+    pub persistent: Vec<&'a str>,
+    /// Paths with a persistent recursive watch.
+    pub persistent_recursive: Vec<&'a str>,
+}
+
 /// A request after the connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
@@ -308,6 +319,8 @@ pub enum Request<'a> {
     },
     /// Sets watches again.
     SetWatches(SetWatchesRequest<'a>),
+    /// Sets watches again, of every kind.
+    SetWatches2(SetWatches2Request<'a>),
     /// Sets a watch that stays.
     AddWatch {
         /// On what. Any text: ZooKeeper does not look whether it is a path.
@@ -367,11 +380,11 @@ impl<'a> Request<'a> {
                 let scheme = reader.text()?;
                 Request::Auth { scheme, credentials: reader.buffer()?.unwrap_or_default() }
             }
-            opcode::SET_WATCHES => Request::SetWatches(SetWatchesRequest {
-                relative_zxid: reader.long()?,
-                data: reader.texts()?,
-                exist: reader.texts()?,
-                child: reader.texts()?,
+            opcode::SET_WATCHES => Request::SetWatches(decode_set_watches(reader)?),
+            opcode::SET_WATCHES2 => Request::SetWatches2(SetWatches2Request {
+                watches: decode_set_watches(reader)?,
+                persistent: reader.texts()?,
+                persistent_recursive: reader.texts()?,
             }),
             opcode::ADD_WATCH => {
                 let (path, mode) = (reader.text()?, AddWatchMode::from_int(reader.int()?));
@@ -392,7 +405,6 @@ impl<'a> Request<'a> {
             | opcode::SASL
             | opcode::GET_EPHEMERALS
             | opcode::GET_ALL_CHILDREN_NUMBER
-            | opcode::SET_WATCHES2
             | opcode::WHO_AM_I => Request::Unserved,
             _ => Request::Unknown,
         })
@@ -409,6 +421,7 @@ impl<'a> Request<'a> {
             Request::Ping => opcode::PING,
             Request::Auth { .. } => opcode::AUTH,
             Request::SetWatches(_) => opcode::SET_WATCHES,
+            Request::SetWatches2(_) => opcode::SET_WATCHES2,
             Request::AddWatch { .. } => opcode::ADD_WATCH,
             Request::CheckWatches { .. } => opcode::CHECK_WATCHES,
             Request::RemoveWatches { .. } => opcode::REMOVE_WATCHES,
@@ -445,12 +458,11 @@ impl<'a> Request<'a> {
                 out.put_text(scheme);
                 out.put_buffer(Some(credentials));
             }
-            Request::SetWatches(watches) => {
-                out.put_long(watches.relative_zxid);
-                for paths in [&watches.data, &watches.exist, &watches.child] {
-                    out.put_count(paths.len());
-                    paths.iter().for_each(|path| out.put_text(path));
-                }
+            Request::SetWatches(watches) => watches.encode(out),
+            Request::SetWatches2(asked) => {
+                asked.watches.encode(out);
+                encode_texts(&asked.persistent, out);
+                encode_texts(&asked.persistent_recursive, out);
             }
             Request::AddWatch { path, mode } => {
                 out.put_text(path);
@@ -515,6 +527,29 @@ impl ReadRequest<'_> {
             out.put_bool(self.watch);
         }
     }
+}
+
+impl SetWatchesRequest<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_long(self.relative_zxid);
+        encode_texts(&self.data, out);
+        encode_texts(&self.exist, out);
+        encode_texts(&self.child, out);
+    }
+}
+
+fn decode_set_watches<'a>(reader: &mut JuteReader<'a>) -> Result<SetWatchesRequest<'a>, JuteError> {
+    Ok(SetWatchesRequest {
+        relative_zxid: reader.long()?,
+        data: reader.texts()?,
+        exist: reader.texts()?,
+        child: reader.texts()?,
+    })
+}
+
+fn encode_texts(texts: &[&str], out: &mut Vec<u8>) {
+    out.put_count(texts.len());
+    texts.iter().for_each(|text| out.put_text(text));
 }
 
 fn decode_write<'a>(

@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 use machine::SessionId;
 use zk::four_letter::Latency;
-use zk::request::{AddWatchMode, ConnectRequest, SetWatchesRequest, WatcherType};
+use zk::request::{
+    AddWatchMode, ConnectRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
+};
 use zk::response::WriteForm;
 
 use crate::limits::{
@@ -78,18 +80,33 @@ pub(super) struct OwnedSetWatches {
     pub data: Vec<Box<str>>,
     pub exist: Vec<Box<str>>,
     pub child: Vec<Box<str>>,
+    pub persistent: Vec<Box<str>>,
+    pub persistent_recursive: Vec<Box<str>>,
 }
 
 impl OwnedSetWatches {
     pub fn of(request: &SetWatchesRequest<'_>) -> OwnedSetWatches {
-        let own = |paths: &[&str]| paths.iter().map(|path| (*path).into()).collect();
         OwnedSetWatches {
             relative_zxid: request.relative_zxid,
             data: own(&request.data),
             exist: own(&request.exist),
             child: own(&request.child),
+            persistent: Vec::new(),
+            persistent_recursive: Vec::new(),
         }
     }
+
+    pub fn of_all(request: &SetWatches2Request<'_>) -> OwnedSetWatches {
+        OwnedSetWatches {
+            persistent: own(&request.persistent),
+            persistent_recursive: own(&request.persistent_recursive),
+            ..OwnedSetWatches::of(&request.watches)
+        }
+    }
+}
+
+fn own(paths: &[&str]) -> Vec<Box<str>> {
+    paths.iter().map(|path| (*path).into()).collect()
 }
 
 /// What `cons` shows of a connection.

@@ -56,7 +56,13 @@ fn requests() -> Vec<Request<'static>> {
         Request::Ping,
         Request::Auth { scheme: "digest", credentials: b"u:p" },
         Request::SetWatches(SetWatchesRequest::default()),
-        Request::SetWatches(watches),
+        Request::SetWatches(watches.clone()),
+        Request::SetWatches2(SetWatches2Request::default()),
+        Request::SetWatches2(SetWatches2Request {
+            watches,
+            persistent: vec!["/d"],
+            persistent_recursive: vec!["/e", "/"],
+        }),
         Request::AddWatch { path: "/a", mode: AddWatchMode::Persistent },
         Request::AddWatch { path: "", mode: AddWatchMode::PersistentRecursive },
         Request::CloseSession,
@@ -143,7 +149,7 @@ fn garbage_never_panics() {
         let mask = [0xff, 0x0f, 0x01][round % 3];
         let count = next() % 64;
         let body: Vec<u8> = (0..count).map(|_| next() & mask).collect();
-        for opcode in [i32::from(next() % 24), 100, 101, 106] {
+        for opcode in [i32::from(next() % 24), 100, 101, 105, 106] {
             let _ = Request::decode(opcode, &mut JuteReader::new(&body));
         }
         let _ = ConnectRequest::decode(&body);
@@ -161,12 +167,12 @@ fn check_opcode(opcode: i32, expected: &str) {
 
 #[test]
 fn opcodes_are_served_not_yet_served_or_unknown() {
-    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 18, 22, 100, 101, 106] {
+    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 18, 22, 100, 101, 105, 106] {
         check_opcode(opcode, "served");
     }
     check_opcode(11, "Ping");
     check_opcode(-11, "CloseSession");
-    for opcode in [16, 19, 21, 102, 103, 104, 105, 107] {
+    for opcode in [16, 19, 21, 102, 103, 104, 107] {
         check_opcode(opcode, "Unserved");
     }
     // Check (13) is one of a multi's operations only.

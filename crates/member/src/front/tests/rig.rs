@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 use machine::{AclEntry, BootId, MemberId};
 use zk::jute::JuteReader;
 use zk::request::{
-    AddWatchMode, CreateKind, ReadRequest, SetWatchesRequest, WatcherType, WriteRequest, opcode,
+    AddWatchMode, CreateKind, ReadRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
+    WriteRequest, opcode,
 };
 use zk::response::decode_stat;
 
@@ -699,18 +700,26 @@ impl Rig {
                 Request::Ping.encode(xid, out);
                 Form::Nothing
             }
-            "setwatches" => {
+            "setwatches" | "setwatches2" => {
                 xid = zk::request::XID_SET_WATCHES;
                 let paths = |kind: &str| {
                     words[2..].iter().filter_map(|word| word.strip_prefix(kind)).collect()
                 };
-                Request::SetWatches(SetWatchesRequest {
+                let watches = SetWatchesRequest {
                     relative_zxid: words[1].parse().unwrap(),
                     data: paths("d:"),
                     exist: paths("e:"),
                     child: paths("c:"),
-                })
-                .encode(xid, out);
+                };
+                let request = match words[0] {
+                    "setwatches" => Request::SetWatches(watches),
+                    _ => Request::SetWatches2(SetWatches2Request {
+                        watches,
+                        persistent: paths("p:"),
+                        persistent_recursive: paths("r:"),
+                    }),
+                };
+                request.encode(xid, out);
                 Form::Nothing
             }
             "addwatch" => {

@@ -3,7 +3,7 @@
 
 use super::rig::Rig;
 
-const SCRIPTS: [(&str, &str); 26] = [
+const SCRIPTS: [(&str, &str); 27] = [
     ("acl_hides_events", include_str!("scripts/acl_hides_events.txt")),
     ("add_watch_answers", include_str!("scripts/add_watch_answers.txt")),
     ("auth_adds_identities_in_order", include_str!("scripts/auth_adds_identities_in_order.txt")),
@@ -39,6 +39,10 @@ const SCRIPTS: [(&str, &str); 26] = [
         include_str!("scripts/session_moves_between_connections.txt"),
     ),
     ("session_moves_between_fronts", include_str!("scripts/session_moves_between_fronts.txt")),
+    (
+        "set_watches2_sets_those_that_stay",
+        include_str!("scripts/set_watches2_sets_those_that_stay.txt"),
+    ),
     (
         "set_watches_fires_what_was_missed",
         include_str!("scripts/set_watches_fires_what_was_missed.txt"),
