@@ -376,20 +376,25 @@ fn the_answers_to_a_multi_read_are_bounded() {
 
 #[test]
 fn the_watches_of_a_connection_take_a_bounded_number_of_bytes() {
+    let one_shot = |path: &str| format!("exists {path} w");
+    let recursive = |path: &str| format!("addwatch {path} r");
+    check_watch_bytes(one_shot, "c1: exists / w -> v0 @1\nc1: closed");
+    check_watch_bytes(recursive, "c1: addwatch / r -> @1\nc1: closed");
+}
+
+/// Sets watches up to the bound, and one more on the root.
+fn check_watch_bytes(request: impl Fn(&str) -> String, one_more: &str) {
     let count = 256;
     let path_bytes = WATCH_BYTES_MAX / count - crate::limits::WATCH_BYTES;
     let mut rig = Rig::default();
     rig.play("c1: connect");
     for at in 0..count {
-        let path = format!("/{at:03}{}", "x".repeat(path_bytes - 4));
+        let request = request(&format!("/{at:03}{}", "x".repeat(path_bytes - 4)));
         // The same watch a second time takes no more.
-        rig.play(&format!("c1: exists {path} w | exists {path} w"));
+        rig.play(&format!("c1: {request} | {request}"));
     }
     assert_eq!(rig.fronts[0].watches.len(), count);
-    assert_eq!(
-        rig.play("c1: exists / w"),
-        "c1: exists / -> v0 @1\nc1: closed".replace("/ ", "/ w ")
-    );
+    assert_eq!(rig.play(&format!("c1: {}", request("/"))), one_more);
     assert_eq!(rig.notices.len(), 1);
     rig.assert_idle();
 }

@@ -38,23 +38,7 @@ type Row = (
 );
 
 /// Single requests.
-const ROWS: [Row; 19] = [
-    (
-        "checkWatches",
-        UNBUILT,
-        opcode::CHECK_WATCHES,
-        root_and_int,
-        &["zxid=+0 error=-121"],
-        REFUSED,
-    ),
-    (
-        "removeWatches",
-        UNBUILT,
-        opcode::REMOVE_WATCHES,
-        root_and_int,
-        &["zxid=+0 error=-121"],
-        REFUSED,
-    ),
+const ROWS: [Row; 16] = [
     ("createContainer", UNBUILT, opcode::CREATE_CONTAINER, container, &[CONTAINER], REFUSED),
     ("createTTL", UNBUILT, opcode::CREATE_TTL, with_ttl, &["zxid=+1 error=-6"], REFUSED),
     (
@@ -73,15 +57,6 @@ const ROWS: [Row; 19] = [
         &["zxid=+0 error=0 and (4) 00000004"],
         REFUSED,
     ),
-    ("setWatches2", UNBUILT, opcode::SET_WATCHES2, no_watches, &["zxid=+0 error=0"], REFUSED),
-    (
-        "addWatch",
-        UNBUILT,
-        opcode::ADD_WATCH,
-        root_and_int,
-        &["zxid=+0 error=0 and (4) 00000000"],
-        REFUSED,
-    ),
     (
         "whoAmI",
         UNBUILT,
@@ -96,6 +71,14 @@ const ROWS: [Row; 19] = [
     ("sync of null", NULL, opcode::SYNC, null, &["zxid=+0 error=0 None"], MALFORMED),
     ("create of null", NULL, opcode::CREATE, create_null, &["zxid=+1 error=-5"], MALFORMED),
     ("delete of null", NULL, opcode::DELETE, null_and_ints, &["zxid=+1 error=-5"], MALFORMED),
+    (
+        "addWatch of null",
+        NULL,
+        opcode::ADD_WATCH,
+        null_and_int,
+        &["zxid=+0 error=0 and (4) 00000000"],
+        MALFORMED,
+    ),
     ("setData of null", NULL, opcode::SET_DATA, null_and_ints, &["zxid=+1 error=-8"], MALFORMED),
     (
         "a negative count of ACL entries",
@@ -127,12 +110,23 @@ const ROWS: [Row; 19] = [
 type OddRow = (&'static str, i32, fn(&mut Vec<u8>), &'static str);
 
 /// Odd requests that both answer alike. The seeds do not ask them.
-const ALIKE: [OddRow; 8] = [
+const ALIKE: [OddRow; 14] = [
     ("exists, no UTF-8", opcode::EXISTS, not_text, "zxid=+0 error=-101"),
     ("getData, no UTF-8", opcode::GET_DATA, not_text, "zxid=+0 error=-101"),
     ("delete, no UTF-8", opcode::DELETE, not_text_and_int, "zxid=+1 error=-101"),
     ("create, no UTF-8", opcode::CREATE, create_not_text, "zxid=+1 error=-8"),
     ("sync, no UTF-8", opcode::SYNC, not_text, "zxid=+0 error=0 Some(\"/\u{fffd}\")"),
+    ("setWatches2 of nothing", opcode::SET_WATCHES2, no_watches, "zxid=+0 error=0"),
+    ("addWatch", opcode::ADD_WATCH, root_and_int, "zxid=+0 error=0 and (4) 00000000"),
+    ("addWatch, a mode that is none", opcode::ADD_WATCH, root_and_large_int, "zxid=+0 error=-5"),
+    ("checkWatches", opcode::CHECK_WATCHES, root_and_int, "zxid=+0 error=-121"),
+    ("removeWatches", opcode::REMOVE_WATCHES, root_and_int, "zxid=+0 error=-121"),
+    (
+        "removeWatches, a type that is none",
+        opcode::REMOVE_WATCHES,
+        root_and_large_int,
+        "zxid=+0 error=-5",
+    ),
     (
         "create, no UTF-8, in a multi",
         opcode::MULTI,
@@ -173,6 +167,11 @@ fn null_and_ints(out: &mut Vec<u8>) {
     out.put_int(-1);
 }
 
+fn null_and_int(out: &mut Vec<u8>) {
+    null(out);
+    out.put_int(1);
+}
+
 fn null_lists(out: &mut Vec<u8>) {
     out.put_long(0);
     (0..3).for_each(|_| null(out));
@@ -190,6 +189,11 @@ fn root(out: &mut Vec<u8>) {
 fn root_and_int(out: &mut Vec<u8>) {
     root(out);
     out.put_int(1);
+}
+
+fn root_and_large_int(out: &mut Vec<u8>) {
+    root(out);
+    out.put_int(6);
 }
 
 fn not_text(out: &mut Vec<u8>) {

@@ -3,8 +3,8 @@
 
 use machine::AclEntry;
 use zk::request::{
-    CreateKind, ReadKind, ReadRequest, Request, SetWatchesRequest, WriteRequest, XID_AUTH,
-    XID_PING, XID_SET_WATCHES, opcode,
+    AddWatchMode, CreateKind, ReadKind, ReadRequest, Request, SetWatches2Request,
+    SetWatchesRequest, WatcherType, WriteRequest, XID_AUTH, XID_PING, XID_SET_WATCHES, opcode,
 };
 
 /// Sessions that take part, each in a slot of its own.
@@ -310,7 +310,7 @@ impl Generator {
         let xid = match request {
             Request::Ping => XID_PING,
             Request::Auth { .. } => XID_AUTH,
-            Request::SetWatches(_) => XID_SET_WATCHES,
+            Request::SetWatches(_) | Request::SetWatches2(_) => XID_SET_WATCHES,
             _ => self.xid(),
         };
         let mut bytes = Vec::new();
@@ -349,7 +349,8 @@ impl Generator {
                 let request = if set_acl { parts.set_acl() } else { parts.request() };
                 self.asked(&Request::Write(request))
             }
-            54..=80 => {
+            54..=60 => self.watch_request(parent, shared),
+            61..=80 => {
                 let kind = *self.random.pick(&[
                     ReadKind::Exists,
                     ReadKind::Exists,
@@ -389,6 +390,34 @@ impl Generator {
             }
             _ => self.asked(&Request::Ping),
         }
+    }
+
+    /// A watch that stays, or what became of one.
+    fn watch_request(&mut self, parent: &str, shared: bool) -> Asked {
+        let path = match self.random.chance(40) {
+            true => parent.to_string(),
+            false => self.write_path(parent, shared),
+        };
+        let watcher_type = *self.random.pick(&[
+            WatcherType::Children,
+            WatcherType::Data,
+            WatcherType::Any,
+            WatcherType::Persistent,
+            WatcherType::PersistentRecursive,
+        ]);
+        // Below the root all write at once in some rounds, so that events come in any order.
+        let recursive = path != "/" && self.random.chance(50);
+        let mode = match recursive {
+            true => AddWatchMode::PersistentRecursive,
+            false => AddWatchMode::Persistent,
+        };
+        let path = &*path;
+        let request = match self.random.below(10) {
+            0..=4 => Request::AddWatch { path, mode },
+            5..=6 => Request::CheckWatches { path, watcher_type },
+            _ => Request::RemoveWatches { path, watcher_type },
+        };
+        self.asked(&request)
     }
 
     fn write_parts(&mut self, parent: &str, shared: bool) -> WriteParts {
@@ -516,17 +545,27 @@ impl Generator {
 
     /// Every znode below `/d` may have been seen, and a few that never were.
     fn set_watches(&mut self) -> Asked {
-        let mut lists: [Vec<String>; 3] = Default::default();
+        let mut lists: [Vec<String>; 5] = Default::default();
         for list in &mut lists {
             for _ in 0..self.random.below(6) {
                 list.push(self.read_path("/d", true));
             }
         }
-        let [data, exist, child] =
-            [0, 1, 2].map(|index| lists[index].iter().map(String::as_str).collect());
+        // As in `watch_request`.
+        lists[4].retain(|path| path != "/");
+        let [data, exist, child, persistent, persistent_recursive] =
+            [0, 1, 2, 3, 4].map(|index| lists[index].iter().map(String::as_str).collect());
         let watches = SetWatchesRequest { relative_zxid: 0, data, exist, child };
+        let request = match self.random.chance(50) {
+            true => Request::SetWatches(watches),
+            false => Request::SetWatches2(SetWatches2Request {
+                watches,
+                persistent,
+                persistent_recursive,
+            }),
+        };
         let back = *self.random.pick(&[0, 0, 1, 5, 20, 60, 200, 1_000_000]);
-        let asked = self.asked(&Request::SetWatches(watches));
+        let asked = self.asked(&request);
         Asked { zxid_back: Some((12, back)), ..asked }
     }
 
