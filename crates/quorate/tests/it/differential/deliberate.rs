@@ -38,7 +38,7 @@ type Row = (
 );
 
 /// Single requests.
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 17] = [
     (
         "checkWatches",
         UNBUILT,
@@ -55,8 +55,6 @@ const ROWS: [Row; 19] = [
         &["zxid=+0 error=-121"],
         REFUSED,
     ),
-    ("createContainer", UNBUILT, opcode::CREATE_CONTAINER, container, &[CONTAINER], REFUSED),
-    ("createTTL", UNBUILT, opcode::CREATE_TTL, with_ttl, &["zxid=+1 error=-6"], REFUSED),
     (
         "getEphemerals",
         UNBUILT,
@@ -127,7 +125,28 @@ const ROWS: [Row; 19] = [
 type OddRow = (&'static str, i32, fn(&mut Vec<u8>), &'static str);
 
 /// Odd requests that both answer alike. The seeds do not ask them.
-const ALIKE: [OddRow; 8] = [
+const ALIKE: [OddRow; 12] = [
+    ("createContainer", opcode::CREATE_CONTAINER, container, CONTAINER),
+    (
+        "createContainer, not with a container's flag",
+        opcode::CREATE_CONTAINER,
+        |out| {
+            out.put_text("/new");
+            null_data_and_flag(out, 0);
+        },
+        CONTAINER,
+    ),
+    ("createTTL", opcode::CREATE_TTL, with_ttl, "zxid=+1 error=-6"),
+    (
+        "createTTL, not with a flag of a TTL",
+        opcode::CREATE_TTL,
+        |out| {
+            out.put_text("/new");
+            null_data_and_flag(out, 0);
+            out.put_long(1_000);
+        },
+        "zxid=+1 error=-8",
+    ),
     ("exists, no UTF-8", opcode::EXISTS, not_text, "zxid=+0 error=-101"),
     ("getData, no UTF-8", opcode::GET_DATA, not_text, "zxid=+0 error=-101"),
     ("delete, no UTF-8", opcode::DELETE, not_text_and_int, "zxid=+1 error=-101"),
