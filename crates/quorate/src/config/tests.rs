@@ -147,7 +147,7 @@ fn what_is_read_and_not_built_yet_is_warned_of() {
     );
     check(zoo("enforceQuota=true"), &["conf/zoo.cfg: enforceQuota"]);
     check(zoo("reconfigEnabled=true"), &["conf/zoo.cfg: reconfigEnabled"]);
-    check(zoo("extendedTypesEnabled=true"), &["conf/zoo.cfg: extendedTypesEnabled"]);
+    check(zoo("extendedTypesEnabled=true"), &[]);
     check(zoo("clientTcpKeepAlive=false\nenforceQuota=false"), &[]);
     check(World::toml("log_dir = \"/log\""), &["quorate.toml: log_dir"]);
     check(World::toml("enforce_auth_schemes = [\"ip\"]"), &["quorate.toml: enforce_auth_schemes"]);
