@@ -127,6 +127,7 @@ fn commands() -> Vec<Command<'static>> {
         Command::Attach { session, password, timeout_ms },
         Command::CloseSession { session },
         Command::ExpireSessions { sessions: vec![(session, Ordinal(1)), (session, Ordinal(2))] },
+        Command::DeleteContainers { paths: vec!["/a", "/a/b"], never_used_ms_max: 1 },
         Command::Configure(Settings {
             super_digest: Some("super:hash".to_string()),
             ..Settings::default()

@@ -31,21 +31,12 @@ pub fn connect_response(body: &[u8]) {
 /// Header and body. What is served is read back as it was.
 pub fn jute_request(frame: &[u8]) {
     let Some(request) = decode_request(frame) else { return };
-    if matches!(request, Request::Unserved | Request::Unknown) || has_container(&request) {
+    if matches!(request, Request::Unserved | Request::Unknown) {
         return;
     }
     let mut encoded = Vec::new();
     request.encode(1, &mut encoded);
     assert_eq!(decode_request(&encoded[LENGTH_BYTES..]), Some(request));
-}
-
-/// A create in a multi becomes a container by its flag, and is then encoded with that opcode, which
-/// is not decoded in a multi yet.
-fn has_container(request: &Request<'_>) -> bool {
-    let is_container = |write: &WriteRequest<'_>| {
-        matches!(write, WriteRequest::Create { kind: CreateKind::Container, .. })
-    };
-    matches!(request, Request::Multi(writes) if writes.iter().any(is_container))
 }
 
 fn decode_request(frame: &[u8]) -> Option<Request<'_>> {

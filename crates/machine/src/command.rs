@@ -6,7 +6,7 @@
 use crate::acl::{self, AclEntry};
 use crate::codec::{DecodeError, Reader, Write};
 use crate::ids::{Ordinal, SessionId};
-use crate::limits::{EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX};
+use crate::limits::{CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX};
 use crate::settings::Settings;
 
 /// How a znode is made. The numbers are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9).
@@ -182,6 +182,13 @@ pub enum Command<'a> {
         /// In order; later ones see what earlier ones did.
         ops: Vec<Op<'a>>,
     },
+    /// Remove containers and znodes with a time to live, each if its time has come by the stamp.
+    DeleteContainers {
+        /// Which.
+        paths: Vec<&'a str>,
+        /// A container that never had a child goes after this, in ms; 0: never.
+        never_used_ms_max: u64,
+    },
 }
 
 const KIND_OPEN_SESSION: u8 = 1;
@@ -191,6 +198,7 @@ const KIND_EXPIRE_SESSIONS: u8 = 4;
 const KIND_CONFIGURE: u8 = 5;
 const KIND_WRITE: u8 = 6;
 const KIND_MULTI: u8 = 7;
+const KIND_DELETE_CONTAINERS: u8 = 8;
 
 const OP_CREATE: u8 = 1;
 const OP_DELETE: u8 = 2;
@@ -352,6 +360,15 @@ impl Command<'_> {
                     op.encode(out);
                 }
             }
+            Command::DeleteContainers { paths, never_used_ms_max } => {
+                assert!(paths.len() <= CONTAINER_ZNODES_DELETED_MAX);
+                out.put_u8(KIND_DELETE_CONTAINERS);
+                out.put_u64(*never_used_ms_max);
+                out.put_u32(paths.len() as u32);
+                for path in paths {
+                    out.put_bytes(path.as_bytes());
+                }
+            }
         }
     }
 
@@ -396,6 +413,16 @@ impl Command<'_> {
                     ops.push(Op::decode(reader)?);
                 }
                 Command::Multi { session, ops }
+            }
+            KIND_DELETE_CONTAINERS => {
+                let never_used_ms_max = reader.u64()?;
+                let count =
+                    reader.count("deleted container count", CONTAINER_ZNODES_DELETED_MAX)?;
+                let mut paths = Vec::new();
+                for _ in 0..count {
+                    paths.push(reader.text()?);
+                }
+                Command::DeleteContainers { paths, never_used_ms_max }
             }
             _ => return Err(reader.bad("command", u64::from(kind))),
         })

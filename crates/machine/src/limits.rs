@@ -34,6 +34,13 @@ pub const IDENTITY_LISTS_MAX: usize = BATCH_COMMANDS_MAX;
 /// Sessions expired by one command. More wait for the next.
 pub const EXPIRE_SESSIONS_MAX: usize = 10_000;
 
+/// Containers and znodes with a time to live that one command removes. More wait for the next: the
+/// state's lock is held meanwhile.
+pub const CONTAINER_ZNODES_DELETED_MAX: usize = 1_000;
+
+/// Of them, as many are looked at in one step, under the state's lock.
+pub const CONTAINER_ZNODES_LOOKED_AT_MAX: usize = 4_096;
+
 /// Members whose last batch sequence is remembered. An ensemble has a handful; members that were
 /// replaced long ago are forgotten by a membership change.
 pub const ORIGINS_MAX: usize = 10_000;

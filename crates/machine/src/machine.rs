@@ -21,7 +21,7 @@ use crate::tree::Tree;
 /// What an entry and a batch say about a command beside the command itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
-    /// The leader's wall clock, ms since 1970. For Stat only.
+    /// The leader's wall clock, ms since 1970. For Stat, and for what a time to live is compared with.
     pub time_ms: i64,
     /// Who handed the command over.
     pub origin: Origin,
@@ -114,6 +114,9 @@ impl Machine {
             }
             Command::Write { session, op } => self.write(stamp, *session, op, changes),
             Command::Multi { session, ops } => self.multi(stamp, *session, ops, changes),
+            Command::DeleteContainers { paths, never_used_ms_max } => {
+                Ok(self.delete_container_znodes(stamp, paths, *never_used_ms_max, changes))
+            }
         };
         Reply { ordinal: self.counters.ordinal, zxid: self.counters.zxid, outcome }
     }

@@ -25,6 +25,8 @@ pub enum Outcome {
     Closed,
     /// This many sessions were expired.
     Expired(usize),
+    /// This many containers and znodes with a time to live were removed.
+    ContainersDeleted(usize),
     /// The settings are replaced.
     Configured,
     /// A znode was made. The path differs from the one asked for when it is sequential.

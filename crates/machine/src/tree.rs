@@ -15,6 +15,7 @@
 //! and the running freeze right.
 
 use core::hash::BuildHasher;
+use std::collections::BTreeSet;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -233,6 +234,8 @@ pub struct Tree {
     znode_count: u32,
     directories: Side<Directory>,
     extras: Side<Extra>,
+    /// Containers and znodes with a time to live. Like slab ids, no state.
+    container_znodes: BTreeSet<ZnodeId>,
     shards: Vec<HashTable<u32>>,
     hasher: FixedState,
     acls: AclTable,
@@ -290,6 +293,11 @@ impl<'t> Znode<'t> {
     /// ZooKeeper's ephemeral owner word as it is stored.
     pub fn owner(self) -> i64 {
         self.extra().owner
+    }
+
+    /// Time of the last change of the data, ms since 1970.
+    pub fn mtime(self) -> i64 {
+        self.extra().mtime
     }
 
     /// How often the data changed.
@@ -365,8 +373,18 @@ pub const CONTAINER_OWNER: i64 = i64::MIN;
 /// The session in an owner word, if it is that of a true ephemeral znode: clients see 0 for
 /// containers and TTL znodes (`EphemeralType.get`, ZooKeeper 3.9: the top byte 0xff is TTL).
 pub fn ephemeral_session(owner: i64) -> Option<i64> {
+    if owner == 0 || goes_by_itself(owner) { None } else { Some(owner) }
+}
+
+/// The time to live in an owner word, in ms: its low 40 bits (`EphemeralType.TTL`, ZooKeeper 3.9).
+pub fn ttl_ms(owner: i64) -> Option<u64> {
     let is_ttl = (owner as u64) >> 56 == 0xff;
-    if owner == 0 || owner == CONTAINER_OWNER || is_ttl { None } else { Some(owner) }
+    is_ttl.then_some(owner as u64 & ((1 << 40) - 1))
+}
+
+/// Whether an owner word is that of a container or a TTL znode.
+fn goes_by_itself(owner: i64) -> bool {
+    owner == CONTAINER_OWNER || ttl_ms(owner).is_some()
 }
 
 impl Default for Tree {
@@ -401,6 +419,7 @@ impl Tree {
             znode_count: 0,
             directories: Side::default(),
             extras: Side::default(),
+            container_znodes: BTreeSet::new(),
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
             hasher: FixedState::default(),
             acls: AclTable::default(),
@@ -459,6 +478,11 @@ impl Tree {
     pub fn parent(&self, id: ZnodeId) -> ZnodeId {
         assert!(id != ROOT);
         ZnodeId(self.slot(id.0).parent)
+    }
+
+    /// Containers and znodes with a time to live, from an id on, in the order of their ids.
+    pub(crate) fn container_znodes(&self, from: ZnodeId) -> impl Iterator<Item = ZnodeId> {
+        self.container_znodes.range(from..).copied()
     }
 
     /// The ACL that lets everyone do everything.
@@ -673,6 +697,9 @@ impl Tree {
         if extra != Extra::plain(slot.czxid, slot.ctime) {
             *self.extra_mut(id) = extra;
         }
+        if goes_by_itself(extra.owner) {
+            self.container_znodes.insert(ZnodeId(id));
+        }
     }
 
     /// The directory of a znode, made if there is none.
@@ -805,6 +832,9 @@ impl Tree {
         let extra_index = core::mem::replace(&mut self.slot_mut(id).extra, NONE);
         if extra_index != NONE {
             self.extras.remove(extra_index);
+        }
+        if goes_by_itself(extra.owner) {
+            assert!(self.container_znodes.remove(&ZnodeId(id)));
         }
         let slot = self.slot(id);
         let (parent, previous, next) = (slot.parent, slot.previous, slot.next);

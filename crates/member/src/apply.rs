@@ -12,7 +12,7 @@ use machine::change::SharedChanges;
 use machine::codec::DecodeError;
 use machine::entry::{self, EntryHeader};
 use machine::freeze::FreezeStep;
-use machine::{ChangeBatch, ChangeKind, LogIndex, Machine, Origin, Stamp, Zxid};
+use machine::{ChangeBatch, ChangeKind, ContainerSearch, LogIndex, Machine, Origin, Stamp, Zxid};
 use replica::{Entry, EntryKind};
 use zk::ErrorCode;
 use zk::response::encode_read;
@@ -37,6 +37,7 @@ pub struct Apply {
     freeze_wanted: bool,
     freeze_step_wanted: bool,
     thaw_wanted: bool,
+    search_wanted: Option<ContainerSearch>,
     /// Index and term of the last whole entry.
     last_index: LogIndex,
     last_term: u64,
@@ -112,6 +113,7 @@ impl Apply {
             freeze_wanted: false,
             freeze_step_wanted: false,
             thaw_wanted: false,
+            search_wanted: None,
             last_index: index,
             last_term: term,
             reported_index: index,
@@ -138,6 +140,7 @@ impl Apply {
             ToApply::Freeze => self.freeze_wanted = true,
             ToApply::FreezeStep => self.freeze_step_wanted = true,
             ToApply::Thaw => self.thaw_wanted = true,
+            ToApply::FindContainers(search) => self.search_wanted = Some(search),
         }
     }
 
@@ -147,6 +150,7 @@ impl Apply {
             || self.freeze_wanted
             || self.freeze_step_wanted
             || self.thaw_wanted
+            || self.search_wanted.is_some()
             || matches!(self.expected.front(), Some(Expected::Refused { .. }))
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
     }
@@ -175,6 +179,10 @@ impl Apply {
         }
         if core::mem::take(&mut self.freeze_step_wanted) {
             self.freeze_step(machine);
+        }
+        if let Some(search) = self.search_wanted.take() {
+            let found = machine.find_container_znodes(&search);
+            self.output.to_loop.push(FromApply::Containers(found));
         }
         self.answer_syncs(machine);
         count

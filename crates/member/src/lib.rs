@@ -13,6 +13,7 @@
 //! `sim` with virtual ones. Every decision is here, so the simulator runs the code that ships.
 
 pub mod apply;
+pub mod container_znodes;
 pub mod expiry;
 pub mod front;
 pub mod image_writer;

@@ -12,6 +12,7 @@ use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, EXPIRE_SESSIONS_MAX};
 use machine::{Command, ConnectionId, LogIndex, Origin, Settings};
 use replica::{Config, PersistId, ReadId, Refused, Replica, ReplicaError, Role, SnapshotMeta};
 
+use crate::container_znodes::ContainerManager;
 use crate::expiry::Leases;
 use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_RETRY_MS};
 use crate::message::{
@@ -40,6 +41,7 @@ pub struct Loop {
     syncs_wanted: Vec<(FrontId, ConnectionId)>,
     reads: BTreeMap<ReadId, (FrontId, ConnectionId)>,
     leases: Leases,
+    containers: ContainerManager,
     snapshots: Snapshots,
     membership: storage::wal::Membership,
     settings_wanted: Settings,
@@ -111,6 +113,7 @@ impl Loop {
             syncs_wanted: Vec::new(),
             reads: BTreeMap::new(),
             leases,
+            containers: ContainerManager::new(start.containers),
             snapshots,
             membership,
             settings_wanted: start.settings,
@@ -156,6 +159,13 @@ impl Loop {
                 if let Some(settings) = configured {
                     self.settings = (*settings).clone();
                     self.configuring = false;
+                }
+            }
+            FromApply::Containers(found) => {
+                if self.containers.on_found(&found) {
+                    let never_used_ms_max = self.containers.never_used_ms_max();
+                    let paths = found.paths.iter().map(String::as_str).collect();
+                    self.submit_own(&Command::DeleteContainers { paths, never_used_ms_max });
                 }
             }
             message => {
@@ -242,6 +252,7 @@ impl Loop {
         // While the disk is full no client can attach, so none is judged.
         if self.role == Role::Leader && self.ready && !self.disk_is_full {
             self.expire();
+            self.containers.advance(elapsed_ms);
         }
     }
 
@@ -253,6 +264,7 @@ impl Loop {
         self.maybe_campaign();
         self.maybe_configure();
         self.read_indexes();
+        self.output.apply.extend(self.containers.search(wall_ms).map(ToApply::FindContainers));
         self.pack(wall_ms);
         while self.replica.has_effects() {
             self.take_effects();
@@ -406,7 +418,10 @@ impl Loop {
                 self.leading_from = Some(LogIndex(self.replica.status().last_index));
                 self.leases.renew_all();
             }
-            _ => self.leading_from = None,
+            _ => {
+                self.leading_from = None;
+                self.containers.stop();
+            }
         }
     }
 

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
-    ConnectionId, Identity, LogIndex, Ordinal, Outcome, Refusal, SessionId, Settings, Zxid,
+    ConnectionId, ContainerSearch, ContainersFound, Identity, LogIndex, Ordinal, Outcome, Refusal,
+    SessionId, Settings, Zxid,
 };
 pub use replica::{PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
 use zk::request::{ReadKind, ReadRequest};
+
+use crate::container_znodes::ContainerSettings;
 
 /// Which connection runtime of this member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,6 +139,8 @@ pub enum ToApply {
     FreezeStep,
     /// Give the image up.
     Thaw,
+    /// Look for containers and TTL znodes whose time has come.
+    FindContainers(ContainerSearch),
 }
 
 impl ToApply {
@@ -255,6 +260,8 @@ pub enum FromApply {
     },
     /// The image had to be given up.
     FreezeAborted,
+    /// Containers and TTL znodes whose time has come.
+    Containers(ContainersFound),
 }
 
 /// One job for the disk thread. Jobs are done in order; whatever is queued goes in one write and
@@ -327,6 +334,8 @@ pub struct Start {
     pub snapshot_commands: u64,
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
     pub snapshot_log_bytes: Option<u64>,
+    /// When containers and TTL znodes are looked for.
+    pub containers: ContainerSettings,
     /// Length of a tick.
     pub tick_ms: u64,
 }

@@ -11,6 +11,7 @@ use storage::snapshot::{self, SnapshotMeta, SnapshotReader};
 use storage::wal::{HardState, Membership, SnapshotPoint, TornTail, Wal, WalOptions};
 use thiserror::Error;
 
+use crate::container_znodes::ContainerSettings;
 use crate::main_loop::to_restored;
 use crate::message::{SessionEvent, Start};
 use crate::{Apply, Loop};
@@ -42,6 +43,8 @@ pub enum RecoveryError {
 pub struct Options {
     /// What the replicated settings are to be.
     pub settings: Settings,
+    /// When containers and TTL znodes are looked for.
+    pub containers: ContainerSettings,
     /// `tickTime`.
     pub tick_ms: u64,
     /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
@@ -137,6 +140,7 @@ pub fn start(
         log_bytes,
         snapshot_commands: options.snapshot_commands,
         snapshot_log_bytes: options.snapshot_log_bytes,
+        containers: options.containers,
         tick_ms: options.tick_ms,
     })?;
     Ok((member, apply))

@@ -24,6 +24,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use member::container_znodes::ContainerSettings;
 use member::limits::SNAPSHOT_LOG_BYTES_DEFAULT;
 
 use crate::cli::ServeArgs;
@@ -82,6 +83,7 @@ pub struct ServeConfig {
     pub snapshot_command_count: Option<u32>,
     /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: never for its size.
     pub snapshot_log_bytes: Option<u64>,
+    /// When containers and TTL znodes are looked for.
     pub container: ContainerSettings,
     /// Settings that can change the outcome of a command. They are replicated state: on start they
     /// are proposed to the ensemble, never read by one member alone.
@@ -105,28 +107,6 @@ impl ServeConfig {
     /// What to hand to `listen(2)`.
     pub fn listen_backlog_or_default(&self) -> u32 {
         self.listen_backlog.unwrap_or(LISTEN_BACKLOG_DEFAULT)
-    }
-}
-
-/// When container and TTL znodes are looked for and removed (`ZooKeeperServerMain`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerSettings {
-    /// `znode.container.checkIntervalMs`.
-    pub check_interval_ms: u32,
-    /// `znode.container.maxPerMinute`.
-    pub removals_per_minute_max: u32,
-    /// `znode.container.maxNeverUsedIntervalMs`: a container that never had a child goes after
-    /// this; 0: never.
-    pub never_used_ms_max: u64,
-}
-
-impl Default for ContainerSettings {
-    fn default() -> Self {
-        ContainerSettings {
-            check_interval_ms: 60_000,
-            removals_per_minute_max: 10_000,
-            never_used_ms_max: 0,
-        }
     }
 }
 
@@ -513,7 +493,6 @@ impl Draft {
     fn warn_of_unbuilt(&mut self, enforces_auth: bool) {
         let is_zoo_cfg = self.is_zoo_cfg || self.file.is_none();
         let keeps_alive = self.client_keep_alive == Some(true);
-        let makes_ttl = self.replicated.extended_types;
         let names_ensemble = self.ensemble_auth_provider || self.ensemble_auth_names.is_some();
         let asked = [
             (self.log_dir.is_some(), "dataLogDir", "log_dir", LOG_DIR_NOT_BUILT),
@@ -522,7 +501,6 @@ impl Draft {
             (keeps_alive, "clientTcpKeepAlive", "client_keep_alive", NOT_BUILT),
             (self.replicated.enforce_quota, "enforceQuota", "enforce_quota", NOT_BUILT),
             (self.replicated.reconfig_enabled, "reconfigEnabled", "reconfig_enabled", NOT_BUILT),
-            (makes_ttl, "extendedTypesEnabled", "extended_types", TTL_NOT_BUILT),
         ];
         let place = self.whole();
         for (_, in_zoo_cfg, in_toml, message) in asked.into_iter().filter(|(asked, ..)| *asked) {
@@ -538,7 +516,6 @@ impl Draft {
 const NOT_BUILT: &str = "is not built yet; it is ignored";
 const LOG_DIR_NOT_BUILT: &str = "is not built yet: the log lies in the data directory";
 const ENFORCE_NOT_BUILT: &str = "is not built yet: clients that show nothing are served too";
-const TTL_NOT_BUILT: &str = "znodes with a time to live are not served yet";
 
 /// The allowed words: read-only mode adds `isro`, which its clients ask with
 /// (`FourLetterCommands.isEnabled`).

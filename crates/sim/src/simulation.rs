@@ -65,6 +65,7 @@ impl Options {
             options: recovery::Options {
                 settings: Settings::default(),
                 tick_ms,
+                containers: Default::default(),
                 snapshot_commands: match is_heavy {
                     true => random.magnitude(200, 5_000),
                     false => random.magnitude(10, 400),

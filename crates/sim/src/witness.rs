@@ -291,7 +291,8 @@ impl Witness {
             Command::ExpireSessions { sessions } => Committed::Expire(
                 sessions.iter().map(|(session, attached)| (session.0, attached.0)).collect(),
             ),
-            Command::Configure(_) => Committed::Other,
+            // The judge's streams make no znode that goes by itself.
+            Command::Configure(_) | Command::DeleteContainers { .. } => Committed::Other,
             Command::Write { session, op } => Committed::Write {
                 session: session.0,
                 connection: number()?,

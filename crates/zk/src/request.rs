@@ -363,6 +363,8 @@ impl<'a> Request<'a> {
         Ok(match opcode {
             opcode::CREATE
             | opcode::CREATE2
+            | opcode::CREATE_CONTAINER
+            | opcode::CREATE_TTL
             | opcode::DELETE
             | opcode::SET_DATA
             | opcode::SET_ACL => Request::Write(decode_write(opcode, reader)?),
@@ -400,8 +402,6 @@ impl<'a> Request<'a> {
             }
             opcode::CLOSE_SESSION => Request::CloseSession,
             opcode::RECONFIG
-            | opcode::CREATE_CONTAINER
-            | opcode::CREATE_TTL
             | opcode::SASL
             | opcode::GET_EPHEMERALS
             | opcode::GET_ALL_CHILDREN_NUMBER

@@ -48,6 +48,8 @@ fn commands() -> Vec<Command<'static>> {
         },
         Command::Configure(Settings::default()),
         Command::Configure(settings()),
+        Command::DeleteContainers { paths: vec![], never_used_ms_max: 0 },
+        Command::DeleteContainers { paths: vec!["/a", "", "/ü/b"], never_used_ms_max: u64::MAX },
         Command::Multi { session, ops: vec![] },
         Command::Multi { session, ops: ops.iter().map(|op| parse_op(op)).collect() },
     ]);
@@ -126,7 +128,7 @@ fn check_bad(bytes: &[u8], expected: &str) {
 fn values_outside_the_format_are_refused_by_name() {
     let write = |op: &[u8]| [&[KIND_WRITE], [0; 8].as_slice(), op].concat();
     check_bad(&[0], "command");
-    check_bad(&[8], "command");
+    check_bad(&[9], "command");
     check_bad(&write(&[0]), "operation");
     check_bad(&write(&[7]), "operation");
     check_bad(&write(&[OP_CREATE, 4]), "operation flags");
@@ -138,7 +140,7 @@ fn values_outside_the_format_are_refused_by_name() {
 fn counts_are_refused_one_past_their_maximum() {
     let with_count = |kind: u8, count: usize| {
         let mut bytes = vec![kind];
-        if kind == KIND_MULTI {
+        if kind != KIND_EXPIRE_SESSIONS {
             bytes.put_i64(1);
         }
         bytes.put_u32(count as u32);
@@ -147,6 +149,9 @@ fn counts_are_refused_one_past_their_maximum() {
     let cut = |bytes: &[u8]| matches!(Command::decode(bytes), Err(DecodeError::Cut { .. }));
     assert!(cut(&with_count(KIND_EXPIRE_SESSIONS, EXPIRE_SESSIONS_MAX)));
     check_bad(&with_count(KIND_EXPIRE_SESSIONS, EXPIRE_SESSIONS_MAX + 1), "expired session count");
+    let (kind, max) = (KIND_DELETE_CONTAINERS, CONTAINER_ZNODES_DELETED_MAX);
+    assert!(cut(&with_count(kind, max)));
+    check_bad(&with_count(kind, max + 1), "deleted container count");
     assert!(cut(&with_count(KIND_MULTI, MULTI_OPS_MAX)));
     check_bad(&with_count(KIND_MULTI, MULTI_OPS_MAX + 1), "multi operation count");
     assert!(cut(&with_count(KIND_MULTI, u32::MAX as usize)) || u32::MAX as usize > MULTI_OPS_MAX);
@@ -156,6 +161,8 @@ fn counts_are_refused_one_past_their_maximum() {
 fn commands_at_the_maximum_are_read_back() {
     let sessions = vec![(SessionId(1), Ordinal(2)); EXPIRE_SESSIONS_MAX];
     check(&Command::ExpireSessions { sessions });
+    let paths = vec!["/a"; CONTAINER_ZNODES_DELETED_MAX];
+    check(&Command::DeleteContainers { paths, never_used_ms_max: 1 });
     let session = SessionId(1);
     check(&Command::Multi { session, ops: vec![Op::Malformed; MULTI_OPS_MAX] });
     let entry = AclEntry { perms: 1, scheme: "".into(), id: "".into() };
@@ -164,6 +171,14 @@ fn commands_at_the_maximum_are_read_back() {
         session,
         op: Op::SetAcl { path: "/a", malformed: false, acl, version: -1 },
     });
+}
+
+#[test]
+fn a_delete_of_containers_has_these_bytes() {
+    let command = Command::DeleteContainers { paths: vec!["/a"], never_used_ms_max: 2 };
+    let bytes = [8, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, b'/', b'a'];
+    assert_eq!(encoded(&command), bytes);
+    assert_eq!(Command::decode(&bytes), Ok(command));
 }
 
 #[test]

@@ -13,6 +13,10 @@ impl Tree {
         let directories = slots().filter(|slot| slot.parent != VACANT && slot.directory != NONE);
         assert_eq!(self.directories.len(), directories.count());
         assert_eq!(self.extras.len(), slots().filter(|slot| slot.extra != NONE).count());
+        let by_themselves = (0..self.slot_count)
+            .filter(|id| self.slot(*id).parent != VACANT)
+            .filter(|id| goes_by_itself(self.extra(self.slot(*id)).owner));
+        assert!(self.container_znodes(ROOT).eq(by_themselves.map(ZnodeId)));
     }
 }
 
@@ -78,6 +82,9 @@ fn owner_words_are_zookeepers() {
     assert_eq!(ephemeral_session(0), None);
     assert_eq!(ephemeral_session(i64::MIN), None);
     assert_eq!(ephemeral_session(0x0100_0000_0000_0000), Some(0x0100_0000_0000_0000));
+    assert_eq!(ttl_ms(owner("/t")), Some(9));
+    assert_eq!(ttl_ms(owner("/c")), None);
+    assert_eq!(ttl_ms(-1), Some((1 << 40) - 1));
 }
 
 #[test]

@@ -410,3 +410,35 @@ fn every_front_gets_the_changes_and_its_own_answers() {
     player.apply.step(&mut player.machine, 1);
     assert!(player.apply.take_output().deliveries(3).is_empty());
 }
+
+#[test]
+fn containers_that_can_go_are_found_when_they_are_asked_for() {
+    let mut player = Player::new();
+    let create = |path, mode| {
+        let (malformed, data, acl, ttl_ms) = (false, None, AskedAcl::Open, -1);
+        let op = Op::Create { path, malformed, data, acl, mode, ttl_ms };
+        (1, Command::Write { session: SessionId(1), op })
+    };
+    let delete = Op::Delete { path: "/c/a", version: -1 };
+    let commands = batch(&[
+        (1, open(1)),
+        create("/c", CreateMode::Container),
+        create("/c/a", CreateMode::Persistent),
+        (1, Command::Write { session: SessionId(1), op: delete }),
+    ]);
+    let waiters = (0..4).map(|_| waiter(1, vec![])).collect();
+    player.apply.receive(expect(1, Some(0), waiters));
+    player.apply.receive(entries(vec![entry_of(2, &[commands.stamp(ORIGIN, 1)])]));
+    player.apply.step(&mut player.machine, usize::MAX);
+    player.apply.take_output();
+    assert!(!player.apply.has_work());
+    let (count_max, never_used_ms_max) = (9, 0);
+    let from = machine::tree::ROOT;
+    let search = ContainerSearch { from, count_max, time_ms: 0, never_used_ms_max };
+    player.apply.receive(ToApply::FindContainers(search));
+    assert!(player.apply.has_work());
+    player.apply.step(&mut player.machine, 0);
+    let found = machine::ContainersFound { paths: vec!["/c".to_string()], next: None };
+    assert_eq!(player.apply.take_output().to_loop, [FromApply::Containers(found)]);
+    assert!(!player.apply.has_work());
+}

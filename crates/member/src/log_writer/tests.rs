@@ -40,7 +40,13 @@ fn recovered(disk: &FaultDisk) -> Recovered<FaultDisk> {
 
 fn options() -> Options {
     let settings = Settings::default();
-    Options { settings, tick_ms: 2_000, snapshot_commands: u64::MAX, snapshot_log_bytes: None }
+    Options {
+        settings,
+        containers: Default::default(),
+        tick_ms: 2_000,
+        snapshot_commands: u64::MAX,
+        snapshot_log_bytes: None,
+    }
 }
 
 impl Rig {

@@ -572,3 +572,67 @@ fn commands_of_the_loop_itself_are_nobodys() {
     let decoded = entry::decode_batch(&payload, entry::HEADER_BYTES).unwrap();
     assert_eq!(decoded.command(0).unwrap().unwrap().connection, ConnectionId(0));
 }
+
+/// Lets a look at the clock go by at this time; what Apply is asked to find.
+fn search_at(real: &mut Real, wall_ms: i64) -> Option<machine::ContainerSearch> {
+    real.member.on_time(100, false);
+    let to_apply = real.finish(wall_ms);
+    real.persist(usize::MAX);
+    real.finish(wall_ms);
+    to_apply.into_iter().find_map(|message| match message {
+        ToApply::FindContainers(search) => Some(search),
+        _ => None,
+    })
+}
+
+#[test]
+fn containers_that_were_found_are_removed_by_a_command() {
+    let containers = crate::container_znodes::ContainerSettings {
+        check_interval_ms: 200,
+        never_used_ms_max: 9,
+        ..Default::default()
+    };
+    let mut real = leading(Start { containers, ..start() });
+    assert_eq!(search_at(&mut real, 50), None);
+    let search = search_at(&mut real, 60).expect("the interval is over");
+    assert_eq!((search.time_ms, search.never_used_ms_max), (60, 9));
+    real.jobs.clear();
+    let paths = vec!["/a".to_string(), "/b".to_string()];
+    real.member.on_apply(FromApply::Containers(machine::ContainersFound { paths, next: None }));
+    real.finish(70);
+    let payload = &real.jobs[0].entries[0].payload;
+    assert_eq!(entry::decode_header(payload).unwrap().time_ms, 70);
+    let batch = entry::decode_batch(payload, entry::HEADER_BYTES).unwrap();
+    let command = batch.command(0).unwrap().unwrap().command;
+    let (paths, never_used_ms_max) = (vec!["/a", "/b"], 9);
+    assert_eq!(command, Command::DeleteContainers { paths, never_used_ms_max });
+    // Nothing found, nothing logged.
+    real.persist(usize::MAX);
+    real.finish(80);
+    real.jobs.clear();
+    search_at(&mut real, 90);
+    assert!(search_at(&mut real, 100).is_some());
+    let found = machine::ContainersFound { paths: Vec::new(), next: None };
+    real.member.on_apply(FromApply::Containers(found));
+    real.finish(110);
+    assert!(real.jobs.is_empty());
+}
+
+#[test]
+fn containers_are_not_looked_for_while_the_disk_is_full_or_before_the_member_is_ready() {
+    let containers =
+        crate::container_znodes::ContainerSettings { check_interval_ms: 100, ..Default::default() };
+    let mut real = Real::new(Start { containers: containers.clone(), ..start() });
+    for _ in 0..9 {
+        real.member.on_time(100, false);
+        let to_apply = real.finish(0);
+        assert!(!to_apply.iter().any(|message| matches!(message, ToApply::FindContainers(_))));
+    }
+    let mut real = leading(Start { containers, ..start() });
+    real.member.on_disk_room(true);
+    for at in 0..9 {
+        assert_eq!(search_at(&mut real, at), None);
+    }
+    real.member.on_disk_room(false);
+    assert!(search_at(&mut real, 9).is_some());
+}

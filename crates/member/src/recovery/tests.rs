@@ -18,7 +18,13 @@ fn found(disk: &FaultDisk) -> Recovered<FaultDisk> {
 
 fn options() -> Options {
     let settings = Settings::default();
-    Options { settings, tick_ms: 2_000, snapshot_commands: 10, snapshot_log_bytes: None }
+    Options {
+        settings,
+        containers: Default::default(),
+        tick_ms: 2_000,
+        snapshot_commands: 10,
+        snapshot_log_bytes: None,
+    }
 }
 
 /// A durable snapshot of the empty state at an index and term.

@@ -75,6 +75,24 @@ fn a_plain_create_with_the_container_flag_is_persistent() {
 }
 
 #[test]
+fn create_container_makes_a_container_whatever_its_flag() {
+    check_mode(CreateKind::Container, 0, "Container");
+    check_mode(CreateKind::Container, 1, "Container");
+    // A time to live is looked at first, and there is none.
+    check_mode(CreateKind::Container, 5, "PersistentTtl");
+    for flags in [2, 3, -1, 7] {
+        check_mode(CreateKind::Container, flags, "-");
+    }
+}
+
+#[test]
+fn create_ttl_wants_a_mode_with_a_time_to_live() {
+    for flags in [0, 1, 2, 3, 4, -1, 7] {
+        check_mode(CreateKind::Ttl, flags, "-");
+    }
+}
+
+#[test]
 fn only_everyone_everything_is_the_open_acl() {
     let acl_of = |acl: Vec<AclEntry>| {
         let write = WriteRequest::SetAcl { path: "/a", acl, version: 3 };

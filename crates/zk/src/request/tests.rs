@@ -36,6 +36,12 @@ fn reads() -> Vec<ReadRequest<'static>> {
 fn requests() -> Vec<Request<'static>> {
     let mut requests: Vec<Request<'static>> = writes().into_iter().map(Request::Write).collect();
     requests.extend(reads().into_iter().map(Request::Read));
+    let create = |kind, flags, ttl_ms| {
+        let (path, data, acl) = ("/a", None, acl());
+        Request::Write(WriteRequest::Create { kind, path, data, acl, flags, ttl_ms })
+    };
+    requests.push(create(CreateKind::Container, 4, -1));
+    requests.push(create(CreateKind::Ttl, 6, 7));
     let read = |kind, watch| Request::Read(ReadRequest { kind, path: "", watch });
     let watches = SetWatchesRequest {
         relative_zxid: 5,
@@ -167,12 +173,12 @@ fn check_opcode(opcode: i32, expected: &str) {
 
 #[test]
 fn opcodes_are_served_not_yet_served_or_unknown() {
-    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 18, 22, 100, 101, 105, 106] {
+    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 18, 19, 21, 22, 100, 101, 105, 106] {
         check_opcode(opcode, "served");
     }
     check_opcode(11, "Ping");
     check_opcode(-11, "CloseSession");
-    for opcode in [16, 19, 21, 102, 103, 104, 107] {
+    for opcode in [16, 102, 103, 104, 107] {
         check_opcode(opcode, "Unserved");
     }
     // Check (13) is one of a multi's operations only.

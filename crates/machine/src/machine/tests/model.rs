@@ -15,6 +15,7 @@ struct Node {
     kind: char,
     owner: i64,
     creates: i32,
+    ttl_ms: i64,
     stat: Stat,
 }
 
@@ -98,6 +99,26 @@ impl Model {
                     }
                 }
                 Ok(Outcome::Expired(count))
+            }
+            Command::DeleteContainers { paths, never_used_ms_max } => {
+                let mut count = 0;
+                for path in paths {
+                    let Some(node) = self.nodes.get(*path) else { continue };
+                    let age = self.ordinal as i64 * 1000 - node.stat.mtime;
+                    let is_due = match node.kind {
+                        'c' if node.creates > 0 => true,
+                        'c' => *never_used_ms_max > 0 && age > *never_used_ms_max as i64,
+                        't' => age > node.ttl_ms,
+                        _ => false,
+                    };
+                    if is_due && self.child_count(path) == 0 {
+                        self.zxid += 1;
+                        self.nodes.remove(*path);
+                        self.nodes.get_mut(&parent_of(path)).unwrap().stat.pzxid = self.zxid;
+                        count += 1;
+                    }
+                }
+                Ok(Outcome::ContainersDeleted(count))
             }
             Command::Configure(settings) => {
                 self.settings = settings.clone();
@@ -240,7 +261,8 @@ impl Model {
                     Stat { czxid, mzxid, pzxid, ctime: time, mtime: time, ..Stat::default() };
                 let owner = if kind == 'e' { session } else { 0 };
                 let data = data.map(<[u8]>::to_vec);
-                let node = Node { data, acl, kind, owner, creates: 0, stat };
+                let (creates, ttl_ms) = (0, *ttl_ms);
+                let node = Node { data, acl, kind, owner, creates, ttl_ms, stat };
                 self.nodes.insert(path.clone(), node);
                 let above = self.nodes.get_mut(&parent).unwrap();
                 above.creates += 1;

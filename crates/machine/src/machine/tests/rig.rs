@@ -138,6 +138,7 @@ fn outcome_text(outcome: &Outcome) -> String {
         Outcome::Attached => "attached".to_string(),
         Outcome::Closed => "closed".to_string(),
         Outcome::Expired(count) => format!("expired {count}"),
+        Outcome::ContainersDeleted(count) => format!("deleted {count}"),
         Outcome::Configured => "configured".to_string(),
         Outcome::Created { path, .. } => format!("created {path}"),
         Outcome::Deleted => "deleted".to_string(),
@@ -192,6 +193,12 @@ fn parse_command(session: SessionId, text: &str) -> Command<'_> {
                 })
                 .collect(),
         },
+        "sweep" => {
+            let (never_used, paths) = rest.split_once(' ').unwrap();
+            let (paths, never_used_ms_max) =
+                (paths.split(' ').collect(), never_used.parse().unwrap());
+            Command::DeleteContainers { paths, never_used_ms_max }
+        }
         "configure" => Command::Configure(Settings {
             skip_acl: rest.contains("skip_acl"),
             extended_types: rest.contains("extended"),
@@ -442,7 +449,11 @@ pub(crate) fn random_sent(random: &mut Random, machine: &Machine) -> Sent<'stati
             let password = if random.percent(20) { [99; 16] } else { password };
             Command::Attach { session, password, timeout_ms: 9000 }
         }
-        94..96 => Command::CloseSession { session },
+        94 => Command::CloseSession { session },
+        95 => Command::DeleteContainers {
+            paths: PATHS[..random.below(17)].to_vec(),
+            never_used_ms_max: random.pick(&[0, 3_000]),
+        },
         96..98 => {
             let judged = if random.percent(30) { Ordinal(attached.0 + 1) } else { attached };
             Command::ExpireSessions { sessions: vec![(session, judged), (SessionId(1), judged)] }

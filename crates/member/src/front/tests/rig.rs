@@ -94,6 +94,7 @@ pub(crate) fn start() -> Start {
         log_bytes: 0,
         snapshot_commands: 1_000_000,
         snapshot_log_bytes: None,
+        containers: Default::default(),
         tick_ms: 1_000,
     }
 }

@@ -38,9 +38,7 @@ type Row = (
 );
 
 /// Single requests.
-const ROWS: [Row; 16] = [
-    ("createContainer", UNBUILT, opcode::CREATE_CONTAINER, container, &[CONTAINER], REFUSED),
-    ("createTTL", UNBUILT, opcode::CREATE_TTL, with_ttl, &["zxid=+1 error=-6"], REFUSED),
+const ROWS: [Row; 14] = [
     (
         "getEphemerals",
         UNBUILT,
@@ -54,7 +52,7 @@ const ROWS: [Row; 16] = [
         UNBUILT,
         opcode::GET_ALL_CHILDREN_NUMBER,
         root,
-        &["zxid=+0 error=0 and (4) 00000004"],
+        &["zxid=+0 error=0 and (4) 00000003"],
         REFUSED,
     ),
     (
@@ -110,7 +108,27 @@ const ROWS: [Row; 16] = [
 type OddRow = (&'static str, i32, fn(&mut Vec<u8>), &'static str);
 
 /// Odd requests that both answer alike. The seeds do not ask them.
-const ALIKE: [OddRow; 14] = [
+const ALIKE: [OddRow; 17] = [
+    (
+        "createContainer, not with a container's flag",
+        opcode::CREATE_CONTAINER,
+        |out| {
+            out.put_text("/other");
+            null_data_and_flag(out, 0);
+        },
+        OTHER_CONTAINER,
+    ),
+    ("createTTL", opcode::CREATE_TTL, with_ttl, "zxid=+1 error=-6"),
+    (
+        "createTTL, not with a flag of a TTL",
+        opcode::CREATE_TTL,
+        |out| {
+            out.put_text("/new");
+            null_data_and_flag(out, 0);
+            out.put_long(1_000);
+        },
+        "zxid=+1 error=-8",
+    ),
     ("exists, no UTF-8", opcode::EXISTS, not_text, "zxid=+0 error=-101"),
     ("getData, no UTF-8", opcode::GET_DATA, not_text, "zxid=+0 error=-101"),
     ("delete, no UTF-8", opcode::DELETE, not_text_and_int, "zxid=+1 error=-101"),
@@ -149,6 +167,8 @@ const ALIKE: [OddRow; 14] = [
 ];
 
 const CONTAINER: &str = "zxid=+1 error=0 \"/new\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 \
+                         cversion=0 aversion=0 owner=none bytes=0 children=0 touched=true)";
+const OTHER_CONTAINER: &str = "zxid=+1 error=0 \"/other\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 \
                          cversion=0 aversion=0 owner=none bytes=0 children=0 touched=true)";
 
 fn nothing(_: &mut Vec<u8>) {}
