@@ -116,7 +116,7 @@ const ALIKE: [OddRow; 17] = [
             out.put_text("/other");
             null_data_and_flag(out, 0);
         },
-        OTHER_CONTAINER,
+        CONTAINER,
     ),
     ("createTTL", opcode::CREATE_TTL, with_ttl, "zxid=+1 error=-6"),
     (
@@ -166,9 +166,7 @@ const ALIKE: [OddRow; 17] = [
     ),
 ];
 
-const CONTAINER: &str = "zxid=+1 error=0 \"/new\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 \
-                         cversion=0 aversion=0 owner=none bytes=0 children=0 touched=true)";
-const OTHER_CONTAINER: &str = "zxid=+1 error=0 \"/other\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 \
+const CONTAINER: &str = "zxid=+1 error=0 \"/other\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 \
                          cversion=0 aversion=0 owner=none bytes=0 children=0 touched=true)";
 
 fn nothing(_: &mut Vec<u8>) {}
