@@ -721,14 +721,7 @@ impl Front {
                 connection.open_syncs += 1;
                 self.commands_in_flight += 1;
             }
-            SlotKind::Read(_)
-            | SlotKind::MultiRead(_)
-            | SlotKind::SetWatches(_)
-            | SlotKind::AddWatch { .. }
-            | SlotKind::CheckWatches { .. }
-            | SlotKind::RemoveWatches { .. } => {
-                connection.local_reads += 1;
-            }
+            kind if kind.runs_here() => connection.local_reads += 1,
             SlotKind::TravellingRead(_) => connection.travelling_reads += 1,
             _ => {}
         }
@@ -759,14 +752,7 @@ impl Front {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 connection.window_bytes -= bytes;
             }
-            SlotKind::Read(_)
-            | SlotKind::MultiRead(_)
-            | SlotKind::SetWatches(_)
-            | SlotKind::AddWatch { .. }
-            | SlotKind::CheckWatches { .. }
-            | SlotKind::RemoveWatches { .. } => {
-                connection.local_reads -= 1;
-            }
+            kind if kind.runs_here() => connection.local_reads -= 1,
             SlotKind::TravellingRead(_) => connection.travelling_reads -= 1,
             _ => {}
         }

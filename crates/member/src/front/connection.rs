@@ -74,6 +74,21 @@ pub(super) enum SlotKind {
     Failed { error: zk::ErrorCode, zxid: Option<i64>, close: bool },
 }
 
+impl SlotKind {
+    /// Whether it is run by this Front, under the state's lock, once it is at the front.
+    pub fn runs_here(&self) -> bool {
+        matches!(
+            self,
+            SlotKind::Read(_)
+                | SlotKind::MultiRead(_)
+                | SlotKind::SetWatches(_)
+                | SlotKind::AddWatch { .. }
+                | SlotKind::CheckWatches { .. }
+                | SlotKind::RemoveWatches { .. }
+        )
+    }
+}
+
 /// Watches to be set again, owned.
 pub(super) struct OwnedSetWatches {
     pub relative_zxid: i64,
@@ -253,18 +268,8 @@ impl Connection {
         if matches!(self.state, State::Greeting(_)) {
             return true;
         }
-        let read_first = self.window.front().is_some_and(|slot| {
-            matches!(
-                slot.kind,
-                SlotKind::Read(_)
-                    | SlotKind::MultiRead(_)
-                    | SlotKind::SetWatches(_)
-                    | SlotKind::AddWatch { .. }
-                    | SlotKind::CheckWatches { .. }
-                    | SlotKind::RemoveWatches { .. }
-            )
-        });
-        read_first && !self.output_is_full()
+        let first = self.window.front();
+        first.is_some_and(|slot| slot.kind.runs_here()) && !self.output_is_full()
     }
 
     /// Whether the end of the session is under way.
