@@ -33,7 +33,7 @@ pub use container_znodes::{ContainerSearch, ContainersFound};
 pub use digest::Digest;
 pub use ids::{BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid};
 pub use machine::{Counters, Machine, Stamp};
-pub use query::{Query, QueryKind, QueryResult};
+pub use query::{DescendantCount, Query, QueryKind, QueryResult};
 pub use reply::{Outcome, Refusal, Reply};
 pub use settings::Settings;
 pub use tree::Stat;

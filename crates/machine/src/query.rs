@@ -4,7 +4,7 @@ use crate::acl::{self, AclEntry, Identity, perms};
 use crate::ids::SessionId;
 use crate::machine::Machine;
 use crate::reply::Refusal;
-use crate::tree::{Stat, Znode};
+use crate::tree::{ROOT, Stat, Znode};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,18 @@ pub enum QueryResult<'m> {
     },
 }
 
+/// A count of the znodes below one, made in steps with the state's lock given back between them.
+///
+/// A znode that is there from the first step to the last is counted once; one that is made or removed
+/// meanwhile is counted or not. That costs a walk over all slots of the tree for each count, and from
+/// each up to the znode asked for or to the root. Counters in the tree would cost every write a walk to
+/// the root, and a walk over the subtree alone would lose its place when that znode is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DescendantCount {
+    next_slot: u32,
+    count: u32,
+}
+
 impl Machine {
     /// Answers a query for someone with `identities`.
     ///
@@ -89,7 +101,35 @@ impl Machine {
         })
     }
 
-    /// Paths of a session's ephemeral znodes, sorted.
+    /// Goes on with a count of the znodes below `path`, for about `slots_max` znodes, their ancestors
+    /// included. `None` is to be called again. The root is counted at once.
+    ///
+    /// ZooKeeper 3.9 `FinalRequestProcessor`, getAllChildrenNumber: needs READ on the znode, which
+    /// is not counted itself, whatever the ACLs of those below. It is where the path is empty, which
+    /// names the root too (`DataTree.getAllChildrenNumber` then counts whatever starts with a slash).
+    pub fn count_descendants(
+        &self,
+        path: &str,
+        identities: &[Identity<'_>],
+        slots_max: u32,
+        so_far: &mut DescendantCount,
+    ) -> Result<Option<u32>, Refusal> {
+        let tree = self.tree();
+        let znode = tree.find(path).ok_or(Refusal::NoNode)?;
+        if !acl::allows(self.settings(), znode.acl(), perms::READ, identities) {
+            return Err(Refusal::NoAuth);
+        }
+        if znode.id() == ROOT {
+            return Ok(Some(tree.znode_count() - u32::from(!path.is_empty())));
+        }
+        let (count, next) = tree.count_below(znode.id(), so_far.next_slot, slots_max);
+        so_far.count += count;
+        so_far.next_slot = next;
+        Ok((next == tree.slot_count()).then_some(so_far.count))
+    }
+
+    /// Paths of a session's ephemeral znodes, sorted. They are its own, so no ACL is asked
+    /// (`FinalRequestProcessor`, getEphemerals).
     pub fn ephemeral_paths(&self, session: SessionId) -> Vec<String> {
         let Some(session) = self.sessions().get(session) else {
             return Vec::new();

@@ -500,6 +500,25 @@ impl Tree {
         self.data_bytes
     }
 
+    /// Counts the znodes below `ancestor` in the slots from `from` on, until `slots_max` slots were
+    /// looked at, those of ancestors included, or a few more. Gives the count and the slot to go on
+    /// with. A znode stays in its slot as long as it is there.
+    pub(crate) fn count_below(&self, ancestor: ZnodeId, from: u32, slots_max: u32) -> (u32, u32) {
+        let (mut count, mut looked, mut id) = (0, 0, from);
+        while id < self.slot_count && looked < slots_max {
+            let mut at = self.slot(id).parent;
+            looked += 1;
+            // The root has no parent, and a vacant slot neither.
+            while at != ancestor.0 && at < VACANT {
+                at = self.slot(at).parent;
+                looked += 1;
+            }
+            count += u32::from(at == ancestor.0);
+            id += 1;
+        }
+        (count, id)
+    }
+
     /// The tree's part of the digest.
     pub fn digest(&self) -> Digest {
         self.digest

@@ -26,23 +26,24 @@ use machine::acl::{self, perms};
 use machine::change::parent_path;
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{
-    Acl, Change, ChangeKind, Command, ConnectionId, Machine, Ordinal, Origin, Outcome, Owner,
-    QueryResult, Refusal, SessionId, Settings,
+    Acl, Change, ChangeKind, Command, ConnectionId, DescendantCount, Machine, Ordinal, Origin,
+    Outcome, Owner, QueryResult, Refusal, SessionId, Settings,
 };
 use zk::auth::{DigestAlgorithm, digest_id, session_secret};
 use zk::four_letter::{ConnectionReport, Latency, Recognised, SessionReport, Word};
-use zk::jute::JuteReader;
+use zk::jute::{JuteError, JuteReader};
 use zk::limits::CONNECT_BYTES_MAX;
 use zk::request::{ConnectRequest, ReadKind, Request, RequestHeader, XID_PING};
 use zk::response::{
-    ConnectResponse, EventType, ReplyHeader, WriteForm, encode_add_watch, encode_empty,
-    encode_event, encode_multi_read, encode_read, encode_sync, encode_unavailable, encode_write,
+    ConnectResponse, EventType, ReplyHeader, WriteForm, encode_add_watch,
+    encode_all_children_number, encode_empty, encode_ephemerals, encode_event, encode_multi_read,
+    encode_read, encode_sync, encode_unavailable, encode_who_am_i, encode_write,
 };
 use zk::{ErrorCode, ops};
 
 use crate::limits::{
-    CLOSING_MS_MAX, CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX, FRONT_BYTES_MAX,
-    FRONT_COMMANDS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, MULTI_READ_BYTES_MAX,
+    CLOSING_MS_MAX, CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX, COUNT_STEP_SLOTS_MAX,
+    FRONT_BYTES_MAX, FRONT_COMMANDS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, MULTI_READ_BYTES_MAX,
     OUTPUT_BYTES_LIMIT, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX,
     TRAVELLING_READS_MAX, WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
 };
@@ -560,11 +561,16 @@ impl Front {
             Err(error) if header.opcode == zk::request::opcode::AUTH => {
                 Err(self.disconnect(id, &format!("an auth packet: {error}")))
             }
-            Err(_) if header.opcode == zk::request::opcode::MULTI => {
+            // `PrepRequestProcessor.pRequestHelper` takes the zxid on its way out, where an ACL is null
+            // on another.
+            Err(error)
+                if header.opcode == zk::request::opcode::MULTI
+                    && !matches!(error, JuteError::NullAcl { .. }) =>
+            {
                 let session = connection.session.expect("an attached connection has a session");
                 let bytes = frame.len();
-                self.submit(id, &ops::undecodable_multi_command(session), bytes);
-                let form = WriteForm::Undecodable;
+                self.submit(id, &ops::refused_command(session), bytes);
+                let form = WriteForm::Refused(ErrorCode::MARSHALLING_ERROR);
                 self.push_slot(id, header.xid, SlotKind::Write { form, bytes });
                 Ok(())
             }
@@ -636,6 +642,27 @@ impl Front {
                 self.push_slot(id, xid, SlotKind::Sync { path, done: false });
             }
             Request::Ping => self.push_slot(id, xid, SlotKind::Ping),
+            // PrepRequestProcessor: what a standalone server says, allowed or not.
+            Request::Reconfig { .. } => {
+                let form = WriteForm::Refused(match self.settings.reconfig_enabled {
+                    true => ErrorCode::UNIMPLEMENTED,
+                    false => ErrorCode::RECONFIG_DISABLED,
+                });
+                self.submit(id, &ops::refused_command(session), bytes);
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+            }
+            Request::GetAllChildrenNumber { path } => {
+                let (path, so_far) = ((*path).into(), DescendantCount::default());
+                self.push_slot(id, xid, SlotKind::Count { path, so_far });
+            }
+            Request::GetEphemerals { prefix } => {
+                let prefix = ops::ephemerals_prefix(*prefix).into();
+                self.push_slot(id, xid, SlotKind::Ephemerals(prefix));
+            }
+            Request::WhoAmI => {
+                let identities = connection.identities.clone();
+                self.push_slot(id, xid, SlotKind::WhoAmI(identities));
+            }
             Request::Auth { scheme, credentials } => self.on_auth(id, xid, scheme, credentials),
             Request::Unserved => self.fail(id, xid, ErrorCode::UNIMPLEMENTED, None, false),
             // UnimplementedRequestProcessor: answered with zxid -1, then closed.
@@ -767,7 +794,10 @@ impl Front {
             let Some(connection) = self.connections.get(&id) else { return };
             let Some(slot) = connection.window.front() else { break };
             let ready = match &slot.kind {
-                SlotKind::Ping | SlotKind::AuthAccepted | SlotKind::Failed { .. } => true,
+                SlotKind::Ping
+                | SlotKind::WhoAmI(_)
+                | SlotKind::AuthAccepted
+                | SlotKind::Failed { .. } => true,
                 SlotKind::Sync { done, .. } => *done,
                 _ => false,
             };
@@ -788,6 +818,12 @@ impl Front {
             SlotKind::Ping => {
                 let header = ReplyHeader { xid: XID_PING, zxid: last_zxid, error: ErrorCode::OK };
                 self.reply(id, &slot, last_zxid, |out| encode_empty(header, out));
+            }
+            SlotKind::WhoAmI(identities) => {
+                let identities = borrow(identities);
+                self.reply(id, &slot, last_zxid, |out| {
+                    encode_who_am_i(xid, last_zxid, &identities, out);
+                });
             }
             SlotKind::AuthAccepted => {
                 let header = header(0, ErrorCode::OK);
@@ -884,6 +920,10 @@ impl Front {
             self.greet(id, machine);
             return false;
         }
+        if let Some(SlotKind::Count { .. }) = connection.window.front().map(|slot| &slot.kind) {
+            self.run_count(id, machine);
+            return true;
+        }
         let slot = self.pop_slot(id);
         let identities = self.connections[&id].identities.clone();
         let (xid, zxid, at) = (slot.xid, counters.zxid.0, counters.ordinal);
@@ -940,10 +980,35 @@ impl Front {
                 let found = removed.count() > 0;
                 self.answer_watcher(id, &slot, zxid, found);
             }
+            SlotKind::Ephemerals(prefix) => {
+                let session = self.connections[&id].session;
+                let session = session.expect("an attached connection has a session");
+                let mut paths = machine.ephemeral_paths(session);
+                paths.retain(|path| path.starts_with(&**prefix));
+                self.reply(id, &slot, zxid, |out| encode_ephemerals(xid, zxid, &paths, out));
+            }
             _ => unreachable!("only reads are runnable"),
         }
         self.settle(id);
         true
+    }
+
+    /// Runs one step of the count at the front of the window, and answers it if that was the last.
+    fn run_count(&mut self, id: ConnectionId, machine: &Machine) {
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let identities = borrow(&connection.identities);
+        let Some(SlotKind::Count { path, so_far }) =
+            connection.window.front_mut().map(|slot| &mut slot.kind)
+        else {
+            unreachable!("the caller looked");
+        };
+        let step = machine.count_descendants(path, &identities, COUNT_STEP_SLOTS_MAX, so_far);
+        let Some(result) = step.transpose() else { return };
+        let zxid = machine.counters().zxid.0;
+        let slot = self.pop_slot(id);
+        let xid = slot.xid;
+        self.reply(id, &slot, zxid, |out| encode_all_children_number(xid, zxid, &result, out));
+        self.settle(id);
     }
 
     /// Sets the watch of a read that succeeded, or of an exists that found nothing.
@@ -1432,6 +1497,7 @@ fn is_held_back(connection: &Connection, opcode: i32) -> bool {
         | op::SET_DATA
         | op::SET_ACL
         | op::MULTI
+        | op::RECONFIG
         | op::CLOSE_SESSION => behind_read || connection.open_syncs > 0,
         _ => false,
     }
@@ -1465,6 +1531,9 @@ fn operation_name(request: &Request<'_>) -> &'static str {
         },
         Request::Sync { .. } => "SYNC",
         Request::Ping => "PING",
+        Request::GetAllChildrenNumber { .. } => "GETACN",
+        Request::GetEphemerals { .. } => "GETE",
+        Request::WhoAmI => "HOMI",
         Request::Auth { .. } => "AUTH",
         Request::SetWatches(_) => "SETW",
         Request::SetWatches2(_) => "STW2",
@@ -1472,7 +1541,7 @@ fn operation_name(request: &Request<'_>) -> &'static str {
         Request::CheckWatches { .. } => "CHKW",
         Request::RemoveWatches { .. } => "REMW",
         Request::CloseSession => "CLOS",
-        Request::Unserved | Request::Unknown => "NA",
+        Request::Reconfig { .. } | Request::Unserved | Request::Unknown => "NA",
     }
 }
 

@@ -52,6 +52,11 @@ pub const READ_HOLD_REQUESTS_MAX: usize = 64;
 /// Bytes of replies that one read hold of the state's lock writes, or one reply if larger.
 pub const READ_HOLD_BYTES_MAX: usize = 64 * 1024;
 
+/// Slots of the tree that one step of a getAllChildrenNumber looks at. A step takes about as long as
+/// a read, and counts as one in the bounds of a hold and of a turn: a count among a million znodes
+/// takes some hundred holds, and everybody else's requests run in between.
+pub const COUNT_STEP_SLOTS_MAX: u32 = 128;
+
 /// Requests of one connection that are answered before the next one's turn.
 pub const READ_TURN_REQUESTS_MAX: usize = 16;
 

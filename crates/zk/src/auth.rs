@@ -54,6 +54,17 @@ pub fn masked_digest_id(id: &str) -> String {
     }
 }
 
+/// The user of an identity, as whoAmI tells it (`AuthUtil.getClientInfos`): of a digest, what stands
+/// before the colon (`DigestAuthenticationProvider.getUserName`), and none of the scheme `super`,
+/// which no provider stands behind.
+pub fn user_name<'a>(scheme: &str, id: &'a str) -> &'a str {
+    match scheme {
+        "digest" => id.split(':').next().unwrap_or_default(),
+        "super" => "",
+        _ => id,
+    }
+}
+
 /// The `count`-th secret drawn from `seed` by connection runtime `front`: id and password of a new
 /// session. As unpredictable as the seed.
 pub fn session_secret(seed: &[u8; 32], front: u32, count: u64) -> [u8; 32] {

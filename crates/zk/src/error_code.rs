@@ -46,6 +46,8 @@ impl ErrorCode {
     pub const SESSION_MOVED: ErrorCode = ErrorCode(-118);
     /// The connection has no such watch.
     pub const NO_WATCHER: ErrorCode = ErrorCode(-121);
+    /// The configuration does not allow reconfig.
+    pub const RECONFIG_DISABLED: ErrorCode = ErrorCode(-123);
 
     /// Its name, for people.
     pub fn name(self) -> &'static str {

@@ -24,6 +24,13 @@ pub enum JuteError {
         /// What stands there.
         length: i32,
     },
+    /// A create in a multi has null for its ACL: ZooKeeper refuses the request as any that does not
+    /// decode, but before it takes a zxid for it.
+    #[error("a null ACL in the create before byte {offset}")]
+    NullAcl {
+        /// Where the create ends.
+        offset: usize,
+    },
     /// A boolean that is neither 0 nor 1, an operation that may not stand here, text that is not
     /// UTF-8, null where a value must be.
     #[error("bad {what} at byte {offset}")]

@@ -16,9 +16,9 @@ pub fn multi_command<'a>(session: SessionId, writes: &[WriteRequest<'a>]) -> Com
     Command::Multi { session, ops: writes.iter().map(op).collect() }
 }
 
-/// The command of a multi that does not decode: refused, but it consumes a zxid
-/// (`PrepRequestProcessor.pRequestHelper`).
-pub fn undecodable_multi_command(session: SessionId) -> Command<'static> {
+/// The command of a request that is refused, but consumes a zxid: a multi that does not decode, a
+/// reconfig (`PrepRequestProcessor.pRequestHelper`).
+pub fn refused_command(session: SessionId) -> Command<'static> {
     Command::Write { session, op: Op::Malformed }
 }
 
@@ -91,6 +91,16 @@ pub fn query<'a>(read: &ReadRequest<'a>) -> Query<'a> {
         ReadKind::GetAcl => QueryKind::Acl,
     };
     Query { kind, path: read.path }
+}
+
+/// What the paths in the answer to a getEphemerals start with: anything, if the prefix is null,
+/// blank or the root (`FinalRequestProcessor`; Java trims whatever is not above the space).
+pub fn ephemerals_prefix(asked: Option<&str>) -> &str {
+    let asked = asked.unwrap_or_default();
+    match asked.trim_matches(|character| character <= ' ') {
+        "" | "/" => "",
+        _ => asked,
+    }
 }
 
 #[cfg(test)]

@@ -342,6 +342,29 @@ pub enum Request<'a> {
         /// Of which kind.
         watcher_type: WatcherType,
     },
+    /// Changes the members of the ensemble.
+    Reconfig {
+        /// Servers that join, or null.
+        joining: Option<&'a str>,
+        /// Servers that leave, or null.
+        leaving: Option<&'a str>,
+        /// All members there are to be, or null.
+        members: Option<&'a str>,
+        /// The version of the membership it is meant for, or -1.
+        version: i64,
+    },
+    /// Asks how many znodes are below one, at any depth.
+    GetAllChildrenNumber {
+        /// Which.
+        path: &'a str,
+    },
+    /// Asks for the session's ephemeral znodes.
+    GetEphemerals {
+        /// Only those whose path starts so; null is all.
+        prefix: Option<&'a str>,
+    },
+    /// Asks who the connection is to the server.
+    WhoAmI,
     /// Ends the session.
     CloseSession,
     /// An operation of ZooKeeper's that is not served yet.
@@ -400,12 +423,19 @@ impl<'a> Request<'a> {
                 let (path, watcher_type) = (reader.text()?, decode_watcher_type(reader)?);
                 Request::RemoveWatches { path, watcher_type }
             }
+            opcode::RECONFIG => Request::Reconfig {
+                joining: reader.optional_text()?,
+                leaving: reader.optional_text()?,
+                members: reader.optional_text()?,
+                version: reader.long()?,
+            },
+            opcode::GET_ALL_CHILDREN_NUMBER => {
+                Request::GetAllChildrenNumber { path: reader.text()? }
+            }
+            opcode::GET_EPHEMERALS => Request::GetEphemerals { prefix: reader.optional_text()? },
+            opcode::WHO_AM_I => Request::WhoAmI,
             opcode::CLOSE_SESSION => Request::CloseSession,
-            opcode::RECONFIG
-            | opcode::SASL
-            | opcode::GET_EPHEMERALS
-            | opcode::GET_ALL_CHILDREN_NUMBER
-            | opcode::WHO_AM_I => Request::Unserved,
+            opcode::SASL => Request::Unserved,
             _ => Request::Unknown,
         })
     }
@@ -425,6 +455,10 @@ impl<'a> Request<'a> {
             Request::AddWatch { .. } => opcode::ADD_WATCH,
             Request::CheckWatches { .. } => opcode::CHECK_WATCHES,
             Request::RemoveWatches { .. } => opcode::REMOVE_WATCHES,
+            Request::Reconfig { .. } => opcode::RECONFIG,
+            Request::GetAllChildrenNumber { .. } => opcode::GET_ALL_CHILDREN_NUMBER,
+            Request::GetEphemerals { .. } => opcode::GET_EPHEMERALS,
+            Request::WhoAmI => opcode::WHO_AM_I,
             Request::CloseSession => opcode::CLOSE_SESSION,
             Request::Unserved | Request::Unknown => unreachable!("only decoded, never sent"),
         }
@@ -452,7 +486,14 @@ impl<'a> Request<'a> {
                 }
                 encode_multi_header(-1, true, out);
             }
-            Request::Sync { path } => out.put_text(path),
+            Request::Sync { path } | Request::GetAllChildrenNumber { path } => out.put_text(path),
+            Request::Reconfig { joining, leaving, members, version } => {
+                for servers in [joining, leaving, members] {
+                    out.put_buffer(servers.map(str::as_bytes));
+                }
+                out.put_long(*version);
+            }
+            Request::GetEphemerals { prefix } => out.put_buffer(prefix.map(str::as_bytes)),
             Request::Auth { scheme, credentials } => {
                 out.put_int(0);
                 out.put_text(scheme);
@@ -473,7 +514,11 @@ impl<'a> Request<'a> {
                 out.put_text(path);
                 out.put_int(*watcher_type as i32);
             }
-            Request::Ping | Request::CloseSession | Request::Unserved | Request::Unknown => {}
+            Request::Ping
+            | Request::WhoAmI
+            | Request::CloseSession
+            | Request::Unserved
+            | Request::Unknown => {}
         }
         end_frame(out, start);
     }
@@ -588,7 +633,8 @@ fn decode_write<'a>(
 }
 
 /// `MultiOperationRecord`: no setACL in a multi, and no create with an unknown flag, or with one that
-/// needs a time to live, which this record has none of.
+/// needs a time to live, which this record has none of. `CreateOptions.Builder`, which all creates but
+/// createTTL pass through, takes no null ACL.
 fn decode_multi_write<'a>(
     opcode: i32,
     reader: &mut JuteReader<'a>,
@@ -605,16 +651,33 @@ fn decode_multi_write<'a>(
     ) {
         return Err(reader.bad("operation"));
     }
+    let start = reader.clone();
     let mut write = decode_write(opcode, reader)?;
-    if let WriteRequest::Create { kind, flags, .. } = &mut write {
+    if let WriteRequest::Create { kind, flags, ttl_ms, .. } = &mut write {
         match CreateMode::from_flag(*flags) {
+            Some(mode) if mode.is_ttl() && *kind == CreateKind::Ttl => {}
             // `Op.Create.getOpcode`: here, unlike alone, the flag makes it a container.
             Some(CreateMode::Container) => *kind = CreateKind::Container,
-            Some(mode) if !mode.is_ttl() || *kind == CreateKind::Ttl => {}
+            // `Op.create` with a time to live that the flag has no use for is a create.
+            _ if *kind == CreateKind::Ttl => *kind = CreateKind::Create,
+            Some(mode) if !mode.is_ttl() => {}
             _ => return Err(reader.bad("create flag")),
+        }
+        if *kind != CreateKind::Ttl {
+            *ttl_ms = -1;
+        }
+        if opcode != opcode::CREATE_TTL && has_null_acl(start)? {
+            return Err(JuteError::NullAcl { offset: reader.offset() });
         }
     }
     Ok(write)
+}
+
+/// Whether the ACL of the create that starts here is null, and not only empty.
+fn has_null_acl(mut create: JuteReader<'_>) -> Result<bool, JuteError> {
+    create.text()?;
+    create.buffer()?;
+    Ok(create.int()? == -1)
 }
 
 fn decode_read<'a>(opcode: i32, reader: &mut JuteReader<'a>) -> Result<ReadRequest<'a>, JuteError> {

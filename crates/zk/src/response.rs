@@ -1,8 +1,8 @@
 //! Responses as they stand on a client's wire: encoded by the server, decoded by our own clients.
 
-use machine::{AclEntry, Outcome, QueryResult, Refusal, Stat};
+use machine::{AclEntry, Identity, Outcome, QueryResult, Refusal, Stat};
 
-use crate::auth::masked_digest_id;
+use crate::auth::{masked_digest_id, user_name};
 use crate::error_code::ErrorCode;
 use crate::jute::{JuteError, JuteReader, JuteWrite, begin_frame, end_frame};
 use crate::request::{
@@ -103,8 +103,9 @@ pub enum WriteForm {
     Check,
     /// A result each.
     Multi(Box<[WriteForm]>),
-    /// A marshalling error, whatever came of it: of a multi that does not decode.
-    Undecodable,
+    /// This error, where the session may write at all: of a request that was refused before the
+    /// log and consumes a zxid all the same.
+    Refused(ErrorCode),
 }
 
 impl WriteForm {
@@ -134,7 +135,8 @@ impl WriteForm {
             WriteForm::SetData => opcode::SET_DATA,
             WriteForm::SetAcl => opcode::SET_ACL,
             WriteForm::Check => opcode::CHECK,
-            WriteForm::Multi(_) | WriteForm::Undecodable => opcode::MULTI,
+            WriteForm::Multi(_) => opcode::MULTI,
+            WriteForm::Refused(_) => unreachable!("it is no result of a multi"),
         }
     }
 }
@@ -148,7 +150,7 @@ pub fn encode_write(
     out: &mut Vec<u8>,
 ) {
     let error = match (form, outcome) {
-        (WriteForm::Undecodable, Err(Refusal::BadArguments)) => ErrorCode::MARSHALLING_ERROR,
+        (WriteForm::Refused(error), Err(Refusal::BadArguments)) => *error,
         (_, Err(refusal)) => ErrorCode::of(refusal),
         (_, Ok(_)) => ErrorCode::OK,
     };
@@ -324,6 +326,43 @@ pub fn encode_add_watch(header: ReplyHeader, out: &mut Vec<u8>) {
     let start = begin_frame(out);
     header.encode(out);
     out.put_int(header.error.0);
+    end_frame(out, start);
+}
+
+/// The response to a getAllChildrenNumber: how many.
+pub fn encode_all_children_number(
+    xid: i32,
+    zxid: i64,
+    result: &Result<u32, Refusal>,
+    out: &mut Vec<u8>,
+) {
+    let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error }.encode(out);
+    if let Ok(count) = result {
+        out.put_count(*count as usize);
+    }
+    end_frame(out, start);
+}
+
+/// The response to a getEphemerals: paths.
+pub fn encode_ephemerals(xid: i32, zxid: i64, paths: &[String], out: &mut Vec<u8>) {
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
+    out.put_count(paths.len());
+    paths.iter().for_each(|path| out.put_text(path));
+    end_frame(out, start);
+}
+
+/// The response to a whoAmI: scheme and user of each identity (`zookeeper.jute`: WhoAmIResponse).
+pub fn encode_who_am_i(xid: i32, zxid: i64, identities: &[Identity<'_>], out: &mut Vec<u8>) {
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
+    out.put_count(identities.len());
+    for identity in identities {
+        out.put_text(identity.scheme);
+        out.put_text(user_name(identity.scheme, identity.id));
+    }
     end_frame(out, start);
 }
 

@@ -5,6 +5,7 @@ mod multi;
 mod refusals;
 pub(crate) mod rig;
 
+use crate::query::DescendantCount;
 use rig::{ORIGIN, Random, Rig, check_invariants, dump, random_sent};
 
 /// Applies a script and compares the answer to its last command.
@@ -116,6 +117,54 @@ fn ephemeral_paths_are_those_of_one_session_and_sorted() {
     assert_eq!(rig.machine.ephemeral_paths(SessionId(1)), ["/a0000000002", "/c"]);
     assert_eq!(rig.machine.ephemeral_paths(SessionId(2)), ["/b"]);
     assert_eq!(rig.machine.ephemeral_paths(SessionId(3)), Vec::<String>::new());
+}
+
+/// Counts below a path, a few slots at a time, running the scripts between the steps.
+fn count(rig: &mut Rig, path: &str, between: &[&str]) -> Result<u32, Refusal> {
+    let mut so_far = DescendantCount::default();
+    let mut between = between.iter();
+    loop {
+        if let Some(count) = rig.machine.count_descendants(path, &[], 2, &mut so_far)? {
+            return Ok(count);
+        }
+        if let Some(script) = between.next() {
+            rig.run(script);
+        }
+    }
+}
+
+const COUNTED: &str =
+    "create /a; create /a/b; create /a/b/c; create /ab; create /a/d; create /e; create /e/f";
+
+#[test]
+fn descendants_are_counted_at_any_depth() {
+    let mut rig = Rig::default();
+    rig.run(COUNTED);
+    let all = [("/", 10), ("", 11), ("/a", 3), ("/a/b", 1), ("/a/b/c", 0), ("/zookeeper", 2)];
+    for (path, expected) in all {
+        assert_eq!(count(&mut rig, path, &[]), Ok(expected), "{path}");
+    }
+    for path in ["/no", "/a/", "a", "/a\0"] {
+        assert_eq!(count(&mut rig, path, &[]), Err(Refusal::NoNode), "{path}");
+    }
+    rig.run("delete /a/b/c");
+    assert_eq!(count(&mut rig, "/a", &[]), Ok(2));
+}
+
+#[test]
+fn a_count_has_whatever_is_there_all_the_time() {
+    let mut rig = Rig::default();
+    rig.run(COUNTED);
+    // Those made meanwhile are counted or not.
+    let between = ["create /a/g", "create /a/h", "delete /a/h; create /e/h", "delete /e/f"];
+    let counted = count(&mut rig, "/a", &between).unwrap();
+    assert!((3..=5).contains(&counted), "{counted}");
+    // One that is removed is not found any more.
+    assert_eq!(
+        count(&mut rig, "/ab", &["create /ab/c; delete /ab/c", "delete /ab"]),
+        Err(Refusal::NoNode)
+    );
+    check_invariants(&mut rig.machine);
 }
 
 /// How far the zxid moves with the last command of a script.

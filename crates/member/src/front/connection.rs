@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
-use machine::SessionId;
+use machine::{DescendantCount, SessionId};
 use zk::four_letter::Latency;
 use zk::request::{
     AddWatchMode, ConnectRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
@@ -64,10 +64,16 @@ pub(super) enum SlotKind {
     CheckWatches { path: Box<str>, watcher_type: WatcherType },
     /// To be run here, once it is at the front.
     RemoveWatches { path: Box<str>, watcher_type: WatcherType },
+    /// To be run here in steps, once it is at the front.
+    Count { path: Box<str>, so_far: DescendantCount },
+    /// To be run here, once it is at the front; the prefix.
+    Ephemerals(Box<str>),
     /// Handed over; `done` once it is answered but not yet at the front.
     Sync { path: Box<str>, done: bool },
     /// Answered when its turn comes.
     Ping,
+    /// Answered when its turn comes, for these identities: those of when it was asked.
+    WhoAmI(Identities),
     /// Answered when its turn comes.
     AuthAccepted,
     /// Answered with this error and, maybe, the end of the connection when its turn comes.
@@ -85,6 +91,8 @@ impl SlotKind {
                 | SlotKind::AddWatch { .. }
                 | SlotKind::CheckWatches { .. }
                 | SlotKind::RemoveWatches { .. }
+                | SlotKind::Count { .. }
+                | SlotKind::Ephemerals(_)
         )
     }
 }

@@ -53,6 +53,19 @@ fn algorithms_are_named_as_in_java() {
 }
 
 #[test]
+fn the_user_of_an_identity_is_what_its_provider_says() {
+    for (scheme, id, expected) in [
+        ("digest", "user:hash", "user"),
+        ("digest", ":hash", ""),
+        ("ip", "10.0.0.1", "10.0.0.1"),
+        ("ip", "::1", "::1"),
+        ("super", "", ""),
+    ] {
+        assert_eq!(user_name(scheme, id), expected, "{scheme}");
+    }
+}
+
+#[test]
 fn a_masked_id_keeps_the_user_only() {
     for (id, expected) in [
         ("user:hash", "user:x"),

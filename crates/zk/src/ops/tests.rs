@@ -159,3 +159,13 @@ fn reads_are_queries() {
         assert_eq!(query(&request), Query { kind: expected, path: "/a" });
     }
 }
+
+#[test]
+fn a_prefix_of_nothing_or_the_root_is_all() {
+    for all in [None, Some(""), Some(" "), Some("/"), Some(" /\n"), Some("\u{0}\t")] {
+        assert_eq!(ephemerals_prefix(all), "", "{all:?}");
+    }
+    for prefix in ["/a", "/a/", " /a", "//", "a", "\u{a0}"] {
+        assert_eq!(ephemerals_prefix(Some(prefix)), prefix);
+    }
+}

@@ -71,6 +71,11 @@ fn requests() -> Vec<Request<'static>> {
         }),
         Request::AddWatch { path: "/a", mode: AddWatchMode::Persistent },
         Request::AddWatch { path: "", mode: AddWatchMode::PersistentRecursive },
+        Request::GetEphemerals { prefix: Some("/a") },
+        Request::GetEphemerals { prefix: None },
+        Request::GetAllChildrenNumber { path: "/a" },
+        Request::Reconfig { joining: None, leaving: Some("2"), members: Some(""), version: -1 },
+        Request::WhoAmI,
         Request::CloseSession,
     ]);
     let (path, types) =
@@ -173,14 +178,15 @@ fn check_opcode(opcode: i32, expected: &str) {
 
 #[test]
 fn opcodes_are_served_not_yet_served_or_unknown() {
-    for opcode in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 18, 19, 21, 22, 100, 101, 105, 106] {
+    for opcode in [
+        1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 16, 17, 18, 19, 21, 22, 100, 101, 103, 104, 105, 106,
+    ] {
         check_opcode(opcode, "served");
     }
     check_opcode(11, "Ping");
+    check_opcode(107, "WhoAmI");
     check_opcode(-11, "CloseSession");
-    for opcode in [16, 102, 103, 104, 107] {
-        check_opcode(opcode, "Unserved");
-    }
+    check_opcode(102, "Unserved");
     // Check (13) is one of a multi's operations only.
     for opcode in [0, -1, -10, 10, 13, 20, 23, 99, 108, 1000, i32::MAX, i32::MIN] {
         check_opcode(opcode, "Unknown");
@@ -221,7 +227,7 @@ fn multi_create(inner: i32, flags: i32) -> Option<CreateKind> {
     let mut body = Vec::new();
     body.put_text("/a");
     body.put_int(-1);
-    body.put_int(-1);
+    body.put_int(0);
     body.put_int(flags);
     match multi(opcode::MULTI, inner, &body) {
         Ok(Request::Multi(writes)) => match &*writes {
@@ -250,6 +256,53 @@ fn a_create_in_a_multi_has_a_flag_that_it_can_have() {
     }
     // The flags of this one are followed by a time to live.
     assert_eq!(multi_create(opcode::CREATE_TTL, 5), None);
+}
+
+#[test]
+fn a_time_to_live_in_a_multi_is_dropped_where_the_flag_has_no_use_for_it() {
+    for (flags, expected) in [
+        (0, (CreateKind::Create, -1)),
+        (3, (CreateKind::Create, -1)),
+        (4, (CreateKind::Container, -1)),
+        (5, (CreateKind::Ttl, 9)),
+        (6, (CreateKind::Ttl, 9)),
+        (7, (CreateKind::Create, -1)),
+    ] {
+        let mut body = Vec::new();
+        body.put_text("/a");
+        body.put_int(-1);
+        body.put_int(0);
+        body.put_int(flags);
+        body.put_long(9);
+        let Ok(Request::Multi(writes)) = multi(opcode::MULTI, opcode::CREATE_TTL, &body) else {
+            panic!("flag {flags}")
+        };
+        let [WriteRequest::Create { kind, ttl_ms, .. }] = &*writes else { panic!("flag {flags}") };
+        assert_eq!((*kind, *ttl_ms), expected, "flag {flags}");
+    }
+}
+
+#[test]
+fn a_null_acl_of_a_create_in_a_multi_is_told_from_other_errors() {
+    let body = |acl: i32, flags: i32| {
+        let mut body = Vec::new();
+        body.put_text("/a");
+        body.put_int(-1);
+        body.put_int(acl);
+        body.put_int(flags);
+        body.put_long(5);
+        body
+    };
+    for inner in [opcode::CREATE, opcode::CREATE2, opcode::CREATE_CONTAINER] {
+        let end = body(-1, 0).len() - 8;
+        let null = multi(opcode::MULTI, inner, &body(-1, 0)[..end]);
+        assert_eq!(null, Err(JuteError::NullAcl { offset: 9 + end }), "opcode {inner}");
+        assert!(multi(opcode::MULTI, inner, &body(0, 0)[..end]).is_ok(), "opcode {inner}");
+        // The flag is looked at first.
+        let bad_flag = multi(opcode::MULTI, inner, &body(-1, 99)[..end]);
+        assert!(matches!(bad_flag, Err(JuteError::BadValue { .. })), "opcode {inner}");
+    }
+    assert!(multi(opcode::MULTI, opcode::CREATE_TTL, &body(-1, 5)).is_ok());
 }
 
 #[test]

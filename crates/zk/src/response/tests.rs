@@ -165,9 +165,11 @@ fn refusals_are_answered_with_their_code_and_no_body() {
 }
 
 #[test]
-fn a_multi_that_does_not_decode_is_a_marshalling_error_unless_its_session_is_gone() {
-    check_write(&WriteForm::Undecodable, Err(Refusal::BadArguments), -5, b"");
-    check_write(&WriteForm::Undecodable, Err(Refusal::SessionExpired), -112, b"");
+fn what_was_refused_before_the_log_is_so_unless_its_session_is_gone() {
+    for error in [ErrorCode::MARSHALLING_ERROR, ErrorCode::RECONFIG_DISABLED] {
+        check_write(&WriteForm::Refused(error), Err(Refusal::BadArguments), error.0, b"");
+        check_write(&WriteForm::Refused(error), Err(Refusal::SessionExpired), -112, b"");
+    }
 }
 
 #[test]
@@ -390,5 +392,44 @@ fn events_say_their_type_the_connected_state_and_the_path() {
         let (found, mut reader) = open(&out);
         assert_eq!(found, header(-1, -1, 0));
         assert_eq!((reader.int(), reader.int(), reader.text()), (Ok(number), Ok(3), Ok("/a")));
+    }
+}
+
+#[test]
+fn a_who_am_i_is_answered_with_scheme_and_user_of_each_identity() {
+    let identity = |scheme, id| Identity { scheme, id };
+    let identities = [identity("ip", "::1"), identity("digest", "u:hash"), identity("super", "")];
+    let out = bytes(|out| encode_who_am_i(7, 9, &identities, out));
+    let (header, mut reader) = open(&out);
+    assert_eq!(header, ReplyHeader { xid: 7, zxid: 9, error: ErrorCode::OK });
+    assert_eq!(reader.int(), Ok(3));
+    for text in ["ip", "::1", "digest", "u", "super", ""] {
+        assert_eq!(reader.text(), Ok(text));
+    }
+    assert_eq!(reader.remaining(), 0);
+}
+
+#[test]
+fn a_get_ephemerals_is_answered_with_paths() {
+    for paths in [vec![], vec!["/a".to_string(), "/b/c".to_string()]] {
+        let out = bytes(|out| encode_ephemerals(7, 9, &paths, out));
+        let (header, mut reader) = open(&out);
+        assert_eq!(header, ReplyHeader { xid: 7, zxid: 9, error: ErrorCode::OK });
+        assert_eq!(reader.texts().unwrap(), paths);
+        assert_eq!(reader.remaining(), 0);
+    }
+}
+
+#[test]
+fn a_get_all_children_number_is_answered_with_a_number() {
+    for (result, error, body) in [
+        (Ok(0x0102_0304), 0, &[1, 2, 3, 4][..]),
+        (Err(Refusal::NoNode), -101, &[]),
+        (Err(Refusal::NoAuth), -102, &[]),
+    ] {
+        let out = bytes(|out| encode_all_children_number(7, 9, &result, out));
+        let (header, reader) = open(&out);
+        assert_eq!(header, ReplyHeader { xid: 7, zxid: 9, error: ErrorCode(error) });
+        assert_eq!(&out[out.len() - reader.remaining()..], body);
     }
 }

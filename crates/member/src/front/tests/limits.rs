@@ -282,6 +282,32 @@ fn one_hold_of_the_lock_reads_a_bounded_number_of_requests() {
 }
 
 #[test]
+fn a_count_gives_the_lock_back_and_others_their_turn() {
+    let mut rig = begun(1);
+    rig.play("c2: connect");
+    let children: Vec<String> = (0..6_000).map(|index| format!("create /a/{index} x")).collect();
+    for some in children.chunks(500) {
+        rig.play(&format!("c1: {}", some.join(" | ")));
+    }
+    // From each child up to the root, and not through /zookeeper.
+    rig.play("c1~ count /zookeeper | count /a");
+    rig.play("c2~ get /a");
+    rig.fronts[0].run_reads(&rig.machine);
+    assert!(connection(&rig, 2).window.is_empty());
+    assert_eq!(connection(&rig, 1).window.len(), 2);
+    let mut holds = 1;
+    while rig.fronts[0].is_runnable() {
+        rig.fronts[0].run_reads(&rig.machine);
+        holds += 1;
+    }
+    let looked_max = READ_HOLD_REQUESTS_MAX as u32 * (COUNT_STEP_SLOTS_MAX + 2);
+    assert!(holds >= 6_000 * 3 / looked_max, "{holds}");
+    let text = rig.play("run");
+    assert!(text.contains("c1: count /zookeeper -> 2 @"), "{text}");
+    assert!(text.contains("c1: count /a -> 6000 @"), "{text}");
+}
+
+#[test]
 fn one_hold_of_the_lock_writes_a_bounded_number_of_bytes() {
     let bytes = 60_000;
     let mut rig = begun(bytes);

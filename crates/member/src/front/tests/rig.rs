@@ -111,6 +111,8 @@ enum Form {
     Acl,
     /// The error of the header once more.
     Error,
+    Identities,
+    Number,
     Nothing,
     Multi,
     Closing,
@@ -423,6 +425,7 @@ impl Rig {
                 }
                 "algorithm" => settings.digest_algorithm = value.to_string(),
                 "digest" => settings.digest_enabled = value == "on",
+                "reconfig" => settings.reconfig_enabled = value == "on",
                 "skip_acl" => settings.skip_acl = value == "on",
                 _ => panic!("setting {name}"),
             }
@@ -745,6 +748,23 @@ impl Rig {
                 Request::Sync { path: words[1] }.encode(xid, out);
                 Form::Path
             }
+            "reconfig" => {
+                let (joining, leaving, members) = (None, words.get(1).copied(), None);
+                Request::Reconfig { joining, leaving, members, version: -1 }.encode(xid, out);
+                Form::Nothing
+            }
+            "count" => {
+                Request::GetAllChildrenNumber { path: words[1] }.encode(xid, out);
+                Form::Number
+            }
+            "ephemerals" => {
+                Request::GetEphemerals { prefix: words.get(1).copied() }.encode(xid, out);
+                Form::Children { stat: false }
+            }
+            "whoami" => {
+                Request::WhoAmI.encode(xid, out);
+                Form::Identities
+            }
             "bye" => {
                 Request::CloseSession.encode(xid, out);
                 Form::Closing
@@ -976,6 +996,12 @@ fn body_text(form: &Form, reader: &mut JuteReader<'_>) -> String {
             assert_eq!(reader.int(), Ok(0));
             String::new()
         }
+        Form::Identities => {
+            let count = reader.count(8).unwrap();
+            let mut one = || format!("{}:{}", reader.text().unwrap(), reader.text().unwrap());
+            (0..count).map(|_| one()).collect::<Vec<_>>().join(" ")
+        }
+        Form::Number => reader.int().unwrap().to_string(),
         Form::Nothing | Form::Closing => String::new(),
         Form::Multi => multi_text(reader),
     }

@@ -3,7 +3,7 @@
 
 use super::rig::Rig;
 
-const SCRIPTS: [(&str, &str); 27] = [
+const SCRIPTS: [(&str, &str); 31] = [
     ("acl_hides_events", include_str!("scripts/acl_hides_events.txt")),
     ("add_watch_answers", include_str!("scripts/add_watch_answers.txt")),
     ("auth_adds_identities_in_order", include_str!("scripts/auth_adds_identities_in_order.txt")),
@@ -14,7 +14,12 @@ const SCRIPTS: [(&str, &str); 27] = [
     ),
     ("connect_negotiates", include_str!("scripts/connect_negotiates.txt")),
     ("connect_refused", include_str!("scripts/connect_refused.txt")),
+    ("descendants_are_counted", include_str!("scripts/descendants_are_counted.txt")),
     ("disk_full_refuses_in_order", include_str!("scripts/disk_full_refuses_in_order.txt")),
+    (
+        "ephemerals_are_those_of_the_session",
+        include_str!("scripts/ephemerals_are_those_of_the_session.txt"),
+    ),
     ("events_come_before_replies", include_str!("scripts/events_come_before_replies.txt")),
     ("expiry_closes_the_connection", include_str!("scripts/expiry_closes_the_connection.txt")),
     ("four_letter_words", include_str!("scripts/four_letter_words.txt")),
@@ -33,6 +38,7 @@ const SCRIPTS: [(&str, &str); 27] = [
         "remove_watches_leaves_the_others",
         include_str!("scripts/remove_watches_leaves_the_others.txt"),
     ),
+    ("reconfig_is_refused_in_order", include_str!("scripts/reconfig_is_refused_in_order.txt")),
     ("requests_not_served", include_str!("scripts/requests_not_served.txt")),
     (
         "session_moves_between_connections",
@@ -52,6 +58,7 @@ const SCRIPTS: [(&str, &str); 27] = [
     ("watches_fire_once", include_str!("scripts/watches_fire_once.txt")),
     ("watches_of_a_deleted_znode", include_str!("scripts/watches_of_a_deleted_znode.txt")),
     ("watches_see_only_later_changes", include_str!("scripts/watches_see_only_later_changes.txt")),
+    ("who_am_i_is_the_connection", include_str!("scripts/who_am_i_is_the_connection.txt")),
 ];
 
 /// Plays the lines of a script that are not indented and puts what happened below each.

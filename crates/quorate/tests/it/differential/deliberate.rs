@@ -38,32 +38,7 @@ type Row = (
 );
 
 /// Single requests.
-const ROWS: [Row; 14] = [
-    (
-        "getEphemerals",
-        UNBUILT,
-        opcode::GET_EPHEMERALS,
-        root,
-        &["zxid=+0 error=0 and (4) 00000000"],
-        REFUSED,
-    ),
-    (
-        "getAllChildrenNumber",
-        UNBUILT,
-        opcode::GET_ALL_CHILDREN_NUMBER,
-        root,
-        &["zxid=+0 error=0 and (4) 00000003"],
-        REFUSED,
-    ),
-    (
-        "whoAmI",
-        UNBUILT,
-        opcode::WHO_AM_I,
-        nothing,
-        &["zxid=+0 error=0 and (23) 00000001000000026970000000093132372e302e302e31"],
-        REFUSED,
-    ),
-    ("reconfig", UNBUILT, opcode::RECONFIG, reconfig, &["zxid=+1 error=-123"], REFUSED),
+const ROWS: [Row; 10] = [
     ("sasl", UNBUILT, opcode::SASL, empty, &["zxid=0 error=0 and (4) ffffffff"], REFUSED),
     ("deleteContainer", INTERNAL, 20, root, &["zxid=+1 error=-8"], ENDED),
     ("sync of null", NULL, opcode::SYNC, null, &["zxid=+0 error=0 None"], MALFORMED),
@@ -108,7 +83,25 @@ const ROWS: [Row; 14] = [
 type OddRow = (&'static str, i32, fn(&mut Vec<u8>), &'static str);
 
 /// Odd requests that both answer alike. The seeds do not ask them.
-const ALIKE: [OddRow; 17] = [
+const ALIKE: [OddRow; 29] = [
+    (
+        "createTTL in a multi, not with a flag of a TTL",
+        opcode::MULTI,
+        |out| multi(out, opcode::CREATE_TTL, with_useless_ttl),
+        "zxid=+1 error=0 [1 false 0 Some(\"/plain\")] [-1 true -1]",
+    ),
+    (
+        "createTTL in a multi, not with a flag",
+        opcode::MULTI,
+        |out| {
+            multi(out, opcode::CREATE_TTL, |out| {
+                out.put_text("/new");
+                null_data_and_flag(out, 9);
+                out.put_long(1_000);
+            });
+        },
+        "zxid=+1 error=0 [-1 false -8 -8] [-1 true -1]",
+    ),
     (
         "createContainer, not with a container's flag",
         opcode::CREATE_CONTAINER,
@@ -122,12 +115,48 @@ const ALIKE: [OddRow; 17] = [
     (
         "createTTL, not with a flag of a TTL",
         opcode::CREATE_TTL,
-        |out| {
-            out.put_text("/new");
-            null_data_and_flag(out, 0);
-            out.put_long(1_000);
-        },
+        with_useless_ttl,
         "zxid=+1 error=-8",
+    ),
+    (
+        "create with a null ACL in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::CREATE, null_acl),
+        "zxid=+0 error=-5",
+    ),
+    (
+        "createContainer with a null ACL in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::CREATE_CONTAINER, null_acl),
+        "zxid=+0 error=-5",
+    ),
+    (
+        "createTTL with a null ACL in a multi",
+        opcode::MULTI,
+        |out| {
+            multi(out, opcode::CREATE_TTL, |out| {
+                null_acl(out);
+                out.put_long(5);
+            });
+        },
+        "zxid=+1 error=0 [-1 false -114 -114] [-1 true -1]",
+    ),
+    ("create with a null ACL", opcode::CREATE, null_acl, "zxid=+1 error=-114"),
+    ("reconfig", opcode::RECONFIG, reconfig, "zxid=+1 error=-123"),
+    ("reconfig that does not decode", opcode::RECONFIG, empty, "zxid=+0 error=-5"),
+    (
+        "getAllChildrenNumber of the empty path",
+        opcode::GET_ALL_CHILDREN_NUMBER,
+        |out| out.put_text(""),
+        "zxid=+0 error=0 6",
+    ),
+    ("getAllChildrenNumber of null", opcode::GET_ALL_CHILDREN_NUMBER, null, "zxid=+0 error=-5"),
+    ("getEphemerals of null", opcode::GET_EPHEMERALS, null, "zxid=+0 error=0 []"),
+    (
+        "whoAmI",
+        opcode::WHO_AM_I,
+        nothing,
+        "zxid=+0 error=0 and (23) 00000001000000026970000000093132372e302e302e31",
     ),
     ("exists, no UTF-8", opcode::EXISTS, not_text, "zxid=+0 error=-101"),
     ("getData, no UTF-8", opcode::GET_DATA, not_text, "zxid=+0 error=-101"),
@@ -245,9 +274,22 @@ fn with_ttl(out: &mut Vec<u8>) {
     out.put_long(1_000);
 }
 
+fn with_useless_ttl(out: &mut Vec<u8>) {
+    out.put_text("/plain");
+    null_data_and_flag(out, 0);
+    out.put_long(1_000);
+}
+
 fn create_null(out: &mut Vec<u8>) {
     null(out);
     null_data_and_flag(out, 0);
+}
+
+fn null_acl(out: &mut Vec<u8>) {
+    out.put_text("/new");
+    null(out);
+    null(out);
+    out.put_int(0);
 }
 
 fn create_not_text(out: &mut Vec<u8>) {
@@ -296,15 +338,25 @@ fn what_differs_on_purpose_differs_as_listed() {
 
 #[test]
 fn odd_requests_are_answered_as_the_real_server_does() {
-    let real_server = RealServer::start("odd-real", &CONFIG);
-    let server = Server::start("odd-ours", &CONFIG);
+    check_alike("odd", &CONFIG, &ALIKE);
+}
+
+#[test]
+fn reconfig_that_is_enabled_is_not_for_a_server_alone() {
+    let row = ("reconfig", opcode::RECONFIG, reconfig as fn(&mut Vec<u8>), "zxid=+1 error=-6");
+    check_alike("reconfig", &["reconfigEnabled=true"], &[row]);
+}
+
+fn check_alike(name: &str, config: &[&str], rows: &[OddRow]) {
+    let real_server = RealServer::start(&format!("{name}-real"), config);
+    let server = Server::start(&format!("{name}-ours"), config);
     let mut real = Side::new("real", real_server.address());
     let mut ours = Side::new("ours", server.address());
     let mut generator = Generator::new(1);
-    for (name, code, body, expected) in ALIKE {
-        let rounds = [burst(vec![raw(&mut generator, code, body)])];
-        assert_eq!(answers(&mut real, &rounds), [expected], "real: {name}");
-        assert_eq!(answers(&mut ours, &rounds), [expected], "ours: {name}");
+    for (name, code, body, expected) in rows {
+        let rounds = [burst(vec![raw(&mut generator, *code, *body)])];
+        assert_eq!(answers(&mut real, &rounds), [*expected], "real: {name}");
+        assert_eq!(answers(&mut ours, &rounds), [*expected], "ours: {name}");
     }
 }
 

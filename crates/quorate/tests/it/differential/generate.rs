@@ -56,6 +56,7 @@ pub enum Body {
     NamesStat,
     AclStat,
     Results,
+    Number,
 }
 
 /// One request, encoded.
@@ -384,9 +385,17 @@ impl Generator {
                     .collect();
                 self.asked(&Request::MultiRead(reads))
             }
-            95..=97 => {
+            95 => {
+                let path = self.read_path(parent, shared);
+                self.asked(&Request::GetAllChildrenNumber { path: &path })
+            }
+            96..=97 => {
                 let path = self.read_path(parent, shared);
                 self.asked(&Request::Sync { path: &path })
+            }
+            98 => {
+                let prefix = self.random.chance(80).then(|| self.read_path(parent, shared));
+                self.asked(&Request::GetEphemerals { prefix: prefix.as_deref() })
             }
             _ => self.asked(&Request::Ping),
         }
@@ -655,9 +664,10 @@ pub fn body_of(code: i32) -> (Body, bool) {
         opcode::CLOSE_SESSION => (Body::Empty, true),
         opcode::EXISTS => (Body::Stat, false),
         opcode::GET_DATA => (Body::DataStat, false),
-        opcode::GET_CHILDREN => (Body::Names, false),
+        opcode::GET_CHILDREN | opcode::GET_EPHEMERALS => (Body::Names, false),
         opcode::GET_CHILDREN2 => (Body::NamesStat, false),
         opcode::GET_ACL => (Body::AclStat, false),
+        opcode::GET_ALL_CHILDREN_NUMBER => (Body::Number, false),
         opcode::MULTI_READ => (Body::Results, false),
         opcode::SYNC => (Body::Path, false),
         _ => (Body::Empty, false),

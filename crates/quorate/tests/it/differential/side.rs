@@ -424,6 +424,7 @@ impl Side {
                 text + &self.stat(reader)?
             }
             Body::Results => self.results(reader)?,
+            Body::Number => format!(" {}", reader.int()?),
         })
     }
 
