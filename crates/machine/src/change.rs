@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::acl::Acl;
 use crate::ids::{Ordinal, Owner, SessionId, Zxid};
+use crate::limits::QUOTA_WARNINGS_MAX;
 use crate::settings::Settings;
 
 /// What happened.
@@ -65,6 +66,23 @@ pub struct Change {
 pub struct ChangeBatch {
     changes: Vec<Change>,
     paths: String,
+    quotas_exceeded: Vec<QuotaExceeded>,
+}
+
+/// A write went over a quota: refused by a hard limit, or let through by a soft one. For a person to
+/// read; no client is told (`ZooKeeperServer.checkQuota` logs it).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaExceeded {
+    /// The path that has the quota.
+    pub path: Box<str>,
+    /// Whether the write was refused.
+    pub hard: bool,
+    /// `count` (znodes) or `bytes`.
+    pub of: &'static str,
+    /// What there would be, or is now.
+    pub usage: i64,
+    /// What there may be.
+    pub limit: i64,
 }
 
 /// A batch on its way to every connection runtime.
@@ -95,6 +113,18 @@ impl ChangeBatch {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
+    }
+
+    /// Notes that a quota was exceeded, unless enough of that was noted already.
+    pub(crate) fn warn_of_quota(&mut self, warning: QuotaExceeded) {
+        if self.quotas_exceeded.len() < QUOTA_WARNINGS_MAX {
+            self.quotas_exceeded.push(warning);
+        }
+    }
+
+    /// The quotas that were exceeded: those of the first few writes.
+    pub fn quotas_exceeded(&self) -> &[QuotaExceeded] {
+        &self.quotas_exceeded
     }
 
     /// Bytes of all paths.

@@ -16,6 +16,7 @@ use crate::limits::{
 use crate::machine::{Machine, Stamp};
 use crate::reply::Outcome;
 use crate::tree::{CONTAINER_OWNER, Znode, ZnodeId, ttl_ms};
+use crate::txn::Txn;
 
 /// What to look for, and where to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl Machine {
             if is_due(znode, stamp.time_ms, never_used_ms_max) {
                 let id = znode.id();
                 let zxid = self.consume_zxid();
-                self.remove_znode(id, path, zxid, changes);
+                self.remove_znode(id, path, &mut Txn::new(zxid, changes));
                 count += 1;
             }
         }

@@ -20,6 +20,7 @@ pub mod ids;
 pub mod limits;
 mod machine;
 pub mod query;
+mod quota;
 pub mod reply;
 pub mod sessions;
 pub mod settings;
@@ -27,7 +28,7 @@ pub mod tree;
 mod txn;
 
 pub use acl::{Acl, AclEntry, Identity};
-pub use change::{Change, ChangeBatch, ChangeKind};
+pub use change::{Change, ChangeBatch, ChangeKind, QuotaExceeded};
 pub use command::{Command, CreateMode, Op};
 pub use container_znodes::{ContainerSearch, ContainersFound};
 pub use digest::Digest;

@@ -45,6 +45,13 @@ pub const CONTAINER_ZNODES_LOOKED_AT_MAX: usize = 4_096;
 /// replaced long ago are forgotten by a membership change.
 pub const ORIGINS_MAX: usize = 10_000;
 
+/// Bytes of a quota's limits or usage that are read: some forty each for four numbers. Longer text is
+/// taken as no numbers, and costs nobody's writes anything. ZooKeeper reads any length.
+pub const QUOTA_TEXT_BYTES_MAX: usize = 1_024;
+
+/// Exceeded quotas noted in one batch of changes, for the log. More are counted by nobody.
+pub const QUOTA_WARNINGS_MAX: usize = 4;
+
 /// Old images kept for a running freeze. Reaching it aborts the freeze, and the snapshot is
 /// scheduled anew.
 pub const FREEZE_OLD_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -17,6 +17,7 @@ use crate::reply::{Outcome, Refusal, Reply};
 use crate::sessions::{Session, Sessions};
 use crate::settings::Settings;
 use crate::tree::Tree;
+use crate::txn::Txn;
 
 /// What an entry and a batch say about a command beside the command itself.
 #[derive(Clone, Copy, Debug)]
@@ -258,7 +259,7 @@ impl Machine {
     fn end_session(&mut self, session: SessionId, zxid: Zxid, changes: &mut ChangeBatch) {
         for path in self.ephemeral_paths(session) {
             let id = self.tree.find(&path).expect("an ephemeral of a session exists").id();
-            self.remove_znode(id, &path, zxid, changes);
+            self.remove_znode(id, &path, &mut Txn::new(zxid, changes));
         }
         self.sessions.remove(session).expect("apply looked the session up");
         changes.push(self.counters.ordinal, zxid, ChangeKind::SessionClosed { session }, "");

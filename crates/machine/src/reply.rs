@@ -75,6 +75,8 @@ pub enum Refusal {
     WrongPassword,
     /// A session with the proposed id exists: draw another id.
     SessionIdTaken(SessionId),
+    /// A quota does not allow that many znodes or bytes.
+    QuotaExceeded,
     /// The command needs a setting that is off.
     Unimplemented,
     /// Operation number `position` of a multi was refused, and so nothing was done.

@@ -33,6 +33,8 @@ pub struct ZnodeId(pub u32);
 
 /// The root's id.
 pub const ROOT: ZnodeId = ZnodeId(0);
+/// Where quotas are kept (`Quotas.quotaZookeeper`).
+pub(crate) const QUOTAS_PATH: &str = "/zookeeper/quota";
 
 /// "No znode", "no directory".
 const NONE: u32 = u32::MAX;
@@ -232,6 +234,8 @@ pub struct Tree {
     slot_count: u32,
     first_vacant: u32,
     znode_count: u32,
+    /// The znode at [`QUOTAS_PATH`].
+    quotas: ZnodeId,
     directories: Side<Directory>,
     extras: Side<Extra>,
     /// Containers and znodes with a time to live. Like slab ids, no state.
@@ -400,7 +404,7 @@ impl Default for Tree {
         let root = tree.place(NONE, &new("", &open));
         assert!(root == ROOT);
         let zookeeper = tree.place(root.0, &new("zookeeper", &open));
-        tree.place(zookeeper.0, &new("quota", &open));
+        tree.quotas = tree.place(zookeeper.0, &new("quota", &open));
         let config = tree.place(zookeeper.0, &new("config", &config));
         // DataTree.addConfigNode sets the ACL with version -1.
         tree.extra_mut(config.0).aversion = -1;
@@ -417,6 +421,7 @@ impl Tree {
             slot_count: 0,
             first_vacant: NONE,
             znode_count: 0,
+            quotas: ROOT,
             directories: Side::default(),
             extras: Side::default(),
             container_znodes: BTreeSet::new(),
@@ -493,6 +498,11 @@ impl Tree {
     /// Number of znodes, the root included once.
     pub fn znode_count(&self) -> u32 {
         self.znode_count
+    }
+
+    /// The znode that the quotas are below. It cannot be deleted.
+    pub(crate) fn quotas(&self) -> Znode<'_> {
+        self.znode(self.quotas)
     }
 
     /// Bytes of all paths and data.
@@ -630,6 +640,21 @@ impl Tree {
         extra.version = old.version.wrapping_add(1);
         self.learn_content(id.0, path);
         old
+    }
+
+    /// Replaces the data of a znode and nothing else of it, neither version nor zxid; `path` is its
+    /// full path.
+    pub(crate) fn rewrite_data(&mut self, id: ZnodeId, path: &str, data: &[u8]) -> OldData {
+        self.before_change(id.0);
+        self.forget_content(id.0, path);
+        let Extra { mzxid, mtime, version, .. } = self.extra(self.slot(id.0));
+        let slot = self.slot_mut(id.0);
+        let (word, payload) =
+            (name_word(slot.name(), Some(data)), payload(slot.name(), Some(data)));
+        let name_word = core::mem::replace(&mut slot.name_word, word);
+        let payload = core::mem::replace(&mut slot.payload, payload);
+        self.learn_content(id.0, path);
+        OldData { id, name_word, payload, mzxid, mtime, version }
     }
 
     /// Takes a change of data back.
@@ -1116,6 +1141,8 @@ impl Tree {
             }
         }
         self.check_reachable()?;
+        let quotas = self.find(QUOTAS_PATH).map(Znode::id);
+        self.quotas = quotas.ok_or_else(|| format!("the image holds no {QUOTAS_PATH}"))?;
         self.recount();
         Ok(())
     }

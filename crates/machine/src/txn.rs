@@ -11,6 +11,7 @@ use crate::change::{ChangeBatch, ChangeKind};
 use crate::command::{AskedAcl, CreateMode, Op};
 use crate::ids::{SessionId, Zxid};
 use crate::machine::{Machine, Stamp};
+use crate::quota::{Usage, data_bytes};
 use crate::reply::{Outcome, Refusal};
 use crate::tree::{
     CONTAINER_OWNER, Created, NewZnode, OldAcl, OldData, Removed, Tree, Znode, ZnodeId,
@@ -22,16 +23,35 @@ const TTL_MS_MAX: i64 = (1 << 40) - 1;
 /// The top byte that marks the owner word of a TTL znode.
 const TTL_OWNER: i64 = (0xff_u64 << 56) as i64;
 
-/// How to take one operation of a multi back.
-enum Undo {
+/// How to take one step of a multi back.
+pub(crate) enum Undo {
     Create { path: Box<str>, created: Created },
     Remove { path: Box<str>, removed: Removed, owner: i64 },
     SetData { path: Box<str>, old: OldData },
     SetAcl { path: Box<str>, old: OldAcl },
 }
 
-/// What an operation did: its outcome and, for a multi, the way back.
-type Done = (Outcome, Option<Undo>);
+/// A transaction under way: for whom, and what comes of it.
+pub(crate) struct Txn<'t> {
+    pub(crate) zxid: Zxid,
+    pub(crate) changes: &'t mut ChangeBatch,
+    /// The steps that were done, of a multi: nothing else is ever taken back.
+    pub(crate) undo: Option<Vec<Undo>>,
+}
+
+impl<'t> Txn<'t> {
+    /// One that is not taken back.
+    pub(crate) fn new(zxid: Zxid, changes: &'t mut ChangeBatch) -> Txn<'t> {
+        Txn { zxid, changes, undo: None }
+    }
+
+    /// Notes a step that was done.
+    pub(crate) fn did(&mut self, undo: impl FnOnce() -> Undo) {
+        if let Some(steps) = &mut self.undo {
+            steps.push(undo());
+        }
+    }
+}
 
 impl Machine {
     pub(crate) fn write(
@@ -43,8 +63,7 @@ impl Machine {
     ) -> Result<Outcome, Refusal> {
         let zxid = self.consume_zxid();
         self.check_owner(stamp, session)?;
-        let (outcome, _) = self.operate(stamp, session, zxid, op, changes)?;
-        Ok(outcome)
+        self.operate(stamp, session, op, &mut Txn::new(zxid, changes))
     }
 
     pub(crate) fn multi(
@@ -57,19 +76,16 @@ impl Machine {
         let zxid = self.consume_zxid();
         self.check_owner(stamp, session)?;
         let changes_before = changes.len();
+        let mut txn = Txn { zxid, changes, undo: Some(Vec::with_capacity(ops.len())) };
         let mut outcomes = Vec::with_capacity(ops.len());
-        let mut undo = Vec::new();
         for (position, op) in ops.iter().enumerate() {
-            match self.operate(stamp, session, zxid, op, changes) {
-                Ok((outcome, way_back)) => {
-                    outcomes.push(outcome);
-                    undo.extend(way_back);
-                }
+            match self.operate(stamp, session, op, &mut txn) {
+                Ok(outcome) => outcomes.push(outcome),
                 Err(refusal) => {
-                    while let Some(step) = undo.pop() {
+                    for step in txn.undo.into_iter().flatten().rev() {
                         self.undo(step);
                     }
-                    changes.truncate(changes_before);
+                    txn.changes.truncate(changes_before);
                     let refusal = Box::new(refusal);
                     return Err(Refusal::Multi { position, count: ops.len(), refusal });
                 }
@@ -82,22 +98,25 @@ impl Machine {
         &mut self,
         stamp: &Stamp<'_>,
         session: SessionId,
-        zxid: Zxid,
         op: &Op<'_>,
-        changes: &mut ChangeBatch,
-    ) -> Result<Done, Refusal> {
+        txn: &mut Txn<'_>,
+    ) -> Result<Outcome, Refusal> {
         match op {
-            Op::Create { .. } => self.create(stamp, session, zxid, op, changes),
-            Op::Delete { path, version } => self.delete(stamp, zxid, path, *version, changes),
+            Op::Create { .. } => self.create(stamp, session, op, txn),
+            Op::Delete { path, version } => self.delete(stamp, path, *version, txn),
             Op::SetData { path, malformed, data, version } => {
                 let znode = self.find_valid(path, *malformed)?;
                 self.check_acl(stamp, znode.acl(), perms::WRITE)?;
+                let more = Usage { znodes: 0, bytes: data_bytes(*data) - data_bytes(znode.data()) };
+                self.check_quota(path, more, txn.changes)?;
                 check_version(znode.version(), *version)?;
                 let (id, acl) = (znode.id(), znode.restricting_acl());
-                let old = self.tree.set_data(id, path, *data, zxid.0, stamp.time_ms);
-                changes.push(self.counters.ordinal, zxid, ChangeKind::DataSet { acl }, path);
-                let stat = self.tree.znode(id).stat();
-                Ok((Outcome::DataSet(stat), Some(Undo::SetData { path: (*path).into(), old })))
+                let old = self.tree.set_data(id, path, *data, txn.zxid.0, stamp.time_ms);
+                txn.did(|| Undo::SetData { path: (*path).into(), old });
+                self.charge_quota(path, more, txn);
+                let kind = ChangeKind::DataSet { acl };
+                txn.changes.push(self.counters.ordinal, txn.zxid, kind, path);
+                Ok(Outcome::DataSet(self.tree.znode(id).stat()))
             }
             Op::SetAcl { path, malformed, acl, version } => {
                 if *malformed {
@@ -109,14 +128,14 @@ impl Machine {
                 check_version(znode.aversion(), *version)?;
                 let id = znode.id();
                 let old = self.tree.set_acl(id, path, &acl);
-                let stat = self.tree.znode(id).stat();
-                Ok((Outcome::AclSet(stat), Some(Undo::SetAcl { path: (*path).into(), old })))
+                txn.did(|| Undo::SetAcl { path: (*path).into(), old });
+                Ok(Outcome::AclSet(self.tree.znode(id).stat()))
             }
             Op::Check { path, malformed, version } => {
                 let znode = self.find_valid(path, *malformed)?;
                 self.check_acl(stamp, znode.acl(), perms::READ)?;
                 check_version(znode.version(), *version)?;
-                Ok((Outcome::Checked, None))
+                Ok(Outcome::Checked)
             }
             Op::Malformed => Err(Refusal::BadArguments),
         }
@@ -126,10 +145,9 @@ impl Machine {
         &mut self,
         stamp: &Stamp<'_>,
         session: SessionId,
-        zxid: Zxid,
         op: &Op<'_>,
-        changes: &mut ChangeBatch,
-    ) -> Result<Done, Refusal> {
+        txn: &mut Txn<'_>,
+    ) -> Result<Outcome, Refusal> {
         let Op::Create { path, malformed, data, acl, mode, ttl_ms } = op else {
             unreachable!("operate hands over creates only")
         };
@@ -152,21 +170,24 @@ impl Machine {
         if ephemeral_session(parent.owner()).is_some() {
             return Err(Refusal::NoChildrenForEphemerals);
         }
+        let more = Usage { znodes: 1, bytes: data_bytes(*data) };
+        self.check_quota(&path, more, txn.changes)?;
         let parent_acl = parent.restricting_acl();
         let parent = parent.id();
         let name = &path[parent_end + 1..];
-        let (data, acl) = (*data, &acl);
+        let (data, acl, zxid) = (*data, &acl, txn.zxid);
         let new = NewZnode { name, data, acl, owner, zxid: zxid.0, time_ms: stamp.time_ms };
         let created = self.tree.create(parent, &path, &new);
         let id = Tree::created_id(&created);
         self.own_ephemeral(owner, id);
         let znode = self.tree.znode(id);
-        let kind = ChangeKind::Created { acl: znode.restricting_acl(), parent_acl };
-        changes.push(self.counters.ordinal, zxid, kind, &path);
         let stat = znode.stat();
-        let path: Box<str> = path.into();
-        let undo = Undo::Create { path: path.clone(), created };
-        Ok((Outcome::Created { path, stat }, Some(undo)))
+        let kind = ChangeKind::Created { acl: znode.restricting_acl(), parent_acl };
+        txn.changes.push(self.counters.ordinal, zxid, kind, &path);
+        txn.did(|| Undo::Create { path: path.as_str().into(), created });
+        self.begin_quota(&path, txn);
+        self.charge_quota(&path, more, txn);
+        Ok(Outcome::Created { path: path.into(), stat })
     }
 
     /// The owner word for a mode; `PrepRequestProcessor.validateCreateRequest` and `EphemeralType`.
@@ -199,11 +220,10 @@ impl Machine {
     fn delete(
         &mut self,
         stamp: &Stamp<'_>,
-        zxid: Zxid,
         path: &str,
         version: i32,
-        changes: &mut ChangeBatch,
-    ) -> Result<Done, Refusal> {
+        txn: &mut Txn<'_>,
+    ) -> Result<Outcome, Refusal> {
         let slash = path.rfind('/').filter(|_| !path.contains('\0'));
         let parent_end = slash.ok_or(Refusal::BadArguments)?;
         if is_special(path) {
@@ -216,29 +236,24 @@ impl Machine {
         if znode.child_count() > 0 {
             return Err(Refusal::NotEmpty);
         }
-        let (id, owner) = (znode.id(), znode.owner());
-        let removed = self.remove_znode(id, path, zxid, changes);
-        Ok((Outcome::Deleted, Some(Undo::Remove { path: path.into(), removed, owner })))
+        self.remove_znode(znode.id(), path, txn);
+        Ok(Outcome::Deleted)
     }
 
     /// Removes a znode that was found fit for it, for a delete or with its session.
-    pub(crate) fn remove_znode(
-        &mut self,
-        id: ZnodeId,
-        path: &str,
-        zxid: Zxid,
-        changes: &mut ChangeBatch,
-    ) -> Removed {
+    pub(crate) fn remove_znode(&mut self, id: ZnodeId, path: &str, txn: &mut Txn<'_>) {
         let znode = self.tree.znode(id);
         let owner = znode.owner();
+        let less = Usage { znodes: -1, bytes: -data_bytes(znode.data()) };
         let kind = ChangeKind::Deleted {
             acl: znode.restricting_acl(),
             parent_acl: self.tree.znode(self.tree.parent(id)).restricting_acl(),
         };
         self.disown_ephemeral(owner, id);
-        let removed = self.tree.remove(id, path, zxid.0);
-        changes.push(self.counters.ordinal, zxid, kind, path);
-        removed
+        let removed = self.tree.remove(id, path, txn.zxid.0);
+        txn.changes.push(self.counters.ordinal, txn.zxid, kind, path);
+        txn.did(|| Undo::Remove { path: path.into(), removed, owner });
+        self.charge_quota(path, less, txn);
     }
 
     fn undo(&mut self, step: Undo) {

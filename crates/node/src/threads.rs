@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use machine::Machine;
+use machine::{Machine, QuotaExceeded};
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::message::{Delivery, FromApply, FromSnapshot, FrontId, SnapshotJob, ToApply, ToLoop};
@@ -21,8 +21,8 @@ use storage::disk::RealDisk;
 use storage::wal::SpareJob;
 
 use crate::limits::{
-    APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, RAFT_TICK,
-    SNAPSHOT_REST_MAX,
+    APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
+    RAFT_TICK, SNAPSHOT_REST_MAX,
 };
 use crate::queue::{Inbox, Mail};
 
@@ -65,6 +65,7 @@ pub(crate) struct LoopRunner {
 pub(crate) struct ApplyRunner {
     apply: Apply,
     inputs: Vec<ToApply>,
+    quota_warned: Option<Instant>,
 }
 
 /// What a connection runtime needs of the node.
@@ -171,7 +172,7 @@ impl LoopRunner {
 
 impl ApplyRunner {
     pub fn new(apply: Apply) -> ApplyRunner {
-        ApplyRunner { apply, inputs: Vec::new() }
+        ApplyRunner { apply, inputs: Vec::new(), quota_warned: None }
     }
 
     /// One hold of the state's lock. Whether there is more to do.
@@ -199,8 +200,22 @@ impl ApplyRunner {
             }
         }
         drop(machine);
+        self.warn_of_quotas(output.changes.quotas_exceeded());
         shared.to_loop.push_quietly(output.to_loop.into_iter().map(LoopInput::Apply));
         self.apply.has_work()
+    }
+
+    fn warn_of_quotas(&mut self, exceeded: &[QuotaExceeded]) {
+        if exceeded.is_empty()
+            || self.quota_warned.is_some_and(|last| last.elapsed() < QUOTA_WARNING_INTERVAL)
+        {
+            return;
+        }
+        self.quota_warned = Some(Instant::now());
+        for QuotaExceeded { path, hard, of, usage, limit } in exceeded {
+            let kind = if *hard { "hard" } else { "soft" };
+            tracing::warn!("quota exceeded: {path}: {of} {usage}, {kind} limit {limit}");
+        }
     }
 }
 

@@ -499,8 +499,6 @@ impl Draft {
             (enforces_auth, "enforce.auth.schemes", "enforce_auth_schemes", ENFORCE_NOT_BUILT),
             (names_ensemble, "ensembleAuthName", "ensemble_auth_names", NOT_BUILT),
             (keeps_alive, "clientTcpKeepAlive", "client_keep_alive", NOT_BUILT),
-            (self.replicated.enforce_quota, "enforceQuota", "enforce_quota", NOT_BUILT),
-            (self.replicated.reconfig_enabled, "reconfigEnabled", "reconfig_enabled", NOT_BUILT),
         ];
         let place = self.whole();
         for (_, in_zoo_cfg, in_toml, message) in asked.into_iter().filter(|(asked, ..)| *asked) {

@@ -48,6 +48,8 @@ impl ErrorCode {
     pub const NO_WATCHER: ErrorCode = ErrorCode(-121);
     /// The configuration does not allow reconfig.
     pub const RECONFIG_DISABLED: ErrorCode = ErrorCode(-123);
+    /// A quota does not allow that many znodes or bytes.
+    pub const QUOTA_EXCEEDED: ErrorCode = ErrorCode(-125);
 
     /// Its name, for people.
     pub fn name(self) -> &'static str {
@@ -93,6 +95,7 @@ impl ErrorCode {
                 ErrorCode::SESSION_EXPIRED
             }
             Refusal::SessionMoved => ErrorCode::SESSION_MOVED,
+            Refusal::QuotaExceeded => ErrorCode::QUOTA_EXCEEDED,
             Refusal::Unimplemented => ErrorCode::UNIMPLEMENTED,
             Refusal::Multi { .. } => ErrorCode::OK,
         }

@@ -292,6 +292,7 @@ fn a_wrong_digest_is_named() {
 }
 
 /// A znode of a handmade image.
+#[derive(Clone, Copy)]
 struct Handmade {
     id: u32,
     parent: u32,
@@ -342,7 +343,9 @@ const TOP: Handmade = znode(0, u32::MAX, "");
 
 #[test]
 fn trees_that_cannot_be_are_refused() {
-    check(&[TOP, znode(1, 0, "a")], "digest");
+    let zookeeper = znode(1, 0, "zookeeper");
+    check(&[TOP, zookeeper, znode(2, 1, "quota")], "digest");
+    check(&[TOP, zookeeper], "no /zookeeper/quota");
     check(&[], "no root");
     check(&[znode(1, 0, "a")], "no root");
     check(&[TOP, TOP], "znode 0 does not fit");
@@ -359,12 +362,13 @@ fn trees_that_cannot_be_are_refused() {
     check(&[TOP, znode(1, 1, "a")], "reachable");
     check(&[TOP, znode(1, 2, "a"), znode(2, 1, "b")], "reachable");
     check(&[TOP, znode(3, 2, "a"), znode(2, 1, "b"), znode(1, 3, "c")], "reachable");
-    check(&[TOP, Handmade { owner: 5, ..znode(1, 0, "a") }], "belongs to session 0x5");
+    let stray = Handmade { owner: 5, ..znode(3, 0, "a") };
+    check(&[TOP, zookeeper, znode(2, 1, "quota"), stray], "belongs to session 0x5");
 }
 
 #[test]
 fn parents_may_stand_behind_their_children() {
-    check(&[znode(1, 4, "b"), znode(4, 0, "a"), TOP], "digest");
+    check(&[znode(1, 4, "quota"), znode(4, 0, "zookeeper"), TOP], "digest");
 }
 
 /// Restores pieces that are not in the order of the format.

@@ -145,13 +145,12 @@ fn what_is_read_and_not_built_yet_is_warned_of() {
         zoo("enforce.auth.enabled=true\nenforce.auth.schemes=digest"),
         &["conf/zoo.cfg: enforce.auth.schemes"],
     );
-    check(zoo("enforceQuota=true"), &["conf/zoo.cfg: enforceQuota"]);
-    check(zoo("reconfigEnabled=true"), &["conf/zoo.cfg: reconfigEnabled"]);
+    check(zoo("enforceQuota=true\nreconfigEnabled=true"), &[]);
     check(zoo("extendedTypesEnabled=true"), &[]);
-    check(zoo("clientTcpKeepAlive=false\nenforceQuota=false"), &[]);
+    check(zoo("clientTcpKeepAlive=false"), &[]);
     check(World::toml("log_dir = \"/log\""), &["quorate.toml: log_dir"]);
     check(World::toml("enforce_auth_schemes = [\"ip\"]"), &["quorate.toml: enforce_auth_schemes"]);
-    check(flags("-Dzookeeper.enforceQuota=true"), &["configuration: enforceQuota"]);
+    check(flags("-Dzookeeper.ensembleAuthName=a"), &["configuration: ensembleAuthName"]);
 }
 
 // ---- the syntax of a properties file

@@ -10,6 +10,7 @@
 
 mod deliberate;
 mod generate;
+mod quotas;
 mod side;
 
 use std::collections::HashMap;

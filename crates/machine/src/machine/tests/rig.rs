@@ -203,6 +203,7 @@ fn parse_command(session: SessionId, text: &str) -> Command<'_> {
             skip_acl: rest.contains("skip_acl"),
             extended_types: rest.contains("extended"),
             digest_enabled: !rest.contains("no_digest"),
+            enforce_quota: rest.contains("enforce_quota"),
             ..Settings::default()
         }),
         "multi" if rest.is_empty() => Command::Multi { session, ops: Vec::new() },

@@ -1,0 +1,197 @@
+//! Quotas: how many znodes and bytes a subtree may have, and how many it has.
+//!
+//! The limits of the subtree at `/a` are the data of `/zookeeper/quota/a/zookeeper_limits`, its usage
+//! that of `/zookeeper/quota/a/zookeeper_stats`: two ordinary znodes that clients make (`setquota`).
+//! Usage is counted when the second is made, and rewritten with each write in the subtree from then
+//! on: its data only, so neither its stat nor a watch tells of it. Of several quotas above a znode the
+//! deepest counts, and a quota of the root does not.
+//!
+//! Nonsense in these znodes harms nobody: what is no number is not there.
+//!
+//! Source: ZooKeeper 3.9.5, `DataTree` (`updateQuotaStat`, `updateQuotaForPath`), `StatsTrack`,
+//! `ZooKeeperServer.checkQuota`.
+
+use crate::change::{ChangeBatch, QuotaExceeded};
+use crate::limits::QUOTA_TEXT_BYTES_MAX;
+use crate::machine::Machine;
+use crate::reply::Refusal;
+use crate::tree::{QUOTAS_PATH, Znode, ZnodeId};
+use crate::txn::{Txn, Undo};
+
+const LIMITS: &str = "zookeeper_limits";
+const USAGE: &str = "zookeeper_stats";
+
+/// What a write adds to its subtree, or takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub znodes: i64,
+    pub bytes: i64,
+}
+
+/// Bytes of data as quotas count them: null has none.
+pub(crate) fn data_bytes(data: Option<&[u8]>) -> i64 {
+    data.map_or(0, |data| data.len() as i64)
+}
+
+/// The quota that a znode is under.
+struct Quota<'p> {
+    /// Whose quota it is.
+    path: &'p str,
+    /// The znode that limits and usage are children of.
+    holder: ZnodeId,
+    limits: ZnodeId,
+}
+
+/// Numbers as limits and usage are written: `count=1,bytes=2=;byteHardLimit=5;countHardLimit=9`.
+/// What is not said is -1.
+#[derive(Debug, PartialEq, Eq)]
+struct Numbers {
+    count: i64,
+    bytes: i64,
+    /// The others by name, in the order of their names, each once.
+    others: Vec<(String, i64)>,
+}
+
+impl Numbers {
+    fn parse(text: Option<&[u8]>) -> Numbers {
+        let mut numbers = Numbers { count: -1, bytes: -1, others: Vec::new() };
+        let text = text.filter(|text| text.len() <= QUOTA_TEXT_BYTES_MAX).unwrap_or_default();
+        let text = core::str::from_utf8(text).unwrap_or_default();
+        for pair in text.split([',', ';']) {
+            let mut parts = pair.split('=');
+            let (Some(name), Some(value)) = (parts.next(), parts.next()) else { continue };
+            if let Ok(value) = value.parse() {
+                numbers.set(name, value);
+            }
+        }
+        numbers
+    }
+
+    fn set(&mut self, name: &str, value: i64) {
+        match name {
+            "count" => self.count = value,
+            "bytes" => self.bytes = value,
+            _ => match self.others.binary_search_by(|(other, _)| other.as_str().cmp(name)) {
+                Ok(at) => self.others[at].1 = value,
+                Err(at) => self.others.insert(at, (name.to_string(), value)),
+            },
+        }
+    }
+
+    /// A hard limit, if there is one.
+    fn hard(&self, name: &str) -> Option<i64> {
+        let found = self.others.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| *value).filter(|value| *value > -1)
+    }
+
+    /// `StatsTrack.toString`: the sign behind the bytes makes servers before 3.5 overlook the rest.
+    fn text(&self) -> String {
+        let mut text = format!("count={},bytes={}", self.count, self.bytes);
+        if !self.others.is_empty() {
+            text.push('=');
+        }
+        for (name, value) in &self.others {
+            text += &format!(";{name}={value}");
+        }
+        text
+    }
+}
+
+impl Machine {
+    /// Refuses a write that goes over a hard limit, and notes one that goes over any, where quotas
+    /// are enforced.
+    pub(crate) fn check_quota(
+        &self,
+        path: &str,
+        more: Usage,
+        changes: &mut ChangeBatch,
+    ) -> Result<(), Refusal> {
+        if !self.settings().enforce_quota {
+            return Ok(());
+        }
+        let Some(quota) = self.quota_above(path) else { return Ok(()) };
+        let Some(usage) = self.tree().find_child(quota.holder, USAGE) else { return Ok(()) };
+        let usage = Numbers::parse(usage.data());
+        let limits = Numbers::parse(self.tree().znode(quota.limits).data());
+        let count = (more.znodes, usage.count, limits.hard("countHardLimit"), limits.count);
+        let bytes = (more.bytes, usage.bytes, limits.hard("byteHardLimit"), limits.bytes);
+        for (of, (more, usage, hard, soft)) in [("count", count), ("bytes", bytes)] {
+            let limit = hard.unwrap_or(soft);
+            let usage = usage.saturating_add(more);
+            if more == 0 || limit <= -1 || usage <= limit {
+                continue;
+            }
+            let (path, hard) = (quota.path.into(), hard.is_some());
+            changes.warn_of_quota(QuotaExceeded { path, hard, of, usage, limit });
+            if hard {
+                return Err(Refusal::QuotaExceeded);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a write did to the usage of the quota it is under.
+    pub(crate) fn charge_quota(&mut self, path: &str, more: Usage, txn: &mut Txn<'_>) {
+        let Some(quota) = self.quota_above(path) else { return };
+        let Some(usage) = self.tree().find_child(quota.holder, USAGE) else { return };
+        let mut numbers = Numbers::parse(usage.data());
+        numbers.count = numbers.count.wrapping_add(more.znodes);
+        numbers.bytes = numbers.bytes.wrapping_add(more.bytes);
+        self.rewrite_usage(usage.id(), quota.path, &numbers, txn);
+    }
+
+    /// Counts a subtree if `path`, just made, is where its usage is kept. That takes as long as the
+    /// subtree is large, some 0.1 us a znode, and everybody waits; so it does in ZooKeeper.
+    pub(crate) fn begin_quota(&mut self, path: &str, txn: &mut Txn<'_>) {
+        let Some(inner) = path.strip_prefix(QUOTAS_PATH) else { return };
+        let Some((of, USAGE)) = inner.rsplit_once('/') else { return };
+        if !of.starts_with('/') {
+            return;
+        }
+        let Usage { znodes, bytes } = self.usage_of(of);
+        let usage = self.tree().find(path).expect("it was just made").id();
+        self.rewrite_usage(usage, of, &Numbers { count: znodes, bytes, others: Vec::new() }, txn);
+    }
+
+    fn rewrite_usage(&mut self, id: ZnodeId, of: &str, numbers: &Numbers, txn: &mut Txn<'_>) {
+        let path = format!("{QUOTAS_PATH}{of}/{USAGE}");
+        let old = self.tree.rewrite_data(id, &path, numbers.text().as_bytes());
+        txn.did(|| Undo::SetData { path: path.into(), old });
+    }
+
+    /// The deepest quota on the way to `path`, its own included. Without any quota at all this is
+    /// one look at a counter.
+    fn quota_above<'p>(&self, path: &'p str) -> Option<Quota<'p>> {
+        let mut holder = self.tree().quotas();
+        let mut found = None;
+        let mut end = 0;
+        for name in path.split('/').skip(1) {
+            if holder.child_count() == 0 {
+                break;
+            }
+            let Some(next) = self.tree().find_child(holder.id(), name) else { break };
+            holder = next;
+            end += 1 + name.len();
+            if let Some(limits) = self.tree().find_child(holder.id(), LIMITS) {
+                let (holder, limits) = (holder.id(), limits.id());
+                found = Some(Quota { path: &path[..end], holder, limits });
+            }
+        }
+        found
+    }
+
+    /// What there is at and below `path`; nothing where that is not.
+    fn usage_of(&self, path: &str) -> Usage {
+        let mut usage = Usage { znodes: 0, bytes: 0 };
+        let mut waiting: Vec<Znode<'_>> = self.tree().find(path).into_iter().collect();
+        while let Some(znode) = waiting.pop() {
+            usage.znodes += 1;
+            usage.bytes += data_bytes(znode.data());
+            waiting.extend(znode.children());
+        }
+        usage
+    }
+}
+
+#[cfg(test)]
+mod tests;
