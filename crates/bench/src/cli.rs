@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use crate::differential::{self, DifferentialArgs};
 use crate::fill::{self, FillArgs};
 use crate::latencies::{self, LatencyArgs};
 use crate::pubsub::{self, PubsubArgs};
@@ -38,6 +39,9 @@ enum Workload {
     /// The publish/subscribe test: ephemerals, items that subscribers see, setData
     #[command(name = "pubsub")]
     Pubsub(PubsubArgs),
+    /// The same seeded requests to two servers, whose every answer and event must be the same
+    #[command(name = "differential")]
+    Differential(DifferentialArgs),
 }
 
 /// Runs a benchmark and prints it.
@@ -52,5 +56,6 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
+        Workload::Differential(args) => differential::command(args),
     }
 }

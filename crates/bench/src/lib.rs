@@ -7,11 +7,13 @@
 //! [`meter`] keep it; [`report`] and [`figures`] print it. [`process`] knows what the servers cost,
 //! [`null_server`] what the generator itself can do.
 //!
-//! It never judges: a figure is printed with what it takes to doubt it.
+//! It never judges: a figure is printed with what it takes to doubt it. [`differential`] has no figures:
+//! it asks two servers the same, and says where they first differ.
 
 pub mod cli;
 pub mod client_zk;
 pub mod comparison;
+pub mod differential;
 pub mod driver;
 pub mod figures;
 pub mod fill;

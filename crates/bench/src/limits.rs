@@ -100,3 +100,14 @@ pub const ITEMS_MAX: u64 = 100_000_000;
 
 /// Seconds that one phase of a test may be asked to take.
 pub const SECONDS_MAX: u64 = 86_400;
+
+/// How long a server may be silent in the differential test when an answer is due. Then it is down,
+/// or hangs.
+pub const DIFFERENTIAL_SILENCE: Duration = Duration::from_secs(20);
+
+/// Frames of a connection that the differential test reads ahead. Then its reader stops, and with it
+/// the server.
+pub const DIFFERENTIAL_FRAMES_AHEAD: usize = 100_000;
+
+/// Rounds of a seed of the differential test: some 400 requests.
+pub const DIFFERENTIAL_ROUNDS: usize = 45;

@@ -18,7 +18,7 @@ use zk::response::ConnectResponse;
 
 use crate::client::{self, Client, TIMEOUT_MS};
 use crate::server::Server;
-use crate::wire::{Received, new_session};
+use bench::differential::wire::{Received, new_session};
 
 /// How long a condition that must come may take. Reaching it is a failure.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -8,5 +8,4 @@ mod container_znodes;
 mod crash;
 mod differential;
 mod server;
-mod wire;
 mod zk_shell;

@@ -4,9 +4,13 @@
 use zk::jute::{JuteWrite, begin_frame, end_frame};
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest, opcode};
 
-use super::generate::{Asked, AskedSession, Burst, Generator, Greeting, Round, body_of, entry};
-use super::side::Side;
-use super::{CONFIG, greet_anew};
+use bench::differential::generate::{
+    Asked, AskedSession, Burst, Generator, Greeting, Round, body_of, entry,
+};
+use bench::differential::greet_anew;
+use bench::differential::side::Side;
+
+use super::CONFIG;
 use crate::server::{RealServer, Server};
 
 /// Something that is asked, and the answers.
@@ -362,10 +366,10 @@ fn check_alike(name: &str, config: &[&str], rows: &[OddRow]) {
 
 /// Runs the rounds in a new session of slot 0 and gives the answers without xids and pings.
 fn answers(side: &mut Side, rounds: &[Round]) -> Vec<String> {
-    side.run(&greet_anew(0));
+    side.run(&greet_anew(0)).unwrap();
     side.begin_seed();
     let mut answers = Vec::new();
-    for line in rounds.iter().flat_map(|round| side.run_alone(round)).collect::<Vec<_>>() {
+    for line in rounds.iter().flat_map(|round| side.run_alone(round).unwrap()).collect::<Vec<_>>() {
         let line = line.trim_start_matches("slot 0 ");
         match line.strip_prefix("reply xid=").and_then(|rest| rest.split_once(' ')) {
             Some(("-2", _)) => {}
@@ -373,7 +377,7 @@ fn answers(side: &mut Side, rounds: &[Round]) -> Vec<String> {
             None => answers.push(line.to_string()),
         }
     }
-    side.run(&Round::Drop(0));
+    side.run(&Round::Drop(0)).unwrap();
     answers
 }
 

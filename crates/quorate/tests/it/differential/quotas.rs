@@ -5,9 +5,11 @@
 
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 
-use super::generate::{Asked, Burst, Generator, Random, Round, entry};
-use super::side::Side;
-use super::{CONFIG, greet_anew};
+use bench::differential::generate::{Asked, Burst, Generator, Random, Round, entry};
+use bench::differential::greet_anew;
+use bench::differential::side::Side;
+
+use super::CONFIG;
 use crate::server::{RealServer, Server};
 
 const SEEDS: u64 = 6;
@@ -38,7 +40,11 @@ fn check(name: &str, config: &[&str], multi_max: u64) {
     for seed in 1..=SEEDS {
         let (mut generator, mut random) = (Generator::new(seed), Random::new(seed));
         for round in [greet_anew(0), alone(set_up(&mut generator))] {
-            assert_eq!(real.run(&round), ours.run(&round), "seed {seed}: setting up");
+            assert_eq!(
+                real.run(&round).unwrap(),
+                ours.run(&round).unwrap(),
+                "seed {seed}: setting up"
+            );
         }
         for index in 0..WRITES {
             let write = write(&mut generator, &mut random, multi_max);
@@ -50,15 +56,15 @@ fn check(name: &str, config: &[&str], multi_max: u64) {
                 asked.push(generator.asked(&Request::Read(read)));
             }
             let round = alone(asked);
-            let (expected, got) = (real.run(&round), ours.run(&round));
+            let (expected, got) = (real.run(&round).unwrap(), ours.run(&round).unwrap());
             assert_eq!(expected, got, "seed {seed}, write {index}: {shown}");
             refused += expected.iter().filter(|line| line.contains("-125")).count();
         }
         let clear = alone(clear(&mut generator));
-        real.run(&clear);
-        ours.run(&clear);
-        real.run(&Round::Drop(0));
-        ours.run(&Round::Drop(0));
+        real.run(&clear).unwrap();
+        ours.run(&clear).unwrap();
+        real.run(&Round::Drop(0)).unwrap();
+        ours.run(&Round::Drop(0)).unwrap();
     }
     assert_eq!(refused > 0, multi_max == 1, "{refused} writes were refused");
 }

@@ -11,7 +11,7 @@ use zk::request::{ConnectRequest, Request, XID_EVENT, XID_PING, opcode};
 use zk::response::{ReplyHeader, decode_stat};
 
 use super::generate::{Asked, AskedSession, Body, Burst, Greeting, Round, SLOTS, Slot};
-use crate::wire::{Connection, Received};
+use super::wire::{Connection, Received};
 
 /// The xid of the syncs that end a round.
 const XID_BARRIER: i32 = i32::MAX;
@@ -55,6 +55,7 @@ enum Zxids {
 }
 
 impl Side {
+    /// A server without connections.
     pub fn new(name: &'static str, address: SocketAddr) -> Side {
         Side {
             name,
@@ -90,26 +91,32 @@ impl Side {
 
     /// Runs a round and says what came of it, a line for each frame; then sees to it that nothing
     /// is under way on any connection.
-    pub fn run(&mut self, round: &Round) -> Vec<String> {
-        let mut lines = self.run_alone(round);
+    ///
+    /// # Errors
+    /// As of [`Side::run_alone`].
+    pub fn run(&mut self, round: &Round) -> anyhow::Result<Vec<String>> {
+        let mut lines = self.run_alone(round)?;
         for slot in 0..SLOTS {
             lines.extend(self.barrier(slot));
         }
-        lines
+        Ok(lines)
     }
 
-    /// The same without the barrier.
-    pub fn run_alone(&mut self, round: &Round) -> Vec<String> {
+    /// The same without seeing to that.
+    ///
+    /// # Errors
+    /// A session that is asked for on a new connection is not answered.
+    pub fn run_alone(&mut self, round: &Round) -> anyhow::Result<Vec<String>> {
         self.round += 1;
-        match round {
+        Ok(match round {
             Round::Burst(burst) => self.burst(burst),
             Round::Together(bursts) => self.together(bursts),
-            Round::Greet(greeting) => self.greet(greeting),
+            Round::Greet(greeting) => self.greet(greeting)?,
             Round::Drop(slot) => {
                 self.seats[*slot].connection = None;
                 Vec::new()
             }
-        }
+        })
     }
 
     fn burst(&mut self, burst: &Burst) -> Vec<String> {
@@ -240,7 +247,7 @@ impl Side {
         }
     }
 
-    fn greet(&mut self, greeting: &Greeting) -> Vec<String> {
+    fn greet(&mut self, greeting: &Greeting) -> anyhow::Result<Vec<String>> {
         let seat = &self.seats[greeting.slot];
         let (session, password) = match greeting.session {
             AskedSession::New => (0, vec![0; 16]),
@@ -257,18 +264,18 @@ impl Side {
             password,
             read_only: greeting.read_only,
         };
-        let mut lines = self.attach(greeting.slot, &request);
+        let mut lines = self.attach(greeting.slot, &request)?;
         if greeting.session == AskedSession::New {
             lines.push(format!("slot {} session {}", greeting.slot, self.opened));
         }
-        lines
+        Ok(lines)
     }
 
     /// Asks for a session on a new connection, and watches the older one end.
-    fn attach(&mut self, slot: usize, request: &ConnectRequest) -> Vec<String> {
-        let (mut connection, response) = Connection::attach(self.address, request);
+    fn attach(&mut self, slot: usize, request: &ConnectRequest) -> anyhow::Result<Vec<String>> {
+        let (mut connection, response) = Connection::attach(self.address, request)?;
         let Some(response) = response else {
-            return vec![format!("slot {slot} closed without an answer")];
+            return Ok(vec![format!("slot {slot} closed without an answer")]);
         };
         let mut lines = vec![format!(
             "slot {slot} timeout={} same session={} read_only={:?}",
@@ -278,7 +285,7 @@ impl Side {
         )];
         if response.session == 0 {
             lines.push(format!("slot {slot} {:?}", connection.receive()));
-            return lines;
+            return Ok(lines);
         }
         if self.seats[slot].connection.is_some() {
             let frames = self.receive_until(slot, None);
@@ -296,7 +303,7 @@ impl Side {
             asked: HashMap::new(),
             last_zxid: 0,
         };
-        lines
+        Ok(lines)
     }
 
     /// What the connection was sent meanwhile, and that it is in good order.
@@ -313,13 +320,17 @@ impl Side {
         self.describe(slot, &frames, Zxids::Exact)
     }
 
-    /// Sends one request on a slot's connection and gives what came, decoded by `decode`.
+    /// Sends one request on a slot's connection and gives what came, decoded by `decode`, or the
+    /// error it was answered with.
+    ///
+    /// # Errors
+    /// There is no answer, or one that does not decode.
     pub fn call<T>(
         &mut self,
         slot: usize,
         asked: &Asked,
         decode: impl Fn(&mut JuteReader<'_>) -> Result<T, JuteError>,
-    ) -> Result<T, i32> {
+    ) -> anyhow::Result<Result<T, i32>> {
         let mut bytes = self.bytes_of(slot, &[asked]);
         Request::Ping.encode(XID_PING, &mut bytes);
         self.send_in_pieces(slot, &bytes, &[]);
@@ -328,14 +339,14 @@ impl Side {
         for frame in &frames {
             let Received::Frame(body) = frame else { continue };
             let mut reader = JuteReader::new(body);
-            let header = ReplyHeader::decode(&mut reader).expect("a reply has a header");
+            let header = ReplyHeader::decode(&mut reader)?;
             if header.xid == asked.xid && header.error.0 == 0 {
-                return Ok(decode(&mut reader).expect("a good reply has its body"));
+                return Ok(Ok(decode(&mut reader)?));
             } else if header.xid == asked.xid {
-                return Err(header.error.0);
+                return Ok(Err(header.error.0));
             }
         }
-        panic!("{}: no answer to {}", self.name, asked.shown);
+        anyhow::bail!("{}: no answer to {}", self.name, asked.shown)
     }
 
     // In words.

@@ -1,7 +1,7 @@
 //! What is asked, from a seed: the same bytes for both servers, but for session ids, passwords and
 //! zxids, which each side fills in.
 
-use machine::AclEntry;
+use zk::AclEntry;
 use zk::request::{
     AddWatchMode, CreateKind, ReadKind, ReadRequest, Request, SetWatches2Request,
     SetWatchesRequest, WatcherType, WriteRequest, XID_AUTH, XID_PING, XID_SET_WATCHES, opcode,
@@ -17,6 +17,7 @@ const BURST_MAX: u64 = 60;
 pub struct Random(u64);
 
 impl Random {
+    /// One whose numbers depend on the seed only.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995)
     }
@@ -29,7 +30,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`.
+    /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
@@ -39,6 +40,7 @@ impl Random {
         self.below(100) < percent
     }
 
+    /// One of a list, which is not empty.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len() as u64) as usize]
     }
@@ -47,23 +49,36 @@ impl Random {
 /// What the body of a reply without an error holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
+    /// Nothing.
     Empty,
+    /// A path.
     Path,
+    /// A path and a Stat.
     PathStat,
+    /// A Stat.
     Stat,
+    /// Data and a Stat.
     DataStat,
+    /// Names or paths.
     Names,
+    /// Names and a Stat.
     NamesStat,
+    /// An ACL and a Stat.
     AclStat,
+    /// Those of a multi.
     Results,
+    /// A number.
     Number,
 }
 
 /// One request, encoded.
 #[derive(Clone, Debug)]
 pub struct Asked {
+    /// What its reply is known by.
     pub xid: i32,
+    /// The whole frame.
     pub bytes: Vec<u8>,
+    /// What a good reply holds.
     pub body: Body,
     /// It consumes a zxid.
     pub writes: bool,
@@ -81,7 +96,9 @@ pub struct Asked {
 /// A burst of one session, cut into pieces that are written one by one.
 #[derive(Clone, Debug)]
 pub struct Burst {
+    /// The session's.
     pub slot: usize,
+    /// In this order.
     pub asked: Vec<Asked>,
     /// Bytes of the pieces; what is left goes as one.
     pub pieces: Vec<usize>,
@@ -90,15 +107,21 @@ pub struct Burst {
 /// How a session is asked for.
 #[derive(Clone, Debug)]
 pub struct Greeting {
+    /// Which connects.
     pub slot: usize,
+    /// As in a connect request.
     pub timeout_ms: i32,
+    /// As in a connect request; none is not sent.
     pub read_only: Option<bool>,
+    /// As in a connect request.
     pub protocol_version: i32,
+    /// Which session it wants.
     pub session: AskedSession,
     /// Zxids the client has seen beyond (or, negative, short of) the last one.
     pub seen_ahead: i64,
 }
 
+/// The session that a greeting asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskedSession {
     /// Session id 0.
@@ -204,11 +227,13 @@ pub const NAMES_MADE: [&str; 3] = ["a", "b", "a/x"];
 
 /// Makes rounds and requests.
 pub struct Generator {
+    /// Where all chance comes from.
     pub random: Random,
     next_xid: i32,
 }
 
 impl Generator {
+    /// One whose rounds depend on the seed, and on the states of the slots.
     pub fn new(seed: u64) -> Generator {
         Generator { random: Random::new(seed), next_xid: 1 }
     }
@@ -649,6 +674,7 @@ impl Generator {
 
 const ALICE_ID: &str = "alice:aYXlLOpEooaV1cRAvUL1fp9Qt7E=";
 
+/// An entry of an ACL.
 pub fn entry(perms: u32, scheme: &str, id: &str) -> AclEntry {
     AclEntry { perms, scheme: scheme.into(), id: id.into() }
 }

@@ -4,16 +4,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
 
+use anyhow::Context;
 use zk::request::ConnectRequest;
 use zk::response::ConnectResponse;
 
-/// How long a server may be silent when an answer is due. Reaching it is a failure.
-pub const SILENCE: Duration = Duration::from_secs(20);
-
-/// Frames read ahead of the test. Then the reader stops, and with it the server.
-const FRAMES_AHEAD: usize = 100_000;
+use crate::limits::{DIFFERENTIAL_FRAMES_AHEAD, DIFFERENTIAL_SILENCE, FRAME_BYTES_MAX};
 
 /// What came next.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,35 +31,37 @@ pub struct Connection {
 
 impl Connection {
     /// Connects, and sends nothing.
-    pub fn open(address: SocketAddr) -> Connection {
-        Connection::try_open(address).unwrap()
-    }
-
-    /// Connects if there is a server.
-    pub fn try_open(address: SocketAddr) -> std::io::Result<Connection> {
+    ///
+    /// # Errors
+    /// There is no server.
+    pub fn open(address: SocketAddr) -> std::io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        let (sender, frames) = sync_channel(FRAMES_AHEAD);
+        let (sender, frames) = sync_channel(DIFFERENTIAL_FRAMES_AHEAD);
         let reading = stream.try_clone()?;
         std::thread::spawn(move || read_frames(reading, &sender));
         Ok(Connection { stream, frames })
     }
 
-    /// Connects, and opens or attaches a session.
+    /// Connects, and opens or attaches a session. No response where the server closed the connection.
+    ///
+    /// # Errors
+    /// There is no server, it does not answer, or what it answers is no response.
     pub fn attach(
         address: SocketAddr,
         request: &ConnectRequest,
-    ) -> (Connection, Option<ConnectResponse>) {
-        let mut connection = Connection::open(address);
+    ) -> anyhow::Result<(Connection, Option<ConnectResponse>)> {
+        let mut connection =
+            Connection::open(address).with_context(|| format!("nothing answers at {address}"))?;
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         connection.send(&bytes);
         let response = match connection.receive() {
-            Received::Frame(body) => Some(ConnectResponse::decode(&body).unwrap()),
+            Received::Frame(body) => Some(ConnectResponse::decode(&body)?),
             Received::End => None,
-            Received::Silence => panic!("no answer to {request:?}"),
+            Received::Silence => anyhow::bail!("{address}: no answer to {request:?}"),
         };
-        (connection, response)
+        Ok((connection, response))
     }
 
     /// Sends bytes. That the server may have closed the connection shows when it is read.
@@ -73,7 +71,7 @@ impl Connection {
 
     /// What comes next.
     pub fn receive(&mut self) -> Received {
-        match self.frames.recv_timeout(SILENCE) {
+        match self.frames.recv_timeout(DIFFERENTIAL_SILENCE) {
             Ok(body) => Received::Frame(body),
             Err(RecvTimeoutError::Disconnected) => Received::End,
             Err(RecvTimeoutError::Timeout) => Received::Silence,
@@ -106,7 +104,11 @@ fn read_frames(mut stream: TcpStream, sender: &SyncSender<Vec<u8>>) {
         if stream.read_exact(&mut length).is_err() {
             return;
         }
-        let mut body = vec![0; u32::from_be_bytes(length) as usize];
+        let length = i32::from_be_bytes(length);
+        if !(0..=FRAME_BYTES_MAX).contains(&length) {
+            return;
+        }
+        let mut body = vec![0; length as usize];
         if stream.read_exact(&mut body).is_err() || sender.send(body).is_err() {
             return;
         }
