@@ -7,8 +7,10 @@
 //!
 //! Of one setting the command line wins over the file, the file over a `-D` property of
 //! `JVMFLAGS` (as in ZooKeeper, where the file is read into the properties), and that over the
-//! default. [`load_from`] is pure: files and environment are its arguments.
+//! default. Without a file the variables of ZooKeeper's container image (`ZOO_*`) stand for one.
+//! [`load_from`] is pure: files and environment are its arguments.
 
+mod container_env;
 mod properties;
 mod toml_file;
 mod units;
@@ -29,6 +31,7 @@ use member::limits::SNAPSHOT_LOG_BYTES_DEFAULT;
 
 use crate::cli::ServeArgs;
 
+pub use container_env::ContainerEnv;
 pub use units::parse_ms;
 
 /// Where the data is kept when nothing says otherwise.
@@ -266,20 +269,29 @@ pub enum ConfigError {
     Invalid { place: Place, key: String, cause: String },
 }
 
-/// The environment variables that carry Java-style properties.
+/// The environment variables that a configuration is read from.
 #[derive(Clone, Debug, Default)]
 pub struct Env {
     /// `SERVER_JVMFLAGS`; `zkServer.sh` puts it in front of the other.
     pub server_jvmflags: Option<String>,
     /// `JVMFLAGS`; of one property the last definition counts, so this one wins.
     pub jvmflags: Option<String>,
+    /// `ZOO_*`, the variables of ZooKeeper's container image.
+    pub container: ContainerEnv,
 }
 
 impl Env {
-    /// Reads both from the environment of this process.
+    /// Reads all of them from the environment of this process.
     pub fn of_process() -> Env {
         let text = |name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-        Env { server_jvmflags: text("SERVER_JVMFLAGS"), jvmflags: text("JVMFLAGS") }
+        let variables = std::env::vars_os().map(|(name, value)| {
+            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+        });
+        Env {
+            server_jvmflags: text("SERVER_JVMFLAGS"),
+            jvmflags: text("JVMFLAGS"),
+            container: variables.filter(|(name, _)| name.starts_with("ZOO_")).collect(),
+        }
     }
 }
 
@@ -301,7 +313,9 @@ pub fn load_from(
     for (name, flags) in [("SERVER_JVMFLAGS", &env.server_jvmflags), ("JVMFLAGS", &env.jvmflags)] {
         zoo_cfg::apply_jvm_flags(&mut draft, name, flags.as_deref().unwrap_or(""))?;
     }
-    if let Some(path) = args.file() {
+    let mounted = container_env::mounted_file(&env.container);
+    let mounted = mounted.filter(|path| matches!(read(path), Ok(Some(_))));
+    if let Some(path) = args.file().or(mounted.as_deref()) {
         let file = path.display().to_string();
         let text = must_read(read, path)?;
         draft.file = Some(file.clone());
@@ -311,6 +325,10 @@ pub fn load_from(
             draft.is_zoo_cfg = true;
             zoo_cfg::apply(&mut draft, &file, &text, read)?;
         }
+    } else if env.container.keys().any(|name| container_env::is_one(name)) {
+        draft.is_zoo_cfg = true;
+        container_env::apply(&mut draft, &env.container)?;
+        zoo_cfg::settle_client_address(&mut draft)?;
     }
     if let Some(data_dir) = &args.data_dir {
         draft.data_dir = Some(data_dir.clone());
@@ -379,6 +397,8 @@ struct Draft {
     enforce_auth_schemes: BTreeSet<String>,
     client_sasl_required: bool,
     my_id: Option<u64>,
+    /// What it is where no file says so.
+    my_id_default: Option<u64>,
     servers: Vec<EnsembleServer>,
     zoo: zoo_cfg::FileKeys,
 }

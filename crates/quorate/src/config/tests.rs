@@ -650,3 +650,79 @@ fn times_need_a_unit() {
         assert_eq!(units::parse_ms(text).ok(), expected, "{text:?}");
     }
 }
+
+// ---- the container image's variables
+
+fn container(variables: &[(&str, &str)]) -> World {
+    let text = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+    let mut world = World::default();
+    world.env.container = variables.iter().map(text).collect();
+    world
+}
+
+#[test]
+fn the_container_images_variables_stand_for_a_zoo_cfg() {
+    let world = container(&[
+        ("ZOO_DATA_DIR", "/data"),
+        ("ZOO_TICK_TIME", "1000"),
+        ("ZOO_MAX_CLIENT_CNXNS", "7"),
+        ("ZOO_4LW_COMMANDS_WHITELIST", "ruok, mntr"),
+        ("ZOO_CFG_EXTRA", "snapCount=9 minSessionTimeout=3000\n  enforceQuota=true"),
+        ("ZOO_MY_ID", "1"),
+        ("ZOO_LOG_DIR", "/logs"),
+    ]);
+    let config = world.config();
+    assert_eq!(config.data_dir, Path::new("/data"));
+    assert_eq!(config.zk_addr, ListenAddress { host: None, port: 2181 });
+    assert_eq!((config.tick_ms, config.session_timeout_ms_min), (1_000, 3_000));
+    assert_eq!(config.connections_per_ip_max, 7);
+    assert!(allows(&config.four_letter_words, "mntr"));
+    assert_eq!(config.snapshot_command_count, Some(9));
+    assert!(config.replicated.enforce_quota);
+    assert_eq!((config.my_id, config.file.as_deref()), (Some(1), None));
+    assert_eq!(world.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_of_the_container_names_the_port() {
+    let server = ("ZOO_SERVERS", "server.3=zoo3:2888:3888;2199");
+    let world = container(&[server, ("ZOO_MY_ID", "3"), ("ZOO_DATA_DIR", "/data")]);
+    assert_eq!(world.config().zk_addr.port, 2199);
+    // The file that the data directory has already wins.
+    let other = container(&[server, ("ZOO_MY_ID", "4"), ("ZOO_DATA_DIR", "/data")]);
+    assert_eq!(other.and("/data/myid", "3").config().zk_addr.port, 2199);
+}
+
+#[test]
+fn a_mounted_file_and_the_command_line_win_over_the_containers_variables() {
+    let variables = [("ZOO_CONF_DIR", "/conf"), ("ZOO_MAX_CLIENT_CNXNS", "7")];
+    let world = container(&variables);
+    assert_eq!(world.config().connections_per_ip_max, 7);
+    let mounted = world.and("/conf/zoo.cfg", "dataDir=/d\nclientPort=2182");
+    assert_eq!(mounted.config().zk_addr.port, 2182);
+    assert_eq!(mounted.config().connections_per_ip_max, 60);
+    let mut named = container(&variables).and("own.cfg", "dataDir=/d\nclientPort=2183");
+    named.args.config = Some(PathBuf::from("own.cfg"));
+    assert_eq!(named.config().zk_addr.port, 2183);
+    let mut moved = container(&[("ZOO_DATA_DIR", "/data")]);
+    moved.args.data_dir = Some(PathBuf::from("/srv"));
+    assert_eq!(moved.config().data_dir, Path::new("/srv"));
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let check = |variable: (&str, &str), expected: &str| {
+        let text = container(&[variable]).error();
+        assert!(text.starts_with(expected), "{text}");
+    };
+    check(("ZOO_TICK_TIME", "soon"), "ZOO_TICK_TIME: tickTime: ");
+    check(("ZOO_CFG_EXTRA", "snapCount"), "ZOO_CFG_EXTRA: \"snapCount\" is not of the form");
+    check(("ZOO_SERVERS", "server.1=zoo1"), "ZOO_SERVERS: server.1: ");
+    check(("ZOO_MY_ID", "one"), "ZOO_MY_ID: \"one\" is not the number");
+}
+
+#[test]
+fn a_variable_of_the_image_that_configures_nothing_changes_nothing() {
+    let config = container(&[("ZOO_LOG_DIR", "/logs"), ("ZOO_CONF_DIR", "/none")]).config();
+    assert_eq!(config, World::default().config());
+}

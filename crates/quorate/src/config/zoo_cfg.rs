@@ -105,27 +105,38 @@ pub(super) fn apply(
     read: ReadFile<'_>,
 ) -> Result<(), ConfigError> {
     for entry in last_of_each_key(draft, file, text)? {
-        let place = Place::at(file, entry.line);
-        let fate = match apply_key(draft, &place, &entry.key, &entry.value) {
-            Ok(Fate::Unknown) => {
-                let name = entry.key.strip_prefix("zookeeper.").unwrap_or(&entry.key);
-                apply_property(draft, name, &entry.value)
-            }
-            known => known,
-        };
-        match fate {
-            Ok(Fate::Taken | Fate::Moot) => {}
-            Ok(Fate::Differs(message)) => draft.warn(&place, &entry.key, message),
-            Ok(Fate::Unknown) => draft.warn(&place, &entry.key, "is unknown; it is ignored"),
-            Err(cause) => {
-                return Err(ConfigError::Invalid { place, key: entry.key, cause });
-            }
-        }
+        apply_entry(draft, &Place::at(file, entry.line), &entry.key, &entry.value)?;
     }
     if let Some((path, place)) = draft.zoo.dynamic_file.clone() {
         apply_dynamic_file(draft, &path, &place, read)?;
     }
     settle_client_address(draft)
+}
+
+/// Takes over one key of a `zoo.cfg`, wherever it stands.
+pub(super) fn apply_entry(
+    draft: &mut Draft,
+    place: &Place,
+    key: &str,
+    value: &str,
+) -> Result<(), ConfigError> {
+    let fate = match apply_key(draft, place, key, value) {
+        Ok(Fate::Unknown) => {
+            let name = key.strip_prefix("zookeeper.").unwrap_or(key);
+            apply_property(draft, name, value)
+        }
+        known => known,
+    };
+    match fate {
+        Ok(Fate::Taken | Fate::Moot) => {}
+        Ok(Fate::Differs(message)) => draft.warn(place, key, message),
+        Ok(Fate::Unknown) => draft.warn(place, key, "is unknown; it is ignored"),
+        Err(cause) => {
+            let (place, key) = (place.clone(), key.to_string());
+            return Err(ConfigError::Invalid { place, key, cause });
+        }
+    }
+    Ok(())
 }
 
 /// The entries of a properties file, of each key only the last, as `Properties` keeps it.
@@ -494,7 +505,7 @@ fn apply_dynamic_file(
 }
 
 /// Joins `clientPort` and `clientPortAddress`.
-fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError> {
+pub(super) fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError> {
     match (&draft.zoo.client_port, &draft.zoo.client_port_address) {
         (None, None) => {}
         (None, Some((_, place))) => {
@@ -519,7 +530,7 @@ fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError> {
 /// an ensemble could serve (`QuorumPeerConfig.parseDynamicConfig`, `setupClientPort`).
 pub(super) fn settle_ensemble(draft: &mut Draft, read: ReadFile<'_>) -> Result<(), ConfigError> {
     if let Some(data_dir) = &draft.data_dir {
-        draft.my_id = read_my_id(&data_dir.join("myid"), read)?;
+        draft.my_id = read_my_id(&data_dir.join("myid"), read)?.or(draft.my_id_default);
     }
     let Some(place) = draft.zoo.servers_place.clone() else {
         return Ok(());

@@ -1,0 +1,78 @@
+//! The variables of ZooKeeper's container image, of which its entry point makes a `zoo.cfg` where
+//! none is mounted (`docker-entrypoint.sh` of the official image, 3.9): the same keys, named by
+//! their variable where something is wrong with them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::{ConfigError, DATA_DIR_DEFAULT, Draft, Place, zoo_cfg};
+
+/// What the variables of one environment say, by name.
+pub type ContainerEnv = BTreeMap<String, String>;
+
+/// Variables that are one key each.
+const KEYS: [(&str, &str); 11] = [
+    ("ZOO_DATA_DIR", "dataDir"),
+    ("ZOO_DATA_LOG_DIR", "dataLogDir"),
+    ("ZOO_TICK_TIME", "tickTime"),
+    ("ZOO_INIT_LIMIT", "initLimit"),
+    ("ZOO_SYNC_LIMIT", "syncLimit"),
+    ("ZOO_AUTOPURGE_SNAPRETAINCOUNT", "autopurge.snapRetainCount"),
+    ("ZOO_AUTOPURGE_PURGEINTERVAL", "autopurge.purgeInterval"),
+    ("ZOO_MAX_CLIENT_CNXNS", "maxClientCnxns"),
+    ("ZOO_STANDALONE_ENABLED", "standaloneEnabled"),
+    ("ZOO_ADMINSERVER_ENABLED", "admin.enableServer"),
+    ("ZOO_4LW_COMMANDS_WHITELIST", "4lw.commands.whitelist"),
+];
+
+const SERVERS: &str = "ZOO_SERVERS";
+/// What the image takes for it when it is not set.
+const SERVERS_DEFAULT: &str = "server.1=localhost:2888:3888;2181";
+const EXTRA: &str = "ZOO_CFG_EXTRA";
+const MY_ID: &str = "ZOO_MY_ID";
+const MY_ID_DEFAULT: u64 = 1;
+
+/// Whether a variable is one of those that make a configuration.
+pub(super) fn is_one(name: &str) -> bool {
+    KEYS.iter().any(|(variable, _)| *variable == name) || [SERVERS, EXTRA, MY_ID].contains(&name)
+}
+
+/// The `zoo.cfg` that is mounted into the container, which then counts alone.
+pub(super) fn mounted_file(env: &ContainerEnv) -> Option<PathBuf> {
+    env.get("ZOO_CONF_DIR").map(|folder| PathBuf::from(folder).join("zoo.cfg"))
+}
+
+/// Takes over the variables, as the entry point orders them: later keys win.
+pub(super) fn apply(draft: &mut Draft, env: &ContainerEnv) -> Result<(), ConfigError> {
+    // The image's own is /data, which it makes.
+    draft.data_dir = Some(PathBuf::from(DATA_DIR_DEFAULT));
+    for (variable, key) in KEYS {
+        if let Some(value) = env.get(variable).filter(|value| !value.is_empty()) {
+            zoo_cfg::apply_entry(draft, &Place::of(variable), key, value)?;
+        }
+    }
+    let text = |variable: &str| env.get(variable).map(String::as_str).unwrap_or_default();
+    let servers = Some(text(SERVERS)).filter(|servers| !servers.trim().is_empty());
+    apply_entries(draft, SERVERS, servers.unwrap_or(SERVERS_DEFAULT))?;
+    apply_entries(draft, EXTRA, text(EXTRA))?;
+    let my_id = Some(text(MY_ID).trim()).filter(|my_id| !my_id.is_empty());
+    let my_id = my_id.map(str::parse).transpose().map_err(|_| ConfigError::Malformed {
+        place: Place::of(MY_ID),
+        cause: format!("{:?} is not the number of a server", text(MY_ID)),
+    })?;
+    draft.my_id_default = Some(my_id.unwrap_or(MY_ID_DEFAULT));
+    Ok(())
+}
+
+/// Takes over `key=value` pairs between white space.
+fn apply_entries(draft: &mut Draft, variable: &str, text: &str) -> Result<(), ConfigError> {
+    for entry in text.split_whitespace() {
+        let place = Place::of(variable);
+        let Some((key, value)) = entry.split_once('=') else {
+            let cause = format!("{entry:?} is not of the form key=value");
+            return Err(ConfigError::Malformed { place, cause });
+        };
+        zoo_cfg::apply_entry(draft, &place, key, value)?;
+    }
+    Ok(())
+}
