@@ -43,9 +43,9 @@ use zk::{ErrorCode, ops};
 
 use crate::limits::{
     CLOSING_MS_MAX, CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX, COUNT_STEP_SLOTS_MAX,
-    FRONT_BYTES_MAX, FRONT_COMMANDS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, MULTI_READ_BYTES_MAX,
-    OUTPUT_BYTES_LIMIT, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX,
-    TRAVELLING_READS_MAX, WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
+    FRONT_BYTES_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_LIMIT,
+    READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, TRAVELLING_READS_MAX,
+    WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
 };
 use crate::message::{
     Answer, Answered, Delivery, FrontId, OwnedIdentity, OwnedRead, ReadAnswer, Submission, ToLoop,
@@ -63,6 +63,11 @@ pub struct FrontConfig {
     pub origin: Origin,
     /// Bytes of a request frame (`jute.maxbuffer`).
     pub frame_bytes_max: u32,
+    /// Commands of all connections that are not yet answered, at least 1. At the bound none of them
+    /// is read. By default [`FRONT_COMMANDS_MAX`](crate::limits::FRONT_COMMANDS_MAX).
+    pub commands_max: usize,
+    /// Requests that waited longer for that are refused (`throttled_op_wait_time`); 0: they wait.
+    pub throttled_op_wait_ms: u64,
     /// `minSessionTimeout`.
     pub session_timeout_ms_min: u32,
     /// `maxSessionTimeout`.
@@ -210,7 +215,8 @@ impl Front {
             identity_bytes: Vec::new(),
             listed: false,
             dirty: false,
-            starved: false,
+            starved_since_ms: None,
+            throttled_bytes: 0,
             stats: Stats { established_ms: self.now.wall_ms, last_xid: -1, ..Stats::default() },
         };
         connection.stats.last_operation = "NA";
@@ -287,7 +293,12 @@ impl Front {
         if self.has_credit() {
             for id in core::mem::take(&mut self.starved) {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.starved = false;
+                    let since_ms = connection.starved_since_ms.take();
+                    let waited_ms = since_ms.map_or(0, |ms| self.now.monotonic_ms - ms);
+                    let wait_ms_max = self.config.throttled_op_wait_ms;
+                    if wait_ms_max > 0 && waited_ms > wait_ms_max {
+                        connection.throttled_bytes = connection.input.len();
+                    }
                     self.resumable.push(id);
                 }
             }
@@ -532,8 +543,9 @@ impl Front {
         if window_is_full || connection.output_is_full() {
             return Err(Halt::HeldBack);
         }
-        if !has_credit {
-            if !core::mem::replace(&mut connection.starved, true) {
+        if !has_credit && connection.throttled_bytes == 0 {
+            if connection.starved_since_ms.is_none() {
+                connection.starved_since_ms = Some(self.now.monotonic_ms);
                 self.starved.push(id);
             }
             return Err(Halt::HeldBack);
@@ -555,6 +567,10 @@ impl Front {
             Ok(header) => header,
             Err(error) => return Err(self.disconnect(id, &format!("a request: {error}"))),
         };
+        if connection.takes_throttled(4 + frame.len()) && is_throttlable(header.opcode) {
+            self.fail(id, header.xid, ErrorCode::THROTTLED_OP, None, false);
+            return Ok(());
+        }
         match Request::decode(header.opcode, &mut reader) {
             Ok(request) => self.on_request(id, header, &request, frame.len()),
             // `ZooKeeperServer.processPacket` reads it before all others, and does not catch.
@@ -768,7 +784,7 @@ impl Front {
     }
 
     fn has_credit(&self) -> bool {
-        self.commands_in_flight < FRONT_COMMANDS_MAX && self.bytes_in_flight < FRONT_BYTES_MAX
+        self.commands_in_flight < self.config.commands_max && self.bytes_in_flight < FRONT_BYTES_MAX
     }
 
     /// Takes the first slot of the window out, which must be there.
@@ -1501,6 +1517,13 @@ fn is_held_back(connection: &Connection, opcode: i32) -> bool {
         | op::CLOSE_SESSION => behind_read || connection.open_syncs > 0,
         _ => false,
     }
+}
+
+/// Whether a request may be refused because it waited too long (`Request.isThrottlable`, and what
+/// `ZooKeeperServer.processPacket` handles without its throttle).
+fn is_throttlable(opcode: i32) -> bool {
+    use zk::request::opcode as op;
+    !matches!(opcode, op::PING | op::CLOSE_SESSION | op::AUTH | op::SASL)
 }
 
 /// ZooKeeper has no code for a server that cannot take a write for now; a system error is what its

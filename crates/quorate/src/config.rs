@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use member::container_znodes::ContainerSettings;
-use member::limits::SNAPSHOT_LOG_BYTES_DEFAULT;
+use member::limits::{FRONT_COMMANDS_MAX, SNAPSHOT_LOG_BYTES_DEFAULT};
 
 use crate::cli::ServeArgs;
 
@@ -82,6 +82,12 @@ pub struct ServeConfig {
     pub four_letter_words: FourLetterWords,
     /// The largest request (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
     pub jute_bytes_max: u32,
+    /// Writes of all clients that are not yet answered (`request_throttle_max_requests`,
+    /// `globalOutstandingLimit`; the smaller one); none: [`member::limits::FRONT_COMMANDS_MAX`] for each
+    /// connection runtime.
+    pub commands_in_flight_max: Option<u32>,
+    /// Requests that wait longer because of that are refused (`throttled_op_wait_time`); 0: never.
+    pub throttled_op_wait_ms: u64,
     /// Commands after which a snapshot is due (`snapCount`); none: never for their number.
     pub snapshot_command_count: Option<u32>,
     /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: never for its size.
@@ -107,6 +113,12 @@ pub struct ServeConfig {
 }
 
 impl ServeConfig {
+    /// The share of each of `fronts` connection runtimes in the writes that are not yet answered.
+    pub fn commands_in_flight_of(&self, fronts: usize) -> usize {
+        let share = self.commands_in_flight_max.map(|max| (max as usize / fronts).max(1));
+        share.unwrap_or(FRONT_COMMANDS_MAX).min(FRONT_COMMANDS_MAX)
+    }
+
     /// What to hand to `listen(2)`.
     pub fn listen_backlog_or_default(&self) -> u32 {
         self.listen_backlog.unwrap_or(LISTEN_BACKLOG_DEFAULT)
@@ -386,6 +398,8 @@ struct Draft {
     four_letter_words: Option<FourLetterWords>,
     read_only_mode: bool,
     jute_bytes_max: Option<u32>,
+    commands_in_flight_max: Option<u32>,
+    throttled_op_wait_ms: u64,
     snapshot_command_count: Option<u32>,
     /// The outer none: not said; the inner: switched off.
     snapshot_log_bytes: Option<Option<u64>>,
@@ -404,6 +418,12 @@ struct Draft {
 }
 
 impl Draft {
+    /// Takes a bound of the writes under way: of several the smallest counts.
+    fn bound_commands(&mut self, max: u32) {
+        let bound = self.commands_in_flight_max;
+        self.commands_in_flight_max = Some(bound.map_or(max, |bound| bound.min(max)));
+    }
+
     fn warn(&mut self, place: &Place, key: &str, message: impl Into<String>) {
         self.report(Severity::Warning, place, key, message.into());
     }
@@ -463,6 +483,8 @@ impl Draft {
             client_keep_alive: self.client_keep_alive.unwrap_or(false),
             four_letter_words: settle_words(self.four_letter_words, self.read_only_mode),
             jute_bytes_max: self.jute_bytes_max.unwrap_or(JUTE_BYTES_MAX_DEFAULT),
+            commands_in_flight_max: self.commands_in_flight_max,
+            throttled_op_wait_ms: self.throttled_op_wait_ms,
             snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             container: self.container,

@@ -134,6 +134,8 @@ fn front_config(
         id,
         origin: node.origin(),
         frame_bytes_max: config.jute_bytes_max,
+        commands_max: config.commands_in_flight_of(node.front_handles().len()),
+        throttled_op_wait_ms: config.throttled_op_wait_ms,
         session_timeout_ms_min: config.session_timeout_ms_min,
         session_timeout_ms_max: config.session_timeout_ms_max,
         words_allowed: config.four_letter_words.allowed(),

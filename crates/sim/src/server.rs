@@ -152,6 +152,8 @@ impl Server {
                     id: FrontId(id),
                     origin,
                     frame_bytes_max: config.frame_bytes_max,
+                    commands_max: member::limits::FRONT_COMMANDS_MAX,
+                    throttled_op_wait_ms: 0,
                     session_timeout_ms_min: 2 * config.options.tick_ms as u32,
                     session_timeout_ms_max: 20 * config.options.tick_ms as u32,
                     words_allowed: vec!["*".to_string()],

@@ -48,6 +48,8 @@ impl ErrorCode {
     pub const NO_WATCHER: ErrorCode = ErrorCode(-121);
     /// The configuration does not allow reconfig.
     pub const RECONFIG_DISABLED: ErrorCode = ErrorCode(-123);
+    /// The request waited for too long before it could be taken.
+    pub const THROTTLED_OP: ErrorCode = ErrorCode(-127);
     /// A quota does not allow that many znodes or bytes.
     pub const QUOTA_EXCEEDED: ErrorCode = ErrorCode(-125);
 

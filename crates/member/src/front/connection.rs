@@ -170,8 +170,10 @@ pub(super) struct Connection {
     pub listed: bool,
     /// Whether this connection stands in the Front's list of those with output.
     pub dirty: bool,
-    /// Whether this connection stands in the Front's list of those that wait for credit.
-    pub starved: bool,
+    /// Since when this connection stands in the Front's list of those that wait for credit.
+    pub starved_since_ms: Option<u64>,
+    /// Bytes of the input whose requests waited for credit for too long, and are refused.
+    pub throttled_bytes: usize,
     pub stats: Stats,
 }
 
@@ -183,6 +185,13 @@ pub(super) struct Spare {
 }
 
 impl Connection {
+    /// Whether the frame of so many bytes that was just taken from the input waited for too long.
+    pub fn takes_throttled(&mut self, frame_bytes: usize) -> bool {
+        let throttled = self.throttled_bytes > 0;
+        self.throttled_bytes = self.throttled_bytes.saturating_sub(frame_bytes);
+        throttled
+    }
+
     /// Whether more bytes may be read from the socket: always to complete a frame, and a little
     /// beyond one that is held back.
     pub fn wants_input(&self) -> bool {

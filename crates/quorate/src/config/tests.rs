@@ -355,7 +355,6 @@ fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
         "forceSync=no",
         "localSessionsEnabled=true",
         "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-        "globalOutstandingLimit=1000",
         "group.1=1:2:3",
         "autopurge.purgeInterval=1",
     ] {
@@ -649,6 +648,33 @@ fn times_need_a_unit() {
     ] {
         assert_eq!(units::parse_ms(text).ok(), expected, "{text:?}");
     }
+}
+
+// ---- writes under way
+
+#[test]
+fn the_smaller_bound_of_writes_under_way_counts() {
+    let bound = |world: World| (world.config().commands_in_flight_max, world.warnings());
+    let fine = Vec::<String>::new;
+    assert_eq!(bound(zoo("")), (None, fine()));
+    assert_eq!(bound(zoo("globalOutstandingLimit=50")), (Some(50), fine()));
+    let both = "globalOutstandingLimit=50\nrequest_throttle_max_requests=20";
+    assert_eq!(bound(zoo(both)), (Some(20), fine()));
+    assert_eq!(bound(zoo("request_throttle_max_requests=0")), (None, fine()));
+    assert_eq!(bound(flags("-Dzookeeper.request_throttle_max_requests=7")), (Some(7), fine()));
+    assert_eq!(bound(World::toml("commands_in_flight_max = 9")), (Some(9), fine()));
+    assert_eq!(zoo("throttled_op_wait_time=300").config().throttled_op_wait_ms, 300);
+    let toml = World::toml("throttled_op_wait = \"2s\"");
+    assert_eq!(toml.config().throttled_op_wait_ms, 2_000);
+    assert!(zoo("globalOutstandingLimit=0").error().contains("is not between 1 and"));
+}
+
+#[test]
+fn each_connection_runtime_has_a_share_of_the_writes_under_way() {
+    let config = zoo("globalOutstandingLimit=50").config();
+    assert_eq!(config.commands_in_flight_of(4), 12);
+    assert_eq!(config.commands_in_flight_of(64), 1);
+    assert_eq!(zoo("").config().commands_in_flight_of(4), FRONT_COMMANDS_MAX);
 }
 
 // ---- the container image's variables

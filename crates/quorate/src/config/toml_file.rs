@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Every key, each with what its value looks like.
-pub(super) const KEYS: [(&str, &str); 24] = [
+pub(super) const KEYS: [(&str, &str); 26] = [
     ("data_dir", "\"/var/lib/quorate\""),
     ("log_dir", "\"/mnt/log/quorate\""),
     ("zk_addr", "\"127.0.0.1:2181\""),
@@ -28,6 +28,8 @@ pub(super) const KEYS: [(&str, &str); 24] = [
     ("client_keep_alive", "false"),
     ("four_letter_words", "[\"srvr\"], or [\"*\"] for all"),
     ("jute_bytes_max", "\"1MiB\""),
+    ("commands_in_flight_max", "1000"),
+    ("throttled_op_wait", "\"1s\""),
     ("snapshot_command_count", "100000"),
     ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
@@ -126,6 +128,11 @@ fn apply_key(
                 format!("{bytes} bytes is not between 1 and {JUTE_BYTES_MAX_MAX}")
             })?);
         }
+        "commands_in_flight_max" => match value.count()? {
+            0 => return Err("0 would let nothing through".to_string()),
+            max => draft.bound_commands(max),
+        },
+        "throttled_op_wait" => draft.throttled_op_wait_ms = u64::from(value.ms()?),
         "snapshot_command_count" => {
             let count = value.count()?;
             if count < SNAPSHOT_COMMAND_COUNT_MIN {

@@ -260,6 +260,17 @@ fn apply_property(draft: &mut Draft, name: &str, value: &str) -> Result<Fate, St
             let kib = u64::try_from(number(value)?).unwrap_or(0);
             draft.snapshot_log_bytes = Some(kib.checked_mul(1024).filter(|&bytes| bytes > 0));
         }
+        // `ZooKeeperServer.shouldThrottle`; and of `RequestThrottler`, for which 0 is no bound.
+        "globalOutstandingLimit" => draft.bound_commands(number_in(value, 1, i32::MAX)?),
+        "request_throttle_max_requests" => match number_in(value, 0, i32::MAX)? {
+            0 => {}
+            max => draft.bound_commands(max),
+        },
+        // What waits goes on as soon as it may, and what a closed connection asked for does not.
+        "request_throttle_stall_time" | "request_throttle_drop_stale" => return Ok(Fate::Moot),
+        "throttled_op_wait_time" => {
+            draft.throttled_op_wait_ms = u64::try_from(number(value)?).unwrap_or(0);
+        }
         "znode.container.checkIntervalMs" => {
             draft.container.check_interval_ms = number_in(value, 1, i32::MAX)?;
         }
@@ -313,7 +324,7 @@ fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
 
 /// Names, or beginnings of names that end in `*`, that change nothing here: they tune threads,
 /// caches and files of ZooKeeper that we do not have, or concern only ensembles.
-const MOOT: [&str; 45] = [
+const MOOT: [&str; 46] = [
     "DEBUG",
     "bitHashCacheSize",
     "closeSessionTxn.enabled",
@@ -351,6 +362,7 @@ const MOOT: [&str; 45] = [
     "quorumCnxnTimeoutMs",
     "request_stale_connection_check",
     "request_stale_latency_check",
+    "request_throttler.shutdownTimeout",
     "root.*",
     "serializeLastProcessedZxid.enabled",
     "serverCnxnFactory",
@@ -363,7 +375,7 @@ const MOOT: [&str; 45] = [
 
 /// Names, or beginnings of names that end in `*`, of what ZooKeeper has and we have not built,
 /// each with what that means for the one who set it.
-const UNBUILT: [(&str, &str); 26] = [
+const UNBUILT: [(&str, &str); 23] = [
     ("admin.*", "the admin server is not built yet; it is ignored"),
     ("allowSaslFailedClients", SASL_NOT_BUILT),
     ("audit.*", "the audit log is not built yet; it is ignored"),
@@ -375,19 +387,16 @@ const UNBUILT: [(&str, &str); 26] = [
     ("extendedTypesEmulate*", "is not built; it is ignored"),
     ("fips-mode", TLS_NOT_BUILT),
     ("fsync.warningthresholdms", "is not built yet; it is ignored"),
-    ("globalOutstandingLimit", "requests in flight have our own limits; it is ignored"),
     ("kerberos.*", SASL_NOT_BUILT),
     ("kinit", SASL_NOT_BUILT),
     ("largeRequest*", "requests in flight have our own limits; it is ignored"),
     ("letAnySaslUserDoX", SASL_NOT_BUILT),
     ("metricsProvider.*", "metrics over HTTP are not built yet; it is ignored"),
     ("observerMaster.*", ENSEMBLES_NOT_BUILT),
-    ("request_throttle_*", "this throttle is not built; it is ignored"),
     ("requireClientAuthScheme*", SASL_NOT_BUILT),
     ("SASLAuthenticationProvider.*", SASL_NOT_BUILT),
     ("sasl.*", SASL_NOT_BUILT),
     ("ssl.*", TLS_NOT_BUILT),
-    ("throttled_op_wait_time", "this throttle is not built; it is ignored"),
     ("txnLogSizeLimitInKb", "segments of the log have our own size; it is ignored"),
     ("X509AuthenticationProvider.*", TLS_NOT_BUILT),
 ];

@@ -3,8 +3,8 @@
 use super::super::*;
 use super::rig::*;
 use crate::limits::{
-    INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
-    WINDOW_KEPT_REQUESTS,
+    FRONT_COMMANDS_MAX, INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES,
+    OUTPUT_KEPT_IDLE_BYTES, WINDOW_KEPT_REQUESTS,
 };
 
 fn connection(rig: &Rig, number: u32) -> &Connection {
@@ -217,6 +217,30 @@ fn commands_under_way_are_bounded_per_front() {
     assert!(seen.contains("c1: get /a -> y v1"));
     assert!(seen.contains("c99: ping"));
     assert_eq!((rig.fronts[0].commands_in_flight, rig.fronts[0].starved.len()), (0, 0));
+}
+
+/// What `c2` sees that waited for so long behind a write of `c1`, where one may be under way.
+fn seen_after_waiting(throttled_op_wait_ms: u64, ms: u64) -> String {
+    let mut rig = Rig::default();
+    let config = FrontConfig { commands_max: 1, throttled_op_wait_ms, ..config(0) };
+    rig.fronts[0] = Front::new(config);
+    rig.play("c1: connect\nc2: connect\nc1: create /a x");
+    rig.play("c1~ set /a y\nc2~ get /a | ping | set /a z");
+    assert!(connection(&rig, 2).window.is_empty());
+    rig.now.monotonic_ms += ms;
+    rig.fronts[0].set_now(rig.now);
+    let seen = rig.play("run\nc2: get /a");
+    let of_c2: Vec<&str> = seen.lines().filter_map(|line| line.strip_prefix("c2: ")).collect();
+    of_c2.join("; ")
+}
+
+#[test]
+fn what_waits_too_long_for_credit_is_refused() {
+    let served = "get /a -> y v1 @4; ping -> @4; set /a z -> v2 @5; get /a -> z v2 @5";
+    assert_eq!(seen_after_waiting(0, 5_000), served);
+    assert_eq!(seen_after_waiting(500, 500), served);
+    let refused = "get /a -> throttled @4; ping -> @4; set /a z -> throttled @4; get /a -> y v1 @4";
+    assert_eq!(seen_after_waiting(500, 501), refused);
 }
 
 #[test]

@@ -172,6 +172,8 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         id: FrontId(id),
         origin: ORIGIN,
         frame_bytes_max: zk::limits::FRAME_BYTES_MAX_DEFAULT,
+        commands_max: crate::limits::FRONT_COMMANDS_MAX,
+        throttled_op_wait_ms: 0,
         session_timeout_ms_min: 4_000,
         session_timeout_ms_max: 40_000,
         words_allowed: vec!["ruok".to_string(), "dump".to_string()],
