@@ -37,7 +37,7 @@ const WALLS: [Wall; 12] = [
     Wall {
         name: "zk",
         ours: &["machine"],
-        theirs: &["base64", "bytes", "sha1", "sha2", "sha3", "thiserror"],
+        theirs: &["base64", "bytes", "md-5", "sha1", "sha2", "sha3", "thiserror"],
     },
     Wall {
         name: "member",

@@ -14,6 +14,7 @@ pub mod ops;
 pub mod path;
 pub mod request;
 pub mod response;
+pub mod sasl;
 
 pub use error_code::ErrorCode;
 pub use jute::{JuteError, JuteReader, JuteWrite};

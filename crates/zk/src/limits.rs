@@ -18,3 +18,8 @@ pub const REPLY_HEADER_BYTES: usize = 16;
 
 /// Bytes of a Stat on the wire.
 pub const STAT_BYTES: usize = 68;
+
+/// Bytes of one SASL token: as many as the JDK's DIGEST-MD5 takes
+/// (`DigestMD5Base.MAX_RESPONSE_LENGTH`). A longer one fails the authentication, which closes the
+/// connection unless failures are allowed.
+pub const SASL_TOKEN_BYTES_MAX: usize = 4096;

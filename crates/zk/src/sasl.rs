@@ -1,0 +1,341 @@
+//! The server's side of SASL with the mechanism DIGEST-MD5 (RFC 2831), as a ZooKeeper server offers
+//! it: one exchange as a step function. The chance it needs is an argument.
+//!
+//! A server answers the first token, whatever it holds, with a challenge; it holds the second against
+//! the password it knows, and answers that it knows it too. Then the exchange is over, well or not,
+//! and every other token is refused. `ZooKeeperSaslServer` and `SecurityUtils.createSaslServer` (3.9.5)
+//! make it with the protocol "zookeeper", the server name "zk-sasl-md5" and no properties; what follows
+//! from that is in the JDK (17) in `com.sun.security.sasl.digest.DigestMD5Server`: one realm, the
+//! quality of protection "auth" only, UTF-8, the nonce used once.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use md5::{Digest, Md5};
+use thiserror::Error;
+
+use crate::limits::SASL_TOKEN_BYTES_MAX;
+
+/// The one realm, which is the name that every ZooKeeper server has in this mechanism.
+pub const REALM: &str = "zk-sasl-md5";
+
+/// What a client must say that it wants to talk to.
+pub const DIGEST_URI: &str = "zookeeper/zk-sasl-md5";
+
+/// Random bytes of a challenge.
+pub const NONCE_BYTES: usize = 30;
+
+/// How far one exchange has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Exchange {
+    /// No token has come.
+    #[default]
+    New,
+    /// The challenge with this nonce was sent.
+    Challenged(Box<str>),
+    /// Nothing more is expected.
+    Over,
+}
+
+/// What a token led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The client is asked for its response.
+    Challenge(Vec<u8>),
+    /// The client knows the password of `user`; `token` proves that the server knows it too.
+    Authenticated {
+        /// Whom it is now.
+        user: String,
+        /// For the client.
+        token: Vec<u8>,
+    },
+}
+
+/// Why an exchange failed. None of these says more to a client than that it did.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SaslError {
+    /// More than a response can need.
+    #[error("a token of {bytes} bytes, {SASL_TOKEN_BYTES_MAX} allowed")]
+    TokenTooLong {
+        /// What was sent.
+        bytes: usize,
+    },
+    /// A token where none is expected: after a success or a failure.
+    #[error("a token after the end of the exchange")]
+    Over,
+    /// The response is no list of directives, or says one of them twice.
+    #[error("a malformed response: {0}")]
+    Malformed(&'static str),
+    /// A directive is missing, or has a value that does not fit.
+    #[error("the directive {directive} does not fit")]
+    Directive {
+        /// Its name.
+        directive: &'static str,
+    },
+    /// There is no such user.
+    #[error("there is no user {user:?}")]
+    UnknownUser {
+        /// As the client names itself.
+        user: String,
+    },
+    /// The response does not prove that the client knows the password.
+    #[error("a wrong password of user {user:?}")]
+    WrongPassword {
+        /// As the client names itself.
+        user: String,
+    },
+}
+
+impl Exchange {
+    /// Takes a client's token. `nonce` is unpredictable and never the same twice; `password` knows
+    /// the users.
+    ///
+    /// # Errors
+    /// The client has not proved anything. A token that is too long leaves the exchange where it is;
+    /// anything else ends it.
+    pub fn step<'a>(
+        &mut self,
+        token: &[u8],
+        nonce: &[u8; NONCE_BYTES],
+        password: impl FnOnce(&str) -> Option<&'a str>,
+    ) -> Result<Step, SaslError> {
+        if token.len() > SASL_TOKEN_BYTES_MAX {
+            return Err(SaslError::TokenTooLong { bytes: token.len() });
+        }
+        match core::mem::replace(self, Exchange::Over) {
+            Exchange::New => {
+                let nonce = STANDARD.encode(nonce);
+                let challenge =
+                    format!("realm=\"{REALM}\",nonce=\"{nonce}\",charset=utf-8,algorithm=md5-sess");
+                *self = Exchange::Challenged(nonce.into());
+                Ok(Step::Challenge(challenge.into_bytes()))
+            }
+            Exchange::Challenged(nonce) => Directives::parse(token)?.verify(&nonce, password),
+            Exchange::Over => Err(SaslError::Over),
+        }
+    }
+}
+
+/// What a client answers to a server's challenge; none if that is no challenge. `cnonce` is the client's
+/// own chance, in characters that need no quoting.
+pub fn respond(challenge: &[u8], user: &str, password: &str, cnonce: &str) -> Option<Vec<u8>> {
+    let directives = Directives::parse(challenge).ok()?;
+    let nonce = core::str::from_utf8(directives.get("nonce")?).ok()?;
+    let uri = DIGEST_URI.as_bytes();
+    let proof = Proof { user, realm: REALM, password, nonce, cnonce: cnonce.as_bytes(), uri };
+    let hash = proof.response_value("AUTHENTICATE", None);
+    let user = user.replace('\\', "\\\\").replace('"', "\\\"");
+    let response = format!(
+        "charset=utf-8,username=\"{user}\",realm=\"{REALM}\",nonce=\"{nonce}\",nc=00000001,\
+         cnonce=\"{cnonce}\",digest-uri=\"{DIGEST_URI}\",maxbuf=65536,response={hash},qop=auth"
+    );
+    Some(response.into_bytes())
+}
+
+/// What a client may say in its response. Others are ignored. What the RFC calls `nc` is one of
+/// those: the JDK looks for `nonce-count`, and always computes with 1.
+const NAMES: [&str; 13] = [
+    "username",
+    "realm",
+    "nonce",
+    "cnonce",
+    "nonce-count",
+    "qop",
+    "digest-uri",
+    "response",
+    "maxbuf",
+    "charset",
+    "cipher",
+    "authzid",
+    "auth-param",
+];
+
+/// The values of a response, in the order of [`NAMES`].
+#[derive(Default)]
+struct Directives {
+    values: [Option<Vec<u8>>; NAMES.len()],
+}
+
+impl Directives {
+    /// `DigestMD5Base.parseDirectives`: `name=value` separated by commas or blanks, a value as it
+    /// stands or in quotes with `\` before what is meant literally. A name without a value at the end
+    /// is let pass there, too.
+    fn parse(text: &[u8]) -> Result<Directives, SaslError> {
+        let mut directives = Directives::default();
+        let mut rest = skip_blanks(text);
+        while let Some((&first, behind)) = rest.split_first() {
+            if first == b',' {
+                rest = skip_blanks(behind);
+                continue;
+            }
+            let end = rest.iter().position(|&byte| byte == b'=' || byte == b',' || is_blank(byte));
+            let Some((name, behind)) = end.and_then(|end| rest.split_at_checked(end)) else {
+                // A bare name, which ends the text.
+                return directives.put(rest, Vec::new());
+            };
+            let Some((b'=', behind)) = skip_blanks(behind).split_first() else {
+                return Err(SaslError::Malformed("a name without ="));
+            };
+            if name.is_empty() {
+                return Err(SaslError::Malformed("= without a name"));
+            }
+            let (value, behind) = parse_value(skip_blanks(behind))?;
+            directives = directives.put(name, value)?;
+            rest = behind;
+        }
+        Ok(directives)
+    }
+
+    fn put(mut self, name: &[u8], value: Vec<u8>) -> Result<Directives, SaslError> {
+        let known = NAMES.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name));
+        if let Some(slot) = known.and_then(|known| self.values.get_mut(known))
+            && slot.replace(value).is_some()
+        {
+            return Err(SaslError::Malformed("a directive twice"));
+        }
+        Ok(self)
+    }
+
+    fn get(&self, name: &'static str) -> Option<&[u8]> {
+        let known = NAMES.iter().position(|known| *known == name);
+        self.values.get(known.expect("a name of the table"))?.as_deref()
+    }
+
+    fn must_have(&self, name: &'static str) -> Result<&[u8], SaslError> {
+        self.get(name).ok_or(SaslError::Directive { directive: name })
+    }
+
+    /// Refuses the response unless `fits`.
+    fn check(name: &'static str, fits: bool) -> Result<(), SaslError> {
+        if fits { Ok(()) } else { Err(SaslError::Directive { directive: name }) }
+    }
+
+    /// `DigestMD5Server.validateClientResponse`. Whom a client asks to act as (`authzid`) goes into
+    /// the hash and nowhere else: `SaslServerCallbackHandler` makes it the user itself.
+    fn verify<'a>(
+        &self,
+        nonce: &str,
+        password: impl FnOnce(&str) -> Option<&'a str>,
+    ) -> Result<Step, SaslError> {
+        let charset = self.get("charset");
+        Self::check("charset", charset.is_none_or(|charset| charset == b"utf-8"))?;
+        Self::check("maxbuf", self.get("maxbuf").is_none_or(|value| integer(value, 10).is_some()))?;
+        let user = self.must_have("username")?;
+        Self::check("realm", self.get("realm") == Some(REALM.as_bytes()))?;
+        Self::check("nonce", self.get("nonce") == Some(nonce.as_bytes()))?;
+        let cnonce = self.must_have("cnonce")?;
+        let count = self.get("nonce-count");
+        Self::check("nonce-count", count.is_none_or(|count| integer(count, 16) == Some(1)))?;
+        Self::check("qop", self.get("qop").is_none_or(|qop| qop == b"auth"))?;
+        let uri = self.must_have("digest-uri")?;
+        Self::check("digest-uri", uri.eq_ignore_ascii_case(DIGEST_URI.as_bytes()))?;
+        let response = self.must_have("response")?;
+        let user = String::from_utf8_lossy(user).into_owned();
+        let Some(password) = password(&user) else {
+            return Err(SaslError::UnknownUser { user });
+        };
+        let hash = |method| {
+            let proof = Proof { user: &user, realm: REALM, password, nonce, cnonce, uri };
+            proof.response_value(method, self.get("authzid"))
+        };
+        if response != hash("AUTHENTICATE").as_bytes() {
+            return Err(SaslError::WrongPassword { user });
+        }
+        let token = format!("rspauth={}", hash("")).into_bytes();
+        Ok(Step::Authenticated { user, token })
+    }
+}
+
+/// What the two sides hash to show each other that they know the password.
+struct Proof<'a> {
+    user: &'a str,
+    realm: &'a str,
+    password: &'a str,
+    nonce: &'a str,
+    cnonce: &'a [u8],
+    uri: &'a [u8],
+}
+
+impl Proof<'_> {
+    /// RFC 2831, 2.1.2.1 (and 2.1.3 with an empty `method`), for the protection "auth".
+    fn response_value(&self, method: &str, authzid: Option<&[u8]>) -> String {
+        let (nonce, cnonce) = (self.nonce.as_bytes(), self.cnonce);
+        let [user, realm, password] = [self.user, self.realm, self.password].map(latin1_or_utf8);
+        let secret = md5(&[&user, &realm, &password]);
+        let mut first: Vec<&[u8]> = vec![&secret, nonce, cnonce];
+        first.extend(authzid);
+        let first = hex(&md5(&first));
+        let second = hex(&md5(&[method.as_bytes(), self.uri]));
+        let count = b"00000001";
+        hex(&md5(&[first.as_bytes(), nonce, count, cnonce, b"auth", second.as_bytes()]))
+    }
+}
+
+/// The hash of the parts with a `:` between them.
+fn md5(parts: &[&[u8]]) -> [u8; 16] {
+    Md5::digest(parts.join(&b':')).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// User, realm and password are hashed as ISO 8859-1 if they can be written in it.
+fn latin1_or_utf8(text: &str) -> Vec<u8> {
+    let latin1: Result<Vec<u8>, _> = text.chars().map(|c| u8::try_from(u32::from(c))).collect();
+    latin1.unwrap_or_else(|_| text.as_bytes().to_vec())
+}
+
+/// The value of a directive and what stands behind it and its separator.
+fn parse_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
+    let Some((&first, behind)) = text.split_first() else {
+        return Err(SaslError::Malformed("a name without a value"));
+    };
+    let (value, behind) = if first == b'"' {
+        parse_quoted(behind)?
+    } else {
+        let end = text.iter().position(|&byte| byte == b',' || is_blank(byte));
+        let (value, behind) = text.split_at(end.unwrap_or(text.len()));
+        (value.to_vec(), behind)
+    };
+    match behind.split_first() {
+        None => Ok((value, behind)),
+        Some((&byte, behind)) if byte == b',' || is_blank(byte) => Ok((value, skip_blanks(behind))),
+        Some(_) => Err(SaslError::Malformed("something right behind a closing quote")),
+    }
+}
+
+/// What stands between two quotes, of which the first is already read.
+fn parse_quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
+    let mut value = Vec::new();
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'"' => return Ok((value, rest)),
+            b'\\' => {
+                let Some((&literal, behind)) = rest.split_first() else { break };
+                value.push(literal);
+                rest = behind;
+            }
+            byte => value.push(byte),
+        }
+    }
+    Err(SaslError::Malformed("a quote that does not end"))
+}
+
+/// `Integer.parseInt` with a radix.
+fn integer(text: &[u8], radix: u32) -> Option<i32> {
+    i32::from_str_radix(core::str::from_utf8(text).ok()?, radix).ok()
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn skip_blanks(text: &[u8]) -> &[u8] {
+    let blanks = text.iter().take_while(|&&byte| is_blank(byte)).count();
+    text.split_at(blanks).1
+}
+
+#[cfg(test)]
+mod tests;
