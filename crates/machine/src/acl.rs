@@ -164,16 +164,17 @@ pub fn allows(
     acl.iter().filter(|entry| entry.perms & wanted != 0).any(|entry| {
         (&*entry.scheme == "world" && &*entry.id == "anyone")
             || (scheme_is_served(settings, &entry.scheme)
-                && identities.iter().any(|identity| matches(entry, identity)))
+                && identities.iter().any(|identity| matches(settings, entry, identity)))
     })
 }
 
-fn matches(entry: &AclEntry, identity: &Identity<'_>) -> bool {
+fn matches(settings: &Settings, entry: &AclEntry, identity: &Identity<'_>) -> bool {
     if *identity.scheme != *entry.scheme {
         return false;
     }
     match identity.scheme {
         "ip" => ip_matches(identity.id, &entry.id),
+        "sasl" => sasl_matches(settings, identity.id, &entry.id),
         _ => *identity.id == *entry.id,
     }
 }
@@ -232,6 +233,7 @@ fn scheme_is_served(settings: &Settings, scheme: &str) -> bool {
     match scheme {
         "digest" => settings.digest_enabled,
         "ip" => true,
+        "sasl" => settings.sasl_enabled,
         _ => false,
     }
 }
@@ -247,8 +249,22 @@ fn id_is_valid(scheme: &str, id: &str) -> bool {
             parts.len() == 2
         }
         "ip" => ip_pattern(id).is_some(),
+        "sasl" => is_kerberos_name(id),
         _ => true,
     }
+}
+
+/// `SASLAuthenticationProvider.matches`: the user "super" is everyone here, though not the super user
+/// of other schemes.
+fn sasl_matches(settings: &Settings, user: &str, id: &str) -> bool {
+    user == "super" || user == id || settings.sasl_any_user.as_deref() == Some(id)
+}
+
+/// `SASLAuthenticationProvider.isValid`: anything without `@`; with one, a name, maybe a host behind
+/// a `/`, and the realm, none of which has either sign in it (`KerberosName`).
+pub fn is_kerberos_name(id: &str) -> bool {
+    let Some((name, realm)) = id.split_once('@') else { return true };
+    !realm.contains(['/', '@']) && name.matches('/').count() <= 1
 }
 
 /// An address with an optional prefix length: `10.0.0.0/8`, `::1`.
@@ -260,17 +276,52 @@ fn ip_pattern(text: &str) -> Option<(Vec<u8>, u32)> {
     let bytes = ip_bytes(address)?;
     let bits_max = u32::try_from(bytes.len()).ok()? * 8;
     let bits = match bits {
-        Some(bits) => bits.parse::<u32>().ok().filter(|&bits| bits <= bits_max)?,
+        Some(bits) => u32::try_from(java_int(bits, 10)?).ok().filter(|&bits| bits <= bits_max)?,
         None => bits_max,
     };
     Some((bytes, bits))
 }
 
+/// An address as `IPAuthenticationProvider` (3.9.5) reads it, which is wider in numbers (`+1`, `01`) and
+/// narrower in forms (no IPv4 inside of IPv6) than others are.
 fn ip_bytes(text: &str) -> Option<Vec<u8>> {
-    match text.parse::<std::net::IpAddr>().ok()? {
-        std::net::IpAddr::V4(address) => Some(address.octets().to_vec()),
-        std::net::IpAddr::V6(address) => Some(address.octets().to_vec()),
+    if text.contains(':') { ip6_bytes(text) } else { ip4_bytes(text) }
+}
+
+fn ip4_bytes(text: &str) -> Option<Vec<u8>> {
+    let parts: Option<Vec<u8>> =
+        text.split('.').map(|part| u8::try_from(java_int(part, 10)?).ok()).collect();
+    parts.filter(|parts| parts.len() == 4)
+}
+
+/// Eight groups, or fewer around one `::`.
+fn ip6_bytes(text: &str) -> Option<Vec<u8>> {
+    let groups = |part: &str| -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for group in part.split(':').filter(|_| !part.is_empty()) {
+            let value = java_int(group, 16).filter(|_| group.len() <= 4)?;
+            // Of a number below 0, which fits four characters as well, the low half.
+            let [.., high, low] = value.to_be_bytes();
+            bytes.extend([high, low]);
+        }
+        Some(bytes)
+    };
+    let Some((before, behind)) = text.split_once("::") else {
+        return groups(text).filter(|bytes| bytes.len() == 16);
+    };
+    if behind.contains("::") {
+        return None;
     }
+    let (mut bytes, last) = (groups(before)?, groups(behind)?);
+    let zeros = 16_usize.checked_sub(bytes.len() + last.len()).filter(|&zeros| zeros > 0)?;
+    bytes.resize(bytes.len() + zeros, 0);
+    bytes.extend(last);
+    Some(bytes)
+}
+
+/// `Integer.parseInt`: digits, and maybe a sign before them.
+fn java_int(text: &str, radix: u32) -> Option<i32> {
+    i32::from_str_radix(text, radix).ok()
 }
 
 /// IPAuthenticationProvider.matches: the leading bits agree.

@@ -20,6 +20,10 @@ pub struct Settings {
     pub super_digest: Option<String>,
     /// `zookeeper.DigestAuthenticationProvider.digestAlg`: name of the hash, as Java spells it.
     pub digest_algorithm: String,
+    /// `authProvider.N` names `SASLAuthenticationProvider`: whether the sasl scheme exists in ACLs.
+    pub sasl_enabled: bool,
+    /// `zookeeper.letAnySaslUserDoX`: the id in an ACL that stands for every sasl user, or none.
+    pub sasl_any_user: Option<String>,
 }
 
 impl Default for Settings {
@@ -32,6 +36,8 @@ impl Default for Settings {
             reconfig_enabled: false,
             super_digest: None,
             digest_algorithm: "SHA1".to_string(),
+            sasl_enabled: false,
+            sasl_any_user: None,
         }
     }
 }
@@ -41,10 +47,14 @@ const DIGEST_ENABLED: u32 = 2;
 const EXTENDED_TYPES: u32 = 4;
 const ENFORCE_QUOTA: u32 = 8;
 const RECONFIG_ENABLED: u32 = 16;
-const FLAGS_ALL: u32 = 31;
+const SASL_ENABLED: u32 = 32;
+/// The name of that id follows.
+const SASL_ANY_USER: u32 = 128;
+const FLAGS_ALL: u32 = 31 | SASL_ENABLED | SASL_ANY_USER;
 
 impl Settings {
-    /// Writes: 32-bit flags, super digest or none, name of the algorithm.
+    /// Writes: 32-bit flags, super digest or none, name of the algorithm, and what the flags say
+    /// that there is more.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         out.put_u32(
@@ -52,10 +62,15 @@ impl Settings {
                 | flag(self.digest_enabled, DIGEST_ENABLED)
                 | flag(self.extended_types, EXTENDED_TYPES)
                 | flag(self.enforce_quota, ENFORCE_QUOTA)
-                | flag(self.reconfig_enabled, RECONFIG_ENABLED),
+                | flag(self.reconfig_enabled, RECONFIG_ENABLED)
+                | flag(self.sasl_enabled, SASL_ENABLED)
+                | flag(self.sasl_any_user.is_some(), SASL_ANY_USER),
         );
         out.put_optional_bytes(self.super_digest.as_deref().map(str::as_bytes));
         out.put_bytes(self.digest_algorithm.as_bytes());
+        if let Some(any_user) = &self.sasl_any_user {
+            out.put_bytes(any_user.as_bytes());
+        }
     }
 
     /// Reads what [`Settings::encode`] wrote.
@@ -80,6 +95,11 @@ impl Settings {
             reconfig_enabled: flags & RECONFIG_ENABLED != 0,
             super_digest,
             digest_algorithm: reader.text()?.to_string(),
+            sasl_enabled: flags & SASL_ENABLED != 0,
+            sasl_any_user: match flags & SASL_ANY_USER {
+                0 => None,
+                _ => Some(reader.text()?.to_string()),
+            },
         })
     }
 }

@@ -59,6 +59,8 @@ fn settings() -> Settings {
         reconfig_enabled: true,
         super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_string()),
         digest_algorithm: "SHA-256".to_string(),
+        sasl_enabled: false,
+        sasl_any_user: None,
     }
 }
 
@@ -249,12 +251,24 @@ fn restore(image: &[u8]) -> Machine {
     restore.finish().expect("a whole image")
 }
 
+/// The settings that the first files of version 1 tell of. What came later is off there.
+fn describe_settings(settings: &Settings) -> String {
+    let Settings { skip_acl, digest_enabled, extended_types, enforce_quota, .. } = settings;
+    let Settings { reconfig_enabled, super_digest, digest_algorithm, .. } = settings;
+    format!(
+        "Settings {{ skip_acl: {skip_acl}, digest_enabled: {digest_enabled}, \
+         extended_types: {extended_types}, enforce_quota: {enforce_quota}, \
+         reconfig_enabled: {reconfig_enabled}, super_digest: {super_digest:?}, \
+         digest_algorithm: {digest_algorithm:?} }}"
+    )
+}
+
 /// All that is state, as text.
 fn describe(machine: &Machine) -> String {
     let mut lines = vec![
         format!("digest {:032x}", machine.digest().0),
         format!("{:?}", machine.counters()),
-        format!("{:?}", machine.settings()),
+        describe_settings(machine.settings()),
         format!("{:?} {:?}", HERE.member, machine.last_batch(HERE.member)),
         format!("{:?} {:?}", THERE.member, machine.last_batch(THERE.member)),
     ];

@@ -117,6 +117,105 @@ fn addresses_match_by_their_leading_bits() {
     }
 }
 
+fn sasl_settings(any_user: Option<&str>) -> Settings {
+    Settings { sasl_enabled: true, sasl_any_user: any_user.map(str::to_string), ..settings() }
+}
+
+#[test]
+fn a_sasl_user_is_compared_whole_and_super_is_everyone() {
+    let user = |id| [Identity { scheme: "sasl", id }];
+    let cases = [
+        ("sasl:bob=r", "bob", true),
+        ("sasl:bob=r", "bobby", false),
+        ("sasl:bob=r", "super", true),
+        ("sasl:bob=w", "super", false),
+        ("digest:u:x=r", "super", false),
+        ("sasl:bob/host@REALM=r", "bob/host@REALM", true),
+        ("sasl:bob/host@REALM=r", "bob", false),
+        ("sasl:any=r", "bob", false),
+    ];
+    for (acl, id, expected) in cases {
+        let found = allows(&sasl_settings(None), &entries(acl), perms::READ, &user(id));
+        assert_eq!(found, expected, "{acl} for {id}");
+    }
+    let any = sasl_settings(Some("any"));
+    assert!(allows(&any, &entries("sasl:any=r"), perms::READ, &user("bob")));
+    assert!(!allows(&any, &entries("sasl:any=r"), perms::READ, USER));
+    assert!(!allows(&settings(), &entries("sasl:bob=r"), perms::READ, &user("bob")));
+}
+
+#[test]
+fn the_sasl_scheme_takes_kerberos_names_where_it_exists() {
+    for id in ["bob", "", "a/b", "a@b", "a/b@c", "@", "/@", "a/b/c", "x y", "a\nb@c", "/", "a@"] {
+        let asked = [AclEntry { perms: 1, scheme: "sasl".into(), id: id.into() }];
+        assert!(resolve(&sasl_settings(None), &asked, NOBODY).is_ok(), "{id:?}");
+        assert_eq!(resolve(&settings(), &asked, NOBODY), Err(Refusal::InvalidAcl), "{id:?}");
+    }
+    for id in ["a@b@c", "a/b/c@d", "a@b/c", "@@"] {
+        let asked = [AclEntry { perms: 1, scheme: "sasl".into(), id: id.into() }];
+        let resolved = resolve(&sasl_settings(None), &asked, NOBODY);
+        assert_eq!(resolved, Err(Refusal::InvalidAcl), "{id:?}");
+    }
+}
+
+#[test]
+fn auth_stands_for_a_sasl_user_where_the_scheme_exists() {
+    let both = [Identity { scheme: "sasl", id: "bob" }, USER[0]];
+    let asked = entries("auth:=r");
+    let resolved = resolve(&sasl_settings(None), &asked, &both).unwrap();
+    assert_eq!(acl_text(&resolved), "sasl:bob=r,digest:u:x=r");
+    let resolved = resolve(&settings(), &asked, &both).unwrap();
+    assert_eq!(acl_text(&resolved), "digest:u:x=r");
+    assert_eq!(resolve(&settings(), &asked, &both[..1]), Err(Refusal::InvalidAcl));
+}
+
+#[test]
+fn addresses_are_read_as_java_reads_them() {
+    for id in [
+        "127.0.0.0/+8",
+        "127.0.0.0/08",
+        "01.2.3.4",
+        "+127.0.0.1",
+        "127.0.0.+1",
+        "::/0",
+        "1::",
+        "1:2:3:4:5:6:7:8",
+        "1:2:3:4:5:6:7::",
+        "::2:3:4:5:6:7:8",
+        "::+1",
+        "::-fff",
+    ] {
+        assert!(id_is_valid("ip", id), "{id}");
+    }
+    for id in [
+        "127.0.0.0/ 8",
+        "1.2.3.4.5",
+        "-1.2.3.4",
+        "1.2.3.",
+        "...",
+        "localhost",
+        "1:2:3:4:5:6:7",
+        "1:2:3:4:5:6:7:8:9",
+        "1:2:3:4::5:6:7:8",
+        ":",
+        ":::",
+        "::::",
+        ":1::",
+        "12345::",
+        "g::",
+        "::ffff:127.0.0.1",
+        "1:2:3:4:5:6:1.2.3.4",
+        "fe80::1%eth0",
+    ] {
+        assert!(!id_is_valid("ip", id), "{id}");
+    }
+    check("ip:127.0.0.01=r", &from("127.0.0.1"), true);
+    check("ip:::-1=r", &from("::ffff"), true);
+    check("ip:126.0.0.0/7=r", &from("127.0.0.1"), true);
+    check("ip:127.0.0.3/30=r", &from("127.0.0.1"), true);
+    check("ip:127.0.0.2/31=r", &from("127.0.0.1"), false);
+}
+
 /// What is stored for an ACL that was asked for, or `-` if it is invalid.
 fn check_resolved(asked: &str, identities: &[Identity<'_>], expected: &str) {
     let resolved = resolve(&settings(), &entries(asked), identities);

@@ -11,6 +11,8 @@ fn settings() -> Settings {
         reconfig_enabled: true,
         super_digest: Some("super:x".to_string()),
         digest_algorithm: "SHA3-256".to_string(),
+        sasl_enabled: true,
+        sasl_any_user: Some("anyone".to_string()),
     }
 }
 
@@ -133,7 +135,7 @@ fn values_outside_the_format_are_refused_by_name() {
     check_bad(&write(&[7]), "operation");
     check_bad(&write(&[OP_CREATE, 4]), "operation flags");
     check_bad(&write(&[OP_CREATE, 0, 7]), "create mode");
-    check_bad(&[KIND_CONFIGURE, 32, 0, 0, 0], "settings flags");
+    check_bad(&[KIND_CONFIGURE, 0, 1, 0, 0], "settings flags");
 }
 
 #[test]
@@ -191,7 +193,8 @@ fn text_that_is_not_utf8_is_refused() {
 
 #[test]
 fn settings_are_read_back() {
-    for settings in [Settings::default(), settings()] {
+    let without_any = Settings { sasl_any_user: None, ..settings() };
+    for settings in [Settings::default(), settings(), without_any] {
         let mut bytes = Vec::new();
         settings.encode(&mut bytes);
         let mut reader = Reader::new(&bytes);
