@@ -31,7 +31,7 @@ pub fn connect_response(body: &[u8]) {
 /// Header and body. What is served is read back as it was.
 pub fn jute_request(frame: &[u8]) {
     let Some(request) = decode_request(frame) else { return };
-    if matches!(request, Request::Unserved | Request::Unknown) {
+    if request == Request::Unknown {
         return;
     }
     let mut encoded = Vec::new();

@@ -13,6 +13,7 @@
 //! A client's output is ordered by ordinal, events before the replies that show what they tell, and
 //! the zxids of its replies never fall.
 
+pub mod auth;
 mod connection;
 mod watches;
 
@@ -37,20 +38,22 @@ use zk::request::{ConnectRequest, ReadKind, Request, RequestHeader, XID_PING};
 use zk::response::{
     ConnectResponse, EventType, ReplyHeader, WriteForm, encode_add_watch,
     encode_all_children_number, encode_empty, encode_ephemerals, encode_event, encode_multi_read,
-    encode_read, encode_sync, encode_unavailable, encode_who_am_i, encode_write,
+    encode_read, encode_sasl, encode_sync, encode_unavailable, encode_who_am_i, encode_write,
 };
+use zk::sasl::Exchange;
 use zk::{ErrorCode, ops};
 
 use crate::limits::{
-    CLOSING_MS_MAX, CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX, COUNT_STEP_SLOTS_MAX,
-    FRONT_BYTES_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_LIMIT,
-    READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, TRAVELLING_READS_MAX,
-    WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
+    CLOSING_MS_MAX, COUNT_STEP_SLOTS_MAX, FRONT_BYTES_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS,
+    MULTI_READ_BYTES_MAX, OUTPUT_BYTES_LIMIT, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX,
+    READ_TURN_REQUESTS_MAX, TRAVELLING_READS_MAX, WATCH_BYTES_MAX, WINDOW_BYTES_MAX,
+    WINDOW_REQUESTS_MAX,
 };
 use crate::message::{
     Answer, Answered, Delivery, FrontId, OwnedIdentity, OwnedRead, ReadAnswer, Submission, ToLoop,
     TravellingRead, Unavailable, Waiter, borrow,
 };
+use auth::{AuthConfig, Ensemble};
 use connection::{Connection, OwnedSetWatches, Slot, SlotKind, Spare, State, Stats};
 use watches::{WatchKind, Watches};
 
@@ -78,6 +81,8 @@ pub struct FrontConfig {
     pub secret: [u8; 32],
     /// The settings as of the machine this Front starts with.
     pub settings: Arc<Settings>,
+    /// How clients prove who they are.
+    pub auth: Arc<AuthConfig>,
 }
 
 /// The clocks of the driver.
@@ -211,6 +216,7 @@ impl Front {
             open_syncs: 0,
             session: None,
             timeout_ms: 0,
+            sasl: Exchange::New,
             identities: Arc::new([]),
             identity_bytes: Vec::new(),
             listed: false,
@@ -567,15 +573,25 @@ impl Front {
             Ok(header) => header,
             Err(error) => return Err(self.disconnect(id, &format!("a request: {error}"))),
         };
-        if connection.takes_throttled(4 + frame.len()) && is_throttlable(header.opcode) {
+        let session = connection.session.expect("an attached connection has a session");
+        let throttled = connection.takes_throttled(4 + frame.len());
+        if self.lacks_auth(id, header.opcode) {
+            self.notice(id, "it asks for something before it has proved who it is");
+            self.fail(id, header.xid, ErrorCode::AUTH_REQUIRED, Some(0), true);
+            return Ok(());
+        }
+        if throttled && is_throttlable(header.opcode) {
             self.fail(id, header.xid, ErrorCode::THROTTLED_OP, None, false);
             return Ok(());
         }
         match Request::decode(header.opcode, &mut reader) {
             Ok(request) => self.on_request(id, header, &request, frame.len()),
-            // `ZooKeeperServer.processPacket` reads it before all others, and does not catch.
+            // `ZooKeeperServer.processPacket` reads these before all others, and does not catch.
             Err(error) if header.opcode == zk::request::opcode::AUTH => {
                 Err(self.disconnect(id, &format!("an auth packet: {error}")))
+            }
+            Err(error) if header.opcode == zk::request::opcode::SASL => {
+                Err(self.disconnect(id, &format!("a SASL packet: {error}")))
             }
             // `PrepRequestProcessor.pRequestHelper` takes the zxid on its way out, where an ACL is null
             // on another.
@@ -583,7 +599,6 @@ impl Front {
                 if header.opcode == zk::request::opcode::MULTI
                     && !matches!(error, JuteError::NullAcl { .. }) =>
             {
-                let session = connection.session.expect("an attached connection has a session");
                 let bytes = frame.len();
                 self.submit(id, &ops::refused_command(session), bytes);
                 let form = WriteForm::Refused(ErrorCode::MARSHALLING_ERROR);
@@ -680,7 +695,7 @@ impl Front {
                 self.push_slot(id, xid, SlotKind::WhoAmI(identities));
             }
             Request::Auth { scheme, credentials } => self.on_auth(id, xid, scheme, credentials),
-            Request::Unserved => self.fail(id, xid, ErrorCode::UNIMPLEMENTED, None, false),
+            Request::Sasl { token } => self.on_sasl(id, xid, token),
             // UnimplementedRequestProcessor: answered with zxid -1, then closed.
             Request::Unknown => self.fail(id, xid, ErrorCode::UNIMPLEMENTED, Some(-1), true),
         }
@@ -714,6 +729,11 @@ impl Front {
         let accepted = match scheme {
             "digest" if self.settings.digest_enabled => self.add_digest(id, credentials),
             "ip" => true,
+            "ensemble" => match self.check_ensemble(id, credentials) {
+                Ensemble::Accepted => true,
+                Ensemble::Unknown => false,
+                Ensemble::Refused => return,
+            },
             _ => false,
         };
         if accepted {
@@ -729,24 +749,9 @@ impl Front {
             return false;
         };
         let digest = digest_id(algorithm, &String::from_utf8_lossy(credentials));
-        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
-        let mut identities = connection.identities.to_vec();
-        let mut add = |scheme: &str, id: &str| {
-            let identity = OwnedIdentity { scheme: scheme.into(), id: id.into() };
-            if !identities.contains(&identity) {
-                identities.push(identity);
-            }
-        };
-        if self.settings.super_digest.as_deref() == Some(&digest) {
-            add("super", "");
-        }
-        add("digest", &digest);
-        let bytes = encode_identities(borrow(&identities).into_iter()).len();
-        if identities.len() > CONNECTION_IDENTITIES_MAX || bytes > CONNECTION_IDENTITY_BYTES_MAX {
-            return false;
-        }
-        set_identities(connection, identities);
-        true
+        let is_super = self.settings.super_digest.as_deref() == Some(&digest);
+        let identities = [("super", ""), ("digest", &*digest)];
+        self.add_identities(id, &identities[usize::from(!is_super)..])
     }
 
     // The window.
@@ -813,6 +818,7 @@ impl Front {
                 SlotKind::Ping
                 | SlotKind::WhoAmI(_)
                 | SlotKind::AuthAccepted
+                | SlotKind::Sasl { .. }
                 | SlotKind::Failed { .. } => true,
                 SlotKind::Sync { done, .. } => *done,
                 _ => false,
@@ -844,6 +850,13 @@ impl Front {
             SlotKind::AuthAccepted => {
                 let header = header(0, ErrorCode::OK);
                 self.reply(id, &slot, 0, |out| encode_empty(header, out));
+            }
+            SlotKind::Sasl { token, error, close } => {
+                let header = header(0, *error);
+                self.reply(id, &slot, 0, |out| encode_sasl(header, token.as_deref(), out));
+                if *close {
+                    self.close_after_output(id);
+                }
             }
             SlotKind::Failed { error, zxid, close } => {
                 let header = header(zxid.unwrap_or(last_zxid), *error);
@@ -891,12 +904,16 @@ impl Front {
     ) {
         self.push_slot(id, xid, SlotKind::Failed { error, zxid, close });
         if close {
-            // What stands behind is not decoded any more: the close ends the window.
-            if let Some(connection) = self.connections.get_mut(&id) {
-                connection.input.clear();
-            }
+            self.forget_input(id);
         }
         self.settle(id);
+    }
+
+    /// What stands behind is not decoded any more: the close ends the window.
+    fn forget_input(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.input.clear();
+        }
     }
 
     // Handing over.
@@ -1499,14 +1516,14 @@ fn set_identities(connection: &mut Connection, identities: Vec<OwnedIdentity>) {
 }
 
 /// Whether a request with this opcode must wait before it is decoded. A read that waits for its
-/// turn holds back whatever is handed over behind it, and auth, which would show it more than it
-/// may see. A sync holds back commands: it does not pass the log, and theirs could be answered
+/// turn holds back whatever is handed over behind it, and auth and SASL, which would show it more than
+/// it may see. A sync holds back commands: it does not pass the log, and theirs could be answered
 /// first.
 fn is_held_back(connection: &Connection, opcode: i32) -> bool {
     use zk::request::opcode as op;
     let behind_read = connection.local_reads > 0;
     match opcode {
-        op::SYNC | op::AUTH => behind_read,
+        op::SYNC | op::AUTH | op::SASL => behind_read,
         op::CREATE
         | op::CREATE2
         | op::DELETE
@@ -1558,13 +1575,14 @@ fn operation_name(request: &Request<'_>) -> &'static str {
         Request::GetEphemerals { .. } => "GETE",
         Request::WhoAmI => "HOMI",
         Request::Auth { .. } => "AUTH",
+        Request::Sasl { .. } => "SASL",
         Request::SetWatches(_) => "SETW",
         Request::SetWatches2(_) => "STW2",
         Request::AddWatch { .. } => "ADDW",
         Request::CheckWatches { .. } => "CHKW",
         Request::RemoveWatches { .. } => "REMW",
         Request::CloseSession => "CLOS",
-        Request::Reconfig { .. } | Request::Unserved | Request::Unknown => "NA",
+        Request::Reconfig { .. } | Request::Unknown => "NA",
     }
 }
 

@@ -159,6 +159,7 @@ impl Server {
                     words_allowed: vec!["*".to_string()],
                     secret: secret_of_boot(config.secret, origin.boot.0),
                     settings: settings.clone(),
+                    auth: Arc::default(),
                 };
                 Runtime::new(config, world.now_us)
             })

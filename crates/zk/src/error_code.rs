@@ -48,6 +48,9 @@ impl ErrorCode {
     pub const NO_WATCHER: ErrorCode = ErrorCode(-121);
     /// The configuration does not allow reconfig.
     pub const RECONFIG_DISABLED: ErrorCode = ErrorCode(-123);
+    /// The client has not proved to be anyone, as this server asks of all
+    /// (`SESSIONCLOSEDREQUIRESASLAUTH`).
+    pub const AUTH_REQUIRED: ErrorCode = ErrorCode(-124);
     /// The request waited for too long before it could be taken.
     pub const THROTTLED_OP: ErrorCode = ErrorCode(-127);
     /// A quota does not allow that many znodes or bytes.
@@ -76,6 +79,7 @@ impl ErrorCode {
             -118 => "session moved",
             -121 => "no watcher",
             -123 => "reconfig disabled",
+            -124 => "authentication required",
             -125 => "quota exceeded",
             -127 => "throttled",
             _ => "unknown error",

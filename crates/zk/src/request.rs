@@ -317,6 +317,11 @@ pub enum Request<'a> {
         /// What the scheme wants; `user:password` for digest.
         credentials: &'a [u8],
     },
+    /// One token of a SASL exchange.
+    Sasl {
+        /// What the mechanism wants to say.
+        token: &'a [u8],
+    },
     /// Sets watches again.
     SetWatches(SetWatchesRequest<'a>),
     /// Sets watches again, of every kind.
@@ -367,8 +372,6 @@ pub enum Request<'a> {
     WhoAmI,
     /// Ends the session.
     CloseSession,
-    /// An operation of ZooKeeper's that is not served yet.
-    Unserved,
     /// No operation of ZooKeeper's.
     Unknown,
 }
@@ -405,6 +408,11 @@ impl<'a> Request<'a> {
                 let scheme = reader.text()?;
                 Request::Auth { scheme, credentials: reader.buffer()?.unwrap_or_default() }
             }
+            // Null is none: `ZooKeeperServer.processSasl` fails on it.
+            opcode::SASL => {
+                let token = reader.buffer()?;
+                Request::Sasl { token: token.ok_or_else(|| reader.bad("SASL token"))? }
+            }
             opcode::SET_WATCHES => Request::SetWatches(decode_set_watches(reader)?),
             opcode::SET_WATCHES2 => Request::SetWatches2(SetWatches2Request {
                 watches: decode_set_watches(reader)?,
@@ -435,7 +443,6 @@ impl<'a> Request<'a> {
             opcode::GET_EPHEMERALS => Request::GetEphemerals { prefix: reader.optional_text()? },
             opcode::WHO_AM_I => Request::WhoAmI,
             opcode::CLOSE_SESSION => Request::CloseSession,
-            opcode::SASL => Request::Unserved,
             _ => Request::Unknown,
         })
     }
@@ -450,6 +457,7 @@ impl<'a> Request<'a> {
             Request::Sync { .. } => opcode::SYNC,
             Request::Ping => opcode::PING,
             Request::Auth { .. } => opcode::AUTH,
+            Request::Sasl { .. } => opcode::SASL,
             Request::SetWatches(_) => opcode::SET_WATCHES,
             Request::SetWatches2(_) => opcode::SET_WATCHES2,
             Request::AddWatch { .. } => opcode::ADD_WATCH,
@@ -460,7 +468,7 @@ impl<'a> Request<'a> {
             Request::GetEphemerals { .. } => opcode::GET_EPHEMERALS,
             Request::WhoAmI => opcode::WHO_AM_I,
             Request::CloseSession => opcode::CLOSE_SESSION,
-            Request::Unserved | Request::Unknown => unreachable!("only decoded, never sent"),
+            Request::Unknown => unreachable!("only decoded, never sent"),
         }
     }
 
@@ -499,6 +507,7 @@ impl<'a> Request<'a> {
                 out.put_text(scheme);
                 out.put_buffer(Some(credentials));
             }
+            Request::Sasl { token } => out.put_buffer(Some(token)),
             Request::SetWatches(watches) => watches.encode(out),
             Request::SetWatches2(asked) => {
                 asked.watches.encode(out);
@@ -514,11 +523,7 @@ impl<'a> Request<'a> {
                 out.put_text(path);
                 out.put_int(*watcher_type as i32);
             }
-            Request::Ping
-            | Request::WhoAmI
-            | Request::CloseSession
-            | Request::Unserved
-            | Request::Unknown => {}
+            Request::Ping | Request::WhoAmI | Request::CloseSession | Request::Unknown => {}
         }
         end_frame(out, start);
     }

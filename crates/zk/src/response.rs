@@ -86,6 +86,14 @@ pub fn encode_empty(header: ReplyHeader, out: &mut Vec<u8>) {
     end_frame(out, start);
 }
 
+/// The answer to a token of a SASL exchange: a token, or none, which stands behind an error too.
+pub fn encode_sasl(header: ReplyHeader, token: Option<&[u8]>, out: &mut Vec<u8>) {
+    let start = begin_frame(out);
+    header.encode(out);
+    out.put_buffer(token);
+    end_frame(out, start);
+}
+
 /// What a write's reply looks like: kept while the write is under way, and all that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteForm {

@@ -14,6 +14,7 @@ use zk::request::{
     AddWatchMode, ConnectRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
 };
 use zk::response::WriteForm;
+use zk::sasl::Exchange;
 
 use crate::limits::{
     INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
@@ -76,6 +77,8 @@ pub(super) enum SlotKind {
     WhoAmI(Identities),
     /// Answered when its turn comes.
     AuthAccepted,
+    /// Answered with this token or this error and, maybe, the end of the connection when its turn comes.
+    Sasl { token: Option<Box<[u8]>>, error: zk::ErrorCode, close: bool },
     /// Answered with this error and, maybe, the end of the connection when its turn comes.
     Failed { error: zk::ErrorCode, zxid: Option<i64>, close: bool },
 }
@@ -163,6 +166,8 @@ pub(super) struct Connection {
     pub open_syncs: usize,
     pub session: Option<SessionId>,
     pub timeout_ms: u32,
+    /// How far the client has proved who it is by SASL.
+    pub sasl: Exchange,
     pub identities: Identities,
     /// The same as a batch wants them.
     pub identity_bytes: Vec<u8>,
@@ -212,7 +217,13 @@ impl Connection {
     /// behind it is read.
     pub fn is_refused(&self) -> bool {
         let last = self.window.back().map(|slot| &slot.kind);
-        matches!(last, Some(SlotKind::Failed { close: true, .. }))
+        let ends = |kind: &SlotKind| {
+            matches!(
+                kind,
+                SlotKind::Failed { close: true, .. } | SlotKind::Sasl { close: true, .. }
+            )
+        };
+        last.is_some_and(ends)
     }
 
     /// Output that the socket has not taken.

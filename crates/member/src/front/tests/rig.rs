@@ -7,7 +7,8 @@
 //!   `c1~ ...` only sends them, `c2@1: connect` puts a new client on Front 1;
 //! - `loop`, `disk`, `apply`, `deliver`, `resume`, `reads`, `write` run one step, `run` runs all;
 //! - `time 500`, `stall c1`, `unstall c1`, `close c1`, `full`, `room`, `hold 3` change the world;
-//! - `expire c1`, `configure NAME=VALUE ...` are commands of the loop itself.
+//! - `expire c1`, `configure NAME=VALUE ...` are commands of the loop itself;
+//! - `serve NAME=VALUE ...` makes the Fronts anew: before anyone connects.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,6 +20,7 @@ use zk::request::{
 };
 use zk::response::decode_stat;
 
+use super::super::auth::EnsembleNames;
 use super::super::*;
 use crate::message::{DiskJob, FromApply, FromSnapshot, SessionEvent, SnapshotJob, Start, ToApply};
 use crate::{Apply, Loop};
@@ -115,6 +117,8 @@ enum Form {
     Number,
     Nothing,
     Multi,
+    /// A token, also behind an error.
+    Sasl,
     Closing,
 }
 
@@ -141,6 +145,8 @@ pub(crate) struct Client {
     greeting: bool,
     sent: VecDeque<Sent>,
     last_zxid: i64,
+    /// The last SASL token it was sent.
+    challenge: Vec<u8>,
     pub(crate) event_count: usize,
     pub(crate) reply_count: usize,
     pub(crate) bytes_taken: usize,
@@ -179,6 +185,7 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         words_allowed: vec!["ruok".to_string(), "dump".to_string()],
         secret: [9; 32],
         settings: Arc::new(Settings::default()),
+        auth: Arc::default(),
     }
 }
 
@@ -322,6 +329,7 @@ impl Rig {
             "hold" => self.hold = rest.parse().unwrap(),
             "expire" => self.expire(number(rest)),
             "configure" => self.configure(rest),
+            "serve" => self.serve(rest),
             _ => self.client_line(first, rest),
         }
     }
@@ -365,6 +373,7 @@ impl Rig {
             greeting: true,
             sent: VecDeque::new(),
             last_zxid: 0,
+            challenge: Vec::new(),
             event_count: 0,
             reply_count: 0,
             bytes_taken: 0,
@@ -429,10 +438,36 @@ impl Rig {
                 "digest" => settings.digest_enabled = value == "on",
                 "reconfig" => settings.reconfig_enabled = value == "on",
                 "skip_acl" => settings.skip_acl = value == "on",
+                "sasl" => settings.sasl_enabled = value == "on",
                 _ => panic!("setting {name}"),
             }
         }
         self.submit_own(&Command::Configure(settings));
+    }
+
+    /// Lists in a value are separated by `,`, a user from the password by `:`.
+    fn serve(&mut self, words: &str) {
+        let mut auth = AuthConfig::default();
+        let owned = |value: &str| value.split(',').map(str::to_string).collect();
+        for (name, value) in words.split(' ').map(|word| word.split_once('=').unwrap()) {
+            match name {
+                "users" => {
+                    let users = value.split(',').map(|user| user.split_once(':').unwrap());
+                    let users = users.map(|(user, password)| (user.into(), password.into()));
+                    auth.sasl_users = Some(users.collect());
+                }
+                "super" => auth.sasl_super_users = owned(value),
+                "failed" => auth.sasl_failed_allowed = value == "allowed",
+                "enforce" => auth.enforced_schemes = owned(value),
+                "ensemble" if value == "any" => auth.ensemble = Some(EnsembleNames::Any),
+                "ensemble" => auth.ensemble = Some(EnsembleNames::These(owned(value))),
+                _ => panic!("option {name}"),
+            }
+        }
+        assert!(self.clients.is_empty());
+        let (auth, count) = (Arc::new(auth), self.fronts.len() as u32);
+        let front = |id| Front::new(FrontConfig { auth: auth.clone(), ..config(id) });
+        self.fronts = (0..count).map(front).collect();
     }
 
     /// Time goes by, in the driver's steps of 100 ms.
@@ -701,6 +736,19 @@ impl Rig {
                 Request::Auth { scheme: words[1], credentials }.encode(xid, out);
                 Form::Nothing
             }
+            // The empty token, the response of `user:password`, or any bytes: `=text`.
+            "sasl" => {
+                let token = match words.get(1).map(|word| (word, word.split_once(':'))) {
+                    None => Vec::new(),
+                    Some((word, _)) if word.starts_with('=') => value(&word[1..]),
+                    Some((_, Some((user, password)))) => {
+                        zk::sasl::respond(&client.challenge, user, password, "cnonce").unwrap()
+                    }
+                    Some((word, None)) => panic!("token {word}"),
+                };
+                Request::Sasl { token: &token }.encode(xid, out);
+                Form::Sasl
+            }
             "ping" => {
                 xid = XID_PING;
                 Request::Ping.encode(xid, out);
@@ -931,6 +979,17 @@ impl Client {
             self.last_zxid = header.zxid;
         }
         let multi_refused = matches!(sent.form, Form::Multi);
+        if matches!(sent.form, Form::Sasl) && reader.remaining() > 0 {
+            let token = reader.buffer().unwrap().map(<[u8]>::to_vec);
+            let text = match &token {
+                None if header.error == ErrorCode::OK => "no token",
+                None => header.error.name(),
+                Some(token) if token.starts_with(b"rspauth=") => "proved",
+                Some(_) => "challenge",
+            };
+            self.challenge = token.unwrap_or_default();
+            return format!("{} -> {text} @{}", shorten(&sent.text), header.zxid);
+        }
         let body = match header.error {
             ErrorCode::OK => body_text(&sent.form, &mut reader),
             error if multi_refused && reader.remaining() > 0 => {
@@ -1004,7 +1063,7 @@ fn body_text(form: &Form, reader: &mut JuteReader<'_>) -> String {
             (0..count).map(|_| one()).collect::<Vec<_>>().join(" ")
         }
         Form::Number => reader.int().unwrap().to_string(),
-        Form::Nothing | Form::Closing => String::new(),
+        Form::Nothing | Form::Sasl | Form::Closing => String::new(),
         Form::Multi => multi_text(reader),
     }
 }

@@ -3,11 +3,15 @@
 
 use super::rig::Rig;
 
-const SCRIPTS: [(&str, &str); 31] = [
+const SCRIPTS: [(&str, &str); 36] = [
     ("acl_hides_events", include_str!("scripts/acl_hides_events.txt")),
     ("add_watch_answers", include_str!("scripts/add_watch_answers.txt")),
     ("auth_adds_identities_in_order", include_str!("scripts/auth_adds_identities_in_order.txt")),
     ("auth_refused_closes", include_str!("scripts/auth_refused_closes.txt")),
+    (
+        "auth_required_refuses_all_but_auth",
+        include_str!("scripts/auth_required_refuses_all_but_auth.txt"),
+    ),
     (
         "close_session_replies_then_closes",
         include_str!("scripts/close_session_replies_then_closes.txt"),
@@ -16,6 +20,10 @@ const SCRIPTS: [(&str, &str); 31] = [
     ("connect_refused", include_str!("scripts/connect_refused.txt")),
     ("descendants_are_counted", include_str!("scripts/descendants_are_counted.txt")),
     ("disk_full_refuses_in_order", include_str!("scripts/disk_full_refuses_in_order.txt")),
+    (
+        "ensemble_names_turn_others_away",
+        include_str!("scripts/ensemble_names_turn_others_away.txt"),
+    ),
     (
         "ephemerals_are_those_of_the_session",
         include_str!("scripts/ephemerals_are_those_of_the_session.txt"),
@@ -40,6 +48,9 @@ const SCRIPTS: [(&str, &str); 31] = [
     ),
     ("reconfig_is_refused_in_order", include_str!("scripts/reconfig_is_refused_in_order.txt")),
     ("requests_not_served", include_str!("scripts/requests_not_served.txt")),
+    ("sasl_adds_its_user", include_str!("scripts/sasl_adds_its_user.txt")),
+    ("sasl_failures", include_str!("scripts/sasl_failures.txt")),
+    ("sasl_not_offered", include_str!("scripts/sasl_not_offered.txt")),
     (
         "session_moves_between_connections",
         include_str!("scripts/session_moves_between_connections.txt"),

@@ -1,0 +1,169 @@
+//! Who a connection has proved to be: SASL exchanges, the `ensemble` scheme, and what clients that have
+//! proved nothing may ask for.
+//!
+//! None of this is replicated. Each member knows its own users, as ZooKeeper's servers do; what a
+//! connection has proved travels with its commands.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::ConnectionId;
+use machine::entry::encode_identities;
+use zk::ErrorCode;
+use zk::auth::session_secret;
+use zk::request::opcode;
+use zk::sasl::{NONCE_BYTES, SaslError, Step};
+
+use super::connection::SlotKind;
+use super::{Front, set_identities};
+use crate::limits::{CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX};
+use crate::message::{OwnedIdentity, borrow};
+
+/// How clients may prove who they are on the connections of this member, and whether they must.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthConfig {
+    /// The users of SASL's DIGEST-MD5 and their passwords; none: no mechanism is offered.
+    pub sasl_users: Option<BTreeMap<String, String>>,
+    /// SASL users that are super users too (`zookeeper.superUser`).
+    pub sasl_super_users: BTreeSet<String>,
+    /// A client that fails keeps its connection (`zookeeper.allowSaslFailedClients`).
+    pub sasl_failed_allowed: bool,
+    /// What the `ensemble` scheme takes; none: there is no such scheme.
+    pub ensemble: Option<EnsembleNames>,
+    /// Of these schemes a connection must have proved one before it may ask for anything
+    /// (`enforce.auth.schemes`, `sessionRequireClientSASLAuth`); empty: it need not.
+    pub enforced_schemes: BTreeSet<String>,
+}
+
+/// Which ensemble a client may think that it talks to (`ensembleAuthName`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnsembleNames {
+    /// None is configured.
+    Any,
+    /// One of these.
+    These(BTreeSet<String>),
+}
+
+impl EnsembleNames {
+    /// `EnsembleAuthenticationProvider.handleAuthentication`: a client that names none is let pass.
+    fn accept(&self, name: &[u8]) -> bool {
+        match self {
+            EnsembleNames::Any => true,
+            EnsembleNames::These(names) => {
+                name.is_empty() || names.contains(&*String::from_utf8_lossy(name))
+            }
+        }
+    }
+}
+
+/// What became of an auth packet of the scheme `ensemble`.
+pub(super) enum Ensemble {
+    /// There is no such scheme.
+    Unknown,
+    Accepted,
+    /// The connection is closed without an answer, so that the client tries another server rather than
+    /// gives up.
+    Refused,
+}
+
+impl Front {
+    /// Whether a request with this opcode is refused, because its connection has proved nothing that
+    /// counts (`AuthenticationHelper.enforceAuthentication`). Even pings are.
+    pub(super) fn lacks_auth(&self, id: ConnectionId, opcode: i32) -> bool {
+        let enforced = &self.config.auth.enforced_schemes;
+        if enforced.is_empty() || matches!(opcode, opcode::AUTH | opcode::SASL) {
+            return false;
+        }
+        let connection = self.connections.get(&id).expect("its frame was just decoded");
+        !connection.identities.iter().any(|identity| enforced.contains(&*identity.scheme))
+    }
+
+    /// An auth packet of the scheme `ensemble`, which proves nothing about the client.
+    pub(super) fn check_ensemble(&mut self, id: ConnectionId, name: &[u8]) -> Ensemble {
+        match &self.config.auth.ensemble {
+            None => Ensemble::Unknown,
+            Some(names) if names.accept(name) => Ensemble::Accepted,
+            Some(_) => {
+                let name = String::from_utf8_lossy(name).into_owned();
+                self.disconnect(id, &format!("it looks for the ensemble {name:?}"));
+                Ensemble::Refused
+            }
+        }
+    }
+
+    /// One token of a SASL exchange (`ZooKeeperServer.processSasl`). Where no mechanism is offered, it is
+    /// answered with no token and no error: the client then gives up, or goes on without.
+    pub(super) fn on_sasl(&mut self, id: ConnectionId, xid: i32, token: &[u8]) {
+        let config = self.config.auth.clone();
+        let Some(users) = &config.sasl_users else {
+            let kind = SlotKind::Sasl { token: None, error: ErrorCode::OK, close: false };
+            self.push_slot(id, xid, kind);
+            return;
+        };
+        let nonce = self.draw_nonce();
+        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
+        let step = connection.sasl.step(token, &nonce, |user| users.get(user).map(String::as_str));
+        let token = match step {
+            Ok(Step::Challenge(token)) => token,
+            Ok(Step::Authenticated { user, token }) => {
+                let is_super = config.sasl_super_users.contains(&user);
+                let identities = [("sasl", &*user), ("super", "")];
+                if !self.add_identities(id, &identities[..1 + usize::from(is_super)]) {
+                    self.disconnect(id, "it collects too many identities");
+                    return;
+                }
+                token
+            }
+            Err(error) => {
+                self.fail_sasl(id, xid, &error);
+                return;
+            }
+        };
+        let token = Some(token.into());
+        self.push_slot(id, xid, SlotKind::Sasl { token, error: ErrorCode::OK, close: false });
+    }
+
+    /// A failure ends the connection, unless that is allowed and SASL is not required.
+    fn fail_sasl(&mut self, id: ConnectionId, xid: i32, failure: &SaslError) {
+        let required = self.config.auth.enforced_schemes.contains("sasl");
+        let close = required || !self.config.auth.sasl_failed_allowed;
+        let error = match close {
+            true if required => ErrorCode::AUTH_REQUIRED,
+            true => ErrorCode::AUTH_FAILED,
+            false => ErrorCode::OK,
+        };
+        // A client that stays could go on like that for ever.
+        if close || !matches!(failure, SaslError::Over | SaslError::TokenTooLong { .. }) {
+            self.notice(id, &format!("SASL: {failure}"));
+        }
+        self.push_slot(id, xid, SlotKind::Sasl { token: None, error, close });
+        if close {
+            self.forget_input(id);
+        }
+    }
+
+    /// Adds what a connection has just proved. False if it is too much.
+    pub(super) fn add_identities(&mut self, id: ConnectionId, proved: &[(&str, &str)]) -> bool {
+        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
+        let mut identities = connection.identities.to_vec();
+        for (scheme, id) in proved {
+            let identity = OwnedIdentity { scheme: (*scheme).into(), id: (*id).into() };
+            if !identities.contains(&identity) {
+                identities.push(identity);
+            }
+        }
+        let bytes = encode_identities(borrow(&identities).into_iter()).len();
+        if identities.len() > CONNECTION_IDENTITIES_MAX || bytes > CONNECTION_IDENTITY_BYTES_MAX {
+            return false;
+        }
+        set_identities(connection, identities);
+        true
+    }
+
+    /// The next number that nobody can guess.
+    fn draw_nonce(&mut self) -> [u8; NONCE_BYTES] {
+        self.secrets_drawn += 1;
+        let secret = session_secret(&self.config.secret, self.config.id.0, self.secrets_drawn);
+        let (nonce, _) = secret.split_first_chunk().expect("a secret is longer than a nonce");
+        *nonce
+    }
+}
