@@ -11,7 +11,9 @@
 //! [`load_from`] is pure: files and environment are its arguments.
 
 mod container_env;
+mod jaas;
 mod properties;
+mod sasl;
 mod toml_file;
 mod units;
 mod zoo_cfg;
@@ -19,7 +21,7 @@ mod zoo_cfg;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -27,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use member::container_znodes::ContainerSettings;
+use member::front::auth::{AuthConfig, EnsembleNames};
 use member::limits::{FRONT_COMMANDS_MAX, SNAPSHOT_LOG_BYTES_DEFAULT};
 
 use crate::cli::ServeArgs;
@@ -97,15 +100,8 @@ pub struct ServeConfig {
     /// Settings that can change the outcome of a command. They are replicated state: on start they
     /// are proposed to the ensemble, never read by one member alone.
     pub replicated: machine::Settings,
-    /// Names a client may give with the auth scheme `ensemble` (`ensembleAuthName`). None: the
-    /// scheme is unknown unless `ensemble_auth_provider` is set, and then every name passes.
-    pub ensemble_auth_names: Option<BTreeSet<String>>,
-    /// The `ensemble` scheme is switched on (`authProvider.N=…EnsembleAuthenticationProvider`).
-    pub ensemble_auth_provider: bool,
-    /// Schemes of which a client must have passed one before anything else
-    /// (`enforce.auth.enabled` with `enforce.auth.schemes`); empty: not enforced.
-    /// `sessionRequireClientSASLAuth` makes it `["sasl"]`.
-    pub enforce_auth_schemes: BTreeSet<String>,
+    /// How clients prove who they are, and whether they must.
+    pub auth: AuthConfig,
     /// `myid`, if the data directory or the file gives one.
     pub my_id: Option<u64>,
     /// The `server.N` lines: at most one participant as long as only one member is served.
@@ -351,6 +347,7 @@ pub fn load_from(
     if let Some(zk_addr) = &args.zk_addr {
         draft.zk_addr = Some(zk_addr.clone());
     }
+    draft.sasl_users = sasl::settle(&mut draft, read)?;
     draft.finish()
 }
 
@@ -410,6 +407,9 @@ struct Draft {
     enforce_auth: bool,
     enforce_auth_schemes: BTreeSet<String>,
     client_sasl_required: bool,
+    sasl: sasl::SaslKeys,
+    sasl_users: Option<BTreeMap<String, String>>,
+    sasl_failed_allowed: bool,
     my_id: Option<u64>,
     /// What it is where no file says so.
     my_id_default: Option<u64>,
@@ -458,7 +458,8 @@ impl Draft {
             });
         }
         let enforce_auth_schemes = self.settle_enforced_schemes()?;
-        self.warn_of_unbuilt(!enforce_auth_schemes.is_empty());
+        let ensemble = self.settle_ensemble_names();
+        self.warn_of_unbuilt();
         let default_addr =
             ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port: ZK_PORT_DEFAULT };
         if self.is_zoo_cfg && self.data_dir.is_none() {
@@ -489,9 +490,13 @@ impl Draft {
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             container: self.container,
             replicated: self.replicated,
-            ensemble_auth_names: self.ensemble_auth_names,
-            ensemble_auth_provider: self.ensemble_auth_provider,
-            enforce_auth_schemes,
+            auth: AuthConfig {
+                sasl_super_users: self.sasl.super_users(),
+                sasl_users: self.sasl_users,
+                sasl_failed_allowed: self.sasl_failed_allowed,
+                ensemble,
+                enforced_schemes: enforce_auth_schemes,
+            },
             my_id: self.my_id,
             servers: self.servers,
             file: self.file,
@@ -516,7 +521,20 @@ impl Draft {
             match scheme.as_str() {
                 "ip" => {}
                 "digest" if self.replicated.digest_enabled => {}
-                "sasl" | "x509" => {
+                "sasl" if self.replicated.sasl_enabled => {
+                    if self.sasl_users.is_none() {
+                        let place = self.whole();
+                        let message = "is required of clients, and there are no users of it: \
+                                       it admits nobody";
+                        self.warn(&place, scheme, message);
+                    }
+                }
+                "ensemble" if self.ensemble_auth_provider => {
+                    let place = self.whole();
+                    let message = "is required of clients, and proves nothing: it admits nobody";
+                    self.warn(&place, scheme, message);
+                }
+                "x509" => {
                     let place = self.whole();
                     let message = "is required of clients but not served yet: it admits nobody";
                     self.warn(&place, scheme, message);
@@ -530,21 +548,31 @@ impl Draft {
         Ok(schemes)
     }
 
-    /// Warns of what is asked for, can be read, and has no effect yet. Each key in a `zoo.cfg`, then
-    /// in a `quorate.toml`.
-    fn warn_of_unbuilt(&mut self, enforces_auth: bool) {
-        let is_zoo_cfg = self.is_zoo_cfg || self.file.is_none();
-        let keeps_alive = self.client_keep_alive == Some(true);
-        let names_ensemble = self.ensemble_auth_provider || self.ensemble_auth_names.is_some();
-        let asked = [
-            (self.log_dir.is_some(), "dataLogDir", "log_dir", LOG_DIR_NOT_BUILT),
-            (enforces_auth, "enforce.auth.schemes", "enforce_auth_schemes", ENFORCE_NOT_BUILT),
-            (names_ensemble, "ensembleAuthName", "ensemble_auth_names", NOT_BUILT),
-            (keeps_alive, "clientTcpKeepAlive", "client_keep_alive", NOT_BUILT),
-        ];
-        let place = self.whole();
-        for (_, in_zoo_cfg, in_toml, message) in asked.into_iter().filter(|(asked, ..)| *asked) {
-            self.warn(&place, if is_zoo_cfg { in_zoo_cfg } else { in_toml }, message);
+    /// What the scheme `ensemble` takes, if there is one: names alone do not make it
+    /// (`EnsembleAuthenticationProvider`).
+    fn settle_ensemble_names(&mut self) -> Option<EnsembleNames> {
+        let names = self.ensemble_auth_names.take();
+        match (self.ensemble_auth_provider, names) {
+            (true, Some(names)) => Some(EnsembleNames::These(names)),
+            (true, None) => Some(EnsembleNames::Any),
+            (false, Some(_)) => {
+                let place = self.whole();
+                let message = "has no effect without authProvider.N=\
+                               org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider";
+                self.warn(&place, "ensembleAuthName", message);
+                None
+            }
+            (false, None) => None,
+        }
+    }
+
+    /// Warns of what is asked for, can be read, and has no effect yet.
+    fn warn_of_unbuilt(&mut self) {
+        if self.log_dir.is_some() {
+            let is_zoo_cfg = self.is_zoo_cfg || self.file.is_none();
+            let key = if is_zoo_cfg { "dataLogDir" } else { "log_dir" };
+            let place = self.whole();
+            self.warn(&place, key, "is not built yet: the log lies in the data directory");
         }
     }
 
@@ -552,10 +580,6 @@ impl Draft {
         ConfigError::Malformed { place: self.whole(), cause: cause.into() }
     }
 }
-
-const NOT_BUILT: &str = "is not built yet; it is ignored";
-const LOG_DIR_NOT_BUILT: &str = "is not built yet: the log lies in the data directory";
-const ENFORCE_NOT_BUILT: &str = "is not built yet: clients that show nothing are served too";
 
 /// The allowed words: read-only mode adds `isro`, which its clients ask with
 /// (`FourLetterCommands.isEnabled`).

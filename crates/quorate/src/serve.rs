@@ -8,6 +8,7 @@ use anyhow::Context;
 use machine::Settings;
 use member::Front;
 use member::front::FrontConfig;
+use member::front::auth::AuthConfig;
 use member::recovery::Options;
 use node::{Node, NodeConfig};
 use tokio::net::{TcpListener, TcpSocket};
@@ -87,11 +88,13 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     let node = started?;
     anyhow::ensure!(node.wait_ready(READY_LIMIT), "the member did not become ready");
     let settings = Arc::new(node.front_handles()[0].machine().read().settings().clone());
+    let auth = Arc::new(config.auth.clone());
     let fronts = node
         .front_handles()
         .into_iter()
         .map(|handle| {
-            let front = Front::new(front_config(&config, &node, handle.id(), secret, &settings));
+            let config = front_config(&config, &node, handle.id(), secret, &settings, &auth);
+            let front = Front::new(config);
             (handle, front)
         })
         .collect();
@@ -129,6 +132,7 @@ fn front_config(
     id: member::message::FrontId,
     secret: [u8; 32],
     settings: &Arc<Settings>,
+    auth: &Arc<AuthConfig>,
 ) -> FrontConfig {
     FrontConfig {
         id,
@@ -141,6 +145,7 @@ fn front_config(
         words_allowed: config.four_letter_words.allowed(),
         secret,
         settings: settings.clone(),
+        auth: auth.clone(),
     }
 }
 
@@ -157,6 +162,8 @@ fn listen(config: &ServeConfig) -> anyhow::Result<TcpListener> {
                 false => TcpSocket::new_v6()?,
             };
             socket.set_reuseaddr(true)?;
+            // Inherited by the connections that are accepted (`NIOServerCnxn`).
+            socket.set_keepalive(config.client_keep_alive)?;
             socket.bind(address)?;
             socket.listen(config.listen_backlog_or_default())
         })();

@@ -90,7 +90,7 @@ fn without_anything_a_loopback_server_keeps_its_data_here() {
     assert_eq!(config.replicated, machine::Settings::default());
     assert!(allows(&config.four_letter_words, "srvr"));
     assert!(!allows(&config.four_letter_words, "ruok"));
-    assert_eq!(config.enforce_auth_schemes, BTreeSet::new());
+    assert_eq!(config.auth, AuthConfig::default());
     assert!(World::default().load().unwrap().1.is_empty());
 }
 
@@ -139,17 +139,14 @@ fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
 fn what_is_read_and_not_built_yet_is_warned_of() {
     let check = |world: World, expected: &[&str]| assert_eq!(world.warnings(), expected);
     check(zoo("dataLogDir=/log"), &["conf/zoo.cfg: dataLogDir"]);
-    check(zoo("clientTcpKeepAlive=true"), &["conf/zoo.cfg: clientTcpKeepAlive"]);
+    check(zoo("clientTcpKeepAlive=true"), &[]);
     check(zoo("ensembleAuthName=a"), &["conf/zoo.cfg: ensembleAuthName"]);
-    check(
-        zoo("enforce.auth.enabled=true\nenforce.auth.schemes=digest"),
-        &["conf/zoo.cfg: enforce.auth.schemes"],
-    );
+    check(zoo("enforce.auth.enabled=true\nenforce.auth.schemes=digest"), &[]);
     check(zoo("enforceQuota=true\nreconfigEnabled=true"), &[]);
     check(zoo("extendedTypesEnabled=true"), &[]);
     check(zoo("clientTcpKeepAlive=false"), &[]);
     check(World::toml("log_dir = \"/log\""), &["quorate.toml: log_dir"]);
-    check(World::toml("enforce_auth_schemes = [\"ip\"]"), &["quorate.toml: enforce_auth_schemes"]);
+    check(World::toml("enforce_auth_schemes = [\"ip\"]"), &[]);
     check(flags("-Dzookeeper.ensembleAuthName=a"), &["configuration: ensembleAuthName"]);
 }
 
@@ -293,6 +290,7 @@ fn outcomes_depend_on_replicated_settings_only() {
             reconfig_enabled: true,
             super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_string()),
             digest_algorithm: "SHA-256".to_string(),
+            ..machine::Settings::default()
         }
     );
 }
@@ -321,14 +319,18 @@ fn the_largest_request_has_a_largest_value() {
 
 #[test]
 fn enforced_schemes_must_be_available() {
-    let schemes = |lines: &str| zoo(lines).config().enforce_auth_schemes;
+    let schemes = |lines: &str| zoo(lines).config().auth.enforced_schemes;
     let set = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<BTreeSet<_>>();
     assert_eq!(schemes("enforce.auth.schemes=digest"), set(&[]));
     assert_eq!(
         schemes("enforce.auth.enabled=true\nenforce.auth.schemes=digest, ip"),
         set(&["digest", "ip"])
     );
-    assert_eq!(schemes("sessionRequireClientSASLAuth=true"), set(&["sasl"]));
+    let sasl = format!("sessionRequireClientSASLAuth=true\n{SASL_PROVIDER}");
+    assert_eq!(schemes(&sasl), set(&["sasl"]));
+    assert_eq!(zoo(&sasl).warnings(), ["conf/zoo.cfg: sasl"], "there are no users");
+    let unavailable = zoo("sessionRequireClientSASLAuth=true").error();
+    assert!(unavailable.contains("\"sasl\" is not available"), "{unavailable}");
     assert!(zoo("enforce.auth.enabled=true").error().contains("no scheme"));
     let unknown = zoo("enforce.auth.enabled=true\nenforce.auth.schemes=magic").error();
     assert!(unknown.contains("\"magic\""), "{unknown}");
@@ -339,8 +341,137 @@ fn the_ensemble_scheme_takes_names() {
     let config = zoo("ensembleAuthName=one, two\n\
          authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider")
     .config();
-    assert!(config.ensemble_auth_provider);
-    assert_eq!(config.ensemble_auth_names.map(|names| names.len()), Some(2));
+    let names = |names: &[&str]| {
+        let names = names.iter().map(|name| name.to_string()).collect();
+        Some(EnsembleNames::These(names))
+    };
+    assert_eq!(config.auth.ensemble, names(&["one", "two"]));
+    let any = "authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider";
+    assert_eq!(zoo(any).config().auth.ensemble, Some(EnsembleNames::Any));
+    assert_eq!(zoo("ensembleAuthName=one").config().auth.ensemble, None);
+    let config = World::toml("ensemble_auth_names = [\"one\"]").config();
+    assert_eq!(config.auth.ensemble, names(&["one"]));
+}
+
+// ---- SASL
+
+const SASL_PROVIDER: &str =
+    "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
+const JAAS_FLAG: &str = "-Djava.security.auth.login.config=/j.conf";
+const JAAS: &str = "Server {\n  org.apache.zookeeper.server.auth.DigestLoginModule required\n  \
+                    user_super=\"s\"\n  user_bob=\"b\";\n};\n\
+                    Other { a.DigestLoginModule required user_eve=e; };\n";
+
+/// A `zoo.cfg` of a server whose users are in a JAAS file.
+fn jaas(lines: &str, file: &str, more_flags: &str) -> World {
+    zoo(lines).jvmflags(&format!("{JAAS_FLAG} {more_flags}")).and("/j.conf", file)
+}
+
+fn users(world: &World) -> Vec<String> {
+    let users = world.config().auth.sasl_users.unwrap_or_default();
+    users.iter().map(|(user, password)| format!("{user}:{password}")).collect()
+}
+
+#[test]
+fn sasl_users_are_those_of_the_jaas_section() {
+    let world = jaas(SASL_PROVIDER, JAAS, "");
+    assert_eq!(users(&world), ["bob:b", "super:s"]);
+    assert!(world.config().replicated.sasl_enabled);
+    assert_eq!(world.warnings(), Vec::<String>::new());
+    let flag = "-Dzookeeper.SASLAuthenticationProvider.superPassword=p";
+    assert_eq!(users(&jaas("", JAAS, flag)), ["bob:b", "super:p"]);
+    let other = "-Dzookeeper.sasl.serverconfig=Other";
+    let flag = "-Dzookeeper.SASLAuthenticationProvider.superPassword=p";
+    assert_eq!(users(&jaas("", JAAS, &format!("{other} {flag}"))), ["eve:e"]);
+    assert_eq!(users(&jaas("sasl.serverconfig=Other", JAAS, "")), ["eve:e"]);
+    for named in ["=/j.conf", "file:/j.conf", "=file:///j.conf"] {
+        let flag = format!("-Djava.security.auth.login.config={named}");
+        let world = zoo("").jvmflags(&flag).and("/j.conf", JAAS);
+        assert_eq!(users(&world), ["bob:b", "super:s"], "{named}");
+    }
+}
+
+#[test]
+fn without_a_section_no_sasl_is_offered() {
+    let offered = |world: World| world.config().auth.sasl_users.is_some();
+    assert!(!offered(zoo(SASL_PROVIDER)));
+    assert!(!offered(jaas("", "", "")));
+    assert_eq!(jaas("", "", "").warnings(), Vec::<String>::new());
+    assert!(!offered(jaas("sasl.serverconfig=Third", JAAS, "")));
+    let third = jaas("sasl.serverconfig=Third", JAAS, "");
+    assert_eq!(third.warnings(), ["/j.conf: java.security.auth.login.config"]);
+    let nobody = jaas("", "Server { x.DigestLoginModule required username=bob; };", "");
+    assert_eq!(nobody.config().auth.sasl_users, Some(BTreeMap::new()));
+    assert_eq!(nobody.warnings(), ["/j.conf: java.security.auth.login.config"]);
+}
+
+#[test]
+fn a_jaas_file_that_cannot_be_used_is_refused_by_line() {
+    let complaint = |file: &str| jaas("", file, "").error();
+    assert_eq!(
+        complaint("Server {\n  x.DigestLoginModule required user_bob=1;\n};"),
+        "/j.conf:2: the value of an option is expected and '1' found; what begins with it must be in \
+         double quotes"
+    );
+    assert!(
+        complaint("Server {\n\n com.sun.security.auth.module.Krb5LoginModule required; };")
+            .starts_with("/j.conf:3: Krb5LoginModule: Kerberos is not served")
+    );
+    assert!(complaint("Server { a.Mine required; };").starts_with("/j.conf:1: Mine is not built"));
+    assert_eq!(
+        complaint("Server { x.DigestLoginModule required\n \"user_a@b@c\"=x; };"),
+        "/j.conf:2: the user \"a@b@c\" is neither a plain nor a Kerberos name"
+    );
+    let missing = zoo("").jvmflags(JAAS_FLAG).error();
+    assert_eq!(missing, "/j.conf: cannot be read: there is no such file");
+    // What another section says is not looked at, as long as it can be read.
+    let krb5 = format!("{JAAS} Client {{ x.Krb5LoginModule required; }};");
+    assert_eq!(users(&jaas("", &krb5, "")).len(), 2);
+}
+
+#[test]
+fn sasl_properties_are_taken() {
+    let world = jaas(
+        "allowSaslFailedClients=true\nletAnySaslUserDoX=any\nsuperUser.2=eve\n\
+         kerberos.removeHostFromPrincipal=true\njaasLoginRenew=3600000",
+        JAAS,
+        "-Dzookeeper.superUser=bob -Dzookeeper.sasl.clientconfig=Client",
+    );
+    assert_eq!(world.warnings(), Vec::<String>::new());
+    let config = world.config();
+    assert!(config.auth.sasl_failed_allowed);
+    assert_eq!(config.replicated.sasl_any_user.as_deref(), Some("any"));
+    let super_users: Vec<&str> = config.auth.sasl_super_users.iter().map(String::as_str).collect();
+    assert_eq!(super_users, ["bob", "eve"]);
+    let nothing = zoo("requireClientAuthScheme=sasl").warnings();
+    assert_eq!(nothing, ["conf/zoo.cfg:3: requireClientAuthScheme"]);
+}
+
+#[test]
+fn a_toml_file_names_sasl_users_itself_or_a_jaas_file() {
+    let config = World::toml(
+        "sasl_users = { bob = \"b\", \"a@B\" = \"\" }\nsuper_users = [\"bob\"]\n\
+         sasl_failed_allowed = true\nenforce_auth_schemes = [\"sasl\"]",
+    );
+    assert_eq!(users(&config), ["a@B:", "bob:b"]);
+    assert_eq!(config.warnings(), Vec::<String>::new());
+    let config = config.config();
+    assert!(config.replicated.sasl_enabled);
+    assert!(config.auth.sasl_failed_allowed);
+    assert!(config.auth.sasl_super_users.contains("bob"));
+    let file = World::toml("jaas_file = \"/j.conf\"").and("/j.conf", JAAS);
+    assert_eq!(users(&file), ["bob:b", "super:s"]);
+    let both = World::toml("jaas_file = \"/j.conf\"\nsasl_users = { bob = \"b\" }");
+    let both = both.and("/j.conf", JAAS).error();
+    assert_eq!(both, "quorate.toml:2: sasl_users: a JAAS file names users, too");
+    for (line, complaint) in [
+        ("sasl_users = [\"bob\"]", "sasl_users: cannot be array; write it like { bob = "),
+        ("sasl_users = { bob = 1 }", "sasl_users: cannot be"),
+        ("sasl_users = { \"a@b@c\" = \"x\" }", "neither a plain nor a Kerberos name"),
+    ] {
+        let error = World::toml(line).error();
+        assert!(error.starts_with("quorate.toml:1: ") && error.contains(complaint), "{error}");
+    }
 }
 
 #[test]
@@ -354,7 +485,7 @@ fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
         "metricsProvider.httpPort=7000",
         "forceSync=no",
         "localSessionsEnabled=true",
-        "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "authProvider.1=org.example.MyAuthenticationProvider",
         "group.1=1:2:3",
         "autopurge.purgeInterval=1",
     ] {
@@ -556,6 +687,7 @@ fn every_key_of_the_toml_file_takes_the_form_it_is_described_with() {
     for (key, form) in toml_file::KEYS {
         let form = form.split(", or").next().unwrap_or(form);
         let mut world = World::toml(&format!("{key} = {form}\n"));
+        world = world.and("/etc/quorate/jaas.conf", "");
         world.args.data_dir = Some(PathBuf::from("/d"));
         assert!(world.load().is_ok(), "{key} = {form}: {:?}", world.load());
     }

@@ -3,7 +3,7 @@
 //! Times carry a unit (`"2s"`), sizes may (`"64MiB"`), and a limit of 0 means none. A key that is
 //! not ours is an error here: nobody has old files of this format.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Every key, each with what its value looks like.
-pub(super) const KEYS: [(&str, &str); 26] = [
+pub(super) const KEYS: &[(&str, &str)] = &[
     ("data_dir", "\"/var/lib/quorate\""),
     ("log_dir", "\"/mnt/log/quorate\""),
     ("zk_addr", "\"127.0.0.1:2181\""),
@@ -42,6 +42,10 @@ pub(super) const KEYS: [(&str, &str); 26] = [
     ("reconfig_enabled", "false"),
     ("ensemble_auth_names", "[\"name\"]"),
     ("enforce_auth_schemes", "[\"digest\"]"),
+    ("sasl_users", "{ bob = \"password\" }"),
+    ("sasl_failed_allowed", "false"),
+    ("jaas_file", "\"/etc/quorate/jaas.conf\""),
+    ("super_users", "[\"bob\"]"),
 ];
 
 /// True for a text of this format. The first line that speaks decides: a table header or one of
@@ -163,6 +167,19 @@ fn apply_key(
             draft.enforce_auth_schemes = value.texts()?;
             draft.enforce_auth = !draft.enforce_auth_schemes.is_empty();
         }
+        "sasl_users" => {
+            draft.sasl.users = Some((value.pairs()?, place.clone()));
+            draft.replicated.sasl_enabled = true;
+        }
+        "sasl_failed_allowed" => draft.sasl_failed_allowed = value.boolean()?,
+        "jaas_file" => {
+            draft.sasl.jaas_file = Some(PathBuf::from(value.text()?));
+            draft.replicated.sasl_enabled = true;
+        }
+        "super_users" => {
+            draft.sasl.super_users =
+                value.texts()?.into_iter().map(|user| (user.clone(), user)).collect();
+        }
         _ => return Err("is not a key of this file".to_string()),
     }
     Ok(())
@@ -229,6 +246,16 @@ impl Value<'_> {
             0 => Err("must be above 0".to_string()),
             ms => Ok(ms),
         }
+    }
+
+    /// A table of texts.
+    fn pairs(&self) -> Result<BTreeMap<String, String>, String> {
+        let table = self.value.as_table().ok_or_else(|| self.wrong())?;
+        let pairs = table.iter().map(|(key, value)| {
+            let text = value.get_ref().as_str().ok_or_else(|| self.wrong())?;
+            Ok((key.get_ref().to_string(), text.to_string()))
+        });
+        pairs.collect()
     }
 
     fn texts(&self) -> Result<BTreeSet<String>, String> {

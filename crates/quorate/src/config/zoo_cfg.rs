@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ConfigError, Draft, EnsembleServer, FourLetterWords, JUTE_BYTES_MAX_MAX, ListenAddress, Place,
-    ReadFile, Role, SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, properties,
+    ReadFile, Role, SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, properties, sasl,
     super_digest,
 };
 
 /// Properties that ZooKeeper reads without its prefix.
-const UNPREFIXED: [&str; 6] = [
+const UNPREFIXED: [&str; 7] = [
+    sasl::JAAS_FILE,
     "jute.maxbuffer",
     "readonlymode.enabled",
     "znode.container.checkIntervalMs",
@@ -66,6 +67,8 @@ enum Fate {
     Taken,
     /// Known, and without an effect here or in a standalone ZooKeeper.
     Moot,
+    /// Without an effect here, and someone may ask why; the text says.
+    Noted(&'static str),
     /// Not as its author may expect; the text says how.
     Differs(String),
     Unknown,
@@ -89,6 +92,7 @@ pub(super) fn apply_jvm_flags(
         };
         match apply_property(draft, name, value.trim()) {
             Ok(Fate::Taken | Fate::Moot) => {}
+            Ok(Fate::Noted(message)) => draft.note(&place, &key, message),
             Ok(Fate::Differs(message)) => draft.warn(&place, &key, message),
             Ok(Fate::Unknown) => draft.note(&place, &key, "is unknown; it is ignored"),
             Err(cause) => return Err(ConfigError::Invalid { place, key, cause }),
@@ -129,6 +133,7 @@ pub(super) fn apply_entry(
     };
     match fate {
         Ok(Fate::Taken | Fate::Moot) => {}
+        Ok(Fate::Noted(message)) => draft.note(place, key, message),
         Ok(Fate::Differs(message)) => draft.warn(place, key, message),
         Ok(Fate::Unknown) => draft.warn(place, key, "is unknown; it is ignored"),
         Err(cause) => {
@@ -250,6 +255,19 @@ fn apply_property(draft: &mut Draft, name: &str, value: &str) -> Result<Fate, St
         "enforce.auth.enabled" => draft.enforce_auth = boolean(value)?,
         "enforce.auth.schemes" => draft.enforce_auth_schemes = list(value),
         "sessionRequireClientSASLAuth" => draft.client_sasl_required = boolean(value)?,
+        sasl::JAAS_FILE => draft.sasl.jaas_file = Some(sasl::jaas_path(value)),
+        "sasl.serverconfig" => draft.sasl.section = Some(value.to_string()),
+        "allowSaslFailedClients" => draft.sasl_failed_allowed = boolean(value)?,
+        "letAnySaslUserDoX" => draft.replicated.sasl_any_user = Some(value.to_string()),
+        "SASLAuthenticationProvider.superPassword" => {
+            draft.sasl.super_password = Some(value.to_string());
+        }
+        _ if name == "superUser" || name.starts_with("superUser.") => {
+            draft.sasl.super_users.insert(name.to_string(), value.to_string());
+        }
+        "kerberos.removeHostFromPrincipal" | "kerberos.removeRealmFromPrincipal" => {
+            return Ok(Fate::Noted("Kerberos is not served, and names of other users stay whole"));
+        }
         "4lw.commands.whitelist" => draft.four_letter_words = Some(four_letter_words(value)),
         "readonlymode.enabled" => draft.read_only_mode = boolean(value)?,
         "maxCnxns" => draft.connections_max = Some(unlimited_below_one(number(value)?)?),
@@ -318,13 +336,17 @@ fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
             draft.ensemble_auth_provider = true;
             Fate::Taken
         }
+        "SASLAuthenticationProvider" => {
+            draft.replicated.sasl_enabled = true;
+            Fate::Taken
+        }
         name => Fate::Differs(format!("{name} is not built; its scheme is unknown")),
     }
 }
 
 /// Names, or beginnings of names that end in `*`, that change nothing here: they tune threads,
 /// caches and files of ZooKeeper that we do not have, or concern only ensembles.
-const MOOT: [&str; 46] = [
+const MOOT: &[&str] = &[
     "DEBUG",
     "bitHashCacheSize",
     "closeSessionTxn.enabled",
@@ -340,6 +362,7 @@ const MOOT: [&str; 46] = [
     "flushDelay",
     "forceSnapshotSync",
     "intBufferStartingSizeBytes",
+    "jaasLoginRenew",
     "jmx.*",
     "junit.*",
     "jute.maxbuffer.extrasize",
@@ -364,6 +387,7 @@ const MOOT: [&str; 46] = [
     "request_stale_latency_check",
     "request_throttler.shutdownTimeout",
     "root.*",
+    "sasl.client*",
     "serializeLastProcessedZxid.enabled",
     "serverCnxnFactory",
     "snapshot.*",
@@ -375,9 +399,8 @@ const MOOT: [&str; 46] = [
 
 /// Names, or beginnings of names that end in `*`, of what ZooKeeper has and we have not built,
 /// each with what that means for the one who set it.
-const UNBUILT: [(&str, &str); 23] = [
+const UNBUILT: &[(&str, &str)] = &[
     ("admin.*", "the admin server is not built yet; it is ignored"),
-    ("allowSaslFailedClients", SASL_NOT_BUILT),
     ("audit.*", "the audit log is not built yet; it is ignored"),
     ("autopurge.*", "old snapshots and logs are removed without it; it is ignored"),
     ("client.*", TLS_NOT_BUILT),
@@ -387,21 +410,22 @@ const UNBUILT: [(&str, &str); 23] = [
     ("extendedTypesEmulate*", "is not built; it is ignored"),
     ("fips-mode", TLS_NOT_BUILT),
     ("fsync.warningthresholdms", "is not built yet; it is ignored"),
-    ("kerberos.*", SASL_NOT_BUILT),
-    ("kinit", SASL_NOT_BUILT),
+    ("kinit", KERBEROS_NOT_BUILT),
     ("largeRequest*", "requests in flight have our own limits; it is ignored"),
-    ("letAnySaslUserDoX", SASL_NOT_BUILT),
     ("metricsProvider.*", "metrics over HTTP are not built yet; it is ignored"),
     ("observerMaster.*", ENSEMBLES_NOT_BUILT),
-    ("requireClientAuthScheme*", SASL_NOT_BUILT),
-    ("SASLAuthenticationProvider.*", SASL_NOT_BUILT),
-    ("sasl.*", SASL_NOT_BUILT),
+    ("requireClientAuthScheme*", AUTH_SCHEME_UNKNOWN),
+    ("requireKerberosConfig", KERBEROS_NOT_BUILT),
+    ("security.auth_to_local", KERBEROS_NOT_BUILT),
     ("ssl.*", TLS_NOT_BUILT),
     ("txnLogSizeLimitInKb", "segments of the log have our own size; it is ignored"),
     ("X509AuthenticationProvider.*", TLS_NOT_BUILT),
 ];
 
-const SASL_NOT_BUILT: &str = "SASL is not served yet; it is ignored";
+const KERBEROS_NOT_BUILT: &str = "Kerberos is not served; it is ignored";
+/// Nothing in ZooKeeper 3.9 reads it, though many a file has it.
+const AUTH_SCHEME_UNKNOWN: &str = "requires nothing, here as in ZooKeeper: \
+                                   set sessionRequireClientSASLAuth=true";
 
 fn fate_of_unbuilt(name: &str, value: &str) -> Fate {
     let covers = |pattern: &str| match pattern.strip_suffix('*') {

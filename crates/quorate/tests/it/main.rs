@@ -7,5 +7,6 @@ mod client;
 mod container_znodes;
 mod crash;
 mod differential;
+mod sasl;
 mod server;
 mod zk_shell;

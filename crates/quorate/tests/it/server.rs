@@ -12,6 +12,9 @@ use rustix::process::Pid;
 /// The digest of `super:test`, for tests that must get past every ACL.
 pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
+/// In a server's folder: properties that it is started with.
+pub const JVMFLAGS_FILE: &str = "jvmflags";
+
 /// A folder for one test, emptied. Kept when the test fails.
 pub fn folder(name: &str) -> PathBuf {
     let name = format!("it-{name}-{}", std::process::id());
@@ -40,7 +43,12 @@ impl Server {
     /// Starts a server on an empty folder and waits until it is ready. `lines` are added to its
     /// zoo.cfg.
     pub fn start(name: &str, lines: &[&str]) -> Server {
-        let folder = folder(name);
+        Server::start_in(folder(name), lines)
+    }
+
+    /// As [`Server::start`], in a folder that the test made and may have put files into. Of these,
+    /// [`JVMFLAGS_FILE`] holds what `JVMFLAGS` is to be.
+    pub fn start_in(folder: PathBuf, lines: &[&str]) -> Server {
         let data = folder.join("data");
         let mut config = format!("tickTime=2000\ndataDir={}\nclientPort=0\n", data.display());
         config += "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n";
@@ -124,7 +132,7 @@ pub fn command(folder: &Path) -> Command {
         .arg(folder.join("zoo.cfg"))
         .args(["--zk-addr", "127.0.0.1:0"])
         .env("SERVER_JVMFLAGS", flags)
-        .env_remove("JVMFLAGS")
+        .env("JVMFLAGS", fs::read_to_string(folder.join(JVMFLAGS_FILE)).unwrap_or_default())
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

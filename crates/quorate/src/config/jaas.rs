@@ -1,0 +1,244 @@
+//! The syntax of a JAAS login configuration, as `sun.security.provider.ConfigFile` of JDK 17 reads it:
+//!
+//! ```text
+//! Server {
+//!     org.apache.zookeeper.server.auth.DigestLoginModule required
+//!     user_super="secret"
+//!     user_bob="another";
+//! };
+//! ```
+//!
+//! Words are of letters, digits and `_ $ - * .`, and do not begin with a digit, a dot or a dash; all
+//! else is in double quotes. Comments are `//`, `/* */`, and a lone `/` to the end of its line.
+
+/// One section with its login modules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    pub name: String,
+    pub modules: Vec<Module>,
+}
+
+/// One login module and its options, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// The Java class.
+    pub class: String,
+    /// Where it stands.
+    pub line: u32,
+    pub options: Vec<JaasOption>,
+}
+
+/// One `key=value`. Of one key, the last counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JaasOption {
+    pub key: String,
+    pub value: String,
+    pub line: u32,
+}
+
+/// The control flags, of which ZooKeeper's login makes no difference.
+const FLAGS: [&str; 4] = ["required", "requisite", "sufficient", "optional"];
+
+/// The sections of a file, or the line of what is wrong and what that is.
+pub fn parse(text: &str) -> Result<Vec<Section>, (u32, String)> {
+    let mut tokens = Tokens { text: text.chars().peekable(), line: 1, ahead: None };
+    let mut sections: Vec<Section> = Vec::new();
+    while let Some(name) = tokens.next_or_end()? {
+        let line = tokens.line;
+        let name = name.text("the name of a section").map_err(|cause| (line, cause))?;
+        if sections.iter().any(|section| section.name == name) {
+            return Err((line, format!("there are two sections {name:?}")));
+        }
+        tokens.expect('{')?;
+        let mut modules = Vec::new();
+        while !tokens.take_if('}')? {
+            modules.push(tokens.module()?);
+        }
+        tokens.expect(';')?;
+        sections.push(Section { name, modules });
+    }
+    Ok(sections)
+}
+
+/// A piece of the text.
+enum Token {
+    /// As it stands, or without its quotes.
+    Text(String),
+    Sign(char),
+}
+
+impl Token {
+    fn text(self, wanted: &str) -> Result<String, String> {
+        match self {
+            Token::Text(text) => Ok(text),
+            Token::Sign(sign) => {
+                Err(format!("{wanted} is expected and {sign:?} found{}", hint(sign)))
+            }
+        }
+    }
+}
+
+/// For signs that begin what Java takes for a number or refuses, and people write.
+fn hint(sign: char) -> &'static str {
+    match sign {
+        '0'..='9' | '-' | '.' => "; what begins with it must be in double quotes",
+        '\'' => "; only double quotes are known",
+        '#' => "; a comment begins with //",
+        _ => "",
+    }
+}
+
+struct Tokens<'a> {
+    text: std::iter::Peekable<std::str::Chars<'a>>,
+    line: u32,
+    ahead: Option<Token>,
+}
+
+impl Tokens<'_> {
+    fn module(&mut self) -> Result<Module, (u32, String)> {
+        let class = self.text("the class of a login module")?;
+        let line = self.line;
+        let flag = self.text("required, requisite, sufficient or optional")?;
+        if !FLAGS.iter().any(|known| known.eq_ignore_ascii_case(&flag)) {
+            return Err((self.line, format!("{flag:?} is none of {}", FLAGS.join(", "))));
+        }
+        let mut options = Vec::new();
+        while !self.take_if(';')? {
+            let key = self.text("an option or a ;")?;
+            self.expect('=')?;
+            let value = self.text("the value of an option")?;
+            let line = self.line;
+            if let Some((_, name)) = value.split_once("${") {
+                let name = name.split('}').next().unwrap_or_default();
+                return Err((line, format!("the property {name:?} is not put in here")));
+            }
+            options.push(JaasOption { key, value, line });
+        }
+        Ok(Module { class, line, options })
+    }
+
+    fn text(&mut self, wanted: &str) -> Result<String, (u32, String)> {
+        let found = self.next_or_end()?.ok_or_else(|| self.ended(wanted))?;
+        found.text(wanted).map_err(|cause| (self.line, cause))
+    }
+
+    fn expect(&mut self, sign: char) -> Result<(), (u32, String)> {
+        let wanted = format!("{sign:?}");
+        match self.next_or_end()? {
+            Some(Token::Sign(found)) if found == sign => Ok(()),
+            Some(Token::Sign(found)) => {
+                Err((self.line, format!("{wanted} is expected and {found:?} found{}", hint(found))))
+            }
+            Some(Token::Text(found)) => {
+                Err((self.line, format!("{wanted} is expected and {found:?} found")))
+            }
+            None => Err(self.ended(&wanted)),
+        }
+    }
+
+    /// Takes this sign if it is next.
+    fn take_if(&mut self, sign: char) -> Result<bool, (u32, String)> {
+        match self.next_or_end()? {
+            Some(Token::Sign(found)) if found == sign => Ok(true),
+            other => {
+                self.ahead = other;
+                Ok(false)
+            }
+        }
+    }
+
+    fn ended(&self, wanted: &str) -> (u32, String) {
+        (self.line, format!("{wanted} is expected and the file ends"))
+    }
+
+    fn next_or_end(&mut self) -> Result<Option<Token>, (u32, String)> {
+        if let Some(token) = self.ahead.take() {
+            return Ok(Some(token));
+        }
+        while let Some(c) = self.text.next() {
+            match c {
+                '\n' => self.line += 1,
+                '/' => self.skip_comment()?,
+                '"' => return self.quoted().map(|text| Some(Token::Text(text))),
+                c if c <= ' ' => {}
+                c if begins_word(c) => return Ok(Some(Token::Text(self.word(c)))),
+                c => return Ok(Some(Token::Sign(c))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn word(&mut self, first: char) -> String {
+        let mut word = String::from(first);
+        let continues = |c: &char| begins_word(*c) || matches!(c, '0'..='9' | '-' | '.');
+        while let Some(c) = self.text.next_if(continues) {
+            word.push(c);
+        }
+        word
+    }
+
+    /// What stands behind an opening quote. It ends on its line.
+    fn quoted(&mut self) -> Result<String, (u32, String)> {
+        let mut text = String::new();
+        let open = (self.line, "a quote is not closed on its line".to_string());
+        loop {
+            match self.text.next() {
+                None | Some('\n' | '\r') => return Err(open),
+                Some('"') => return Ok(text),
+                Some('\\') => match self.text.next() {
+                    None | Some('\n' | '\r') => return Err(open),
+                    Some(escaped) => text.push(self.escaped(escaped)),
+                },
+                Some(c) => text.push(c),
+            }
+        }
+    }
+
+    /// The character that stands behind a backslash (`StreamTokenizer`): a name, up to three octal
+    /// digits, or itself.
+    fn escaped(&mut self, first: char) -> char {
+        match first {
+            'a' => '\x07',
+            'b' => '\x08',
+            'f' => '\x0c',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'v' => '\x0b',
+            '0'..='7' => {
+                let mut value = first.to_digit(8).unwrap_or(0);
+                for _ in 0..if first <= '3' { 2 } else { 1 } {
+                    let Some(digit) = self.text.next_if(|c| c.is_digit(8)) else { break };
+                    value = value * 8 + digit.to_digit(8).unwrap_or(0);
+                }
+                char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER)
+            }
+            itself => itself,
+        }
+    }
+
+    /// The rest of a comment whose first `/` is read.
+    fn skip_comment(&mut self) -> Result<(), (u32, String)> {
+        if self.text.next_if_eq(&'*').is_none() {
+            while self.text.next_if(|c| *c != '\n').is_some() {}
+            return Ok(());
+        }
+        let line = self.line;
+        while let Some(c) = self.text.next() {
+            match c {
+                '\n' => self.line += 1,
+                '*' if self.text.next_if_eq(&'/').is_some() => return Ok(()),
+                _ => {}
+            }
+        }
+        Err((line, "a comment does not end".to_string()))
+    }
+}
+
+/// What a word may begin with; digits, dots and dashes may follow.
+fn begins_word(c: char) -> bool {
+    c.is_ascii_alphabetic() || matches!(c, '$' | '_' | '*') || c >= '\u{a0}'
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The users of SASL: from the JAAS file that ZooKeeper's users have, or from a `quorate.toml`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use machine::acl::is_kerberos_name;
+
+use super::jaas::{self, Module};
+use super::{ConfigError, Draft, Place, ReadFile, must_read};
+
+/// `ZooKeeperSaslServer.DEFAULT_LOGIN_CONTEXT_NAME`.
+const SECTION_DEFAULT: &str = "Server";
+
+/// `ServerCnxnFactory.DIGEST_MD5_USER_PREFIX`: what an option that names a user begins with.
+const USER_PREFIX: &str = "user_";
+
+/// The property that names the file.
+pub(super) const JAAS_FILE: &str = "java.security.auth.login.config";
+
+/// What the sources say about SASL, until [`settle`] has seen it all.
+#[derive(Debug, Default)]
+pub(super) struct SaslKeys {
+    /// `java.security.auth.login.config`.
+    pub jaas_file: Option<PathBuf>,
+    /// `zookeeper.sasl.serverconfig`.
+    pub section: Option<String>,
+    /// Users of a `quorate.toml`, and where they stand.
+    pub users: Option<(BTreeMap<String, String>, Place)>,
+    /// `zookeeper.SASLAuthenticationProvider.superPassword`.
+    pub super_password: Option<String>,
+    /// `zookeeper.superUser` and `zookeeper.superUser.*`, by that key.
+    pub super_users: BTreeMap<String, String>,
+}
+
+impl SaslKeys {
+    pub(super) fn super_users(&self) -> BTreeSet<String> {
+        self.super_users.values().cloned().collect()
+    }
+}
+
+/// What the property names: a path, or a `file:` URL. A `=` before it says that there are no other
+/// files, and there are none here.
+pub(super) fn jaas_path(value: &str) -> PathBuf {
+    let value = value.strip_prefix('=').unwrap_or(value);
+    match value.strip_prefix("file:") {
+        Some(path) => PathBuf::from(path.strip_prefix("//").unwrap_or(path)),
+        None => PathBuf::from(value),
+    }
+}
+
+/// The users and their passwords; none without a section of them, and then no mechanism is offered
+/// (`ServerCnxnFactory.configureSaslLogin`).
+pub(super) fn settle(
+    draft: &mut Draft,
+    read: ReadFile<'_>,
+) -> Result<Option<BTreeMap<String, String>>, ConfigError> {
+    let from_file = match draft.sasl.jaas_file.clone() {
+        Some(path) => users_of_file(draft, &path, read)?,
+        None => None,
+    };
+    let mut users = match (from_file, draft.sasl.users.take()) {
+        (Some(_), Some((_, place))) => {
+            let (key, cause) =
+                ("sasl_users".to_string(), "a JAAS file names users, too".to_string());
+            return Err(ConfigError::Invalid { place, key, cause });
+        }
+        (Some(users), None) => users,
+        (None, Some((users, place))) => {
+            for user in users.keys() {
+                check_user(user).map_err(|cause| {
+                    let (place, key) = (place.clone(), "sasl_users".to_string());
+                    ConfigError::Invalid { place, key, cause }
+                })?;
+            }
+            users
+        }
+        (None, None) => return Ok(None),
+    };
+    // `SaslServerCallbackHandler`: instead of the password in the file, for a user that is there.
+    if let (Some(password), Some(known)) = (&draft.sasl.super_password, users.get_mut("super")) {
+        known.clone_from(password);
+    }
+    Ok(Some(users))
+}
+
+fn users_of_file(
+    draft: &mut Draft,
+    path: &Path,
+    read: ReadFile<'_>,
+) -> Result<Option<BTreeMap<String, String>>, ConfigError> {
+    let file = path.display().to_string();
+    let text = must_read(read, path)?;
+    let malformed = |(line, cause)| ConfigError::Malformed { place: Place::at(&file, line), cause };
+    let sections = jaas::parse(&text).map_err(malformed)?;
+    let wanted = draft.sasl.section.as_deref().unwrap_or(SECTION_DEFAULT);
+    let Some(section) = sections.iter().find(|section| section.name == wanted) else {
+        let message = format!("has no section {wanted:?}: SASL is not offered");
+        match draft.sasl.section.is_some() {
+            true => draft.warn(&Place::of(&file), JAAS_FILE, message),
+            false => draft.note(&Place::of(&file), JAAS_FILE, message),
+        }
+        return Ok(None);
+    };
+    let mut users = BTreeMap::new();
+    for module in &section.modules {
+        check_module(module).map_err(|cause| malformed((module.line, cause)))?;
+        for option in &module.options {
+            let Some(user) = option.key.strip_prefix(USER_PREFIX) else { continue };
+            check_user(user).map_err(|cause| malformed((option.line, cause)))?;
+            users.insert(user.to_string(), option.value.clone());
+        }
+    }
+    if users.is_empty() {
+        let message = format!("names no user in its section {wanted:?}: nobody can authenticate");
+        draft.warn(&Place::of(&file), JAAS_FILE, message);
+    }
+    Ok(Some(users))
+}
+
+fn check_module(module: &Module) -> Result<(), String> {
+    let name = module.class.rsplit('.').next().unwrap_or_default();
+    match name {
+        "DigestLoginModule" => Ok(()),
+        "Krb5LoginModule" => Err("Krb5LoginModule: Kerberos is not served; \
+                                  org.apache.zookeeper.server.auth.DigestLoginModule is"
+            .to_string()),
+        _ => Err(format!(
+            "{name} is not built; org.apache.zookeeper.server.auth.DigestLoginModule is"
+        )),
+    }
+}
+
+/// `KerberosName` would fail on others, after the client has shown the right password.
+fn check_user(user: &str) -> Result<(), String> {
+    match is_kerberos_name(user) {
+        true => Ok(()),
+        false => Err(format!("the user {user:?} is neither a plain nor a Kerberos name")),
+    }
+}
