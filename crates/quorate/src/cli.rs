@@ -11,6 +11,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{ListenAddress, parse_ms};
+use crate::zk_shell::OutputFormat;
 
 /// Coordination for distributed systems: a server for unmodified ZooKeeper clients.
 #[derive(Debug, Parser)]
@@ -56,8 +57,10 @@ const ZK_EXAMPLES: &str = "\
 Examples:
   quorate zk                                  a shell; `help` lists the commands
   quorate zk ls -R /
-  quorate zk --server zk1:2181 get -s /config
-Everything from COMMAND on belongs to the command.";
+  quorate zk --server zk1:2181,zk2:2181/app get -s /config
+  quorate zk --output json ls /
+Everything from COMMAND on belongs to the command. The options of zkCli.sh are read, too: -server,
+-timeout, -r, -waitforconnection.";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -98,12 +101,25 @@ impl ServeArgs {
 /// Options of `quorate zk`.
 #[derive(Debug, Args)]
 pub struct ZkArgs {
-    /// The server, or several separated by commas, of which one that answers is used
+    /// The servers, separated by commas, of which one that answers is used; /PATH behind them makes
+    /// that the root
     #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:2181")]
     pub server: String,
-    /// How long the session outlives a lost connection
+    /// How long the session outlives a lost connection; a number alone is milliseconds
     #[arg(short, long, value_name = "TIME", default_value = "30s", value_parser = session_timeout)]
     pub timeout: u32,
+    /// A server that is cut off from its ensemble will do, for reads
+    #[arg(short, long)]
+    pub read_only: bool,
+    /// Try until the timeout is over, in place of each server once
+    #[arg(long = "waitforconnection")]
+    pub wait_for_connection: bool,
+    /// Not supported: a file of properties, as zkCli.sh reads it
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub client_configuration: Option<PathBuf>,
+    /// For people, or a JSON value for each command
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: OutputFormat,
     /// One command and its arguments; without it a shell starts
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<String>,
@@ -130,7 +146,10 @@ pub struct SimArgs {
 
 /// A time as the protocol carries it: a positive `int` of milliseconds.
 fn session_timeout(text: &str) -> Result<u32, String> {
-    let ms = parse_ms(text)?;
+    let ms = match text.parse() {
+        Ok(ms) => ms,
+        Err(_) => parse_ms(text)?,
+    };
     u32::try_from(ms)
         .ok()
         .filter(|ms| (1..=i32::MAX.unsigned_abs()).contains(ms))
@@ -153,6 +172,7 @@ where
     T: Into<OsString>,
 {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let words = with_two_dashes(words);
     let mut definition = Cli::command();
     definition
         .try_get_matches_from_mut(&words)
@@ -164,6 +184,33 @@ where
             }
             _ => Exit::Wrong(one_line(&error, subcommand_of(&definition, &words))),
         })
+}
+
+/// Options of `zkCli.sh`, which have one dash and a long name (`ZooKeeperMain.parseOptions`).
+const ONE_DASH: [&str; 4] = ["-server", "-timeout", "-waitforconnection", "-client-configuration"];
+
+/// Gives the options of `quorate zk` that have one dash two, up to the command.
+fn with_two_dashes(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_none_or(|word| word != "zk") {
+        return words;
+    }
+    let mut is_value = false;
+    for word in words.iter_mut().skip(2) {
+        let Some(text) = word.to_str() else { break };
+        if std::mem::take(&mut is_value) {
+            continue;
+        }
+        if !text.starts_with('-') {
+            break;
+        }
+        let name = text.trim_start_matches('-');
+        is_value =
+            ["server", "s", "timeout", "t", "output", "o", "client-configuration"].contains(&name);
+        if ONE_DASH.contains(&text) {
+            *word = format!("-{text}").into();
+        }
+    }
+    words
 }
 
 /// The sentence of an error, without usage and hints, and where to read more.

@@ -1,31 +1,40 @@
-//! A small blocking ZooKeeper client: one connection, one request at a time.
+//! A small blocking ZooKeeper client: a session that outlives its connections, and one function for
+//! each request.
 //!
-//! A thread of its own reads: replies go to the caller who waits, watch events to the function
-//! given at the start. Another thread pings while nobody asks, so that a prompt that waits does not
-//! lose its session. Both end with the connection.
+//! Paths are those below the chroot of the connect string, checked before they are sent, as
+//! ZooKeeper's own client does. TLS and SASL are not here yet: the first belongs where
+//! [`connection`] dials, the second between its connect response and the credentials.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex};
+mod connection;
+mod limits;
+mod path;
+mod target;
+mod watches;
+
 use std::time::Duration;
 
 use thiserror::Error;
-use zk::request::{ConnectRequest, Request, XID_AUTH, XID_EVENT, XID_PING};
-use zk::response::{ConnectResponse, ReplyHeader};
-use zk::{ErrorCode, JuteError, JuteReader};
+use zk::request::{
+    AddWatchMode, CreateKind, ReadKind, ReadRequest, Request, WatcherType, WriteRequest, opcode,
+};
+use zk::response::{ReplyHeader, decode_stat};
+use zk::{AclEntry, ErrorCode, JuteError, JuteReader, Stat};
 
-/// How long one server may take to accept a connection before the next is tried.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+use connection::{Asked, Connection, Waiting, without_chroot};
+use limits::ANSWER_LIMIT;
+use machine::CreateMode;
 
-/// Bytes of a frame from a server: replies have no limit in ZooKeeper; this is a guard against
-/// something that is no ZooKeeper server.
-const FRAME_BYTES_MAX: u32 = 256 * 1024 * 1024;
+pub use connection::Phase;
+pub use path::path_fault;
+pub use target::Target;
+
+/// Where the members of the ensemble stand, whatever the chroot (`ZooDefs.CONFIG_NODE`).
+const CONFIG_PATH: &str = "/zookeeper/config";
 
 /// Why a request has no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// None of the servers answers; the reason of the last one.
+    /// None of the servers can be used; the reason of the last one.
     #[error("cannot connect to {servers}: {reason}")]
     Unreachable {
         /// As they were given.
@@ -34,275 +43,435 @@ pub enum ClientError {
         reason: String,
     },
     /// The connection ended. A write that was under way may have taken effect.
-    #[error("the connection to {0} is lost; a change that was under way may have been made")]
+    #[error("the connection to {0} was lost; a change that was under way may have been made")]
     Lost(String),
     /// The server does not answer. A write may still take effect.
     #[error("no answer from {0}; a change that was asked for may still be made")]
     Silent(String),
+    /// The session is over: its ephemeral znodes and its watches are gone.
+    #[error("the session expired: its ephemeral znodes and its watches are gone")]
+    Expired,
+    /// The session was closed from here.
+    #[error("Not connected")]
+    Closed,
+    /// No znode can have this path.
+    #[error("{0}")]
+    BadPath(String),
     /// The server refused.
-    #[error("{}", refusal(*.0))]
+    #[error("{}", .0.name())]
     Refused(ErrorCode),
     /// The answer is not what the protocol says.
     #[error("an answer that is not ZooKeeper's: {0}")]
     Undecodable(#[from] JuteError),
 }
 
-/// A code's name, with the number where there is no name.
-fn refusal(code: ErrorCode) -> String {
-    match code.name() {
-        "unknown error" => format!("error {}", code.0),
-        name => name.to_string(),
-    }
-}
-
-/// A watch that fired.
+/// Something that happened without being asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// The number of its type (`Watcher.Event.EventType`).
-    pub kind: i32,
-    /// Of the znode.
+pub enum Event {
+    /// A watch fired.
+    Watch {
+        /// The number of its type (`Watcher.Event.EventType`).
+        event_type: i32,
+        /// The number of its state (`Watcher.Event.KeeperState`).
+        state: i32,
+        /// Of the znode.
+        path: String,
+        /// Of the change, or -1.
+        zxid: i64,
+    },
+    /// There is a connection.
+    Connected {
+        /// To this server.
+        server: String,
+        /// The id of the session.
+        session: i64,
+        /// The session is the one from before.
+        again: bool,
+        /// The server is cut off from its ensemble.
+        read_only: bool,
+        /// Watches that were set again.
+        watch_count: usize,
+    },
+    /// The connection ended; another is sought.
+    Lost {
+        /// To this server.
+        server: String,
+        /// Why.
+        reason: String,
+    },
+    /// The session is over.
+    Expired,
+    /// Watches could not be set again.
+    WatchesLost(ErrorCode),
+}
+
+/// A znode to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewZnode {
+    /// Where; a sequential one gets a number appended.
     pub path: String,
+    /// Data or null.
+    pub data: Option<Vec<u8>>,
+    /// Who may do what.
+    pub acl: Vec<AclEntry>,
+    /// How.
+    pub mode: CreateMode,
+    /// Of the modes with a time to live.
+    pub ttl_ms: Option<i64>,
 }
 
-/// What the client is to ask a server for.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// `host:port`, several separated by commas.
-    pub servers: String,
-    /// Of the session.
-    pub timeout_ms: u32,
+/// What a reconfiguration changes (`ReconfigRequest`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconfiguration {
+    /// Servers that join or change.
+    pub joining: Option<String>,
+    /// Servers that leave.
+    pub leaving: Option<String>,
+    /// All servers there are to be.
+    pub members: Option<String>,
+    /// Of the configuration that it is meant for, or -1.
+    pub version: i64,
 }
 
-/// A session on one connection. Dropping it closes the connection.
+/// A session with an ensemble.
 pub struct Client {
-    target: Target,
-    server: String,
-    writer: Arc<Mutex<TcpStream>>,
-    replies: Receiver<Vec<u8>>,
-    /// Ends the thread that pings when it is dropped.
-    _alive: SyncSender<()>,
-    session: i64,
-    next_xid: i32,
+    connection: Connection,
 }
 
 impl Client {
-    /// Opens a session on the first server that answers. Events go to `on_event`, called on a
-    /// thread of the client.
+    /// Opens a session on the first server that gives one. Events go to `on_event`, called on a
+    /// thread of the client; it must not ask the client anything.
+    ///
+    /// # Errors
+    /// No server gives one.
     pub fn connect(
         target: &Target,
-        on_event: impl Fn(Event) + Send + 'static,
+        on_event: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Client, ClientError> {
-        let mut reason = "no server is named".to_string();
-        for server in target.servers.split(',').filter(|server| !server.is_empty()) {
-            match open(server).and_then(|stream| greet(stream, target.timeout_ms)) {
-                Ok((stream, response)) => {
-                    return Client::start(target, server, stream, &response, on_event)
-                        .map_err(|error| unreachable_server(target, &error.to_string()));
-                }
-                Err(error) => reason = error.to_string(),
-            }
-        }
-        Err(unreachable_server(target, &reason))
+        let connection = Connection::open(target.clone(), Box::new(on_event))?;
+        Ok(Client { connection })
     }
 
-    fn start(
-        target: &Target,
-        server: &str,
-        stream: TcpStream,
-        response: &ConnectResponse,
-        on_event: impl Fn(Event) + Send + 'static,
-    ) -> std::io::Result<Client> {
-        let reading = stream.try_clone()?;
-        let writer = Arc::new(Mutex::new(stream));
-        // One request at a time, so one reply.
-        let (reply_sender, replies) = sync_channel(1);
-        std::thread::Builder::new()
-            .name("zk-read".to_string())
-            .spawn(move || read_frames(reading, &reply_sender, on_event))?;
-        let (alive, ended) = sync_channel(1);
-        let pinging = writer.clone();
-        let interval = Duration::from_millis(u64::from(response.timeout_ms.unsigned_abs()) / 3);
-        std::thread::Builder::new()
-            .name("zk-ping".to_string())
-            .spawn(move || ping(&pinging, &ended, interval))?;
-        Ok(Client {
-            target: target.clone(),
-            server: server.to_string(),
-            writer,
-            replies,
-            _alive: alive,
-            session: response.session,
-            next_xid: 1,
+    /// How it stands.
+    pub fn phase(&self) -> Phase {
+        self.connection.phase()
+    }
+
+    /// Data and stat of a znode.
+    pub fn get_data(
+        &self,
+        path: &str,
+        watch: bool,
+    ) -> Result<(Option<Vec<u8>>, Stat), ClientError> {
+        self.data_of(&self.full(path)?, watch)
+    }
+
+    /// The members of the ensemble: text, and the stat of where it stands.
+    pub fn config(&self, watch: bool) -> Result<(Option<Vec<u8>>, Stat), ClientError> {
+        self.data_of(CONFIG_PATH, watch)
+    }
+
+    fn data_of(&self, full: &str, watch: bool) -> Result<(Option<Vec<u8>>, Stat), ClientError> {
+        let waiting = self.ask(ReadKind::GetData, full, watch)?;
+        self.answer(&waiting, |r| Ok((r.buffer()?.map(<[u8]>::to_vec), decode_stat(r)?)))
+    }
+
+    /// The stat of a znode, if it exists.
+    pub fn exists(&self, path: &str, watch: bool) -> Result<Option<Stat>, ClientError> {
+        let waiting = self.ask(ReadKind::Exists, &self.full(path)?, watch)?;
+        match self.answer(&waiting, decode_stat) {
+            Err(ClientError::Refused(ErrorCode::NO_NODE)) => Ok(None),
+            stat => stat.map(Some),
+        }
+    }
+
+    /// The names of the children, sorted, and the stat of a znode.
+    pub fn children(&self, path: &str, watch: bool) -> Result<(Vec<String>, Stat), ClientError> {
+        let waiting = self.ask(ReadKind::GetChildren2, &self.full(path)?, watch)?;
+        self.answer(&waiting, decode_children)
+    }
+
+    /// The names of the children, sorted, of each of these znodes; all are asked before the first
+    /// answer is waited for. Nothing for one that does not exist.
+    pub fn children_of_each(
+        &self,
+        paths: &[String],
+        watch: bool,
+    ) -> Result<Vec<Vec<String>>, ClientError> {
+        let asked: Vec<Waiting> = paths
+            .iter()
+            .map(|path| self.ask(ReadKind::GetChildren2, &self.full(path)?, watch))
+            .collect::<Result<_, _>>()?;
+        asked
+            .iter()
+            .map(|waiting| match self.answer(waiting, decode_children) {
+                Ok((names, _)) => Ok(names),
+                Err(ClientError::Refused(ErrorCode::NO_NODE)) => Ok(Vec::new()),
+                Err(error) => Err(error),
+            })
+            .collect()
+    }
+
+    /// The ACL and the stat of a znode.
+    pub fn acl(&self, path: &str) -> Result<(Vec<AclEntry>, Stat), ClientError> {
+        let waiting = self.ask(ReadKind::GetAcl, &self.full(path)?, false)?;
+        self.answer(&waiting, decode_acl)
+    }
+
+    /// Makes a znode and gives its path.
+    pub fn create(&self, znode: &NewZnode) -> Result<String, ClientError> {
+        let full = match znode.mode.is_sequential() {
+            // `PathUtils.validatePath`: the number is part of it.
+            true => self.full(&format!("{}1", znode.path)).map(|mut full| {
+                full.pop();
+                full
+            }),
+            false => self.full(&znode.path),
+        }?;
+        let kind = match znode.mode {
+            CreateMode::Container => CreateKind::Container,
+            mode if mode.is_ttl() => CreateKind::Ttl,
+            _ => CreateKind::Create,
+        };
+        let write = WriteRequest::Create {
+            kind,
+            path: &full,
+            data: znode.data.as_deref(),
+            acl: znode.acl.clone(),
+            flags: znode.mode as i32,
+            ttl_ms: znode.ttl_ms.unwrap_or(-1),
+        };
+        let created = self.call(&Request::Write(write), |r| Ok(r.text()?.to_string()))?;
+        Ok(without_chroot(&created, self.chroot()).to_string())
+    }
+
+    /// Replaces the data.
+    pub fn set_data(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, ClientError> {
+        let full = self.full(path)?;
+        let write = WriteRequest::SetData { path: &full, data: Some(data), version };
+        self.call(&Request::Write(write), decode_stat)
+    }
+
+    /// Replaces the ACL.
+    pub fn set_acl(&self, path: &str, acl: &[AclEntry], version: i32) -> Result<Stat, ClientError> {
+        let full = self.full(path)?;
+        let write = WriteRequest::SetAcl { path: &full, acl: acl.to_vec(), version };
+        self.call(&Request::Write(write), decode_stat)
+    }
+
+    /// Removes a znode.
+    pub fn delete(&self, path: &str, version: i32) -> Result<(), ClientError> {
+        let full = self.full(path)?;
+        let write = WriteRequest::Delete { path: &full, version };
+        self.call(&Request::Write(write), |_| Ok(()))
+    }
+
+    /// Removes znodes in this order, all or none.
+    pub fn delete_each(&self, paths: &[String]) -> Result<(), ClientError> {
+        let full: Vec<String> =
+            paths.iter().map(|path| self.full(path)).collect::<Result<_, _>>()?;
+        let writes = full.iter().map(|path| WriteRequest::Delete { path, version: -1 }).collect();
+        self.call(&Request::Multi(writes), decode_multi_error)?.map_or(Ok(()), |error| {
+            // The results before the culprit say ok.
+            Err(ClientError::Refused(error))
         })
     }
 
-    /// The server it is connected to.
-    pub fn server(&self) -> &str {
-        &self.server
+    /// Waits until the server has what was committed before.
+    pub fn sync(&self, path: &str) -> Result<(), ClientError> {
+        let full = self.full(path)?;
+        self.call(&Request::Sync { path: &full }, |_| Ok(()))
     }
 
-    /// The id of its session.
-    pub fn session(&self) -> i64 {
-        self.session
+    /// Shows credentials, now and after each reconnect.
+    pub fn add_auth(&self, scheme: &str, credentials: &[u8]) -> Result<(), ClientError> {
+        self.connection.add_auth(scheme, credentials, ANSWER_LIMIT)
     }
 
-    /// Whether the connection ended. Only between requests.
-    pub fn is_lost(&self) -> bool {
-        matches!(self.replies.try_recv(), Err(TryRecvError::Disconnected))
+    /// Sets a watch that stays.
+    pub fn add_watch(&self, path: &str, mode: AddWatchMode) -> Result<(), ClientError> {
+        let full = self.full(path)?;
+        let frame = frame(&Request::AddWatch { path: &full, mode });
+        let waiting = self.connection.send(frame, Some(Asked::lasting(mode, &full)))?;
+        self.answer(&waiting, |_| Ok(()))
+    }
+
+    /// Takes watches out, and gives the types of the events that say so. `locally`: also where the
+    /// server cannot be told; it is then not told of them on the next connection.
+    pub fn remove_watches(
+        &self,
+        path: &str,
+        watcher_type: WatcherType,
+        locally: bool,
+    ) -> Result<Vec<i32>, ClientError> {
+        let full = self.full(path)?;
+        // `ZooKeeper.removeWatches`: one that the client does not know of is no watch.
+        if !self.connection.with_watches(|watches| watches.has(&full, watcher_type)) {
+            return Err(ClientError::Refused(ErrorCode::NO_WATCHER));
+        }
+        let told = self.call(&Request::RemoveWatches { path: &full, watcher_type }, |_| Ok(()));
+        match told {
+            Ok(()) => {}
+            Err(ClientError::Unreachable { .. } | ClientError::Lost(_)) if locally => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.connection.with_watches(|watches| watches.remove(&full, watcher_type)))
+    }
+
+    /// How many znodes are below one, at any depth.
+    pub fn count_below(&self, path: &str) -> Result<i32, ClientError> {
+        let full = self.full(path)?;
+        self.call(&Request::GetAllChildrenNumber { path: &full }, |r| r.int())
+    }
+
+    /// The session's ephemeral znodes whose path starts so, sorted.
+    pub fn ephemerals(&self, prefix: &str) -> Result<Vec<String>, ClientError> {
+        let full = self.full(prefix)?;
+        let mut paths = self.call(&Request::GetEphemerals { prefix: Some(&full) }, |r| {
+            let paths = r.texts()?.into_iter();
+            Ok(paths
+                .map(|path| without_chroot(path, self.chroot()).to_string())
+                .collect::<Vec<_>>())
+        })?;
+        paths.sort_unstable();
+        Ok(paths)
+    }
+
+    /// Scheme and user of each identity that the server knows the connection by.
+    pub fn who_am_i(&self) -> Result<Vec<(String, String)>, ClientError> {
+        self.call(&Request::WhoAmI, |r| {
+            let count = r.count(8)?;
+            (0..count).map(|_| Ok((r.text()?.to_string(), r.text()?.to_string()))).collect()
+        })
+    }
+
+    /// Changes the members of the ensemble and gives the new configuration.
+    pub fn reconfigure(&self, change: &Reconfiguration) -> Result<(Vec<u8>, Stat), ClientError> {
+        let request = Request::Reconfig {
+            joining: change.joining.as_deref(),
+            leaving: change.leaving.as_deref(),
+            members: change.members.as_deref(),
+            version: change.version,
+        };
+        self.call(&request, |r| Ok((r.buffer()?.unwrap_or_default().to_vec(), decode_stat(r)?)))
+    }
+
+    /// Ends the session: its ephemeral znodes go.
+    pub fn close(&self) {
+        self.connection.close(limits::CONNECT_LIMIT);
+    }
+
+    fn chroot(&self) -> &str {
+        &self.connection.target().chroot
+    }
+
+    /// A path as the server knows it.
+    fn full(&self, path: &str) -> Result<String, ClientError> {
+        if let Some(fault) = path_fault(path) {
+            return Err(ClientError::BadPath(fault));
+        }
+        Ok(match (self.chroot(), path) {
+            ("", path) => path.to_string(),
+            (chroot, "/") => chroot.to_string(),
+            (chroot, path) => format!("{chroot}{path}"),
+        })
+    }
+
+    /// Sends a read of one znode.
+    fn ask(&self, kind: ReadKind, full: &str, watch: bool) -> Result<Waiting, ClientError> {
+        let request = Request::Read(ReadRequest { kind, path: full, watch });
+        self.connection.send(frame(&request), watch.then(|| Asked::by_read(kind, full)))
     }
 
     /// Asks and waits; `decode` reads the body of a good answer.
-    pub fn call<T>(
-        &mut self,
+    fn call<T>(
+        &self,
         request: &Request<'_>,
         decode: impl FnOnce(&mut JuteReader<'_>) -> Result<T, JuteError>,
     ) -> Result<T, ClientError> {
-        let xid = match request {
-            Request::Auth { .. } => XID_AUTH,
-            _ => {
-                self.next_xid = self.next_xid.checked_add(1).unwrap_or(1);
-                self.next_xid
-            }
-        };
-        let mut bytes = Vec::new();
-        request.encode(xid, &mut bytes);
-        let written = lock(&self.writer).write_all(&bytes);
-        written.map_err(|_| ClientError::Lost(self.server.clone()))?;
-        let body = self.answer()?;
+        let waiting = self.connection.send(frame(request), None)?;
+        self.answer(&waiting, decode)
+    }
+
+    fn answer<T>(
+        &self,
+        waiting: &Waiting,
+        decode: impl FnOnce(&mut JuteReader<'_>) -> Result<T, JuteError>,
+    ) -> Result<T, ClientError> {
+        self.answer_within(waiting, ANSWER_LIMIT, decode)
+    }
+
+    fn answer_within<T>(
+        &self,
+        waiting: &Waiting,
+        limit: Duration,
+        decode: impl FnOnce(&mut JuteReader<'_>) -> Result<T, JuteError>,
+    ) -> Result<T, ClientError> {
+        let body = self.connection.wait(waiting, limit)?;
         let mut reader = JuteReader::new(&body);
         let header = ReplyHeader::decode(&mut reader)?;
-        if header.xid != xid {
-            return Err(reader.bad("xid").into());
-        }
         if header.error != ErrorCode::OK {
             return Err(ClientError::Refused(header.error));
         }
         Ok(decode(&mut reader)?)
     }
 
-    fn answer(&mut self) -> Result<Vec<u8>, ClientError> {
-        let limit = Duration::from_millis(u64::from(self.target.timeout_ms));
-        self.replies.recv_timeout(limit).map_err(|error| match error {
-            RecvTimeoutError::Disconnected => ClientError::Lost(self.server.clone()),
-            RecvTimeoutError::Timeout => {
-                // The answer may come after the next question: it must not be taken for its.
-                let _ = lock(&self.writer).shutdown(std::net::Shutdown::Both);
-                ClientError::Silent(self.server.clone())
-            }
-        })
-    }
-
-    /// Ends the session: its ephemeral znodes go.
-    pub fn close(mut self) {
-        // The server ends it in any case, once its time is over.
-        let _ = self.call(&Request::CloseSession, |_| Ok(()));
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = lock(&self.writer).shutdown(std::net::Shutdown::Both);
-    }
-}
-
-fn lock(stream: &Mutex<TcpStream>) -> std::sync::MutexGuard<'_, TcpStream> {
-    stream.lock().expect("nothing panics while it writes")
-}
-
-fn unreachable_server(target: &Target, reason: &str) -> ClientError {
-    ClientError::Unreachable { servers: target.servers.clone(), reason: reason.to_string() }
-}
-
-/// Connects to the first address of a server that accepts.
-fn open(server: &str) -> std::io::Result<TcpStream> {
-    let mut failure = std::io::Error::other("the name has no address");
-    for address in server.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = error,
+    /// The names of the children, if they come soon and are not too many: for completion, which
+    /// must not hold up who types.
+    pub fn few_children(
+        &self,
+        path: &str,
+        count_max: i32,
+        limit: Duration,
+    ) -> Result<Vec<String>, ClientError> {
+        if self.phase() == Phase::Connecting {
+            return Ok(Vec::new());
         }
-    }
-    Err(failure)
-}
-
-/// Asks for a new session.
-fn greet(mut stream: TcpStream, timeout_ms: u32) -> std::io::Result<(TcpStream, ConnectResponse)> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(CONNECT_LIMIT))?;
-    let request = ConnectRequest {
-        protocol_version: 0,
-        last_zxid_seen: 0,
-        timeout_ms: i32::try_from(timeout_ms).unwrap_or(i32::MAX),
-        session: 0,
-        password: vec![0; 16],
-        read_only: Some(false),
-    };
-    let mut bytes = Vec::new();
-    request.encode(&mut bytes);
-    stream.write_all(&bytes)?;
-    let body = read_frame(&mut stream)?;
-    let response = ConnectResponse::decode(&body).map_err(std::io::Error::other)?;
-    if response.session == 0 {
-        return Err(std::io::Error::other("it gives no session"));
-    }
-    stream.set_read_timeout(None)?;
-    Ok((stream, response))
-}
-
-fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_be_bytes(length);
-    if length > FRAME_BYTES_MAX {
-        return Err(std::io::Error::other("it does not speak ZooKeeper's protocol"));
-    }
-    // Grows as bytes come, so that a wrong length reserves nothing.
-    let mut body = Vec::new();
-    stream.take(u64::from(length)).read_to_end(&mut body)?;
-    if body.len() < length as usize {
-        return Err(std::io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(body)
-}
-
-/// Passes on what comes, until the connection ends; then the caller who waits learns of it.
-fn read_frames(
-    mut stream: TcpStream,
-    replies: &SyncSender<Vec<u8>>,
-    on_event: impl Fn(Event) + Send,
-) {
-    while let Ok(body) = read_frame(&mut stream) {
-        let mut reader = JuteReader::new(&body);
-        let Ok(header) = ReplyHeader::decode(&mut reader) else { break };
-        match header.xid {
-            XID_PING => {}
-            XID_EVENT => match decode_event(&mut reader) {
-                Ok(event) => on_event(event),
-                Err(_) => break,
-            },
-            _ => {
-                if replies.send(body).is_err() {
-                    break;
-                }
-            }
+        let full = self.full(path)?;
+        let stat = self.ask(ReadKind::Exists, &full, false)?;
+        if self.answer_within(&stat, limit, decode_stat)?.child_count > count_max {
+            return Ok(Vec::new());
         }
+        let names = self.ask(ReadKind::GetChildren2, &full, false)?;
+        Ok(self.answer_within(&names, limit, decode_children)?.0)
     }
-    let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-fn decode_event(reader: &mut JuteReader<'_>) -> Result<Event, JuteError> {
-    let kind = reader.int()?;
-    reader.int()?;
-    Ok(Event { kind, path: reader.text()?.to_string() })
+fn frame(request: &Request<'_>) -> Vec<u8> {
+    let mut frame = Vec::new();
+    request.encode(0, &mut frame);
+    frame
 }
 
-/// Keeps the session alive until the client is dropped or the connection ends.
-fn ping(writer: &Mutex<TcpStream>, ended: &Receiver<()>, interval: Duration) {
-    let mut bytes = Vec::new();
-    Request::Ping.encode(XID_PING, &mut bytes);
-    while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-        if lock(writer).write_all(&bytes).is_err() {
-            return;
+fn decode_children(reader: &mut JuteReader<'_>) -> Result<(Vec<String>, Stat), JuteError> {
+    let mut names: Vec<String> = reader.texts()?.into_iter().map(str::to_string).collect();
+    names.sort_unstable();
+    Ok((names, decode_stat(reader)?))
+}
+
+fn decode_acl(reader: &mut JuteReader<'_>) -> Result<(Vec<AclEntry>, Stat), JuteError> {
+    let mut entries = Vec::new();
+    for _ in 0..reader.count(12)? {
+        let perms = reader.int()? as u32;
+        let (scheme, id) = (reader.text()?.into(), reader.text()?.into());
+        entries.push(AclEntry { perms, scheme, id });
+    }
+    Ok((entries, decode_stat(reader)?))
+}
+
+/// The first error among the results of a multi of deletes (`MultiResponse`): those of operations
+/// that would have gone well say 0.
+fn decode_multi_error(reader: &mut JuteReader<'_>) -> Result<Option<ErrorCode>, JuteError> {
+    loop {
+        let (kind, done, _) = (reader.int()?, reader.bool()?, reader.int()?);
+        if done {
+            return Ok(None);
+        }
+        if kind == opcode::ERROR {
+            match ErrorCode(reader.int()?) {
+                ErrorCode::OK => {}
+                error => return Ok(Some(error)),
+            }
         }
     }
 }

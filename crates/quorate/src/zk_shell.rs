@@ -1,62 +1,87 @@
 //! `quorate zk`: commands on the tree of a ZooKeeper server, one from the command line or many from
-//! a prompt.
+//! a prompt or a pipe.
+//!
+//! What may be written is in [`command`], what it does in [`execute`] and [`trees`], how it is shown
+//! in [`show`], and where in [`screen`].
 
 mod command;
+mod complete;
+mod execute;
+mod limits;
+mod quota;
+mod screen;
 mod show;
+mod trees;
+mod walk;
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::cell::RefCell;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::Context;
-use machine::{AclEntry, Stat};
 use rustyline::error::ReadlineError;
-use rustyline::{DefaultEditor, ExternalPrinter};
-use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
-use zk::response::decode_stat;
-use zk::{ErrorCode, JuteError, JuteReader};
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, Editor};
+use serde_json::{Map, Value, json};
 
 use crate::cli::ZkArgs;
-use crate::zk_client::{Client, ClientError, Event, Target};
-use command::{Command, USAGES};
+use crate::zk_client::{Client, ClientError, Phase, Target};
+use command::{Command, usage_of};
+use complete::{Completion, CurrentClient};
+use limits::{COMMANDS_KEPT_MAX, HISTORY_LINES_MAX, HISTORY_SHOWN};
+use screen::{Format, Screen};
+use show::Answer;
 
-/// Lines of the history that are kept in its file.
-const HISTORY_LINES_MAX: usize = 1_000;
-
-/// Events that wait for `watch` to print them; more are printed as they come.
-const WATCHED_EVENTS_MAX: usize = 1_024;
-
-/// How often `watch` looks whether the connection still stands.
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+pub use screen::Format as OutputFormat;
 
 /// Runs the command that was given, or a shell.
 pub fn run(args: &ZkArgs) -> anyhow::Result<ExitCode> {
-    let target = Target { servers: args.server.clone(), timeout_ms: args.timeout };
+    let target = target(args)?;
+    let types = args.command.is_empty() && screen::is_interactive();
     let mut shell = Shell {
         target,
-        client: None,
-        events: Arc::default(),
+        client: Rc::new(RefCell::new(None)),
+        screen: Arc::new(Screen::new(args.output, types)),
         history: Vec::new(),
-        interactive: args.command.is_empty(),
+        forgotten: 0,
+        notes: Vec::new(),
+        watches_interrupts: false,
     };
     let status = if !args.command.is_empty() {
         shell.run_words(&args.command)
-    } else if std::io::stdin().is_terminal() {
+    } else if types {
         shell.prompt()?;
         Status::Done
     } else {
         shell.run_lines(&mut std::io::stdin().lock())?
     };
-    if let Some(client) = shell.client.take() {
-        client.close();
-    }
+    shell.close();
     Ok(match status {
         Status::Failed => ExitCode::FAILURE,
         Status::Done | Status::Quit => ExitCode::SUCCESS,
     })
+}
+
+/// Whom to connect to, if it can be done as it was asked for.
+fn target(args: &ZkArgs) -> anyhow::Result<Target> {
+    if let Some(file) = &args.client_configuration {
+        anyhow::bail!(
+            "-client-configuration {}: not supported: this shell has no TLS and no SASL yet",
+            file.display()
+        );
+    }
+    for variable in ["CLIENT_JVMFLAGS", "JVMFLAGS"] {
+        let flags = std::env::var(variable).unwrap_or_default();
+        let secure = "-Dzookeeper.client.secure=true";
+        if flags.split_ascii_whitespace().any(|flag| flag.eq_ignore_ascii_case(secure)) {
+            anyhow::bail!("{secure} in {variable}: this shell has no TLS yet");
+        }
+    }
+    let target = Target::parse(&args.server, args.timeout).map_err(anyhow::Error::msg)?;
+    Ok(Target { read_only: args.read_only, patient: args.wait_for_connection, ..target })
 }
 
 /// What came of a command.
@@ -68,11 +93,31 @@ enum Status {
 }
 
 /// Why a command failed.
+#[derive(Debug)]
 enum Failure {
+    /// The client or the server; what it was about.
+    Client(ClientError, Option<String>),
     /// For the user.
     Said(String),
+    /// It was said already, as the end of a list.
+    Shown,
     /// Nobody reads the output any more.
     Output(std::io::Error),
+}
+
+impl Failure {
+    fn of(error: ClientError, path: &str) -> Failure {
+        Failure::Client(error, Some(path.to_string()))
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Failure::Client(error, path) => show::error_text(error, path.as_deref()),
+            Failure::Said(text) => text.clone(),
+            Failure::Shown => String::new(),
+            Failure::Output(error) => format!("the output cannot be written: {error}"),
+        }
+    }
 }
 
 impl From<std::io::Error> for Failure {
@@ -87,40 +132,64 @@ impl From<String> for Failure {
     }
 }
 
-/// An answer about one znode, or the line that says why there is none.
-type Answer<T> = Result<T, ClientError>;
+fn failure_value(failure: &Failure) -> Value {
+    let error = match failure {
+        Failure::Client(error, _) => Some(error),
+        _ => None,
+    };
+    show::error_value(error, &failure.text())
+}
 
 struct Shell {
     target: Target,
-    client: Option<Client>,
-    events: Arc<Events>,
+    client: CurrentClient,
+    screen: Arc<Screen>,
+    /// Commands of this shell, for `history` and `redo`.
     history: Vec<String>,
-    /// There is a next command, during which a watch may fire.
-    interactive: bool,
+    /// How many older ones are not in it any more.
+    forgotten: usize,
+    /// What is to be said beside the answer.
+    notes: Vec<String>,
+    watches_interrupts: bool,
 }
+
+/// What stands in the history for a command that may hold a password.
+const NOT_KEPT: &str = "addauth (not kept)";
 
 impl Shell {
     /// Reads lines from a terminal until the end.
     fn prompt(&mut self) -> anyhow::Result<()> {
-        let mut editor = DefaultEditor::new().context("no line editor")?;
+        let config = Config::builder()
+            .max_history_size(HISTORY_LINES_MAX)
+            .and_then(|builder| builder.history_ignore_dups(true))
+            .context("no history")?
+            .history_ignore_space(true)
+            .completion_type(CompletionType::List)
+            .build();
+        let history = FileHistory::with_config(&config);
+        let mut editor: Editor<Completion, FileHistory> =
+            Editor::with_history(config, history).context("no line editor")?;
+        editor.set_helper(Some(Completion { client: self.client.clone() }));
         let file = history_file();
-        for line in file.as_deref().map(read_history).unwrap_or_default() {
-            editor.add_history_entry(line.as_str()).context("no history")?;
-            self.history.push(line);
+        if let Some(file) = &file {
+            // None yet, or one that cannot be read: it is not worth an error.
+            let _ = editor.load_history(file);
         }
         let printer = editor.create_external_printer().context("no printer")?;
-        *lock(&self.events.printer) = Some(Box::new(printer));
+        self.screen.set_printer(Some(Box::new(printer)));
+        println!("quorate zk: `help` lists the commands, Tab completes, Ctrl-D ends");
         if let Err(failure) = self.client() {
-            eprintln!("zk: {failure}");
+            self.screen.complain(&format!("{}\n", failure.text()));
         }
         loop {
             match editor.readline(&self.prompt_text()) {
                 Ok(line) if line.trim().is_empty() => {}
                 Ok(line) => {
-                    // A password stays out of it.
-                    if !line.trim_start().starts_with("addauth") {
+                    if !may_hold_secret(&line) {
                         editor.add_history_entry(line.as_str()).context("no history")?;
-                        self.history.push(line.clone());
+                        if let Some(file) = &file {
+                            let _ = editor.append_history(file);
+                        }
                     }
                     if self.run_line(&line) == Status::Quit {
                         break;
@@ -131,18 +200,22 @@ impl Shell {
                 Err(error) => return Err(error).context("the terminal cannot be read"),
             }
         }
-        *lock(&self.events.printer) = None;
-        if let Some(file) = file {
-            write_history(&file, &self.history);
-        }
+        self.screen.set_printer(None);
         Ok(())
     }
 
+    /// As `ZooKeeperMain.getPrompt` has it.
     fn prompt_text(&self) -> String {
-        match self.client.as_ref().filter(|client| !client.is_lost()) {
-            Some(client) => format!("{}> ", client.server()),
-            None => "not connected> ".to_string(),
-        }
+        let phase = self.client.borrow().as_ref().map_or(Phase::Closed, |client| client.phase());
+        let state = match phase {
+            Phase::Connecting => "CONNECTING",
+            Phase::Connected => "CONNECTED",
+            Phase::ConnectedReadOnly => "CONNECTEDREADONLY",
+            Phase::Expired => "EXPIRED",
+            Phase::Closed => "CLOSED",
+        };
+        let index = self.forgotten + self.history.len();
+        format!("[zk: {}({state}) {index}] ", self.target.text)
     }
 
     /// Runs lines that are not typed. All are run; the status says whether all went well.
@@ -153,7 +226,6 @@ impl Shell {
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
-            self.history.push(line.clone());
             match self.run_line(&line) {
                 Status::Done => {}
                 Status::Failed => all = Status::Failed,
@@ -164,461 +236,166 @@ impl Shell {
     }
 
     fn run_line(&mut self, line: &str) -> Status {
+        let kept = if may_hold_secret(line) { NOT_KEPT } else { line.trim() };
+        self.history.push(kept.to_string());
+        if self.history.len() > COMMANDS_KEPT_MAX {
+            self.history.remove(0);
+            self.forgotten += 1;
+        }
         match command::split(line) {
             Ok(words) => self.run_words(&words),
-            Err(text) => {
-                eprintln!("zk: {text}");
-                Status::Failed
-            }
+            Err(text) => self.finish("", Err(Failure::Said(text))),
         }
     }
 
-    /// Runs one command and says what went wrong, in one line.
+    /// Runs one command and shows what came of it.
     fn run_words(&mut self, words: &[String]) -> Status {
-        let mut out = std::io::stdout().lock();
-        let done = command::parse(words)
-            .map_err(Failure::Said)
-            .and_then(|command| self.execute(&command, &mut out))
-            .and_then(|status| Ok(out.flush().map(|()| status)?));
-        match done {
-            Ok(status) => status,
-            Err(Failure::Said(text)) => {
-                eprintln!("zk: {text}");
-                Status::Failed
+        let typed = words.first().map_or("", String::as_str);
+        let name = usage_of(typed).map_or(typed, |usage| usage.name);
+        match command::parse(words) {
+            Ok(Command::Quit) => Status::Quit,
+            Ok(Command::Redo { index }) => match self.line_of(index) {
+                Ok(words) => self.run_words(&words),
+                Err(failure) => self.finish(name, Err(failure)),
+            },
+            Ok(command) => {
+                let done = self.execute(&command);
+                self.finish(name, done)
             }
-            Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-                Status::Quit
-            }
-            Err(Failure::Output(error)) => {
-                eprintln!("zk: the output cannot be written: {error}");
-                Status::Failed
-            }
+            Err(text) => self.finish(name, Err(Failure::Said(text))),
         }
     }
 
-    fn execute(&mut self, command: &Command, out: &mut dyn Write) -> Result<Status, Failure> {
-        match command {
-            Command::Quit => return Ok(Status::Quit),
-            Command::Help { of } => help(of.as_deref(), out)?,
-            Command::Version => writeln!(out, "quorate {}", env!("CARGO_PKG_VERSION"))?,
-            Command::History => {
-                for (index, line) in self.history.iter().enumerate() {
-                    writeln!(out, "{index:5}  {line}")?;
-                }
-            }
-            Command::Ls { path, stat, watch, recursive } => {
-                self.may_watch(*watch)?;
-                if *recursive {
-                    self.list_below(path, out)?;
-                } else {
-                    let (names, own) = self.children(path, *watch)?;
-                    names.iter().try_for_each(|name| writeln!(out, "{name}"))?;
-                    if *stat {
-                        write!(out, "{}", show::stat(&own))?;
-                    }
-                }
-            }
-            Command::Tree { path } => self.draw_below(path, out)?,
-            Command::Get { path, stat, watch } => {
-                self.may_watch(*watch)?;
-                let (data, own) = self.ask(path, &read(ReadKind::GetData, path, *watch), |r| {
-                    Ok((r.buffer()?.map(<[u8]>::to_vec), decode_stat(r)?))
-                })?;
-                out.write_all(show::data(data.as_deref()).as_bytes())?;
-                if *stat {
-                    write!(out, "{}", show::stat(&own))?;
-                }
-            }
-            Command::Stat { path, watch } => {
-                self.may_watch(*watch)?;
-                let request = read(ReadKind::Exists, path, *watch);
-                let own = self.ask(path, &request, decode_stat)?;
-                write!(out, "{}", show::stat(&own))?;
-            }
-            Command::GetAcl { path, stat } => {
-                let request = read(ReadKind::GetAcl, path, false);
-                let (acl, own) = self.ask(path, &request, decode_acl)?;
-                write!(out, "{}", show::acl(&acl))?;
-                if *stat {
-                    write!(out, "{}", show::stat(&own))?;
-                }
-            }
-            Command::Sync { path } => {
-                self.ask(path, &Request::Sync { path }, |_| Ok(()))?;
-                writeln!(out, "Sync is OK")?;
-            }
-            Command::AddAuth { scheme, credentials } => {
-                let request = Request::Auth { scheme, credentials: credentials.as_bytes() };
-                self.ask(scheme, &request, |_| Ok(()))?;
-            }
-            Command::Watch { path } => self.watch(path, out)?,
-            _ => self.change(command, out)?,
+    /// The words of a command of the history, which takes the place of the `redo` there.
+    fn line_of(&mut self, index: usize) -> Result<Vec<String>, Failure> {
+        let position = index.checked_sub(self.forgotten);
+        let last = self.history.len().saturating_sub(1);
+        let line = position.filter(|position| *position < last);
+        let line = line.and_then(|position| self.history.get(position)).cloned();
+        let line = line.ok_or_else(|| "Command index out of range".to_string())?;
+        if line == NOT_KEPT {
+            return Err("what may hold a password is not kept".to_string().into());
         }
-        Ok(Status::Done)
+        let words = command::split(&line)?;
+        if words.first().is_some_and(|name| usage_of(name).is_some_and(|u| u.name == "redo")) {
+            return Err("No redoing redos".to_string().into());
+        }
+        if let Some(own) = self.history.last_mut() {
+            *own = line;
+        }
+        Ok(words)
     }
 
-    /// The commands that write.
-    fn change(&mut self, command: &Command, out: &mut dyn Write) -> Result<(), Failure> {
-        match command {
-            Command::Create { path, data, acl, mode } => {
-                let request = Request::Write(WriteRequest::Create {
-                    kind: CreateKind::Create,
-                    path,
-                    data: Some(data.as_bytes()),
-                    acl: acl.clone(),
-                    flags: *mode as i32,
-                    ttl_ms: -1,
-                });
-                let created = self.ask(path, &request, |r| Ok(r.text()?.to_string()))?;
-                writeln!(out, "Created {created}")?;
-            }
-            Command::Set { path, data, stat, version } => {
-                let data = Some(data.as_bytes());
-                let write = WriteRequest::SetData { path, data, version: *version };
-                let own = self.ask(path, &Request::Write(write), decode_stat)?;
-                if *stat {
-                    write!(out, "{}", show::stat(&own))?;
-                }
-            }
-            Command::SetAcl { path, acl, stat, version } => {
-                let acl = acl.clone();
-                let write = WriteRequest::SetAcl { path, acl, version: *version };
-                let own = self.ask(path, &Request::Write(write), decode_stat)?;
-                if *stat {
-                    write!(out, "{}", show::stat(&own))?;
-                }
-            }
-            Command::Delete { path, version } => {
-                let write = WriteRequest::Delete { path, version: *version };
-                self.ask(path, &Request::Write(write), |_| Ok(()))?;
-            }
-            Command::DeleteAll { path } => self.delete_all(path)?,
-            _ => unreachable!("execute hands over commands that write"),
-        }
-        Ok(())
+    /// The last commands and their numbers, the one that asks included.
+    fn shown_history(&self) -> Vec<(usize, String)> {
+        let numbered = self.history.iter().cloned().enumerate();
+        let first = self.history.len().saturating_sub(HISTORY_SHOWN + 1);
+        numbered.skip(first).map(|(index, line)| (self.forgotten + index, line)).collect()
     }
 
-    // Asking.
-
-    /// The connection, made anew if it is lost.
-    fn client(&mut self) -> Result<&mut Client, String> {
-        if self.client.as_ref().is_some_and(Client::is_lost) {
-            self.client = None;
-            if self.interactive {
-                eprintln!("zk: connecting again: the old session's watches are gone");
-            }
-        }
-        if self.client.is_none() {
-            let events = self.events.clone();
-            let client = Client::connect(&self.target, move |event| events.deliver(event))
-                .map_err(|error| error.to_string())?;
-            if self.interactive && std::io::stdin().is_terminal() {
-                let (server, session) = (client.server(), client.session());
-                println!("connected to {server}, session {session:#x}; `help` lists the commands");
-            }
-            self.client = Some(client);
-        }
-        Ok(self.client.as_mut().expect("it was just made"))
-    }
-
-    fn try_ask<T>(
-        &mut self,
-        request: &Request<'_>,
-        decode: impl FnOnce(&mut JuteReader<'_>) -> Result<T, JuteError>,
-    ) -> Result<Answer<T>, Failure> {
-        Ok(self.client()?.call(request, decode))
-    }
-
-    /// Asks about a znode; a refusal names it.
-    fn ask<T>(
-        &mut self,
-        path: &str,
-        request: &Request<'_>,
-        decode: impl FnOnce(&mut JuteReader<'_>) -> Result<T, JuteError>,
-    ) -> Result<T, Failure> {
-        self.try_ask(request, decode)?.map_err(|error| Failure::Said(about(path, &error)))
-    }
-
-    /// Names, sorted, and stat.
-    fn children(&mut self, path: &str, watch: bool) -> Result<(Vec<String>, Stat), Failure> {
-        self.ask(path, &read(ReadKind::GetChildren2, path, watch), decode_children)
-    }
-
-    /// The names below a znode that may be gone by now.
-    fn children_if_any(&mut self, path: &str) -> Result<Vec<String>, Failure> {
-        match self.try_ask(&read(ReadKind::GetChildren2, path, false), decode_children)? {
-            Ok((names, _)) => Ok(names),
-            Err(ClientError::Refused(ErrorCode::NO_NODE)) => Ok(Vec::new()),
-            Err(error) => Err(Failure::Said(about(path, &error))),
-        }
-    }
-
-    /// A watch fires later than a single command lasts.
-    fn may_watch(&self, watch: bool) -> Result<(), Failure> {
-        match watch && !self.interactive {
-            true => Err("-w needs the shell; `watch PATH` waits for events".to_string().into()),
-            false => Ok(()),
-        }
-    }
-
-    // Whole trees.
-
-    /// The path and all below it, parents first.
-    fn list_below(&mut self, path: &str, out: &mut dyn Write) -> Result<(), Failure> {
-        let (names, _) = self.children(path, false)?;
-        writeln!(out, "{path}")?;
-        let mut stack: Vec<String> = names.iter().rev().map(|name| join(path, name)).collect();
-        while let Some(path) = stack.pop() {
-            writeln!(out, "{path}")?;
-            let names = self.children_if_any(&path)?;
-            stack.extend(names.iter().rev().map(|name| join(&path, name)));
-        }
-        Ok(())
-    }
-
-    fn draw_below(&mut self, path: &str, out: &mut dyn Write) -> Result<(), Failure> {
-        let (names, _) = self.children(path, false)?;
-        writeln!(out, "{path}")?;
-        let mut stack = vec![Branch { path: path.to_string(), indent: String::new(), names }];
-        while let Some(branch) = stack.last_mut() {
-            if branch.names.is_empty() {
-                stack.pop();
-                continue;
-            }
-            let name = branch.names.remove(0);
-            let (mark, below) = match branch.names.is_empty() {
-                true => ("└── ", "    "),
-                false => ("├── ", "│   "),
-            };
-            writeln!(out, "{}{mark}{name}", branch.indent)?;
-            let path = join(&branch.path, &name);
-            let indent = format!("{}{below}", branch.indent);
-            let names = self.children_if_any(&path)?;
-            stack.push(Branch { path, indent, names });
-        }
-        Ok(())
-    }
-
-    /// Removes a znode and everything below it, children first.
-    fn delete_all(&mut self, path: &str) -> Result<(), Failure> {
-        let (names, _) = self.children(path, false)?;
-        let mut found: Vec<String> = names.iter().map(|name| join(path, name)).collect();
-        let mut index = 0;
-        while let Some(path) = found.get(index).cloned() {
-            let names = self.children_if_any(&path)?;
-            found.extend(names.iter().map(|name| join(&path, name)));
-            index += 1;
-        }
-        for below in found.iter().rev() {
-            let write = WriteRequest::Delete { path: below, version: -1 };
-            match self.try_ask(&Request::Write(write), |_| Ok(()))? {
-                // Someone else was faster.
-                Ok(()) | Err(ClientError::Refused(ErrorCode::NO_NODE)) => {}
-                Err(error) => return Err(Failure::Said(about(below, &error))),
-            }
-        }
-        let write = WriteRequest::Delete { path, version: -1 };
-        self.ask(path, &Request::Write(write), |_| Ok(()))
-    }
-
-    // Watching.
-
-    /// Prints what happens to a znode until Ctrl-C. Watches fire once, so they are set again.
-    fn watch(&mut self, path: &str, out: &mut dyn Write) -> Result<(), Failure> {
-        let (sender, signals) = sync_channel(WATCHED_EVENTS_MAX);
-        self.client()?;
-        self.events.watch_interrupts().map_err(|error| error.to_string())?;
-        *lock(&self.events.watcher) = Some(sender);
-        let ended = self.print_events(path, &signals, out);
-        *lock(&self.events.watcher) = None;
-        ended
-    }
-
-    fn print_events(
-        &mut self,
-        path: &str,
-        signals: &std::sync::mpsc::Receiver<Signal>,
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
-        self.set_watches(path)?;
-        writeln!(out, "watching {path}; Ctrl-C ends")?;
-        out.flush()?;
-        loop {
-            match signals.recv_timeout(WATCH_INTERVAL) {
-                Ok(Signal::Interrupted) => return Ok(()),
-                Ok(Signal::Event(event)) => {
-                    // First the watches: who has read the line may go on at once.
-                    let armed = self.set_watches(path);
-                    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-                    let ms = now.map_or(0, |since| since.as_millis() as i64);
-                    writeln!(out, "{}  {}", show::time(ms), show::event(&event))?;
-                    out.flush()?;
-                    armed?;
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Some(client) = self.client.as_ref().filter(|client| client.is_lost()) {
-                        let lost = ClientError::Lost(client.server().to_string());
-                        return Err(lost.to_string().into());
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-        }
-    }
-
-    fn set_watches(&mut self, path: &str) -> Result<(), Failure> {
-        let data = self.try_ask(&read(ReadKind::Exists, path, true), |_| Ok(()))?;
-        match data {
-            Ok(()) => {}
-            // The watch is set and fires when it is created.
-            Err(ClientError::Refused(ErrorCode::NO_NODE)) => return Ok(()),
-            Err(error) => return Err(Failure::Said(about(path, &error))),
-        }
-        match self.try_ask(&read(ReadKind::GetChildren2, path, true), |_| Ok(()))? {
-            Ok(()) | Err(ClientError::Refused(ErrorCode::NO_NODE)) => Ok(()),
-            Err(error) => Err(Failure::Said(about(path, &error))),
-        }
-    }
-}
-
-/// A znode of which the children are being drawn.
-struct Branch {
-    path: String,
-    indent: String,
-    /// Those not yet drawn.
-    names: Vec<String>,
-}
-
-/// What `watch` waits for.
-enum Signal {
-    Event(Event),
-    Interrupted,
-}
-
-/// Where events go: to `watch` while it runs, else to the terminal.
-#[derive(Default)]
-struct Events {
-    printer: Mutex<Option<Box<dyn ExternalPrinter + Send>>>,
-    watcher: Mutex<Option<SyncSender<Signal>>>,
-    watches_interrupts: Mutex<bool>,
-}
-
-impl Events {
-    /// Called by the client's reading thread.
-    fn deliver(&self, event: Event) {
-        let text = format!("event: {}", show::event(&event));
-        if let Some(watcher) = &*lock(&self.watcher)
-            && watcher.try_send(Signal::Event(event)).is_ok()
-        {
-            return;
-        }
-        // Nobody to be told if the terminal is gone.
-        let _ = match &mut *lock(&self.printer) {
-            Some(printer) => printer.print(format!("{text}\n")).map_err(std::io::Error::other),
-            None => writeln!(std::io::stderr(), "{text}"),
+    /// Shows an answer or a failure.
+    fn finish(&mut self, name: &str, done: Result<Option<Answer>, Failure>) -> Status {
+        let notes = std::mem::take(&mut self.notes);
+        let shown = match self.screen.format() {
+            Format::Text => self.finish_text(&notes, &done),
+            Format::Json => self.finish_json(name, notes, &done),
         };
+        let output = shown.and_then(|()| self.screen.flush());
+        let broken = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+        match (&done, &output) {
+            // Nobody reads on: there is no use in going on.
+            (Err(Failure::Output(error)), _) | (_, Err(error)) if broken(error) => Status::Quit,
+            (Ok(_), Ok(())) => Status::Done,
+            _ => Status::Failed,
+        }
     }
 
-    /// From now on Ctrl-C ends `watch`, and the process if it does not run.
-    fn watch_interrupts(self: &Arc<Self>) -> std::io::Result<()> {
-        let mut watches = lock(&self.watches_interrupts);
-        if std::mem::replace(&mut *watches, true) {
-            return Ok(());
-        }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let kind = tokio::signal::unix::SignalKind::interrupt();
-        let mut interrupts = runtime.block_on(async { tokio::signal::unix::signal(kind) })?;
-        let events = self.clone();
-        std::thread::Builder::new().name("zk-interrupt".to_string()).spawn(move || {
-            while runtime.block_on(interrupts.recv()).is_some() {
-                match &*lock(&events.watcher) {
-                    // One that is full is being read, and ends with the next.
-                    Some(watcher) => drop(watcher.try_send(Signal::Interrupted)),
-                    None => std::process::exit(INTERRUPTED),
+    fn finish_text(
+        &self,
+        notes: &[String],
+        done: &Result<Option<Answer>, Failure>,
+    ) -> std::io::Result<()> {
+        notes.iter().for_each(|note| self.screen.complain(&format!("{note}\n")));
+        match done {
+            Ok(None) | Err(Failure::Shown) => {}
+            Ok(Some(answer)) => {
+                let shown = show::plain(answer);
+                if !shown.err.is_empty() {
+                    self.screen.complain(&shown.err);
                 }
+                self.screen.put(&shown.out)?;
             }
-        })?;
+            Err(failure) => self.screen.complain(&format!("{}\n", failure.text())),
+        }
         Ok(())
     }
-}
 
-/// The status that shells give a program ended by SIGINT.
-const INTERRUPTED: i32 = 130;
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics while it prints")
-}
-
-fn read(kind: ReadKind, path: &str, watch: bool) -> Request<'_> {
-    Request::Read(ReadRequest { kind, path, watch })
-}
-
-fn decode_children(reader: &mut JuteReader<'_>) -> Result<(Vec<String>, Stat), JuteError> {
-    let mut names: Vec<String> = reader.texts()?.into_iter().map(str::to_string).collect();
-    names.sort_unstable();
-    Ok((names, decode_stat(reader)?))
-}
-
-fn decode_acl(reader: &mut JuteReader<'_>) -> Result<(Vec<AclEntry>, Stat), JuteError> {
-    let mut entries = Vec::new();
-    for _ in 0..reader.count(12)? {
-        let perms = reader.int()? as u32;
-        let (scheme, id) = (reader.text()?.into(), reader.text()?.into());
-        entries.push(AclEntry { perms, scheme, id });
+    /// One value for each command; of a list the value is already there.
+    fn finish_json(
+        &self,
+        name: &str,
+        notes: Vec<String>,
+        done: &Result<Option<Answer>, Failure>,
+    ) -> std::io::Result<()> {
+        let mut fields = match done {
+            Ok(None) | Err(Failure::Shown) => return Ok(()),
+            Ok(Some(answer)) => show::fields(answer),
+            Err(failure) => {
+                let mut fields = Map::new();
+                fields.insert("error".to_string(), failure_value(failure));
+                fields
+            }
+        };
+        fields.insert("command".to_string(), json!(name));
+        fields.insert("ok".to_string(), json!(done.is_ok()));
+        if !notes.is_empty() {
+            fields.insert("notes".to_string(), json!(notes));
+        }
+        self.screen.put(&format!("{}\n", Value::Object(fields)))
     }
-    Ok((entries, decode_stat(reader)?))
-}
 
-/// A refusal names the znode, everything else the server.
-fn about(path: &str, error: &ClientError) -> String {
-    match error {
-        ClientError::Refused(_) => format!("{path}: {error}"),
-        _ => error.to_string(),
+    /// The session, a new one if there was none or the last one expired.
+    fn client(&mut self) -> Result<Rc<Client>, Failure> {
+        let current = self.client.borrow().clone();
+        match current {
+            Some(client) if client.phase() == Phase::Closed => {
+                Err(Failure::Client(ClientError::Closed, None))
+            }
+            Some(client) if client.phase() != Phase::Expired => Ok(client),
+            _ => self.connect(),
+        }
+    }
+
+    fn connect(&mut self) -> Result<Rc<Client>, Failure> {
+        let screen = self.screen.clone();
+        let client = Client::connect(&self.target, move |event| screen.deliver(event))
+            .map_err(|error| Failure::Client(error, None))?;
+        let client = Rc::new(client);
+        *self.client.borrow_mut() = Some(client.clone());
+        Ok(client)
+    }
+
+    /// Ends the session, if there is one.
+    fn close(&self) {
+        if let Some(client) = &*self.client.borrow() {
+            client.close();
+        }
     }
 }
 
-fn join(path: &str, name: &str) -> String {
-    format!("{}/{name}", path.trim_end_matches('/'))
+/// Whether a line says who someone is. Wherever it stands: a line that is wrong is kept, too.
+fn may_hold_secret(line: &str) -> bool {
+    line.to_ascii_lowercase().contains("addauth")
 }
 
-fn help(of: Option<&str>, out: &mut dyn Write) -> Result<(), Failure> {
-    let asked = |name: &str| of.is_none_or(|of| of.eq_ignore_ascii_case(name));
-    let lines: Vec<(String, &str)> = USAGES
-        .iter()
-        .filter(|usage| asked(usage.name))
-        .map(|usage| (format!("{} {}", usage.name, usage.arguments), usage.meaning))
-        .collect();
-    if lines.is_empty() {
-        return Err(format!("{}: unknown command", of.unwrap_or_default()).into());
-    }
-    let width = lines.iter().map(|(usage, _)| usage.len()).max().unwrap_or(0);
-    for (usage, meaning) in lines {
-        writeln!(out, "{usage:width$}  {meaning}")?;
-    }
-    Ok(())
-}
-
-/// `$XDG_STATE_HOME/quorate/zk_history`, by default below `~/.local/state`.
+/// `$XDG_STATE_HOME/quorate/zk_history`, by default below `~/.local/state`. Its folder is made.
 fn history_file() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty());
     let state = match folder("XDG_STATE_HOME") {
         Some(state) => PathBuf::from(state),
         None => Path::new(&folder("HOME")?).join(".local/state"),
     };
-    Some(state.join("quorate/zk_history"))
-}
-
-fn read_history(file: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    text.lines().map(str::to_string).collect()
-}
-
-/// A history that cannot be kept is not worth an error.
-fn write_history(file: &Path, lines: &[String]) {
-    let kept = &lines[lines.len().saturating_sub(HISTORY_LINES_MAX)..];
-    let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
-    if let Some(folder) = file.parent() {
-        let _ = std::fs::create_dir_all(folder);
-    }
-    let _ = std::fs::write(file, text);
+    let own = state.join("quorate");
+    std::fs::create_dir_all(&own).ok()?;
+    Some(own.join("zk_history"))
 }

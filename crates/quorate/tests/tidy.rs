@@ -79,10 +79,12 @@ const WALLS: [Wall; 12] = [
         ],
         theirs: &[
             "anyhow",
+            "base64",
             "bytes",
             "clap",
             "rustix",
             "rustyline",
+            "serde_json",
             "thiserror",
             "tikv-jemallocator",
             "tokio",

@@ -71,9 +71,27 @@ fn everything_from_the_command_on_belongs_to_it() {
 }
 
 #[test]
+fn the_options_of_zkcli_are_read() {
+    let args = zk("quorate zk -server h:1 -timeout 5000 -r -waitforconnection get -server /a");
+    assert_eq!((args.server.as_str(), args.timeout), ("h:1", 5_000));
+    assert!(args.read_only && args.wait_for_connection);
+    assert_eq!(args.command, ["get", "-server", "/a"]);
+    let args = zk("quorate zk -client-configuration f -server h:2 ls");
+    assert_eq!(args.server, "h:2");
+    assert_eq!(args.client_configuration, Some("f".into()));
+    let args = zk("quorate zk --output json ls");
+    assert_eq!(args.output, OutputFormat::Json);
+    assert!(wrong("quorate zk --output xml").contains("json"));
+    // Only there.
+    assert!(wrong("quorate serve -server h:1").contains("serve --help"));
+}
+
+#[test]
 fn a_timeout_carries_a_unit_and_fits_the_protocol() {
     assert_eq!(zk("quorate zk -t 2147483647ms").timeout, i32::MAX.unsigned_abs());
-    for text in ["30", "0s", "2147483648ms", "fast"] {
+    // A number alone is what `zkCli.sh` takes.
+    assert_eq!(zk("quorate zk -t 30").timeout, 30);
+    for text in ["0", "0s", "2147483648ms", "fast"] {
         assert!(wrong(&format!("quorate zk -t {text}")).contains("--timeout"), "{text}");
     }
 }

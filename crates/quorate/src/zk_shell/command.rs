@@ -1,64 +1,189 @@
 //! What may be written in the shell: words, and the command they are. Pure.
 //!
-//! Names and options are those of ZooKeeper's `zkCli.sh` (`org.apache.zookeeper.cli`, 3.9.5) where
-//! it has them.
+//! Names and options are those of ZooKeeper's `zkCli.sh` (`org.apache.zookeeper.cli` and
+//! `ZooKeeperMain`, 3.9.5). Where that drops what it does not understand, this refuses it.
 
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use machine::acl::perms;
 use machine::{AclEntry, CreateMode};
+use zk::request::{AddWatchMode, WatcherType};
+
+use super::limits::DELETE_BATCH;
+use super::quota::{LIMIT_OPTIONS, Limit};
+use crate::zk_client::{NewZnode, Reconfiguration};
 
 /// One command, its options read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Ls { path: String, stat: bool, watch: bool, recursive: bool },
-    Tree { path: String },
-    Get { path: String, stat: bool, watch: bool },
+    Tree { path: String, depth: Option<usize> },
+    Get { path: String, stat: bool, watch: bool, form: Form },
     Stat { path: String, watch: bool },
-    Create { path: String, data: String, acl: Vec<AclEntry>, mode: CreateMode },
-    Set { path: String, data: String, stat: bool, version: i32 },
+    Create(NewZnode),
+    Set { path: String, data: Vec<u8>, stat: bool, version: i32 },
     Delete { path: String, version: i32 },
-    DeleteAll { path: String },
+    DeleteAll { path: String, batch: usize },
     Sync { path: String },
     GetAcl { path: String, stat: bool },
-    SetAcl { path: String, acl: Vec<AclEntry>, stat: bool, version: i32 },
+    SetAcl { path: String, acl: Vec<AclEntry>, stat: bool, version: i32, recursive: bool },
     AddAuth { scheme: String, credentials: String },
-    Watch { path: String },
+    AddWatch { path: String, mode: AddWatchMode },
+    RemoveWatches { path: String, watcher_type: WatcherType, locally: bool },
+    Watch { path: String, mode: AddWatchMode },
+    SetQuota { path: String, limit: Limit, value: i64 },
+    ListQuota { path: String },
+    DelQuota { path: String, limit: Option<Limit> },
+    Config { stat: bool, watch: bool, clients: bool },
+    Reconfig { change: Reconfiguration, file: Option<PathBuf>, stat: bool },
+    WhoAmI,
+    GetEphemerals { prefix: String },
+    GetAllChildrenNumber { path: String },
+    Connect { to: Option<String> },
+    Close,
     History,
+    Redo { index: usize },
+    PrintWatches { on: Option<bool> },
     Help { of: Option<String> },
     Version,
     Quit,
 }
 
-/// Name, arguments and meaning of a command.
+/// How data is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As text where it can be read.
+    Text,
+    Base64,
+    /// With offsets and characters.
+    Hex,
+}
+
+/// Name, options, arguments and meaning of a command.
 pub struct Usage {
     pub name: &'static str,
+    /// Another name.
+    pub alias: Option<&'static str>,
+    /// Names of options; one that ends with `=` takes the next word.
+    pub options: &'static [&'static str],
     pub arguments: &'static str,
     pub meaning: &'static str,
+    /// How many words there may be that are no options.
+    count: (usize, usize),
 }
 
-const fn usage(name: &'static str, arguments: &'static str, meaning: &'static str) -> Usage {
-    Usage { name, arguments, meaning }
+const fn usage(
+    name: &'static str,
+    options: &'static [&'static str],
+    count: (usize, usize),
+    arguments: &'static str,
+    meaning: &'static str,
+) -> Usage {
+    Usage { name, alias: None, options, arguments, meaning, count }
 }
+
+const fn also(alias: &'static str, usage: Usage) -> Usage {
+    Usage { alias: Some(alias), ..usage }
+}
+
+const ADD_WATCH: &str = "[-m PERSISTENT|PERSISTENT_RECURSIVE] path";
+const CREATE: &str = "[-s] [-e] [-c] [-t ttl-ms] path [data] [acl]";
+const RECONFIG: &str = "[-s] [-v version] [-file path | -members server,...] | \
+                        [-add server,...] [-remove id,...]";
 
 /// Every command, in the order of `help`.
-pub const USAGES: [Usage; 17] = [
-    usage("ls", "[-s] [-w] [-R] [path]", "children; -s with stat, -R everything below"),
-    usage("tree", "[path]", "everything below, drawn as a tree"),
-    usage("get", "[-s] [-w] path", "data; -s with stat"),
-    usage("stat", "[-w] path", "stat"),
-    usage("create", "[-s] [-e] path [data] [acl]", "make a znode; -s sequential, -e ephemeral"),
-    usage("set", "[-s] [-v version] path data", "replace the data"),
-    usage("delete", "[-v version] path", "remove a znode without children"),
-    usage("deleteall", "path", "remove a znode and everything below"),
-    usage("sync", "path", "wait until the server has what was written before"),
-    usage("getAcl", "[-s] path", "who may do what"),
-    usage("setAcl", "[-s] [-v version] path acl", "say who may; acl is scheme:id:perms,..."),
-    usage("addauth", "scheme credentials", "say who you are, as in: digest user:password"),
-    usage("watch", "path", "print what happens to a znode until Ctrl-C"),
-    usage("history", "", "what was asked before"),
-    usage("help", "[command]", "this"),
-    usage("version", "", "the version of this program"),
-    usage("quit", "", "end the session; also exit, close"),
+pub const USAGES: &[Usage] = &[
+    usage("ls", &["s", "w", "R"], (0, 2), "[-s] [-w] [-R] [path]", "children; -R all below"),
+    usage("tree", &["d="], (0, 1), "[-d depth] [path]", "all below, drawn as a tree"),
+    usage(
+        "get",
+        &["s", "w", "b", "x"],
+        (1, 2),
+        "[-s] [-w] [-b] [-x] path",
+        "data; -b as base64, -x as a hex dump",
+    ),
+    usage("stat", &["w"], (1, 2), "[-w] path", "stat; other commands show it with -s"),
+    usage(
+        "create",
+        &["s", "e", "c", "t="],
+        (1, 3),
+        CREATE,
+        "make a znode: sequential, ephemeral, container",
+    ),
+    usage(
+        "set",
+        &["s", "v=", "b"],
+        (2, 2),
+        "[-s] [-v version] [-b] path data",
+        "replace the data; -b it is base64",
+    ),
+    usage("delete", &["v="], (1, 1), "[-v version] path", "remove a znode without children"),
+    also(
+        "rmr",
+        usage("deleteall", &["b="], (1, 1), "[-b batch] path", "remove a znode and all below"),
+    ),
+    usage("getAcl", &["s"], (1, 1), "[-s] path", "who may do what"),
+    usage(
+        "setAcl",
+        &["s", "v=", "R"],
+        (2, 2),
+        "[-s] [-v version] [-R] path acl",
+        "say who may: scheme:id:perms,...; -R all below",
+    ),
+    usage("addauth", &[], (1, 2), "scheme credentials", "say who you are: digest user:password"),
+    usage("whoami", &[], (0, 0), "", "who the server takes you for"),
+    usage("addWatch", &["m="], (1, 1), ADD_WATCH, "a watch that stays, recursive unless told"),
+    usage(
+        "removewatches",
+        &["c", "d", "p", "r", "a", "l"],
+        (1, 1),
+        "[-c|-d|-p|-r|-a] [-l] path",
+        "take watches out: child, data, persistent, recursive, all",
+    ),
+    usage("watch", &["R"], (1, 1), "[-R] path", "print what happens until Ctrl-C; -R all below"),
+    usage("printwatches", &[], (0, 1), "[on|off]", "whether watches that fire are printed"),
+    usage("sync", &[], (1, 1), "path", "wait until the server has what was written before"),
+    usage("getEphemerals", &[], (0, 1), "[prefix]", "the ephemeral znodes of this session"),
+    usage("getAllChildrenNumber", &[], (1, 1), "path", "how many znodes are below"),
+    usage(
+        "setquota",
+        &["n=", "b=", "N=", "B="],
+        (1, 1),
+        "-n|-b|-N|-B value path",
+        "limit the znodes or bytes below; N and B refuse, n and b warn",
+    ),
+    usage("listquota", &[], (1, 1), "path", "limits, and what there is"),
+    usage("delquota", &["n", "b", "N", "B"], (1, 1), "[-n|-b|-N|-B] path", "take limits away"),
+    usage(
+        "config",
+        &["c", "w", "s"],
+        (0, 0),
+        "[-c] [-w] [-s]",
+        "the members; -c where clients connect",
+    ),
+    usage(
+        "reconfig",
+        &["s", "v=", "file=", "members=", "add=", "remove="],
+        (0, 0),
+        RECONFIG,
+        "change the members",
+    ),
+    usage("connect", &[], (0, 1), "[host:port,...]", "a new session, there or where it was"),
+    usage("close", &[], (0, 0), "", "end the session"),
+    usage("history", &[], (0, 0), "", "the last commands"),
+    usage("redo", &[], (1, 1), "number", "run a command of the history again"),
+    also("?", usage("help", &[], (0, 1), "[command]", "this")),
+    usage("version", &[], (0, 0), "", "the version of this program"),
+    also("exit", usage("quit", &[], (0, 0), "", "end the session and the shell")),
 ];
+
+/// The command of this name.
+pub fn usage_of(name: &str) -> Option<&'static Usage> {
+    let is = |own: &str| own.eq_ignore_ascii_case(name);
+    USAGES.iter().find(|usage| is(usage.name) || usage.alias.is_some_and(is))
+}
 
 /// Reads the words of one command.
 ///
@@ -66,122 +191,197 @@ pub const USAGES: [Usage; 17] = [
 /// One line that says what is wrong.
 pub fn parse(words: &[String]) -> Result<Command, String> {
     let (name, rest) = words.split_first().ok_or("a command is missing")?;
-    match name.as_str() {
-        "ls" => {
-            let mut words = Words::read(name, rest, "swR", "", 0..=1)?;
-            Ok(Command::Ls {
-                stat: words.has('s'),
-                watch: words.has('w'),
-                recursive: words.has('R'),
-                path: words.next_path_or_root(),
-            })
-        }
-        "tree" => {
-            let mut words = Words::read(name, rest, "", "", 0..=1)?;
-            Ok(Command::Tree { path: words.next_path_or_root() })
-        }
-        "get" => {
-            let mut words = Words::read(name, rest, "sw", "", 1..=1)?;
-            let (stat, watch) = (words.has('s'), words.has('w'));
-            Ok(Command::Get { stat, watch, path: words.next() })
-        }
-        "stat" => {
-            let mut words = Words::read(name, rest, "w", "", 1..=1)?;
-            Ok(Command::Stat { watch: words.has('w'), path: words.next() })
-        }
-        "create" => parse_create(rest),
+    let unknown = || format!("Command not found {}; `help` lists them", name.escape_debug());
+    let usage = usage_of(name).ok_or_else(unknown)?;
+    let mut words = Words::read(usage, rest)?;
+    Ok(match usage.name {
+        "ls" => Command::Ls {
+            stat: words.has("s"),
+            recursive: words.has("R"),
+            path: words.next_path_or_root(),
+            watch: words.watches(),
+        },
+        "tree" => Command::Tree { depth: words.number("d")?, path: words.next_path_or_root() },
+        "get" => Command::Get {
+            stat: words.has("s"),
+            form: words.form(),
+            path: words.next(),
+            watch: words.watches(),
+        },
+        "stat" => Command::Stat { path: words.next(), watch: words.watches() },
+        "create" => Command::Create(new_znode(&mut words)?),
         "set" => {
-            let mut words = Words::read(name, rest, "s", "v", 2..=2)?;
-            let (stat, version) = (words.has('s'), words.version()?);
-            Ok(Command::Set { stat, version, path: words.next(), data: words.next() })
+            let (path, data) = (words.next(), words.next());
+            let data = match words.has("b") {
+                true => BASE64.decode(&data).map_err(|error| format!("-b: {error}"))?,
+                false => data.into_bytes(),
+            };
+            Command::Set { stat: words.has("s"), version: words.version()?, path, data }
         }
-        "delete" => {
-            let mut words = Words::read(name, rest, "", "v", 1..=1)?;
-            Ok(Command::Delete { version: words.version()?, path: words.next() })
+        "delete" => Command::Delete { version: words.version()?, path: words.next() },
+        "deleteall" => {
+            let batch: Option<i32> = words.number("b")?;
+            // `ZKUtil.deleteRecursive`: none is one at a time.
+            let batch = batch.map_or(DELETE_BATCH, |batch| usize::try_from(batch).unwrap_or(0));
+            Command::DeleteAll { batch: batch.max(1), path: words.next() }
         }
-        "deleteall" | "rmr" => {
-            let mut words = Words::read(name, rest, "", "", 1..=1)?;
-            Ok(Command::DeleteAll { path: words.next() })
+        "getAcl" => Command::GetAcl { stat: words.has("s"), path: words.next() },
+        "setAcl" => Command::SetAcl {
+            stat: words.has("s"),
+            version: words.version()?,
+            recursive: words.has("R"),
+            path: words.next(),
+            acl: parse_acl(&words.next())?,
+        },
+        "addauth" => Command::AddAuth { scheme: words.next(), credentials: words.next() },
+        "whoami" => Command::WhoAmI,
+        "addWatch" => Command::AddWatch { mode: words.watch_mode()?, path: words.next() },
+        "removewatches" => Command::RemoveWatches {
+            watcher_type: words.watcher_type(),
+            locally: words.has("l"),
+            path: words.next(),
+        },
+        "watch" => Command::Watch {
+            mode: match words.has("R") {
+                true => AddWatchMode::PersistentRecursive,
+                false => AddWatchMode::Persistent,
+            },
+            path: words.next(),
+        },
+        "printwatches" => Command::PrintWatches {
+            on: match words.next().as_str() {
+                "" => None,
+                "on" => Some(true),
+                "off" => Some(false),
+                _ => return Err(wrong_usage(usage, "it is on or off")),
+            },
+        },
+        "sync" => Command::Sync { path: words.next() },
+        "getEphemerals" => Command::GetEphemerals { prefix: words.next_path_or_root() },
+        "getAllChildrenNumber" => Command::GetAllChildrenNumber { path: words.next() },
+        "setquota" => set_quota(&mut words)?,
+        "listquota" => Command::ListQuota { path: words.next() },
+        "delquota" => Command::DelQuota {
+            limit: words.one_limit()?.map(|(limit, _)| limit),
+            path: words.next(),
+        },
+        "config" => {
+            Command::Config { stat: words.has("s"), watch: words.has("w"), clients: words.has("c") }
         }
-        "sync" => {
-            let mut words = Words::read(name, rest, "", "", 1..=1)?;
-            Ok(Command::Sync { path: words.next() })
+        "reconfig" => reconfig(&words)?,
+        "connect" => Command::Connect { to: words.plain.next() },
+        "close" => Command::Close,
+        "history" => Command::History,
+        "redo" => {
+            let index = words.next();
+            let wrong = |_| format!("{index:?} is not a number of the history");
+            Command::Redo { index: index.parse().map_err(wrong)? }
         }
-        "getAcl" | "getacl" => {
-            let mut words = Words::read(name, rest, "s", "", 1..=1)?;
-            Ok(Command::GetAcl { stat: words.has('s'), path: words.next() })
-        }
-        "setAcl" | "setacl" => {
-            let mut words = Words::read(name, rest, "s", "v", 2..=2)?;
-            let (stat, version) = (words.has('s'), words.version()?);
-            Ok(Command::SetAcl {
-                stat,
-                version,
-                path: words.next(),
-                acl: parse_acl(&words.next())?,
-            })
-        }
-        "addauth" => {
-            let mut words = Words::read(name, rest, "", "", 1..=2)?;
-            Ok(Command::AddAuth { scheme: words.next(), credentials: words.next() })
-        }
-        "watch" => {
-            let mut words = Words::read(name, rest, "", "", 1..=1)?;
-            Ok(Command::Watch { path: words.next() })
-        }
-        "help" | "?" => {
-            let mut words = Words::read("help", rest, "", "", 0..=1)?;
-            Ok(Command::Help { of: Some(words.next()).filter(|name| !name.is_empty()) })
-        }
-        "history" => Words::read(name, rest, "", "", 0..=0).map(|_| Command::History),
-        "version" => Words::read(name, rest, "", "", 0..=0).map(|_| Command::Version),
-        "quit" | "exit" | "close" => {
-            Words::read("quit", rest, "", "", 0..=0).map(|_| Command::Quit)
-        }
-        _ => Err(format!("{name}: unknown command; `help` lists them")),
-    }
+        "help" => Command::Help { of: words.plain.next() },
+        "version" => Command::Version,
+        "quit" => Command::Quit,
+        _ => unreachable!("each name of the table has an arm"),
+    })
 }
 
-fn parse_create(rest: &[String]) -> Result<Command, String> {
-    let mut words = Words::read("create", rest, "se", "", 1..=3)?;
-    let mode = match (words.has('s'), words.has('e')) {
-        (false, false) => CreateMode::Persistent,
-        (false, true) => CreateMode::Ephemeral,
-        (true, false) => CreateMode::PersistentSequential,
-        (true, true) => CreateMode::EphemeralSequential,
+/// `CreateCommand` and `EphemeralType.TTL`.
+fn new_znode(words: &mut Words) -> Result<NewZnode, String> {
+    let [s, e, c] = ["s", "e", "c"].map(|option| words.has(option));
+    let ttl_ms: Option<i64> = words.number("t")?;
+    let mode = match (s, e, c, ttl_ms) {
+        (true, _, true, _) | (_, true, true, _) => {
+            return Err("-c cannot be combined with -s or -e: \
+                        containers are neither ephemeral nor sequential"
+                .to_string());
+        }
+        (_, true, _, Some(_)) => return Err("-t cannot be combined with -e".to_string()),
+        (_, _, true, Some(_)) => return Err("-t cannot be combined with -c".to_string()),
+        (_, _, _, Some(ttl)) if !(1..=TTL_MS_MAX).contains(&ttl) => {
+            return Err(format!("ttl must be positive and cannot be larger than: {TTL_MS_MAX}"));
+        }
+        (false, false, false, None) => CreateMode::Persistent,
+        (false, false, true, None) => CreateMode::Container,
+        (false, true, false, None) => CreateMode::Ephemeral,
+        (true, false, false, None) => CreateMode::PersistentSequential,
+        (true, true, false, None) => CreateMode::EphemeralSequential,
+        (false, false, false, Some(_)) => CreateMode::PersistentTtl,
+        (true, false, false, Some(_)) => CreateMode::PersistentSequentialTtl,
     };
-    let (path, data, acl) = (words.next(), words.next(), words.next());
-    let acl = match acl.as_str() {
-        "" => vec![AclEntry { perms: perms::ALL, scheme: "world".into(), id: "anyone".into() }],
-        text => parse_acl(text)?,
+    let (path, data) = (words.next(), words.plain.next().map(String::into_bytes));
+    let acl = match words.plain.next() {
+        None => vec![AclEntry { perms: perms::ALL, scheme: "world".into(), id: "anyone".into() }],
+        Some(text) => parse_acl(&text)?,
     };
-    Ok(Command::Create { path, data, acl, mode })
+    Ok(NewZnode { path, data, acl, mode, ttl_ms })
+}
+
+/// The longest time to live (`EphemeralType.TTL.maxValue`): 40 bits of it fit.
+const TTL_MS_MAX: i64 = (1 << 40) - 1;
+
+fn set_quota(words: &mut Words) -> Result<Command, String> {
+    let Some((limit, option)) = words.one_limit()? else {
+        return Err(wrong_usage(words.usage, "which of -n, -b, -N and -B?"));
+    };
+    let value: i64 = words.number(option)?.unwrap_or(-1);
+    if limit.is_count() && !(1..=i64::from(i32::MAX)).contains(&value) {
+        return Err("the num quota must be greater than zero".to_string());
+    }
+    if value < 0 {
+        return Err("the bytes quota must be greater than or equal to zero".to_string());
+    }
+    Ok(Command::SetQuota { path: words.next(), limit, value })
+}
+
+/// `ReconfigCommand`.
+fn reconfig(words: &Words) -> Result<Command, String> {
+    let [add, remove, members] = ["add", "remove", "members"].map(|name| words.joined(name));
+    let file = words.value("file").map(PathBuf::from);
+    let whole = file.is_some() || members.is_some();
+    let part = add.is_some() || remove.is_some();
+    match (whole, part) {
+        (false, false) => return Err(wrong_usage(words.usage, "what is to change?")),
+        (true, true) => {
+            return Err("-file and -members say all members, -add and -remove what changes: \
+                        not both"
+                .to_string());
+        }
+        _ if file.is_some() && members.is_some() => {
+            return Err("-file and -members say the same: not both".to_string());
+        }
+        _ => {}
+    }
+    let version = match words.value("v") {
+        None => -1,
+        Some(text) => i64::from_str_radix(text, 16)
+            .map_err(|_| format!("-v: {text:?} is not a version, a hexadecimal number"))?,
+    };
+    let change = Reconfiguration { joining: add, leaving: remove, members, version };
+    Ok(Command::Reconfig { change, file, stat: words.has("s") })
 }
 
 /// `scheme:id:perms`, several separated by commas; the id may hold colons (`AclParser`).
 fn parse_acl(text: &str) -> Result<Vec<AclEntry>, String> {
     text.split(',')
         .map(|entry| {
-            let (scheme, rest) = entry.split_once(':').ok_or_else(|| not_an_acl(entry))?;
-            let (id, letters) = rest.rsplit_once(':').ok_or_else(|| not_an_acl(entry))?;
+            let wrong =
+                || format!("{} does not have the form scheme:id:perm", entry.escape_debug());
+            let (scheme, rest) = entry.split_once(':').ok_or_else(wrong)?;
+            let (id, letters) = rest.rsplit_once(':').ok_or_else(wrong)?;
             let mut all = 0;
             for letter in letters.chars() {
-                all |= permission(letter).ok_or_else(|| not_an_acl(entry))?;
+                let unknown = || format!("Unknown perm type: {}", letter.escape_debug());
+                all |= permission(letter).ok_or_else(unknown)?;
             }
             Ok(AclEntry { perms: all, scheme: scheme.into(), id: id.into() })
         })
         .collect()
 }
 
-fn not_an_acl(entry: &str) -> String {
-    format!("{entry:?} is not scheme:id:perms with perms of the letters cdrwa")
-}
-
 fn permission(letter: char) -> Option<u32> {
     PERMISSIONS.iter().find(|(own, _)| *own == letter).map(|(_, bit)| *bit)
 }
 
-/// The letters of permissions, in the order in which they are shown.
+/// The letters of permissions, in the order in which they are shown (`ZKUtil.getPermString`).
 pub const PERMISSIONS: [(char, u32); 5] = [
     ('c', perms::CREATE),
     ('d', perms::DELETE),
@@ -192,53 +392,109 @@ pub const PERMISSIONS: [(char, u32); 5] = [
 
 /// The words behind a command's name, options apart.
 struct Words {
-    flags: Vec<char>,
-    version: Option<String>,
+    usage: &'static Usage,
+    /// Options that were given, with what they took.
+    options: Vec<(&'static str, Option<String>)>,
     plain: std::vec::IntoIter<String>,
 }
 
 impl Words {
-    /// `flags` stand alone, `valued` takes the next word. After `--` no word is an option.
-    fn read(
-        name: &str,
-        words: &[String],
-        flags: &str,
-        valued: &str,
-        count: std::ops::RangeInclusive<usize>,
-    ) -> Result<Words, String> {
-        let mut read = Words { flags: Vec::new(), version: None, plain: Vec::new().into_iter() };
+    /// Options may stand anywhere. After `--` no word is one.
+    fn read(usage: &'static Usage, words: &[String]) -> Result<Words, String> {
+        let mut read = Words { usage, options: Vec::new(), plain: Vec::new().into_iter() };
         let mut plain = Vec::new();
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            let option = word.strip_prefix('-').filter(|_| !plain_number(word));
-            match option {
+            match word.strip_prefix('-') {
                 Some("-") => plain.extend(words.by_ref().cloned()),
-                Some(letters) if !letters.is_empty() => {
-                    for letter in letters.chars() {
-                        if valued.contains(letter) {
-                            read.version = words.next().cloned();
-                        } else if flags.contains(letter) {
-                            read.flags.push(letter);
-                        } else {
-                            return Err(wrong_usage(name, &format!("unknown option -{letter}")));
-                        }
-                    }
+                Some(option) if !option.is_empty() && !is_number(option) => {
+                    read.option(option.strip_prefix('-').unwrap_or(option), &mut words)?;
                 }
                 _ => plain.push(word.clone()),
             }
         }
-        if plain.len() < *count.start() {
-            return Err(wrong_usage(name, "an argument is missing"));
+        if plain.len() < usage.count.0 {
+            return Err(wrong_usage(usage, "an argument is missing"));
         }
-        if plain.len() > *count.end() {
-            return Err(wrong_usage(name, "too many arguments; quote what holds spaces"));
+        if plain.len() > usage.count.1 {
+            return Err(wrong_usage(usage, "too many arguments; quote what holds spaces"));
         }
         read.plain = plain.into_iter();
         Ok(read)
     }
 
-    fn has(&self, flag: char) -> bool {
-        self.flags.contains(&flag)
+    /// `-name`, `-name value`, `-name=value`, or letters of several options, the last of which may
+    /// have its value right behind it (commons-cli's `DefaultParser`).
+    fn option(
+        &mut self,
+        text: &str,
+        words: &mut std::slice::Iter<'_, String>,
+    ) -> Result<(), String> {
+        let usage = self.usage;
+        let missing = |name: &str| wrong_usage(usage, &format!("-{name} takes a value"));
+        if let Some((name, takes_value)) = find_option(usage, text) {
+            let value = match takes_value {
+                true => Some(words.next().ok_or_else(|| missing(name))?.clone()),
+                false => None,
+            };
+            self.options.push((name, value));
+            return Ok(());
+        }
+        if let Some((name, value)) = text.split_once('=')
+            && let Some((name, true)) = find_option(usage, name)
+        {
+            self.options.push((name, Some(value.to_string())));
+            return Ok(());
+        }
+        for (index, letter) in text.char_indices() {
+            let unknown = || {
+                let known = usage.options.iter().map(|name| name.trim_end_matches('='));
+                let known: Vec<String> = known.map(|name| format!("-{name}")).collect();
+                let known = match known.is_empty() {
+                    true => "it has none".to_string(),
+                    false => format!("it has {}", known.join(" ")),
+                };
+                wrong_usage(
+                    usage,
+                    &format!("Unrecognized option: -{}; {known}", text.escape_debug()),
+                )
+            };
+            let end = index + letter.len_utf8();
+            let (name, takes_value) = find_option(usage, &text[index..end]).ok_or_else(unknown)?;
+            if !takes_value {
+                self.options.push((name, None));
+                continue;
+            }
+            let value = match &text[end..] {
+                "" => words.next().ok_or_else(|| missing(name))?.clone(),
+                rest => rest.to_string(),
+            };
+            self.options.push((name, Some(value)));
+            break;
+        }
+        Ok(())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.options.iter().any(|(own, _)| *own == name)
+    }
+
+    /// The value of an option; the first one if there are several, as commons-cli has it.
+    fn value(&self, name: &str) -> Option<&str> {
+        self.options.iter().find(|(own, _)| *own == name)?.1.as_deref()
+    }
+
+    /// The values of an option, with commas between them, in lower case as `ReconfigCommand` has it.
+    fn joined(&self, name: &str) -> Option<String> {
+        let own = self.options.iter().filter(|(own, _)| *own == name);
+        let values: Vec<String> =
+            own.filter_map(|(_, value)| Some(value.as_deref()?.to_lowercase())).collect();
+        (!values.is_empty()).then(|| values.join(","))
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, String> {
+        let wrong = |text: &str| format!("-{name}: {text:?} is no number, or too large");
+        self.value(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
     }
 
     /// The next argument, or nothing.
@@ -250,52 +506,122 @@ impl Words {
         self.plain.next().unwrap_or_else(|| "/".to_string())
     }
 
+    /// By `-w`, or as before 3.5 by any word behind the path.
+    fn watches(&mut self) -> bool {
+        self.plain.next().is_some() || self.has("w")
+    }
+
+    fn form(&self) -> Form {
+        match (self.has("x"), self.has("b")) {
+            (true, _) => Form::Hex,
+            (_, true) => Form::Base64,
+            _ => Form::Text,
+        }
+    }
+
     /// -1 unless `-v` says another.
     fn version(&self) -> Result<i32, String> {
-        let Some(text) = &self.version else { return Ok(-1) };
+        let Some(text) = self.value("v") else { return Ok(-1) };
         text.parse().map_err(|_| format!("{text:?} is not a version"))
+    }
+
+    /// `AddWatchCommand`.
+    fn watch_mode(&self) -> Result<AddWatchMode, String> {
+        match self.value("m").unwrap_or("PERSISTENT_RECURSIVE").to_uppercase().as_str() {
+            "PERSISTENT" => Ok(AddWatchMode::Persistent),
+            "PERSISTENT_RECURSIVE" => Ok(AddWatchMode::PersistentRecursive),
+            _ => Err(wrong_usage(self.usage, "there is no such mode")),
+        }
+    }
+
+    /// `RemoveWatchesCommand`: in this order, if several are given.
+    fn watcher_type(&self) -> WatcherType {
+        let types = [
+            ("c", WatcherType::Children),
+            ("d", WatcherType::Data),
+            ("p", WatcherType::Persistent),
+            ("r", WatcherType::PersistentRecursive),
+        ];
+        let given = types.into_iter().find(|(option, _)| self.has(option));
+        given.map_or(WatcherType::Any, |(_, watcher_type)| watcher_type)
+    }
+
+    fn one_limit(&self) -> Result<Option<(Limit, &'static str)>, String> {
+        let mut given = LIMIT_OPTIONS.into_iter().filter(|(_, option)| self.has(option));
+        let first = given.next();
+        match given.next() {
+            Some(_) => Err(wrong_usage(self.usage, "one limit at a time")),
+            None => Ok(first),
+        }
     }
 }
 
+/// The option of this name, and whether it takes a value.
+fn find_option(usage: &Usage, name: &str) -> Option<(&'static str, bool)> {
+    usage.options.iter().find_map(|option| match option.strip_suffix('=') {
+        Some(own) => (own == name).then_some((own, true)),
+        None => (*option == name).then_some((*option, false)),
+    })
+}
+
 /// Data may be a negative number.
-fn plain_number(word: &str) -> bool {
-    word.len() > 1 && word[1..].bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-fn wrong_usage(name: &str, what: &str) -> String {
-    let usage = USAGES.iter().find(|usage| usage.name.eq_ignore_ascii_case(name));
-    let arguments = usage.map_or("", |usage| usage.arguments);
-    format!("{name}: {what} (usage: {})", format!("{name} {arguments}").trim_end())
+fn wrong_usage(usage: &Usage, what: &str) -> String {
+    let form = format!("{} {}", usage.name, usage.arguments);
+    format!("{}: {what} (usage: {})", usage.name, form.trim_end())
 }
 
-/// Splits a line into words. Quotes of either kind keep spaces; inside double quotes and outside of
-/// quotes a backslash takes the next character as it is.
+/// A word of a line, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Without quotes.
+    pub text: String,
+    /// Where it starts, its quote included.
+    pub start: usize,
+    /// What it was opened with.
+    pub quote: Option<char>,
+    /// The quote, if there is one, is closed.
+    pub closed: bool,
+}
+
+/// Splits a line into words as `ZooKeeperMain.MyCommandOptions.parseCommand` does: a quote of either
+/// kind at the start of a word keeps everything up to the next one, and is part of the word anywhere
+/// else. There is no escape.
+pub fn words_of(line: &str) -> Vec<Word> {
+    let mut words = Vec::new();
+    // Java's `\s`: a no-break space is a character like others.
+    let is_space = |character: char| character.is_ascii_whitespace();
+    let mut rest = line.trim_start_matches(is_space);
+    while let Some(first) = rest.chars().next() {
+        let start = line.len() - rest.len();
+        let quote = Some(first).filter(|first| matches!(first, '"' | '\''));
+        let body = &rest[quote.map_or(0, char::len_utf8)..];
+        let end = match quote {
+            Some(quote) => body.find(quote),
+            None => Some(body.find(is_space).unwrap_or(body.len())),
+        };
+        let text = body[..end.unwrap_or(body.len())].to_string();
+        words.push(Word { text, start, quote, closed: end.is_some() });
+        let behind = end.map_or("", |end| &body[end..]);
+        rest = behind.strip_prefix(quote.unwrap_or(' ')).unwrap_or(behind);
+        rest = rest.trim_start_matches(is_space);
+    }
+    words
+}
+
+/// The words of a whole line.
 ///
 /// # Errors
 /// A quote is not closed.
 pub fn split(line: &str) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        match (quote, character) {
-            (Some(open), _) if character == open => quote = None,
-            (Some('\''), _) => word.get_or_insert_default().push(character),
-            (_, '\\') => word.get_or_insert_default().extend(characters.next()),
-            (None, '"' | '\'') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (None, _) if character.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
-        }
+    let words = words_of(line);
+    match words.iter().find(|word| !word.closed) {
+        Some(word) => Err(format!("a {} is not closed", word.quote.unwrap_or('"'))),
+        None => Ok(words.into_iter().map(|word| word.text).collect()),
     }
-    if let Some(open) = quote {
-        return Err(format!("a {open} is not closed"));
-    }
-    words.extend(word);
-    Ok(words)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -103,6 +103,13 @@ impl Server {
         (self.running, self.address) = (Some(running), address);
     }
 
+    /// Starts it again on the same folder, at this address.
+    pub fn restart_at(&mut self, address: SocketAddr) {
+        assert!(self.running.is_none(), "stop it first");
+        let running = Running::start_at(&self.folder, address);
+        (self.running, self.address) = (Some(running.0), running.1);
+    }
+
     /// What it logged.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
@@ -123,6 +130,13 @@ impl Drop for Server {
 
 /// `quorate serve` on the zoo.cfg in a folder. It logs there, too.
 pub fn command(folder: &Path) -> Command {
+    command_at(folder, ANY_PORT)
+}
+
+/// A port that is free.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn command_at(folder: &Path, address: SocketAddr) -> Command {
     let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let flags = format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
@@ -130,7 +144,7 @@ pub fn command(folder: &Path) -> Command {
         .arg("serve")
         .arg("--config")
         .arg(folder.join("zoo.cfg"))
-        .args(["--zk-addr", "127.0.0.1:0"])
+        .args(["--zk-addr", &address.to_string()])
         .env("SERVER_JVMFLAGS", flags)
         .env("JVMFLAGS", fs::read_to_string(folder.join(JVMFLAGS_FILE)).unwrap_or_default())
         .current_dir(folder)
@@ -142,7 +156,11 @@ pub fn command(folder: &Path) -> Command {
 
 impl Running {
     fn start(folder: &Path) -> (Running, SocketAddr) {
-        let mut child = command(folder).stdout(Stdio::piped()).spawn().unwrap();
+        Running::start_at(folder, ANY_PORT)
+    }
+
+    fn start_at(folder: &Path, address: SocketAddr) -> (Running, SocketAddr) {
+        let mut child = command_at(folder, address).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
 
 use crate::server::Server;
 
@@ -16,6 +18,7 @@ struct Given {
 fn command(address: SocketAddr, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.args(["zk", "--server", &address.to_string()]).args(words);
+    command.env_remove("CLIENT_JVMFLAGS").env_remove("JVMFLAGS");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -27,12 +30,23 @@ fn given(child: Child) -> Given {
     Given { good: output.status.success(), stdout, stderr }
 }
 
-/// Runs one command; it must succeed without a word on standard error.
-fn good(address: SocketAddr, words: &[&str]) -> String {
+/// Runs one command; it must succeed with this on standard error and gives the other.
+fn good_with(address: SocketAddr, words: &[&str], stderr: &str) -> String {
     let given = given(command(address, words).spawn().unwrap());
     assert!(given.good, "{words:?}: {}", given.stderr);
-    assert_eq!(given.stderr, "", "{words:?}");
+    assert_eq!(given.stderr, stderr, "{words:?}");
     given.stdout
+}
+
+/// Runs one command; it must succeed without a word on standard error.
+fn good(address: SocketAddr, words: &[&str]) -> String {
+    good_with(address, words, "")
+}
+
+/// Makes a znode. What was made is said on standard error, as `zkCli.sh` has it.
+fn create(address: SocketAddr, words: &[&str], made: &str) {
+    let words: Vec<&str> = [&["create"], words].concat();
+    assert_eq!(good_with(address, &words, &format!("Created {made}\n")), "");
 }
 
 /// Runs one command; it must fail with this line.
@@ -43,79 +57,171 @@ fn bad(address: SocketAddr, words: &[&str], line: &str) {
 }
 
 /// Writes lines to a shell that has no terminal.
-fn lines(address: SocketAddr, text: &str) -> Given {
-    let mut child = command(address, &[]).spawn().unwrap();
+fn lines_with(address: SocketAddr, options: &[&str], text: &str) -> Given {
+    let mut child = command(address, options).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     given(child)
+}
+
+fn lines(address: SocketAddr, text: &str) -> Given {
+    lines_with(address, &[], text)
+}
+
+/// The JSON values of a shell's lines.
+fn json_lines(address: SocketAddr, text: &str) -> Vec<Value> {
+    let given = lines_with(address, &["--output", "json"], text);
+    assert_eq!(given.stderr, "");
+    given.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Output without what differs from run to run.
+fn without_zxids(text: &str) -> String {
+    let line = |line: &str| match line.split_once(" zxid: ") {
+        Some((before, _)) => format!("{before}\n"),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+/// A watch that fired as it is printed, without its zxid.
+fn fired(kind: &str, path: &str) -> String {
+    format!("\nWATCHER::\n\nWatchedEvent state:SyncConnected type:{kind} path:{path}\n")
 }
 
 #[test]
 fn single_commands_change_and_show_the_tree() {
     let server = Server::start("zk-single", &[]);
     let at = server.address();
-    assert_eq!(good(at, &["create", "/a", "one two"]), "Created /a\n");
-    assert_eq!(good(at, &["create", "/a/b"]), "Created /a/b\n");
-    assert_eq!(good(at, &["create", "-s", "/a/n-", "x"]), "Created /a/n-0000000001\n");
+    create(at, &["/a", "one two"], "/a");
+    create(at, &["/a/b"], "/a/b");
+    create(at, &["-s", "/a/n-", "x"], "/a/n-0000000001");
     assert_eq!(good(at, &["get", "/a"]), "one two\n");
+    assert_eq!(good(at, &["get", "/a/b"]), "null\n");
+    assert_eq!(good(at, &["get", "-b", "/a"]), "b25lIHR3bw==\n");
+    assert!(good(at, &["get", "-x", "/a"]).contains("|00000000| 6f 6e 65 20 74 77 6f "));
     assert_eq!(good(at, &["set", "/a", "-3"]), "");
-    assert!(good(at, &["get", "-s", "/a"]).starts_with("-3\ncZxid          = 0x"));
-    assert!(good(at, &["stat", "/a"]).contains("dataVersion    = 1\n"));
-    assert_eq!(good(at, &["ls", "/a"]), "b\nn-0000000001\n");
-    assert_eq!(good(at, &["ls", "-R", "/a"]), "/a\n/a/b\n/a/n-0000000001\n");
-    assert_eq!(good(at, &["tree", "/a"]), "/a\n├── b\n└── n-0000000001\n");
-    assert_eq!(good(at, &["getAcl", "/a"]), "world:anyone:cdrwa\n");
+    assert!(good(at, &["get", "-s", "/a"]).starts_with("-3\ncZxid = 0x"));
+    assert!(good(at, &["stat", "/a"]).contains("\ndataVersion = 1\n"));
+    assert!(good(at, &["set", "-s", "-v", "1", "/a", "x"]).contains("\ndataVersion = 2\n"));
+    assert_eq!(good(at, &["set", "-b", "/a/b", "AP8="]), "");
+    let note = "2 bytes that are no text; -b gives them as base64\n";
+    assert!(good_with(at, &["get", "/a/b"], note).contains("| 00 ff "));
+    assert_eq!(good(at, &["ls", "/a"]), "[b, n-0000000001]\n");
+    assert!(good(at, &["ls", "-s", "/a"]).starts_with("[b, n-0000000001]\ncZxid = "));
+    assert_eq!(good(at, &["getAcl", "/a"]), "'world,'anyone\n: cdrwa\n");
     assert_eq!(good(at, &["setAcl", "/a/b", "world:anyone:r"]), "");
-    assert_eq!(good(at, &["getAcl", "/a/b"]), "world:anyone:r\n");
+    assert!(good(at, &["getAcl", "-s", "/a/b"]).starts_with("'world,'anyone\n: r\ncZxid = "));
     assert_eq!(good(at, &["sync", "/a"]), "Sync is OK\n");
-    assert_eq!(good(at, &["delete", "-v", "0", "/a/b"]), "");
+    assert_eq!(good(at, &["delete", "-v", "1", "/a/b"]), "");
     assert_eq!(good(at, &["deleteall", "/a"]), "");
-    assert_eq!(good(at, &["ls", "/"]), "zookeeper\n");
+    assert_eq!(good(at, &["ls", "/"]), "[zookeeper]\n");
+}
+
+#[test]
+fn znodes_of_every_mode_are_made() {
+    let server = Server::start("zk-modes", &["extendedTypesEnabled=true"]);
+    let text = "create -c /c\ncreate -t 60000 /t x\ncreate -s -t 60000 /t-\ncreate -e /e\n\
+                create -s -e /e-\ngetEphemerals\ngetEphemerals /e-\ngetEphemerals /t\n\
+                getAllChildrenNumber /\nwhoami\n";
+    let given = lines(server.address(), text);
+    let made = ["/c", "/t", "/t-0000000002", "/e", "/e-0000000004"];
+    let made: String = made.iter().map(|path| format!("Created {path}\n")).collect();
+    assert_eq!(given.stderr, made);
+    let shown = "[/e, /e-0000000004]\n[/e-0000000004]\n[]\n8\nAuth scheme: User\nip: 127.0.0.1\n";
+    assert_eq!(given.stdout, shown);
+    assert!(given.good);
 }
 
 #[test]
 fn an_ephemeral_goes_with_the_command_that_made_it() {
     let server = Server::start("zk-ephemeral", &[]);
     let at = server.address();
-    assert_eq!(good(at, &["create", "-e", "/e"]), "Created /e\n");
-    bad(at, &["get", "/e"], "zk: /e: no node");
+    create(at, &["-e", "/e"], "/e");
+    bad(at, &["get", "/e"], "Node does not exist: /e");
 }
 
+/// The lines are those of the real `zkCli.sh`, where it has one.
 #[test]
 fn what_fails_says_so_in_one_line() {
     let server = Server::start("zk-bad", &[]);
     let at = server.address();
-    bad(at, &["get", "/a"], "zk: /a: no node");
-    bad(at, &["create", "/"], "zk: /: node exists");
-    bad(at, &["create", "a"], "zk: a: bad arguments");
-    bad(at, &["create", "/a/b"], "zk: /a/b: no node");
-    bad(at, &["delete", "/zookeeper"], "zk: /zookeeper: bad arguments");
-    bad(at, &["set", "-v", "7", "/", "x"], "zk: /: bad version");
-    bad(at, &["setAcl", "/", "bogus:x:r"], "zk: /: invalid ACL");
-    bad(at, &["addauth", "bogus", "x"], "zk: bogus: auth failed");
-    bad(at, &["frobnicate"], "zk: frobnicate: unknown command; `help` lists them");
-    bad(at, &["get", "-w", "/"], "zk: -w needs the shell; `watch PATH` waits for events");
-    bad(at, &["get"], "zk: get: an argument is missing (usage: get [-s] [-w] path)");
+    bad(at, &["get", "/a"], "Node does not exist: /a");
+    bad(at, &["stat", "/a"], "Node does not exist: /a");
+    bad(at, &["ls", "-R", "/a"], "Node does not exist: /a");
+    bad(at, &["deleteall", "/a"], "Node does not exist: /a");
+    bad(at, &["create", "/"], "Node already exists: /");
+    bad(at, &["create", "a"], "Path must start with / character");
+    bad(at, &["get", "/a/"], "Path must not end with / character");
+    let twice = "Invalid path string \"/a//b\" caused by empty node name specified @3";
+    bad(at, &["ls", "/a//b"], twice);
+    bad(at, &["create", "/a/b"], "Node does not exist: /a/b");
+    bad(at, &["delete", "/zookeeper"], "Arguments are not valid : /zookeeper");
+    bad(at, &["set", "-v", "7", "/", "x"], "version No is not valid : /");
+    bad(at, &["setAcl", "/", "bogus:x:r"], "Acl is not valid : /");
+    bad(at, &["addauth", "bogus", "x"], "KeeperErrorCode = AuthFailed for bogus");
+    bad(at, &["frobnicate"], "Command not found frobnicate; `help` lists them");
+    bad(at, &["removewatches", "/"], "KeeperErrorCode = No such watcher for /");
+    bad(at, &["get"], "get: an argument is missing (usage: get [-s] [-w] [-b] [-x] path)");
+    let text = "Failed to delete some node(s) in the subtree! Arguments are not valid : /zookeeper";
+    let given = given(command(at, &["deleteall", "/zookeeper"]).spawn().unwrap());
+    assert!(!given.good && given.stderr.starts_with(text), "{}", given.stderr);
 }
 
 #[test]
 fn commands_that_need_no_server_need_none() {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
-    assert!(good(nowhere, &["help"]).contains("deleteall path"));
+    assert!(good(nowhere, &["help"]).contains("deleteall [-b batch] path"));
     assert!(good(nowhere, &["help", "ls"]).starts_with("ls [-s] [-w] [-R] [path]"));
     assert!(good(nowhere, &["version"]).starts_with("quorate "));
     let given = given(command(nowhere, &["ls", "/"]).spawn().unwrap());
     assert!(!given.good);
-    assert!(given.stderr.starts_with("zk: cannot connect to 127.0.0.1:1: "), "{}", given.stderr);
+    assert!(given.stderr.starts_with("cannot connect to 127.0.0.1:1: "), "{}", given.stderr);
     assert_eq!(given.stderr.lines().count(), 1);
+}
+
+/// Runs `quorate zk` with these words alone.
+fn zk(words: &[&str]) -> Given {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.env_remove("CLIENT_JVMFLAGS").env_remove("JVMFLAGS").arg("zk").args(words);
+    given(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
 #[test]
 fn the_first_server_that_answers_is_used() {
     let server = Server::start("zk-several", &[]);
     let servers = format!("127.0.0.1:1,{}", server.address());
+    for option in ["--server", "-server"] {
+        assert_eq!(zk(&[option, &servers, "ls", "/"]).stdout, "[zookeeper]\n");
+    }
+}
+
+#[test]
+fn a_chroot_is_the_root() {
+    let server = Server::start("zk-chroot", &[]);
+    let at = server.address();
+    create(at, &["/app"], "/app");
+    let servers = format!("{at}/app");
+    let app = |words: &[&str]| zk(&[&["-server", &servers], words].concat());
+    assert_eq!(app(&["create", "-s", "/n-"]).stderr, "Created /n-0000000000\n");
+    assert_eq!(app(&["ls", "/"]).stdout, "[n-0000000000]\n");
+    assert_eq!(app(&["ls", "-R", "/"]).stdout, "/\n/n-0000000000\n");
+    assert_eq!(app(&["get", "/app"]).stderr, "Node does not exist: /app\n");
+    assert!(app(&["setquota", "-n", "1", "/"]).stderr.contains("without a chroot"));
+    assert_eq!(good(at, &["ls", "/app"]), "[n-0000000000]\n");
+    let given = zk(&["-server", "h:1/app/", "ls"]);
+    assert_eq!(given.stderr, "quorate: h:1/app/: Path must not end with / character\n");
+}
+
+#[test]
+fn what_is_not_supported_is_said() {
+    let given = zk(&["-client-configuration", "client.properties", "ls"]);
+    assert!(!given.good);
+    assert!(given.stderr.contains("-client-configuration client.properties: not supported"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-    let output = command.args(["zk", "--server", &servers, "ls", "/"]).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "zookeeper\n");
+    command.args(["zk", "ls"]).env("CLIENT_JVMFLAGS", "-Dx=y -Dzookeeper.client.secure=true");
+    let output = command.output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("this shell has no TLS yet"));
 }
 
 #[test]
@@ -125,18 +231,22 @@ fn a_script_runs_in_one_session() {
                 create -e /e 'with space'\n\
                 \n\
                 get /e\n\
+                create /json {\"a\":\"b\"}\n\
+                get /json\n\
                 addauth digest user:password\n\
                 create /secret x auth::r\n\
                 get /secret\n\
+                whoami\n\
                 getAcl /secret\n\
                 quit\n\
                 get /never\n";
     let given = lines(server.address(), text);
     assert!(given.good, "{}", given.stderr);
     let shown: Vec<&str> = given.stdout.lines().collect();
-    assert_eq!(shown[..4], ["Created /e", "with space", "Created /secret", "x"]);
-    assert!(shown[4].starts_with("digest:user:"), "{}", shown[4]);
-    assert_eq!(shown.len(), 5);
+    assert_eq!(shown[..3], ["with space", "{\"a\":\"b\"}", "x"]);
+    assert_eq!(shown[3..6], ["Auth scheme: User", "ip: 127.0.0.1", "digest: user"]);
+    assert_eq!(shown[6..], ["'digest,'user:x", ": r"]);
+    assert_eq!(given.stderr, "Created /e\nCreated /json\nCreated /secret\n");
 }
 
 #[test]
@@ -144,37 +254,260 @@ fn a_script_goes_on_after_a_failure_and_fails_at_its_end() {
     let server = Server::start("zk-script-bad", &[]);
     let given = lines(server.address(), "get /a\ncreate 'x\ncreate /a 1\nget /a\n");
     assert!(!given.good);
-    assert_eq!(given.stderr, "zk: /a: no node\nzk: a ' is not closed\n");
-    assert_eq!(given.stdout, "Created /a\n1\n");
+    assert_eq!(given.stderr, "Node does not exist: /a\na ' is not closed\nCreated /a\n");
+    assert_eq!(given.stdout, "1\n");
 }
 
 #[test]
-fn a_watch_of_the_shell_is_told_when_it_fires() {
-    let server = Server::start("zk-event", &[]);
-    let given = lines(server.address(), "stat -w /a\ncreate /a\nget -w /a\nset /a x\nsync /\n");
-    let stderr = "zk: /a: no node\nevent: /a: created\nevent: /a: data changed\n";
+fn the_history_is_shown_and_run_again_without_passwords() {
+    let server = Server::start("zk-history", &[]);
+    let text = "create -s /a-\nredo 0\naddauth digest u:p\nredo 2\nredo 9\nls /\nhistory\n";
+    let given = lines(server.address(), text);
+    let stderr = "Created /a-0000000000\nCreated /a-0000000001\n\
+                  what may hold a password is not kept\nCommand index out of range\n";
     assert_eq!(given.stderr, stderr);
+    let stdout = "[a-0000000000, a-0000000001, zookeeper]\n0 - create -s /a-\n\
+                  1 - create -s /a-\n2 - addauth (not kept)\n3 - redo 2\n4 - redo 9\n\
+                  5 - ls /\n6 - history\n";
+    assert_eq!(given.stdout, stdout);
+}
+
+#[test]
+fn a_session_is_closed_and_another_opened() {
+    let server = Server::start("zk-close", &[]);
+    let at = server.address();
+    let text = format!("create -e /e\nclose\nls /\nconnect\nls /\nconnect {at}/zookeeper\nls /\n");
+    let given = lines(at, &text);
+    assert!(!given.good);
+    assert_eq!(given.stderr, "Created /e\nNot connected\n");
+    assert_eq!(given.stdout, "[zookeeper]\n[config, quota]\n");
+}
+
+#[test]
+fn trees_are_listed_drawn_changed_and_removed() {
+    let server = Server::start("zk-trees", &[]);
+    let at = server.address();
+    let mut text = "create /t\n".to_string();
+    for path in ["/t/a", "/t/b", "/t/a/x", "/t/a/x/y", "/t/b/z"] {
+        text += &format!("create {path}\n");
+    }
+    assert!(lines(at, &text).good);
+    // All children of a znode before what is below the first of them, as `zkCli.sh` has it.
+    let listed = "/t\n/t/a\n/t/b\n/t/a/x\n/t/a/x/y\n/t/b/z\n";
+    assert_eq!(good(at, &["ls", "-R", "/t"]), listed);
+    let drawn = "/t\n├── a\n│   └── x\n│       └── y\n└── b\n    └── z\n";
+    assert_eq!(good(at, &["tree", "/t"]), drawn);
+    assert_eq!(good(at, &["tree", "-d", "1", "/t"]), "/t\n├── a\n└── b\n");
+    assert_eq!(good(at, &["getAllChildrenNumber", "/t"]), "5\n");
+    assert_eq!(good(at, &["setAcl", "-R", "/t", "world:anyone:cdra"]), "");
+    assert_eq!(good(at, &["getAcl", "/t/a/x/y"]), "'world,'anyone\n: cdra\n");
+    bad(
+        at,
+        &["setAcl", "-R", "-v", "7", "/t/a/x", "world:anyone:r"],
+        "version No is not valid : \
+         /t/a/x\nversion No is not valid : /t/a/x/y\nthe ACL of 2 znodes was not set",
+    );
+    assert_eq!(good(at, &["deleteall", "-b", "2", "/t"]), "");
+    assert_eq!(good(at, &["ls", "/"]), "[zookeeper]\n");
+}
+
+/// More siblings than are asked for at once, with some below every fifth.
+#[test]
+fn a_wide_tree_is_walked_in_order() {
+    let server = Server::start("zk-wide", &[]);
+    let at = server.address();
+    let mut text = "create /w\n".to_string();
+    let mut children = String::new();
+    let mut below = String::new();
+    for index in 0..300 {
+        text += &format!("create /w/{index:03}\n");
+        children += &format!("/w/{index:03}\n");
+        if index % 5 == 0 {
+            text += &format!("create /w/{index:03}/x\ncreate /w/{index:03}/y\n");
+            below += &format!("/w/{index:03}/x\n/w/{index:03}/y\n");
+        }
+    }
+    assert!(lines(at, &text).good);
+    assert_eq!(good(at, &["ls", "-R", "/w"]), format!("/w\n{children}{below}"));
+    assert_eq!(good(at, &["deleteall", "/w"]), "");
+    assert_eq!(good(at, &["ls", "/"]), "[zookeeper]\n");
+}
+
+#[test]
+fn quotas_are_set_listed_and_removed() {
+    let server = Server::start("zk-quota", &[]);
+    let text = "create /c\nlistquota /c\nsetquota -n 5 /c\nlistquota /c\nsetquota -B 100 /c\n\
+                create /c/k\nsetquota -n 1 /c/k\nsetquota -n 1 /zookeeper/quota/c\n\
+                setquota -n 1 /no\ndelquota -n /c\nlistquota /c\ndelquota /c\ndelquota /c\n\
+                ls /zookeeper/quota\n";
+    let given = lines(server.address(), text);
+    let limits: Vec<&str> =
+        given.stdout.lines().filter(|line| line.starts_with("Output quota")).collect();
+    let expected = [
+        "Output quota for /c count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1",
+        "Output quota for /c count=-1,bytes=-1=;byteHardLimit=100;countHardLimit=-1",
+    ];
+    assert_eq!(limits, expected);
+    assert!(given.stdout.ends_with("\n[]\n"), "{}", given.stdout);
+    let place = "absolute path is /zookeeper/quota/c/zookeeper_limits\n";
+    let stderr = format!(
+        "Created /c\nquota for /c does not exist.\n{place}Created /c/k\n\
+         /c/k has a parent /c which has a quota\n\
+         cannot set a quota under the path: /zookeeper/quota\n/no does not exist.\n{place}\
+         Quota does not exist for /c\n"
+    );
+    assert_eq!(given.stderr, stderr);
+}
+
+#[test]
+fn the_configuration_is_shown_and_changing_it_refused() {
+    let server = Server::start("zk-config", &["reconfigEnabled=true"]);
+    let at = server.address();
+    assert!(good(at, &["config", "-s"]).contains("cZxid = "));
+    assert!(good(at, &["config", "-c"]).ends_with('\n'));
+    bad(at, &["reconfig", "-remove", "3"], "KeeperErrorCode = Unimplemented");
+    bad(
+        at,
+        &["reconfig", "-file", "/nothing/there"],
+        "Error processing /nothing/there: No such file or directory (os error 2)",
+    );
+}
+
+#[test]
+fn watches_of_the_shell_are_printed_when_they_fire() {
+    let server = Server::start("zk-event", &[]);
+    let text = "stat -w /a\ncreate /a\nget -w /a\nset /a x\nls -w /a\nprintwatches off\n\
+                create /a/b\nprintwatches on\nprintwatches\n";
+    let given = lines(server.address(), text);
+    assert_eq!(given.stderr, "Node does not exist: /a\nCreated /a\nCreated /a/b\n");
+    let (created, changed) = (fired("NodeCreated", "/a"), fired("NodeDataChanged", "/a"));
+    let stdout = format!("{created}null\n{changed}[]\nprintwatches is on\n");
+    assert_eq!(without_zxids(&given.stdout), stdout);
+}
+
+#[test]
+fn watches_that_stay_are_set_and_removed() {
+    let server = Server::start("zk-stay", &[]);
+    let text = "addWatch /r\naddWatch -m PERSISTENT /p\ncreate /r\ncreate /r/x\ncreate /p\n\
+                create /p/x\nremovewatches -d /r\nremovewatches /r\nremovewatches -p /p\n\
+                set /r 1\nset /p 1\n";
+    let given = lines(server.address(), text);
+    let events = [
+        ("NodeCreated", "/r"),
+        ("NodeCreated", "/r/x"),
+        ("NodeCreated", "/p"),
+        ("NodeChildrenChanged", "/p"),
+        ("PersistentWatchRemoved", "/r"),
+        ("PersistentWatchRemoved", "/p"),
+    ];
+    let events: String = events.iter().map(|(kind, path)| fired(kind, path)).collect();
+    assert_eq!(without_zxids(&given.stdout), events);
+    assert!(given.stderr.ends_with("KeeperErrorCode = No such watcher for /r\n"));
+}
+
+#[test]
+fn json_is_one_value_for_each_command_and_event() {
+    let server = Server::start("zk-json", &[]);
+    let text = "create /a x\nget -s /a\nget /b\nls -w /\nls -R /a\ncreate /b\nset -b /b AP8=\n\
+                get /b\ngetAcl /a\ntree /a\nfrobnicate\nls -R /c\nsync /\nwhoami\nhistory\n";
+    let values = json_lines(server.address(), text);
+    let commands: Vec<&str> = values.iter().filter_map(|value| value["command"].as_str()).collect();
+    let expected = "create get get ls ls create set get getAcl tree frobnicate ls sync whoami \
+                    history";
+    assert_eq!(commands.join(" "), expected);
+    let ok: Vec<bool> = values.iter().filter_map(|value| value["ok"].as_bool()).collect();
+    assert_eq!(ok.iter().filter(|ok| !**ok).count(), 3);
+    let line = |value: &Value| value.to_string();
+    assert_eq!(line(&values[0]), r#"{"command":"create","created":"/a","ok":true}"#);
+    assert_eq!((&values[1]["data"], &values[1]["stat"]["dataLength"]), (&"x".into(), &1.into()));
+    let missing = r#"{"command":"get","error":{"code":-101,"message":"Node does not exist: /b","name":"NoNode"},"ok":false}"#;
+    assert_eq!(line(&values[2]), missing);
+    assert_eq!(line(&values[4]), r#"{"command":"ls","ok":true,"path":"/a","paths":["/a"]}"#);
+    assert_eq!(values[5]["event"], "NodeChildrenChanged");
+    assert_eq!(values[8]["data_base64"], "AP8=");
+    let missing = values.iter().rfind(|value| value["command"] == "ls").unwrap();
+    assert_eq!(missing["error"]["name"], "NoNode");
+}
+
+/// A shell on pipes that is asked and answers.
+struct Talk {
+    child: Child,
+    output: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Talk {
+    fn start(address: SocketAddr, words: &[&str]) -> Talk {
+        let mut child = command(address, words).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        Talk { child, output }
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn next(&mut self) -> String {
+        self.output.next().expect("it goes on").unwrap()
+    }
+
+    fn next_json(&mut self) -> Value {
+        serde_json::from_str(&self.next()).unwrap()
+    }
+}
+
+#[test]
+fn a_session_goes_on_with_its_watches_when_the_server_comes_back() {
+    let mut server = Server::start("zk-again", &[]);
+    // The server comes back on the same port.
+    let at = free_port();
+    server.kill_nine();
+    server.restart_at(at);
+    let mut talk = Talk::start(at, &["--output", "json", "-t", "30s", "-waitforconnection"]);
+    talk.say("create -e /e");
+    assert_eq!(talk.next_json()["created"], "/e");
+    talk.say("addWatch /w");
+    assert_eq!(talk.next_json()["ok"], true);
+    talk.say("get -w /e");
+    assert_eq!(talk.next_json()["data"], Value::Null);
+    server.stop();
+    assert_eq!(talk.next_json()["state"], "Disconnected");
+    server.restart_at(at);
+    let again = talk.next_json();
+    assert_eq!((&again["state"], &again["again"]), (&"SyncConnected".into(), &true.into()));
+    create(at, &["/w"], "/w");
+    let event = talk.next_json();
+    assert_eq!((&event["event"], &event["path"]), (&"NodeCreated".into(), &"/w".into()));
+    talk.say("getEphemerals");
+    assert_eq!(talk.next_json()["ephemerals"], serde_json::json!(["/e"]));
+    talk.say("quit");
+    assert!(talk.child.wait().unwrap().success());
+}
+
+/// An address that nobody listens on.
+fn free_port() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
 }
 
 #[test]
 fn watch_prints_events_until_it_is_interrupted() {
     let server = Server::start("zk-watch", &[]);
     let at = server.address();
-    let mut child = command(at, &["watch", "/a"]).spawn().unwrap();
+    let mut child = command(at, &["watch", "-R", "/a"]).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "watching /a; Ctrl-C ends");
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || output.next().expect("watch goes on").unwrap();
-    assert_eq!(next(), "watching /a; Ctrl-C ends");
-    let happened: [(&[&str], &str); 5] = [
-        (&["create", "/a"], "/a: created"),
-        (&["set", "/a", "x"], "/a: data changed"),
-        (&["create", "/a/b"], "/a: children changed"),
-        (&["deleteall", "/a"], "/a: children changed"),
-        (&["create", "/a"], "/a: deleted"),
+    let happened: [(&[&str], &str); 4] = [
+        (&["create", "/a"], "type:NodeCreated path:/a zxid: "),
+        (&["set", "/a", "x"], "type:NodeDataChanged path:/a zxid: "),
+        (&["create", "/a/b"], "type:NodeCreated path:/a/b zxid: "),
+        (&["delete", "/a/b"], "type:NodeDeleted path:/a/b zxid: "),
     ];
     for (words, expected) in happened {
-        good(at, words);
+        assert!(given(command(at, words).spawn().unwrap()).good);
         let line = next();
-        assert!(line.ends_with(expected), "{words:?}: {line}");
+        assert!(line.contains(expected), "{words:?}: {line}");
     }
     let id = i32::try_from(child.id()).unwrap();
     let pid = rustix::process::Pid::from_raw(id).unwrap();

@@ -1,0 +1,660 @@
+//! A session and the connection it is on: found among the servers, kept alive, and made anew when
+//! it is lost.
+//!
+//! One thread owns the connection: it connects, reads, pings while nobody asks, and connects again
+//! with the same session. Callers write under the lock and wait for their answers in the order in
+//! which they asked. The credentials and the watches of the session are given to each new
+//! connection before anything else.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use zk::request::{
+    AddWatchMode, ConnectRequest, ReadKind, Request, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES,
+};
+use zk::response::{ConnectResponse, ReplyHeader};
+use zk::{ErrorCode, JuteError, JuteReader};
+
+use super::limits::{
+    CONNECT_LIMIT, FRAME_BYTES_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, WRITE_LIMIT,
+};
+use super::target::Target;
+use super::watches::{WatchKind, Watches};
+use super::{ClientError, Event};
+
+/// What a caller of the client hears.
+type Listener = Box<dyn Fn(Event) + Send + Sync>;
+
+/// The session. Dropping it closes the connection and lets the session expire.
+pub struct Connection {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    target: Target,
+    state: Mutex<State>,
+    /// The phase changed, or a round of the servers was tried in vain.
+    changed: Condvar,
+    on_event: Listener,
+}
+
+/// How it stands with the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// There is no connection now.
+    Connecting,
+    /// It can be used.
+    Connected,
+    /// It can be read from only: the server is cut off from its ensemble.
+    ConnectedReadOnly,
+    /// The servers gave the session up.
+    Expired,
+    /// Its owner gave it up.
+    Closed,
+}
+
+struct State {
+    phase: Phase,
+    /// It is being closed: the end of the connection is no loss.
+    closing: bool,
+    /// Where it is or was connected.
+    server: String,
+    /// Why the last server that was tried was of no use.
+    reason: String,
+    /// Rounds of all servers that were tried in vain.
+    failed_rounds: u64,
+    stream: Option<TcpStream>,
+    session: i64,
+    password: Vec<u8>,
+    /// A session made by a read-only server is known to no other.
+    seen_read_write: bool,
+    timeout: Duration,
+    last_zxid: i64,
+    last_xid: i32,
+    last_sent: Instant,
+    /// Requests under way, oldest first.
+    pending: VecDeque<Pending>,
+    /// Credentials under way; those of a new connection have no one who waits.
+    pending_auths: VecDeque<Option<SyncSender<Vec<u8>>>>,
+    /// Credentials were refused: the server ends the connection, which is no news.
+    auth_refused: bool,
+    /// Credentials that were accepted.
+    auths: Vec<(String, Vec<u8>)>,
+    watches: Watches,
+}
+
+struct Pending {
+    xid: i32,
+    answer: SyncSender<Vec<u8>>,
+    watch: Option<Asked>,
+}
+
+/// The watch that a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    what: AskedKind,
+    /// As the server knows it.
+    path: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AskedKind {
+    Read(ReadKind),
+    Lasting(AddWatchMode),
+}
+
+impl Asked {
+    /// By a read.
+    pub fn by_read(kind: ReadKind, path: &str) -> Asked {
+        Asked { what: AskedKind::Read(kind), path: path.to_string() }
+    }
+
+    /// One that stays.
+    pub fn lasting(mode: AddWatchMode, path: &str) -> Asked {
+        Asked { what: AskedKind::Lasting(mode), path: path.to_string() }
+    }
+
+    /// What the server set (`ZooKeeper.ExistsWatchRegistration` and its siblings, 3.9.5).
+    fn set_by(&self, error: ErrorCode) -> Option<WatchKind> {
+        match (self.what, error) {
+            (AskedKind::Read(ReadKind::Exists), ErrorCode::NO_NODE) => Some(WatchKind::Exist),
+            (AskedKind::Read(ReadKind::Exists | ReadKind::GetData), ErrorCode::OK) => {
+                Some(WatchKind::Data)
+            }
+            (AskedKind::Read(ReadKind::GetChildren | ReadKind::GetChildren2), ErrorCode::OK) => {
+                Some(WatchKind::Child)
+            }
+            (AskedKind::Lasting(AddWatchMode::Persistent), ErrorCode::OK) => {
+                Some(WatchKind::Persistent)
+            }
+            (AskedKind::Lasting(AddWatchMode::PersistentRecursive), ErrorCode::OK) => {
+                Some(WatchKind::PersistentRecursive)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An answer that is to come.
+pub struct Waiting {
+    answer: Receiver<Vec<u8>>,
+    server: String,
+}
+
+impl Connection {
+    /// Opens a session on the first server that gives one. `on_event` is called on the thread of the
+    /// connection; it must not ask the client anything.
+    ///
+    /// # Errors
+    /// No server gives one.
+    pub fn open(target: Target, on_event: Listener) -> Result<Connection, ClientError> {
+        let timeout = Duration::from_millis(u64::from(target.timeout_ms));
+        let state = State {
+            phase: Phase::Connecting,
+            closing: false,
+            server: String::new(),
+            reason: String::new(),
+            failed_rounds: 0,
+            stream: None,
+            session: 0,
+            password: vec![0; 16],
+            seen_read_write: false,
+            timeout,
+            last_zxid: 0,
+            last_xid: 0,
+            last_sent: Instant::now(),
+            pending: VecDeque::new(),
+            pending_auths: VecDeque::new(),
+            auth_refused: false,
+            auths: Vec::new(),
+            watches: Watches::default(),
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let shared = Arc::new(Shared { target, state, changed, on_event });
+        let own = shared.clone();
+        std::thread::Builder::new()
+            .name("zk-connection".to_string())
+            .spawn(move || own.run())
+            .map_err(|error| shared.unreachable(&error.to_string()))?;
+        let connection = Connection { shared };
+        drop(connection.connected()?);
+        Ok(connection)
+    }
+
+    /// How it stands.
+    pub fn phase(&self) -> Phase {
+        self.shared.lock().phase
+    }
+
+    /// What it was opened for.
+    pub fn target(&self) -> &Target {
+        &self.shared.target
+    }
+
+    /// The watches that are set.
+    pub fn with_watches<T>(&self, look: impl FnOnce(&mut Watches) -> T) -> T {
+        look(&mut self.shared.lock().watches)
+    }
+
+    /// Sends the frame of a request, whatever its xid.
+    ///
+    /// # Errors
+    /// There is no connection, and none comes for as long as one round of the servers takes.
+    pub fn send(&self, mut frame: Vec<u8>, watch: Option<Asked>) -> Result<Waiting, ClientError> {
+        let mut state = self.connected()?;
+        state.last_xid = state.last_xid.checked_add(1).unwrap_or(1);
+        let xid = state.last_xid;
+        frame[4..8].copy_from_slice(&xid.to_be_bytes());
+        let (sender, answer) = sync_channel(1);
+        state.pending.push_back(Pending { xid, answer: sender, watch });
+        state.write(&frame)?;
+        Ok(Waiting { answer, server: state.server.clone() })
+    }
+
+    /// Waits for an answer: header and body.
+    ///
+    /// # Errors
+    /// None came. A write may take effect all the same.
+    pub fn wait(&self, waiting: &Waiting, limit: Duration) -> Result<Vec<u8>, ClientError> {
+        waiting.answer.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => ClientError::Silent(waiting.server.clone()),
+            RecvTimeoutError::Disconnected => match self.phase() {
+                Phase::Expired => ClientError::Expired,
+                _ => ClientError::Lost(waiting.server.clone()),
+            },
+        })
+    }
+
+    /// Shows credentials, on this connection and on all that follow.
+    pub fn add_auth(
+        &self,
+        scheme: &str,
+        credentials: &[u8],
+        limit: Duration,
+    ) -> Result<(), ClientError> {
+        let mut state = self.connected()?;
+        let (sender, answer) = sync_channel(1);
+        state.pending_auths.push_back(Some(sender));
+        let mut frame = Vec::new();
+        Request::Auth { scheme, credentials }.encode(XID_AUTH, &mut frame);
+        state.write(&frame)?;
+        let waiting = Waiting { answer, server: state.server.clone() };
+        drop(state);
+        let body = self.wait(&waiting, limit)?;
+        match ReplyHeader::decode(&mut JuteReader::new(&body))?.error {
+            ErrorCode::OK => {
+                self.shared.lock().auths.push((scheme.to_string(), credentials.to_vec()));
+                Ok(())
+            }
+            error => Err(ClientError::Refused(error)),
+        }
+    }
+
+    /// Ends the session: its ephemeral znodes go.
+    pub fn close(&self, limit: Duration) {
+        self.shared.lock().closing = true;
+        if matches!(self.phase(), Phase::Connected | Phase::ConnectedReadOnly) {
+            let mut frame = Vec::new();
+            Request::CloseSession.encode(0, &mut frame);
+            // The server ends it in any case, once its time is over.
+            let _ = self.send(frame, None).and_then(|waiting| self.wait(&waiting, limit));
+        }
+        self.shared.end(Phase::Closed);
+    }
+
+    /// The state, once there is a connection.
+    fn connected(&self) -> Result<MutexGuard<'_, State>, ClientError> {
+        let shared = &self.shared;
+        let mut state = shared.lock();
+        let deadline = Instant::now() + state.timeout;
+        // The round that is being tried now may have begun long ago; not the first.
+        let rounds_max = if state.session == 0 { 0 } else { state.failed_rounds + 1 };
+        loop {
+            match state.phase {
+                Phase::Connected | Phase::ConnectedReadOnly => return Ok(state),
+                Phase::Expired => return Err(ClientError::Expired),
+                Phase::Closed => return Err(ClientError::Closed),
+                Phase::Connecting => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let tried = state.failed_rounds > rounds_max && !shared.target.patient;
+            if left.is_zero() || tried || state.closing {
+                return Err(shared.unreachable(&state.reason));
+            }
+            let waited = shared.changed.wait_timeout(state, left);
+            state = waited.expect("nothing panics under the lock").0;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.end(Phase::Closed);
+    }
+}
+
+impl State {
+    /// Writes to the connection. Where that fails, its thread notices the end.
+    fn write(&mut self, frame: &[u8]) -> Result<(), ClientError> {
+        self.last_sent = Instant::now();
+        let lost = || ClientError::Lost(self.server.clone());
+        let mut stream = self.stream.as_ref().ok_or_else(lost)?;
+        stream.write_all(frame).map_err(|_| {
+            let _ = stream.shutdown(Shutdown::Both);
+            lost()
+        })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics under the lock")
+    }
+
+    fn unreachable(&self, reason: &str) -> ClientError {
+        ClientError::Unreachable { servers: self.target.text.clone(), reason: reason.to_string() }
+    }
+
+    /// No more connections.
+    fn end(&self, phase: Phase) {
+        let mut state = self.lock();
+        if state.phase != Phase::Expired {
+            state.phase = phase;
+        }
+        if let Some(stream) = state.stream.take() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        state.pending.clear();
+        state.pending_auths.clear();
+        self.changed.notify_all();
+    }
+
+    /// The thread of the connection: from one to the next, until the session ends.
+    fn run(&self) {
+        let mut next_server = 0;
+        while let Some((stream, frames)) = self.find(&mut next_server) {
+            let reason = self.read(&stream, frames);
+            let mut state = self.lock();
+            if state.closing || state.phase == Phase::Closed {
+                drop(state);
+                return self.end(Phase::Closed);
+            }
+            state.phase = Phase::Connecting;
+            state.reason = reason.to_string();
+            let (server, expected) = (state.server.clone(), state.auth_refused);
+            drop(state);
+            if !expected {
+                let reason = reason.to_string();
+                (self.on_event)(Event::Lost { server, reason });
+            }
+            let mut state = self.lock();
+            state.stream = None;
+            state.pending.clear();
+            state.pending_auths.clear();
+        }
+    }
+
+    /// Tries the servers in turn until one takes the session. `None` where it is over.
+    fn find(&self, next_server: &mut usize) -> Option<(TcpStream, Frames)> {
+        let servers = &self.target.servers;
+        let mut pause = RETRY_PAUSE_MIN;
+        loop {
+            for _ in 0..servers.len() {
+                let server = &servers[*next_server % servers.len()];
+                *next_server += 1;
+                if self.lock().phase != Phase::Connecting {
+                    return None;
+                }
+                match dial(server).and_then(|stream| self.greet(stream)) {
+                    Ok((stream, frames, response)) if response.session != 0 => {
+                        match self.take(server, &stream, &response) {
+                            Ok(event) => {
+                                if !std::mem::take(&mut self.lock().auth_refused) {
+                                    (self.on_event)(event);
+                                }
+                                self.announce(response.read_only == Some(true));
+                                return Some((stream, frames));
+                            }
+                            Err(error) => self.lock().reason = error.to_string(),
+                        }
+                    }
+                    Ok(_) if self.lock().session == 0 => {
+                        self.lock().reason = "it gives no session".to_string();
+                    }
+                    Ok(_) => {
+                        (self.on_event)(Event::Expired);
+                        self.end(Phase::Expired);
+                        return None;
+                    }
+                    Err(error) => self.lock().reason = error.to_string(),
+                }
+            }
+            let mut state = self.lock();
+            state.failed_rounds += 1;
+            self.changed.notify_all();
+            drop(self.changed.wait_timeout(state, pause));
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        }
+    }
+
+    /// Asks for the session, or for a new one.
+    fn greet(
+        &self,
+        mut stream: TcpStream,
+    ) -> std::io::Result<(TcpStream, Frames, ConnectResponse)> {
+        let state = self.lock();
+        let known = state.seen_read_write;
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: state.last_zxid,
+            timeout_ms: i32::try_from(self.target.timeout_ms).unwrap_or(i32::MAX),
+            session: if known { state.session } else { 0 },
+            password: if known { state.password.clone() } else { vec![0; 16] },
+            read_only: Some(self.target.read_only),
+        };
+        drop(state);
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        stream.write_all(&bytes)?;
+        let mut frames = Frames::default();
+        let body = frames.next(&mut stream)?.ok_or_else(|| {
+            std::io::Error::new(std::io::ErrorKind::TimedOut, "it accepts and does not answer")
+        })?;
+        let response = ConnectResponse::decode(&body).map_err(std::io::Error::other)?;
+        Ok((stream, frames, response))
+    }
+
+    /// A server has the session: tells it what it must know before anything is asked.
+    fn take(
+        &self,
+        server: &str,
+        stream: &TcpStream,
+        response: &ConnectResponse,
+    ) -> std::io::Result<Event> {
+        let timeout = Duration::from_millis(u64::from(response.timeout_ms.unsigned_abs()));
+        let tick = (timeout / 6).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        stream.set_read_timeout(Some(tick))?;
+        let mut state = self.lock();
+        if state.phase != Phase::Connecting {
+            return Err(std::io::Error::other("it is not wanted any more"));
+        }
+        let state = &mut *state;
+        let again = state.session == response.session;
+        let read_only = response.read_only == Some(true);
+        state.stream = Some(stream.try_clone()?);
+        state.server = server.to_string();
+        state.session = response.session;
+        state.password = response.password.to_vec();
+        state.timeout = timeout;
+        state.seen_read_write |= !read_only;
+        for (scheme, credentials) in std::mem::take(&mut state.auths) {
+            let mut frame = Vec::new();
+            let request = Request::Auth { scheme: &scheme, credentials: &credentials };
+            request.encode(XID_AUTH, &mut frame);
+            state.pending_auths.push_back(None);
+            // Where it fails the connection ends, and the next one is told.
+            let _ = state.write(&frame);
+            state.auths.push((scheme, credentials));
+        }
+        for frame in state.watches.restoring(state.last_zxid) {
+            let _ = state.write(&frame);
+        }
+        Ok(Event::Connected {
+            server: server.to_string(),
+            session: state.session,
+            again,
+            read_only,
+            watch_count: state.watches.count(),
+        })
+    }
+
+    /// Lets requests through, after the listener was told.
+    fn announce(&self, read_only: bool) {
+        let mut state = self.lock();
+        if state.phase == Phase::Connecting {
+            state.phase = if read_only { Phase::ConnectedReadOnly } else { Phase::Connected };
+        }
+        self.changed.notify_all();
+    }
+
+    /// Reads until the connection ends, and says why it did.
+    fn read(&self, stream: &TcpStream, mut frames: Frames) -> ReadEnd {
+        let mut reading = stream;
+        let timeout = self.lock().timeout;
+        let mut heard = Instant::now();
+        loop {
+            match frames.next(&mut reading) {
+                Ok(Some(body)) => {
+                    heard = Instant::now();
+                    if let Err(error) = self.on_frame(body) {
+                        return ReadEnd::Undecodable(error);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => return ReadEnd::Failed(error),
+            }
+            // `ClientCnxn`: two thirds of the session's time without a word, and the next server is
+            // tried while there is time.
+            if heard.elapsed() > timeout * 2 / 3 {
+                return ReadEnd::Silent;
+            }
+            let mut state = self.lock();
+            if state.phase == Phase::Closed {
+                return ReadEnd::Silent;
+            }
+            if state.last_sent.elapsed() >= timeout / 3 {
+                let mut ping = Vec::new();
+                Request::Ping.encode(XID_PING, &mut ping);
+                let _ = state.write(&ping);
+            }
+        }
+    }
+
+    fn on_frame(&self, body: Vec<u8>) -> Result<(), JuteError> {
+        let mut reader = JuteReader::new(&body);
+        let header = ReplyHeader::decode(&mut reader)?;
+        let mut state = self.lock();
+        if header.zxid > 0 {
+            state.last_zxid = state.last_zxid.max(header.zxid);
+        }
+        match header.xid {
+            XID_PING => {}
+            XID_EVENT => {
+                let (event_type, event_state) = (reader.int()?, reader.int()?);
+                let path = reader.text()?;
+                state.watches.on_event(event_type, path);
+                drop(state);
+                let path = without_chroot(path, &self.target.chroot).to_string();
+                let zxid = header.zxid;
+                (self.on_event)(Event::Watch { event_type, state: event_state, path, zxid });
+            }
+            XID_AUTH => {
+                state.auth_refused |= header.error != ErrorCode::OK;
+                if let Some(Some(answer)) = state.pending_auths.pop_front() {
+                    drop(state);
+                    // Nobody waits any more where it came too late.
+                    let _ = answer.send(body);
+                }
+            }
+            XID_SET_WATCHES => {
+                drop(state);
+                if header.error != ErrorCode::OK {
+                    (self.on_event)(Event::WatchesLost(header.error));
+                }
+            }
+            xid => {
+                let pending = state.pending.pop_front().filter(|pending| pending.xid == xid);
+                let pending = pending.ok_or_else(|| reader.bad("xid"))?;
+                if let Some(watch) = pending.watch
+                    && let Some(kind) = watch.set_by(header.error)
+                {
+                    state.watches.add(kind, &watch.path);
+                }
+                drop(state);
+                let _ = pending.answer.send(body);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why no more can be read.
+#[derive(Debug, thiserror::Error)]
+enum ReadEnd {
+    #[error("{0}")]
+    Failed(std::io::Error),
+    #[error("it does not answer")]
+    Silent,
+    #[error("an answer that is not ZooKeeper's: {0}")]
+    Undecodable(JuteError),
+}
+
+/// A path of the server as the client knows it.
+pub fn without_chroot<'a>(path: &'a str, chroot: &str) -> &'a str {
+    match path.strip_prefix(chroot) {
+        Some("") => "/",
+        Some(rest) if rest.starts_with('/') => rest,
+        _ => path,
+    }
+}
+
+/// Connects to the first address of a server that accepts. A connection by TLS would begin here.
+fn dial(server: &str) -> std::io::Result<TcpStream> {
+    let mut failure = std::io::Error::other("the name has no address");
+    for address in server.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(CONNECT_LIMIT))?;
+                stream.set_write_timeout(Some(WRITE_LIMIT))?;
+                return Ok(stream);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Puts frames together from what is read.
+#[derive(Default)]
+struct Frames {
+    /// What came and is not taken yet starts at `start`.
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+/// Bytes read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+impl Frames {
+    /// The body of the next frame, or nothing if the time of one read is over.
+    fn next(&mut self, stream: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(body) = self.take()? {
+                return Ok(Some(body));
+            }
+            let filled = self.bytes.len();
+            self.bytes.resize(filled + READ_BYTES, 0);
+            let read = stream.read(&mut self.bytes[filled..]);
+            self.bytes.truncate(filled + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(std::io::Error::other("the server closed the connection")),
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    std::io::ErrorKind::Interrupted => {}
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
+                        return Ok(None);
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    fn take(&mut self) -> std::io::Result<Option<Vec<u8>>> {
+        let rest = &self.bytes[self.start..];
+        let Some((prefix, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*prefix);
+        if length > FRAME_BYTES_MAX {
+            return Err(std::io::Error::other("it does not speak ZooKeeper's protocol"));
+        }
+        let Some(body) = rest.get(..length as usize) else { return Ok(None) };
+        let body = body.to_vec();
+        self.start += 4 + body.len();
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        } else if self.start > READ_BYTES {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        Ok(Some(body))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! The watches that a session has set, so that the next connection sets them again
+//! (`ZKWatchManager` and `ClientCnxn.SendThread.primeConnection`, 3.9.5). Pure.
+
+use std::collections::BTreeSet;
+
+use zk::Request;
+use zk::request::{SetWatches2Request, SetWatchesRequest, WatcherType, XID_SET_WATCHES};
+
+use super::limits::{SET_WATCHES_BYTES_MAX, WATCHES_MAX};
+
+/// What a watch is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchKind {
+    /// The data of a znode, or its end. Fires once.
+    Data,
+    /// A znode that did not exist. Fires once.
+    Exist,
+    /// The children of a znode. Fires once.
+    Child,
+    /// A znode and its children. Stays.
+    Persistent,
+    /// A znode and all below it. Stays.
+    PersistentRecursive,
+}
+
+const KINDS: [WatchKind; 5] = [
+    WatchKind::Data,
+    WatchKind::Exist,
+    WatchKind::Child,
+    WatchKind::Persistent,
+    WatchKind::PersistentRecursive,
+];
+
+/// Event types that clients make themselves (`Watcher.Event.EventType`).
+const DATA_WATCH_REMOVED: i32 = 5;
+const CHILD_WATCH_REMOVED: i32 = 6;
+const PERSISTENT_WATCH_REMOVED: i32 = 7;
+
+/// Paths, as the server knows them, with a watch of each kind.
+#[derive(Debug, Default)]
+pub struct Watches {
+    paths: [BTreeSet<String>; KINDS.len()],
+}
+
+impl Watches {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.paths.iter().map(BTreeSet::len).sum()
+    }
+
+    /// One was set.
+    pub fn add(&mut self, kind: WatchKind, path: &str) {
+        if self.count() < WATCHES_MAX {
+            self.paths[kind as usize].insert(path.to_string());
+        }
+    }
+
+    /// One fired: those that fire once are gone.
+    pub fn on_event(&mut self, event_type: i32, path: &str) {
+        let fired: &[WatchKind] = match event_type {
+            1 | 3 => &[WatchKind::Data, WatchKind::Exist],
+            2 => &[WatchKind::Data, WatchKind::Exist, WatchKind::Child],
+            4 => &[WatchKind::Child],
+            _ => &[],
+        };
+        for kind in fired {
+            self.paths[*kind as usize].remove(path);
+        }
+    }
+
+    /// Whether there is one of this type.
+    pub fn has(&self, path: &str, watcher_type: WatcherType) -> bool {
+        kinds_of(watcher_type).iter().any(|kind| self.paths[*kind as usize].contains(path))
+    }
+
+    /// Takes those of this type out, and gives the types of the events that say so.
+    pub fn remove(&mut self, path: &str, watcher_type: WatcherType) -> Vec<i32> {
+        let mut events = Vec::new();
+        for kind in kinds_of(watcher_type) {
+            let event = match kind {
+                WatchKind::Data | WatchKind::Exist => DATA_WATCH_REMOVED,
+                WatchKind::Child => CHILD_WATCH_REMOVED,
+                WatchKind::Persistent | WatchKind::PersistentRecursive => PERSISTENT_WATCH_REMOVED,
+            };
+            if self.paths[*kind as usize].remove(path) && !events.contains(&event) {
+                events.push(event);
+            }
+        }
+        events
+    }
+
+    /// The requests that set all of them again, and fire those that missed something after
+    /// `last_zxid`. Without persistent ones, a request that servers before 3.6 know too.
+    pub fn restoring(&self, last_zxid: i64) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        let mut batch = batch_since(last_zxid);
+        let mut bytes = 0;
+        for kind in KINDS {
+            for path in &self.paths[kind as usize] {
+                match kind {
+                    WatchKind::Data => batch.watches.data.push(path),
+                    WatchKind::Exist => batch.watches.exist.push(path),
+                    WatchKind::Child => batch.watches.child.push(path),
+                    WatchKind::Persistent => batch.persistent.push(path),
+                    WatchKind::PersistentRecursive => batch.persistent_recursive.push(path),
+                }
+                bytes += path.len();
+                if bytes >= SET_WATCHES_BYTES_MAX {
+                    frames.push(encode(std::mem::replace(&mut batch, batch_since(last_zxid))));
+                    bytes = 0;
+                }
+            }
+        }
+        if bytes > 0 {
+            frames.push(encode(batch));
+        }
+        frames
+    }
+}
+
+fn batch_since<'a>(relative_zxid: i64) -> SetWatches2Request<'a> {
+    let watches = SetWatchesRequest { relative_zxid, ..SetWatchesRequest::default() };
+    SetWatches2Request { watches, ..SetWatches2Request::default() }
+}
+
+fn encode(batch: SetWatches2Request<'_>) -> Vec<u8> {
+    let lasting = !batch.persistent.is_empty() || !batch.persistent_recursive.is_empty();
+    let request = match lasting {
+        true => Request::SetWatches2(batch),
+        false => Request::SetWatches(batch.watches),
+    };
+    let mut frame = Vec::new();
+    request.encode(XID_SET_WATCHES, &mut frame);
+    frame
+}
+
+/// `ZKWatchManager.removeWatcher`.
+fn kinds_of(watcher_type: WatcherType) -> &'static [WatchKind] {
+    match watcher_type {
+        WatcherType::Children => &[WatchKind::Child],
+        WatcherType::Data => &[WatchKind::Data, WatchKind::Exist],
+        WatcherType::Persistent => &[WatchKind::Persistent],
+        WatcherType::PersistentRecursive => &[WatchKind::PersistentRecursive],
+        WatcherType::Any => &KINDS,
+    }
+}
+
+#[cfg(test)]
+mod tests;

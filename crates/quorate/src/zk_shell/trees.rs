@@ -1,0 +1,261 @@
+//! Commands on whole trees: they ask for the children of several znodes at once, and hold no more
+//! than the siblings on the way down to where they are.
+
+use std::collections::VecDeque;
+
+use machine::AclEntry;
+use serde_json::{Map, Value, json};
+use zk::ErrorCode;
+
+use super::limits::{DELETE_BATCH_BYTES_MAX, WALK_AHEAD_MAX, WALK_NAMES_MAX};
+use super::screen::{Format, Screen};
+use super::show;
+use super::walk::{Step, Walk, join};
+use super::{Failure, failure_value};
+use crate::zk_client::{Client, ClientError};
+
+/// A walk that asks a server.
+struct Walker<'a> {
+    client: &'a Client,
+    walk: Walk,
+    watch: bool,
+    /// How deep children are asked for.
+    depth_max: usize,
+    /// Children that were asked for in advance, of the znodes that come next.
+    ahead: VecDeque<(String, Vec<String>)>,
+    /// How many znodes to ask for at once.
+    window: usize,
+}
+
+impl<'a> Walker<'a> {
+    /// Starts at a znode that must exist.
+    fn start(
+        client: &'a Client,
+        root: &str,
+        watch: bool,
+        depth_max: Option<usize>,
+    ) -> Result<Walker<'a>, Failure> {
+        let depth_max = depth_max.unwrap_or(usize::MAX);
+        let (names, _) = client.children(root, watch).map_err(|error| Failure::of(error, root))?;
+        let ahead = VecDeque::from([(root.to_string(), names)]);
+        Ok(Walker { client, walk: Walk::new(root), watch, depth_max, ahead, window: 1 })
+    }
+
+    fn next(&mut self) -> Result<Option<Step>, Failure> {
+        let step = self.walk.next();
+        if let Some(Step::Enter { path, depth }) = &step
+            && *depth < self.depth_max
+        {
+            let names = self.children(path)?;
+            self.walk.listed(names);
+        }
+        Ok(step)
+    }
+
+    /// The children of the znode that was entered, and in the same round trip those of its next
+    /// siblings, more and more of them as long as they have few.
+    fn children(&mut self, path: &str) -> Result<Vec<String>, Failure> {
+        // What was asked for in advance is in the order of the walk.
+        if self.ahead.front().is_none_or(|(next, _)| next != path) {
+            self.ask(path)?;
+        }
+        Ok(self.ahead.pop_front().map(|(_, names)| names).unwrap_or_default())
+    }
+
+    fn ask(&mut self, path: &str) -> Result<(), Failure> {
+        let mut paths = vec![path.to_string()];
+        paths.extend(self.walk.siblings(self.window - 1));
+        let listed = self.client.children_of_each(&paths, self.watch);
+        let listed = listed.map_err(|error| Failure::of(error, path))?;
+        let names: usize = listed.iter().map(Vec::len).sum();
+        self.window = match names <= WALK_NAMES_MAX {
+            true => (self.window * 2).min(WALK_AHEAD_MAX),
+            false => 1,
+        };
+        // In front: what was asked for above comes after it.
+        for listed in paths.into_iter().zip(listed).rev() {
+            self.ahead.push_front(listed);
+        }
+        Ok(())
+    }
+}
+
+/// A list that is shown while it grows.
+struct List<'a> {
+    screen: &'a Screen,
+    is_first: bool,
+}
+
+impl<'a> List<'a> {
+    fn begin(screen: &'a Screen, command: &str, path: &str) -> std::io::Result<List<'a>> {
+        if screen.format() == Format::Json {
+            let mut fields = Map::new();
+            fields.insert("command".to_string(), json!(command));
+            fields.insert("path".to_string(), json!(path));
+            screen.begin_value(&fields, "paths")?;
+        }
+        Ok(List { screen, is_first: true })
+    }
+
+    /// Shows a path: as `line` to people.
+    fn item(&mut self, line: &str, path: &str) -> std::io::Result<()> {
+        match self.screen.format() {
+            Format::Text => self.screen.put(&format!("{line}\n")),
+            Format::Json => {
+                let comma = if std::mem::take(&mut self.is_first) { "" } else { "," };
+                self.screen.put(&format!("{comma}{}", Value::from(path)))
+            }
+        }
+    }
+
+    /// Shows whether it is whole.
+    fn end(self, done: Result<(), Failure>) -> Result<(), Failure> {
+        if self.screen.format() == Format::Text {
+            return done;
+        }
+        let mut fields = Map::new();
+        fields.insert("ok".to_string(), json!(done.is_ok()));
+        match done {
+            Ok(()) => {}
+            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
+            Err(failure) => {
+                fields.insert("error".to_string(), failure_value(&failure));
+                self.screen.end_value(fields)?;
+                return Err(Failure::Shown);
+            }
+        }
+        Ok(self.screen.end_value(fields)?)
+    }
+}
+
+/// `ls -R`: a znode and all below it, in the order of `ZKUtil.visitSubTreeDFS`: all children of a
+/// znode before what is below the first of them.
+pub fn list_below(
+    client: &Client,
+    screen: &Screen,
+    root: &str,
+    watch: bool,
+) -> Result<(), Failure> {
+    let mut walker = Walker::start(client, root, watch, None)?;
+    let mut list = List::begin(screen, "ls", root)?;
+    let mut show = || -> Result<(), Failure> {
+        list.item(root, root)?;
+        while let Some(step) = walker.next()? {
+            let Step::Enter { path, .. } = step else { continue };
+            for name in walker.walk.children() {
+                let below = join(&path, name);
+                list.item(&below, &below)?;
+            }
+        }
+        Ok(())
+    };
+    let done = show();
+    list.end(done)
+}
+
+/// `tree`: the same, drawn.
+pub fn draw_below(
+    client: &Client,
+    screen: &Screen,
+    root: &str,
+    depth_max: Option<usize>,
+) -> Result<(), Failure> {
+    let mut walker = Walker::start(client, root, false, depth_max)?;
+    let mut list = List::begin(screen, "tree", root)?;
+    let mut show = || -> Result<(), Failure> {
+        while let Some(step) = walker.next()? {
+            let Step::Enter { path, depth } = step else { continue };
+            if depth == 0 {
+                list.item(&path, &path)?;
+                continue;
+            }
+            let lasts: Vec<bool> = walker.walk.lasts().collect();
+            let mut line = String::new();
+            if let Some((own, above)) = lasts.split_last() {
+                above.iter().for_each(|last| line += if *last { "    " } else { "│   " });
+                line += if *own { "└── " } else { "├── " };
+            }
+            line += path.rsplit('/').next().unwrap_or_default();
+            list.item(&line, &path)?;
+        }
+        Ok(())
+    };
+    let done = show();
+    list.end(done)
+}
+
+/// `setAcl -R`: of a znode and all below it. One that is refused does not keep it from the others
+/// (`SetAclCommand`); how many there were is said at the end.
+pub fn set_acl_below(
+    client: &Client,
+    root: &str,
+    acl: &[AclEntry],
+    version: i32,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let mut walker = Walker::start(client, root, false, None)?;
+    let mut refused_count = 0_usize;
+    while let Some(step) = walker.next()? {
+        let Step::Enter { path, .. } = step else { continue };
+        match client.set_acl(&path, acl, version) {
+            Ok(_) => {}
+            // Someone took it away.
+            Err(ClientError::Refused(ErrorCode::NO_NODE)) if path != root => {}
+            Err(error @ ClientError::Refused(_)) => {
+                refused_count += 1;
+                if notes.len() < NOTES_MAX {
+                    notes.push(show::error_text(&error, Some(&path)));
+                }
+            }
+            Err(error) => return Err(Failure::of(error, &path)),
+        }
+    }
+    match refused_count {
+        0 => Ok(()),
+        count => Err(Failure::Said(format!("the ACL of {count} znodes was not set"))),
+    }
+}
+
+/// Refusals of `setAcl -R` that are shown one by one.
+const NOTES_MAX: usize = 20;
+
+/// `deleteall`: what is below first, many in one transaction (`ZKUtil.deleteRecursive`).
+pub fn delete_below(client: &Client, root: &str, batch_max: usize) -> Result<(), Failure> {
+    let mut walker = Walker::start(client, root, false, None)?;
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    while let Some(step) = walker.next()? {
+        let Step::Leave(path) = step else { continue };
+        bytes += path.len();
+        batch.push(path);
+        if batch.len() >= batch_max || bytes >= DELETE_BATCH_BYTES_MAX {
+            delete_batch(client, &batch)?;
+            batch.clear();
+            bytes = 0;
+        }
+    }
+    delete_batch(client, &batch)
+}
+
+/// All at once, or one by one where that is refused: someone else may have removed some of them.
+fn delete_batch(client: &Client, batch: &[String]) -> Result<(), Failure> {
+    if batch.len() > 1 {
+        match client.delete_each(batch) {
+            Ok(()) => return Ok(()),
+            Err(ClientError::Refused(_)) => {}
+            Err(error) => return Err(Failure::Client(error, None)),
+        }
+    }
+    for path in batch {
+        match client.delete(path, -1) {
+            Ok(()) | Err(ClientError::Refused(ErrorCode::NO_NODE)) => {}
+            Err(error) => {
+                let text = show::error_text(&error, Some(path));
+                return Err(Failure::Said(format!(
+                    "Failed to delete some node(s) in the subtree! {text}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
