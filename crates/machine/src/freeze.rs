@@ -397,12 +397,11 @@ impl Restore {
         if !self.tree.restore_image(&image, &acl) {
             return Err(RestoreError::Inconsistent(format!("znode {id} does not fit")));
         }
-        if let Some(session) = ephemeral_session(owner) {
-            let Some(ephemerals) = self.sessions.ephemerals_mut(SessionId(session)) else {
-                let what = format!("znode {id} belongs to session {session:#x}, which is missing");
-                return Err(RestoreError::Inconsistent(what));
-            };
-            ephemerals.insert(ZnodeId(slot));
+        if let Some(session) = ephemeral_session(owner)
+            && !self.sessions.own(SessionId(session), ZnodeId(slot))
+        {
+            let what = format!("znode {id} belongs to session {session:#x}, which is missing");
+            return Err(RestoreError::Inconsistent(what));
         }
         Ok(())
     }

@@ -55,6 +55,8 @@ impl Session {
 #[derive(Default)]
 pub struct Sessions {
     by_id: HashMap<SessionId, Session, FixedState>,
+    /// Ephemeral znodes of all of them: monitoring asks often.
+    ephemeral_count: usize,
     digest: Digest,
 }
 
@@ -86,11 +88,12 @@ impl Sessions {
 
     /// Ephemeral znodes of all sessions.
     pub fn ephemeral_count(&self) -> usize {
-        self.by_id.values().map(|session| session.ephemerals.len()).sum()
+        self.ephemeral_count
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
         self.digest.add(session.digest(id));
+        self.ephemeral_count += session.ephemerals.len();
         let previous = self.by_id.insert(id, session);
         assert!(previous.is_none());
     }
@@ -98,6 +101,7 @@ impl Sessions {
     pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.by_id.remove(&id)?;
         self.digest.subtract(session.digest(id));
+        self.ephemeral_count -= session.ephemerals.len();
         Some(session)
     }
 
@@ -110,11 +114,18 @@ impl Sessions {
         self.digest.add(session.digest(id));
     }
 
-    /// The znodes that go with the session. `None` if the owner word names no living session.
-    pub(crate) fn ephemerals_mut(
-        &mut self,
-        id: SessionId,
-    ) -> Option<&mut HashSet<ZnodeId, FixedState>> {
-        self.by_id.get_mut(&id).map(|session| &mut session.ephemerals)
+    /// The znode goes with the session. False if the owner word names no living session.
+    pub(crate) fn own(&mut self, id: SessionId, znode: ZnodeId) -> bool {
+        let Some(session) = self.by_id.get_mut(&id) else { return false };
+        assert!(session.ephemerals.insert(znode));
+        self.ephemeral_count += 1;
+        true
+    }
+
+    /// The znode is gone.
+    pub(crate) fn disown(&mut self, id: SessionId, znode: ZnodeId) {
+        let Some(session) = self.by_id.get_mut(&id) else { return };
+        assert!(session.ephemerals.remove(&znode));
+        self.ephemeral_count -= 1;
     }
 }

@@ -276,18 +276,14 @@ impl Machine {
         let Some(session) = ephemeral_session(owner) else {
             return;
         };
-        if let Some(ephemerals) = self.sessions.ephemerals_mut(SessionId(session)) {
-            assert!(ephemerals.insert(id));
-        }
+        self.sessions.own(SessionId(session), id);
     }
 
     fn disown_ephemeral(&mut self, owner: i64, id: ZnodeId) {
         let Some(session) = ephemeral_session(owner) else {
             return;
         };
-        if let Some(ephemerals) = self.sessions.ephemerals_mut(SessionId(session)) {
-            assert!(ephemerals.remove(&id));
-        }
+        self.sessions.disown(SessionId(session), id);
     }
 
     fn find_valid(&self, path: &str, malformed: bool) -> Result<Znode<'_>, Refusal> {
