@@ -76,6 +76,12 @@ impl Leases {
         self.leases.is_empty()
     }
 
+    /// Each session with the time it has left, in no particular order.
+    pub fn remaining_ms(&self) -> impl Iterator<Item = (SessionId, u64)> {
+        let left = |lease: &Lease| lease.deadline_ms.saturating_sub(self.now_ms);
+        self.leases.iter().map(move |(session, lease)| (*session, left(lease)))
+    }
+
     fn renew(&mut self, session: SessionId) {
         let Some(lease) = self.leases.get_mut(&session) else { return };
         lease.deadline_ms = self.now_ms + u64::from(lease.timeout_ms) + HEARING_MS_MAX;

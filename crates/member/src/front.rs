@@ -15,6 +15,7 @@
 
 pub mod auth;
 mod connection;
+mod reports;
 mod watches;
 
 use std::collections::VecDeque;
@@ -31,7 +32,7 @@ use machine::{
     Outcome, Owner, QueryResult, Refusal, SessionId, Settings,
 };
 use zk::auth::{DigestAlgorithm, digest_id, session_secret};
-use zk::four_letter::{ConnectionReport, Latency, Recognised, SessionReport, Word};
+use zk::four_letter::{Latency, TRACE_MASK_BYTES, Word};
 use zk::jute::{JuteError, JuteReader};
 use zk::limits::CONNECT_BYTES_MAX;
 use zk::request::{ConnectRequest, ReadKind, Request, RequestHeader, XID_PING};
@@ -56,6 +57,9 @@ use crate::message::{
 use auth::{AuthConfig, Ensemble};
 use connection::{Connection, OwnedSetWatches, Slot, SlotKind, Spare, State, Stats};
 use watches::{WatchKind, Watches};
+
+pub use reports::{FrontMetrics, FrontReport, Reset, ResponseSize, WatchPage};
+pub use watches::WatchCursor;
 
 /// What a Front is told when it is made.
 #[derive(Clone, Debug)]
@@ -149,8 +153,14 @@ pub struct Front {
     latency: Latency,
     received: u64,
     sent: u64,
+    /// Requests in all windows.
+    outstanding: u64,
+    metrics: FrontMetrics,
     output: FrontOutput,
 }
+
+/// Bytes of a frame's length.
+const LENGTH_BYTES: usize = 4;
 
 /// Why a connection is not decoded any further for now.
 enum Halt {
@@ -189,6 +199,8 @@ impl Front {
             latency: Latency::default(),
             received: 0,
             sent: 0,
+            outstanding: 0,
+            metrics: FrontMetrics::default(),
             output: FrontOutput::default(),
         }
     }
@@ -354,6 +366,9 @@ impl Front {
     /// The socket is gone, or the driver closed it.
     pub fn on_closed(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(&id) else { return };
+        if !matches!(connection.state, State::Closing) {
+            self.metrics.connection_drop_count += 1;
+        }
         self.watches.close(id);
         if let Some(session) = connection.session
             && self.sessions.get(&session) == Some(&id)
@@ -401,6 +416,7 @@ impl Front {
             self.accepted.pop_front();
             let state = self.connections.get(&id).map(|connection| &connection.state);
             if let Some(State::New) = state {
+                self.metrics.sessionless_connections_expired += 1;
                 self.disconnect(id, "it did not connect a session in time");
             }
         }
@@ -424,37 +440,10 @@ impl Front {
     pub fn answer_word(&mut self, id: ConnectionId, text: &str) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.output.extend_from_slice(text.as_bytes());
+        // `NIOServerCnxn.sendBufferSync` counts what it writes of a word's answer.
+        connection.stats.sent += 1;
+        self.sent += 1;
         self.close_after_output(id);
-    }
-
-    /// Adds this Front's part to a report.
-    pub fn report(&self, report: &mut zk::four_letter::ServerReport) {
-        report.latency.merge(&self.latency);
-        report.received += self.received;
-        report.sent += self.sent;
-        report.watch_count += self.watches.len() as u64;
-        for connection in self.connections.values() {
-            let outstanding = connection.window.len() as u64;
-            report.outstanding += outstanding;
-            let stats = &connection.stats;
-            let session = connection.session.map(|id| SessionReport {
-                id: id.0,
-                last_operation: stats.last_operation,
-                established_ms: stats.established_ms,
-                timeout_ms: i64::from(connection.timeout_ms),
-                last_xid: stats.last_xid,
-                last_zxid: stats.last_zxid,
-                last_response_ms: stats.last_response_ms,
-                latency: stats.latency,
-            });
-            report.connections.push(ConnectionReport {
-                peer: connection.peer.clone(),
-                outstanding,
-                received: stats.received,
-                sent: stats.sent,
-                session,
-            });
-        }
     }
 
     /// Whether any connection here waits for a change.
@@ -488,13 +477,8 @@ impl Front {
     fn decode_first(&mut self, id: ConnectionId) -> Result<(), Halt> {
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         let Some(first) = connection.input.first_chunk::<4>() else { return Err(Halt::NeedsBytes) };
-        if let Some(recognised) = zk::four_letter::recognise(*first) {
-            connection.state = State::Waiting;
-            connection.input.clear();
-            connection.stats.received += 1;
-            self.received += 1;
-            self.on_word(id, recognised);
-            return Err(Halt::HeldBack);
+        if let Some(word) = zk::four_letter::recognise(*first) {
+            return self.on_word(id, word);
         }
         let length = u32::from_be_bytes(*first);
         if length > CONNECT_BYTES_MAX {
@@ -505,8 +489,10 @@ impl Front {
         };
         connection.stats.received += 1;
         self.received += 1;
+        self.metrics.bytes_received_count += frame.len() as u64 + 4;
         match ConnectRequest::decode(&frame) {
             Ok(connect) => {
+                self.metrics.connection_request_count += 1;
                 connection.state = State::Greeting(connect);
                 self.list(id);
                 Err(Halt::HeldBack)
@@ -515,19 +501,27 @@ impl Front {
         }
     }
 
-    fn on_word(&mut self, id: ConnectionId, recognised: Recognised) {
-        let name = match recognised {
-            Recognised::Word(word) => word.name(),
-            Recognised::Unserved(name) => name,
-        };
-        let allowed = self.config.words_allowed.iter().any(|word| word == "*" || word == name);
-        match recognised {
-            Recognised::Word(word) if allowed => self.output.words.push((id, word)),
-            Recognised::Unserved(_) if allowed => {
-                self.answer_word(id, &format!("{name} is not served yet.\n"));
-            }
-            _ => self.answer_word(id, &zk::four_letter::not_allowed(name)),
+    fn on_word(&mut self, id: ConnectionId, mut word: Word) -> Result<(), Halt> {
+        let allowed = &self.config.words_allowed;
+        let is_allowed = allowed.iter().any(|name| name == "*" || name == word.name());
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        if let (Word::Stmk { mask }, true) = (&mut word, is_allowed) {
+            let argument = connection.input.get(4..).and_then(|rest| rest.first_chunk());
+            let argument: &[u8; TRACE_MASK_BYTES] = argument.ok_or(Halt::NeedsBytes)?;
+            *mask = i64::from_be_bytes(*argument);
         }
+        connection.state = State::Waiting;
+        connection.input.clear();
+        connection.stats.received += 1;
+        self.received += 1;
+        self.metrics.bytes_received_count += 4;
+        match word {
+            _ if !is_allowed => self.answer_word(id, &zk::four_letter::not_allowed(word)),
+            // It is allowed to be no word: then it is a negative length.
+            Word::TelnetClose => return Err(self.disconnect(id, "telnet closed it")),
+            _ => self.output.words.push((id, word)),
+        }
+        Err(Halt::HeldBack)
     }
 
     /// The next frame of a connection with a session.
@@ -568,6 +562,7 @@ impl Front {
         };
         connection.stats.received += 1;
         self.received += 1;
+        self.metrics.bytes_received_count += frame.len() as u64 + 4;
         let mut reader = JuteReader::new(&frame);
         let header = match RequestHeader::decode(&mut reader) {
             Ok(header) => header,
@@ -774,10 +769,12 @@ impl Front {
             _ => {}
         }
         connection.window.push_back(Slot { xid, received_ms, kind });
+        self.outstanding += 1;
     }
 
     /// Returns the credit of a slot that is answered, or whose connection is gone.
     fn give_back(&mut self, kind: &SlotKind) {
+        self.outstanding -= 1;
         match kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 self.commands_in_flight -= 1;
@@ -882,7 +879,9 @@ impl Front {
     ) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        let bytes_before = connection.output.len();
         encode(&mut connection.output);
+        let bytes = (connection.output.len() - bytes_before - LENGTH_BYTES) as u64;
         let elapsed_ms = now.monotonic_ms.saturating_sub(slot.received_ms);
         let stats = &mut connection.stats;
         stats.sent += 1;
@@ -891,6 +890,15 @@ impl Front {
         stats.last_response_ms = now.wall_ms;
         self.sent += 1;
         self.latency.record(elapsed_ms);
+        self.metrics.response_bytes += bytes;
+        self.metrics.response_size.record(bytes, now.monotonic_ms);
+        match &slot.kind {
+            SlotKind::Write { .. } | SlotKind::Close { .. } => {
+                self.metrics.update_latency.record(elapsed_ms, now.monotonic_ms);
+            }
+            SlotKind::AuthAccepted => {}
+            _ => self.metrics.read_latency.record(elapsed_ms, now.monotonic_ms),
+        }
         self.soil(id);
     }
 
@@ -1356,7 +1364,17 @@ impl Front {
         at: Ordinal,
         acl: &Option<Acl>,
     ) {
-        for connection in self.watches.fire(kind, path, at) {
+        let fired = self.watches.fire(kind, path, at);
+        if !fired.is_empty() {
+            let count = fired.len() as u64;
+            match event {
+                EventType::Created => &mut self.metrics.node_created_watch_count,
+                EventType::DataChanged => &mut self.metrics.node_changed_watch_count,
+                _ => &mut self.metrics.node_children_watch_count,
+            }
+            .record(count, self.now.monotonic_ms);
+        }
+        for connection in fired {
             self.send_permitted_event(connection, zxid, event, path, acl);
         }
     }
@@ -1370,6 +1388,9 @@ impl Front {
         }
         let told: HashSet<ConnectionId, FixedState> = data.iter().copied().collect();
         let rest = child.into_iter().filter(|connection| !told.contains(connection));
+        let rest: Vec<ConnectionId> = rest.collect();
+        let count = (data.len() + rest.len()) as u64;
+        self.metrics.node_deleted_watch_count.record(count, self.now.monotonic_ms);
         for connection in data.iter().copied().chain(rest) {
             self.send_permitted_event(connection, zxid, EventType::Deleted, path, acl);
         }
@@ -1399,7 +1420,9 @@ impl Front {
         if matches!(connection.state, State::Closing) {
             return;
         }
+        let bytes_before = connection.output.len();
         encode_event(zxid, event, path, &mut connection.output);
+        self.metrics.watch_bytes += (connection.output.len() - bytes_before - LENGTH_BYTES) as u64;
         connection.stats.sent += 1;
         self.sent += 1;
         if connection.output_bytes() > OUTPUT_BYTES_LIMIT {

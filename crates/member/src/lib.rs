@@ -23,9 +23,10 @@ pub mod main_loop;
 pub mod message;
 pub mod recovery;
 pub mod snapshots;
+pub mod summary;
 
 pub use apply::Apply;
 pub use front::Front;
 pub use image_writer::ImageWriter;
 pub use log_writer::LogWriter;
-pub use main_loop::Loop;
+pub use main_loop::{Loop, LoopCounts};

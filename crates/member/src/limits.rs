@@ -136,6 +136,25 @@ pub const SNAPSHOT_STEP_SLOTS_MAX: u32 = 4_096;
 /// `snapSizeLimitInKb` is 4 GiB; there the number of commands decides.
 pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
+/// Largest value that the histogram of a summary tells from larger ones: an hour in ms.
+pub const SUMMARY_VALUE_MAX: u64 = 3_600_000;
+
+/// Significant decimal digits of its quantiles; with these a summary takes 36 KiB.
+pub const SUMMARY_DIGITS: u8 = 2;
+
+/// How long values go into one histogram before the other one's turn: quantiles are of the last five
+/// to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
+pub const SUMMARY_TURN_MS: u64 = 300_000;
+
+/// Watches that a runtime looks at in one go for a list of them. Between two pages it serves clients.
+pub const WATCH_PAGE_COUNT: usize = 2_048;
+
+/// Bytes of paths in such a page, or one path if longer.
+pub const WATCH_PAGE_BYTES: usize = 256 * 1024;
+
+/// Connections that a runtime looks at in one go for a list of them.
+pub const CONNECTION_PAGE_COUNT: usize = 1_024;
+
 // A pause must not use up what deadlines include.
 const _: () = assert!(LEASE_ADVANCE_MS_MAX < HEARING_MS_MAX);
 const _: () = assert!(CONNECTION_IDENTITIES_MAX < machine::limits::IDENTITIES_MAX);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, EXPIRE_SESSIONS_MAX};
-use machine::{Command, ConnectionId, LogIndex, Origin, Settings};
+use machine::{Command, ConnectionId, LogIndex, Origin, SessionId, Settings};
 use replica::{Config, PersistId, ReadId, Refused, Replica, ReplicaError, Role, SnapshotMeta};
 
 use crate::container_znodes::ContainerManager;
@@ -51,7 +51,17 @@ pub struct Loop {
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
     ready: bool,
+    counts: LoopCounts,
     output: LoopOutput,
+}
+
+/// What Loop has counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoopCounts {
+    /// Commands in entries that were proposed.
+    pub commands_proposed: u64,
+    /// Sessions that were judged to be silent for too long.
+    pub sessions_expired: u64,
 }
 
 /// A batch that is in no entry yet, and who waits for it: a Front's clients, or nobody.
@@ -122,6 +132,7 @@ impl Loop {
             disk_is_full: false,
             disk_full_ms: 0,
             ready: false,
+            counts: LoopCounts::default(),
             output: LoopOutput::default(),
         })
     }
@@ -256,6 +267,16 @@ impl Loop {
         }
     }
 
+    /// What was counted.
+    pub fn counts(&self) -> LoopCounts {
+        self.counts
+    }
+
+    /// Sessions with the time that they have left, at most `max` of them, and how many there are.
+    pub fn leases(&self, max: usize) -> (Vec<(SessionId, u64)>, usize) {
+        (self.leases.remaining_ms().take(max).collect(), self.leases.len())
+    }
+
     // What is to be done.
 
     /// Does what the messages since the last call made possible, and gives what is to be passed on.
@@ -310,6 +331,7 @@ impl Loop {
     fn expire(&mut self) {
         let sessions = self.leases.expired(EXPIRE_SESSIONS_MAX);
         if !sessions.is_empty() {
+            self.counts.sessions_expired += sessions.len() as u64;
             self.submit_own(&Command::ExpireSessions { sessions });
         }
     }
@@ -380,6 +402,7 @@ impl Loop {
             self.output.apply.push(ToApply::Expect { sequence, front, waiters });
             batches.push(next.batch.stamp(self.origin, sequence));
         }
+        self.counts.commands_proposed += commands as u64;
         self.snapshots.count(bytes, commands);
         entry::encode(wall_ms, 0, &batches)
     }

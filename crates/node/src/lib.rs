@@ -11,10 +11,12 @@
 //! panic anywhere must end the process: the program installs a hook that does.
 
 pub mod limits;
+mod metrics;
 mod queue;
 mod start;
 mod threads;
 
+pub use metrics::{MonitorHandle, NodeMetrics, Startup};
 pub use queue::{Inbox, Mail};
 pub use start::{Node, NodeConfig, StartError, start};
 pub use threads::{FrontHandle, wall_ms};

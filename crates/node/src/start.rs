@@ -19,6 +19,7 @@ use storage::disk::RealDisk;
 use storage::wal::WalOptions;
 use thiserror::Error;
 
+use crate::metrics::{MonitorHandle, NodeMetrics, Startup};
 use crate::queue::{Inbox, Mail};
 use crate::threads::{
     ApplyRunner, FrontHandle, LoopRunner, Shared, run_apply, run_disk, run_loop, run_snapshot,
@@ -36,6 +37,9 @@ pub struct NodeConfig {
     pub secret: [u8; 32],
     /// What the member is to be.
     pub member: Options,
+    /// How long the log may take to make something durable before that is worth a warning
+    /// (`fsync.warningthresholdms`).
+    pub fsync_warning: Duration,
 }
 
 /// Why a node cannot start. Each says its cause itself: there is no chain to print.
@@ -129,6 +133,11 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         began.elapsed().as_millis(),
         recovered.restored.entries.len()
     );
+    let startup = Startup {
+        snapshot_load_ms: began.elapsed().as_millis() as u64,
+        ordinal: recovered.machine.counters().ordinal.0,
+        ..Startup::default()
+    };
     let origin = recovered.origin;
     let identity = recovered.dir.identity();
     let member = config.member.clone();
@@ -148,6 +157,8 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         ready: Inbox::default(),
         serving: AtomicBool::new(false),
         started: Instant::now(),
+        metrics: Mutex::new(NodeMetrics { startup, ..NodeMetrics::default() }),
+        fsync_warning: config.fsync_warning,
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
     let image = ImageWriter::new(disk.clone(), identity.cluster_id);
@@ -187,11 +198,25 @@ impl Node {
             .collect()
     }
 
+    /// What reads the numbers of this node.
+    pub fn monitor_handle(&self) -> MonitorHandle {
+        MonitorHandle { shared: self.shared.clone() }
+    }
+
     /// Waits until clients may be served. False if that takes longer than `limit`.
     pub fn wait_ready(&self, limit: Duration) -> bool {
         let mut ready = Vec::new();
         self.shared.ready.take(&mut ready, Some(Instant::now() + limit));
         self.shared.serving.store(true, Ordering::Release);
+        let ordinal = self.shared.machine.read().counters().ordinal.0;
+        let mut metrics = self.shared.metrics.lock();
+        let restored = metrics.startup;
+        metrics.startup = Startup {
+            log_apply_ms: self.shared.now_ms(),
+            commands_applied: ordinal - restored.ordinal,
+            ordinal,
+            ..restored
+        };
         !ready.is_empty()
     }
 

@@ -24,6 +24,7 @@ use crate::limits::{
     APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
     RAFT_TICK, SNAPSHOT_REST_MAX,
 };
+use crate::metrics::NodeMetrics;
 use crate::queue::{Inbox, Mail};
 
 /// What arrives at Loop.
@@ -51,6 +52,9 @@ pub(crate) struct Shared {
     /// a long replay would fill their queues.
     pub serving: AtomicBool,
     pub started: Instant,
+    pub metrics: Mutex<NodeMetrics>,
+    /// How long the log may take to make something durable before that is worth a warning.
+    pub fsync_warning: Duration,
 }
 
 /// Loop, and when it was last told the time.
@@ -221,8 +225,31 @@ impl ApplyRunner {
 
 impl Shared {
     /// Ms since the node started.
-    fn now_ms(&self) -> u64 {
+    pub fn now_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
+    }
+
+    /// Looks at Loop for a moment; what arrives meanwhile is done after that.
+    pub fn look_at_loop<T>(&self, look: impl FnOnce(&Loop) -> T) -> T {
+        let seen = look(&self.main_loop.lock().member);
+        if !self.to_loop.is_empty() {
+            self.turn_loop(true);
+        }
+        seen
+    }
+
+    /// Counts a write of the log that made something durable.
+    fn count_fsync(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let is_slow = took > self.fsync_warning;
+        let mut metrics = self.metrics.lock();
+        metrics.fsync_time_us.record(us, self.now_ms());
+        metrics.fsync_threshold_exceed_count += u64::from(is_slow);
+        drop(metrics);
+        if is_slow {
+            let ms = took.as_millis();
+            tracing::warn!("writing and syncing the log took {ms} ms: writes waited for it");
+        }
     }
 
     fn tell_loop(&self, inputs: impl IntoIterator<Item = LoopInput>) {
@@ -311,7 +338,11 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
         for input in inputs.drain(..) {
             log.receive(input, now_ms).unwrap_or_else(|error| failed(error));
         }
+        let began = Instant::now();
         let output = log.finish(now_ms).unwrap_or_else(|error| failed(error));
+        if output.persisted.is_some() {
+            shared.count_fsync(began.elapsed());
+        }
         if let Some(job) = output.spare {
             shared.to_spare.push([job]);
         }
@@ -359,6 +390,7 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
 /// then rests, so that the log's syncs come in between.
 pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
     let mut jobs = Vec::new();
+    let mut snapshot_began = Instant::now();
     loop {
         jobs.clear();
         if !shared.to_snapshot.take(&mut jobs, None) {
@@ -367,11 +399,19 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
         for job in jobs.drain(..) {
             let began = Instant::now();
             let is_piece = matches!(job, SnapshotJob::Piece(_));
+            if let SnapshotJob::Begin { .. } = job {
+                snapshot_began = began;
+            }
             let output = image.handle(job);
             for problem in &output.problems {
                 tracing::error!("snapshot: {problem}");
             }
+            if let Some(FromSnapshot::Failed) = output.report {
+                shared.metrics.lock().snapshot_failure_count += 1;
+            }
             if let Some(FromSnapshot::Finished { index, .. }) = output.report {
+                let ms = u64::try_from(snapshot_began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                shared.metrics.lock().snapshot_time_ms.record(ms, shared.now_ms());
                 tracing::info!("snapshot of the state at log index {index} is durable");
             }
             if is_piece {

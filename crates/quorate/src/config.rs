@@ -12,6 +12,7 @@
 
 mod container_env;
 mod jaas;
+mod monitoring;
 mod properties;
 mod sasl;
 mod toml_file;
@@ -33,8 +34,10 @@ use member::front::auth::{AuthConfig, EnsembleNames};
 use member::limits::{FRONT_COMMANDS_MAX, SNAPSHOT_LOG_BYTES_DEFAULT};
 
 use crate::cli::ServeArgs;
+use monitoring::MetricsDraft;
 
 pub use container_env::ContainerEnv;
+pub use monitoring::MetricsConfig;
 pub use units::parse_ms;
 
 /// Where the data is kept when nothing says otherwise.
@@ -52,6 +55,8 @@ pub const LISTEN_BACKLOG_DEFAULT: u32 = 1_024;
 pub const JUTE_BYTES_MAX_DEFAULT: u32 = 0xf_ffff;
 /// The largest `jute.maxbuffer` we take; a request must fit into one entry of the log.
 pub const JUTE_BYTES_MAX_MAX: u32 = 48 << 20;
+/// `FileTxnLog.FSYNC_WARNING_THRESHOLD_MS_PROPERTY`.
+pub const FSYNC_WARNING_MS_DEFAULT: u64 = 1_000;
 /// The smallest `snapCount` (`ZooKeeperServer.getSnapCount`).
 pub const SNAPSHOT_COMMAND_COUNT_MIN: u32 = 2;
 
@@ -97,6 +102,10 @@ pub struct ServeConfig {
     pub snapshot_log_bytes: Option<u64>,
     /// When containers and TTL znodes are looked for.
     pub container: ContainerSettings,
+    /// A write of the log that takes longer is worth a warning (`fsync.warningthresholdms`).
+    pub fsync_warning_ms: u64,
+    /// Where metrics are served to Prometheus, if they are.
+    pub metrics: Option<MetricsConfig>,
     /// Settings that can change the outcome of a command. They are replicated state: on start they
     /// are proposed to the ensemble, never read by one member alone.
     pub replicated: machine::Settings,
@@ -347,6 +356,9 @@ pub fn load_from(
     if let Some(zk_addr) = &args.zk_addr {
         draft.zk_addr = Some(zk_addr.clone());
     }
+    if let Some(metrics_addr) = &args.metrics_addr {
+        draft.metrics.addr = Some(metrics_addr.clone());
+    }
     draft.sasl_users = sasl::settle(&mut draft, read)?;
     draft.finish()
 }
@@ -401,6 +413,8 @@ struct Draft {
     /// The outer none: not said; the inner: switched off.
     snapshot_log_bytes: Option<Option<u64>>,
     container: ContainerSettings,
+    fsync_warning_ms: Option<u64>,
+    metrics: MetricsDraft,
     replicated: machine::Settings,
     ensemble_auth_names: Option<BTreeSet<String>>,
     ensemble_auth_provider: bool,
@@ -489,6 +503,8 @@ impl Draft {
             snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             container: self.container,
+            metrics: self.metrics.finish(),
+            fsync_warning_ms: self.fsync_warning_ms.unwrap_or(FSYNC_WARNING_MS_DEFAULT),
             replicated: self.replicated,
             auth: AuthConfig {
                 sasl_super_users: self.sasl.super_users(),

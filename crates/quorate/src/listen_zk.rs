@@ -9,20 +9,23 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use machine::ConnectionId;
 use member::Front;
-use member::front::Now;
+use member::front::{FrontReport, Now, Reset, WatchCursor, WatchPage};
 use node::FrontHandle;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
-use zk::four_letter::{ConfReport, ServerReport, Word};
+use zk::four_letter::ConnectionReport;
+
+use crate::monitor::Question;
 
 /// Bytes read from a socket at once, into one buffer for all connections of a runtime.
 const READ_BYTES: usize = 32 * 1024;
@@ -38,14 +41,6 @@ const LINGER_READS_MAX: usize = 32;
 /// How often a runtime looks at the clock for its connections.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What the words show beside the numbers of the Fronts.
-pub struct About {
-    /// Name and version.
-    pub version: String,
-    /// For `conf`.
-    pub conf: ConfReport,
-}
-
 /// Limits on connections (`maxClientCnxns`, `maxCnxns`); 0 is none.
 #[derive(Clone, Copy)]
 pub struct ConnectionLimits {
@@ -56,22 +51,36 @@ pub struct ConnectionLimits {
 }
 
 /// What a runtime is sent.
-enum ToRuntime {
+pub enum ToRuntime {
     /// Known to no reactor: the one of the runtime that accepted it would otherwise wake up for each
     /// packet, to wake the runtime that it belongs to.
     Accept(std::net::TcpStream, Admission),
-    Report(oneshot::Sender<ServerReport>),
+    /// What have you counted?
+    Report(oneshot::Sender<FrontReport>),
+    /// Which connections do you have?
+    ConnectionIds(oneshot::Sender<Vec<ConnectionId>>),
+    /// What is to be said of these?
+    Connections(Vec<ConnectionId>, oneshot::Sender<Vec<ConnectionReport>>),
+    /// Who watches what, from here on?
+    Watches(WatchCursor, oneshot::Sender<WatchPage>),
+    /// Forget what you counted.
+    Reset(Reset, oneshot::Sender<()>),
+    /// The answer to a four-letter word.
+    Answer(ConnectionId, String),
 }
 
-/// The runtimes' mailboxes, and what they all answer words with.
-struct Face {
-    runtimes: Vec<mpsc::Sender<ToRuntime>>,
-    about: About,
+/// The runtimes' mailboxes, and what they share.
+pub struct Face {
+    /// In the order of their Fronts.
+    pub runtimes: Vec<mpsc::Sender<ToRuntime>>,
+    /// Connections that were closed because there were too many.
+    pub rejected: AtomicU64,
+    questions: mpsc::Sender<Question>,
     admitted: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
 /// One admitted connection; dropped, it makes room for another.
-struct Admission {
+pub struct Admission {
     ip: IpAddr,
     admitted: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
@@ -110,7 +119,10 @@ impl Face {
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
-pub fn start(fronts: Vec<(FrontHandle, Front)>, about: About) -> std::io::Result<Acceptor> {
+pub fn start(
+    fronts: Vec<(FrontHandle, Front)>,
+    questions: mpsc::Sender<Question>,
+) -> std::io::Result<Acceptor> {
     let mut runtimes = Vec::new();
     let mut receivers = Vec::new();
     for _ in &fronts {
@@ -118,7 +130,12 @@ pub fn start(fronts: Vec<(FrontHandle, Front)>, about: About) -> std::io::Result
         runtimes.push(sender);
         receivers.push(receiver);
     }
-    let face = Arc::new(Face { runtimes, about, admitted: Arc::default() });
+    let face = Arc::new(Face {
+        runtimes,
+        rejected: AtomicU64::new(0),
+        questions,
+        admitted: Arc::default(),
+    });
     for ((handle, front), receiver) in fronts.into_iter().zip(receivers) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let face = face.clone();
@@ -139,6 +156,11 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
+    /// What asks the runtimes.
+    pub fn face(&self) -> Arc<Face> {
+        self.face.clone()
+    }
+
     /// Accepts connections until the task is dropped.
     pub async fn run(&mut self, listener: TcpListener, limits: ConnectionLimits) {
         loop {
@@ -153,6 +175,7 @@ impl Acceptor {
             };
             let ip = peer.ip().to_canonical();
             let Some(admission) = self.face.admit(ip, limits) else {
+                self.face.rejected.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!("too many connections from {ip}: one more is closed");
                 continue;
             };
@@ -196,15 +219,7 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<ToRuntime>) {
     tokio::task::spawn_local(go_on(runtime.clone()));
     tokio::task::spawn_local(tick(runtime.clone()));
     while let Some(message) = receiver.recv().await {
-        match message {
-            ToRuntime::Accept(stream, admission) => runtime.accept(stream, admission),
-            ToRuntime::Report(reply) => {
-                let mut report = ServerReport::default();
-                runtime.front.borrow().report(&mut report);
-                // Whoever asked may be gone.
-                let _ = reply.send(report);
-            }
-        }
+        runtime.on_message(message);
     }
 }
 
@@ -247,6 +262,32 @@ impl Runtime {
             scratch: RefCell::new(vec![0; READ_BYTES].into()),
             has_room: Notify::new(),
             face,
+        }
+    }
+
+    /// Takes a connection, or says what there is to show. Whoever asked may be gone.
+    fn on_message(self: &Rc<Self>, message: ToRuntime) {
+        let mut front = self.front.borrow_mut();
+        match message {
+            ToRuntime::Accept(stream, admission) => {
+                drop(front);
+                self.accept(stream, admission);
+            }
+            ToRuntime::Report(asker) => drop(asker.send(front.report())),
+            ToRuntime::ConnectionIds(asker) => drop(asker.send(front.connection_ids())),
+            ToRuntime::Connections(ids, asker) => {
+                drop(asker.send(front.connection_reports(&ids)));
+            }
+            ToRuntime::Watches(from, asker) => drop(asker.send(front.watch_page(from))),
+            ToRuntime::Reset(reset, asker) => {
+                front.reset(reset);
+                let _ = asker.send(());
+            }
+            ToRuntime::Answer(id, text) => {
+                front.answer_word(id, &text);
+                drop(front);
+                self.drive();
+            }
         }
     }
 
@@ -376,8 +417,13 @@ impl Runtime {
         for notice in output.notices {
             tracing::info!("client {}: {}", notice.peer, notice.what);
         }
-        for (id, word) in output.words {
-            tokio::task::spawn_local(answer_word(self.clone(), id, word));
+        for (connection, word) in output.words {
+            let question = Question { runtime: self.handle.id().0 as usize, connection, word };
+            if self.face.questions.try_send(question).is_err() {
+                // Too many are asked already: this one's connection is closed.
+                self.front.borrow_mut().answer_word(connection, "");
+                self.write(connection);
+            }
         }
         for id in output.dirty {
             self.write(id);
@@ -439,49 +485,4 @@ impl Runtime {
         // A client that goes on sending, or that does not close, is cut off.
         let _ = tokio::time::timeout(LINGER, drain).await;
     }
-}
-
-/// Gathers every runtime's numbers and answers the word.
-async fn answer_word(runtime: Rc<Runtime>, id: ConnectionId, word: Word) {
-    let mut report = ServerReport::default();
-    for (index, other) in runtime.face.runtimes.iter().enumerate() {
-        if index == runtime.handle.id().0 as usize {
-            runtime.front.borrow().report(&mut report);
-            continue;
-        }
-        let (sender, receiver) = oneshot::channel();
-        if other.send(ToRuntime::Report(sender)).await.is_ok()
-            && let Ok(part) = receiver.await
-        {
-            report.latency.merge(&part.latency);
-            report.received += part.received;
-            report.sent += part.sent;
-            report.outstanding += part.outstanding;
-            report.watch_count += part.watch_count;
-            report.connections.extend(part.connections);
-        }
-    }
-    {
-        let machine = runtime.handle.machine().read();
-        report.zxid = machine.counters().zxid.0;
-        // ZooKeeper's tree holds its root twice.
-        report.znode_count = u64::from(machine.tree().znode_count()) + 1;
-        report.ephemeral_count = machine.sessions().ephemeral_count() as u64;
-        report.data_bytes = machine.tree().data_bytes();
-        report.session_count = machine.sessions().len() as u64;
-    }
-    report.version = runtime.face.about.version.clone();
-    report.mode = "standalone";
-    report.uptime_ms = runtime.handle.monotonic_ms();
-    report.file_descriptors = file_descriptors();
-    let text = zk::four_letter::answer(word, &report, &runtime.face.about.conf);
-    runtime.front.borrow_mut().answer_word(id, &text);
-    runtime.drive();
-}
-
-/// File descriptors in use and allowed, as Linux tells.
-fn file_descriptors() -> Option<(u64, u64)> {
-    let open = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
-    Some((open, limit))
 }

@@ -4,10 +4,12 @@
 //! faces, and the commands that look at a server or at its data. What a server decides is in
 //! `member`.
 
+mod admin;
 mod cli;
 mod config;
 mod inspect;
 mod listen_zk;
+mod monitor;
 mod serve;
 mod sim_command;
 mod zk_client;

@@ -1,7 +1,7 @@
 //! `quorate serve`: puts a member, its connection runtimes and its sockets together.
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,12 +16,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use zk::four_letter::ConfReport;
 
+use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
-use crate::listen_zk::{self, About, ConnectionLimits};
+use crate::listen_zk::{self, ConnectionLimits};
+use crate::monitor::{self, About};
 
 /// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
 const FRONTS_MAX: usize = 16;
+
+/// How long a connection for metrics may be silent, as Jetty has it.
+const METRICS_IDLE: Duration = Duration::from_secs(30);
 
 /// How long a member may take from its start until it serves: replaying a long log takes seconds.
 const READY_LIMIT: Duration = Duration::from_secs(600);
@@ -67,9 +72,11 @@ fn start_logging(verbose: u8) {
 }
 
 async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
+    LazyLock::force(&monitor::process::BEGAN);
     // The port first: a second server is told so before it touches anything.
     let listener = listen(&config)?;
     let address = listener.local_addr()?;
+    let (ports, shown_ports) = bind_monitoring(&config)?;
     let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
     let front_count = fronts.min(FRONTS_MAX) as u32;
     let secret = secret()?;
@@ -77,6 +84,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         data_dir: config.data_dir.clone(),
         front_count,
         secret,
+        fsync_warning: Duration::from_millis(config.fsync_warning_ms),
         member: Options {
             settings: config.replicated.clone(),
             tick_ms: u64::from(config.tick_ms),
@@ -98,13 +106,21 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
             (handle, front)
         })
         .collect();
-    let about = About { version: version(), conf: conf_report(&config, address.port()) };
-    let mut acceptor = listen_zk::start(fronts, about)?;
+    let about = About {
+        version: version(),
+        conf: conf_report(&config, address.port()),
+        data_dir: config.data_dir.clone(),
+        tick_ms: u64::from(config.tick_ms),
+        has_prometheus: config.metrics.is_some(),
+    };
+    let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
+    let mut acceptor = listen_zk::start(fronts, asker)?;
+    monitor::start(node.monitor_handle(), acceptor.face(), about, questions, ports)?;
     let limits = ConnectionLimits {
         per_ip_max: config.connections_per_ip_max as usize,
         total_max: config.connections_max as usize,
     };
-    println!("quorate ready zk={address}");
+    println!("quorate ready zk={address}{shown_ports}");
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     tokio::select! {
@@ -175,6 +191,18 @@ fn listen(config: &ServeConfig) -> anyhow::Result<TcpListener> {
     Err(failure)
 }
 
+/// Binds the ports for monitoring that are asked for. Each is named in the ready line.
+fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> {
+    let (mut ports, mut shown) = (Vec::new(), String::new());
+    if let Some(metrics) = &config.metrics {
+        let service = Service::Metrics { with_process: metrics.with_process };
+        let port = Port::bind(&metrics.addr, "metrics", service, METRICS_IDLE)?;
+        shown += &format!(" metrics={}", port.address()?);
+        ports.push(port);
+    }
+    Ok((ports, shown))
+}
+
 fn cannot_listen(wanted: &ListenAddress, error: &std::io::Error) -> anyhow::Error {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
@@ -194,11 +222,21 @@ fn version() -> String {
 fn environment() -> Vec<(&'static str, String)> {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| "<NA>".to_string());
+    let folder = std::env::current_dir();
+    let folder = folder.map_or("<NA>".to_string(), |folder| folder.display().to_string());
+    let memory = monitor::process::memory();
+    let megabytes = |bytes: u64| format!("{}MB", bytes >> 20);
     vec![
         ("host.name", text(system.nodename())),
         ("os.name", text(system.sysname())),
         ("os.arch", text(system.machine())),
         ("os.version", text(system.release())),
+        ("user.name", variable("USER")),
+        ("user.home", variable("HOME")),
+        ("user.dir", folder),
+        ("os.memory.max", megabytes(memory.limit_bytes)),
+        ("os.memory.total", megabytes(memory.anonymous_bytes)),
     ]
 }
 

@@ -42,7 +42,7 @@ const WALLS: [Wall; 12] = [
     Wall {
         name: "member",
         ours: &["machine", "replica", "storage", "zk"],
-        theirs: &["bytes", "foldhash", "hashbrown", "thiserror"],
+        theirs: &["bytes", "foldhash", "hashbrown", "hdrhistogram", "thiserror"],
     },
     Wall {
         name: "node",
@@ -82,6 +82,9 @@ const WALLS: [Wall; 12] = [
             "base64",
             "bytes",
             "clap",
+            "http-body-util",
+            "hyper",
+            "hyper-util",
             "rustix",
             "rustyline",
             "serde_json",

@@ -2,81 +2,126 @@
 //! (`FourLetterCommands` and `org.apache.zookeeper.server.command`, ZooKeeper 3.9.5).
 
 use core::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A word that is answered.
+use crate::metrics::{self, Metric};
+
+/// A word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// The configuration.
     Conf,
     /// Every connection, in full.
     Cons,
+    /// Resets what `cons` shows.
+    Crst,
+    /// Bytes of snapshots and log.
+    Dirs,
+    /// Sessions by the time they expire, their ephemerals, and the connections.
+    Dump,
     /// The environment; clients learn the server's version from it.
     Envi,
+    /// The trace mask.
+    Gtmk,
+    /// The history of digests.
+    Hash,
     /// `rw` or `ro`.
     Isro,
     /// Key and value per line, for monitoring.
     Mntr,
     /// `imok`.
     Ruok,
+    /// Resets what `srvr` shows.
+    Srst,
     /// The server in brief.
     Srvr,
     /// The same with every connection in brief.
     Stat,
+    /// Sets the trace mask to the eight bytes that follow, which [`recognise`] does not see.
+    Stmk {
+        /// What it is to be.
+        mask: i64,
+    },
+    /// Watches by session.
+    Wchc,
+    /// Watches by path.
+    Wchp,
+    /// Watches in brief.
+    Wchs,
+    /// What a telnet program sends when it is told to close. Never answered.
+    TelnetClose,
 }
 
-/// All words of ZooKeeper 3.9; those that are not answered yet are refused by name.
-const KNOWN: [&str; 18] = [
-    "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srst",
-    "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
+/// All of them (`FourLetterCommands`).
+const WORDS: [Word; 19] = [
+    Word::Conf,
+    Word::Cons,
+    Word::Crst,
+    Word::Dirs,
+    Word::Dump,
+    Word::Envi,
+    Word::Gtmk,
+    Word::Hash,
+    Word::Isro,
+    Word::Mntr,
+    Word::Ruok,
+    Word::Srst,
+    Word::Srvr,
+    Word::Stat,
+    Word::Stmk { mask: 0 },
+    Word::Wchc,
+    Word::Wchp,
+    Word::Wchs,
+    Word::TelnetClose,
 ];
 
-/// What the first four bytes of a connection are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recognised {
-    /// A word that is answered.
-    Word(Word),
-    /// A word of ZooKeeper's that is not answered yet.
-    Unserved(&'static str),
-}
+/// `FourLetterCommands.telnetCloseCmd`.
+const TELNET_CLOSE: [u8; 4] = [0xff, 0xf4, 0xff, 0xfd];
+
+/// Bytes behind `stmk`: a long.
+pub const TRACE_MASK_BYTES: usize = 8;
+
+/// What the trace mask is at the start (`ZooTrace`). It has no effect here.
+pub const TRACE_MASK_DEFAULT: i64 = 0x132;
 
 impl Word {
-    /// Its four letters.
+    /// Its name in the whitelist: its four letters, but for one.
     pub fn name(self) -> &'static str {
         match self {
             Word::Conf => "conf",
             Word::Cons => "cons",
+            Word::Crst => "crst",
+            Word::Dirs => "dirs",
+            Word::Dump => "dump",
             Word::Envi => "envi",
+            Word::Gtmk => "gtmk",
+            Word::Hash => "hash",
             Word::Isro => "isro",
             Word::Mntr => "mntr",
             Word::Ruok => "ruok",
+            Word::Srst => "srst",
             Word::Srvr => "srvr",
             Word::Stat => "stat",
+            Word::Stmk { .. } => "stmk",
+            Word::Wchc => "wchc",
+            Word::Wchp => "wchp",
+            Word::Wchs => "wchs",
+            Word::TelnetClose => "telnet close",
         }
     }
 }
 
 /// Recognises a word. Anything else is the length of a frame.
-pub fn recognise(first: [u8; 4]) -> Option<Recognised> {
-    let known = KNOWN.into_iter().find(|word| word.as_bytes() == first)?;
-    let words = [
-        Word::Conf,
-        Word::Cons,
-        Word::Envi,
-        Word::Isro,
-        Word::Mntr,
-        Word::Ruok,
-        Word::Srvr,
-        Word::Stat,
-    ];
-    Some(match words.into_iter().find(|word| word.name() == known) {
-        Some(word) => Recognised::Word(word),
-        None => Recognised::Unserved(known),
-    })
+pub fn recognise(first: [u8; 4]) -> Option<Word> {
+    if first == TELNET_CLOSE {
+        return Some(Word::TelnetClose);
+    }
+    WORDS.into_iter().find(|word| word.name().as_bytes() == first)
 }
 
 /// The answer to a word that the configuration does not allow.
-pub fn not_allowed(word: &str) -> String {
-    format!("{word} is not executed because it is not in the whitelist.\n")
+pub fn not_allowed(word: Word) -> String {
+    format!("{} is not executed because it is not in the whitelist.\n", word.name())
 }
 
 /// One connection, as `stat` and `cons` show it.
@@ -84,6 +129,10 @@ pub fn not_allowed(word: &str) -> String {
 pub struct ConnectionReport {
     /// `host:port`.
     pub peer: String,
+    /// When it was made, ms since 1970.
+    pub established_ms: i64,
+    /// Whether anything is still read from it.
+    pub is_reading: bool,
     /// Requests not yet answered.
     pub outstanding: u64,
     /// Frames from the client.
@@ -101,8 +150,6 @@ pub struct SessionReport {
     pub id: i64,
     /// Last operation, four letters or so.
     pub last_operation: &'static str,
-    /// When the connection was made, ms since 1970.
-    pub established_ms: i64,
     /// Negotiated timeout.
     pub timeout_ms: i64,
     /// Last xid of the client; negative ones are not shown.
@@ -151,12 +198,13 @@ impl Latency {
         self.count += other.count;
     }
 
-    fn average(&self) -> f64 {
+    /// Mean; 0 of none.
+    pub fn average(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_ms as f64 / self.count as f64 }
     }
 }
 
-/// The server's numbers, as `srvr`, `stat` and `mntr` show them.
+/// The server's numbers, as `srvr`, `stat` and `cons` show them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerReport {
     /// Name and version of this program.
@@ -175,20 +223,12 @@ pub struct ServerReport {
     pub zxid: i64,
     /// Znodes. ZooKeeper counts the root twice; the caller adds that one.
     pub znode_count: u64,
-    /// Watches set.
-    pub watch_count: u64,
-    /// Ephemeral znodes.
-    pub ephemeral_count: u64,
-    /// Bytes of paths and data.
-    pub data_bytes: u64,
-    /// Sessions.
-    pub session_count: u64,
-    /// Time since the start.
-    pub uptime_ms: u64,
-    /// File descriptors in use and allowed, where the system tells.
-    pub file_descriptors: Option<(u64, u64)>,
-    /// Every connection.
+    /// Connections, whatever is shown of them.
+    pub connection_count: u64,
+    /// Every connection, where a word shows them.
     pub connections: Vec<ConnectionReport>,
+    /// Connections that are not shown.
+    pub connections_missing: u64,
 }
 
 /// What `conf` and `envi` show.
@@ -200,27 +240,205 @@ pub struct ConfReport {
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// The answer to a word.
-pub fn answer(word: Word, server: &ServerReport, conf: &ConfReport) -> String {
-    match word {
-        Word::Ruok => "imok".to_string(),
-        Word::Isro => "rw".to_string(),
-        Word::Conf => key_values(&conf.lines),
-        Word::Envi => {
-            let version = &server.version;
-            let rest = key_values(&conf.environment);
-            format!("Environment:\nzookeeper.version={version}\n{rest}")
-        }
-        Word::Cons => connections(server, false) + "\n",
-        Word::Srvr => format!("Zookeeper version: {}\n{}", server.version, brief(server)),
-        Word::Stat => format!(
-            "Zookeeper version: {}\nClients:\n{}\n{}",
-            server.version,
-            connections(server, true),
-            brief(server)
-        ),
-        Word::Mntr => monitor(server),
+/// What `dump` shows. A list that was cut off says how many are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DumpReport {
+    /// Sessions by the time they expire at, ms since 1970, ascending.
+    pub sessions: Vec<(i64, Vec<i64>)>,
+    /// Sessions that are not shown.
+    pub sessions_missing: u64,
+    /// The ephemerals of the sessions that have any.
+    pub ephemerals: Vec<(i64, Vec<String>)>,
+    /// Ephemerals that are not shown.
+    pub ephemerals_missing: u64,
+    /// Address and session, 0 without one, of connections by the time they are closed if nothing
+    /// comes from them, ms since 1970, ascending.
+    pub connections: Vec<(i64, Vec<(String, i64)>)>,
+    /// Connections that are not shown.
+    pub connections_missing: u64,
+}
+
+/// What `wchc` and `wchp` show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchesReport {
+    /// Paths and the sessions that watch them, in no order, and a path maybe more than once.
+    pub watches: Vec<(String, Vec<i64>)>,
+    /// Watches that are not shown.
+    pub missing: u64,
+}
+
+/// What `wchs` shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchSummary {
+    /// Connections that watch something.
+    pub connections: u64,
+    /// Paths that are watched.
+    pub paths: u64,
+    /// Pairs of the two.
+    pub watches: u64,
+}
+
+/// `RuokCommand`.
+pub const RUOK: &str = "imok";
+
+/// `CnxnStatResetCommand`.
+pub const CONNECTION_STATS_RESET: &str = "Connection stats reset.\n";
+
+/// `StatResetCommand`.
+pub const SERVER_STATS_RESET: &str = "Server stats reset.\n";
+
+/// The lines of `conf`, with the bytes of snapshots and log behind the folder of each
+/// (`ZooKeeperServer.dumpConf`).
+pub fn conf(conf: &ConfReport, data_bytes: u64, log_bytes: u64) -> String {
+    let mut text = String::new();
+    for (key, value) in &conf.lines {
+        let _ = writeln!(text, "{key}={value}");
+        let _ = match *key {
+            "dataDir" => writeln!(text, "dataDirSize={data_bytes}"),
+            "dataLogDir" => writeln!(text, "dataLogSize={log_bytes}"),
+            _ => Ok(()),
+        };
     }
+    text
+}
+
+/// `EnvCommand`.
+pub fn environment(version: &str, conf: &ConfReport) -> String {
+    let rest = key_values(&conf.environment);
+    format!("Environment:\nzookeeper.version={version}\n{rest}")
+}
+
+/// `ConsCommand`.
+pub fn cons(server: &ServerReport) -> String {
+    connections(server, false) + "\n"
+}
+
+/// `StatCommand`, without the connections.
+pub fn srvr(server: &ServerReport) -> String {
+    format!("Zookeeper version: {}\n{}", server.version, brief(server))
+}
+
+/// `StatCommand`, with the connections.
+pub fn stat(server: &ServerReport) -> String {
+    format!(
+        "Zookeeper version: {}\nClients:\n{}\n{}",
+        server.version,
+        connections(server, true),
+        brief(server)
+    )
+}
+
+/// `DirsCommand`.
+pub fn dirs(data_bytes: u64, log_bytes: u64) -> String {
+    format!("datadir_size: {data_bytes}\nlogdir_size: {log_bytes}\n")
+}
+
+/// `DumpCommand`, `ExpiryQueue.dump`, `DataTree.dumpEphemerals`.
+pub fn dump(dump: &DumpReport) -> String {
+    let mut text = "SessionTracker dump:\nSession ".to_string();
+    let show = |session: &i64| format!("{session:#x}");
+    expiring(&dump.sessions, dump.sessions_missing, show, &mut text);
+    missing(dump.sessions_missing, "sessions", &mut text);
+    let with_ephemerals = dump.ephemerals.len();
+    let _ = writeln!(text, "ephemeral nodes dump:\nSessions with Ephemerals ({with_ephemerals}):");
+    for (session, paths) in &dump.ephemerals {
+        let _ = writeln!(text, "{session:#x}:");
+        for path in paths {
+            let _ = writeln!(text, "	{path}");
+        }
+    }
+    missing(dump.ephemerals_missing, "ephemerals", &mut text);
+    text.push_str("Connections dump:\nConnections ");
+    let show = |(peer, session): &(String, i64)| format!("ip: /{peer} sessionId: {session:#x}");
+    expiring(&dump.connections, dump.connections_missing, show, &mut text);
+    missing(dump.connections_missing, "connections", &mut text);
+    text
+}
+
+fn expiring<T>(
+    sets: &[(i64, Vec<T>)],
+    missing: u64,
+    show: impl Fn(&T) -> String,
+    text: &mut String,
+) {
+    let count = sets.iter().map(|(_, set)| set.len() as u64).sum::<u64>() + missing;
+    let _ = writeln!(text, "Sets ({})/({count}):", sets.len());
+    for (at_ms, set) in sets {
+        let _ = writeln!(text, "{} expire at {}:", set.len(), java_date(*at_ms));
+        for element in set {
+            let _ = writeln!(text, "\t{}", show(element));
+        }
+    }
+}
+
+/// Says that a list was cut off: lists of any length would grow without a bound.
+fn missing(count: u64, of: &str, text: &mut String) {
+    if count > 0 {
+        let _ = writeln!(text, "({count} more {of} are not shown)");
+    }
+}
+
+/// `WatchCommand`, by session (`WatchManager.dumpWatches`).
+pub fn watches_by_session(report: &WatchesReport) -> String {
+    let mut text = String::new();
+    for (session, paths) in paths_by_session(report) {
+        let _ = writeln!(text, "{session:#x}");
+        for path in paths {
+            let _ = writeln!(text, "	{path}");
+        }
+    }
+    missing(report.missing, "watches", &mut text);
+    text.push('\n');
+    text
+}
+
+/// `WatchCommand`, by path (`WatchManager.dumpWatches`).
+pub fn watches_by_path(report: &WatchesReport) -> String {
+    let mut text = String::new();
+    for (path, sessions) in sessions_by_path(report) {
+        let _ = writeln!(text, "{path}");
+        for session in sessions {
+            let _ = writeln!(text, "\t{session:#x}");
+        }
+    }
+    missing(report.missing, "watches", &mut text);
+    text.push('\n');
+    text
+}
+
+/// What each session watches, both in order, each once.
+pub fn paths_by_session(report: &WatchesReport) -> BTreeMap<i64, BTreeSet<&str>> {
+    let mut found: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
+    for (path, sessions) in &report.watches {
+        for session in sessions {
+            found.entry(*session).or_default().insert(path);
+        }
+    }
+    found
+}
+
+/// Who watches each path, both in order, each once.
+pub fn sessions_by_path(report: &WatchesReport) -> BTreeMap<&str, BTreeSet<i64>> {
+    let mut found: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
+    for (path, sessions) in report.watches.iter().filter(|(_, sessions)| !sessions.is_empty()) {
+        found.entry(path).or_default().extend(sessions);
+    }
+    found
+}
+
+/// `WatchManager.toString`, which has no line end: `WatchCommand` adds one.
+pub fn watch_summary(summary: &WatchSummary) -> String {
+    let WatchSummary { connections, paths, watches } = summary;
+    format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
+}
+
+/// `MonitorCommand`.
+pub fn mntr(version: &str, mode: &str, metrics: &[Metric]) -> String {
+    let mut text = format!("zk_version\t{version}\nzk_server_state\t{mode}\n");
+    for (key, number) in metrics::flat(metrics) {
+        let _ = writeln!(text, "zk_{key}\t{number}");
+    }
+    text
 }
 
 fn key_values(lines: &[(&'static str, String)]) -> String {
@@ -237,7 +455,7 @@ fn brief(server: &ServerReport) -> String {
         latency.max_ms,
         server.received,
         server.sent,
-        server.connections.len(),
+        server.connection_count,
         server.outstanding,
         server.zxid,
         server.mode,
@@ -246,7 +464,7 @@ fn brief(server: &ServerReport) -> String {
 }
 
 /// A double as Java prints it, to four decimals: `0.0`, `1.25`.
-fn java_double(value: f64) -> String {
+pub(crate) fn java_double(value: f64) -> String {
     let text = format!("{value:.4}");
     let trimmed = text.trim_end_matches('0');
     if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_string() }
@@ -257,14 +475,15 @@ fn connections(server: &ServerReport, brief: bool) -> String {
     for connection in &server.connections {
         connection.print(brief, &mut text);
     }
+    missing(server.connections_missing, "connections", &mut text);
     text
 }
 
 impl ConnectionReport {
-    /// `ServerCnxn.dumpConnectionInfo`. The number in brackets is 1 for a connection with a
-    /// session (being read) and 0 for one that asks a four-letter word.
+    /// `ServerCnxn.dumpConnectionInfo`. The number in brackets is 1 for a connection that is read and
+    /// 0 for one that asks a four-letter word.
     fn print(&self, brief: bool, text: &mut String) {
-        let reading = u8::from(self.session.is_some());
+        let reading = u8::from(self.is_reading);
         let _ = write!(
             text,
             " /{}[{reading}](queued={},recved={},sent={}",
@@ -274,7 +493,7 @@ impl ConnectionReport {
             let _ = write!(
                 text,
                 ",sid={:#x},lop={},est={},to={}",
-                session.id, session.last_operation, session.established_ms, session.timeout_ms
+                session.id, session.last_operation, self.established_ms, session.timeout_ms
             );
             if session.last_xid >= 0 {
                 let _ = write!(text, ",lcxid={:#x}", session.last_xid);
@@ -295,31 +514,26 @@ impl ConnectionReport {
     }
 }
 
-fn monitor(server: &ServerReport) -> String {
-    let latency = &server.latency;
-    let mut lines: Vec<(&str, String)> = vec![
-        ("version", server.version.clone()),
-        ("server_state", server.mode.to_string()),
-        ("avg_latency", java_double(latency.average())),
-        ("max_latency", latency.max_ms.to_string()),
-        ("min_latency", latency.min_ms.to_string()),
-        ("packets_received", server.received.to_string()),
-        ("packets_sent", server.sent.to_string()),
-        ("num_alive_connections", server.connections.len().to_string()),
-        ("outstanding_requests", server.outstanding.to_string()),
-        ("znode_count", server.znode_count.to_string()),
-        ("watch_count", server.watch_count.to_string()),
-        ("ephemerals_count", server.ephemeral_count.to_string()),
-        ("approximate_data_size", server.data_bytes.to_string()),
-        ("global_sessions", server.session_count.to_string()),
-        ("local_sessions", "0".to_string()),
-        ("uptime", server.uptime_ms.to_string()),
-    ];
-    if let Some((open, max)) = server.file_descriptors {
-        lines.push(("open_file_descriptor_count", open.to_string()));
-        lines.push(("max_file_descriptor_count", max.to_string()));
-    }
-    lines.iter().fold(String::new(), |text, (key, value)| format!("{text}zk_{key}\t{value}\n"))
+/// A date as Java's `Date` prints it, in UTC: `Sun Nov 22 05:45:35 UTC 2026`.
+fn java_date(ms: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let seconds = ms.div_euclid(1_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 1 March of year 0, in eras of 400 years: a leap day ends its year.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let from_january = (month + 2) % 12;
+    let year = era * 400 + year_of_era + i64::from(from_january < 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let weekday = DAYS[days.rem_euclid(7) as usize];
+    let month = MONTHS[from_january as usize];
+    format!("{weekday} {month} {day:02} {hour:02}:{minute:02}:{second:02} UTC {year}")
 }
 
 #[cfg(test)]

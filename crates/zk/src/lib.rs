@@ -10,6 +10,7 @@ pub mod error_code;
 pub mod four_letter;
 pub mod jute;
 pub mod limits;
+pub mod metrics;
 pub mod ops;
 pub mod path;
 pub mod request;

@@ -22,7 +22,7 @@ use machine::change::parent_path;
 use machine::{ConnectionId, Ordinal};
 use zk::request::{AddWatchMode, WatcherType};
 
-use crate::limits::WATCH_BYTES;
+use crate::limits::{WATCH_BYTES, WATCH_PAGE_BYTES, WATCH_PAGE_COUNT};
 
 /// What a watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +87,14 @@ struct Place {
     position: u32,
 }
 
+/// Where the next page of a list of watches starts. What changes meanwhile may be missed or be seen
+/// twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchCursor {
+    spot: u32,
+    position: u32,
+}
+
 /// A connection that watches something.
 struct Watcher {
     connection: ConnectionId,
@@ -114,6 +122,11 @@ impl Watches {
         self.counts.iter().sum::<usize>() + self.count_of(WatchKind::Persistent)
     }
 
+    /// Number of watches but for one-shot child watches.
+    pub fn data_watch_count(&self) -> usize {
+        self.counts.iter().sum::<usize>() - self.count_of(WatchKind::Child)
+    }
+
     fn count_of(&self, kind: WatchKind) -> usize {
         self.counts[kind as usize]
     }
@@ -122,6 +135,36 @@ impl Watches {
     /// that.
     pub fn bytes_of(&self, connection: ConnectionId) -> usize {
         self.watcher_index.get(&connection).map_or(0, |watcher| self.watchers[*watcher].bytes)
+    }
+
+    /// Some of the watches but for one-shot child watches, which ZooKeeper's lists leave out as well
+    /// (`DataTree.dumpWatches`): paths with those who watch them, and where it goes on. A path may come
+    /// more than once.
+    pub fn page(&self, from: WatchCursor) -> (Vec<(&str, Vec<ConnectionId>)>, Option<WatchCursor>) {
+        let WatchCursor { mut spot, mut position } = from;
+        let (mut page, mut count, mut bytes) = (Vec::new(), 0, 0);
+        while (spot as usize) < self.spots.slots.len() {
+            if count >= WATCH_PAGE_COUNT || bytes >= WATCH_PAGE_BYTES {
+                return (page, Some(WatchCursor { spot, position }));
+            }
+            // An empty slot is looked at, too.
+            count += 1;
+            let found = self.spots.slots[spot as usize].as_ref();
+            if let Some(found) = found.filter(|found| found.kind != WatchKind::Child) {
+                let watches = found.watches.get(position as usize..).unwrap_or_default();
+                let taken = &watches[..watches.len().min(WATCH_PAGE_COUNT)];
+                let connection = |watch: &Watch| self.watchers[watch.watcher].connection;
+                page.push((&*found.path, taken.iter().map(connection).collect()));
+                count += taken.len();
+                bytes += found.path.len();
+                if taken.len() < watches.len() {
+                    position += number_of(taken.len());
+                    continue;
+                }
+            }
+            (spot, position) = (spot + 1, 0);
+        }
+        (page, None)
     }
 
     /// Sets a watch as of `ordinal`; one that is there already stays as it is.

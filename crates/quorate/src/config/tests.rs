@@ -482,7 +482,7 @@ fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
         "secureClientPort=2281",
         "ssl.keyStore.location=/k.jks",
         "admin.serverPort=8080",
-        "metricsProvider.httpPort=7000",
+        "metricsProvider.className=org.example.Mine",
         "forceSync=no",
         "localSessionsEnabled=true",
         "authProvider.1=org.example.MyAuthenticationProvider",
@@ -883,4 +883,40 @@ fn a_wrong_variable_is_named() {
 fn a_variable_of_the_image_that_configures_nothing_changes_nothing() {
     let config = container(&[("ZOO_LOG_DIR", "/logs"), ("ZOO_CONF_DIR", "/none")]).config();
     assert_eq!(config, World::default().config());
+}
+
+const PROMETHEUS: &str =
+    "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n";
+
+#[test]
+fn metrics_are_served_where_the_provider_says() {
+    let metrics = |text: String| {
+        let found = World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().metrics;
+        found.map(|metrics| format!("{} {}", metrics.addr, metrics.with_process))
+    };
+    assert_eq!(metrics(String::new()), None);
+    assert_eq!(metrics("metricsProvider.httpPort=7001\n".into()), None);
+    assert_eq!(metrics(PROMETHEUS.into()).as_deref(), Some("*:7000 true"));
+    let host = "metricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7001\n";
+    let own = "metricsProvider.exportJvmInfo=false\nmetricsProvider.numWorkerThreads=2\n";
+    let found = metrics(format!("{PROMETHEUS}{host}{own}"));
+    assert_eq!(found.as_deref(), Some("127.0.0.1:7001 false"));
+    let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
+    assert!(zoo("metricsProvider.httpPort=x").error().contains("is not a port"));
+    let warnings = zoo("metricsProvider.className=org.example.Mine").warnings();
+    assert_eq!(warnings, ["conf/zoo.cfg:3: metricsProvider.className"]);
+    let toml = World::toml("metrics_addr = \"127.0.0.1:7002\"\nmetrics_of_process = false");
+    let expected = MetricsConfig {
+        addr: ListenAddress { host: Some("127.0.0.1".into()), port: 7002 },
+        with_process: false,
+    };
+    assert_eq!(toml.config().metrics, Some(expected));
+}
+
+#[test]
+fn a_slow_write_of_the_log_is_warned_of_after_the_configured_time() {
+    let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n")).config();
+    assert_eq!(zoo("").fsync_warning_ms, 1_000);
+    assert_eq!(zoo("fsync.warningthresholdms=50").fsync_warning_ms, 50);
+    assert_eq!(World::toml("fsync_warning = \"20ms\"").config().fsync_warning_ms, 20);
 }

@@ -33,6 +33,9 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("snapshot_command_count", "100000"),
     ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
+    ("fsync_warning", "\"1s\""),
+    ("metrics_addr", "\"127.0.0.1:7000\""),
+    ("metrics_of_process", "true"),
     ("skip_acl", "false"),
     ("super_digest", "\"super:base64-of-the-hash\""),
     ("digest_algorithm", "\"SHA1\""),
@@ -150,6 +153,9 @@ fn apply_key(
         "container_check_interval" => {
             draft.container.check_interval_ms = value.ms_above_0()?;
         }
+        "fsync_warning" => draft.fsync_warning_ms = Some(u64::from(value.ms()?)),
+        "metrics_addr" => draft.metrics.addr = Some(value.text()?.parse()?),
+        "metrics_of_process" => draft.metrics.with_process = Some(value.boolean()?),
         "skip_acl" => draft.replicated.skip_acl = value.boolean()?,
         "super_digest" => draft.replicated.super_digest = super_digest(value.text()?)?,
         "digest_algorithm" => {

@@ -63,7 +63,7 @@ impl FileKeys {
 }
 
 /// What became of a key.
-enum Fate {
+pub(super) enum Fate {
     Taken,
     /// Known, and without an effect here or in a standalone ZooKeeper.
     Moot,
@@ -213,6 +213,10 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
         }
         "electionAlg" | "quorumListenOnAllIPs" | "syncEnabled" | "oraclePath" => {}
         "observerMasterPort" => return Ok(Fate::Differs(ENSEMBLES_NOT_BUILT.to_string())),
+        _ if key.starts_with("metricsProvider.") => {
+            let name = key.strip_prefix("metricsProvider.").unwrap_or(key);
+            return draft.metrics.apply(name, value);
+        }
         _ if key.starts_with("server.") => return apply_server(draft, place, key, value),
         _ if is_grouping(key) => return Ok(Fate::Differs(ENSEMBLES_NOT_BUILT.to_string())),
         _ => return Ok(Fate::Unknown),
@@ -297,6 +301,9 @@ fn apply_property(draft: &mut Draft, name: &str, value: &str) -> Result<Fate, St
         }
         "znode.container.maxNeverUsedIntervalMs" => {
             draft.container.never_used_ms_max = u64::try_from(number(value)?).unwrap_or(0);
+        }
+        "fsync.warningthresholdms" => {
+            draft.fsync_warning_ms = Some(u64::try_from(number(value)?).unwrap_or(0));
         }
         "forceSync" => {
             let off = value == "no";
@@ -409,10 +416,8 @@ const UNBUILT: &[(&str, &str)] = &[
     ("enableEagerACLCheck", "permissions are checked once, when a request is applied"),
     ("extendedTypesEmulate*", "is not built; it is ignored"),
     ("fips-mode", TLS_NOT_BUILT),
-    ("fsync.warningthresholdms", "is not built yet; it is ignored"),
     ("kinit", KERBEROS_NOT_BUILT),
     ("largeRequest*", "requests in flight have our own limits; it is ignored"),
-    ("metricsProvider.*", "metrics over HTTP are not built yet; it is ignored"),
     ("observerMaster.*", ENSEMBLES_NOT_BUILT),
     ("requireClientAuthScheme*", AUTH_SCHEME_UNKNOWN),
     ("requireKerberosConfig", KERBEROS_NOT_BUILT),

@@ -35,6 +35,8 @@ pub struct Server {
 
 struct Running {
     child: Child,
+    /// The ready line's faces, each with its address.
+    faces: Vec<String>,
     /// Kept open: the server may write to it.
     _stdout: BufReader<ChildStdout>,
 }
@@ -63,6 +65,13 @@ impl Server {
     /// Where clients connect. Another port after each start.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where another face is served, by its name in the ready line.
+    pub fn face(&self, name: &str) -> SocketAddr {
+        let faces = &self.running.as_ref().expect("the server runs").faces;
+        let found = faces.iter().find_map(|face| face.strip_prefix(name)?.strip_prefix('='));
+        found.expect("the face is served").parse().unwrap()
     }
 
     /// Where its data is kept.
@@ -164,15 +173,18 @@ impl Running {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let ready = line.trim().strip_prefix("quorate ready zk=");
-        let Some(address) = ready.and_then(|address| address.parse().ok()) else {
+        let mut words = line.split_whitespace();
+        let is_ready = words.next() == Some("quorate") && words.next() == Some("ready");
+        let faces: Vec<String> = words.filter(|_| is_ready).map(str::to_string).collect();
+        let address = faces.iter().find_map(|face| face.strip_prefix("zk=")?.parse().ok());
+        let Some(address) = address else {
             // It says nothing or something else: it is of no use any more.
             let _ = child.kill();
             let status = child.wait();
             let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
             panic!("no ready line but {line:?}, {status:?}\n{log}");
         };
-        (Running { child, _stdout: stdout }, address)
+        (Running { child, faces, _stdout: stdout }, address)
     }
 }
 

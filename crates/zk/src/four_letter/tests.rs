@@ -1,33 +1,29 @@
 use super::*;
+use crate::metrics::{Distribution, Number, Value};
 
-fn check(word: &[u8; 4], expected: Option<Recognised>) {
+fn check(word: &[u8; 4], expected: Option<Word>) {
     assert_eq!(recognise(*word), expected);
 }
 
 #[test]
 fn words_are_recognised_by_their_four_bytes() {
-    check(b"ruok", Some(Recognised::Word(Word::Ruok)));
-    check(b"srvr", Some(Recognised::Word(Word::Srvr)));
-    check(b"stat", Some(Recognised::Word(Word::Stat)));
-    check(b"cons", Some(Recognised::Word(Word::Cons)));
-    check(b"mntr", Some(Recognised::Word(Word::Mntr)));
-    check(b"conf", Some(Recognised::Word(Word::Conf)));
-    check(b"isro", Some(Recognised::Word(Word::Isro)));
-    check(b"dump", Some(Recognised::Unserved("dump")));
-    check(b"wchs", Some(Recognised::Unserved("wchs")));
+    check(b"ruok", Some(Word::Ruok));
+    check(b"srvr", Some(Word::Srvr));
+    check(b"dump", Some(Word::Dump));
+    check(b"wchs", Some(Word::Wchs));
+    check(b"stmk", Some(Word::Stmk { mask: 0 }));
+    check(&[0xff, 0xf4, 0xff, 0xfd], Some(Word::TelnetClose));
     check(b"RUOK", None);
     check(b"ruo\n", None);
+    check(b"teln", None);
     check(&[0, 0, 0, 44], None);
 }
 
 #[test]
-fn every_served_word_is_a_known_one() {
-    for word in KNOWN {
-        let first: [u8; 4] = word.as_bytes().try_into().unwrap();
-        match recognise(first).unwrap() {
-            Recognised::Word(found) => assert_eq!(found.name(), word),
-            Recognised::Unserved(found) => assert_eq!(found, word),
-        }
+fn every_word_is_recognised_by_its_name() {
+    for word in WORDS {
+        let first = word.name().as_bytes().try_into().unwrap_or(TELNET_CLOSE);
+        assert_eq!(recognise(first), Some(word));
     }
 }
 
@@ -35,7 +31,6 @@ fn connections() -> Vec<ConnectionReport> {
     let session = SessionReport {
         id: 0x1_0000_0a00_0001,
         last_operation: "GETD",
-        established_ms: 1_700_000_000_000,
         timeout_ms: 30_000,
         last_xid: 0x1f,
         last_zxid: 0x10_0000_0003,
@@ -46,6 +41,8 @@ fn connections() -> Vec<ConnectionReport> {
     vec![
         ConnectionReport {
             peer: "10.0.0.9:51000".into(),
+            established_ms: 1_700_000_000_000,
+            is_reading: true,
             outstanding: 2,
             received: 30,
             sent: 29,
@@ -65,24 +62,10 @@ fn server() -> ServerReport {
         outstanding: 2,
         zxid: 0x2a,
         znode_count: 5,
-        watch_count: 3,
-        ephemeral_count: 1,
-        data_bytes: 44,
-        session_count: 1,
-        uptime_ms: 9000,
-        file_descriptors: None,
+        connection_count: 2,
         connections: connections(),
+        connections_missing: 0,
     }
-}
-
-fn text(word: Word) -> String {
-    answer(word, &server(), &ConfReport::default())
-}
-
-#[test]
-fn ruok_and_isro_are_one_word() {
-    assert_eq!(text(Word::Ruok), "imok");
-    assert_eq!(text(Word::Isro), "rw");
 }
 
 const BRIEF: &str = "\
@@ -98,7 +81,7 @@ Node count: 5
 
 #[test]
 fn srvr_is_the_server_in_brief() {
-    assert_eq!(text(Word::Srvr), format!("Zookeeper version: 3.9.5-quorate\n{BRIEF}"));
+    assert_eq!(srvr(&server()), format!("Zookeeper version: 3.9.5-quorate\n{BRIEF}"));
 }
 
 #[test]
@@ -111,13 +94,13 @@ Clients:
 
 {BRIEF}"
     );
-    assert_eq!(text(Word::Stat), expected);
+    assert_eq!(stat(&server()), expected);
 }
 
 #[test]
 fn stat_without_connections_keeps_its_empty_line() {
     let server = ServerReport { connections: vec![], ..server() };
-    let text = answer(Word::Stat, &server, &ConfReport::default());
+    let text = stat(&server);
     assert!(text.starts_with("Zookeeper version: 3.9.5-quorate\nClients:\n\nLatency"), "{text}");
 }
 
@@ -128,63 +111,154 @@ const CONNECTION: &str = " /10.0.0.9:51000[1](queued=2,recved=30,sent=29,sid=0x1
 #[test]
 fn cons_shows_every_connection_in_full() {
     let expected = format!("{CONNECTION} /127.0.0.1:52000[0](queued=0,recved=1,sent=0)\n\n");
-    assert_eq!(text(Word::Cons), expected);
+    assert_eq!(cons(&server()), expected);
 }
 
 #[test]
 fn cons_leaves_a_negative_xid_out() {
     let mut server = server();
     server.connections[0].session.as_mut().unwrap().last_xid = -2;
-    let text = answer(Word::Cons, &server, &ConfReport::default());
+    let text = cons(&server);
     assert_eq!(text.lines().next(), Some(CONNECTION.replace(",lcxid=0x1f", "").trim_end()));
 }
 
 #[test]
 fn mntr_is_a_key_and_a_value_a_line() {
+    let of = Distribution { count: 3, sum: 4.0, min: 1.0, max: 2.0, quantiles: Some([1.0; 5]) };
+    let metric = |name, value| Metric { name, value };
+    let metrics = [
+        metric("avg_latency", Value::Gauge(Number::Real(1.25))),
+        metric("znode_count", Value::Gauge(Number::Whole(5))),
+        metric("watch_bytes", Value::Counter(68)),
+        metric("fsynctime", Value::Basic(of)),
+        metric("readlatency", Value::Advanced(of)),
+        metric("jvm_info", Value::Labelled(vec![("runtime=\"x\"".into(), 1.0)])),
+    ];
     let expected = "\
 zk_version	3.9.5-quorate
 zk_server_state	standalone
 zk_avg_latency	1.25
-zk_max_latency	17
-zk_min_latency	0
-zk_packets_received	31
-zk_packets_sent	30
-zk_num_alive_connections	2
-zk_outstanding_requests	2
 zk_znode_count	5
-zk_watch_count	3
-zk_ephemerals_count	1
-zk_approximate_data_size	44
-zk_global_sessions	1
-zk_local_sessions	0
-zk_uptime	9000
+zk_watch_bytes	68
+zk_avg_fsynctime	1.3333
+zk_min_fsynctime	1
+zk_max_fsynctime	2
+zk_cnt_fsynctime	3
+zk_sum_fsynctime	4
+zk_avg_readlatency	1.3333
+zk_min_readlatency	1
+zk_max_readlatency	2
+zk_cnt_readlatency	3
+zk_sum_readlatency	4
+zk_p50_readlatency	1
+zk_p95_readlatency	1
+zk_p99_readlatency	1
+zk_p999_readlatency	1
 ";
-    assert_eq!(text(Word::Mntr), expected);
-    let server = ServerReport { file_descriptors: Some((20, 1024)), ..server() };
-    let descriptors = "zk_open_file_descriptor_count\t20\nzk_max_file_descriptor_count\t1024\n";
-    let text = answer(Word::Mntr, &server, &ConfReport::default());
-    assert_eq!(text, format!("{expected}{descriptors}"));
+    assert_eq!(mntr("3.9.5-quorate", "standalone", &metrics), expected);
 }
 
 #[test]
-fn conf_is_a_setting_a_line() {
-    let lines = vec![("clientPort", "2181".to_string()), ("tickTime", "2000".to_string())];
-    let text = answer(Word::Conf, &server(), &ConfReport { lines, ..ConfReport::default() });
-    assert_eq!(text, "clientPort=2181\ntickTime=2000\n");
+fn conf_is_a_setting_a_line_with_the_bytes_of_each_folder() {
+    let line = |key, value: &str| (key, value.to_string());
+    let lines = vec![
+        line("clientPort", "2181"),
+        line("dataDir", "/a"),
+        line("dataLogDir", "/b"),
+        line("tickTime", "2000"),
+    ];
+    let text = conf(&ConfReport { lines, ..ConfReport::default() }, 11, 22);
+    let expected = "clientPort=2181\ndataDir=/a\ndataDirSize=11\ndataLogDir=/b\ndataLogSize=22\n\
+        tickTime=2000\n";
+    assert_eq!(text, expected);
+    assert_eq!(dirs(11, 22), "datadir_size: 11\nlogdir_size: 22\n");
 }
 
 #[test]
 fn envi_begins_with_the_version() {
     let environment = vec![("host.name", "here".to_string())];
-    let text = answer(Word::Envi, &server(), &ConfReport { environment, ..ConfReport::default() });
-    let version = server().version;
-    assert_eq!(text, format!("Environment:\nzookeeper.version={version}\nhost.name=here\n"));
+    let conf = ConfReport { environment, ..ConfReport::default() };
+    let expected = "Environment:\nzookeeper.version=3.9.5-quorate\nhost.name=here\n";
+    assert_eq!(super::environment("3.9.5-quorate", &conf), expected);
+}
+
+#[test]
+fn dump_shows_sessions_ephemerals_and_connections() {
+    let dump = DumpReport {
+        sessions: vec![(1_795_326_335_000, vec![0x10, 0x11]), (1_795_326_336_999, vec![0x12])],
+        ephemerals: vec![(0x10, vec!["/app/e1".into(), "/app/e2".into()])],
+        connections: vec![(1_795_326_339_000, vec![("127.0.0.1:60252".into(), 0x10)])],
+        ..DumpReport::default()
+    };
+    let expected = "\
+SessionTracker dump:
+Session Sets (2)/(3):
+2 expire at Sun Nov 22 05:45:35 UTC 2026:
+	0x10
+	0x11
+1 expire at Sun Nov 22 05:45:36 UTC 2026:
+	0x12
+ephemeral nodes dump:
+Sessions with Ephemerals (1):
+0x10:
+	/app/e1
+	/app/e2
+Connections dump:
+Connections Sets (1)/(1):
+1 expire at Sun Nov 22 05:45:39 UTC 2026:
+	ip: /127.0.0.1:60252 sessionId: 0x10
+";
+    assert_eq!(super::dump(&dump), expected);
+}
+
+#[test]
+fn dump_says_what_it_leaves_out() {
+    let dump = DumpReport {
+        sessions: vec![(0, vec![1])],
+        sessions_missing: 41,
+        ephemerals_missing: 2,
+        connections_missing: 3,
+        ..DumpReport::default()
+    };
+    let text = super::dump(&dump);
+    assert!(text.contains("Session Sets (1)/(42):\n"), "{text}");
+    assert!(text.contains("(41 more sessions are not shown)\n"), "{text}");
+    assert!(text.contains("(2 more ephemerals are not shown)\n"), "{text}");
+    assert!(text.ends_with("Connections Sets (0)/(3):\n(3 more connections are not shown)\n"));
+}
+
+#[test]
+fn watches_are_shown_by_session_and_by_path() {
+    let watch = |path: &str, sessions: &[i64]| (path.to_string(), sessions.to_vec());
+    let watches = vec![watch("/b", &[0x11]), watch("/a", &[0x11, 0x10]), watch("/a", &[0x10])];
+    let mut report = WatchesReport { watches, missing: 0 };
+    assert_eq!(watches_by_session(&report), "0x10\n\t/a\n0x11\n\t/a\n\t/b\n\n");
+    assert_eq!(watches_by_path(&report), "/a\n\t0x10\n\t0x11\n/b\n\t0x11\n\n");
+    report.missing = 7;
+    let cut = "\t0x11\n(7 more watches are not shown)\n\n";
+    assert!(watches_by_path(&report).ends_with(cut));
+    let summary = WatchSummary { connections: 2, paths: 3, watches: 4 };
+    assert_eq!(watch_summary(&summary), "2 connections watching 3 paths\nTotal watches:4\n");
+}
+
+#[test]
+fn dates_are_shown_as_java_does() {
+    let check = |ms, expected: &str| assert_eq!(java_date(ms), expected);
+    check(0, "Thu Jan 01 00:00:00 UTC 1970");
+    check(-1, "Wed Dec 31 23:59:59 UTC 1969");
+    check(951_782_400_000, "Tue Feb 29 00:00:00 UTC 2000");
+    check(951_868_800_000, "Wed Mar 01 00:00:00 UTC 2000");
+    check(1_709_251_199_999, "Thu Feb 29 23:59:59 UTC 2024");
+    check(1_735_689_600_000, "Wed Jan 01 00:00:00 UTC 2025");
+    check(4_107_542_400_000, "Mon Mar 01 00:00:00 UTC 2100");
 }
 
 #[test]
 fn a_word_that_is_not_allowed_is_named() {
     let expected = "stat is not executed because it is not in the whitelist.\n";
-    assert_eq!(not_allowed("stat"), expected);
+    assert_eq!(not_allowed(Word::Stat), expected);
+    let expected = "telnet close is not executed because it is not in the whitelist.\n";
+    assert_eq!(not_allowed(Word::TelnetClose), expected);
 }
 
 /// Min, average, max and count of latencies recorded one by one.
@@ -220,6 +294,6 @@ fn latencies_of_two_places_are_joined() {
 #[test]
 fn a_negative_zxid_is_shown_as_java_does() {
     let server = ServerReport { zxid: -1, ..server() };
-    let text = answer(Word::Srvr, &server, &ConfReport::default());
+    let text = srvr(&server);
     assert!(text.contains("Zxid: 0xffffffffffffffff\n"), "{text}");
 }

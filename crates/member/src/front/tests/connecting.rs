@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
+use crate::summary::Summary;
 
 /// The ids that Front 0 of a rig draws, first to last.
 fn drawn(count: u64) -> (SessionId, [u8; 16]) {
@@ -103,9 +104,22 @@ fn a_word_is_handed_to_the_driver_once() {
 fn every_word_may_be_allowed_at_once() {
     let mut rig = Rig::default();
     rig.fronts[0] = Front::new(FrontConfig { words_allowed: vec!["*".into()], ..config(0) });
-    assert_eq!(rig.play("c1: word wchs"), "c1: says wchs is not served yet.\nc1: closed");
-    rig.play("c2: word mntr");
-    assert_eq!(rig.words.len(), 1);
+    rig.play("c1: word wchs\nc2: word mntr\nc3: word stmk\nc3: raw 000000000000002a");
+    let words: Vec<Word> = rig.words.iter().map(|(_, word)| *word).collect();
+    assert_eq!(words, [Word::Wchs, Word::Mntr, Word::Stmk { mask: 42 }]);
+    // Allowed, it is not even said that there is no such word.
+    assert_eq!(rig.play("c4: raw fff4fffd"), "c4: closed");
+}
+
+#[test]
+fn the_argument_of_a_word_is_waited_for() {
+    let mut rig = Rig::default();
+    rig.fronts[0] = Front::new(FrontConfig { words_allowed: vec!["stmk".into()], ..config(0) });
+    rig.play("c1: word stmk\nc1: raw ffffffffffffff");
+    assert!(rig.words.is_empty());
+    rig.play("c1: raw fe");
+    let id = rig.client(1).id;
+    assert_eq!(rig.words, [(id, Word::Stmk { mask: -2 })]);
 }
 
 #[test]
@@ -138,20 +152,86 @@ fn sessions_heard_from_are_reported_once_per_interval() {
 fn a_report_counts_what_clients_saw() {
     let mut rig = Rig::default();
     rig.play("c1: connect\nc1: create /a v | get /a w | exists /b w | ls / w\nc1~ set /a w");
-    let mut report = zk::four_letter::ServerReport::default();
-    rig.fronts.iter().for_each(|front| front.report(&mut report));
+    let report = joined(&rig);
     assert_eq!((report.received, report.sent, report.outstanding), (6, 5, 1));
-    assert_eq!((report.watch_count, report.connections.len()), (3, 1));
+    assert_eq!((report.watches, report.data_watches, report.connections), (3, 2, 1));
     rig.now = Now { monotonic_ms: 40, wall_ms: 2_000_000 };
     rig.fronts[0].set_now(rig.now);
     rig.run();
-    let mut report = zk::four_letter::ServerReport::default();
-    rig.fronts.iter().for_each(|front| front.report(&mut report));
+    let report = joined(&rig);
     assert_eq!((report.received, report.sent, report.outstanding), (6, 7, 0));
     assert_eq!((report.latency.max_ms, report.latency.count), (40, 5));
-    let session = report.connections[0].session.clone().unwrap();
+    let shown = rig.fronts[0].connection_reports(&rig.fronts[0].connection_ids());
+    let session = shown[0].session.clone().unwrap();
     assert_eq!((session.last_operation, session.last_xid, session.last_zxid), ("SETD", 5, 3));
-    assert_eq!((session.established_ms, session.last_response_ms), (0, 2_000_000));
+    assert_eq!((shown[0].established_ms, session.last_response_ms), (0, 2_000_000));
     assert_eq!((session.timeout_ms, session.id), (10_000, rig.client(1).session.0));
-    assert_eq!(report.connections[0].peer, "10.0.0.1:5001");
+    assert_eq!((&*shown[0].peer, shown[0].is_reading), ("10.0.0.1:5001", true));
+}
+
+/// What all Fronts counted.
+fn joined(rig: &Rig) -> FrontReport {
+    let mut report = FrontReport::default();
+    rig.fronts.iter().for_each(|front| report.merge(&front.report()));
+    report
+}
+
+#[test]
+fn metrics_are_counted_where_they_arise() {
+    let mut rig = Rig::default();
+    rig.play("c1: connect\nc1: create /a v | get /a w | exists /b w | ls / w");
+    rig.play("c2: connect\nc2: get /a w\nc1: set /a w | create /b v | delete /b\nc3: word ruok");
+    let metrics = joined(&rig).metrics;
+    let count = |summary: &Summary| {
+        let of = summary.distribution(1.0, 0);
+        (of.count, of.sum)
+    };
+    assert_eq!(count(&metrics.update_latency), (4, 0.0));
+    assert_eq!(count(&metrics.read_latency), (4, 0.0));
+    // The set told two connections at once, in two Fronts or in one.
+    assert_eq!(count(&metrics.node_changed_watch_count).1, 2.0);
+    assert_eq!(count(&metrics.node_created_watch_count), (1, 1.0));
+    assert_eq!(count(&metrics.node_children_watch_count), (1, 1.0));
+    assert_eq!(count(&metrics.node_deleted_watch_count).0, 0);
+    assert_eq!(metrics.connection_request_count, 2);
+    // Four events of a path of two bytes each.
+    assert_eq!(metrics.watch_bytes, 3 * (16 + 8 + 4 + 2) + (16 + 8 + 4 + 1));
+    assert_eq!(metrics.response_size.min, 16);
+    assert!(metrics.response_bytes > 8 * metrics.response_size.min);
+    assert!(metrics.bytes_received_count > 0);
+    let id = rig.client(1).id;
+    rig.fronts.iter_mut().for_each(|front| front.on_closed(id));
+    assert_eq!(joined(&rig).metrics.connection_drop_count, 1);
+}
+
+#[test]
+fn a_reset_forgets_what_it_names() {
+    let mut rig = Rig::default();
+    rig.play("c1: connect\nc1: create /a v | get /a w");
+    let reset = |rig: &mut Rig, what| rig.fronts.iter_mut().for_each(|front| front.reset(what));
+    reset(&mut rig, Reset::Connections);
+    let shown = rig.fronts[0].connection_reports(&rig.fronts[0].connection_ids());
+    let session = shown[0].session.clone().unwrap();
+    assert_eq!((shown[0].received, shown[0].sent), (0, 0));
+    assert_eq!((session.last_operation, session.last_xid, session.last_zxid), ("NA", -1, -1));
+    assert!(joined(&rig).received > 0);
+    reset(&mut rig, Reset::Server { metrics: false });
+    let report = joined(&rig);
+    assert_eq!((report.received, report.sent, report.latency), (0, 0, Latency::default()));
+    assert_eq!(report.metrics.response_size, ResponseSize::default());
+    assert!(report.metrics.bytes_received_count > 0);
+    reset(&mut rig, Reset::Server { metrics: true });
+    assert_eq!(joined(&rig).metrics.bytes_received_count, 0);
+    assert_eq!((joined(&rig).watches, joined(&rig).connections), (1, 1));
+}
+
+#[test]
+fn watches_are_listed_with_their_sessions() {
+    let mut rig = Rig::default();
+    rig.play("c1: connect\nc1: create /a v | get /a w | ls / w | exists /b w");
+    let page = rig.fronts[0].watch_page(WatchCursor::default());
+    let session = rig.client(1).session.0;
+    let expected = [("/a".to_string(), vec![session]), ("/b".to_string(), vec![session])];
+    assert_eq!(page.watches, expected);
+    assert_eq!(page.next, None);
 }

@@ -211,3 +211,51 @@ fn a_connection_with_several_watches_is_told_once() {
     assert_eq!(watches.fire(WatchKind::Data, "/a", Ordinal(3)), [ConnectionId(1)]);
     assert_eq!(watches.fire(WatchKind::Child, "/a", Ordinal(3)), [ConnectionId(1)]);
 }
+
+/// Every page of a table.
+fn pages(watches: &Watches) -> Vec<Vec<(&str, Vec<ConnectionId>)>> {
+    let (mut pages, mut next) = (Vec::new(), Some(WatchCursor::default()));
+    while let Some(cursor) = next {
+        let page = watches.page(cursor);
+        pages.push(page.0);
+        next = page.1;
+    }
+    pages
+}
+
+#[test]
+fn pages_show_each_watch_once_but_child_watches() {
+    let mut watches = Watches::default();
+    assert_eq!(pages(&watches), [[]]);
+    let at = Ordinal(1);
+    let count = 3 * WATCH_PAGE_COUNT as u64 + 1;
+    for connection in 0..count {
+        watches.set(ConnectionId(connection), WatchKind::Data, "/many", at);
+        watches.set(ConnectionId(connection), WatchKind::Child, "/child", at);
+        let path = format!("/{connection}");
+        watches.set(ConnectionId(1), WatchKind::PersistentRecursive, &path, at);
+    }
+    assert_eq!(watches.data_watch_count() as u64, 2 * count);
+    let pages = pages(&watches);
+    assert!(pages.len() >= 6);
+    let mut seen = BTreeMap::new();
+    for page in &pages {
+        assert!(page.iter().map(|(_, ids)| ids.len()).sum::<usize>() <= 2 * WATCH_PAGE_COUNT);
+        for (path, ids) in page {
+            seen.entry(path.to_string()).or_insert_with(Vec::new).extend(ids.iter().copied());
+        }
+    }
+    assert_eq!(seen.len() as u64, count + 1);
+    assert_eq!(seen["/many"], (0..count).map(ConnectionId).collect::<Vec<_>>());
+    assert_eq!(seen["/7"], [ConnectionId(1)]);
+}
+
+#[test]
+fn a_page_of_long_paths_is_short() {
+    let mut watches = Watches::default();
+    for number in 0..4 {
+        let path = format!("/{number}{}", "x".repeat(WATCH_PAGE_BYTES));
+        watches.set(ConnectionId(1), WatchKind::Data, &path, Ordinal(1));
+    }
+    assert_eq!(pages(&watches).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 1]);
+}

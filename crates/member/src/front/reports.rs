@@ -1,0 +1,233 @@
+//! What a Front tells about itself: to four-letter words, metrics and the admin server.
+//!
+//! Numbers are counted where they arise and copied out. Lists are given in pages, so that a runtime
+//! with many connections or watches goes on serving them meanwhile.
+
+use machine::ConnectionId;
+use zk::four_letter::{ConnectionReport, Latency, SessionReport};
+
+use super::connection::Connection;
+use super::watches::WatchCursor;
+use super::{Front, State, Stats};
+use crate::summary::Summary;
+
+/// What one Front has counted. Joined, that of the member.
+#[derive(Clone, Debug, Default)]
+pub struct FrontReport {
+    /// Of all requests.
+    pub latency: Latency,
+    /// Frames from clients.
+    pub received: u64,
+    /// Frames to clients.
+    pub sent: u64,
+    /// Requests not yet answered.
+    pub outstanding: u64,
+    /// Connections, whatever their state.
+    pub connections: u64,
+    /// Watches, as ZooKeeper counts them.
+    pub watches: u64,
+    /// Watches but for one-shot child watches: those that `wchs` counts.
+    pub data_watches: u64,
+    /// What metrics show beside these.
+    pub metrics: FrontMetrics,
+}
+
+impl FrontReport {
+    /// Joins what another Front has counted.
+    pub fn merge(&mut self, other: &FrontReport) {
+        self.latency.merge(&other.latency);
+        self.received += other.received;
+        self.sent += other.sent;
+        self.outstanding += other.outstanding;
+        self.connections += other.connections;
+        self.watches += other.watches;
+        self.data_watches += other.data_watches;
+        self.metrics.merge(&other.metrics);
+    }
+}
+
+/// Counters and distributions, by ZooKeeper's names (`ServerMetrics`). Times are in ms.
+#[derive(Clone, Debug, Default)]
+pub struct FrontMetrics {
+    /// `readlatency`: from a request's decoding to its reply.
+    pub read_latency: Summary,
+    /// `updatelatency`: the same of requests that are replicated.
+    pub update_latency: Summary,
+    /// `node_created_watch_count`: connections told of one change, of those of one Front.
+    pub node_created_watch_count: Summary,
+    /// `node_deleted_watch_count`.
+    pub node_deleted_watch_count: Summary,
+    /// `node_changed_watch_count`.
+    pub node_changed_watch_count: Summary,
+    /// `node_children_watch_count`.
+    pub node_children_watch_count: Summary,
+    /// `bytes_received_count`: frames with their lengths, and words.
+    pub bytes_received_count: u64,
+    /// `response_bytes`: replies without their lengths, but for those to connect requests.
+    pub response_bytes: u64,
+    /// `watch_bytes`: events without their lengths.
+    pub watch_bytes: u64,
+    /// `connection_request_count`: connect requests.
+    pub connection_request_count: u64,
+    /// `connection_drop_count`: connections that were not closed from here.
+    pub connection_drop_count: u64,
+    /// `sessionless_connections_expired`: connections that never asked for a session.
+    pub sessionless_connections_expired: u64,
+    /// Sizes of replies.
+    pub response_size: ResponseSize,
+}
+
+impl FrontMetrics {
+    fn merge(&mut self, other: &FrontMetrics) {
+        self.read_latency.merge(&other.read_latency);
+        self.update_latency.merge(&other.update_latency);
+        self.node_created_watch_count.merge(&other.node_created_watch_count);
+        self.node_deleted_watch_count.merge(&other.node_deleted_watch_count);
+        self.node_changed_watch_count.merge(&other.node_changed_watch_count);
+        self.node_children_watch_count.merge(&other.node_children_watch_count);
+        self.bytes_received_count += other.bytes_received_count;
+        self.response_bytes += other.response_bytes;
+        self.watch_bytes += other.watch_bytes;
+        self.connection_request_count += other.connection_request_count;
+        self.connection_drop_count += other.connection_drop_count;
+        self.sessionless_connections_expired += other.sessionless_connections_expired;
+        self.response_size.merge(&other.response_size);
+    }
+}
+
+/// Sizes of replies (`BufferStats`); none before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseSize {
+    /// Of the last one, and when it was written.
+    pub last: Option<(u64, u64)>,
+    /// Smallest.
+    pub min: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl ResponseSize {
+    /// One more, at a time that never falls.
+    pub(super) fn record(&mut self, bytes: u64, now_ms: u64) {
+        self.min = if self.last.is_none() { bytes } else { self.min.min(bytes) };
+        self.max = self.max.max(bytes);
+        self.last = Some((bytes, now_ms));
+    }
+
+    fn merge(&mut self, other: &ResponseSize) {
+        let Some((_, at_ms)) = other.last else { return };
+        self.min = if self.last.is_none() { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        if self.last.is_none_or(|(_, own_ms)| own_ms <= at_ms) {
+            self.last = other.last;
+        }
+    }
+}
+
+/// What is to be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// What `cons` shows of each connection (`ServerCnxn.resetStats`).
+    Connections,
+    /// What `srvr` shows (`ServerStats.reset`), and the metrics unless they are Prometheus', whose
+    /// counters must not fall (`PrometheusMetricsProvider.resetAllValues`).
+    Server {
+        /// Whether the metrics are forgotten, too.
+        metrics: bool,
+    },
+}
+
+/// Some of the watches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchPage {
+    /// Paths and the sessions that watch them.
+    pub watches: Vec<(String, Vec<i64>)>,
+    /// Where the next page starts.
+    pub next: Option<WatchCursor>,
+}
+
+impl Front {
+    /// What is counted here.
+    pub fn report(&self) -> FrontReport {
+        FrontReport {
+            latency: self.latency,
+            received: self.received,
+            sent: self.sent,
+            outstanding: self.outstanding,
+            connections: self.connections.len() as u64,
+            watches: self.watches.len() as u64,
+            data_watches: self.watches.data_watch_count() as u64,
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    /// All connections, for [`Front::connection_reports`].
+    pub fn connection_ids(&self) -> Vec<ConnectionId> {
+        let mut ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Those of these connections that are still there. The caller names
+    /// [`CONNECTION_PAGE_COUNT`](crate::limits::CONNECTION_PAGE_COUNT) at most.
+    pub fn connection_reports(&self, ids: &[ConnectionId]) -> Vec<ConnectionReport> {
+        ids.iter().filter_map(|id| self.connections.get(id)).map(report_of).collect()
+    }
+
+    /// Some of the watches, and who has them.
+    pub fn watch_page(&self, from: WatchCursor) -> WatchPage {
+        let (page, next) = self.watches.page(from);
+        let session = |id: &ConnectionId| Some(self.connections.get(id)?.session?.0);
+        let own = |(path, ids): (&str, Vec<ConnectionId>)| {
+            (path.to_string(), ids.iter().filter_map(session).collect())
+        };
+        WatchPage { watches: page.into_iter().map(own).collect(), next }
+    }
+
+    /// Forgets what was counted.
+    pub fn reset(&mut self, reset: Reset) {
+        match reset {
+            Reset::Connections => self.connections.values_mut().for_each(reset_connection),
+            Reset::Server { metrics } => {
+                self.latency = Latency::default();
+                (self.received, self.sent) = (0, 0);
+                self.metrics.response_size = ResponseSize::default();
+                if metrics {
+                    self.metrics = FrontMetrics::default();
+                }
+            }
+        }
+    }
+}
+
+fn reset_connection(connection: &mut Connection) {
+    connection.stats = Stats {
+        established_ms: connection.stats.established_ms,
+        last_operation: "NA",
+        last_xid: -1,
+        last_zxid: -1,
+        ..Stats::default()
+    };
+}
+
+fn report_of(connection: &Connection) -> ConnectionReport {
+    let stats = &connection.stats;
+    let session = connection.session.map(|id| SessionReport {
+        id: id.0,
+        last_operation: stats.last_operation,
+        timeout_ms: i64::from(connection.timeout_ms),
+        last_xid: stats.last_xid,
+        last_zxid: stats.last_zxid,
+        last_response_ms: stats.last_response_ms,
+        latency: stats.latency,
+    });
+    ConnectionReport {
+        peer: connection.peer.clone(),
+        established_ms: stats.established_ms,
+        is_reading: !matches!(connection.state, State::Waiting | State::Closing),
+        outstanding: connection.window.len() as u64,
+        received: stats.received,
+        sent: stats.sent,
+        session,
+    }
+}

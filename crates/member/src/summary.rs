@@ -1,0 +1,112 @@
+//! What was measured many times: how often, how much, and how it was distributed lately.
+//!
+//! Each has one owner, which records into it without a lock and gives away copies. Sums are since the
+//! start; quantiles are of the last minutes, as a Prometheus client has them: two histograms take
+//! turns, the older one is thrown away. Memory is bounded, and there is none before the first record.
+
+use hdrhistogram::Histogram;
+use zk::metrics::{Distribution, QUANTILES};
+
+use crate::limits::{SUMMARY_DIGITS, SUMMARY_TURN_MS, SUMMARY_VALUE_MAX};
+
+/// A distribution that is being measured.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    count: u64,
+    sum: u64,
+    min: u64,
+    max: u64,
+    recent: Option<Box<Recent>>,
+}
+
+#[derive(Clone, Debug)]
+struct Recent {
+    current: Histogram<u64>,
+    previous: Histogram<u64>,
+    turned_ms: u64,
+}
+
+impl Summary {
+    /// One more value, at a time that never falls. In the histogram it counts as
+    /// [`SUMMARY_VALUE_MAX`] at most.
+    pub fn record(&mut self, value: u64, now_ms: u64) {
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        let recent = self.recent.get_or_insert_with(|| Box::new(Recent::new(now_ms)));
+        recent.turn(now_ms);
+        recent.current.saturating_record(value);
+    }
+
+    /// Joins what two places measured.
+    pub fn merge(&mut self, other: &Summary) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        match (&mut self.recent, &other.recent) {
+            (_, None) => {}
+            (None, Some(recent)) => self.recent = Some(recent.clone()),
+            (Some(own), Some(other)) => {
+                own.turned_ms = own.turned_ms.max(other.turned_ms);
+                for (own, other) in
+                    [(&mut own.current, &other.current), (&mut own.previous, &other.previous)]
+                {
+                    own.add(other).expect("all have the same bounds");
+                }
+            }
+        }
+    }
+
+    /// What there is to show as of `now_ms`, each value divided by `unit`.
+    pub fn distribution(&self, unit: f64, now_ms: u64) -> Distribution {
+        let shown = |value: u64| value as f64 / unit;
+        let recent = self.recent.clone().and_then(|mut recent| {
+            recent.turn(now_ms);
+            recent.current.add(&recent.previous).expect("both have the same bounds");
+            (!recent.current.is_empty()).then_some(recent.current)
+        });
+        Distribution {
+            count: self.count,
+            sum: shown(self.sum),
+            min: shown(self.min),
+            max: shown(self.max),
+            quantiles: recent.map(|recent| {
+                QUANTILES.map(|quantile| {
+                    // A bucket's upper end may lie above all that was measured.
+                    shown(recent.value_at_quantile(quantile).min(self.max))
+                })
+            }),
+        }
+    }
+}
+
+impl Recent {
+    fn new(now_ms: u64) -> Recent {
+        let empty = || {
+            Histogram::new_with_bounds(1, SUMMARY_VALUE_MAX, SUMMARY_DIGITS)
+                .expect("the bounds are those of a histogram")
+        };
+        Recent { current: empty(), previous: empty(), turned_ms: now_ms }
+    }
+
+    fn turn(&mut self, now_ms: u64) {
+        let passed_ms = now_ms.saturating_sub(self.turned_ms);
+        if passed_ms < SUMMARY_TURN_MS {
+            return;
+        }
+        core::mem::swap(&mut self.current, &mut self.previous);
+        self.current.reset();
+        if passed_ms >= 2 * SUMMARY_TURN_MS {
+            self.previous.reset();
+        }
+        self.turned_ms = now_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests;

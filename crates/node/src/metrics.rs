@@ -1,0 +1,77 @@
+//! What the threads measure, and the handle that reads it and the rest of a node's numbers.
+
+use std::sync::Arc;
+
+use machine::{Machine, SessionId};
+use member::LoopCounts;
+use member::summary::Summary;
+use parking_lot::RwLock;
+
+use crate::threads::Shared;
+
+/// Measured by the threads, by ZooKeeper's names (`ServerMetrics`).
+#[derive(Clone, Debug, Default)]
+pub struct NodeMetrics {
+    /// `fsynctime`, in us: writing a group of entries to the log until it is durable.
+    pub fsync_time_us: Summary,
+    /// How often that took longer than the configured time.
+    pub fsync_threshold_exceed_count: u64,
+    /// `snapshottime`, in ms: from a snapshot's beginning until it is durable.
+    pub snapshot_time_ms: Summary,
+    /// Snapshots that could not be written.
+    pub snapshot_failure_count: u64,
+    /// Where the start's time went.
+    pub startup: Startup,
+}
+
+/// What the start took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Startup {
+    /// `startup_snap_load_time`: loading the snapshot and reading the log behind it.
+    pub snapshot_load_ms: u64,
+    /// `startup_txns_load_time`: applying that log.
+    pub log_apply_ms: u64,
+    /// `startup_txns_loaded`: commands in it.
+    pub commands_applied: u64,
+    /// Commands that were ever applied, when serving began.
+    pub ordinal: u64,
+}
+
+/// Reads a node's numbers. A thread of its own has it: nothing here is on the path of a request.
+#[derive(Clone)]
+pub struct MonitorHandle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl MonitorHandle {
+    /// The state. Readers hold the lock for a short, bounded time.
+    pub fn machine(&self) -> &RwLock<Machine> {
+        &self.shared.machine
+    }
+
+    /// Ms since the node started.
+    pub fn monotonic_ms(&self) -> u64 {
+        self.shared.now_ms()
+    }
+
+    /// What the threads measured.
+    pub fn metrics(&self) -> NodeMetrics {
+        self.shared.metrics.lock().clone()
+    }
+
+    /// Forgets what the threads measured, but for the start.
+    pub fn reset(&self) {
+        let mut metrics = self.shared.metrics.lock();
+        *metrics = NodeMetrics { startup: metrics.startup, ..NodeMetrics::default() };
+    }
+
+    /// What Loop counted since the start.
+    pub fn loop_counts(&self) -> LoopCounts {
+        self.shared.look_at_loop(|member| member.counts())
+    }
+
+    /// Sessions with the time that they have left, at most `max` of them, and how many there are.
+    pub fn leases(&self, max: usize) -> (Vec<(SessionId, u64)>, usize) {
+        self.shared.look_at_loop(|member| member.leases(max))
+    }
+}

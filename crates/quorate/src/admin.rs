@@ -1,0 +1,229 @@
+//! HTTP for those who watch a server: metrics for Prometheus (`PrometheusMetricsProvider`) and the
+//! commands of ZooKeeper's AdminServer (`JettyAdminServer`), each on a port of its own.
+//!
+//! Both run on the monitoring thread. Connections, headers and the time they may take are bounded:
+//! whoever opens many or says nothing keeps others from these ports, and from nothing else.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use zk::metrics::PROMETHEUS_MEDIA_TYPE;
+
+use crate::config::ListenAddress;
+use crate::monitor::Monitor;
+
+/// Connections of one port. One more waits in the kernel's backlog.
+const CONNECTIONS_MAX: usize = 256;
+
+/// Bytes of a request's line and headers. Jetty takes as many; one more ends the connection.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// Headers of a request. Beyond, it is refused.
+const HEADERS_MAX: usize = 64;
+
+/// How long a connection may live, whatever comes and goes on it.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// How long no connection is accepted after one could not be.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a port serves.
+#[derive(Clone, Debug)]
+pub enum Service {
+    /// `/metrics`.
+    Metrics {
+        /// Whether the metrics of the process are shown, too.
+        with_process: bool,
+    },
+}
+
+/// A port that is bound, and what it is to serve.
+pub struct Port {
+    listener: std::net::TcpListener,
+    service: Service,
+    /// How long a connection may be silent between two requests, or within the head of one.
+    idle: Duration,
+}
+
+/// The answer to a request.
+type Answer = Response<Full<Bytes>>;
+
+impl Port {
+    /// Binds the first of the addresses that can be bound.
+    ///
+    /// # Errors
+    /// None can; `what` says for whom it was to be.
+    pub fn bind(
+        wanted: &ListenAddress,
+        what: &str,
+        service: Service,
+        idle: Duration,
+    ) -> anyhow::Result<Port> {
+        let candidates =
+            wanted.candidates().with_context(|| format!("{wanted} is not an address here"))?;
+        let mut failure = anyhow::anyhow!("no address for {wanted}");
+        for address in candidates {
+            match std::net::TcpListener::bind(address) {
+                Ok(listener) => {
+                    listener.set_nonblocking(true)?;
+                    return Ok(Port { listener, service, idle });
+                }
+                Err(error) => {
+                    failure = anyhow::anyhow!("cannot listen on {wanted} for {what}: {error}");
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    /// Where it is.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until the process ends.
+    pub async fn serve(self, monitor: Rc<Monitor>) {
+        let listener = match tokio::net::TcpListener::from_std(self.listener) {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!("a port for monitoring cannot be served: {error}");
+                return;
+            }
+        };
+        let (idle, service) = (self.idle, Rc::new(self.service));
+        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let Ok(admission) = connections.clone().acquire_owned().await else { return };
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!("a connection for monitoring cannot be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let (monitor, service) = (monitor.clone(), service.clone());
+            tokio::task::spawn_local(async move {
+                let served = serve_connection(stream, peer, idle, &service, &monitor);
+                if tokio::time::timeout(CONNECTION_TIME_MAX, served).await.is_err() {
+                    tracing::debug!("{peer}: took too long for monitoring");
+                }
+                drop(admission);
+            });
+        }
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    idle: Duration,
+    service: &Service,
+    monitor: &Rc<Monitor>,
+) {
+    let answer = service_fn(|request: Request<Incoming>| async move {
+        Ok::<Answer, Infallible>(match service {
+            Service::Metrics { with_process } => {
+                answer_metrics(monitor, *with_process, &request).await
+            }
+        })
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(idle)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), answer)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!("{peer}: {error}");
+    }
+}
+
+/// `MetricsServlet`: all samples, or those that are asked for with `name[]`.
+async fn answer_metrics(
+    monitor: &Monitor,
+    with_process: bool,
+    request: &Request<Incoming>,
+) -> Answer {
+    if request.uri().path() != "/metrics" {
+        return refuse(StatusCode::NOT_FOUND);
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD | Method::POST) {
+        return refuse(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let names = query(request.uri().query().unwrap_or("")).filter(|(key, _)| key == "name[]");
+    let only: Vec<String> = names.map(|(_, name)| name).filter(|name| !name.is_empty()).collect();
+    let metrics = monitor.prometheus(with_process).await;
+    let text = zk::metrics::prometheus(&metrics, &only);
+    text_answer(StatusCode::OK, PROMETHEUS_MEDIA_TYPE, text)
+}
+
+/// An answer without a body.
+fn refuse(status: StatusCode) -> Answer {
+    let mut answer = Response::new(Full::default());
+    *answer.status_mut() = status;
+    answer
+}
+
+fn text_answer(status: StatusCode, media_type: &'static str, text: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    answer
+}
+
+/// The keys and values of a query, in order.
+fn query(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decode_percent(key, true), decode_percent(value, true))
+    })
+}
+
+/// Text with its `%XX` resolved, and in a query a `+` as the blank that it is. What is malformed stays
+/// as it is; bytes that are no UTF-8 are replaced.
+fn decode_percent(text: &str, in_query: bool) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|two| std::str::from_utf8(two).ok());
+        let decoded = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match (first, decoded) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            (b'+', _) if in_query => {
+                bytes.push(b' ');
+                rest = behind;
+            }
+            _ => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Monitoring: answers four-letter words, and gathers what metrics and the admin server show.
+//!
+//! It has a thread of its own with a small tokio runtime. Numbers are counted where they arise: a
+//! runtime is asked for its own by a message, one page of a list at a time, so that serving clients
+//! never waits for monitoring, however much there is to show.
+
+pub mod process;
+
+mod lists;
+mod metrics;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use machine::ConnectionId;
+use member::front::{FrontReport, Reset};
+use node::MonitorHandle;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::LocalSet;
+use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
+
+use crate::admin::Port;
+use crate::listen_zk::{Face, ToRuntime};
+
+/// Words that wait for their answer. One more is not answered: its connection is closed.
+pub const QUESTIONS_MAX: usize = 1_024;
+
+/// A word that a client asked.
+pub struct Question {
+    /// Whose client, by its place among the runtimes.
+    pub runtime: usize,
+    /// The connection to be answered.
+    pub connection: ConnectionId,
+    /// The word.
+    pub word: Word,
+}
+
+/// What the words show beside the numbers of the Fronts.
+pub struct About {
+    /// Name and version.
+    pub version: String,
+    /// For `conf` and `envi`.
+    pub conf: ConfReport,
+    /// Where snapshots and log are kept.
+    pub data_dir: PathBuf,
+    /// Sessions expire at the end of a tick (`tickTime`).
+    pub tick_ms: u64,
+    /// Whether metrics are served to Prometheus: counters must not fall then.
+    pub has_prometheus: bool,
+}
+
+/// Everything that can be shown.
+pub struct Monitor {
+    node: MonitorHandle,
+    face: Arc<Face>,
+    about: About,
+    /// Has no effect here, but is told back.
+    trace_mask: Cell<i64>,
+    /// Lists are made one at a time: each may take as much memory as a list may.
+    listing: Semaphore,
+}
+
+/// Starts the thread. It ends with the process.
+///
+/// # Errors
+/// A thread or a runtime cannot be made.
+pub fn start(
+    node: MonitorHandle,
+    face: Arc<Face>,
+    about: About,
+    questions: mpsc::Receiver<Question>,
+    ports: Vec<Port>,
+) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("monitor".to_string()).spawn(move || {
+        let trace_mask = Cell::new(TRACE_MASK_DEFAULT);
+        let listing = Semaphore::new(1);
+        let monitor = Rc::new(Monitor { node, face, about, trace_mask, listing });
+        let local = LocalSet::new();
+        for port in ports {
+            local.spawn_local(port.serve(monitor.clone()));
+        }
+        local.block_on(&runtime, monitor.run(questions));
+    })?;
+    Ok(())
+}
+
+impl Monitor {
+    async fn run(self: Rc<Self>, mut questions: mpsc::Receiver<Question>) {
+        while let Some(question) = questions.recv().await {
+            let monitor = self.clone();
+            tokio::task::spawn_local(async move {
+                let text = monitor.answer(question.word).await;
+                let answer = ToRuntime::Answer(question.connection, text);
+                // A runtime ends with the process only.
+                let _ = monitor.face.runtimes[question.runtime].send(answer).await;
+            });
+        }
+    }
+
+    /// The answer to a word.
+    async fn answer(&self, word: Word) -> String {
+        let About { version, conf, .. } = &self.about;
+        match word {
+            Word::Ruok => four_letter::RUOK.to_string(),
+            Word::Isro => "rw".to_string(),
+            Word::Conf => {
+                let (data_bytes, log_bytes) = self.dirs();
+                four_letter::conf(conf, data_bytes, log_bytes)
+            }
+            Word::Envi => four_letter::environment(version, conf),
+            Word::Dirs => {
+                let (data_bytes, log_bytes) = self.dirs();
+                four_letter::dirs(data_bytes, log_bytes)
+            }
+            Word::Srvr => four_letter::srvr(&self.server().await),
+            Word::Stat => four_letter::stat(&self.server_with_connections().await),
+            Word::Cons => four_letter::cons(&self.server_with_connections().await),
+            Word::Crst => {
+                self.reset(Reset::Connections).await;
+                four_letter::CONNECTION_STATS_RESET.to_string()
+            }
+            Word::Srst => {
+                self.reset_server().await;
+                four_letter::SERVER_STATS_RESET.to_string()
+            }
+            Word::Dump => four_letter::dump(&self.dump().await),
+            Word::Wchc => four_letter::watches_by_session(&self.watches().await),
+            Word::Wchp => four_letter::watches_by_path(&self.watches().await),
+            Word::Wchs => four_letter::watch_summary(&self.watch_summary().await),
+            Word::Mntr => four_letter::mntr(version, self.mode(), &self.metrics().await),
+            Word::Gtmk => self.trace_mask.get().to_string(),
+            Word::Stmk { mask } => {
+                self.trace_mask.set(mask);
+                mask.to_string()
+            }
+            // Digests by zxid: none are kept here.
+            Word::Hash | Word::TelnetClose => String::new(),
+        }
+    }
+
+    /// What this member is to its clients.
+    fn mode(&self) -> &'static str {
+        "standalone"
+    }
+
+    /// Asks every runtime, one after the other.
+    async fn ask_each<T>(&self, ask: impl Fn(oneshot::Sender<T>) -> ToRuntime) -> Vec<T> {
+        let mut answers = Vec::new();
+        for runtime in 0..self.face.runtimes.len() {
+            answers.extend(self.ask(runtime, &ask).await);
+        }
+        answers
+    }
+
+    /// Asks one runtime. None if it has ended, with the process.
+    async fn ask<T>(
+        &self,
+        runtime: usize,
+        ask: impl Fn(oneshot::Sender<T>) -> ToRuntime,
+    ) -> Option<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.face.runtimes[runtime].send(ask(sender)).await.ok()?;
+        receiver.await.ok()
+    }
+
+    /// What all runtimes have counted.
+    async fn fronts(&self) -> FrontReport {
+        let mut all = FrontReport::default();
+        let ask = |sender| ToRuntime::Report(sender);
+        self.ask_each(ask).await.iter().for_each(|part| all.merge(part));
+        all
+    }
+
+    async fn server(&self) -> ServerReport {
+        let fronts = self.fronts().await;
+        let (zxid, znodes) = {
+            let machine = self.node.machine().read();
+            (machine.counters().zxid.0, machine.tree().znode_count())
+        };
+        ServerReport {
+            version: self.about.version.clone(),
+            mode: self.mode(),
+            latency: fronts.latency,
+            received: fronts.received,
+            sent: fronts.sent,
+            outstanding: fronts.outstanding,
+            zxid,
+            // ZooKeeper's tree holds its root twice.
+            znode_count: u64::from(znodes) + 1,
+            connection_count: fronts.connections,
+            connections: Vec::new(),
+            connections_missing: 0,
+        }
+    }
+
+    async fn server_with_connections(&self) -> ServerReport {
+        let (connections, connections_missing) = self.connections().await;
+        ServerReport { connections, connections_missing, ..self.server().await }
+    }
+
+    async fn reset(&self, reset: Reset) {
+        self.ask_each(|sender| ToRuntime::Reset(reset, sender)).await;
+    }
+
+    /// `ServerStats.reset`.
+    async fn reset_server(&self) {
+        let metrics = !self.about.has_prometheus;
+        self.reset(Reset::Server { metrics }).await;
+        if metrics {
+            self.node.reset();
+        }
+    }
+
+    /// Bytes of snapshots, and of the log.
+    fn dirs(&self) -> (u64, u64) {
+        let data_dir = &self.about.data_dir;
+        let log_bytes = process::folder_bytes(&data_dir.join(storage::wal::WAL_DIR));
+        (process::folder_bytes(data_dir).saturating_sub(log_bytes), log_bytes)
+    }
+}

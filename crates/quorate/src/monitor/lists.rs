@@ -1,0 +1,181 @@
+//! The lists: of connections, sessions and watches. Each is asked for in pages and cut off at a bound,
+//! with the number of what is missing.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+
+use machine::{Machine, SessionId};
+use member::front::{WatchCursor, WatchPage};
+use member::limits::{CONNECTION_PAGE_COUNT, GREETING_MS_MAX};
+use zk::four_letter::{ConnectionReport, DumpReport, WatchSummary, WatchesReport};
+
+use super::Monitor;
+use crate::listen_zk::ToRuntime;
+
+/// Bytes of one list, about. What is beyond is counted only.
+const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes of a connection in a list, about.
+const CONNECTION_BYTES: usize = 256;
+
+/// Bytes of a session id in a list.
+const SESSION_BYTES: usize = 20;
+
+/// Sessions that `dump` shows: Loop stands still while they are copied.
+const DUMP_SESSIONS_MAX: usize = 10_000;
+
+/// Ephemerals that `dump` shows of one session.
+const DUMP_EPHEMERALS_MAX: usize = 4_096;
+
+/// Ephemerals that are looked up under one hold of the state's lock, but for the last session's.
+const EPHEMERALS_HOLD_MAX: usize = 1_024;
+
+/// Sessions that are looked up under one hold.
+const SESSIONS_HOLD_MAX: usize = 256;
+
+impl Monitor {
+    /// The connections, and how many are missing.
+    pub(super) async fn connections(&self) -> (Vec<ConnectionReport>, u64) {
+        let _alone = self.listing.acquire().await;
+        let (mut shown, mut missing) = (Vec::new(), 0);
+        for runtime in 0..self.face.runtimes.len() {
+            let ids = self.ask(runtime, ToRuntime::ConnectionIds).await.unwrap_or_default();
+            for page in ids.chunks(CONNECTION_PAGE_COUNT) {
+                if shown.len() * CONNECTION_BYTES >= LIST_BYTES_MAX {
+                    missing += page.len() as u64;
+                    continue;
+                }
+                let ask = |sender| ToRuntime::Connections(page.to_vec(), sender);
+                shown.extend(self.ask(runtime, ask).await.unwrap_or_default());
+            }
+        }
+        (shown, missing)
+    }
+
+    pub(super) async fn dump(&self) -> DumpReport {
+        let (connections, connections_missing) = self.connections().await;
+        let _alone = self.listing.acquire().await;
+        let (now_ms, wall_ms) = (self.node.monotonic_ms(), node::wall_ms());
+        let (leases, session_count) = self.node.leases(DUMP_SESSIONS_MAX);
+        let sessions_missing = (session_count - leases.len()) as u64;
+        let mut expiring: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        let mut deadlines = HashMap::new();
+        for (session, left_ms) in &leases {
+            let at_ms = self.end_of_tick(now_ms, wall_ms, *left_ms);
+            expiring.entry(at_ms).or_default().push(session.0);
+            deadlines.insert(session.0, at_ms);
+        }
+        expiring.values_mut().for_each(|sessions| sessions.sort_unstable());
+        let mut closing: BTreeMap<i64, Vec<(String, i64)>> = BTreeMap::new();
+        for ConnectionReport { peer, session, established_ms, .. } in connections {
+            let session = session.map_or(0, |session| session.id);
+            let greeting = || established_ms + GREETING_MS_MAX as i64;
+            let at_ms = deadlines.get(&session).copied().unwrap_or_else(greeting);
+            closing.entry(at_ms / 1_000 * 1_000).or_default().push((peer, session));
+        }
+        let mut ids: Vec<SessionId> = leases.into_iter().map(|(session, _)| session).collect();
+        ids.sort_unstable();
+        let (ephemerals, ephemerals_missing) = self.ephemerals(&ids).await;
+        DumpReport {
+            sessions: expiring.into_iter().collect(),
+            sessions_missing,
+            ephemerals,
+            ephemerals_missing,
+            connections: closing.into_iter().collect(),
+            connections_missing,
+        }
+    }
+
+    /// When the tick ends in which so much time is over, in wall time: sessions expire in buckets.
+    fn end_of_tick(&self, now_ms: u64, wall_ms: i64, left_ms: u64) -> i64 {
+        let tick_ms = self.about.tick_ms;
+        let end_ms = (now_ms + left_ms).div_ceil(tick_ms) * tick_ms;
+        wall_ms + (end_ms - now_ms) as i64
+    }
+
+    /// The ephemerals of these sessions, and how many are missing of all there are.
+    async fn ephemerals(&self, sessions: &[SessionId]) -> (Vec<(i64, Vec<String>)>, u64) {
+        let (mut found, mut count, mut bytes) = (Vec::new(), 0, 0);
+        let mut sessions = sessions.iter().peekable();
+        while sessions.peek().is_some() && bytes < LIST_BYTES_MAX {
+            let machine = self.node.machine().read();
+            let mut held = 0;
+            for session in sessions.by_ref().take(SESSIONS_HOLD_MAX) {
+                let paths = paths_of(&machine, *session);
+                held += paths.len();
+                if !paths.is_empty() {
+                    bytes += paths.iter().map(String::len).sum::<usize>();
+                    found.push((session.0, paths));
+                }
+                if held >= EPHEMERALS_HOLD_MAX {
+                    break;
+                }
+            }
+            count += held;
+        }
+        let all = self.node.machine().read().sessions().ephemeral_count();
+        (found, all.saturating_sub(count) as u64)
+    }
+
+    pub(super) async fn watches(&self) -> WatchesReport {
+        let _alone = self.listing.acquire().await;
+        let (mut watches, mut bytes, mut shown) = (Vec::new(), 0, 0);
+        let all = self.fronts().await.data_watches;
+        for runtime in 0..self.face.runtimes.len() {
+            let mut next = Some(WatchCursor::default());
+            while let Some(from) = next.filter(|_| bytes < LIST_BYTES_MAX) {
+                let page = self.watch_page(runtime, from).await;
+                next = page.next;
+                for (path, sessions) in page.watches {
+                    // By session, the path is shown as often.
+                    bytes += sessions.len() * (path.len() + SESSION_BYTES);
+                    shown += sessions.len() as u64;
+                    watches.push((path, sessions));
+                    if bytes >= LIST_BYTES_MAX {
+                        break;
+                    }
+                }
+            }
+        }
+        let missing = if bytes >= LIST_BYTES_MAX { all.saturating_sub(shown) } else { 0 };
+        WatchesReport { watches, missing }
+    }
+
+    pub(super) async fn watch_summary(&self) -> WatchSummary {
+        let _alone = self.listing.acquire().await;
+        let hasher = RandomState::new();
+        let (mut sessions, mut paths) = (HashSet::<i64>::new(), HashSet::new());
+        let mut count = 0;
+        for runtime in 0..self.face.runtimes.len() {
+            let mut next = Some(WatchCursor::default());
+            while let Some(from) = next {
+                let page = self.watch_page(runtime, from).await;
+                next = page.next;
+                for (path, watching) in page.watches.iter().filter(|(_, ids)| !ids.is_empty()) {
+                    count += watching.len() as u64;
+                    sessions.extend(watching);
+                    // Eight bytes of each path: there may be millions.
+                    paths.insert(hasher.hash_one(path));
+                }
+            }
+        }
+        WatchSummary {
+            connections: sessions.len() as u64,
+            paths: paths.len() as u64,
+            watches: count,
+        }
+    }
+
+    async fn watch_page(&self, runtime: usize, from: WatchCursor) -> WatchPage {
+        self.ask(runtime, |sender| ToRuntime::Watches(from, sender)).await.unwrap_or_default()
+    }
+}
+
+/// The paths of a session's ephemerals, in order.
+fn paths_of(machine: &Machine, session: SessionId) -> Vec<String> {
+    let Some(session) = machine.sessions().get(session) else { return Vec::new() };
+    let own = session.ephemerals.iter().take(DUMP_EPHEMERALS_MAX);
+    let mut paths: Vec<String> = own.map(|znode| machine.tree().path(*znode)).collect();
+    paths.sort_unstable();
+    paths
+}

@@ -1,0 +1,138 @@
+//! The metrics, under ZooKeeper's names: those whose values are true here, and no others. What is left
+//! out, and why, is in `docs/zookeeper.md`.
+
+use std::sync::atomic::Ordering;
+
+use member::front::FrontReport;
+use member::summary::Summary;
+use node::NodeMetrics;
+use zk::metrics::{Distribution, Metric, Number, Value};
+
+use super::Monitor;
+use super::process;
+
+/// Microseconds of a millisecond.
+const US: f64 = 1_000.0;
+
+impl Monitor {
+    /// All metrics that `mntr` shows, too.
+    pub(super) async fn metrics(&self) -> Vec<Metric> {
+        let fronts = self.fronts().await;
+        let node = self.node.metrics();
+        let mut metrics = self.gauges(&fronts);
+        metrics.extend(self.counters(&fronts, &node));
+        metrics.extend(self.distributions(&fronts, &node));
+        metrics
+    }
+
+    /// The same and what Prometheus is shown of the process.
+    pub async fn prometheus(&self, with_process: bool) -> Vec<Metric> {
+        let mut metrics = self.metrics().await;
+        if with_process {
+            metrics.extend(process::metrics(&self.about.version));
+        }
+        metrics
+    }
+
+    /// `ZooKeeperServer.registerMetrics`.
+    fn gauges(&self, fronts: &FrontReport) -> Vec<Metric> {
+        let (znodes, ephemerals, data_bytes, sessions) = {
+            let machine = self.node.machine().read();
+            let (tree, sessions) = (machine.tree(), machine.sessions());
+            let ephemerals = sessions.ephemeral_count() as u64;
+            (tree.znode_count(), ephemerals, tree.data_bytes(), sessions.len() as u64)
+        };
+        let size = &fronts.metrics.response_size;
+        let last = size.last.map_or(-1, |(bytes, _)| bytes as i64);
+        let none_as_java = |bytes: u64| if size.last.is_none() { -1 } else { bytes as i64 };
+        let mut gauges = vec![
+            gauge("avg_latency", Number::Real(fronts.latency.average())),
+            whole("max_latency", fronts.latency.max_ms),
+            whole("min_latency", fronts.latency.min_ms),
+            whole("packets_received", fronts.received),
+            whole("packets_sent", fronts.sent),
+            whole("num_alive_connections", fronts.connections),
+            whole("outstanding_requests", fronts.outstanding),
+            whole("uptime", self.node.monotonic_ms()),
+            // ZooKeeper's tree holds its root twice.
+            whole("znode_count", u64::from(znodes) + 1),
+            whole("watch_count", fronts.watches),
+            whole("ephemerals_count", ephemerals),
+            whole("approximate_data_size", data_bytes),
+            whole("global_sessions", sessions),
+            // There are none of the kind that only one server knows.
+            whole("local_sessions", 0),
+            // No connection is dropped by chance.
+            gauge("connection_drop_probability", Number::Real(0.0)),
+            gauge("last_client_response_size", Number::Whole(last)),
+            gauge("max_client_response_size", Number::Whole(none_as_java(size.max))),
+            gauge("min_client_response_size", Number::Whole(none_as_java(size.min))),
+        ];
+        if let Some((open, max)) = process::file_descriptors() {
+            gauges.push(whole("open_file_descriptor_count", open));
+            gauges.push(whole("max_file_descriptor_count", max));
+        }
+        gauges
+    }
+
+    fn counters(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
+        let counts = self.node.loop_counts();
+        let ordinal = self.node.machine().read().counters().ordinal.0;
+        let of = &fronts.metrics;
+        vec![
+            counter("bytes_received_count", of.bytes_received_count),
+            counter("response_bytes", of.response_bytes),
+            counter("watch_bytes", of.watch_bytes),
+            counter("connection_request_count", of.connection_request_count),
+            counter("connection_drop_count", of.connection_drop_count),
+            counter("connection_rejected", self.face.rejected.load(Ordering::Relaxed)),
+            counter("sessionless_connections_expired", of.sessionless_connections_expired),
+            counter("stale_sessions_expired", counts.sessions_expired),
+            counter("proposal_count", counts.commands_proposed),
+            counter("commit_count", ordinal - node.startup.ordinal),
+            // The process ends with the first one.
+            counter("unrecoverable_error_count", 0),
+        ]
+    }
+
+    fn distributions(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
+        let now_ms = self.node.monotonic_ms();
+        let shown = |summary: &Summary, unit| summary.distribution(unit, now_ms);
+        let of = &fronts.metrics;
+        let started = &node.startup;
+        let basic = |name, of| Metric { name, value: Value::Basic(of) };
+        let advanced = |name, of| Metric { name, value: Value::Advanced(of) };
+        vec![
+            basic("fsynctime", shown(&node.fsync_time_us, US)),
+            basic("snapshottime", shown(&node.snapshot_time_ms, 1.0)),
+            basic("dbinittime", once(started.snapshot_load_ms + started.log_apply_ms)),
+            basic("startup_snap_load_time", once(started.snapshot_load_ms)),
+            basic("startup_txns_load_time", once(started.log_apply_ms)),
+            basic("startup_txns_loaded", once(started.commands_applied)),
+            basic("node_created_watch_count", shown(&of.node_created_watch_count, 1.0)),
+            basic("node_deleted_watch_count", shown(&of.node_deleted_watch_count, 1.0)),
+            basic("node_changed_watch_count", shown(&of.node_changed_watch_count, 1.0)),
+            basic("node_children_watch_count", shown(&of.node_children_watch_count, 1.0)),
+            advanced("readlatency", shown(&of.read_latency, 1.0)),
+            advanced("updatelatency", shown(&of.update_latency, 1.0)),
+        ]
+    }
+}
+
+fn gauge(name: &'static str, number: Number) -> Metric {
+    Metric { name, value: Value::Gauge(number) }
+}
+
+fn whole(name: &'static str, value: u64) -> Metric {
+    gauge(name, Number::Whole(i64::try_from(value).unwrap_or(i64::MAX)))
+}
+
+fn counter(name: &'static str, count: u64) -> Metric {
+    Metric { name, value: Value::Counter(count) }
+}
+
+/// What happens once, at the start.
+fn once(value: u64) -> Distribution {
+    let value = value as f64;
+    Distribution { count: 1, sum: value, min: value, max: value, quantiles: Some([value; 5]) }
+}

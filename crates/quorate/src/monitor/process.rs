@@ -1,0 +1,115 @@
+//! What the system tells about this process, and the metrics of it: `process_*` as Prometheus' client
+//! libraries have them, and those of `jvm_*` that have a meaning here, which dashboards made for
+//! ZooKeeper look for.
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use zk::metrics::{Metric, Number, Value};
+
+/// Files that [`folder_bytes`] looks at. A data directory holds a few dozen.
+const FILES_MAX: usize = 100_000;
+
+/// When the process began, as good as: looked at first when it starts.
+pub static BEGAN: LazyLock<Duration> =
+    LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+
+/// File descriptors in use and allowed, as Linux tells.
+pub fn file_descriptors() -> Option<(u64, u64)> {
+    let open = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
+    Some((open, limit))
+}
+
+/// Bytes of all files below a folder; what cannot be read does not count.
+pub fn folder_bytes(folder: &Path) -> u64 {
+    let (mut bytes, mut seen) = (0, 0);
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            seen += 1;
+            if seen > FILES_MAX {
+                return bytes;
+            }
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => folders.push(entry.path()),
+                Ok(metadata) => bytes += metadata.len(),
+                // It was removed meanwhile.
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
+}
+
+/// Memory in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// Addresses in use.
+    pub virtual_bytes: u64,
+    /// What lies in memory.
+    pub resident_bytes: u64,
+    /// What of that is no file.
+    pub anonymous_bytes: u64,
+    /// How much the process may use: the limit of its control group, or the memory there is.
+    pub limit_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+/// Memory and threads, as Linux tells; zeros where it does not.
+pub fn memory() -> Memory {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").unwrap_or_default();
+    let all = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = number_of(&all, "MemTotal:") * 1024;
+    Memory {
+        virtual_bytes: number_of(&status, "VmSize:") * 1024,
+        resident_bytes: number_of(&status, "VmRSS:") * 1024,
+        anonymous_bytes: number_of(&status, "RssAnon:") * 1024,
+        limit_bytes: group.trim().parse().map_or(total, |limit: u64| limit.min(total)),
+        threads: number_of(&status, "Threads:"),
+    }
+}
+
+/// The number behind a key at the start of a line.
+fn number_of(text: &str, key: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(key));
+    let number = value.and_then(|value| value.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// What `DefaultExports` of Prometheus' Java client has, as far as it is true here.
+pub fn metrics(version: &str) -> Vec<Metric> {
+    let memory = memory();
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+    let metric = |name, value| Metric { name, value };
+    let whole = |value: u64| Value::Gauge(Number::Real(value as f64));
+    let heap = |bytes: u64| Value::Labelled(vec![("area=\"heap\"".to_string(), bytes as f64)]);
+    let info = format!("version=\"{version}\",vendor=\"quorate\",runtime=\"none\"");
+    let mut metrics = vec![
+        metric("process_cpu_seconds_total", Value::Seconds(cpu_seconds)),
+        metric("process_start_time_seconds", Value::Gauge(Number::Real(BEGAN.as_secs_f64()))),
+        metric("process_virtual_memory_bytes", whole(memory.virtual_bytes)),
+        metric("process_resident_memory_bytes", whole(memory.resident_bytes)),
+        metric("jvm_info", Value::Labelled(vec![(info, 1.0)])),
+        metric("jvm_memory_bytes_used", heap(memory.anonymous_bytes)),
+        metric("jvm_memory_bytes_committed", heap(memory.anonymous_bytes)),
+        metric("jvm_memory_bytes_max", heap(memory.limit_bytes)),
+        metric("jvm_threads_current", whole(memory.threads)),
+        // There is no collector, so it takes no time.
+        metric("jvm_gc_collection_seconds", Value::Total("gc=\"none\"".to_string(), 0, 0.0)),
+    ];
+    if let Some((open, max)) = file_descriptors() {
+        metrics.push(metric("process_open_fds", whole(open)));
+        metrics.push(metric("process_max_fds", whole(max)));
+    }
+    metrics
+}
+
+#[cfg(test)]
+mod tests;

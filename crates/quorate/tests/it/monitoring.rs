@@ -1,0 +1,328 @@
+//! Four-letter words, metrics and the admin server, as those who watch a server use them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use zk::ErrorCode;
+use zk::request::{AddWatchMode, ReadKind, ReadRequest, Request};
+
+use crate::client::{Client, EPHEMERAL};
+use crate::server::{RealServer, Server};
+
+/// How long a server may be silent when an answer is due.
+const SILENCE: Duration = Duration::from_secs(20);
+
+const TIMEOUT_MS: i32 = 30_000;
+const ALL_WORDS: &str = "4lw.commands.whitelist=*";
+
+/// The answer to a word, to the end of the connection.
+fn ask(address: SocketAddr, word: impl AsRef<[u8]>) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(SILENCE)).unwrap();
+    stream.write_all(word.as_ref()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// The value of a key in the answer to `mntr`.
+fn value(mntr: &str, key: &str) -> f64 {
+    let line = mntr.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'));
+    line.unwrap_or_else(|| panic!("no {key} in {mntr}")).parse().unwrap()
+}
+
+/// One session that has two ephemerals and watches of every kind.
+fn client_with_watches(address: SocketAddr) -> Client {
+    let mut client = Client::open(address, TIMEOUT_MS);
+    client.create("/app", b"data", 0).unwrap();
+    client.create("/app/e1", b"", EPHEMERAL).unwrap();
+    client.create("/app/e2", b"", EPHEMERAL).unwrap();
+    let watch = |kind, path| Request::Read(ReadRequest { kind, path, watch: true });
+    assert_eq!(client.call(&watch(ReadKind::GetData, "/app")).header.error, ErrorCode::OK);
+    assert_eq!(client.call(&watch(ReadKind::GetChildren, "/")).header.error, ErrorCode::OK);
+    assert_eq!(client.call(&watch(ReadKind::Exists, "/none")).header.error, ErrorCode::NO_NODE);
+    let add = |path, mode| Request::AddWatch { path, mode };
+    for (path, mode) in
+        [("/p", AddWatchMode::Persistent), ("/r", AddWatchMode::PersistentRecursive)]
+    {
+        assert_eq!(client.call(&add(path, mode)).header.error, ErrorCode::OK);
+    }
+    client
+}
+
+/// The text with each number in its place only: `0x1f` and `17` are `#`.
+fn without_numbers(text: &str) -> String {
+    let mut shown = String::new();
+    let mut digits = false;
+    let is_hex = |c: char| c.is_ascii_hexdigit() && (c.is_ascii_digit() || c.is_ascii_lowercase());
+    for c in text.chars() {
+        let starts = c.is_ascii_digit() && !shown.ends_with(|c: char| c.is_ascii_alphabetic());
+        if starts || digits && (is_hex(c) || c == 'x') {
+            if !digits {
+                shown.push('#');
+            }
+            digits = true;
+        } else {
+            digits = false;
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[test]
+fn words_are_answered_as_by_the_real_server() {
+    let real = RealServer::start("words-real", &[]);
+    let ours = Server::start("words-ours", &[ALL_WORDS]);
+    let _sessions = [real.address(), ours.address()].map(client_with_watches);
+    let both = |word: &str| [real.address(), ours.address()].map(|address| ask(address, word));
+    for word in ["ruok", "isro", "gtmk", "wchs", "crst", "srst", "hash", "stmk\0\0\0\0\0\0\0*"] {
+        let [real, ours] = both(word);
+        assert_eq!(ours, real, "{word}");
+    }
+    // The session of the watches is one: the order of its paths is that of a hash set there.
+    for word in ["wchc", "wchp", "dirs"] {
+        let [real, ours] = both(word).map(|text| {
+            let mut lines: Vec<String> = without_numbers(&text).lines().map(Into::into).collect();
+            lines.sort();
+            lines
+        });
+        assert_eq!(ours, real, "{word}");
+    }
+    let [real_conf, our_conf] = both("conf").map(|text| {
+        let key = |line: &str| line.split_once('=').map(|(key, _)| key.to_string());
+        text.lines().filter_map(key).collect::<Vec<_>>()
+    });
+    assert_eq!(our_conf, real_conf);
+    // The session's own line, after a reset on both sides.
+    let [real_cons, our_cons] = both("cons").map(|text| {
+        let line = text.lines().find(|line| line.contains("sid=")).unwrap_or_default();
+        without_numbers(line)
+    });
+    assert_eq!(our_cons, real_cons);
+    let [real_dump, our_dump] = both("dump").map(|text| {
+        let is_date = |line: &&str| line.contains(" expire at ");
+        let lines = text.lines().filter(|line| !is_date(line) && !line.contains("sessionId: 0x0"));
+        let mut shown: Vec<String> = lines.map(without_numbers).collect();
+        shown.sort();
+        shown
+    });
+    assert_eq!(our_dump, real_dump);
+    let [real_stat, our_stat] = both("stat").map(|text| {
+        let lines = text.lines().filter(|line| !line.starts_with("Zookeeper version"));
+        let mut shown: Vec<String> = lines.map(without_numbers).collect();
+        shown.sort();
+        shown.retain(|line| !line.starts_with("Latency"));
+        shown
+    });
+    assert_eq!(our_stat, real_stat);
+}
+
+#[test]
+fn mntr_counts_what_clients_did() {
+    let server = Server::start("mntr", &[ALL_WORDS]);
+    let before = ask(server.address(), "mntr");
+    let mut client = client_with_watches(server.address());
+    assert_eq!(client.set("/app", b"longer data"), ErrorCode::OK);
+    let after = ask(server.address(), "mntr");
+    let grew = |key: &str| value(&after, key) - value(&before, key);
+    for (key, by) in [
+        ("zk_znode_count", 3.0),
+        ("zk_ephemerals_count", 2.0),
+        // The one on the data is gone; a persistent one counts as two.
+        ("zk_watch_count", 5.0),
+        ("zk_global_sessions", 1.0),
+        ("zk_num_alive_connections", 1.0),
+        ("zk_connection_request_count", 1.0),
+        // A session, three creates and a set.
+        ("zk_commit_count", 5.0),
+        ("zk_proposal_count", 5.0),
+        ("zk_cnt_updatelatency", 4.0),
+        ("zk_cnt_readlatency", 5.0),
+        ("zk_cnt_node_changed_watch_count", 1.0),
+        ("zk_sum_node_changed_watch_count", 1.0),
+        ("zk_outstanding_requests", 0.0),
+    ] {
+        assert_eq!(grew(key), by, "{key}");
+    }
+    assert!(grew("zk_cnt_fsynctime") >= 1.0);
+    assert!(grew("zk_bytes_received_count") > 100.0);
+    assert!(grew("zk_response_bytes") > 100.0);
+    // What the client is told of: 16 bytes of header, 8 of type and state, and the path.
+    assert_eq!(grew("zk_watch_bytes"), 16.0 + 8.0 + 4.0 + 4.0);
+    assert_eq!(value(&after, "zk_cnt_dbinittime"), 1.0);
+    assert!(value(&after, "zk_open_file_descriptor_count") > 3.0);
+    assert_eq!(ask(server.address(), "srst"), "Server stats reset.\n");
+    let reset = ask(server.address(), "mntr");
+    assert_eq!(value(&reset, "zk_cnt_updatelatency"), 0.0);
+    assert_eq!(value(&reset, "zk_znode_count"), value(&after, "zk_znode_count"));
+}
+
+#[test]
+fn long_lists_are_whole_and_serve_others_meanwhile() {
+    const WATCHES: usize = 30_000;
+    let server = Server::start("long-lists", &[ALL_WORDS]);
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    let path = |number: usize| format!("/{number:05}");
+    let mut bytes = Vec::new();
+    for number in 0..WATCHES {
+        let path = path(number);
+        let read = ReadRequest { kind: ReadKind::Exists, path: &path, watch: true };
+        client.encode(&Request::Read(read), &mut bytes);
+    }
+    client.connection.send(&bytes);
+    (0..WATCHES).for_each(|_| assert!(client.receive().is_some()));
+    let address = server.address();
+    let lists = ["wchp", "wchc", "wchs"].map(|word| std::thread::spawn(move || ask(address, word)));
+    assert!(client.exists("/"));
+    let [by_path, by_session, summary] = lists.map(|list| list.join().unwrap());
+    assert_eq!(by_path.lines().count(), 2 * WATCHES + 1);
+    assert!(by_path.starts_with(&format!("/00000\n\t{:#x}\n/00001\n", client.session)));
+    assert_eq!(by_session.lines().count(), 1 + WATCHES + 1);
+    let expected = format!("1 connections watching {WATCHES} paths\nTotal watches:{WATCHES}\n");
+    assert_eq!(summary, expected);
+}
+
+#[test]
+fn a_word_waits_for_its_argument_and_not_for_ever() {
+    let server = Server::start("stmk", &["4lw.commands.whitelist=stmk,gtmk"]);
+    let mut slow = TcpStream::connect(server.address()).unwrap();
+    slow.write_all(b"stmk\0\0\0").unwrap();
+    assert_eq!(ask(server.address(), "gtmk"), "306");
+    slow.write_all(b"\0\0\0\0\x07").unwrap();
+    let mut text = String::new();
+    slow.set_read_timeout(Some(SILENCE)).unwrap();
+    slow.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), ask(server.address(), "gtmk").as_str()), ("7", "7"));
+    // One that never comes: the connection is closed like any that says nothing.
+    let mut silent = TcpStream::connect(server.address()).unwrap();
+    silent.write_all(b"stmk\0").unwrap();
+    silent.set_read_timeout(Some(SILENCE)).unwrap();
+    assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap(), 0);
+}
+
+/// The answer to a request: its status, its head in lower case, and its body.
+fn http(address: SocketAddr, request: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(SILENCE)).unwrap();
+    let (line, rest) = request.split_once('\n').unwrap_or((request, ""));
+    write!(stream, "{line} HTTP/1.1\r\nHost: q\r\nConnection: close\r\n{rest}\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, head.to_lowercase(), body.to_string())
+}
+
+const METRICS: [&str; 3] = [
+    "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider",
+    "metricsProvider.httpHost=127.0.0.1",
+    "metricsProvider.httpPort=0",
+];
+
+/// The value of a sample.
+fn sample(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
+#[test]
+fn metrics_are_scraped_by_zookeepers_names() {
+    let server = Server::start("metrics", &[&METRICS[..], &[ALL_WORDS]].concat());
+    let metrics = server.face("metrics");
+    let before = http(metrics, "GET /metrics").2;
+    let mut client = client_with_watches(server.address());
+    assert_eq!(client.set("/app", b"longer data"), ErrorCode::OK);
+    let (status, head, after) = http(metrics, "GET /metrics");
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+    let grew = |name: &str| sample(&after, name) - sample(&before, name);
+    assert_eq!(grew("znode_count"), 3.0);
+    assert_eq!(grew("commit_count"), 5.0);
+    assert_eq!(grew("updatelatency_count"), 4.0);
+    assert_eq!(grew("readlatency_count"), 5.0);
+    assert_eq!(grew("node_changed_watch_count_sum"), 1.0);
+    assert!(grew("fsynctime_count") >= 1.0 && grew("fsynctime_sum") > 0.0);
+    for kind in ["znode_count gauge", "commit_count counter", "fsynctime summary"] {
+        assert!(after.contains(&format!("# TYPE {kind}\n")), "{kind}");
+    }
+    assert!(before.contains("updatelatency{quantile=\"0.99\"} NaN\n"));
+    assert!(sample(&after, "updatelatency{quantile=\"0.99\"}") >= 0.0);
+    assert!(sample(&after, "jvm_memory_bytes_used{area=\"heap\"}") > 1e5);
+    assert!(sample(&after, "process_resident_memory_bytes") > 1e6);
+    assert!(sample(&after, "process_start_time_seconds") > 1.7e9);
+    // Counters do not fall for Prometheus' sake, as in ZooKeeper; the server's own numbers do.
+    assert_eq!(ask(server.address(), "srst"), "Server stats reset.\n");
+    let reset = http(metrics, "GET /metrics").2;
+    assert!(sample(&reset, "updatelatency_count") >= sample(&after, "updatelatency_count"));
+    assert!(sample(&reset, "packets_received") < sample(&after, "packets_received"));
+}
+
+#[test]
+fn metrics_can_be_asked_for_by_name() {
+    let server = Server::start("metrics-names", &METRICS);
+    let metrics = server.face("metrics");
+    let some = http(metrics, "GET /metrics?name[]=znode_count&name%5B%5D=nothing").2;
+    assert_eq!(some, "# HELP znode_count znode_count\n# TYPE znode_count gauge\nznode_count 5.0\n");
+    assert_eq!(http(metrics, "HEAD /metrics").0, 200);
+    assert_eq!(http(metrics, "GET /").0, 404);
+    assert_eq!(http(metrics, "GET /metrics/x").0, 404);
+    assert_eq!(http(metrics, "DELETE /metrics").0, 405);
+}
+
+#[test]
+fn metrics_of_the_process_can_be_left_out() {
+    let lines = [&METRICS[..], &["metricsProvider.exportJvmInfo=false"]].concat();
+    let server = Server::start("metrics-process", &lines);
+    let text = http(server.face("metrics"), "GET /metrics").2;
+    assert!(text.contains("\nuptime "), "{text}");
+    assert!(!text.contains("jvm_") && !text.contains("process_"), "{text}");
+}
+
+#[test]
+fn a_port_for_monitoring_survives_bad_input() {
+    let server = Server::start("metrics-bad", &METRICS);
+    let metrics = server.face("metrics");
+    let send = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(metrics).unwrap();
+        stream.set_read_timeout(Some(SILENCE)).unwrap();
+        // The server may close before it has read all.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    for garbage in [&b"\0\0\0\x2d\0\0\0\0"[..], b"ruok\r\n\r\n", &[0xff; 100], b"GET\r\n\r\n"] {
+        let answer = send(garbage);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+    let long = format!("GET /metrics HTTP/1.1\r\nHost: q\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    assert!(send(long.as_bytes()).starts_with("HTTP/1.1 431"));
+    let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(1_000));
+    assert!(send(many.as_bytes()).starts_with("HTTP/1.1 431"));
+    // More that say nothing than there may be: those who wait do not disturb the clients.
+    let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(metrics).unwrap()).collect();
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    assert!(client.exists("/"));
+    drop(silent);
+    assert_eq!(http(metrics, "GET /metrics").0, 200);
+}
+
+#[test]
+fn a_port_that_is_taken_is_an_error() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("metricsProvider.httpPort={}", taken.local_addr().unwrap().port());
+    let folder = crate::server::folder("metrics-taken");
+    let config = format!(
+        "dataDir={}\nclientPort=0\n{}\n{}\n{port}\n",
+        folder.join("data").display(),
+        METRICS[0],
+        METRICS[1]
+    );
+    std::fs::write(folder.join("zoo.cfg"), config).unwrap();
+    assert_eq!(crate::server::command(&folder).status().unwrap().code(), Some(1));
+    let log = std::fs::read_to_string(folder.join("log")).unwrap();
+    assert!(log.contains("for metrics: Address already in use"), "{log}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
