@@ -3,6 +3,8 @@
 //! ACLs are interned: a znode holds a 32-bit id. Id 0 is the open ACL and is never released. Ids
 //! are not state: two members may number the same ACLs differently.
 
+mod x500_name;
+
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -228,12 +230,13 @@ fn is_authenticated(settings: &Settings, identity: &Identity<'_>) -> bool {
 }
 
 /// Schemes that may stand in an ACL, beside `world` and `auth`: those that a ZooKeeper without
-/// `authProvider` lines knows (`ProviderRegistry`).
+/// `authProvider` lines knows, and those that were switched on (`ProviderRegistry`).
 fn scheme_is_served(settings: &Settings, scheme: &str) -> bool {
     match scheme {
         "digest" => settings.digest_enabled,
         "ip" => true,
         "sasl" => settings.sasl_enabled,
+        "x509" => settings.x509_enabled,
         _ => false,
     }
 }
@@ -250,6 +253,7 @@ fn id_is_valid(scheme: &str, id: &str) -> bool {
         }
         "ip" => ip_pattern(id).is_some(),
         "sasl" => is_kerberos_name(id),
+        "x509" => x500_name::is_valid(id),
         _ => true,
     }
 }

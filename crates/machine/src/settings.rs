@@ -16,6 +16,8 @@ pub struct Settings {
     pub enforce_quota: bool,
     /// `reconfigEnabled`: whether reconfig is served.
     pub reconfig_enabled: bool,
+    /// `zookeeper.authProvider.x509`, which TLS for clients sets too: whether the x509 scheme exists.
+    pub x509_enabled: bool,
     /// `zookeeper.DigestAuthenticationProvider.superDigest`: `user:base64(hash)`, or none.
     pub super_digest: Option<String>,
     /// `zookeeper.DigestAuthenticationProvider.digestAlg`: name of the hash, as Java spells it.
@@ -34,6 +36,7 @@ impl Default for Settings {
             extended_types: false,
             enforce_quota: false,
             reconfig_enabled: false,
+            x509_enabled: false,
             super_digest: None,
             digest_algorithm: "SHA1".to_string(),
             sasl_enabled: false,
@@ -48,9 +51,10 @@ const EXTENDED_TYPES: u32 = 4;
 const ENFORCE_QUOTA: u32 = 8;
 const RECONFIG_ENABLED: u32 = 16;
 const SASL_ENABLED: u32 = 32;
+const X509_ENABLED: u32 = 64;
 /// The name of that id follows.
 const SASL_ANY_USER: u32 = 128;
-const FLAGS_ALL: u32 = 31 | SASL_ENABLED | SASL_ANY_USER;
+const FLAGS_ALL: u32 = 31 | SASL_ENABLED | X509_ENABLED | SASL_ANY_USER;
 
 impl Settings {
     /// Writes: 32-bit flags, super digest or none, name of the algorithm, and what the flags say
@@ -63,6 +67,7 @@ impl Settings {
                 | flag(self.extended_types, EXTENDED_TYPES)
                 | flag(self.enforce_quota, ENFORCE_QUOTA)
                 | flag(self.reconfig_enabled, RECONFIG_ENABLED)
+                | flag(self.x509_enabled, X509_ENABLED)
                 | flag(self.sasl_enabled, SASL_ENABLED)
                 | flag(self.sasl_any_user.is_some(), SASL_ANY_USER),
         );
@@ -93,6 +98,7 @@ impl Settings {
             extended_types: flags & EXTENDED_TYPES != 0,
             enforce_quota: flags & ENFORCE_QUOTA != 0,
             reconfig_enabled: flags & RECONFIG_ENABLED != 0,
+            x509_enabled: flags & X509_ENABLED != 0,
             super_digest,
             digest_algorithm: reader.text()?.to_string(),
             sasl_enabled: flags & SASL_ENABLED != 0,

@@ -287,6 +287,23 @@ fn schemes_and_ids_that_can_be_are_kept() {
 }
 
 #[test]
+fn certificates_are_a_scheme_once_they_are_switched_on() {
+    let settings = Settings { x509_enabled: true, ..settings() };
+    let name = "CN=u,OU=a\\, b,O=c";
+    let acl = [AclEntry { perms: perms::READ, scheme: "x509".into(), id: name.into() }];
+    let user = [Identity { scheme: "x509", id: name }];
+    let other = [Identity { scheme: "x509", id: "CN=v" }];
+    assert_eq!(resolve(&settings, &acl, NOBODY), Ok(acl.to_vec().into()));
+    assert!(allows(&settings, &acl, perms::READ, &user));
+    assert!(!allows(&settings, &acl, perms::READ, &other));
+    assert!(!allows(&settings, &acl, perms::WRITE, &user));
+    let auth = [AclEntry { perms: perms::READ, scheme: "auth".into(), id: "".into() }];
+    assert_eq!(resolve(&settings, &auth, &user), Ok(acl.to_vec().into()));
+    let malformed = [AclEntry { perms: perms::READ, scheme: "x509".into(), id: "u".into() }];
+    assert_eq!(resolve(&settings, &malformed, &user), Err(Refusal::InvalidAcl));
+}
+
+#[test]
 fn a_switched_off_digest_scheme_is_unknown() {
     let settings = Settings { digest_enabled: false, ..settings() };
     let refused = Err(Refusal::InvalidAcl);
