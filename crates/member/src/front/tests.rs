@@ -1,5 +1,6 @@
 //! Tests of Front, with Apply and the machine behind it.
 
+mod certificates;
 mod connecting;
 mod limits;
 mod order;

@@ -439,6 +439,7 @@ impl Rig {
                 "reconfig" => settings.reconfig_enabled = value == "on",
                 "skip_acl" => settings.skip_acl = value == "on",
                 "sasl" => settings.sasl_enabled = value == "on",
+                "x509" => settings.x509_enabled = value == "on",
                 _ => panic!("setting {name}"),
             }
         }
