@@ -15,6 +15,7 @@ mod jaas;
 mod monitoring;
 mod properties;
 mod sasl;
+pub mod tls;
 mod toml_file;
 mod units;
 mod zoo_cfg;
@@ -71,10 +72,16 @@ pub struct ServeConfig {
     pub data_dir: PathBuf,
     /// `dataLogDir`: where the log goes when it is not to lie in `data_dir`. Not built: warned of.
     pub log_dir: Option<PathBuf>,
-    /// Where ZooKeeper clients connect.
-    pub zk_addr: ListenAddress,
+    /// Where ZooKeeper clients connect. None: only where they speak TLS.
+    pub zk_addr: Option<ListenAddress>,
     /// True when someone chose `zk_addr`: a port in use is then an error, otherwise a warning.
     pub zk_addr_configured: bool,
+    /// Where ZooKeeper clients connect by TLS.
+    pub zk_tls_addr: Option<ListenAddress>,
+    /// Whether `zk_addr` takes clients that speak TLS, too (`client.portUnification`).
+    pub port_unification: bool,
+    /// None: TLS is spoken nowhere.
+    pub tls: Option<tls::TlsConfig>,
     pub tick_ms: u32,
     pub session_timeout_ms_min: u32,
     pub session_timeout_ms_max: u32,
@@ -429,6 +436,7 @@ struct Draft {
     my_id_default: Option<u64>,
     servers: Vec<EnsembleServer>,
     zoo: zoo_cfg::FileKeys,
+    tls: tls::TlsDraft,
 }
 
 impl Draft {
@@ -471,6 +479,8 @@ impl Draft {
                 ),
             });
         }
+        let port_unification = self.tls.port_unification();
+        let tls = tls::settle(&mut self)?;
         let enforce_auth_schemes = self.settle_enforced_schemes()?;
         let ensemble = self.settle_ensemble_names();
         self.warn_of_unbuilt();
@@ -479,14 +489,18 @@ impl Draft {
         if self.is_zoo_cfg && self.data_dir.is_none() {
             return Err(self.missing("dataDir is not set"));
         }
-        if self.is_zoo_cfg && self.zk_addr.is_none() {
+        let only_tls = self.zk_addr.is_none() && self.tls.address.is_some();
+        if self.is_zoo_cfg && self.zk_addr.is_none() && !only_tls {
             return Err(self.missing(self.zoo.why_no_client_port()));
         }
         let config = ServeConfig {
             data_dir: self.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT)),
             log_dir: self.log_dir,
             zk_addr_configured: self.zk_addr.is_some(),
-            zk_addr: self.zk_addr.unwrap_or(default_addr),
+            zk_addr: self.zk_addr.or((!only_tls).then_some(default_addr)),
+            zk_tls_addr: self.tls.address,
+            port_unification,
+            tls,
             tick_ms,
             session_timeout_ms_min,
             session_timeout_ms_max,

@@ -3,6 +3,8 @@
 //! One connection runtime per core, each a thread with a current-thread tokio runtime and one
 //! Front. The acceptor spreads connections over them; a connection stays where it is.
 
+mod tls_stream;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -27,6 +29,9 @@ use zk::four_letter::ConnectionReport;
 
 use crate::monitor::Question;
 
+use crate::tls::Tls;
+use tls_stream::{Handshaken, Transport};
+
 /// Bytes read from a socket at once, into one buffer for all connections of a runtime.
 const READ_BYTES: usize = 32 * 1024;
 
@@ -37,6 +42,9 @@ const ACCEPTED_MAX: usize = 1_024;
 /// How long a closed connection may take to notice, and what it may still send.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 32;
+
+/// How long a client may leave the end of what is encrypted for it lying.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// How often a runtime looks at the clock for its connections.
 const TICK: Duration = Duration::from_millis(100);
@@ -50,11 +58,22 @@ pub struct ConnectionLimits {
     pub total_max: usize,
 }
 
+/// What is spoken on a port.
+#[derive(Clone)]
+pub enum Wire {
+    /// Plain text.
+    Plain,
+    /// TLS (`secureClientPort`).
+    Secure(Arc<Tls>),
+    /// Either (`client.portUnification`).
+    Either(Arc<Tls>),
+}
+
 /// What a runtime is sent.
 pub enum ToRuntime {
     /// Known to no reactor: the one of the runtime that accepted it would otherwise wake up for each
     /// packet, to wake the runtime that it belongs to.
-    Accept(std::net::TcpStream, Admission),
+    Accept(std::net::TcpStream, Admission, Wire),
     /// What have you counted?
     Report(oneshot::Sender<FrontReport>),
     /// Which connections do you have?
@@ -76,52 +95,58 @@ pub struct Face {
     /// Connections that were closed because there were too many.
     pub rejected: AtomicU64,
     questions: mpsc::Sender<Question>,
-    admitted: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    tls: Option<Arc<Tls>>,
+    admitted: Arc<Mutex<Admitted>>,
 }
+
+/// Connections by where they come from and whether they came to the port for TLS: ZooKeeper counts
+/// those of each port for themselves against `maxClientCnxns`.
+type Admitted = HashMap<(IpAddr, bool), usize>;
 
 /// One admitted connection; dropped, it makes room for another.
 pub struct Admission {
-    ip: IpAddr,
-    admitted: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    from: (IpAddr, bool),
+    admitted: Arc<Mutex<Admitted>>,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
         let mut admitted = self.admitted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(count) = admitted.get_mut(&self.ip) {
+        if let Some(count) = admitted.get_mut(&self.from) {
             *count -= 1;
             if *count == 0 {
-                admitted.remove(&self.ip);
+                admitted.remove(&self.from);
             }
         }
     }
 }
 
 impl Face {
-    fn admit(&self, ip: IpAddr, limits: ConnectionLimits) -> Option<Admission> {
+    fn admit(&self, from: (IpAddr, bool), limits: ConnectionLimits) -> Option<Admission> {
         let mut admitted = self.admitted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let total: usize = if limits.total_max == 0 { 0 } else { admitted.values().sum() };
-        let count = admitted.entry(ip).or_insert(0);
+        let count = admitted.entry(from).or_insert(0);
         let over = (limits.per_ip_max != 0 && *count >= limits.per_ip_max)
             || (limits.total_max != 0 && total >= limits.total_max);
         if over {
             if *count == 0 {
-                admitted.remove(&ip);
+                admitted.remove(&from);
             }
             return None;
         }
         *count += 1;
-        Some(Admission { ip, admitted: self.admitted.clone() })
+        Some(Admission { from, admitted: self.admitted.clone() })
     }
 }
 
-/// Starts one runtime per Front. They end with the process.
+/// Starts one runtime per Front. They end with the process. `tls` is what some port speaks.
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
 pub fn start(
     fronts: Vec<(FrontHandle, Front)>,
     questions: mpsc::Sender<Question>,
+    tls: Option<Arc<Tls>>,
 ) -> std::io::Result<Acceptor> {
     let mut runtimes = Vec::new();
     let mut receivers = Vec::new();
@@ -134,6 +159,7 @@ pub fn start(
         runtimes,
         rejected: AtomicU64::new(0),
         questions,
+        tls,
         admitted: Arc::default(),
     });
     for ((handle, front), receiver) in fronts.into_iter().zip(receivers) {
@@ -149,7 +175,8 @@ pub fn start(
     Ok(Acceptor { face, next: 0 })
 }
 
-/// Spreads connections over the runtimes.
+/// Spreads connections over the runtimes. One for each port.
+#[derive(Clone)]
 pub struct Acceptor {
     face: Arc<Face>,
     next: usize,
@@ -162,7 +189,8 @@ impl Acceptor {
     }
 
     /// Accepts connections until the task is dropped.
-    pub async fn run(&mut self, listener: TcpListener, limits: ConnectionLimits) {
+    pub async fn run(&mut self, listener: TcpListener, wire: Wire, limits: ConnectionLimits) {
+        let is_secure = matches!(wire, Wire::Secure(_));
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -174,14 +202,14 @@ impl Acceptor {
                 }
             };
             let ip = peer.ip().to_canonical();
-            let Some(admission) = self.face.admit(ip, limits) else {
+            let Some(admission) = self.face.admit((ip, is_secure), limits) else {
                 self.face.rejected.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!("too many connections from {ip}: one more is closed");
                 continue;
             };
             let Ok(stream) = stream.into_std() else { continue };
             self.next = (self.next + 1) % self.face.runtimes.len();
-            let message = ToRuntime::Accept(stream, admission);
+            let message = ToRuntime::Accept(stream, admission, wire.clone());
             if self.face.runtimes[self.next].send(message).await.is_err() {
                 return;
             }
@@ -205,6 +233,7 @@ struct Runtime {
 /// The writing side of a connection.
 struct Socket {
     write: OwnedWriteHalf,
+    transport: RefCell<Transport>,
     wake: Notify,
     /// The kernel's buffer is full: the task waits until it is not.
     blocked: Cell<bool>,
@@ -269,9 +298,9 @@ impl Runtime {
     fn on_message(self: &Rc<Self>, message: ToRuntime) {
         let mut front = self.front.borrow_mut();
         match message {
-            ToRuntime::Accept(stream, admission) => {
+            ToRuntime::Accept(stream, admission, wire) => {
                 drop(front);
-                self.accept(stream, admission);
+                self.accept(stream, admission, wire);
             }
             ToRuntime::Report(asker) => drop(asker.send(front.report())),
             ToRuntime::ConnectionIds(asker) => drop(asker.send(front.connection_ids())),
@@ -295,7 +324,7 @@ impl Runtime {
         Now { monotonic_ms: self.handle.monotonic_ms(), wall_ms: node::wall_ms() }
     }
 
-    fn accept(self: &Rc<Self>, stream: std::net::TcpStream, admission: Admission) {
+    fn accept(self: &Rc<Self>, stream: std::net::TcpStream, admission: Admission, wire: Wire) {
         // Fails only where the system has nothing left to watch it with.
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let Ok(peer) = stream.peer_addr() else { return };
@@ -304,9 +333,15 @@ impl Runtime {
         }
         let id = ConnectionId(self.next_connection.get());
         self.next_connection.set(id.0 + 1);
+        let transport = match wire {
+            Wire::Plain => Transport::Plain,
+            Wire::Secure(tls) => Transport::secure(&tls),
+            Wire::Either(tls) => Transport::Undecided(tls),
+        };
         let (read, write) = stream.into_split();
         let socket = Rc::new(Socket {
             write,
+            transport: RefCell::new(transport),
             wake: Notify::new(),
             blocked: Cell::new(false),
             paused: Cell::new(false),
@@ -350,9 +385,10 @@ impl Runtime {
                     self.write(id);
                     self.drive();
                 }
-                result = self.read(id, &mut read), if wants_input => match result {
+                result = self.read(id, &socket, &mut read), if wants_input => match result {
                     Ok(0) | Err(_) => return,
                     Ok(_) => {
+                        self.go_on_secure(id, &socket);
                         self.front.borrow_mut().set_now(self.now());
                         self.front.borrow_mut().on_input(id);
                         self.drive();
@@ -364,13 +400,53 @@ impl Runtime {
     }
 
     /// Reads what the socket has and appends it to the Front's input.
-    async fn read(&self, id: ConnectionId, read: &mut OwnedReadHalf) -> std::io::Result<usize> {
+    async fn read(
+        &self,
+        id: ConnectionId,
+        socket: &Socket,
+        read: &mut OwnedReadHalf,
+    ) -> std::io::Result<usize> {
         poll_fn(|context| {
             let mut front = self.front.borrow_mut();
             let Some(input) = front.input(id) else { return Poll::Pending };
-            self.poll_read(read, context, |bytes| input.extend_from_slice(bytes))
+            let mut transport = socket.transport.borrow_mut();
+            if transport.is_ended() {
+                return Poll::Ready(Ok(0));
+            }
+            self.poll_read(read, context, |bytes| transport.take(bytes, input))
         })
         .await
+    }
+
+    /// Sends what a handshake has to say, and tells the Front who the client is once it is known.
+    fn go_on_secure(&self, id: ConnectionId, socket: &Socket) {
+        let mut transport = socket.transport.borrow_mut();
+        let Transport::Secure(stream) = &mut *transport else { return };
+        let news = stream.take_news();
+        match transport.flush(&socket.write) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                socket.blocked.set(true)
+            }
+            // A socket that is gone is seen when it is read.
+            _ => {}
+        }
+        let Some(tls) = &self.face.tls else { return };
+        match news {
+            None | Some(Handshaken::Done(None)) => {}
+            Some(Handshaken::Done(Some(certificate))) => match tls.identities(&certificate) {
+                Some(identities) => self.front.borrow_mut().on_identified(id, &identities),
+                None => self.refuse(tls, socket, "its certificate has no name"),
+            },
+            Some(Handshaken::Failed(cause)) => self.refuse(tls, socket, &cause),
+        }
+    }
+
+    /// Ends a connection that TLS refuses, after it was told.
+    fn refuse(&self, tls: &Tls, socket: &Socket, cause: &str) {
+        let peer = socket.write.peer_addr().map(|peer| (peer.ip().to_canonical(), peer.port()));
+        let peer = peer.map_or("that is gone".to_string(), |(ip, port)| format!("{ip}:{port}"));
+        tls.complain(&peer, cause);
+        socket.done.set(true);
     }
 
     /// Reads into the buffer that all connections share: one of their own would be most of what an
@@ -436,17 +512,21 @@ impl Runtime {
         let mut front = self.front.borrow_mut();
         loop {
             let Some((bytes, closing)) = front.pending_output(id) else { return };
-            if bytes.is_empty() {
-                if closing {
-                    socket.done.set(true);
-                    socket.wake.notify_one();
-                }
+            let mut transport = socket.transport.borrow_mut();
+            if bytes.is_empty() && closing {
+                socket.done.set(true);
+                socket.wake.notify_one();
                 break;
             }
             if socket.blocked.get() {
                 break;
             }
-            match socket.write.try_write(bytes) {
+            let written = match bytes {
+                [] => transport.flush(&socket.write).map(|()| 0),
+                bytes => transport.try_write(&socket.write, bytes),
+            };
+            match written {
+                Ok(0) => break,
                 Ok(count) => front.on_written(id, count),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     socket.blocked.set(true);
@@ -471,6 +551,10 @@ impl Runtime {
     /// Ends the writing side and takes what the client still sends: closing a socket with unread
     /// bytes makes the kernel reset it, and the client may lose the last reply.
     async fn linger(&self, socket: &Socket, read: &mut OwnedReadHalf) {
+        if let Transport::Secure(stream) = &mut *socket.transport.borrow_mut() {
+            stream.end();
+        }
+        let _ = tokio::time::timeout(FLUSH, flush(socket)).await;
         if rustix::net::shutdown(socket.write.as_ref(), rustix::net::Shutdown::Write).is_err() {
             return;
         }
@@ -484,5 +568,19 @@ impl Runtime {
         };
         // A client that goes on sending, or that does not close, is cut off.
         let _ = tokio::time::timeout(LINGER, drain).await;
+    }
+}
+
+/// Writes all that is encrypted, or as much as the socket takes before it is gone.
+async fn flush(socket: &Socket) {
+    loop {
+        let flushed = socket.transport.borrow_mut().flush(&socket.write);
+        match flushed {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            _ => return,
+        }
+        if socket.write.writable().await.is_err() {
+            return;
+        }
     }
 }

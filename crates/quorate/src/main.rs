@@ -12,6 +12,7 @@ mod listen_zk;
 mod monitor;
 mod serve;
 mod sim_command;
+mod tls;
 mod zk_client;
 mod zk_shell;
 

@@ -19,8 +19,9 @@ use zk::four_letter::ConfReport;
 use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
-use crate::listen_zk::{self, ConnectionLimits};
+use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::monitor::{self, About};
+use crate::tls::Tls;
 
 /// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
 const FRONTS_MAX: usize = 16;
@@ -73,9 +74,13 @@ fn start_logging(verbose: u8) {
 
 async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     LazyLock::force(&monitor::process::BEGAN);
-    // The port first: a second server is told so before it touches anything.
-    let listener = listen(&config)?;
-    let address = listener.local_addr()?;
+    // The ports first: a second server is told so before it touches anything.
+    let plain = config.zk_addr.as_ref().map(|wanted| listen(&config, wanted, "--zk-addr"));
+    let plain = plain.transpose()?;
+    let secure =
+        config.zk_tls_addr.as_ref().map(|wanted| listen(&config, wanted, "secureClientPort"));
+    let secure = secure.transpose()?;
+    let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let (ports, shown_ports) = bind_monitoring(&config)?;
     let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
     let front_count = fronts.min(FRONTS_MAX) as u32;
@@ -106,31 +111,70 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
             (handle, front)
         })
         .collect();
+    let client_ports = [port_of(plain.as_ref()), port_of(secure.as_ref())];
     let about = About {
         version: version(),
-        conf: conf_report(&config, address.port()),
+        conf: conf_report(&config, client_ports),
         data_dir: config.data_dir.clone(),
         tick_ms: u64::from(config.tick_ms),
         has_prometheus: config.metrics.is_some(),
     };
     let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
-    let mut acceptor = listen_zk::start(fronts, asker)?;
+    let acceptor = listen_zk::start(fronts, asker, tls.clone())?;
     monitor::start(node.monitor_handle(), acceptor.face(), about, questions, ports)?;
     let limits = ConnectionLimits {
         per_ip_max: config.connections_per_ip_max as usize,
         total_max: config.connections_max as usize,
     };
-    println!("quorate ready zk={address}{shown_ports}");
+    let mut ready = "quorate ready".to_string();
+    for (name, listener) in [("zk", &plain), ("zk-tls", &secure)] {
+        if let Some(listener) = listener {
+            ready += &format!(" {name}={}", listener.local_addr()?);
+        }
+    }
+    println!("{ready}{shown_ports}");
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
+    let plain_wire = match &tls {
+        Some(tls) if config.port_unification => Wire::Either(tls.clone()),
+        _ => Wire::Plain,
+    };
+    let secure_wire = tls.clone().map_or(Wire::Plain, Wire::Secure);
     tokio::select! {
-        () = acceptor.run(listener, limits) => anyhow::bail!("a connection runtime ended"),
+        () = accept(acceptor.clone(), plain, plain_wire, limits) => {
+            anyhow::bail!("a connection runtime ended")
+        }
+        () = accept(acceptor, secure, secure_wire, limits) => {
+            anyhow::bail!("a connection runtime ended")
+        }
+        () = reload(tls) => {}
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
     }
     tracing::info!("stopping");
     node.stop();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Accepts what comes to a port, if there is one.
+async fn accept(
+    mut acceptor: Acceptor,
+    listener: Option<TcpListener>,
+    wire: Wire,
+    limits: ConnectionLimits,
+) {
+    match listener {
+        Some(listener) => acceptor.run(listener, wire, limits).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Keeps the stores of TLS up to date, if there are any.
+async fn reload(tls: Option<Arc<Tls>>) {
+    match tls {
+        Some(tls) => tls.reload_when_changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// From the system's source of randomness: session ids and passwords, and a new directory's ids.
@@ -165,9 +209,13 @@ fn front_config(
     }
 }
 
-/// Binds the first of the configured addresses that can be bound.
-fn listen(config: &ServeConfig) -> anyhow::Result<TcpListener> {
-    let wanted = &config.zk_addr;
+/// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where another
+/// one can be chosen.
+fn listen(
+    config: &ServeConfig,
+    wanted: &ListenAddress,
+    setting: &str,
+) -> anyhow::Result<TcpListener> {
     let candidates =
         wanted.candidates().with_context(|| format!("{wanted} is not an address here"))?;
     let mut failure = anyhow::anyhow!("no address for {wanted}");
@@ -185,7 +233,7 @@ fn listen(config: &ServeConfig) -> anyhow::Result<TcpListener> {
         })();
         match bound {
             Ok(listener) => return Ok(listener),
-            Err(error) => failure = cannot_listen(wanted, &error),
+            Err(error) => failure = cannot_listen(wanted, setting, &error),
         }
     }
     Err(failure)
@@ -203,10 +251,10 @@ fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> 
     Ok((ports, shown))
 }
 
-fn cannot_listen(wanted: &ListenAddress, error: &std::io::Error) -> anyhow::Error {
+fn cannot_listen(wanted: &ListenAddress, setting: &str, error: &std::io::Error) -> anyhow::Error {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "cannot listen on {wanted}: port {} is in use; choose another with --zk-addr",
+            "cannot listen on {wanted}: port {} is in use; choose another with {setting}",
             wanted.port
         ),
         _ => anyhow::anyhow!("cannot listen on {wanted}: {error}"),
@@ -240,13 +288,19 @@ fn environment() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The lines of `conf` (`ZooKeeperServer.dumpConf`).
-fn conf_report(config: &ServeConfig, port: u16) -> ConfReport {
+/// The port of a listener, as `conf` shows it.
+fn port_of(listener: Option<&TcpListener>) -> String {
+    let port = listener.and_then(|listener| listener.local_addr().ok());
+    port.map_or("-1".to_string(), |address| address.port().to_string())
+}
+
+/// The lines of `conf` (`ZooKeeperServer.dumpConf`); of the ports the one for TLS comes second.
+fn conf_report(config: &ServeConfig, [client_port, secure_client_port]: [String; 2]) -> ConfReport {
     let dir = config.data_dir.display().to_string();
     ConfReport {
         lines: vec![
-            ("clientPort", port.to_string()),
-            ("secureClientPort", "-1".to_string()),
+            ("clientPort", client_port),
+            ("secureClientPort", secure_client_port),
             ("dataDir", dir.clone()),
             // Where the log really is, whatever `dataLogDir` asks for.
             ("dataLogDir", dir),

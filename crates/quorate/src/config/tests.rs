@@ -1,6 +1,8 @@
 //! What the three sources of a configuration mean, alone and together.
 #![allow(clippy::unwrap_used)]
 
+mod tls;
+
 use super::*;
 use std::collections::BTreeMap;
 
@@ -78,7 +80,7 @@ fn flags(flags: &str) -> World {
 fn without_anything_a_loopback_server_keeps_its_data_here() {
     let config = World::default().config();
     assert_eq!(config.data_dir, Path::new("./quorate-data"));
-    assert_eq!(config.zk_addr.to_string(), "127.0.0.1:2181");
+    assert_eq!(config.zk_addr.clone().unwrap().to_string(), "127.0.0.1:2181");
     assert!(!config.zk_addr_configured);
     assert_eq!(config.tick_ms, 3_000);
     assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (6_000, 60_000));
@@ -103,7 +105,7 @@ fn the_sample_zoo_cfg_means_what_it_says_and_warns_of_nothing() {
     );
     let config = world.config();
     assert_eq!(config.data_dir, Path::new("/tmp/zookeeper"));
-    assert_eq!(config.zk_addr, ListenAddress { host: None, port: 2181 });
+    assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
     assert!(config.zk_addr_configured);
     assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (4_000, 40_000));
     assert_eq!(world.warnings(), Vec::<String>::new());
@@ -120,7 +122,7 @@ fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
     )
     .and("/data/myid", "1\n");
     let config = world.config();
-    assert_eq!(config.zk_addr, ListenAddress { host: None, port: 2181 });
+    assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
     assert_eq!(config.log_dir.as_deref(), Some(Path::new("/datalog")));
     assert_eq!(config.my_id, Some(1));
     assert_eq!(config.servers.len(), 1);
@@ -242,7 +244,7 @@ fn zero_and_less_mean_no_limit_on_connections() {
 
 #[test]
 fn the_client_address_joins_two_keys() {
-    let address = |text: &str| World::zoo(text).config().zk_addr.to_string();
+    let address = |text: &str| World::zoo(text).config().zk_addr.unwrap().to_string();
     assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=::1"), "[::1]:1");
     assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=zk"), "zk:1");
     assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=0.0.0.0"), "*:1");
@@ -252,8 +254,6 @@ fn the_client_address_joins_two_keys() {
     );
     assert_eq!(World::zoo("dataDir=/d\n").error(), "conf/zoo.cfg: clientPort is not set");
     assert_eq!(World::zoo("clientPort=1\n").error(), "conf/zoo.cfg: dataDir is not set");
-    let only_secure = World::zoo("dataDir=/d\nsecureClientPort=2281").error();
-    assert!(only_secure.contains("secureClientPort is not served yet"), "{only_secure}");
 }
 
 fn allows(words: &FourLetterWords, word: &str) -> bool {
@@ -288,6 +288,7 @@ fn outcomes_depend_on_replicated_settings_only() {
             extended_types: true,
             enforce_quota: true,
             reconfig_enabled: true,
+            x509_enabled: false,
             super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_string()),
             digest_algorithm: "SHA-256".to_string(),
             ..machine::Settings::default()
@@ -479,7 +480,6 @@ fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
     for line in [
         "noSuchKey=1",
         "a line without meaning",
-        "secureClientPort=2281",
         "ssl.keyStore.location=/k.jks",
         "admin.serverPort=8080",
         "metricsProvider.className=org.example.Mine",
@@ -583,7 +583,7 @@ fn one_server_line_is_a_standalone_server_and_more_are_refused() {
 fn the_own_server_line_names_the_client_port() {
     let world =
         |myid: &str| World::zoo("dataDir=/d\nserver.1=h:1:2;127.0.0.1:2182").and("/d/myid", myid);
-    assert_eq!(world("1").config().zk_addr.to_string(), "127.0.0.1:2182");
+    assert_eq!(world("1").config().zk_addr.unwrap().to_string(), "127.0.0.1:2182");
     assert!(world("2").error().contains("clientPort is not set"));
     assert_eq!(world("one").error(), "/d/myid:1: \"one\" is not the number of a server");
     let disagree = zoo("server.1=h:1:2;2182").and("/d/myid", "1").error();
@@ -640,7 +640,6 @@ fn properties_set_what_the_command_line_of_java_sets() {
         flags("-Dzookeeper.snapCount=x").error(),
         "JVMFLAGS: zookeeper.snapCount: \"x\" is not a whole number"
     );
-    assert_eq!(flags("-Dzookeeper.ssl.ciphersuites=x").warnings().len(), 1);
 }
 
 #[test]
@@ -656,7 +655,7 @@ fn options_win_over_the_file_the_file_over_properties_and_the_last_property() {
     world.args.zk_addr = Some("127.0.0.1:9".parse().unwrap());
     let config = world.config();
     assert_eq!(config.data_dir, Path::new("/mine"));
-    assert_eq!(config.zk_addr.to_string(), "127.0.0.1:9");
+    assert_eq!(config.zk_addr.unwrap().to_string(), "127.0.0.1:9");
     let mut bare = World::zoo("tickTime=5");
     bare.args.data_dir = Some(PathBuf::from("/mine"));
     bare.args.zk_addr = Some("127.0.0.1:9".parse().unwrap());
@@ -686,7 +685,11 @@ fn the_format_is_told_by_the_content() {
 fn every_key_of_the_toml_file_takes_the_form_it_is_described_with() {
     for (key, form) in toml_file::KEYS {
         let form = form.split(", or").next().unwrap_or(form);
-        let mut world = World::toml(&format!("{key} = {form}\n"));
+        let stores = match *key {
+            "zk_tls_addr" => "tls_key_store = \"/k\"\ntls_client_auth = \"none\"\n",
+            _ => "",
+        };
+        let mut world = World::toml(&format!("{key} = {form}\n{stores}"));
         world = world.and("/etc/quorate/jaas.conf", "");
         world.args.data_dir = Some(PathBuf::from("/d"));
         assert!(world.load().is_ok(), "{key} = {form}: {:?}", world.load());
@@ -702,7 +705,7 @@ fn a_toml_file_sets_what_it_names() {
     )
     .config();
     assert_eq!(config.data_dir, Path::new("/d"));
-    assert_eq!(config.zk_addr, ListenAddress { host: None, port: 2182 });
+    assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2182 }));
     assert!(config.zk_addr_configured);
     assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (2_000, 60_000));
     assert!(allows(&config.four_letter_words, "ruok"));
@@ -710,7 +713,7 @@ fn a_toml_file_sets_what_it_names() {
     assert_eq!(config.snapshot_log_bytes, None);
     assert!(config.replicated.skip_acl);
     assert_eq!(config.connections_per_ip_max, 16);
-    assert_eq!(World::toml("").config().zk_addr.port, 2181);
+    assert_eq!(World::toml("").config().zk_addr.unwrap().port, 2181);
 }
 
 #[test]
@@ -831,7 +834,7 @@ fn the_container_images_variables_stand_for_a_zoo_cfg() {
     ]);
     let config = world.config();
     assert_eq!(config.data_dir, Path::new("/data"));
-    assert_eq!(config.zk_addr, ListenAddress { host: None, port: 2181 });
+    assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
     assert_eq!((config.tick_ms, config.session_timeout_ms_min), (1_000, 3_000));
     assert_eq!(config.connections_per_ip_max, 7);
     assert!(allows(&config.four_letter_words, "mntr"));
@@ -845,10 +848,10 @@ fn the_container_images_variables_stand_for_a_zoo_cfg() {
 fn a_server_of_the_container_names_the_port() {
     let server = ("ZOO_SERVERS", "server.3=zoo3:2888:3888;2199");
     let world = container(&[server, ("ZOO_MY_ID", "3"), ("ZOO_DATA_DIR", "/data")]);
-    assert_eq!(world.config().zk_addr.port, 2199);
+    assert_eq!(world.config().zk_addr.unwrap().port, 2199);
     // The file that the data directory has already wins.
     let other = container(&[server, ("ZOO_MY_ID", "4"), ("ZOO_DATA_DIR", "/data")]);
-    assert_eq!(other.and("/data/myid", "3").config().zk_addr.port, 2199);
+    assert_eq!(other.and("/data/myid", "3").config().zk_addr.unwrap().port, 2199);
 }
 
 #[test]
@@ -857,11 +860,11 @@ fn a_mounted_file_and_the_command_line_win_over_the_containers_variables() {
     let world = container(&variables);
     assert_eq!(world.config().connections_per_ip_max, 7);
     let mounted = world.and("/conf/zoo.cfg", "dataDir=/d\nclientPort=2182");
-    assert_eq!(mounted.config().zk_addr.port, 2182);
+    assert_eq!(mounted.config().zk_addr.unwrap().port, 2182);
     assert_eq!(mounted.config().connections_per_ip_max, 60);
     let mut named = container(&variables).and("own.cfg", "dataDir=/d\nclientPort=2183");
     named.args.config = Some(PathBuf::from("own.cfg"));
-    assert_eq!(named.config().zk_addr.port, 2183);
+    assert_eq!(named.config().zk_addr.unwrap().port, 2183);
     let mut moved = container(&[("ZOO_DATA_DIR", "/data")]);
     moved.args.data_dir = Some(PathBuf::from("/srv"));
     assert_eq!(moved.config().data_dir, Path::new("/srv"));

@@ -49,6 +49,22 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("sasl_failed_allowed", "false"),
     ("jaas_file", "\"/etc/quorate/jaas.conf\""),
     ("super_users", "[\"bob\"]"),
+    ("zk_tls_addr", "\"127.0.0.1:2281\""),
+    ("tls_port_unification", "false"),
+    ("tls_key_store", "\"/etc/quorate/server.pem\""),
+    ("tls_key_store_type", "\"PEM\", or \"PKCS12\", \"JKS\""),
+    ("tls_key_store_password", "\"secret\""),
+    ("tls_key_store_password_file", "\"/etc/quorate/password\""),
+    ("tls_trust_store", "\"/etc/quorate/clients.pem\""),
+    ("tls_trust_store_type", "\"PEM\", or \"PKCS12\", \"JKS\""),
+    ("tls_trust_store_password", "\"secret\""),
+    ("tls_trust_store_password_file", "\"/etc/quorate/password\""),
+    ("tls_client_auth", "\"need\", or \"want\", \"none\""),
+    ("tls_protocols", "[\"TLSv1.2\", \"TLSv1.3\"]"),
+    ("tls_cipher_suites", "[\"TLS_AES_128_GCM_SHA256\"]"),
+    ("tls_reload", "true"),
+    ("tls_handshakes_max", "0"),
+    ("x509_super_user", "\"CN=admin,O=Example\""),
 ];
 
 /// True for a text of this format. The first line that speaks decides: a table header or one of
@@ -186,8 +202,49 @@ fn apply_key(
             draft.sasl.super_users =
                 value.texts()?.into_iter().map(|user| (user.clone(), user)).collect();
         }
-        _ => return Err("is not a key of this file".to_string()),
+        "zk_tls_addr" => draft.tls.address = Some(value.text()?.parse()?),
+        _ => return apply_tls_key(draft, place, key, &value),
     }
+    Ok(())
+}
+
+/// The keys about TLS for clients, each with ZooKeeper's name for it.
+const TLS_NAMES: [(&str, &str); 15] = [
+    ("tls_port_unification", "client.portUnification"),
+    ("tls_key_store", "ssl.keyStore.location"),
+    ("tls_key_store_type", "ssl.keyStore.type"),
+    ("tls_key_store_password", "ssl.keyStore.password"),
+    ("tls_key_store_password_file", "ssl.keyStore.passwordPath"),
+    ("tls_trust_store", "ssl.trustStore.location"),
+    ("tls_trust_store_type", "ssl.trustStore.type"),
+    ("tls_trust_store_password", "ssl.trustStore.password"),
+    ("tls_trust_store_password_file", "ssl.trustStore.passwordPath"),
+    ("tls_client_auth", "ssl.clientAuth"),
+    ("tls_protocols", "ssl.enabledProtocols"),
+    ("tls_cipher_suites", "ssl.ciphersuites"),
+    ("tls_reload", "client.certReload"),
+    ("tls_handshakes_max", "netty.server.outstandingHandshake.limit"),
+    ("x509_super_user", "X509AuthenticationProvider.superUser"),
+];
+
+fn apply_tls_key(
+    draft: &mut Draft,
+    place: &Place,
+    key: &str,
+    value: &Value<'_>,
+) -> Result<(), String> {
+    let Some((_, name)) = TLS_NAMES.iter().find(|(ours, _)| *ours == key) else {
+        return Err("is not a key of this file".to_string());
+    };
+    let text = match key {
+        "tls_port_unification" | "tls_reload" => value.boolean()?.to_string(),
+        "tls_protocols" | "tls_cipher_suites" => {
+            value.texts()?.into_iter().collect::<Vec<_>>().join(",")
+        }
+        "tls_handshakes_max" => value.count()?.to_string(),
+        _ => value.text()?.to_string(),
+    };
+    assert!(draft.tls.say(place, key, name, &text), "{name} is about TLS");
     Ok(())
 }
 

@@ -29,7 +29,8 @@ const UNPREFIXED: [&str; 7] = [
 pub(super) struct FileKeys {
     client_port: Option<(u16, Place)>,
     client_port_address: Option<(String, Place)>,
-    secure_client_port: bool,
+    secure_client_port: Option<u16>,
+    secure_client_port_address: Option<(String, Place)>,
     standalone_enabled: bool,
     dynamic_file: Option<(PathBuf, Place)>,
     /// Where the first `server.N` stands.
@@ -41,7 +42,8 @@ impl Default for FileKeys {
         FileKeys {
             client_port: None,
             client_port_address: None,
-            secure_client_port: false,
+            secure_client_port: None,
+            secure_client_port_address: None,
             standalone_enabled: true,
             dynamic_file: None,
             servers_place: None,
@@ -52,9 +54,7 @@ impl Default for FileKeys {
 impl FileKeys {
     /// The complaint about a file that names no port to listen on.
     pub(super) fn why_no_client_port(&self) -> &'static str {
-        if self.secure_client_port {
-            "clientPort is not set, and secureClientPort is not served yet"
-        } else if self.servers_place.is_some() {
+        if self.servers_place.is_some() {
             "clientPort is not set, and no server.N line with this member's myid names one"
         } else {
             "clientPort is not set"
@@ -90,7 +90,7 @@ pub(super) fn apply_jvm_flags(
                 continue;
             }
         };
-        match apply_property(draft, name, value.trim()) {
+        match apply_property(draft, &place, name, value.trim()) {
             Ok(Fate::Taken | Fate::Moot) => {}
             Ok(Fate::Noted(message)) => draft.note(&place, &key, message),
             Ok(Fate::Differs(message)) => draft.warn(&place, &key, message),
@@ -127,7 +127,7 @@ pub(super) fn apply_entry(
     let fate = match apply_key(draft, place, key, value) {
         Ok(Fate::Unknown) => {
             let name = key.strip_prefix("zookeeper.").unwrap_or(key);
-            apply_property(draft, name, value)
+            apply_property(draft, place, name, value)
         }
         known => known,
     };
@@ -194,12 +194,10 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
         "dynamicConfigFile" => {
             draft.zoo.dynamic_file = Some((path(value)?, place.clone()));
         }
-        "secureClientPort" => {
-            port(value)?;
-            draft.zoo.secure_client_port = true;
-            return Ok(Fate::Differs(TLS_NOT_BUILT.to_string()));
+        "secureClientPort" => draft.zoo.secure_client_port = Some(port(value)?),
+        "secureClientPortAddress" => {
+            draft.zoo.secure_client_port_address = Some((value.to_string(), place.clone()));
         }
-        "secureClientPortAddress" => return Ok(Fate::Differs(TLS_NOT_BUILT.to_string())),
         "localSessionsEnabled" | "localSessionsUpgradingEnabled" => {
             return Ok(unless(!boolean(value)?, "local sessions are not built yet"));
         }
@@ -229,18 +227,26 @@ fn is_grouping(key: &str) -> bool {
     key.starts_with("group") || key.starts_with("weight")
 }
 
-const TLS_NOT_BUILT: &str = "TLS is not served yet; it is ignored";
+const TLS_NOT_BUILT: &str = "TLS between members is not served yet; it is ignored";
 const ENSEMBLES_NOT_BUILT: &str = "ensembles are not served yet; it is ignored";
 
 /// `Moot` where nothing is lost, otherwise the complaint.
-fn unless(nothing_lost: bool, complaint: &str) -> Fate {
+pub(super) fn unless(nothing_lost: bool, complaint: &str) -> Fate {
     if nothing_lost { Fate::Moot } else { Fate::Differs(complaint.to_string()) }
 }
 
 /// The settings that ZooKeeper reads as `zookeeper.<name>`. An empty value leaves the default.
-fn apply_property(draft: &mut Draft, name: &str, value: &str) -> Result<Fate, String> {
+fn apply_property(
+    draft: &mut Draft,
+    place: &Place,
+    name: &str,
+    value: &str,
+) -> Result<Fate, String> {
     if value.is_empty() && name != "4lw.commands.whitelist" {
         return Ok(Fate::Moot);
+    }
+    if draft.tls.say(place, name, name, value) {
+        return Ok(Fate::Taken);
     }
     match name {
         "skipACL" => draft.replicated.skip_acl = yes_or_no(value)?,
@@ -347,6 +353,10 @@ fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
             draft.replicated.sasl_enabled = true;
             Fate::Taken
         }
+        "X509AuthenticationProvider" => {
+            draft.replicated.x509_enabled = true;
+            Fate::Taken
+        }
         name => Fate::Differs(format!("{name} is not built; its scheme is unknown")),
     }
 }
@@ -410,21 +420,20 @@ const UNBUILT: &[(&str, &str)] = &[
     ("admin.*", "the admin server is not built yet; it is ignored"),
     ("audit.*", "the audit log is not built yet; it is ignored"),
     ("autopurge.*", "old snapshots and logs are removed without it; it is ignored"),
-    ("client.*", TLS_NOT_BUILT),
+    ("client.*", "is not built; it is ignored"),
     ("connection*", "this throttle is not built; it is ignored"),
     ("emulate353TTLNodes", "is not built; it is ignored"),
     ("enableEagerACLCheck", "permissions are checked once, when a request is applied"),
     ("extendedTypesEmulate*", "is not built; it is ignored"),
-    ("fips-mode", TLS_NOT_BUILT),
     ("kinit", KERBEROS_NOT_BUILT),
     ("largeRequest*", "requests in flight have our own limits; it is ignored"),
     ("observerMaster.*", ENSEMBLES_NOT_BUILT),
     ("requireClientAuthScheme*", AUTH_SCHEME_UNKNOWN),
     ("requireKerberosConfig", KERBEROS_NOT_BUILT),
     ("security.auth_to_local", KERBEROS_NOT_BUILT),
-    ("ssl.*", TLS_NOT_BUILT),
+    ("ssl.quorum.*", TLS_NOT_BUILT),
     ("txnLogSizeLimitInKb", "segments of the log have our own size; it is ignored"),
-    ("X509AuthenticationProvider.*", TLS_NOT_BUILT),
+    ("X509AuthenticationProvider.*", "is not built; it is ignored"),
 ];
 
 const KERBEROS_NOT_BUILT: &str = "Kerberos is not served; it is ignored";
@@ -542,8 +551,22 @@ fn apply_dynamic_file(
     Ok(())
 }
 
-/// Joins `clientPort` and `clientPortAddress`.
+/// Joins `clientPort` and `clientPortAddress`, and the two of the port that speaks TLS.
 pub(super) fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError> {
+    match (&draft.zoo.secure_client_port, &draft.zoo.secure_client_port_address) {
+        (None, None) => {}
+        (None, Some((_, place))) => {
+            return Err(ConfigError::Malformed {
+                place: place.clone(),
+                cause: "secureClientPortAddress is set but secureClientPort is not".to_string(),
+            });
+        }
+        (Some(port), address) => {
+            let host = address.as_ref().map(|(host, _)| bare(host));
+            let address = ListenAddress { host, port: *port };
+            draft.tls.address = Some(every_address_if_unspecified(address));
+        }
+    }
     match (&draft.zoo.client_port, &draft.zoo.client_port_address) {
         (None, None) => {}
         (None, Some((_, place))) => {
@@ -556,12 +579,16 @@ pub(super) fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError
             draft.zk_addr = Some(ListenAddress { host: None, port: *port });
         }
         (Some((port, _)), Some((host, _))) => {
-            let host = host.trim_start_matches('[').trim_end_matches(']').to_string();
-            let address = ListenAddress { host: Some(host), port: *port };
+            let address = ListenAddress { host: Some(bare(host)), port: *port };
             draft.zk_addr = Some(every_address_if_unspecified(address));
         }
     }
     Ok(())
+}
+
+/// A host without the brackets of an IPv6 address.
+fn bare(host: &str) -> String {
+    host.trim_start_matches('[').trim_end_matches(']').to_string()
 }
 
 /// Reads `myid`, lets this member's `server.N` line name the client port, and refuses what only
@@ -619,7 +646,7 @@ fn read_my_id(path: &Path, read: ReadFile<'_>) -> Result<Option<u64>, ConfigErro
     }
 }
 
-fn path(value: &str) -> Result<PathBuf, String> {
+pub(super) fn path(value: &str) -> Result<PathBuf, String> {
     if value.is_empty() { Err("is empty".to_string()) } else { Ok(PathBuf::from(value)) }
 }
 
@@ -635,7 +662,7 @@ fn role(value: &str) -> Result<Role, String> {
     }
 }
 
-fn boolean(value: &str) -> Result<bool, String> {
+pub(super) fn boolean(value: &str) -> Result<bool, String> {
     match value.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -651,7 +678,7 @@ fn yes_or_no(value: &str) -> Result<bool, String> {
     }
 }
 
-fn number(value: &str) -> Result<i64, String> {
+pub(super) fn number(value: &str) -> Result<i64, String> {
     properties::decode_number(value)
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
+use crate::limits::CONNECTION_IDENTITY_BYTES_MAX;
 
 fn identity(scheme: &str, id: &str) -> OwnedIdentity {
     OwnedIdentity { scheme: scheme.into(), id: id.into() }
@@ -13,7 +14,7 @@ fn rig_with(proved: Vec<OwnedIdentity>) -> Rig {
     rig.play("configure x509=on");
     rig.accept(1, 0);
     let id = rig.client(1).id;
-    rig.fronts[0].on_identified(id, proved);
+    rig.fronts[0].on_identified(id, &proved);
     rig
 }
 

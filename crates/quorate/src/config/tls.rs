@@ -1,0 +1,343 @@
+//! TLS for clients: the settings that ZooKeeper 3.9 reads in `ClientX509Util`,
+//! `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as `zookeeper.<name>`.
+//!
+//! They are kept as they were written, under ZooKeeper's names whichever the file, until it is known
+//! that a port speaks TLS: ZooKeeper does not look at them otherwise either. The stores are not read
+//! here; [`crate::tls`] does, and names their place in a complaint.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::zoo_cfg::{Fate, boolean, number, path, unless};
+use super::{ConfigError, Draft, ListenAddress, Place};
+use crate::tls::cipher_suite_names;
+use crate::tls::key_store::StoreKind;
+
+/// Everything TLS for clients needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// Our key and certificate.
+    pub key_store: StoreFile,
+    /// Whose certificates clients may show. None: they are not asked for one.
+    pub trust_store: Option<StoreFile>,
+    pub client_auth: ClientAuth,
+    pub tls12: bool,
+    pub tls13: bool,
+    /// The suites that may be used, as Java names them; empty: all that we have.
+    pub cipher_suites: Vec<String>,
+    /// Whether the stores are read again when their files change.
+    pub reload: bool,
+    /// Handshakes under way at once; 0 is no limit.
+    pub handshakes_max: usize,
+    /// Whoever shows a certificate of this name may do everything.
+    pub super_user: Option<String>,
+}
+
+/// A file with keys or certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFile {
+    pub path: PathBuf,
+    /// None: as the end of its name says.
+    pub kind: Option<StoreKind>,
+    pub password: Password,
+    /// Where the file is named, and by which key.
+    pub place: Place,
+    pub key: String,
+}
+
+/// What opens a store.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Password {
+    Text(String),
+    /// It stands in this file.
+    File(PathBuf),
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Password::Text(_) => f.write_str("***"),
+            Password::File(path) => path.fmt(f),
+        }
+    }
+}
+
+/// Whether clients show a certificate (`X509Util.ClientAuth`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// They are not asked.
+    None,
+    /// They may.
+    Want,
+    /// They must.
+    Need,
+}
+
+/// What the sources said so far about TLS.
+#[derive(Debug, Default)]
+pub(super) struct TlsDraft {
+    pub address: Option<ListenAddress>,
+    said: Vec<Said>,
+}
+
+/// One setting as it was written.
+#[derive(Debug)]
+struct Said {
+    /// ZooKeeper's name.
+    name: String,
+    value: String,
+    /// How it is spelled where it stands.
+    key: String,
+    place: Place,
+}
+
+/// Names, or beginnings of names that end in `*`, that are about TLS for clients.
+const NAMES: [&str; 6] = [
+    "X509AuthenticationProvider.superUser",
+    "client.certReload",
+    "client.portUnification",
+    "fips-mode",
+    "netty.server.outstandingHandshake.limit",
+    "ssl.*",
+];
+
+impl TlsDraft {
+    /// Keeps a setting. False if it is not about TLS for clients.
+    pub fn say(&mut self, place: &Place, key: &str, name: &str, value: &str) -> bool {
+        let covers = |pattern: &&str| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == *pattern,
+        };
+        if name.starts_with("ssl.quorum.") || !NAMES.iter().any(covers) {
+            return false;
+        }
+        self.said.retain(|said| said.name != name);
+        self.said.push(Said {
+            name: name.to_string(),
+            value: value.to_string(),
+            key: key.to_string(),
+            place: place.clone(),
+        });
+        true
+    }
+
+    /// Whether the port for plain text is asked to take TLS as well. As `Boolean.getBoolean` reads
+    /// it, whatever is not true is false.
+    pub fn port_unification(&self) -> bool {
+        let said = self.said.iter().find(|said| said.name == "client.portUnification");
+        said.is_some_and(|said| said.value.eq_ignore_ascii_case("true"))
+    }
+}
+
+/// The settings as they are understood one after the other.
+#[derive(Default)]
+struct Settings {
+    key_store: Store,
+    trust_store: Store,
+    client_auth: Option<ClientAuth>,
+    /// `ssl.protocol`, and what outweighs it, `ssl.enabledProtocols`.
+    protocol: Option<Versions>,
+    enabled_protocols: Option<Versions>,
+    cipher_suites: Vec<String>,
+    reload: Option<bool>,
+    handshakes_max: usize,
+    super_user: Option<String>,
+}
+
+/// What was said about one store.
+#[derive(Default)]
+struct Store {
+    /// With the key and its place.
+    location: Option<(PathBuf, String, Place)>,
+    kind: Option<StoreKind>,
+    password: Option<String>,
+    password_path: Option<PathBuf>,
+}
+
+/// Versions of TLS.
+#[derive(Clone, Copy, Default)]
+struct Versions {
+    tls12: bool,
+    tls13: bool,
+}
+
+const REVOCATION_NOT_BUILT: &str =
+    "revocation is not looked up: a revoked certificate is believed until it expires";
+const HOSTNAMES_NOT_BUILT: &str =
+    "is not built: a client's certificate is believed whatever address it comes from";
+
+impl Settings {
+    fn take(&mut self, said: &Said) -> Result<Fate, String> {
+        let value = said.value.as_str();
+        if let Some(name) = said.name.strip_prefix("ssl.keyStore.") {
+            return self.key_store.take(said, name);
+        }
+        if let Some(name) = said.name.strip_prefix("ssl.trustStore.") {
+            return self.trust_store.take(said, name);
+        }
+        match said.name.as_str() {
+            "client.portUnification" => drop(boolean(value)?),
+            "client.certReload" => self.reload = Some(boolean(value)?),
+            "ssl.clientAuth" => self.client_auth = Some(client_auth(value)?),
+            "ssl.protocol" => return versions(value, &mut self.protocol),
+            "ssl.enabledProtocols" => return versions(value, &mut self.enabled_protocols),
+            "ssl.ciphersuites" => return cipher_suites(value, &mut self.cipher_suites),
+            "X509AuthenticationProvider.superUser" => self.super_user = Some(value.to_string()),
+            "netty.server.outstandingHandshake.limit" => {
+                self.handshakes_max = usize::try_from(number(value)?).unwrap_or(0);
+            }
+            "ssl.authProvider" => {
+                return Ok(unless(value == "x509", "only x509 is built; that one is used"));
+            }
+            "ssl.crl" | "ssl.ocsp" => return Ok(unless(!boolean(value)?, REVOCATION_NOT_BUILT)),
+            "ssl.clientHostnameVerification" => {
+                return Ok(unless(!boolean(value)?, HOSTNAMES_NOT_BUILT));
+            }
+            "ssl.context.supplier.class" => {
+                return Ok(Fate::Differs("no Java class can be used; the stores are".to_string()));
+            }
+            // How ZooKeeper as a client checks servers, and members each other.
+            "ssl.hostnameVerification"
+            | "ssl.allowReverseDnsLookup"
+            | "ssl.sslProvider"
+            | "ssl.handshakeDetectionTimeoutMillis"
+            | "fips-mode" => return Ok(Fate::Moot),
+            _ => return Ok(Fate::Unknown),
+        }
+        Ok(Fate::Taken)
+    }
+}
+
+impl Store {
+    fn take(&mut self, said: &Said, name: &str) -> Result<Fate, String> {
+        let value = said.value.as_str();
+        match name {
+            "location" => {
+                self.location = Some((path(value)?, said.key.clone(), said.place.clone()));
+            }
+            "password" => self.password = Some(value.to_string()),
+            "passwordPath" => self.password_path = Some(path(value)?),
+            "type" => self.kind = Some(StoreKind::from_name(value)?),
+            _ => return Ok(Fate::Unknown),
+        }
+        Ok(Fate::Taken)
+    }
+
+    /// A password in a file outweighs one in the configuration
+    /// (`X509Util.getPasswordFromConfigPropertyOrFile`).
+    fn settle(self) -> Option<StoreFile> {
+        let (path, key, place) = self.location?;
+        let password = match self.password_path {
+            Some(path) => Password::File(path),
+            None => Password::Text(self.password.unwrap_or_default()),
+        };
+        Some(StoreFile { path, kind: self.kind, password, place, key })
+    }
+}
+
+/// `X509Util.ClientAuth.fromPropertyValue`.
+fn client_auth(value: &str) -> Result<ClientAuth, String> {
+    match value.to_ascii_uppercase().as_str() {
+        "NONE" => Ok(ClientAuth::None),
+        "WANT" => Ok(ClientAuth::Want),
+        "NEED" => Ok(ClientAuth::Need),
+        _ => Err(format!("{value:?} is not one of none, want and need")),
+    }
+}
+
+/// The versions with these names, as Java has them; `TLS` is any.
+fn versions(value: &str, into: &mut Option<Versions>) -> Result<Fate, String> {
+    let mut versions = Versions::default();
+    let mut left_out = Vec::new();
+    for name in value.split(',') {
+        match name.trim() {
+            "TLSv1.2" => versions.tls12 = true,
+            "TLSv1.3" => versions.tls13 = true,
+            "TLS" | "Default" => versions = Versions { tls12: true, tls13: true },
+            other => left_out.push(other),
+        }
+    }
+    if !versions.tls12 && !versions.tls13 {
+        return Err(format!("{value:?} has neither TLSv1.2 nor TLSv1.3, and no others are built"));
+    }
+    *into = Some(versions);
+    Ok(fate_of(&left_out))
+}
+
+/// The suites with these names that we have.
+fn cipher_suites(value: &str, into: &mut Vec<String>) -> Result<Fate, String> {
+    let known = cipher_suite_names();
+    let (suites, left_out): (Vec<&str>, Vec<&str>) =
+        value.split(',').map(str::trim).partition(|name| known.iter().any(|known| known == name));
+    if suites.is_empty() {
+        return Err(format!("{value:?} has none of {}", known.join(", ")));
+    }
+    *into = suites.into_iter().map(str::to_string).collect();
+    Ok(fate_of(&left_out))
+}
+
+fn fate_of(left_out: &[&str]) -> Fate {
+    unless(left_out.is_empty(), &format!("not built and left out: {}", left_out.join(", ")))
+}
+
+/// Puts together what was said. None: no port speaks TLS.
+pub(super) fn settle(draft: &mut Draft) -> Result<Option<TlsConfig>, ConfigError> {
+    let speaks_tls = draft.tls.address.is_some() || draft.tls.port_unification();
+    let said = std::mem::take(&mut draft.tls.said);
+    if !speaks_tls {
+        if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
+            draft.warn(&first.place, &first.key, "no port speaks TLS; it is ignored");
+        }
+        return Ok(None);
+    }
+    let mut settings = Settings::default();
+    for said in &said {
+        match settings.take(said) {
+            Ok(Fate::Taken | Fate::Moot) => {}
+            Ok(Fate::Noted(message)) => draft.note(&said.place, &said.key, message),
+            Ok(Fate::Differs(message)) => draft.warn(&said.place, &said.key, message),
+            Ok(Fate::Unknown) => draft.warn(&said.place, &said.key, "is unknown; it is ignored"),
+            Err(cause) => {
+                let (place, key) = (said.place.clone(), said.key.clone());
+                return Err(ConfigError::Invalid { place, key, cause });
+            }
+        }
+    }
+    // QuorumPeerConfig.configureSSLAuth.
+    draft.replicated.x509_enabled = true;
+    settings.settle(draft).map(Some)
+}
+
+impl Settings {
+    fn settle(self, draft: &Draft) -> Result<TlsConfig, ConfigError> {
+        let is_zoo_cfg = draft.is_zoo_cfg || draft.file.is_none();
+        let spell = |zoo_cfg, toml| if is_zoo_cfg { zoo_cfg } else { toml };
+        let Some(key_store) = self.key_store.settle() else {
+            let key = spell("ssl.keyStore.location", "tls_key_store");
+            return Err(draft.missing(format!("{key} is not set: TLS needs a key")));
+        };
+        let trust_store = self.trust_store.settle();
+        let client_auth = self.client_auth.unwrap_or(ClientAuth::Need);
+        if trust_store.is_none() && client_auth == ClientAuth::Need {
+            let trust = spell("ssl.trustStore.location", "tls_trust_store");
+            let auth = spell("ssl.clientAuth=none", "tls_client_auth = \"none\"");
+            return Err(draft.missing(format!(
+                "{trust} is not set: clients must show certificates, and none could be believed; \
+                 set it, or {auth}"
+            )));
+        }
+        let both = Versions { tls12: true, tls13: true };
+        let versions = self.enabled_protocols.or(self.protocol).unwrap_or(both);
+        Ok(TlsConfig {
+            key_store,
+            trust_store,
+            client_auth,
+            tls12: versions.tls12,
+            tls13: versions.tls13,
+            cipher_suites: self.cipher_suites,
+            reload: self.reload.unwrap_or(true),
+            handshakes_max: self.handshakes_max,
+            super_user: self.super_user,
+        })
+    }
+}

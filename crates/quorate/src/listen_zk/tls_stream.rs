@@ -1,0 +1,192 @@
+//! TLS on one connection: between the socket's bytes and those of the Front, and without I/O of its
+//! own but for writing what is due.
+//!
+//! What the socket gave is decrypted into the Front's input at once, and only as much is encrypted
+//! as the socket takes: a client that is not read, or does not read, costs no more than without TLS
+//! but for [`ENCRYPTED_BYTES_MAX`].
+
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use rustls::{ServerConnection, pki_types::CertificateDer};
+use tokio::net::tcp::OwnedWriteHalf;
+
+use crate::tls::{Handshake, Tls, cause_of};
+
+/// The first byte of a TLS connection: a record of a handshake. No request and no four-letter word
+/// starts with it (`NettyServerCnxnFactory.DualModeSslHandler`).
+pub const FIRST_BYTE: u8 = 0x16;
+
+/// Bytes that are encrypted and not yet taken by the socket, give or take a record's frame. What is
+/// beyond stays with the Front, under its bounds.
+const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
+
+/// What a connection speaks.
+pub enum Transport {
+    Plain,
+    /// Its first byte will tell.
+    Undecided(Arc<Tls>),
+    /// Boxed: most connections are plain, and all have a place for it.
+    Secure(Box<TlsStream>),
+    /// It asked for TLS while as many handshakes were under way as there may be.
+    Refused,
+}
+
+impl Transport {
+    /// A connection that begins with TLS.
+    pub fn secure(tls: &Arc<Tls>) -> Transport {
+        match TlsStream::new(tls) {
+            Some(stream) => Transport::Secure(Box::new(stream)),
+            None => Transport::Refused,
+        }
+    }
+
+    /// Takes what the socket gave, and appends what the client said to `input`.
+    pub fn take(&mut self, bytes: &[u8], input: &mut BytesMut) {
+        if let Transport::Undecided(tls) = self
+            && let Some(&first) = bytes.first()
+        {
+            *self = if first == FIRST_BYTE { Transport::secure(tls) } else { Transport::Plain };
+        }
+        match self {
+            Transport::Plain => input.extend_from_slice(bytes),
+            Transport::Secure(stream) => stream.take(bytes, input),
+            Transport::Undecided(_) | Transport::Refused => {}
+        }
+    }
+
+    /// Whether the client has ended its side, which the socket need not show.
+    pub fn is_ended(&self) -> bool {
+        match self {
+            Transport::Secure(stream) => stream.ended,
+            Transport::Refused => true,
+            Transport::Plain | Transport::Undecided(_) => false,
+        }
+    }
+
+    /// Writes the first of these bytes, as far as the socket takes them now, and says how many it
+    /// need not be given again.
+    pub fn try_write(&mut self, socket: &OwnedWriteHalf, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Transport::Secure(stream) => stream.try_write(socket, bytes),
+            _ => socket.try_write(bytes),
+        }
+    }
+
+    /// Writes what was accepted before. An error says that the socket takes no more for now, or that
+    /// it is gone.
+    pub fn flush(&mut self, socket: &OwnedWriteHalf) -> io::Result<()> {
+        match self {
+            Transport::Secure(stream) => stream.flush(socket),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What came of a handshake.
+pub enum Handshaken {
+    /// The client showed this certificate, which is believed, or none.
+    Done(Option<CertificateDer<'static>>),
+    /// It is not to be served, for this reason; the alert that tells it waits to be written.
+    Failed(String),
+}
+
+/// The TLS side of a connection.
+pub struct TlsStream {
+    connection: ServerConnection,
+    /// Until the handshake is over.
+    handshake: Option<Handshake>,
+    /// What is to be passed on, once.
+    news: Option<Handshaken>,
+    /// No more is read: the client said that it ends, or what it sent is wrong.
+    ended: bool,
+}
+
+impl TlsStream {
+    fn new(tls: &Arc<Tls>) -> Option<TlsStream> {
+        let handshake = tls.begin_handshake()?;
+        // Fails only for settings that no configuration can make.
+        let mut connection = ServerConnection::new(tls.current()).ok()?;
+        connection.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
+        Some(TlsStream { connection, handshake: Some(handshake), news: None, ended: false })
+    }
+
+    fn take(&mut self, mut bytes: &[u8], input: &mut BytesMut) {
+        while !bytes.is_empty() && !self.ended {
+            match self.connection.read_tls(&mut bytes) {
+                // After the client's end nothing counts any more.
+                Ok(0) | Err(_) => self.ended = true,
+                Ok(_) => self.process(input),
+            }
+        }
+        if self.handshake.is_some() && !self.connection.is_handshaking() {
+            self.handshake = None;
+            let shown = self.connection.peer_certificates().and_then(|chain| chain.first());
+            self.news
+                .get_or_insert(Handshaken::Done(shown.cloned().map(CertificateDer::into_owned)));
+        }
+    }
+
+    fn process(&mut self, input: &mut BytesMut) {
+        match self.connection.process_new_packets() {
+            Ok(state) => self.ended = state.peer_has_closed(),
+            Err(error) => {
+                self.ended = true;
+                self.handshake = None;
+                self.news = Some(Handshaken::Failed(cause_of(&error)));
+            }
+        }
+        let mut reader = self.connection.reader();
+        while let Ok(plain) = reader.fill_buf()
+            && !plain.is_empty()
+        {
+            input.extend_from_slice(plain);
+            let count = plain.len();
+            reader.consume(count);
+        }
+    }
+
+    /// What came of the handshake, once it is known.
+    pub fn take_news(&mut self) -> Option<Handshaken> {
+        self.news.take()
+    }
+
+    fn try_write(&mut self, socket: &OwnedWriteHalf, bytes: &[u8]) -> io::Result<usize> {
+        self.flush(socket)?;
+        let count = self.connection.writer().write(bytes)?;
+        match self.flush(socket) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(count),
+        }
+    }
+
+    fn flush(&mut self, socket: &OwnedWriteHalf) -> io::Result<()> {
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut Now(socket))?;
+        }
+        Ok(())
+    }
+
+    /// Says that nothing more will follow.
+    pub fn end(&mut self) {
+        self.connection.send_close_notify();
+    }
+}
+
+/// A socket that takes what it can at once.
+struct Now<'a>(&'a OwnedWriteHalf);
+
+impl Write for Now<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

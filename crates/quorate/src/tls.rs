@@ -1,0 +1,292 @@
+//! TLS for clients: what a listener needs to speak it, made of the configured stores, and made anew
+//! when their files change.
+//!
+//! Of ZooKeeper 3.9 it stands for `ClientX509Util` and `X509AuthenticationProvider`. Sessions of TLS
+//! are not resumed: every connect proves its certificate again.
+
+mod client_verifier;
+mod der;
+mod jks;
+pub mod key_store;
+mod subject;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use member::message::OwnedIdentity;
+use rustls::crypto::ring;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use crate::config::Place;
+use crate::config::tls::{ClientAuth, Password, StoreFile, TlsConfig};
+use client_verifier::ClientVerifier;
+use key_store::{STORE_BYTES_MAX, StoreKind};
+
+/// How often the files of the stores are looked at.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Handshakes that failed are logged at most so often in each interval; the others are counted.
+const COMPLAINTS_MAX: usize = 10;
+const COMPLAINTS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A store that cannot be used: one line that says where it is named, and why not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {key}: {path}: {cause}")]
+pub struct TlsError {
+    place: Place,
+    key: String,
+    path: String,
+    cause: String,
+}
+
+/// TLS as it is configured. Shared by the listeners.
+pub struct Tls {
+    config: TlsConfig,
+    /// Replaced when the stores change; a connection keeps the one it began with.
+    current: Mutex<Arc<ServerConfig>>,
+    handshake_count: AtomicUsize,
+    complaints: Mutex<Complaints>,
+}
+
+impl Tls {
+    /// Reads the stores.
+    pub fn load(config: TlsConfig) -> Result<Tls, TlsError> {
+        let current = Mutex::new(Arc::new(server_config(&config)?));
+        Ok(Tls {
+            config,
+            current,
+            handshake_count: AtomicUsize::new(0),
+            complaints: Mutex::default(),
+        })
+    }
+
+    /// What a new connection is to begin with.
+    pub fn current(&self) -> Arc<ServerConfig> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts one more handshake under way. None if there are as many as there may be
+    /// (`zookeeper.netty.server.outstandingHandshake.limit`): the connection is to be closed.
+    pub fn begin_handshake(self: &Arc<Self>) -> Option<Handshake> {
+        let count = self.handshake_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let handshake = Handshake(self.clone());
+        let count_max = self.config.handshakes_max;
+        (count_max == 0 || count <= count_max).then_some(handshake)
+    }
+
+    /// Logs why a client could not be served, unless too many had to be logged lately.
+    pub fn complain(&self, peer: &str, cause: &str) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let (log, unlogged_count) = complaints.add(Instant::now());
+        drop(complaints);
+        if unlogged_count > 0 {
+            tracing::warn!("TLS: {unlogged_count} more clients were refused before");
+        }
+        if log {
+            tracing::warn!("TLS: client {peer} is refused: {cause}");
+        }
+    }
+
+    /// Who the owner of a believed certificate is (`X509AuthenticationProvider`): the super user
+    /// first, if its name is that one's.
+    pub fn identities(&self, certificate: &[u8]) -> Option<Vec<OwnedIdentity>> {
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let name = subject::rfc2253(parsed.subject().as_raw())?;
+        let is_super = self.config.super_user.as_ref() == Some(&name);
+        let schemes: &[&str] = if is_super { &["super", "x509"] } else { &["x509"] };
+        let identity =
+            |scheme: &&str| OwnedIdentity { scheme: (*scheme).into(), id: name.as_str().into() };
+        Some(schemes.iter().map(identity).collect())
+    }
+
+    /// Looks at the files for ever, and takes over what is new in them. A file that cannot be used
+    /// changes nothing: what was read before stays, and one line says so.
+    pub async fn reload_when_changed(&self) {
+        if !self.config.reload {
+            return std::future::pending().await;
+        }
+        let mut seen = stamps(&self.config);
+        let mut interval = tokio::time::interval(RELOAD_INTERVAL);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            // Before they are read: what is written meanwhile is seen as one more change.
+            let stamps = stamps(&self.config);
+            if stamps == seen {
+                continue;
+            }
+            seen = stamps;
+            match server_config(&self.config) {
+                Ok(new) => {
+                    *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                    tracing::info!("TLS: the stores have changed and are used from now on");
+                }
+                Err(error) => tracing::error!("TLS: what was read before is kept: {error}"),
+            }
+        }
+    }
+}
+
+/// A handshake under way; dropped, it makes room for another.
+pub struct Handshake(Arc<Tls>);
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        self.0.handshake_count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many clients were refused lately.
+#[derive(Default)]
+struct Complaints {
+    since: Option<Instant>,
+    count: usize,
+}
+
+impl Complaints {
+    /// Counts one more: whether it is to be logged, and how many were not before it.
+    fn add(&mut self, now: Instant) -> (bool, usize) {
+        let over = self.since.is_none_or(|since| now >= since + COMPLAINTS_INTERVAL);
+        let unlogged_count = if over { self.count.saturating_sub(COMPLAINTS_MAX) } else { 0 };
+        if over {
+            *self = Complaints { since: Some(now), count: 0 };
+        }
+        self.count += 1;
+        (self.count <= COMPLAINTS_MAX, unlogged_count)
+    }
+}
+
+/// What tells one version of the files from another: length and time of the last change, and which
+/// file it is, since a name may be led elsewhere.
+fn stamps(config: &TlsConfig) -> Vec<Option<(u64, SystemTime, u64)>> {
+    use std::os::unix::fs::MetadataExt;
+    let stores = [Some(&config.key_store), config.trust_store.as_ref()];
+    let files = stores.into_iter().flatten().flat_map(|store| {
+        let password = match &store.password {
+            Password::File(path) => Some(path),
+            Password::Text(_) => None,
+        };
+        std::iter::once(&store.path).chain(password)
+    });
+    let stamp = |path: &PathBuf| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.len(), metadata.modified().ok()?, metadata.ino()))
+    };
+    files.map(stamp).collect()
+}
+
+fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
+    let mut provider = ring::default_provider();
+    if !config.cipher_suites.is_empty() {
+        let wanted = |name: &str| config.cipher_suites.iter().any(|wanted| wanted == name);
+        provider.cipher_suites.retain(|suite| wanted(&cipher_suite_name(*suite)));
+    }
+    let provider = Arc::new(provider);
+    let versions: Vec<_> = [(config.tls13, &TLS13), (config.tls12, &TLS12)]
+        .into_iter()
+        .filter_map(|(enabled, version)| enabled.then_some(version))
+        .collect();
+    let store = &config.key_store;
+    let keys = read_store(store, key_store::read_keys)?;
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&versions)
+        .map_err(|error| store.error(format!("protocols and cipher suites: {error}")))?;
+    let builder = match (&config.trust_store, config.client_auth) {
+        (Some(store), ClientAuth::Want | ClientAuth::Need) => {
+            let trusted = read_store(store, key_store::read_trusted)?;
+            let mandatory = config.client_auth == ClientAuth::Need;
+            let verifier = ClientVerifier::new(trusted, mandatory, &provider)
+                .map_err(|cause| store.error(cause))?;
+            builder.with_client_cert_verifier(Arc::new(verifier))
+        }
+        _ => builder.with_client_cert_verifier(WebPkiClientVerifier::no_client_auth()),
+    };
+    let mut server_config = builder.with_cert_resolver(Arc::new(Keys(keys)));
+    server_config.session_storage = Arc::new(NoServerSessionStorage {});
+    server_config.send_tls13_tickets = 0;
+    Ok(server_config)
+}
+
+/// The names of the cipher suites that can be configured, as Java has them.
+pub fn cipher_suite_names() -> Vec<String> {
+    ring::default_provider().cipher_suites.into_iter().map(cipher_suite_name).collect()
+}
+
+/// Java and RFC 8446 agree on the names but for a prefix.
+fn cipher_suite_name(suite: rustls::SupportedCipherSuite) -> String {
+    let name = format!("{:?}", suite.suite());
+    match name.strip_prefix("TLS13_") {
+        Some(rest) => format!("TLS_{rest}"),
+        None => name,
+    }
+}
+
+/// The keys of the store. The first that fits what the client can verify is used.
+#[derive(Debug)]
+struct Keys(Vec<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Keys {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let schemes = hello.signature_schemes();
+        self.0.iter().find(|own| own.key.choose_scheme(schemes).is_some()).cloned()
+    }
+}
+
+type ReadStore<T> = fn(&[u8], StoreKind, &str) -> Result<Vec<T>, key_store::StoreError>;
+
+fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, TlsError> {
+    let kind = store.kind.or_else(|| StoreKind::from_path(&store.path)).ok_or_else(|| {
+        store.error("its name ends in none of .jks, .pem and .p12, and no type is set".to_string())
+    })?;
+    let bytes = read_file(&store.path).map_err(|cause| store.error(cause))?;
+    let password = match &store.password {
+        Password::Text(text) => text.clone(),
+        Password::File(path) => {
+            let bytes = read_file(path).map_err(|cause| {
+                store.error(format!("password file {}: {cause}", path.display()))
+            })?;
+            // SecretUtils.readSecret: a line end behind it is not a part of it.
+            let text = String::from_utf8_lossy(&bytes);
+            text.strip_suffix('\n').unwrap_or(&text).to_string()
+        }
+    };
+    read(&bytes, kind, &password).map_err(|error| store.error(error.to_string()))
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if length > STORE_BYTES_MAX as u64 {
+        return Err(format!("{length} bytes are more than {STORE_BYTES_MAX}"));
+    }
+    std::fs::read(path).map_err(|error| error.to_string())
+}
+
+impl StoreFile {
+    fn error(&self, cause: String) -> TlsError {
+        TlsError {
+            place: self.place.clone(),
+            key: self.key.clone(),
+            path: self.path.display().to_string(),
+            cause,
+        }
+    }
+}
+
+/// What a client is told to have done wrong.
+pub fn cause_of(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidMessage(error) => format!("what it sends is not TLS ({error:?})"),
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Java key stores, the format of `keytool` before Java 9 and with `-storetype JKS`.
+//!
+//! Big-endian: magic, version, the number of entries, the entries, and a SHA-1 over the password and
+//! all before it. An entry is a private key with its chain, or a trusted certificate. The digest is
+//! checked before anything is read out of the file; every count and length is held against what is
+//! left of it. As OpenJDK's `JavaKeyStore` and `KeyProtector` have them.
+
+use sha1::{Digest, Sha1};
+
+use super::der::{self, OCTET_STRING, OID, SEQUENCE};
+
+/// What every file starts with.
+pub const MAGIC: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
+/// Between the password and the bytes that the digest is over.
+const WHITENER: &[u8] = b"Mighty Aphrodite";
+const DIGEST_BYTES: usize = 20;
+/// Of the protection of keys, as an object identifier: 1.3.6.1.4.1.42.2.17.1.1.
+const PROTECTION: [u8; 10] = [0x2b, 0x06, 0x01, 0x04, 0x01, 0x2a, 0x02, 0x11, 0x01, 0x01];
+/// Entries of a file, and certificates of a chain. More is taken for damage.
+const ENTRIES_MAX: u32 = 10_000;
+const CHAIN_MAX: u32 = 100;
+
+/// What a file holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Jks {
+    pub keys: Vec<PrivateKey>,
+    /// Trusted certificates.
+    pub trusted: Vec<Vec<u8>>,
+}
+
+/// A key of its owner's, with its certificate and those that vouch for it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PrivateKey {
+    /// PKCS #8.
+    pub key: Vec<u8>,
+    pub chain: Vec<Vec<u8>>,
+}
+
+/// Why a file cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JksError {
+    /// The digest is not that of this password and these bytes.
+    Password,
+    /// A key has a password of its own.
+    KeyPassword,
+    /// Cut off, or not what it should be, at this offset.
+    Malformed(usize),
+}
+
+/// Reads a file. The keys must have the password of the file, as ZooKeeper demands it too.
+pub fn read(bytes: &[u8], password: &str) -> Result<Jks, JksError> {
+    let length = bytes.len().checked_sub(DIGEST_BYTES).ok_or(JksError::Malformed(0))?;
+    let (content, digest) = bytes.split_at(length);
+    let password = utf16(password);
+    let mut hasher = Sha1::new();
+    hasher.update(&password);
+    hasher.update(WHITENER);
+    hasher.update(content);
+    if !content.starts_with(&MAGIC) {
+        return Err(JksError::Malformed(0));
+    }
+    if hasher.finalize().as_slice() != digest {
+        return Err(JksError::Password);
+    }
+    let mut reader = Reader { all: content, rest: content };
+    reader.take(MAGIC.len())?;
+    let version = reader.u32()?;
+    if !(1..=2).contains(&version) {
+        return Err(reader.malformed());
+    }
+    let mut store = Jks::default();
+    for _ in 0..reader.count(ENTRIES_MAX)? {
+        let kind = reader.u32()?;
+        reader.text()?;
+        reader.take(8)?;
+        match kind {
+            1 => {
+                let length = reader.u32()?;
+                let protected = reader.take(length as usize)?;
+                let mut chain = Vec::new();
+                for _ in 0..reader.count(CHAIN_MAX)? {
+                    chain.push(reader.certificate(version)?);
+                }
+                let protected = encrypted_bytes(protected).ok_or_else(|| reader.malformed())?;
+                let key = unprotect(protected, &password).ok_or(JksError::KeyPassword)?;
+                store.keys.push(PrivateKey { key, chain });
+            }
+            2 => store.trusted.push(reader.certificate(version)?),
+            _ => return Err(reader.malformed()),
+        }
+    }
+    if reader.rest.is_empty() { Ok(store) } else { Err(reader.malformed()) }
+}
+
+/// Whatever is not read yet.
+struct Reader<'a> {
+    all: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn malformed(&self) -> JksError {
+        JksError::Malformed(self.all.len() - self.rest.len())
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], JksError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(|| self.malformed())?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, JksError> {
+        let bytes = self.take(4)?.first_chunk::<4>().ok_or_else(|| self.malformed())?;
+        Ok(u32::from_be_bytes(*bytes))
+    }
+
+    fn count(&mut self, max: u32) -> Result<u32, JksError> {
+        let count = self.u32()?;
+        if count <= max { Ok(count) } else { Err(self.malformed()) }
+    }
+
+    /// Passes over a text (`DataOutputStream.writeUTF`): no name in a file matters here.
+    fn text(&mut self) -> Result<(), JksError> {
+        let bytes = self.take(2)?.first_chunk::<2>().ok_or_else(|| self.malformed())?;
+        self.take(usize::from(u16::from_be_bytes(*bytes))).map(drop)
+    }
+
+    /// A certificate, before which version 2 names its type.
+    fn certificate(&mut self, version: u32) -> Result<Vec<u8>, JksError> {
+        if version == 2 {
+            self.text()?;
+        }
+        let length = self.u32()?;
+        Ok(self.take(length as usize)?.to_vec())
+    }
+}
+
+/// The password as the digest and the protection want it.
+fn utf16(password: &str) -> Vec<u8> {
+    password.encode_utf16().flat_map(u16::to_be_bytes).collect()
+}
+
+/// What an `EncryptedPrivateKeyInfo` of this format's protection holds.
+fn encrypted_bytes(mut input: &[u8]) -> Option<&[u8]> {
+    let mut info = der::take_tagged(&mut input, SEQUENCE)?.content;
+    let mut algorithm = der::take_tagged(&mut info, SEQUENCE)?.content;
+    let oid = der::take_tagged(&mut algorithm, OID)?.content;
+    let bytes = der::take_tagged(&mut info, OCTET_STRING)?.content;
+    (oid == PROTECTION).then_some(bytes)
+}
+
+/// The key behind a protection: 20 bytes of salt, the key mixed with a chain of SHA-1 over password
+/// and the digest before, and a SHA-1 over password and key.
+fn unprotect(bytes: &[u8], password: &[u8]) -> Option<Vec<u8>> {
+    let (salt, rest) = bytes.split_at_checked(DIGEST_BYTES)?;
+    let (mixed, check) = rest.split_at_checked(rest.len().checked_sub(DIGEST_BYTES)?)?;
+    let sha1 = |parts: [&[u8]; 2]| {
+        let mut hasher = Sha1::new();
+        parts.iter().for_each(|part| hasher.update(part));
+        hasher.finalize()
+    };
+    let mut key = Vec::with_capacity(mixed.len());
+    let mut digest = salt.to_vec();
+    for block in mixed.chunks(DIGEST_BYTES) {
+        digest = sha1([password, &digest]).to_vec();
+        key.extend(block.iter().zip(&digest).map(|(byte, mask)| byte ^ mask));
+    }
+    (sha1([password, &key]).as_slice() == check).then_some(key)
+}
+
+#[cfg(test)]
+#[path = "jks/tests.rs"]
+mod tests;
