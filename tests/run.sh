@@ -60,10 +60,8 @@ part kazoo-smoke count_suite tests/clients/run-kazoo-smoke.sh
 part java-smoke count_suite tests/clients/run-java-smoke.sh
 part zkcli-smoke count_suite tests/clients/run-zkcli-smoke.sh
 part c-smoke count_suite tests/clients/run-c-smoke.sh
-# TLS is not served yet, so kazoo's TLS client has nobody to talk to.
 part kazoo count_suite env KAZOO_CLUSTER=1 tests/peers/run-kazoo.sh \
-  kazoo/tests/test_client.py kazoo/tests/test_lock.py kazoo/tests/test_watchers.py \
-  --deselect kazoo/tests/test_client.py::TestSSLClient
+  kazoo/tests/test_client.py kazoo/tests/test_lock.py kazoo/tests/test_watchers.py
 
 echo "$passed_all passed, $failed_all failed"
 [ "$failed_all" = 0 ] && [ "$passed_all" != 0 ]

@@ -7,6 +7,7 @@
 mod of_machine;
 mod of_replica;
 mod of_storage;
+mod of_tls;
 mod of_zk;
 
 /// One decoder under test.
@@ -20,7 +21,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 25] = [
+pub const BODIES: [Body; 27] = [
     Body { name: "command", run: of_machine::command, seeds: of_machine::command_seeds },
     Body { name: "entry", run: of_machine::entry, seeds: of_machine::entry_seeds },
     Body { name: "identities", run: of_machine::identities, seeds: of_machine::identities_seeds },
@@ -102,6 +103,8 @@ pub const BODIES: [Body; 25] = [
         seeds: of_zk::requests_applied_seeds,
     },
     Body { name: "response", run: of_zk::response, seeds: of_zk::response_seeds },
+    Body { name: "jks", run: of_tls::jks, seeds: of_tls::jks_seeds },
+    Body { name: "subject_name", run: of_tls::subject_name, seeds: of_tls::subject_name_seeds },
 ];
 
 /// Runs the body of that name.

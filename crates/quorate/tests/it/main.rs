@@ -10,4 +10,5 @@ mod differential;
 mod monitoring;
 mod sasl;
 mod server;
+mod tls;
 mod zk_shell;
