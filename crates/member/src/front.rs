@@ -244,6 +244,16 @@ impl Front {
         assert!(previous.is_none());
     }
 
+    /// A client proved who it is by its certificate, before it said anything. One with a name too
+    /// long to travel with every batch is disconnected.
+    ///
+    /// ZooKeeper 3.9 `NettyServerCnxnFactory.CertificateVerifier`.
+    pub fn on_identified(&mut self, id: ConnectionId, proved: &[(&str, &str)]) {
+        if self.connections.contains_key(&id) && !self.add_identities(id, proved) {
+            self.disconnect(id, "its certificate has a name too long to travel with its requests");
+        }
+    }
+
     /// Where the driver appends what it read. `None` if the connection is over, or must not be
     /// read for now.
     pub fn input(&mut self, id: ConnectionId) -> Option<&mut BytesMut> {
@@ -737,6 +747,13 @@ impl Front {
         } else {
             self.fail(id, xid, ErrorCode::AUTH_FAILED, Some(0), true);
         }
+    }
+
+    /// `X509AuthenticationProvider.handleAuthentication`: an auth packet only looks again at the
+    /// certificate of the connection.
+    fn has_certificate(&self, id: ConnectionId) -> bool {
+        let connection = self.connections.get(&id).expect("its frame was just decoded");
+        connection.identities.iter().any(|identity| &*identity.scheme == "x509")
     }
 
     /// `DigestAuthenticationProvider.handleAuthentication`: the super digest makes a super user.

@@ -481,7 +481,7 @@ impl Draft {
         }
         let port_unification = self.tls.port_unification();
         let tls = tls::settle(&mut self)?;
-        let enforce_auth_schemes = self.settle_enforced_schemes()?;
+        let enforce_auth_schemes = self.settle_enforced_schemes(tls.as_ref())?;
         let ensemble = self.settle_ensemble_names();
         self.warn_of_unbuilt();
         let default_addr =
@@ -535,7 +535,10 @@ impl Draft {
     }
 
     /// The rules of `AuthenticationHelper.validateConfiguredProperties`.
-    fn settle_enforced_schemes(&mut self) -> Result<BTreeSet<String>, ConfigError> {
+    fn settle_enforced_schemes(
+        &mut self,
+        tls: Option<&tls::TlsConfig>,
+    ) -> Result<BTreeSet<String>, ConfigError> {
         if self.client_sasl_required {
             self.enforce_auth = true;
             self.enforce_auth_schemes = BTreeSet::from(["sasl".to_string()]);
@@ -564,10 +567,13 @@ impl Draft {
                     let message = "is required of clients, and proves nothing: it admits nobody";
                     self.warn(&place, scheme, message);
                 }
-                "x509" => {
-                    let place = self.whole();
-                    let message = "is required of clients but not served yet: it admits nobody";
-                    self.warn(&place, scheme, message);
+                "x509" if self.replicated.x509_enabled => {
+                    if !tls.is_some_and(tls::TlsConfig::asks_for_certificates) {
+                        let place = self.whole();
+                        let message = "is required of clients, and no port asks them for a \
+                                       certificate: it admits nobody";
+                        self.warn(&place, scheme, message);
+                    }
                 }
                 _ => {
                     let cause = format!("the enforced scheme {scheme:?} is not available");

@@ -433,8 +433,11 @@ impl Runtime {
         let Some(tls) = &self.face.tls else { return };
         match news {
             None | Some(Handshaken::Done(None)) => {}
-            Some(Handshaken::Done(Some(certificate))) => match tls.identities(&certificate) {
-                Some(identities) => self.front.borrow_mut().on_identified(id, &identities),
+            Some(Handshaken::Done(Some(certificate))) => match tls.identity(&certificate) {
+                Some((name, schemes)) => {
+                    let proved: Vec<_> = schemes.iter().map(|scheme| (*scheme, &*name)).collect();
+                    self.front.borrow_mut().on_identified(id, &proved);
+                }
                 None => self.refuse(tls, socket, "its certificate has no name"),
             },
             Some(Handshaken::Failed(cause)) => self.refuse(tls, socket, &cause),

@@ -80,8 +80,8 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     let secure =
         config.zk_tls_addr.as_ref().map(|wanted| listen(&config, wanted, "secureClientPort"));
     let secure = secure.transpose()?;
-    let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let (ports, shown_ports) = bind_monitoring(&config)?;
+    let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
     let front_count = fronts.min(FRONTS_MAX) as u32;
     let secret = secret()?;

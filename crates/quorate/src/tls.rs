@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use member::message::OwnedIdentity;
 use rustls::crypto::ring;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
@@ -95,16 +94,13 @@ impl Tls {
         }
     }
 
-    /// Who the owner of a believed certificate is (`X509AuthenticationProvider`): the super user
-    /// first, if its name is that one's.
-    pub fn identities(&self, certificate: &[u8]) -> Option<Vec<OwnedIdentity>> {
+    /// The name of the owner of a believed certificate, and by which schemes it is one
+    /// (`X509AuthenticationProvider`): the super user's counts twice.
+    pub fn identity(&self, certificate: &[u8]) -> Option<(String, &'static [&'static str])> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let name = subject::rfc2253(parsed.subject().as_raw())?;
         let is_super = self.config.super_user.as_ref() == Some(&name);
-        let schemes: &[&str] = if is_super { &["super", "x509"] } else { &["x509"] };
-        let identity =
-            |scheme: &&str| OwnedIdentity { scheme: (*scheme).into(), id: name.as_str().into() };
-        Some(schemes.iter().map(identity).collect())
+        Some((name, if is_super { &["super", "x509"] } else { &["x509"] }))
     }
 
     /// Looks at the files for ever, and takes over what is new in them. A file that cannot be used

@@ -1,4 +1,4 @@
-//! Who a connection has proved to be: certificates, SASL exchanges, the `ensemble` scheme, and what clients that have
+//! Who a connection has proved to be: SASL exchanges, the `ensemble` scheme, and what clients that have
 //! proved nothing may ask for.
 //!
 //! None of this is replicated. Each member knows its own users, as ZooKeeper's servers do; what a
@@ -66,27 +66,6 @@ pub(super) enum Ensemble {
 }
 
 impl Front {
-    /// A client proved who it is by its certificate, before it said anything. One with names too
-    /// long to travel with every batch is disconnected. Called by the driver.
-    ///
-    /// ZooKeeper 3.9 `NettyServerCnxnFactory.CertificateVerifier`.
-    pub fn on_identified(&mut self, id: ConnectionId, proved: &[OwnedIdentity]) {
-        if !self.connections.contains_key(&id) {
-            return;
-        }
-        let proved: Vec<(&str, &str)> = proved.iter().map(|it| (&*it.scheme, &*it.id)).collect();
-        if !self.add_identities(id, &proved) {
-            self.disconnect(id, "the names in its certificate are too long");
-        }
-    }
-
-    /// `X509AuthenticationProvider.handleAuthentication`: an auth packet only looks again at the
-    /// certificate of the connection.
-    pub(super) fn has_certificate(&self, id: ConnectionId) -> bool {
-        let connection = self.connections.get(&id).expect("its frame was just decoded");
-        connection.identities.iter().any(|identity| &*identity.scheme == "x509")
-    }
-
     /// Whether a request with this opcode is refused, because its connection has proved nothing that
     /// counts (`AuthenticationHelper.enforceAuthentication`). Even pings are.
     pub(super) fn lacks_auth(&self, id: ConnectionId, opcode: i32) -> bool {
@@ -164,7 +143,7 @@ impl Front {
 
     /// Adds what a connection has just proved. False if it is too much.
     pub(super) fn add_identities(&mut self, id: ConnectionId, proved: &[(&str, &str)]) -> bool {
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
         let mut identities = connection.identities.to_vec();
         for (scheme, id) in proved {
             let identity = OwnedIdentity { scheme: (*scheme).into(), id: (*id).into() };

@@ -288,7 +288,6 @@ fn outcomes_depend_on_replicated_settings_only() {
             extended_types: true,
             enforce_quota: true,
             reconfig_enabled: true,
-            x509_enabled: false,
             super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_string()),
             digest_algorithm: "SHA-256".to_string(),
             ..machine::Settings::default()

@@ -33,6 +33,13 @@ pub struct TlsConfig {
     pub super_user: Option<String>,
 }
 
+impl TlsConfig {
+    /// Whether any client can be believed by its certificate.
+    pub fn asks_for_certificates(&self) -> bool {
+        self.client_auth != ClientAuth::None && self.trust_store.is_some()
+    }
+}
+
 /// A file with keys or certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreFile {

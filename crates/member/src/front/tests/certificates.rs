@@ -1,26 +1,21 @@
 //! What a certificate makes of a connection.
 
-use super::super::*;
 use super::rig::*;
 use crate::limits::CONNECTION_IDENTITY_BYTES_MAX;
 
-fn identity(scheme: &str, id: &str) -> OwnedIdentity {
-    OwnedIdentity { scheme: scheme.into(), id: id.into() }
-}
-
 /// A client that shows a certificate before it speaks.
-fn rig_with(proved: Vec<OwnedIdentity>) -> Rig {
+fn rig_with(proved: &[(&str, &str)]) -> Rig {
     let mut rig = Rig::default();
     rig.play("configure x509=on");
     rig.accept(1, 0);
     let id = rig.client(1).id;
-    rig.fronts[0].on_identified(id, &proved);
+    rig.fronts[0].on_identified(id, proved);
     rig
 }
 
 #[test]
 fn its_name_is_an_identity_from_the_first_request_on() {
-    let mut rig = rig_with(vec![identity("x509", "CN=a")]);
+    let mut rig = rig_with(&[("x509", "CN=a")]);
     rig.play("c1: connect");
     assert!(rig.play("c1: create /a v acl=own").contains("/a @"));
     assert!(rig.play("c1: getacl /a").contains("x509:CN=a:31"));
@@ -33,7 +28,7 @@ fn its_name_is_an_identity_from_the_first_request_on() {
 
 #[test]
 fn a_super_user_stays_itself() {
-    let mut rig = rig_with(vec![identity("super", "CN=a"), identity("x509", "CN=a")]);
+    let mut rig = rig_with(&[("super", "CN=a"), ("x509", "CN=a")]);
     rig.play("c2: connect\nc2: auth digest u:p | create /b v acl=own");
     rig.play("c1: connect\nc1: create /a v acl=own");
     assert!(rig.play("c1: get /b").contains("get /b -> v"));
@@ -47,7 +42,7 @@ fn a_name_too_long_for_a_batch_ends_the_connection() {
     for (length, served) in
         [(CONNECTION_IDENTITY_BYTES_MAX - 100, true), (CONNECTION_IDENTITY_BYTES_MAX, false)]
     {
-        let mut rig = rig_with(vec![identity("x509", &"a".repeat(length))]);
+        let mut rig = rig_with(&[("x509", &"a".repeat(length))]);
         let seen = rig.play("c1: connect");
         assert_eq!(seen.contains("connected"), served, "{seen}");
     }
