@@ -1,6 +1,6 @@
 //! Opening a data directory, recovering what it holds, and starting the threads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -14,9 +14,9 @@ use member::recovery::{Options, RecoveryError, recover};
 use member::{ImageWriter, LogWriter};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
-use storage::datadir::DataDir;
+use storage::datadir::{DataDir, IDENTITY_FILE};
 use storage::disk::RealDisk;
-use storage::wal::WalOptions;
+use storage::wal::{WAL_DIR, WalOptions};
 use thiserror::Error;
 
 use crate::metrics::{MonitorHandle, NodeMetrics, Startup};
@@ -31,6 +31,8 @@ use crate::threads::{
 pub struct NodeConfig {
     /// Where everything is kept.
     pub data_dir: PathBuf,
+    /// Where the log is kept instead, if elsewhere. The same at each start.
+    pub log_dir: Option<PathBuf>,
     /// Connection runtimes.
     pub front_count: u32,
     /// Unpredictable: ids of a new data directory are drawn from it.
@@ -82,6 +84,14 @@ pub enum StartError {
         /// Why.
         cause: ReplicaError,
     },
+    /// The log is not where the configuration says.
+    #[error("data directory {dir}: {cause}")]
+    LogPlace {
+        /// Which directory.
+        dir: String,
+        /// Where it is, and what to do.
+        cause: String,
+    },
     /// The system refuses a thread or the directory.
     #[error("{what}: {cause}")]
     System {
@@ -108,11 +118,18 @@ pub struct Node {
 /// Nothing is started then.
 pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     let began = Instant::now();
-    let disk = RealDisk::new(&config.data_dir).map_err(|cause| StartError::System {
-        what: format!("data directory {}", config.data_dir.display()),
-        cause,
-    })?;
     let dir_name = config.data_dir.display().to_string();
+    let system = |what: &str, dir: &Path| {
+        let what = format!("{what} {}", dir.display());
+        move |cause| StartError::System { what, cause }
+    };
+    let mut disk =
+        RealDisk::new(&config.data_dir).map_err(system("data directory", &config.data_dir))?;
+    check_log_place(&config.data_dir, config.log_dir.as_deref())
+        .map_err(|cause| StartError::LogPlace { dir: dir_name.clone(), cause })?;
+    if let Some(log_dir) = &config.log_dir {
+        disk = disk.with_log(log_dir).map_err(system("log directory", log_dir))?;
+    }
     let skipped = |error: &RecoveryError| tracing::error!("{error}");
     let recovered = recover(&disk, &config.secret, WalOptions::default(), skipped)
         .map_err(|error| recovery_error(&dir_name, error))?;
@@ -233,6 +250,33 @@ impl Node {
             let _ = thread.join();
         }
     }
+}
+
+/// Whether the log of a directory that was used before is where it is looked for. Elsewhere it would
+/// look as if it were lost.
+fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String> {
+    let beside = data_dir.join(WAL_DIR);
+    if let Some(log_dir) = log_dir {
+        let theirs = log_dir.join("version-2");
+        if theirs.is_dir() && !log_dir.join(WAL_DIR).is_dir() {
+            return Err(format!("{} is of ZooKeeper's", theirs.display()));
+        }
+        if beside.is_dir() {
+            let (beside, log_dir) = (beside.display(), log_dir.display());
+            return Err(format!(
+                "its log is in {beside}, and a log directory {log_dir} is configured: move {beside} \
+                 to {log_dir}/{WAL_DIR}, or configure none"
+            ));
+        }
+    }
+    let expected = log_dir.unwrap_or(data_dir).join(WAL_DIR);
+    if data_dir.join(IDENTITY_FILE).is_file() && !expected.is_dir() {
+        let expected = expected.display();
+        return Err(format!(
+            "there is no log in {expected}: was another log directory configured?"
+        ));
+    }
+    Ok(())
 }
 
 fn recovery_error(dir: &str, error: RecoveryError) -> StartError {

@@ -134,6 +134,9 @@ pub struct InspectArgs {
     /// The data directory of a server, running or not
     #[arg(value_name = "DATA-DIR")]
     pub data_dir: PathBuf,
+    /// Where its log lies, if that is another directory
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
 }
 
 /// Options of `quorate sim`. Neither given: seed 1.

@@ -70,7 +70,7 @@ pub struct ServeConfig {
     /// The file this came from, as it was named; none without one.
     pub file: Option<String>,
     pub data_dir: PathBuf,
-    /// `dataLogDir`: where the log goes when it is not to lie in `data_dir`. Not built: warned of.
+    /// Where the log is kept, if not in `data_dir` (`dataLogDir`).
     pub log_dir: Option<PathBuf>,
     /// Where ZooKeeper clients connect. None: only where they speak TLS.
     pub zk_addr: Option<ListenAddress>,
@@ -483,7 +483,6 @@ impl Draft {
         let tls = tls::settle(&mut self)?;
         let enforce_auth_schemes = self.settle_enforced_schemes(tls.as_ref())?;
         let ensemble = self.settle_ensemble_names();
-        self.warn_of_unbuilt();
         let default_addr =
             ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port: ZK_PORT_DEFAULT };
         if self.is_zoo_cfg && self.data_dir.is_none() {
@@ -493,9 +492,10 @@ impl Draft {
         if self.is_zoo_cfg && self.zk_addr.is_none() && !only_tls {
             return Err(self.missing(self.zoo.why_no_client_port()));
         }
+        let data_dir = self.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
         let config = ServeConfig {
-            data_dir: self.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT)),
-            log_dir: self.log_dir,
+            log_dir: self.log_dir.filter(|log_dir| *log_dir != data_dir),
+            data_dir,
             zk_addr_configured: self.zk_addr.is_some(),
             zk_addr: self.zk_addr.or((!only_tls).then_some(default_addr)),
             zk_tls_addr: self.tls.address,
@@ -599,16 +599,6 @@ impl Draft {
                 None
             }
             (false, None) => None,
-        }
-    }
-
-    /// Warns of what is asked for, can be read, and has no effect yet.
-    fn warn_of_unbuilt(&mut self) {
-        if self.log_dir.is_some() {
-            let is_zoo_cfg = self.is_zoo_cfg || self.file.is_none();
-            let key = if is_zoo_cfg { "dataLogDir" } else { "log_dir" };
-            let place = self.whole();
-            self.warn(&place, key, "is not built yet: the log lies in the data directory");
         }
     }
 

@@ -10,7 +10,10 @@ use crate::cli::InspectArgs;
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let dir = args.data_dir.display();
     anyhow::ensure!(args.data_dir.is_dir(), "{dir} is not a directory");
-    let disk = RealDisk::existing(&args.data_dir);
+    let mut disk = RealDisk::existing(&args.data_dir);
+    if let Some(log_dir) = &args.log_dir {
+        disk = disk.with_existing_log(log_dir);
+    }
     let mut verify = |_index: u64, kind: u8, payload: &[u8]| {
         if kind != storage::wal::EntryKind::Normal.as_u8() || payload.is_empty() {
             return Ok(());

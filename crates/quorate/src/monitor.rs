@@ -45,6 +45,8 @@ pub struct About {
     pub conf: ConfReport,
     /// Where snapshots and log are kept.
     pub data_dir: PathBuf,
+    /// Where the log lies, if elsewhere.
+    pub log_dir: Option<PathBuf>,
     /// Sessions expire at the end of a tick (`tickTime`).
     pub tick_ms: u64,
     /// Whether metrics are served to Prometheus: counters must not fall then.
@@ -217,7 +219,10 @@ impl Monitor {
     /// Bytes of snapshots, and of the log.
     fn dirs(&self) -> (u64, u64) {
         let data_dir = &self.about.data_dir;
-        let log_bytes = process::folder_bytes(&data_dir.join(storage::wal::WAL_DIR));
-        (process::folder_bytes(data_dir).saturating_sub(log_bytes), log_bytes)
+        let log_dir = self.about.log_dir.as_ref();
+        let log = log_dir.unwrap_or(data_dir).join(storage::wal::WAL_DIR);
+        let log_bytes = process::folder_bytes(&log);
+        let beside = if log_dir.is_some() { 0 } else { log_bytes };
+        (process::folder_bytes(data_dir).saturating_sub(beside), log_bytes)
     }
 }

@@ -87,6 +87,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     let secret = secret()?;
     let started = node::start(&NodeConfig {
         data_dir: config.data_dir.clone(),
+        log_dir: config.log_dir.clone(),
         front_count,
         secret,
         fsync_warning: Duration::from_millis(config.fsync_warning_ms),
@@ -116,6 +117,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         version: version(),
         conf: conf_report(&config, client_ports),
         data_dir: config.data_dir.clone(),
+        log_dir: config.log_dir.clone(),
         tick_ms: u64::from(config.tick_ms),
         has_prometheus: config.metrics.is_some(),
     };
@@ -297,13 +299,13 @@ fn port_of(listener: Option<&TcpListener>) -> String {
 /// The lines of `conf` (`ZooKeeperServer.dumpConf`); of the ports the one for TLS comes second.
 fn conf_report(config: &ServeConfig, [client_port, secure_client_port]: [String; 2]) -> ConfReport {
     let dir = config.data_dir.display().to_string();
+    let log_dir = config.log_dir.as_ref().map_or(dir.clone(), |it| it.display().to_string());
     ConfReport {
         lines: vec![
             ("clientPort", client_port),
             ("secureClientPort", secure_client_port),
             ("dataDir", dir.clone()),
-            // Where the log really is, whatever `dataLogDir` asks for.
-            ("dataLogDir", dir),
+            ("dataLogDir", log_dir),
             ("tickTime", config.tick_ms.to_string()),
             ("maxClientCnxns", config.connections_per_ip_max.to_string()),
             ("minSessionTimeout", config.session_timeout_ms_min.to_string()),

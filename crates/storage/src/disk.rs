@@ -22,6 +22,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, FlockOperation};
 
 use crate::disk::direct::{DirectWriter, is_refusal};
+use crate::wal::WAL_DIR;
 
 /// What storage needs of a file system. [`RealDisk`] and [`crate::fault_disk::FaultDisk`] are the
 /// two there are.
@@ -64,10 +65,11 @@ pub trait Disk {
     fn lock(&self, path: &str) -> io::Result<Self::File>;
 }
 
-/// A directory of the real file system.
+/// A directory of the real file system; or two, of which the second holds the log.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: Arc<PathBuf>,
+    log_root: Option<Arc<PathBuf>>,
 }
 
 impl RealDisk {
@@ -80,11 +82,24 @@ impl RealDisk {
 
     /// Paths will be relative to `root`, which is not touched: for inspection.
     pub fn existing(root: impl Into<PathBuf>) -> RealDisk {
-        RealDisk { root: Arc::new(root.into()) }
+        RealDisk { root: Arc::new(root.into()), log_root: None }
+    }
+
+    /// The same with the log in another directory, which is created, durably, when missing.
+    pub fn with_log(self, log_root: impl Into<PathBuf>) -> io::Result<RealDisk> {
+        let log_root = log_root.into();
+        create_directories(&log_root, &mut sync_directory)?;
+        Ok(self.with_existing_log(log_root))
+    }
+
+    /// The same with the log in another directory, which is not touched: for inspection.
+    pub fn with_existing_log(self, log_root: impl Into<PathBuf>) -> RealDisk {
+        RealDisk { log_root: Some(Arc::new(log_root.into())), ..self }
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        self.root.join(path)
+        let is_log = path.split('/').next() == Some(WAL_DIR);
+        self.log_root.as_ref().filter(|_| is_log).unwrap_or(&self.root).join(path)
     }
 }
 
@@ -224,6 +239,9 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        if let (Some(log_root), "") = (&self.log_root, dir) {
+            sync_directory(log_root)?;
+        }
         sync_directory(&self.path(dir))
     }
 

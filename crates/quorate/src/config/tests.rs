@@ -132,22 +132,28 @@ fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
             "conf/zoo.cfg:6: autopurge.snapRetainCount",
             "conf/zoo.cfg:7: autopurge.purgeInterval",
             "conf/zoo.cfg:10: admin.enableServer",
-            "conf/zoo.cfg: dataLogDir",
         ]
     );
 }
 
 #[test]
+fn the_log_may_lie_elsewhere() {
+    let log_dir = |world: World| world.config().log_dir;
+    assert_eq!(log_dir(zoo("dataLogDir=/log")).as_deref(), Some(Path::new("/log")));
+    assert_eq!(log_dir(World::toml("log_dir = \"/log\"")).as_deref(), Some(Path::new("/log")));
+    assert_eq!(log_dir(zoo("dataLogDir=/d")), None);
+    assert_eq!(zoo("dataLogDir=/log").warnings(), Vec::<String>::new());
+}
+
+#[test]
 fn what_is_read_and_not_built_yet_is_warned_of() {
     let check = |world: World, expected: &[&str]| assert_eq!(world.warnings(), expected);
-    check(zoo("dataLogDir=/log"), &["conf/zoo.cfg: dataLogDir"]);
     check(zoo("clientTcpKeepAlive=true"), &[]);
     check(zoo("ensembleAuthName=a"), &["conf/zoo.cfg: ensembleAuthName"]);
     check(zoo("enforce.auth.enabled=true\nenforce.auth.schemes=digest"), &[]);
     check(zoo("enforceQuota=true\nreconfigEnabled=true"), &[]);
     check(zoo("extendedTypesEnabled=true"), &[]);
     check(zoo("clientTcpKeepAlive=false"), &[]);
-    check(World::toml("log_dir = \"/log\""), &["quorate.toml: log_dir"]);
     check(World::toml("enforce_auth_schemes = [\"ip\"]"), &[]);
     check(flags("-Dzookeeper.ensembleAuthName=a"), &["configuration: ensembleAuthName"]);
 }

@@ -238,6 +238,32 @@ fn the_data_of_a_real_zookeeper_is_refused_and_not_touched() {
 
 /// Root may write where others may not, so these are places where nobody can.
 #[test]
+fn the_log_lies_where_it_is_configured_and_nowhere_else() {
+    let mut server = Server::start("log-dir", &["dataLogDir=log-mount"]);
+    let mut client = Client::open(server.address(), 30_000);
+    client.create("/a", b"x", 0).unwrap();
+    server.kill_nine();
+    server.restart();
+    assert!(Client::open(server.address(), 30_000).exists("/a"));
+    server.stop();
+    let (folder, config) = (server.folder(), server.folder().join("zoo.cfg"));
+    assert!(folder.join("log-mount/wal").is_dir() && !folder.join("data/wal").exists());
+    let written = fs::read_to_string(&config).unwrap();
+    for other in ["", "dataLogDir=other\n"] {
+        fs::write(&config, written.replace("dataLogDir=log-mount\n", other)).unwrap();
+        let refusal = run_refused(folder);
+        assert!(refusal.contains("there is no log in"), "{refusal}");
+    }
+    fs::rename(folder.join("log-mount/wal"), folder.join("data/wal")).unwrap();
+    fs::write(&config, &written).unwrap();
+    let refusal = run_refused(folder);
+    assert!(refusal.contains("data/wal to log-mount/wal, or configure none"), "{refusal}");
+    fs::write(&config, written.replace("dataLogDir=log-mount\n", "")).unwrap();
+    server.restart();
+    assert!(Client::open(server.address(), 30_000).exists("/a"));
+}
+
+#[test]
 fn a_data_directory_that_cannot_be_written_is_refused() {
     let place = folder("unwritable");
     let plain = place.join("plain-file");

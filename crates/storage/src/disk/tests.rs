@@ -43,6 +43,23 @@ fn bytes_come_back_as_they_were_written() {
 }
 
 #[test]
+fn the_log_may_lie_in_another_directory() {
+    let disk = disk("log-elsewhere");
+    let log_root = disk.path("mount/log");
+    let disk = disk.with_log(&log_root).expect("makes the directory");
+    for dir in [WAL_DIR, "snapshots", "walnuts"] {
+        disk.create_dir(dir).expect("makes a directory");
+        drop(disk.create(&format!("{dir}/a")).expect("creates"));
+        disk.sync_dir(dir).expect("syncs");
+    }
+    disk.sync_dir("").expect("syncs both");
+    assert_eq!(disk.list("").expect("lists"), ["mount", "snapshots", "walnuts"]);
+    assert!(log_root.join("wal/a").is_file());
+    assert_eq!(disk.list(WAL_DIR).expect("lists"), ["a"]);
+    clean(&disk);
+}
+
+#[test]
 fn the_name_of_each_directory_that_is_made_is_synced() {
     let disk = disk("names");
     let (root, mut synced) = (disk.path("a/b/c"), Vec::new());
