@@ -243,6 +243,15 @@ struct Socket {
     done: Cell<bool>,
 }
 
+/// An address as Java prints it (`InetAddress.getHostAddress`): clients read it in whoAmI and `cons`, and
+/// make ACLs of it.
+fn host_address(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => ip.segments().map(|segment| format!("{segment:x}")).join(":"),
+    }
+}
+
 async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<ToRuntime>) {
     tokio::task::spawn_local(deliver(runtime.clone()));
     tokio::task::spawn_local(go_on(runtime.clone()));
@@ -349,11 +358,15 @@ impl Runtime {
         });
         self.sockets.borrow_mut().insert(id, socket.clone());
         let ip = peer.ip().to_canonical();
-        let shown = format!("{ip}:{}", peer.port());
+        let host = host_address(ip);
+        let shown = match ip {
+            IpAddr::V4(_) => format!("{host}:{}", peer.port()),
+            IpAddr::V6(_) => format!("[{host}]:{}", peer.port()),
+        };
         {
             let mut front = self.front.borrow_mut();
             front.set_now(self.now());
-            front.on_accept(id, &ip.to_string(), shown);
+            front.on_accept(id, &host, shown);
         }
         let runtime = self.clone();
         tokio::task::spawn_local(async move {
