@@ -21,7 +21,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 27] = [
+pub const BODIES: [Body; 28] = [
     Body { name: "command", run: of_machine::command, seeds: of_machine::command_seeds },
     Body { name: "entry", run: of_machine::entry, seeds: of_machine::entry_seeds },
     Body { name: "identities", run: of_machine::identities, seeds: of_machine::identities_seeds },
@@ -105,6 +105,7 @@ pub const BODIES: [Body; 27] = [
     Body { name: "response", run: of_zk::response, seeds: of_zk::response_seeds },
     Body { name: "jks", run: of_tls::jks, seeds: of_tls::jks_seeds },
     Body { name: "subject_name", run: of_tls::subject_name, seeds: of_tls::subject_name_seeds },
+    Body { name: "sasl_token", run: of_zk::sasl_token, seeds: of_zk::sasl_token_seeds },
 ];
 
 /// Runs the body of that name.

@@ -5,6 +5,7 @@ use zk::four_letter::{Word, recognise};
 use zk::ops::{multi_command, write_command};
 use zk::request::{CreateKind, ReadKind, ReadRequest, SetWatchesRequest, WriteRequest};
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat, encode_empty, encode_stat};
+use zk::sasl::{Exchange, Step};
 use zk::{ConnectRequest, ErrorCode, JuteReader, Request, RequestHeader};
 
 use super::of_machine::{assert_image_is_faithful, machine_with_session};
@@ -67,6 +68,28 @@ pub fn four_letter_word(bytes: &[u8]) {
         Some(word) => assert_eq!(word.name().as_bytes(), first),
         // What is no word is a length, which a client may not make look like one.
         None => assert!(*first != *b"ruok"),
+    }
+}
+
+/// A response to a challenge, and a challenge to a client: nobody proves anything without the password.
+pub fn sasl_token(bytes: &[u8]) {
+    let mut exchange = challenged();
+    let found = exchange.step(bytes, &SASL_NONCE, |user| (user == "bob").then_some(SASL_PASSWORD));
+    if let Ok(step) = found {
+        // Its own proof, with what the hash does not cover changed.
+        assert!(matches!(step, Step::Authenticated { user, .. } if user == "bob"));
+        let proof = sasl_response();
+        let hash_at = proof.windows(9).position(|part| part == b"response=").map(|at| at + 9);
+        let proved = hash_at.is_some_and(|at| {
+            let hash = &proof[at..at + 32];
+            bytes.windows(32).any(|part| part == hash)
+        });
+        assert!(proved);
+    }
+    let is_over = exchange.step(b"", &SASL_NONCE, |_| Some("")).is_err();
+    assert!(is_over);
+    if let Some(response) = zk::sasl::respond(bytes, "bob", SASL_PASSWORD, "cnonce") {
+        assert!(response.starts_with(b"charset=utf-8,username=\"bob\""));
     }
 }
 
@@ -202,6 +225,30 @@ pub fn response_seeds() -> Vec<Vec<u8>> {
     let mut out = out.split_off(LENGTH_BYTES);
     encode_stat(&Stat { czxid: 1, ..Stat::default() }, &mut out);
     vec![out]
+}
+
+const SASL_NONCE: [u8; zk::sasl::NONCE_BYTES] = [7; zk::sasl::NONCE_BYTES];
+const SASL_PASSWORD: &str = "secret";
+
+/// A server that has sent its challenge.
+fn challenged() -> Exchange {
+    let mut exchange = Exchange::New;
+    exchange.step(b"", &SASL_NONCE, |_| None).expect("the first step is a challenge");
+    exchange
+}
+
+/// What the client that knows the password answers to that.
+fn sasl_response() -> Vec<u8> {
+    let Ok(Step::Challenge(challenge)) = Exchange::New.step(b"", &SASL_NONCE, |_| None) else {
+        unreachable!("the first step is a challenge");
+    };
+    zk::sasl::respond(&challenge, "bob", SASL_PASSWORD, "cnonce").expect("a challenge")
+}
+
+pub fn sasl_token_seeds() -> Vec<Vec<u8>> {
+    let challenge =
+        b"realm=\"zk-sasl-md5\",nonce=\"AAAA\",charset=utf-8,algorithm=md5-sess".to_vec();
+    vec![sasl_response(), challenge, b"a = \"b\\\"c\" , d=e".to_vec()]
 }
 
 pub fn four_letter_word_seeds() -> Vec<Vec<u8>> {

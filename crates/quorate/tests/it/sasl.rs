@@ -1,5 +1,7 @@
 //! Clients that prove who they are by SASL, or do not, on the real binary; and servers that ask for it.
 
+mod alike;
+
 use std::fs;
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -289,6 +291,23 @@ fn a_server_whose_users_cannot_be_read_does_not_start() {
         assert!(!data.exists(), "nothing is begun");
         fs::remove_dir_all(folder).unwrap();
     }
+}
+
+/// As Java writes it; others shorten it.
+#[test]
+fn a_client_is_told_its_ipv6_address_in_full() {
+    let mut server = Server::start("ipv6", &[]);
+    server.stop();
+    server.restart_at("[::1]:0".parse().unwrap());
+    let mut client = open(&server);
+    let answer = client.call(&Request::WhoAmI);
+    let mut reader = JuteReader::new(&answer.body);
+    assert_eq!(reader.int(), Ok(1));
+    assert_eq!((reader.text(), reader.text()), (Ok("ip"), Ok("0:0:0:0:0:0:0:1")));
+    assert_eq!(create_for(&mut client, "/own", "ip", "::1"), ErrorCode::OK);
+    assert_eq!(error_of_get(&mut client, "/own"), ErrorCode::OK);
+    assert_eq!(create_for(&mut client, "/others", "ip", "::2/127"), ErrorCode::OK);
+    assert_eq!(error_of_get(&mut client, "/others"), ErrorCode::NO_AUTH);
 }
 
 /// The kernel's table of connections says which have a timer, and an idle one has none but that of

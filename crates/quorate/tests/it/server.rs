@@ -197,7 +197,11 @@ pub struct RealServer {
 impl RealServer {
     /// Starts it on an empty folder and waits until it answers.
     pub fn start(name: &str, lines: &[&str]) -> RealServer {
-        let folder = folder(name);
+        RealServer::start_in(folder(name), lines)
+    }
+
+    /// As [`Server::start_in`].
+    pub fn start_in(folder: PathBuf, lines: &[&str]) -> RealServer {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
@@ -219,7 +223,8 @@ impl RealServer {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
         let flags = format!(
             "-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST} \
-             -Dzookeeper.forceSync=no"
+             -Dzookeeper.forceSync=no {}",
+            fs::read_to_string(self.folder.join(JVMFLAGS_FILE)).unwrap_or_default()
         );
         let mut command = Command::new("bash");
         command

@@ -106,7 +106,10 @@ impl Chaos {
             8 => format!("set {key} {value} 0"),
             9 => "sync /".to_string(),
             10 => "ping".to_string(),
-            _ => self.random.pick(&["ls /", "multiread get,/b", "delete /n", "op 106"]).to_string(),
+            _ => self
+                .random
+                .pick(&["ls /", "multiread get,/b", "delete /n", "op 106", "sasl"])
+                .to_string(),
         }
     }
 
