@@ -94,8 +94,9 @@ pub struct Face {
     pub runtimes: Vec<mpsc::Sender<ToRuntime>>,
     /// Connections that were closed because there were too many.
     pub rejected: AtomicU64,
+    /// What some port speaks.
+    pub tls: Option<Arc<Tls>>,
     questions: mpsc::Sender<Question>,
-    tls: Option<Arc<Tls>>,
     admitted: Arc<Mutex<Admitted>>,
 }
 

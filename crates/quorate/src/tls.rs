@@ -11,7 +11,7 @@ pub mod key_store;
 mod subject;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -51,7 +51,9 @@ pub struct Tls {
     config: TlsConfig,
     /// Replaced when the stores change; a connection keeps the one it began with.
     current: Mutex<Arc<ServerConfig>>,
-    handshake_count: AtomicUsize,
+    handshakes_under_way: AtomicUsize,
+    handshakes_failed: AtomicU64,
+    handshakes_exceeded: AtomicU64,
     complaints: Mutex<Complaints>,
 }
 
@@ -62,7 +64,9 @@ impl Tls {
         Ok(Tls {
             config,
             current,
-            handshake_count: AtomicUsize::new(0),
+            handshakes_under_way: AtomicUsize::new(0),
+            handshakes_failed: AtomicU64::new(0),
+            handshakes_exceeded: AtomicU64::new(0),
             complaints: Mutex::default(),
         })
     }
@@ -75,10 +79,23 @@ impl Tls {
     /// Counts one more handshake under way. None if there are as many as there may be
     /// (`zookeeper.netty.server.outstandingHandshake.limit`): the connection is to be closed.
     pub fn begin_handshake(self: &Arc<Self>) -> Option<Handshake> {
-        let count = self.handshake_count.fetch_add(1, Ordering::Relaxed) + 1;
-        let handshake = Handshake(self.clone());
+        let count = self.handshakes_under_way.fetch_add(1, Ordering::Relaxed) + 1;
         let count_max = self.config.handshakes_max;
-        (count_max == 0 || count <= count_max).then_some(handshake)
+        if count_max == 0 || count <= count_max {
+            return Some(Handshake { tls: self.clone(), succeeded: false });
+        }
+        self.handshakes_under_way.fetch_sub(1, Ordering::Relaxed);
+        self.handshakes_exceeded.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// For the metrics.
+    pub fn handshake_counts(&self) -> HandshakeCounts {
+        HandshakeCounts {
+            under_way: self.handshakes_under_way.load(Ordering::Relaxed) as u64,
+            failed: self.handshakes_failed.load(Ordering::Relaxed),
+            exceeded: self.handshakes_exceeded.load(Ordering::Relaxed),
+        }
     }
 
     /// Logs why a client could not be served, unless too many had to be logged lately.
@@ -131,12 +148,36 @@ impl Tls {
     }
 }
 
+/// Handshakes since the start, but for those that succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandshakeCounts {
+    /// Now.
+    pub under_way: u64,
+    /// Refused, or given up by the client.
+    pub failed: u64,
+    /// Not begun, because too many were under way.
+    pub exceeded: u64,
+}
+
 /// A handshake under way; dropped, it makes room for another.
-pub struct Handshake(Arc<Tls>);
+pub struct Handshake {
+    tls: Arc<Tls>,
+    succeeded: bool,
+}
+
+impl Handshake {
+    /// It is over, and the client is believed.
+    pub fn succeed(mut self) {
+        self.succeeded = true;
+    }
+}
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.0.handshake_count.fetch_sub(1, Ordering::Relaxed);
+        self.tls.handshakes_under_way.fetch_sub(1, Ordering::Relaxed);
+        if !self.succeeded {
+            self.tls.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -192,6 +233,7 @@ fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
         .collect();
     let store = &config.key_store;
     let keys = read_store(store, key_store::read_keys)?;
+    keys.iter().for_each(|own| show_dates(store, own));
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
         .map_err(|error| store.error(format!("protocols and cipher suites: {error}")))?;
@@ -209,6 +251,23 @@ fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
     server_config.session_storage = Arc::new(NoServerSessionStorage {});
     server_config.send_tls13_tickets = 0;
     Ok(server_config)
+}
+
+/// Logs how long a certificate of ours is valid: a client that finds out is too late.
+fn show_dates(store: &StoreFile, own: &CertifiedKey) {
+    let certificate = own.cert.first().map_or(&[][..], |certificate| certificate);
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return };
+    let name = subject::rfc2253(parsed.subject().as_raw()).unwrap_or_default();
+    let (validity, path) = (parsed.validity(), store.path.display());
+    let until = validity.not_after;
+    if validity.is_valid() {
+        tracing::info!("TLS: {path}: the certificate of {name} is valid until {until}");
+    } else {
+        let since = validity.not_before;
+        tracing::warn!(
+            "TLS: {path}: the certificate of {name} is valid only from {since} to {until}"
+        );
+    }
 }
 
 /// The names of the cipher suites that can be configured, as Java has them.

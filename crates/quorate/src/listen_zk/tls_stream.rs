@@ -120,8 +120,10 @@ impl TlsStream {
                 Ok(_) => self.process(input),
             }
         }
-        if self.handshake.is_some() && !self.connection.is_handshaking() {
-            self.handshake = None;
+        if !self.connection.is_handshaking()
+            && let Some(handshake) = self.handshake.take()
+        {
+            handshake.succeed();
             let shown = self.connection.peer_certificates().and_then(|chain| chain.first());
             self.news
                 .get_or_insert(Handshaken::Done(shown.cloned().map(CertificateDer::into_owned)));

@@ -10,6 +10,7 @@ use zk::metrics::{Distribution, Metric, Number, Value};
 
 use super::Monitor;
 use super::process;
+use crate::tls::HandshakeCounts;
 
 /// Microseconds of a millisecond.
 const US: f64 = 1_000.0;
@@ -62,6 +63,7 @@ impl Monitor {
             whole("global_sessions", sessions),
             // There are none of the kind that only one server knows.
             whole("local_sessions", 0),
+            whole("outstanding_tls_handshake", self.handshakes().under_way),
             // No connection is dropped by chance.
             gauge("connection_drop_probability", Number::Real(0.0)),
             gauge("last_client_response_size", Number::Whole(last)),
@@ -75,6 +77,10 @@ impl Monitor {
         gauges
     }
 
+    fn handshakes(&self) -> HandshakeCounts {
+        self.face.tls.as_ref().map(|tls| tls.handshake_counts()).unwrap_or_default()
+    }
+
     fn counters(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
         let counts = self.node.loop_counts();
         let ordinal = self.node.machine().read().counters().ordinal.0;
@@ -86,6 +92,8 @@ impl Monitor {
             counter("connection_request_count", of.connection_request_count),
             counter("connection_drop_count", of.connection_drop_count),
             counter("connection_rejected", self.face.rejected.load(Ordering::Relaxed)),
+            counter("unsuccessful_handshake", self.handshakes().failed),
+            counter("tls_handshake_exceeded", self.handshakes().exceeded),
             counter("sessionless_connections_expired", of.sessionless_connections_expired),
             counter("stale_sessions_expired", counts.sessions_expired),
             counter("proposal_count", counts.commands_proposed),

@@ -141,6 +141,8 @@ fn those_who_are_not_believed_are_refused_and_named_in_the_log() {
     }
     let lines = server.log().lines().filter(|line| line.contains("is refused")).count();
     assert!(lines <= 20, "{lines} lines about 26 clients");
+    wait_until("26 are counted", || metric(&server, "unsuccessful_handshake") == 26);
+    wait_until("none is under way", || metric(&server, "outstanding_tls_handshake") == 0);
     assert_eq!(other.call(&read(ReadKind::Exists, "/")).header.error, ErrorCode::OK);
     assert_served(server.face("zk-tls"), Shape::with("client"));
 }
@@ -345,6 +347,40 @@ fn garbage_and_cut_handshakes_harm_nobody() {
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
+#[test]
+fn a_handshake_that_never_ends_is_cut_off() {
+    let server = start("tls-endless", &["client.portUnification=true"]);
+    let hello = client_hello();
+    let mut waiting: Vec<TcpStream> = Vec::new();
+    for address in [server.face("zk-tls"), server.address()] {
+        for said in [&[][..], &hello[..1], &hello[..100], &hello] {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(said).unwrap();
+            waiting.push(stream);
+        }
+    }
+    for mut stream in waiting {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // What it is told, and the end.
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    wait_until("they are forgotten", || connections(&server) == 1);
+    assert_eq!(metric(&server, "outstanding_tls_handshake"), 0);
+}
+
+#[test]
+fn a_certificate_may_be_what_is_enforced() {
+    let enforced = ["enforce.auth.enabled=true", "enforce.auth.schemes=x509"];
+    let server = start("tls-enforced", &[&enforced[..], &["ssl.clientAuth=want"]].concat());
+    assert_served(server.face("zk-tls"), Shape::with("client"));
+    let mut nobody = TlsClient::open(server.face("zk-tls"), Shape::bare()).unwrap();
+    let refused = nobody.call(&read(ReadKind::Exists, "/"));
+    assert_eq!(refused.header.error, ErrorCode::AUTH_REQUIRED);
+    let mut plain = Client::open(server.address(), TIMEOUT_MS);
+    let refused = plain.call(&read(ReadKind::Exists, "/"));
+    assert_eq!(refused.header.error, ErrorCode::AUTH_REQUIRED);
+}
+
 /// What a client says first.
 fn client_hello() -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -368,6 +404,7 @@ fn handshakes_under_way_are_limited_where_that_is_asked_for() {
     // Whichever runtime has it counts it as soon as it has accepted it.
     wait_until("one is too many", || TlsClient::connect(address, Shape::with("client")).is_err());
     drop(waiting);
+    assert!(metric(&server, "tls_handshake_exceeded") > 0);
     // Done handshakes do not count, once the server has seen that they are done.
     let mut served = Vec::new();
     wait_until("there is room for three, one after the other", || {
@@ -419,13 +456,26 @@ fn who_never_reads_is_let_go() {
     assert!(taken < 50 * data.len(), "{taken} bytes were kept for it");
 }
 
-/// Connections as `cons` counts them, its own included.
-fn connections(server: &Server) -> usize {
+/// The answer to a four-letter word, on the port without TLS.
+fn ask_word(server: &Server, word: &str) -> String {
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    stream.write_all(b"cons").unwrap();
+    stream.write_all(word.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    answer.lines().filter(|line| line.contains('[')).count()
+    answer
+}
+
+/// Connections as `cons` counts them, its own included.
+fn connections(server: &Server) -> usize {
+    ask_word(server, "cons").lines().filter(|line| line.contains('[')).count()
+}
+
+/// A number that `mntr` shows.
+fn metric(server: &Server, name: &str) -> u64 {
+    let answer = ask_word(server, "mntr");
+    let start = format!("zk_{name}\t");
+    let line = answer.lines().find_map(|line| line.strip_prefix(&start));
+    line.unwrap_or_else(|| panic!("no {name} in {answer}")).parse().unwrap()
 }
 
 fn resident_bytes(server: &Server) -> u64 {

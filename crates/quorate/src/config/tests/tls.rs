@@ -156,6 +156,15 @@ fn the_scheme_may_be_switched_on_without_tls() {
 }
 
 #[test]
+fn enforcing_certificates_needs_a_port_that_asks_for_them() {
+    let enforced = "enforce.auth.enabled=true\nenforce.auth.schemes=x509\n";
+    assert_eq!(secure(enforced).warnings(), Vec::<String>::new());
+    assert_eq!(secure(&format!("{enforced}ssl.clientAuth=none")).warnings().len(), 1);
+    let error = zoo(enforced).error();
+    assert!(error.ends_with("the enforced scheme \"x509\" is not available"), "{error}");
+}
+
+#[test]
 fn a_password_is_never_shown() {
     let shown = format!("{:?}", tls("ssl.keyStore.password=secret"));
     assert!(!shown.contains("secret"), "{shown}");
