@@ -191,22 +191,27 @@ impl Client {
         self.answer(&waiting, decode_children)
     }
 
-    /// The names of the children, sorted, of each of these znodes; all are asked before the first
-    /// answer is waited for. Nothing for one that does not exist.
+    /// The names of the children, sorted, of each of these znodes, or why they are not to be had; all
+    /// are asked before the first answer is waited for. None for one that does not exist.
     pub fn children_of_each(
         &self,
         paths: &[String],
         watch: bool,
-    ) -> Result<Vec<Vec<String>>, ClientError> {
-        let asked: Vec<Waiting> = paths
-            .iter()
-            .map(|path| self.ask(ReadKind::GetChildren2, &self.full(path)?, watch))
-            .collect::<Result<_, _>>()?;
-        asked
+    ) -> Result<Vec<Result<Vec<String>, ErrorCode>>, ClientError> {
+        let kind = ReadKind::GetChildren2;
+        let mut asked = Vec::with_capacity(paths.len());
+        for path in paths {
+            let full = self.full(path)?;
+            let request = Request::Read(ReadRequest { kind, path: &full, watch });
+            asked.push((frame(&request), watch.then(|| Asked::by_read(kind, &full))));
+        }
+        let waiting = self.connection.send_each(asked)?;
+        waiting
             .iter()
             .map(|waiting| match self.answer(waiting, decode_children) {
-                Ok((names, _)) => Ok(names),
-                Err(ClientError::Refused(ErrorCode::NO_NODE)) => Ok(Vec::new()),
+                Ok((names, _)) => Ok(Ok(names)),
+                Err(ClientError::Refused(ErrorCode::NO_NODE)) => Ok(Ok(Vec::new())),
+                Err(ClientError::Refused(code)) => Ok(Err(code)),
                 Err(error) => Err(error),
             })
             .collect()

@@ -60,7 +60,8 @@ pub fn run(args: &ZkArgs) -> anyhow::Result<ExitCode> {
     };
     shell.close();
     Ok(match status {
-        Status::Failed => ExitCode::FAILURE,
+        Status::NoCommand if !args.command.is_empty() => ExitCode::from(NO_COMMAND),
+        Status::Failed | Status::NoCommand => ExitCode::FAILURE,
         Status::Done | Status::Quit => ExitCode::SUCCESS,
     })
 }
@@ -89,8 +90,14 @@ fn target(args: &ZkArgs) -> anyhow::Result<Target> {
 enum Status {
     Done,
     Failed,
+    /// There is no such command.
+    NoCommand,
     Quit,
 }
+
+/// The status of a single command that there is not, as that of `zkCli.sh`
+/// (`CommandNotFoundException`, 3.9.5).
+const NO_COMMAND: u8 = 127;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -228,7 +235,7 @@ impl Shell {
             }
             match self.run_line(&line) {
                 Status::Done => {}
-                Status::Failed => all = Status::Failed,
+                Status::Failed | Status::NoCommand => all = Status::Failed,
                 Status::Quit => break,
             }
         }
@@ -262,7 +269,10 @@ impl Shell {
                 let done = self.execute(&command);
                 self.finish(name, done)
             }
-            Err(text) => self.finish(name, Err(Failure::Said(text))),
+            Err(text) => match self.finish(name, Err(Failure::Said(text))) {
+                Status::Failed if usage_of(name).is_none() => Status::NoCommand,
+                status => status,
+            },
         }
     }
 

@@ -204,15 +204,33 @@ impl Connection {
     ///
     /// # Errors
     /// There is no connection, and none comes for as long as one round of the servers takes.
-    pub fn send(&self, mut frame: Vec<u8>, watch: Option<Asked>) -> Result<Waiting, ClientError> {
+    pub fn send(&self, frame: Vec<u8>, watch: Option<Asked>) -> Result<Waiting, ClientError> {
+        let mut waiting = self.send_each(vec![(frame, watch)])?;
+        Ok(waiting.pop().expect("there is one for each"))
+    }
+
+    /// Sends several, in this order and at once.
+    ///
+    /// # Errors
+    /// As those of [`Connection::send`].
+    pub fn send_each(
+        &self,
+        requests: Vec<(Vec<u8>, Option<Asked>)>,
+    ) -> Result<Vec<Waiting>, ClientError> {
         let mut state = self.connected()?;
-        state.last_xid = state.last_xid.checked_add(1).unwrap_or(1);
-        let xid = state.last_xid;
-        frame[4..8].copy_from_slice(&xid.to_be_bytes());
-        let (sender, answer) = sync_channel(1);
-        state.pending.push_back(Pending { xid, answer: sender, watch });
-        state.write(&frame)?;
-        Ok(Waiting { answer, server: state.server.clone() })
+        let mut bytes = Vec::new();
+        let mut all = Vec::with_capacity(requests.len());
+        for (mut frame, watch) in requests {
+            state.last_xid = state.last_xid.checked_add(1).unwrap_or(1);
+            let xid = state.last_xid;
+            frame[4..8].copy_from_slice(&xid.to_be_bytes());
+            bytes.extend_from_slice(&frame);
+            let (sender, answer) = sync_channel(1);
+            state.pending.push_back(Pending { xid, answer: sender, watch });
+            all.push(Waiting { answer, server: state.server.clone() });
+        }
+        state.write(&bytes)?;
+        Ok(all)
     }
 
     /// Waits for an answer: header and body.

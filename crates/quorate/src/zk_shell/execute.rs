@@ -30,11 +30,12 @@ impl Shell {
         let answer = match command {
             Command::Ls { path, watch, recursive: true, .. } => {
                 let client = self.client()?;
-                trees::list_below(&client, &screen, path, *watch)?;
+                trees::list_below(&client, &screen, path, *watch, &mut self.notes)?;
                 return Ok(None);
             }
             Command::Tree { path, depth } => {
-                trees::draw_below(&*self.client()?, &screen, path, *depth)?;
+                let client = self.client()?;
+                trees::draw_below(&client, &screen, path, *depth, &mut self.notes)?;
                 return Ok(None);
             }
             Command::Help { of } => help(of.as_deref())?,
@@ -68,7 +69,8 @@ impl Shell {
                 Answer::Nothing
             }
             Command::DeleteAll { path, batch } => {
-                trees::delete_below(&*self.client()?, path, *batch)?;
+                let client = self.client()?;
+                trees::delete_below(&client, path, *batch, &mut self.notes)?;
                 Answer::Nothing
             }
             Command::RemoveWatches { path, watcher_type, locally } => {

@@ -22,7 +22,11 @@ struct Walker<'a> {
     /// How deep children are asked for.
     depth_max: usize,
     /// Children that were asked for in advance, of the znodes that come next.
-    ahead: VecDeque<(String, Vec<String>)>,
+    ahead: VecDeque<(String, Result<Vec<String>, ErrorCode>)>,
+    /// Znodes whose children may not be read.
+    unread_count: usize,
+    /// The first of them.
+    unread: Vec<String>,
     /// How many znodes to ask for at once.
     window: usize,
 }
@@ -37,29 +41,40 @@ impl<'a> Walker<'a> {
     ) -> Result<Walker<'a>, Failure> {
         let depth_max = depth_max.unwrap_or(usize::MAX);
         let (names, _) = client.children(root, watch).map_err(|error| Failure::of(error, root))?;
-        let ahead = VecDeque::from([(root.to_string(), names)]);
-        Ok(Walker { client, walk: Walk::new(root), watch, depth_max, ahead, window: 1 })
+        let ahead = VecDeque::from([(root.to_string(), Ok(names))]);
+        let (walk, window) = (Walk::new(root), 1);
+        let (unread_count, unread) = (0, Vec::new());
+        Ok(Walker { client, walk, watch, depth_max, ahead, unread_count, unread, window })
     }
 
+    /// What is below a znode that may not be read is left out, and said at the end.
     fn next(&mut self) -> Result<Option<Step>, Failure> {
         let step = self.walk.next();
         if let Some(Step::Enter { path, depth }) = &step
             && *depth < self.depth_max
         {
-            let names = self.children(path)?;
-            self.walk.listed(names);
+            match self.children(path)? {
+                Ok(names) => self.walk.listed(names),
+                Err(code) => {
+                    self.unread_count += 1;
+                    if self.unread.len() < NOTES_MAX {
+                        let error = ClientError::Refused(code);
+                        self.unread.push(show::error_text(&error, Some(path)));
+                    }
+                }
+            }
         }
         Ok(step)
     }
 
     /// The children of the znode that was entered, and in the same round trip those of its next
     /// siblings, more and more of them as long as they have few.
-    fn children(&mut self, path: &str) -> Result<Vec<String>, Failure> {
+    fn children(&mut self, path: &str) -> Result<Result<Vec<String>, ErrorCode>, Failure> {
         // What was asked for in advance is in the order of the walk.
         if self.ahead.front().is_none_or(|(next, _)| next != path) {
             self.ask(path)?;
         }
-        Ok(self.ahead.pop_front().map(|(_, names)| names).unwrap_or_default())
+        Ok(self.ahead.pop_front().map_or(Ok(Vec::new()), |(_, names)| names))
     }
 
     fn ask(&mut self, path: &str) -> Result<(), Failure> {
@@ -67,7 +82,7 @@ impl<'a> Walker<'a> {
         paths.extend(self.walk.siblings(self.window - 1));
         let listed = self.client.children_of_each(&paths, self.watch);
         let listed = listed.map_err(|error| Failure::of(error, path))?;
-        let names: usize = listed.iter().map(Vec::len).sum();
+        let names: usize = listed.iter().flatten().map(Vec::len).sum();
         self.window = match names <= WALK_NAMES_MAX {
             true => (self.window * 2).min(WALK_AHEAD_MAX),
             false => 1,
@@ -78,7 +93,19 @@ impl<'a> Walker<'a> {
         }
         Ok(())
     }
+
+    /// Whether all was read; what was not goes to the notes.
+    fn end(self, notes: &mut Vec<String>) -> Result<(), Failure> {
+        notes.extend(self.unread);
+        match self.unread_count {
+            0 => Ok(()),
+            count => Err(Failure::Said(format!("the children of {count} znodes were not read"))),
+        }
+    }
 }
+
+/// Refusals that are shown one by one.
+const NOTES_MAX: usize = 20;
 
 /// A list that is shown while it grows.
 struct List<'a> {
@@ -109,11 +136,14 @@ impl<'a> List<'a> {
     }
 
     /// Shows whether it is whole.
-    fn end(self, done: Result<(), Failure>) -> Result<(), Failure> {
+    fn end(self, done: Result<(), Failure>, notes: &mut Vec<String>) -> Result<(), Failure> {
         if self.screen.format() == Format::Text {
             return done;
         }
         let mut fields = Map::new();
+        if !notes.is_empty() {
+            fields.insert("notes".to_string(), json!(std::mem::take(notes)));
+        }
         fields.insert("ok".to_string(), json!(done.is_ok()));
         match done {
             Ok(()) => {}
@@ -135,6 +165,7 @@ pub fn list_below(
     screen: &Screen,
     root: &str,
     watch: bool,
+    notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let mut walker = Walker::start(client, root, watch, None)?;
     let mut list = List::begin(screen, "ls", root)?;
@@ -149,8 +180,8 @@ pub fn list_below(
         }
         Ok(())
     };
-    let done = show();
-    list.end(done)
+    let done = show().and_then(|()| walker.end(notes));
+    list.end(done, notes)
 }
 
 /// `tree`: the same, drawn.
@@ -159,6 +190,7 @@ pub fn draw_below(
     screen: &Screen,
     root: &str,
     depth_max: Option<usize>,
+    notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let mut walker = Walker::start(client, root, false, depth_max)?;
     let mut list = List::begin(screen, "tree", root)?;
@@ -180,8 +212,8 @@ pub fn draw_below(
         }
         Ok(())
     };
-    let done = show();
-    list.end(done)
+    let done = show().and_then(|()| walker.end(notes));
+    list.end(done, notes)
 }
 
 /// `setAcl -R`: of a znode and all below it. One that is refused does not keep it from the others
@@ -210,17 +242,20 @@ pub fn set_acl_below(
             Err(error) => return Err(Failure::of(error, &path)),
         }
     }
+    walker.end(notes)?;
     match refused_count {
         0 => Ok(()),
         count => Err(Failure::Said(format!("the ACL of {count} znodes was not set"))),
     }
 }
 
-/// Refusals of `setAcl -R` that are shown one by one.
-const NOTES_MAX: usize = 20;
-
 /// `deleteall`: what is below first, many in one transaction (`ZKUtil.deleteRecursive`).
-pub fn delete_below(client: &Client, root: &str, batch_max: usize) -> Result<(), Failure> {
+pub fn delete_below(
+    client: &Client,
+    root: &str,
+    batch_max: usize,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
     let mut walker = Walker::start(client, root, false, None)?;
     let mut batch = Vec::new();
     let mut bytes = 0;
@@ -234,7 +269,8 @@ pub fn delete_below(client: &Client, root: &str, batch_max: usize) -> Result<(),
             bytes = 0;
         }
     }
-    delete_batch(client, &batch)
+    delete_batch(client, &batch)?;
+    walker.end(notes)
 }
 
 /// All at once, or one by one where that is refused: someone else may have removed some of them.

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::server::Server;
+use crate::server::{RealServer, Server};
 
 /// What a process gave.
 struct Given {
@@ -331,6 +331,74 @@ fn a_wide_tree_is_walked_in_order() {
     assert_eq!(good(at, &["ls", "-R", "/w"]), format!("/w\n{children}{below}"));
     assert_eq!(good(at, &["deleteall", "/w"]), "");
     assert_eq!(good(at, &["ls", "/"]), "[zookeeper]\n");
+}
+
+#[test]
+fn what_may_not_be_read_does_not_hide_the_rest() {
+    let server = Server::start("zk-unread", &[]);
+    let at = server.address();
+    let text = "create /t\ncreate /t/a\ncreate /t/b\ncreate /t/b/x\ncreate /t/c\n\
+                create /t/c/y\nsetAcl /t/b world:anyone:cdwa\nls -R /t\ntree /t\n";
+    let said = "Insufficient permission : /t/b\nthe children of 1 znodes were not read\n";
+    let given = lines(at, text);
+    assert!(!given.good);
+    let drawn = "/t\n├── a\n├── b\n└── c\n    └── y\n";
+    assert_eq!(given.stdout, format!("/t\n/t/a\n/t/b\n/t/c\n/t/c/y\n{drawn}"));
+    assert!(given.stderr.ends_with(&format!("{said}{said}")), "{}", given.stderr);
+    let value = &json_lines(at, "ls -R /t\n")[0];
+    assert_eq!(value["paths"].as_array().unwrap().len(), 5);
+    assert_eq!((&value["ok"], &value["notes"][0]), (&false.into(), &said.lines().next().into()));
+    bad(
+        at,
+        &["deleteall", "/t"],
+        "Failed to delete some node(s) in the subtree! \
+         Node not empty: /t/b",
+    );
+}
+
+#[test]
+fn a_command_that_there_is_not_has_a_status_of_its_own() {
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+    let output = command(nowhere, &["frobnicate"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    let output = command(nowhere, &["get"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// Every kind of request that the shell makes, and what goes wrong with each.
+const EVERYTHING: &str = "\
+    create /a one\ncreate /a/b\ncreate -s /a/n- x\ncreate -e /e x\ncreate -c /c\n\
+    create -t 5000000 /t ttl\ncreate /a\ncreate /no/x\ncreate /e/x\ncreate /q x digest:u:h=:r\n\
+    get -s /a/b\nget /q\nget /no\nls -s /\nls -R /a\nls /no\nls -R /\nstat /no\nget -b /a\n\
+    stat -w /w\ncreate /w\nls -w /a\nset /a y\nset -v 9 /a z\nset -s -v 1 /a z\ngetAcl -s /a\n\
+    setAcl -s /a world:anyone:cdrwa\nsetAcl -v 9 /a world:anyone:r\nsetAcl /a bogus:x:r\n\
+    addauth digest u:p\nwhoami\ncreate /s x auth::cdrwa\ngetAcl /s\naddWatch /r\n\
+    addWatch -m PERSISTENT /p\ncreate /r\ncreate /r/x\ncreate /p\nset /p 1\nremovewatches /r\n\
+    removewatches -c /a\nremovewatches /r\ngetEphemerals\ngetEphemerals /e\n\
+    getAllChildrenNumber /\ngetAllChildrenNumber /no\nlistquota /c\nsetquota -n 5 /c\n\
+    create /c/k 12345\nlistquota /c\nsetquota -B 2 /c\ndelquota -n /c\nlistquota /c\n\
+    delquota /c\nls -R /zookeeper\nsync /a\ndelete /a\ndelete -v 9 /a/b\ndelete /no\n\
+    delete /zookeeper\ndeleteall /a\ndeleteall /r\ntree -d 1 /\nconfig\nconfig -c\n\
+    reconfig -remove 3\n";
+
+/// Output without times, which differ from server to server.
+fn without_times(text: &str) -> String {
+    let is_time = |line: &str| line.starts_with("ctime = ") || line.starts_with("mtime = ");
+    text.lines().filter(|line| !is_time(line)).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn the_real_server_is_shown_as_this_one() {
+    let config = ["extendedTypesEnabled=true", "reconfigEnabled=true"];
+    let (ours, real) = (Server::start("zk-same", &config), RealServer::start("zk-real", &config));
+    let shown = |address| {
+        let given = lines(address, EVERYTHING);
+        // Ephemerals of the session are there and gone again: only their owner differs.
+        (without_times(&given.stdout), given.stderr)
+    };
+    let (ours, real) = (shown(ours.address()), shown(real.address()));
+    assert_eq!(ours, real);
+    assert!(ours.0.contains("bytes=5") && ours.1.contains("Insufficient permission : /q"));
 }
 
 #[test]
