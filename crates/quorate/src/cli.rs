@@ -60,7 +60,7 @@ Examples:
   quorate zk --server zk1:2181,zk2:2181/app get -s /config
   quorate zk --output json ls /
 Everything from COMMAND on belongs to the command. The options of zkCli.sh are read, too: -server,
--timeout, -r, -waitforconnection.";
+-timeout, -r, -waitforconnection, -client-configuration; and of CLIENT_JVMFLAGS what is about TLS and SASL.";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -117,8 +117,8 @@ pub struct ZkArgs {
     /// Try until the timeout is over, in place of each server once
     #[arg(long = "waitforconnection")]
     pub wait_for_connection: bool,
-    /// Not supported: a file of properties, as zkCli.sh reads it
-    #[arg(long, value_name = "FILE", hide = true)]
+    /// Properties of TLS and SASL, as zkCli.sh reads them
+    #[arg(long, value_name = "FILE")]
     pub client_configuration: Option<PathBuf>,
     /// For people, or a JSON value for each command
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]

@@ -11,9 +11,9 @@
 //! [`load_from`] is pure: files and environment are its arguments.
 
 mod container_env;
-mod jaas;
+pub(crate) mod jaas;
 mod monitoring;
-mod properties;
+pub(crate) mod properties;
 mod sasl;
 pub mod tls;
 mod toml_file;

@@ -297,7 +297,8 @@ impl ResolvesServerCert for Keys {
 
 type ReadStore<T> = fn(&[u8], StoreKind, &str) -> Result<Vec<T>, key_store::StoreError>;
 
-fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, TlsError> {
+/// What a store holds.
+pub(crate) fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, TlsError> {
     let kind = store.kind.or_else(|| StoreKind::from_path(&store.path)).ok_or_else(|| {
         store.error("its name ends in none of .jks, .pem and .p12, and no type is set".to_string())
     })?;

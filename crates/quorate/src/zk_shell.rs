@@ -10,6 +10,7 @@ mod execute;
 mod limits;
 mod quota;
 mod screen;
+mod security;
 mod show;
 mod trees;
 mod walk;
@@ -33,6 +34,7 @@ use command::{Command, usage_of};
 use complete::{Completion, CurrentClient};
 use limits::{COMMANDS_KEPT_MAX, HISTORY_LINES_MAX, HISTORY_SHOWN};
 use screen::{Format, Screen};
+use security::Properties;
 use show::Answer;
 
 pub use screen::Format as OutputFormat;
@@ -68,22 +70,18 @@ pub fn run(args: &ZkArgs) -> anyhow::Result<ExitCode> {
 
 /// Whom to connect to, if it can be done as it was asked for.
 fn target(args: &ZkArgs) -> anyhow::Result<Target> {
-    if let Some(file) = &args.client_configuration {
-        anyhow::bail!(
-            "-client-configuration {}: not supported: this shell has no TLS and no SASL yet",
-            file.display()
-        );
-    }
-    for variable in ["CLIENT_JVMFLAGS", "JVMFLAGS"] {
-        let flags = std::env::var(variable).unwrap_or_default();
-        let secure = "-Dzookeeper.client.secure=true";
-        if flags.split_ascii_whitespace().any(|flag| flag.eq_ignore_ascii_case(secure)) {
-            anyhow::bail!("{secure} in {variable}: this shell has no TLS yet");
-        }
-    }
+    let flags = FLAGS.map(|variable| (variable, std::env::var(variable).unwrap_or_default()));
+    let properties = Properties::read(&flags, args.client_configuration.as_deref());
+    let security = properties.and_then(|properties| properties.security());
+    let (security, warnings) = security.map_err(anyhow::Error::msg)?;
+    warnings.iter().for_each(|warning| eprintln!("{warning}"));
     let target = Target::parse(&args.server, args.timeout).map_err(anyhow::Error::msg)?;
-    Ok(Target { read_only: args.read_only, patient: args.wait_for_connection, ..target })
+    let (read_only, patient) = (args.read_only, args.wait_for_connection);
+    Ok(Target { read_only, patient, security, ..target })
 }
+
+/// Where `zkCli.sh` takes the flags of Java from.
+const FLAGS: [&str; 2] = ["CLIENT_JVMFLAGS", "JVMFLAGS"];
 
 /// What came of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

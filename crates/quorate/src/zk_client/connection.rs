@@ -7,12 +7,14 @@
 //! connection before anything else.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::io::Read;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use zk::request::{
     AddWatchMode, ConnectRequest, ReadKind, Request, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES,
 };
@@ -23,8 +25,9 @@ use super::limits::{
     CONNECT_LIMIT, FRAME_BYTES_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, WRITE_LIMIT,
 };
 use super::target::Target;
+use super::tls::Wire;
 use super::watches::{WatchKind, Watches};
-use super::{ClientError, Event};
+use super::{ClientError, Event, Login};
 
 /// What a caller of the client hears.
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
@@ -67,7 +70,7 @@ struct State {
     reason: String,
     /// Rounds of all servers that were tried in vain.
     failed_rounds: u64,
-    stream: Option<TcpStream>,
+    wire: Option<Arc<Wire>>,
     session: i64,
     password: Vec<u8>,
     /// A session made by a read-only server is known to no other.
@@ -159,7 +162,7 @@ impl Connection {
             server: String::new(),
             reason: String::new(),
             failed_rounds: 0,
-            stream: None,
+            wire: None,
             session: 0,
             password: vec![0; 16],
             seen_read_write: false,
@@ -320,9 +323,9 @@ impl State {
     fn write(&mut self, frame: &[u8]) -> Result<(), ClientError> {
         self.last_sent = Instant::now();
         let lost = || ClientError::Lost(self.server.clone());
-        let mut stream = self.stream.as_ref().ok_or_else(lost)?;
-        stream.write_all(frame).map_err(|_| {
-            let _ = stream.shutdown(Shutdown::Both);
+        let wire = self.wire.as_ref().ok_or_else(lost)?;
+        wire.write_all(frame).map_err(|_| {
+            wire.shutdown();
             lost()
         })
     }
@@ -343,8 +346,8 @@ impl Shared {
         if state.phase != Phase::Expired {
             state.phase = phase;
         }
-        if let Some(stream) = state.stream.take() {
-            let _ = stream.shutdown(Shutdown::Both);
+        if let Some(wire) = state.wire.take() {
+            wire.shutdown();
         }
         state.pending.clear();
         state.pending_auths.clear();
@@ -354,8 +357,8 @@ impl Shared {
     /// The thread of the connection: from one to the next, until the session ends.
     fn run(&self) {
         let mut next_server = 0;
-        while let Some((stream, frames)) = self.find(&mut next_server) {
-            let reason = self.read(&stream, frames);
+        while let Some((wire, frames)) = self.find(&mut next_server) {
+            let reason = self.read(&wire, frames);
             let mut state = self.lock();
             if state.closing || state.phase == Phase::Closed {
                 drop(state);
@@ -370,14 +373,14 @@ impl Shared {
                 (self.on_event)(Event::Lost { server, reason });
             }
             let mut state = self.lock();
-            state.stream = None;
+            state.wire = None;
             state.pending.clear();
             state.pending_auths.clear();
         }
     }
 
     /// Tries the servers in turn until one takes the session. `None` where it is over.
-    fn find(&self, next_server: &mut usize) -> Option<(TcpStream, Frames)> {
+    fn find(&self, next_server: &mut usize) -> Option<(Arc<Wire>, Frames)> {
         let servers = &self.target.servers;
         let mut pause = RETRY_PAUSE_MIN;
         loop {
@@ -387,15 +390,15 @@ impl Shared {
                 if self.lock().phase != Phase::Connecting {
                     return None;
                 }
-                match dial(server).and_then(|stream| self.greet(stream)) {
-                    Ok((stream, frames, response)) if response.session != 0 => {
-                        match self.take(server, &stream, &response) {
+                match self.dial(server).and_then(|wire| self.greet(wire)) {
+                    Ok((wire, frames, response)) if response.session != 0 => {
+                        match self.take(server, &wire, &response) {
                             Ok(event) => {
                                 if !std::mem::take(&mut self.lock().auth_refused) {
                                     (self.on_event)(event);
                                 }
                                 self.announce(response.read_only == Some(true));
-                                return Some((stream, frames));
+                                return Some((wire, frames));
                             }
                             Err(error) => self.lock().reason = error.to_string(),
                         }
@@ -419,11 +422,30 @@ impl Shared {
         }
     }
 
-    /// Asks for the session, or for a new one.
-    fn greet(
-        &self,
-        mut stream: TcpStream,
-    ) -> std::io::Result<(TcpStream, Frames, ConnectResponse)> {
+    /// Connects to the first address of a server that accepts.
+    fn dial(&self, server: &str) -> std::io::Result<Wire> {
+        let mut failure = std::io::Error::other("the name has no address");
+        for address in server.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(CONNECT_LIMIT))?;
+                    stream.set_write_timeout(Some(WRITE_LIMIT))?;
+                    let Some(config) = &self.target.security.tls else {
+                        return Ok(Wire::plain(stream));
+                    };
+                    let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
+                    let host = host.trim_start_matches('[').trim_end_matches(']');
+                    return Wire::secure(stream, host, config.clone());
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Asks for the session, or for a new one, and proves who asks.
+    fn greet(&self, wire: Wire) -> std::io::Result<(Arc<Wire>, Frames, ConnectResponse)> {
         let state = self.lock();
         let known = state.seen_read_write;
         let request = ConnectRequest {
@@ -437,25 +459,64 @@ impl Shared {
         drop(state);
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
-        stream.write_all(&bytes)?;
+        wire.write_all(&bytes)?;
         let mut frames = Frames::default();
-        let body = frames.next(&mut stream)?.ok_or_else(|| {
-            std::io::Error::new(std::io::ErrorKind::TimedOut, "it accepts and does not answer")
-        })?;
+        let body = frames.due(&wire)?;
         let response = ConnectResponse::decode(&body).map_err(std::io::Error::other)?;
-        Ok((stream, frames, response))
+        if response.session != 0
+            && let Some(login) = &self.target.security.login
+        {
+            self.log_in(&wire, &mut frames, login)?;
+        }
+        Ok((Arc::new(wire), frames, response))
+    }
+
+    /// SASL with DIGEST-MD5 (`ZooKeeperSaslClient`, 3.9.5): the server speaks first, on an empty
+    /// token.
+    fn log_in(&self, wire: &Wire, frames: &mut Frames, login: &Login) -> std::io::Result<()> {
+        let challenge = self.exchange(wire, frames, b"")?;
+        let mut chance = [0; 32];
+        rustix::rand::getrandom(&mut chance, rustix::rand::GetRandomFlags::empty())?;
+        let chance = BASE64.encode(chance);
+        let response = zk::sasl::respond(&challenge, &login.user, &login.password, &chance);
+        let response = response.ok_or_else(|| {
+            std::io::Error::other("SASL: what the server says is no challenge of DIGEST-MD5")
+        })?;
+        let refused = |error| {
+            std::io::Error::other(format!("SASL: the user {:?} is refused ({error})", login.user))
+        };
+        self.exchange(wire, frames, &response).map(drop).map_err(refused)
+    }
+
+    /// One token of SASL, and the one that the server answers.
+    fn exchange(&self, wire: &Wire, frames: &mut Frames, token: &[u8]) -> std::io::Result<Vec<u8>> {
+        let mut state = self.lock();
+        state.last_xid = state.last_xid.checked_add(1).unwrap_or(1);
+        let xid = state.last_xid;
+        drop(state);
+        let mut frame = Vec::new();
+        Request::Sasl { token }.encode(xid, &mut frame);
+        wire.write_all(&frame)?;
+        let body = frames.due(wire)?;
+        let mut reader = JuteReader::new(&body);
+        let header = ReplyHeader::decode(&mut reader).map_err(std::io::Error::other)?;
+        if header.error != ErrorCode::OK {
+            return Err(std::io::Error::other(header.error.name()));
+        }
+        let token = reader.buffer().map_err(std::io::Error::other)?;
+        Ok(token.unwrap_or_default().to_vec())
     }
 
     /// A server has the session: tells it what it must know before anything is asked.
     fn take(
         &self,
         server: &str,
-        stream: &TcpStream,
+        wire: &Arc<Wire>,
         response: &ConnectResponse,
     ) -> std::io::Result<Event> {
         let timeout = Duration::from_millis(u64::from(response.timeout_ms.unsigned_abs()));
         let tick = (timeout / 6).clamp(Duration::from_millis(10), Duration::from_secs(1));
-        stream.set_read_timeout(Some(tick))?;
+        wire.tcp().set_read_timeout(Some(tick))?;
         let mut state = self.lock();
         if state.phase != Phase::Connecting {
             return Err(std::io::Error::other("it is not wanted any more"));
@@ -463,7 +524,7 @@ impl Shared {
         let state = &mut *state;
         let again = state.session == response.session;
         let read_only = response.read_only == Some(true);
-        state.stream = Some(stream.try_clone()?);
+        state.wire = Some(wire.clone());
         state.server = server.to_string();
         state.session = response.session;
         state.password = response.password.to_vec();
@@ -500,12 +561,11 @@ impl Shared {
     }
 
     /// Reads until the connection ends, and says why it did.
-    fn read(&self, stream: &TcpStream, mut frames: Frames) -> ReadEnd {
-        let mut reading = stream;
+    fn read(&self, wire: &Wire, mut frames: Frames) -> ReadEnd {
         let timeout = self.lock().timeout;
         let mut heard = Instant::now();
         loop {
-            match frames.next(&mut reading) {
+            match frames.next(&mut &*wire) {
                 Ok(Some(body)) => {
                     heard = Instant::now();
                     if let Err(error) = self.on_frame(body) {
@@ -600,23 +660,6 @@ pub fn without_chroot<'a>(path: &'a str, chroot: &str) -> &'a str {
     }
 }
 
-/// Connects to the first address of a server that accepts. A connection by TLS would begin here.
-fn dial(server: &str) -> std::io::Result<TcpStream> {
-    let mut failure = std::io::Error::other("the name has no address");
-    for address in server.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(CONNECT_LIMIT))?;
-                stream.set_write_timeout(Some(WRITE_LIMIT))?;
-                return Ok(stream);
-            }
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
-}
-
 /// Puts frames together from what is read.
 #[derive(Default)]
 struct Frames {
@@ -651,6 +694,13 @@ impl Frames {
                 },
             }
         }
+    }
+
+    /// The body of a frame that must come.
+    fn due(&mut self, wire: &Wire) -> std::io::Result<Vec<u8>> {
+        self.next(&mut &*wire)?.ok_or_else(|| {
+            std::io::Error::new(std::io::ErrorKind::TimedOut, "it accepts and does not answer")
+        })
     }
 
     fn take(&mut self) -> std::io::Result<Option<Vec<u8>>> {

@@ -1,13 +1,14 @@
 //! Which servers to ask, as ZooKeeper's connect strings say it: `host:port,host:port/chroot`
 //! (`ConnectStringParser`, 3.9.5). Pure.
 
+use super::Security;
 use super::path::path_fault;
 
 /// The port of a server that is given without one (`ConnectStringParser.DEFAULT_PORT`).
 const PORT_DEFAULT: u16 = 2181;
 
 /// What the client is to ask for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Target {
     /// As it was given.
     pub text: String,
@@ -21,6 +22,8 @@ pub struct Target {
     pub read_only: bool,
     /// Keep trying for as long as the session would last, in place of one round of the servers.
     pub patient: bool,
+    /// How.
+    pub security: Security,
 }
 
 impl Target {
@@ -53,6 +56,7 @@ impl Target {
             timeout_ms,
             read_only: false,
             patient: false,
+            security: Security::default(),
         })
     }
 }

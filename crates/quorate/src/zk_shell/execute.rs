@@ -106,7 +106,8 @@ impl Shell {
             let Target { timeout_ms, read_only, patient, .. } = self.target;
             let target = Target::parse(to, timeout_ms)?;
             self.close();
-            self.target = Target { read_only, patient, ..target };
+            let security = self.target.security.clone();
+            self.target = Target { read_only, patient, security, ..target };
         } else {
             self.close();
         }

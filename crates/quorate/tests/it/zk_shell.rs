@@ -212,16 +212,115 @@ fn a_chroot_is_the_root() {
     assert_eq!(given.stderr, "quorate: h:1/app/: Path must not end with / character\n");
 }
 
-#[test]
-fn what_is_not_supported_is_said() {
-    let given = zk(&["-client-configuration", "client.properties", "ls"]);
-    assert!(!given.good);
-    assert!(given.stderr.contains("-client-configuration client.properties: not supported"));
+/// A key or trust store of the tests.
+fn store(name: &str) -> String {
+    format!("{}/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A server with a port for TLS, on these stores.
+fn tls_server(name: &str, keys: &str, trusted: &str) -> Server {
+    let lines = [
+        "secureClientPort=0".to_string(),
+        "secureClientPortAddress=127.0.0.1".to_string(),
+        format!("ssl.keyStore.location={}", store(keys)),
+        format!("ssl.trustStore.location={}", store(trusted)),
+    ];
+    Server::start(name, &lines.each_ref().map(String::as_str))
+}
+
+/// Runs a command with these flags for Java.
+fn with_flags(flags: &str, words: &[&str]) -> Given {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-    command.args(["zk", "ls"]).env("CLIENT_JVMFLAGS", "-Dx=y -Dzookeeper.client.secure=true");
-    let output = command.output().unwrap();
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("this shell has no TLS yet"));
+    command.env("CLIENT_JVMFLAGS", flags).env_remove("JVMFLAGS").arg("zk").args(words);
+    given(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+const SECURE: &str = "-Dzookeeper.client.secure=true -Dzookeeper.ssl.";
+
+#[test]
+fn a_server_is_asked_by_tls_and_shown_a_certificate() {
+    let server = tls_server("zk-tls", "server.pem", "ca.pem");
+    let at = format!("localhost:{}", server.face("zk-tls").port());
+    let trust = format!("{SECURE}trustStore.location={}", store("ca.pem"));
+    let flags = format!("{trust} -Dzookeeper.ssl.keyStore.location={}", store("client.pem"));
+    let given = with_flags(&flags, &["-server", &at, "whoami"]);
+    assert!(given.good, "{}", given.stderr);
+    let x509 = "x509: CN=client,O=Test\\, Inc.,C=DE\n";
+    assert!(given.stdout.contains(x509), "{}", given.stdout);
+    // More than one record of TLS holds, both ways.
+    let data = "x".repeat(100_000);
+    assert!(with_flags(&flags, &["-server", &at, "create", "/large", &data]).good);
+    assert_eq!(with_flags(&flags, &["-server", &at, "get", "/large"]).stdout, format!("{data}\n"));
+    // None to show, one to show of an authority that is not believed, a server that is not.
+    let stranger = format!("{trust} -Dzookeeper.ssl.keyStore.location={}", store("stranger.pem"));
+    let other = format!("{SECURE}trustStore.location={}", store("other-ca.pem"));
+    for flags in [&trust, &stranger, &other] {
+        let given = with_flags(flags, &["-server", &at, "ls", "/"]);
+        assert!(!given.good && given.stderr.starts_with("cannot connect to"), "{flags}");
+    }
+    let plain = with_flags(&flags, &["-server", &server.address().to_string(), "ls", "/"]);
+    assert!(!plain.good, "{}", plain.stdout);
+    let configured = server.folder().join("client.properties");
+    let ca = store("ca.pem");
+    let text = format!(
+        "zookeeper.client.secure=true\nzookeeper.ssl.trustStore.location={ca}\n\
+         zookeeper.ssl.keyStore.location={}\n",
+        store("client.pem")
+    );
+    std::fs::write(&configured, text).unwrap();
+    let file = configured.to_string_lossy();
+    let given = zk(&["-client-configuration", &file, "-server", &at, "ls", "/"]);
+    assert_eq!(given.stdout, "[large, zookeeper]\n", "{}", given.stderr);
+}
+
+#[test]
+fn the_name_of_a_server_is_checked_unless_that_is_not_wanted() {
+    let server = tls_server("zk-tls-name", "self-signed.pem", "self-signed.pem");
+    let at = format!("localhost:{}", server.face("zk-tls").port());
+    let flags = format!(
+        "{SECURE}trustStore.location={} -Dzookeeper.ssl.keyStore.location={}",
+        store("self-signed-trusted.pem"),
+        store("self-signed.pem"),
+    );
+    let given = with_flags(&flags, &["-server", &at, "ls", "/"]);
+    assert!(!given.good && given.stderr.contains("not valid for"), "{}", given.stderr);
+    let flags = format!("{flags} -Dzookeeper.ssl.hostnameVerification=false");
+    let given = with_flags(&flags, &["-server", &at, "ls", "/"]);
+    assert_eq!(given.stdout, "[zookeeper]\n", "{}", given.stderr);
+}
+
+#[test]
+fn a_user_of_sasl_logs_in() {
+    let folder = crate::server::folder("zk-sasl");
+    let module = "org.apache.zookeeper.server.auth.DigestLoginModule required";
+    let jaas = |name: &str, text: &str| {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        format!("-Djava.security.auth.login.config={}", file.display())
+    };
+    let users = jaas("server.conf", &format!("Server {{ {module} user_bob=\"bob's\"; }};"));
+    std::fs::write(folder.join(crate::server::JVMFLAGS_FILE), users).unwrap();
+    let client = |name: &str, password: &str| {
+        let text = format!("Client {{ {module} username=bob password=\"{password}\"; }};");
+        jaas(name, &text)
+    };
+    let (right, wrong) = (client("right.conf", "bob's"), client("wrong.conf", "eve's"));
+    let provider = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
+    let server = Server::start_in(folder, &[provider]);
+    let at = server.address().to_string();
+    let given = with_flags(&right, &["-server", &at, "whoami"]);
+    assert_eq!(given.stdout, "Auth scheme: User\nip: 127.0.0.1\nsasl: bob\n", "{}", given.stderr);
+    let given = with_flags(&wrong, &["-server", &at, "whoami"]);
+    assert!(!given.good && given.stderr.contains("SASL"), "{}", given.stderr);
+}
+
+#[test]
+fn what_cannot_be_used_is_said() {
+    let given = zk(&["-client-configuration", "/nothing/there", "ls"]);
+    assert!(!given.good);
+    assert!(given.stderr.contains("-client-configuration /nothing/there: "), "{}", given.stderr);
+    let given = with_flags("-Dzookeeper.client.secure=true", &["ls", "/"]);
+    assert!(!given.good && given.stderr.contains("trustStore.location"), "{}", given.stderr);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A session over connections that end, with a server of a few lines.
 #![allow(clippy::unwrap_used)]
 
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 
 use zk::jute::{JuteWrite, begin_frame, end_frame};

@@ -1,0 +1,216 @@
+//! TLS to a server: whom to believe, what to show, and the connection that both threads of a session
+//! use.
+//!
+//! A certificate of the trust store itself is believed as it is, as Java's trust manager does; of all
+//! others the path is checked by webpki.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use crate::tls::cause_of;
+
+/// Makes the configuration of all connections.
+///
+/// # Errors
+/// One line that says which certificates cannot be used.
+pub fn client_config(
+    keys: Vec<Arc<CertifiedKey>>,
+    trusted: Vec<CertificateDer<'static>>,
+    checks_name: bool,
+) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(trusted.iter().cloned());
+    let paths = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(|error| format!("the certificates of the trust store: {error}"))?;
+    let verifier = Arc::new(ServerVerifier { trusted, paths, checks_name });
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_client_cert_resolver(Arc::new(ClientKeys(keys)));
+    Ok(Arc::new(config))
+}
+
+/// The keys of the key store. The first that fits what the server can verify is shown.
+#[derive(Debug)]
+struct ClientKeys(Vec<Arc<CertifiedKey>>);
+
+impl ResolvesClientCert for ClientKeys {
+    fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.iter().find(|own| own.key.choose_scheme(schemes).is_some()).cloned()
+    }
+
+    fn has_certs(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+#[derive(Debug)]
+struct ServerVerifier {
+    trusted: Vec<CertificateDer<'static>>,
+    paths: Arc<WebPkiServerVerifier>,
+    /// `zookeeper.ssl.hostnameVerification`.
+    checks_name: bool,
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.trusted.iter().any(|trusted| trusted == certificate) {
+            if self.checks_name {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+            }
+            return Ok(ServerCertVerified::assertion());
+        }
+        match self.paths.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            // The name is looked at last.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.paths.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.paths.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.paths.supported_verify_schemes()
+    }
+}
+
+/// A connection to a server, which one thread reads while others write.
+pub struct Wire {
+    tcp: TcpStream,
+    tls: Option<Mutex<ClientConnection>>,
+}
+
+impl Wire {
+    /// Without TLS.
+    pub fn plain(tcp: TcpStream) -> Wire {
+        Wire { tcp, tls: None }
+    }
+
+    /// Shakes hands with the server of this host.
+    pub fn secure(tcp: TcpStream, host: &str, config: Arc<ClientConfig>) -> std::io::Result<Wire> {
+        let name = ServerName::try_from(host.to_string()).map_err(std::io::Error::other)?;
+        let mut session = ClientConnection::new(config, name).map_err(std::io::Error::other)?;
+        while session.is_handshaking() {
+            session.complete_io(&mut &tcp).map_err(said)?;
+        }
+        Ok(Wire { tcp, tls: Some(Mutex::new(session)) })
+    }
+
+    /// The socket, to set its timeouts.
+    pub fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    /// Ends the connection: who reads or writes is told.
+    pub fn shutdown(&self) {
+        // It may be over already.
+        let _ = self.tcp.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Writes all of it.
+    pub fn write_all(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let Some(session) = &self.tls else { return (&self.tcp).write_all(bytes) };
+        let mut session = lock(session);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            // It takes only so much at once.
+            let taken = session.writer().write(rest)?;
+            rest = &rest[taken..];
+            flush(&mut session, &self.tcp)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of TLS read at once: a record.
+const RECORD_BYTES: usize = 16 * 1024;
+
+impl Read for &Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let Some(session) = &self.tls else { return (&self.tcp).read(buffer) };
+        let mut raw = [0; RECORD_BYTES];
+        loop {
+            match lock(session).reader().read(buffer) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            // Others may write meanwhile.
+            let count = (&self.tcp).read(&mut raw)?;
+            if count == 0 {
+                return Ok(0);
+            }
+            let mut session = lock(session);
+            let mut rest = &raw[..count];
+            while !rest.is_empty() {
+                session.read_tls(&mut rest)?;
+                if let Err(error) = session.process_new_packets() {
+                    // The server is told why, if it still listens.
+                    let _ = flush(&mut session, &self.tcp);
+                    return Err(std::io::Error::other(cause_of(&error)));
+                }
+            }
+            flush(&mut session, &self.tcp)?;
+        }
+    }
+}
+
+fn lock(session: &Mutex<ClientConnection>) -> MutexGuard<'_, ClientConnection> {
+    session.lock().expect("nothing panics while it encrypts")
+}
+
+fn flush(session: &mut ClientConnection, mut tcp: &TcpStream) -> std::io::Result<()> {
+    while session.wants_write() {
+        session.write_tls(&mut tcp)?;
+    }
+    Ok(())
+}
+
+/// What rustls says inside of an error of the socket.
+fn said(error: std::io::Error) -> std::io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match inner.map(cause_of) {
+        Some(cause) => std::io::Error::other(cause),
+        None => error,
+    }
+}

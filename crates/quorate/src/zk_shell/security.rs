@@ -1,0 +1,162 @@
+//! TLS and SASL as users of `zkCli.sh` set them up: by properties, in `CLIENT_JVMFLAGS` and
+//! `JVMFLAGS` or in the file of `-client-configuration` (`ZKClientConfig`, `ClientX509Util` and
+//! `ZooKeeperSaslClient`, 3.9.5).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::config::tls::{Password, StoreFile};
+use crate::config::{Place, jaas, properties};
+use crate::tls::key_store::{StoreKind, read_keys, read_trusted};
+use crate::tls::read_store;
+use crate::zk_client::{Login, Security, client_config};
+
+/// The section of a JAAS file that is a client's (`ZKClientConfig.LOGIN_CONTEXT_NAME_KEY_DEFAULT`).
+const SECTION_DEFAULT: &str = "Client";
+
+/// A property, and where it was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Property {
+    value: String,
+    place: Place,
+}
+
+/// Properties by their names, those of `-client-configuration` over those of the flags, as
+/// `ZKConfig` has it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Properties(BTreeMap<String, Property>);
+
+impl Properties {
+    /// Reads flags, in the order in which `java` sees them, and the file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(flags: &[(&str, String)], file: Option<&Path>) -> Result<Properties, String> {
+        let mut all = BTreeMap::new();
+        for (variable, text) in flags {
+            for (key, value) in properties::jvm_properties(text) {
+                let place = Place { file: (*variable).to_string(), line: None };
+                all.insert(key, Property { value, place });
+            }
+        }
+        if let Some(file) = file {
+            let shown = file.display().to_string();
+            let read = std::fs::read_to_string(file);
+            let text = read.map_err(|error| format!("-client-configuration {shown}: {error}"))?;
+            let entries = properties::parse(&text)
+                .map_err(|(line, cause)| format!("{shown}:{line}: {cause}"))?;
+            for entry in entries {
+                let place = Place { file: shown.clone(), line: Some(entry.line) };
+                all.insert(entry.key, Property { value: entry.value, place });
+            }
+        }
+        Ok(Properties(all))
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|property| property.value.as_str())
+    }
+
+    fn is(&self, name: &str, unless_set: bool) -> bool {
+        self.value(name).map_or(unless_set, |value| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// What they ask for, and what of it is not looked at.
+    ///
+    /// # Errors
+    /// One line that says where what is set that cannot be used.
+    pub fn security(&self) -> Result<(Security, Vec<String>), String> {
+        let mut warnings = Vec::new();
+        let tls = match self.is("zookeeper.client.secure", false) {
+            true => Some(self.tls(&mut warnings)?),
+            false => None,
+        };
+        Ok((Security { tls, login: self.login()? }, warnings))
+    }
+
+    fn tls(
+        &self,
+        warnings: &mut Vec<String>,
+    ) -> Result<std::sync::Arc<rustls::ClientConfig>, String> {
+        let known = ["keyStore.", "trustStore.", "hostnameVerification", "sslProvider", "quorum."];
+        for (name, property) in &self.0 {
+            let Some(rest) = name.strip_prefix("zookeeper.ssl.") else { continue };
+            if !known.iter().any(|known| rest.starts_with(known)) {
+                warnings.push(format!("{}: {name} is not looked at", property.place));
+            }
+        }
+        let Some(trust_store) = self.store("zookeeper.ssl.trustStore")? else {
+            return Err("zookeeper.client.secure needs zookeeper.ssl.trustStore.location: \
+                        whom to believe"
+                .to_string());
+        };
+        let said = |error: crate::tls::TlsError| error.to_string();
+        let trusted = read_store(&trust_store, read_trusted).map_err(said)?;
+        let keys = match self.store("zookeeper.ssl.keyStore")? {
+            Some(store) => read_store(&store, read_keys).map_err(said)?,
+            None => Vec::new(),
+        };
+        client_config(keys, trusted, self.is("zookeeper.ssl.hostnameVerification", true))
+    }
+
+    /// The store whose properties start with this.
+    fn store(&self, prefix: &str) -> Result<Option<StoreFile>, String> {
+        let key = format!("{prefix}.location");
+        let Some(location) = self.0.get(&key).filter(|property| !property.value.is_empty()) else {
+            return Ok(None);
+        };
+        let kind = match self.0.get(&format!("{prefix}.type")) {
+            None => None,
+            Some(kind) => {
+                let wrong = |cause| format!("{}: {prefix}.type: {cause}", kind.place);
+                Some(StoreKind::from_name(&kind.value).map_err(wrong)?)
+            }
+        };
+        let password = match self.value(&format!("{prefix}.passwordPath")) {
+            Some(path) => Password::File(PathBuf::from(path)),
+            None => {
+                let password = self.value(&format!("{prefix}.password"));
+                Password::Text(password.unwrap_or_default().to_string())
+            }
+        };
+        let path = PathBuf::from(&location.value);
+        Ok(Some(StoreFile { path, kind, password, place: location.place.clone(), key }))
+    }
+
+    /// The user of the JAAS file, if it has a section for clients.
+    fn login(&self) -> Result<Option<Login>, String> {
+        const FILE: &str = "java.security.auth.login.config";
+        let Some(property) = self.0.get(FILE).filter(|_| self.is("zookeeper.sasl.client", true))
+        else {
+            return Ok(None);
+        };
+        let file = property.value.trim_start_matches('=');
+        let file = file.strip_prefix("file:").unwrap_or(file);
+        let at = |cause: String| format!("{}: {FILE}: {file}: {cause}", property.place);
+        let text = std::fs::read_to_string(file).map_err(|error| at(error.to_string()))?;
+        let sections =
+            jaas::parse(&text).map_err(|(line, cause)| at(format!("{line}: {cause}")))?;
+        let asked = self.value("zookeeper.sasl.clientconfig");
+        let wanted = asked.unwrap_or(SECTION_DEFAULT);
+        let Some(section) = sections.iter().find(|section| section.name == wanted) else {
+            return match asked {
+                Some(_) => Err(at(format!("it has no section {wanted:?}"))),
+                None => Ok(None),
+            };
+        };
+        let module = section.modules.first();
+        let module = module.ok_or_else(|| at(format!("the section {wanted:?} is empty")))?;
+        if !module.class.ends_with(".DigestLoginModule") {
+            return Err(at(format!("{} is not built; DigestLoginModule is", module.class)));
+        }
+        let option = |key: &str| {
+            let found = module.options.iter().rev().find(|option| option.key == key);
+            let missing = || at(format!("the section {wanted:?} has no {key}"));
+            found.map(|option| option.value.clone()).ok_or_else(missing)
+        };
+        Ok(Some(Login { user: option("username")?, password: option("password")? }))
+    }
+}
+
+#[cfg(test)]
+mod tests;
