@@ -233,7 +233,6 @@ fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
         .collect();
     let store = &config.key_store;
     let keys = read_store(store, key_store::read_keys)?;
-    keys.iter().for_each(|own| show_dates(store, own));
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
         .map_err(|error| store.error(format!("protocols and cipher suites: {error}")))?;
@@ -247,6 +246,7 @@ fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
         }
         _ => builder.with_client_cert_verifier(WebPkiClientVerifier::no_client_auth()),
     };
+    keys.iter().for_each(|own| show_dates(store, own));
     let mut server_config = builder.with_cert_resolver(Arc::new(Keys(keys)));
     server_config.session_storage = Arc::new(NoServerSessionStorage {});
     server_config.send_tls13_tickets = 0;

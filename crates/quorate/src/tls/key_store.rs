@@ -224,15 +224,19 @@ fn pkcs12(bytes: &[u8], password: &str) -> Result<Pkcs12Archive, StoreError> {
     })
 }
 
-/// Each key with the certificate of the same local id, and from there on those of the issuers.
+/// Each key with the certificate of the same local id, and from there on those of the issuers. A
+/// lone key without an id has the first certificate, as in Java.
 fn pkcs12_keys(archive: &Pkcs12Archive) -> Result<Vec<KeyAndChain>, StoreError> {
     let mut found = Vec::new();
     for bag in &archive.keys {
         let id = bag.local_key_id.as_ref().map(|id| id.as_ref());
-        let own = archive
-            .certs
-            .iter()
-            .find(|other| id.is_some_and(|id| other.local_key_id.as_deref() == Some(id)));
+        let own = match id {
+            None if archive.keys.len() == 1 => archive.certs.first(),
+            id => archive
+                .certs
+                .iter()
+                .find(|other| id.is_some() && other.local_key_id.as_deref() == id),
+        };
         let mut last = own.ok_or(StoreError::NoChain)?;
         let mut chain = vec![last.cert.as_der().to_vec()];
         while let Some(issuer) = archive.certs.iter().find(|other| {
