@@ -8,7 +8,9 @@ mod client_verifier;
 mod der;
 mod jks;
 pub mod key_store;
+pub mod server_verifier;
 mod subject;
+pub mod trust;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

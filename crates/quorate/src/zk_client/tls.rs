@@ -1,25 +1,18 @@
-//! TLS to a server: whom to believe, what to show, and the connection that both threads of a session
-//! use.
-//!
-//! A certificate of the trust store itself is believed as it is, as Java's trust manager does; of all
-//! others the path is checked by webpki.
+//! TLS to a server: what to show, and the connection that both threads of a session use.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
+use rustls::client::ResolvesClientCert;
 use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::CertifiedKey;
-use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{ClientConfig, ClientConnection, Error, SignatureScheme};
 
 use crate::tls::cause_of;
+use crate::tls::server_verifier::ServerVerifier;
+use crate::tls::trust::Trust;
 
 /// Makes the configuration of all connections.
 ///
@@ -31,12 +24,9 @@ pub fn client_config(
     checks_name: bool,
 ) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(trusted.iter().cloned());
-    let paths = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .build()
+    let trust = Trust::new(trusted, &provider)
         .map_err(|error| format!("the certificates of the trust store: {error}"))?;
-    let verifier = Arc::new(ServerVerifier { trusted, paths, checks_name });
+    let verifier = Arc::new(ServerVerifier { trust, checks_name });
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -57,61 +47,6 @@ impl ResolvesClientCert for ClientKeys {
 
     fn has_certs(&self) -> bool {
         !self.0.is_empty()
-    }
-}
-
-#[derive(Debug)]
-struct ServerVerifier {
-    trusted: Vec<CertificateDer<'static>>,
-    paths: Arc<WebPkiServerVerifier>,
-    /// `zookeeper.ssl.hostnameVerification`.
-    checks_name: bool,
-}
-
-impl ServerCertVerifier for ServerVerifier {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if self.trusted.iter().any(|trusted| trusted == certificate) {
-            if self.checks_name {
-                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-            }
-            return Ok(ServerCertVerified::assertion());
-        }
-        match self.paths.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            // The name is looked at last.
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.paths.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.paths.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.paths.supported_verify_schemes()
     }
 }
 

@@ -290,6 +290,22 @@ fn the_name_of_a_server_is_checked_unless_that_is_not_wanted() {
 }
 
 #[test]
+fn a_server_may_name_its_host_by_its_subject_alone() {
+    // Of version 1, as `openssl x509 -req` makes it: it can say it nowhere else.
+    let server = tls_server("zk-tls-v1", "server-v1.pem", "ca.pem");
+    let flags = format!(
+        "{SECURE}trustStore.location={} -Dzookeeper.ssl.keyStore.location={}",
+        store("ca.pem"),
+        store("client-v1.pem"),
+    );
+    let port = server.face("zk-tls").port();
+    let given = with_flags(&flags, &["-server", &format!("localhost:{port}"), "ls", "/"]);
+    assert_eq!(given.stdout, "[zookeeper]\n", "{}", given.stderr);
+    let given = with_flags(&flags, &["-server", &format!("127.0.0.1:{port}"), "ls", "/"]);
+    assert!(!given.good, "{}", given.stdout);
+}
+
+#[test]
 fn a_user_of_sasl_logs_in() {
     let folder = crate::server::folder("zk-sasl");
     let module = "org.apache.zookeeper.server.auth.DigestLoginModule required";

@@ -1,0 +1,79 @@
+//! Which servers the shell believes: by its trust store, and by their name.
+//!
+//! ZooKeeper 3.9 `ClientX509Util.createNettySslContextForClient`: unless
+//! `ssl.hostnameVerification` is off, the name is checked as HTTPS does. Like Java's `HostnameChecker`
+//! it falls back to the common name of a certificate that names no host otherwise.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use super::trust::Trust;
+
+/// Believes servers by the certificates of a trust store.
+#[derive(Debug)]
+pub struct ServerVerifier {
+    pub trust: Trust,
+    /// Whether the certificate must be for the host that was dialled.
+    pub checks_name: bool,
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if !self.trust.believes(end_entity, now)? {
+            verify_server_cert_signed_by_trust_anchor(
+                &ParsedCertificate::try_from(end_entity)?,
+                &self.trust.roots,
+                intermediates,
+                now,
+                self.trust.algorithms.all,
+            )?;
+        }
+        if self.checks_name && !has_common_name_only(end_entity, server_name) {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.trust.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.trust.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.trust.algorithms.supported_schemes()
+    }
+}
+
+/// Whether a certificate names this host by its subject, and none elsewhere.
+fn has_common_name_only(certificate: &[u8], wanted: &ServerName<'_>) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
+    let ServerName::DnsName(wanted) = wanted else { return false };
+    let mut names = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    matches!(parsed.subject_alternative_name(), Ok(None))
+        && names.any(|name| name.eq_ignore_ascii_case(wanted.as_ref()))
+}

@@ -1,0 +1,217 @@
+//! What a trust store says about a certificate that somebody shows.
+//!
+//! Paths are checked by webpki, as everywhere in rustls, with what Java's trust manager does too and
+//! ZooKeeper's users rely on. A certificate that stands in the trust store itself needs nobody to
+//! vouch for it, and vouches for nobody unless it says that it is an authority: who is trusted as a
+//! client must not make up others. One of X.509 version 1, which `openssl x509 -req` makes where it is
+//! told no extensions, may come from an authority of the trust store.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{
+    CertificateDer, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved,
+    RootCertStore,
+};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::{FromDer, X509Version};
+use x509_parser::time::ASN1Time;
+
+use super::der::{self, BIT_STRING, SEQUENCE};
+
+/// A trust store.
+#[derive(Debug)]
+pub struct Trust {
+    trusted: Vec<CertificateDer<'static>>,
+    /// Those of them that may vouch for others.
+    authorities: Vec<CertificateDer<'static>>,
+    /// The authorities as webpki wants them.
+    pub roots: Arc<RootCertStore>,
+    pub algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Trust {
+    /// The error says which certificate cannot be used.
+    pub fn new(
+        trusted: Vec<CertificateDer<'static>>,
+        provider: &CryptoProvider,
+    ) -> Result<Trust, String> {
+        let mut authorities = Vec::new();
+        for certificate in &trusted {
+            let parsed = parse(certificate).map_err(|error| error.to_string())?;
+            if may_vouch(&parsed) {
+                authorities.push(certificate.clone());
+            }
+        }
+        let roots = Arc::new(store(&authorities)?);
+        let algorithms = provider.signature_verification_algorithms;
+        Ok(Trust { trusted, authorities, roots, algorithms })
+    }
+
+    /// The names of all trusted certificates, by which clients choose one of theirs.
+    pub fn subjects(&self) -> Result<Vec<DistinguishedName>, String> {
+        Ok(store(&self.trusted)?.subjects())
+    }
+
+    /// Whether a certificate is believed without a path that webpki could check. False: it must
+    /// have one.
+    pub fn believes(&self, end_entity: &CertificateDer<'_>, now: UnixTime) -> Result<bool, Error> {
+        let parsed = parse(end_entity)?;
+        if self.trusted.iter().any(|trusted| trusted == end_entity) {
+            check_dates(&parsed, now)?;
+        } else if parsed.version() == X509Version::V1 {
+            check_dates(&parsed, now)?;
+            self.verify_version_1(end_entity, &parsed)?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// A certificate without extensions: its dates, and that an authority has signed it.
+    fn verify_version_1(&self, bytes: &[u8], parsed: &X509Certificate<'_>) -> Result<(), Error> {
+        let issuers = self.authorities.iter().filter_map(|authority| {
+            let (_, authority) = X509Certificate::from_der(authority).ok()?;
+            // Of what a version 3 authority says about those it vouches for, only constraints on
+            // their names would matter here: it is passed over.
+            let constrained = authority.name_constraints().ok().flatten().is_some();
+            let is_issuer = authority.subject().as_raw() == parsed.issuer().as_raw();
+            (is_issuer && !constrained).then(|| authority.public_key().raw.to_vec())
+        });
+        let mut problem = CertificateError::UnknownIssuer;
+        for public_key in issuers {
+            match signed_certificate(bytes)
+                .filter(|signed| verify(self.algorithms.all, &public_key, signed).is_ok())
+            {
+                Some(_) => return Ok(()),
+                None => problem = CertificateError::BadSignature,
+            }
+        }
+        Err(Error::InvalidCertificate(problem))
+    }
+
+    /// As [`rustls::crypto::verify_tls12_signature`], for version 1 as well.
+    pub fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let parsed = parse(certificate)?;
+        if parsed.version() != X509Version::V1 {
+            return verify_tls12_signature(message, certificate, signed, &self.algorithms);
+        }
+        let offered = self.algorithms.mapping.iter().find(|(scheme, _)| *scheme == signed.scheme);
+        let (_, algorithms) = offered.ok_or(Error::PeerMisbehaved(
+            PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme,
+        ))?;
+        let signed = Signed { message, algorithm: None, signature: signed.signature() };
+        verify(algorithms, parsed.public_key().raw, &signed)?;
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    /// As [`rustls::crypto::verify_tls13_signature`], for version 1 as well.
+    pub fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let parsed = parse(certificate)?;
+        if parsed.version() != X509Version::V1 {
+            return verify_tls13_signature(message, certificate, signed, &self.algorithms);
+        }
+        let public_key = SubjectPublicKeyInfoDer::from(parsed.public_key().raw);
+        verify_tls13_signature_with_raw_key(message, &public_key, signed, &self.algorithms)
+    }
+}
+
+fn store(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
+    let mut store = RootCertStore::empty();
+    for (index, certificate) in certificates.iter().enumerate() {
+        store
+            .add(certificate.clone())
+            .map_err(|error| format!("certificate {}: {error}", index + 1))?;
+    }
+    Ok(store)
+}
+
+/// Whether Java would take it for an authority (OpenJDK's `PKIXValidator.verifyTrustAnchor`).
+fn may_vouch(parsed: &X509Certificate<'_>) -> bool {
+    let may_sign = match parsed.key_usage() {
+        Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
+        Err(_) => false,
+    };
+    parsed.version() == X509Version::V1 || (parsed.is_ca() && may_sign)
+}
+
+fn parse(bytes: &[u8]) -> Result<X509Certificate<'_>, Error> {
+    match X509Certificate::from_der(bytes) {
+        Ok(([], parsed)) => Ok(parsed),
+        _ => Err(Error::InvalidCertificate(CertificateError::BadEncoding)),
+    }
+}
+
+fn check_dates(parsed: &X509Certificate<'_>, now: UnixTime) -> Result<(), Error> {
+    let now = i64::try_from(now.as_secs())
+        .ok()
+        .and_then(|seconds| ASN1Time::from_timestamp(seconds).ok())
+        .ok_or(Error::FailedToGetCurrentTime)?;
+    if now < parsed.validity().not_before {
+        return Err(Error::InvalidCertificate(CertificateError::NotValidYet));
+    }
+    if now > parsed.validity().not_after {
+        return Err(Error::InvalidCertificate(CertificateError::Expired));
+    }
+    Ok(())
+}
+
+/// Something signed, by which algorithm, and the signature.
+struct Signed<'a> {
+    message: &'a [u8],
+    /// The encoded identifier without tag and length; none: any algorithm that the caller offers.
+    algorithm: Option<&'a [u8]>,
+    signature: &'a [u8],
+}
+
+/// A certificate as what its issuer has signed.
+fn signed_certificate(mut bytes: &[u8]) -> Option<Signed<'_>> {
+    let mut parts = der::take_tagged(&mut bytes, SEQUENCE)?.content;
+    let message = der::take_tagged(&mut parts, SEQUENCE)?.whole;
+    let algorithm = der::take_tagged(&mut parts, SEQUENCE)?.content;
+    let signature = bits(der::take_tagged(&mut parts, BIT_STRING)?.content)?;
+    Some(Signed { message, algorithm: Some(algorithm), signature })
+}
+
+/// The bytes of a bit string that has whole bytes.
+fn bits(content: &[u8]) -> Option<&[u8]> {
+    content.split_first().filter(|(unused, _)| **unused == 0).map(|(_, bits)| bits)
+}
+
+/// Whether the owner of an encoded public key has signed.
+fn verify(
+    algorithms: &[&dyn SignatureVerificationAlgorithm],
+    mut public_key: &[u8],
+    signed: &Signed<'_>,
+) -> Result<(), Error> {
+    let key = der::take_tagged(&mut public_key, SEQUENCE).and_then(|info| {
+        let mut parts = info.content;
+        let kind = der::take_tagged(&mut parts, SEQUENCE)?.content;
+        Some((kind, bits(der::take_tagged(&mut parts, BIT_STRING)?.content)?))
+    });
+    let (kind, key) = key.ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
+    let mut fitting = algorithms.iter().filter(|algorithm| {
+        algorithm.public_key_alg_id().as_ref() == kind
+            && signed.algorithm.is_none_or(|id| id == algorithm.signature_alg_id().as_ref())
+    });
+    let valid = fitting
+        .any(|algorithm| algorithm.verify_signature(key, signed.message, signed.signature).is_ok());
+    if valid { Ok(()) } else { Err(Error::InvalidCertificate(CertificateError::BadSignature)) }
+}
