@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use zk::limits::REPLY_HEADER_BYTES;
 use zk::request::{
     AddWatchMode, ConnectRequest, ReadKind, Request, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES,
 };
@@ -462,7 +463,7 @@ impl Shared {
         wire.write_all(&bytes)?;
         let mut frames = Frames::default();
         let body = frames.due(&wire)?;
-        let response = ConnectResponse::decode(&body).map_err(std::io::Error::other)?;
+        let response = ConnectResponse::decode(&body).map_err(|error| no_session(&body, error))?;
         if response.session != 0
             && let Some(login) = &self.target.security.login
         {
@@ -659,6 +660,21 @@ pub fn without_chroot<'a>(path: &'a str, chroot: &str) -> &'a str {
         _ => path,
     }
 }
+
+/// A server that is cut off from its ensemble refuses a new session as if it were any request, with
+/// the header of a reply (`ReadOnlyRequestProcessor`, 3.9.5).
+fn no_session(body: &[u8], error: JuteError) -> std::io::Error {
+    let header = ReplyHeader::decode(&mut JuteReader::new(body));
+    std::io::Error::other(match header {
+        Ok(header) if body.len() == REPLY_HEADER_BYTES && header.error == NOT_READ_ONLY => {
+            "it is cut off from its ensemble and opens no session".to_string()
+        }
+        _ => error.to_string(),
+    })
+}
+
+/// `KeeperException.Code.NOTREADONLY`.
+const NOT_READ_ONLY: ErrorCode = ErrorCode(-119);
 
 /// Puts frames together from what is read.
 #[derive(Default)]

@@ -146,6 +146,9 @@ fn said(error: std::io::Error) -> std::io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner.map(cause_of) {
         Some(cause) => std::io::Error::other(cause),
+        None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            std::io::Error::other("it closed the connection before TLS was agreed on")
+        }
         None => error,
     }
 }

@@ -197,6 +197,19 @@ fn a_change_that_was_under_way_may_have_been_made() {
 }
 
 #[test]
+fn a_server_that_may_only_be_read_from_and_opens_no_session_is_said_so() {
+    let (listener, address) = listener();
+    let server = std::thread::spawn(move || {
+        let (mut first, _) = Served::accept(&listener);
+        first.reply(0, -1, -119, |_| {});
+    });
+    let (client, _) = client(&address.to_string(), 30_000);
+    let text = client.err().unwrap().to_string();
+    assert!(text.ends_with("it is cut off from its ensemble and opens no session"), "{text}");
+    server.join().unwrap();
+}
+
+#[test]
 fn what_does_not_speak_the_protocol_is_said_so() {
     let (listener, address) = listener();
     let server = std::thread::spawn(move || {
