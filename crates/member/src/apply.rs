@@ -175,7 +175,8 @@ impl Apply {
             self.freeze_wanted = false;
             let index = machine.freeze();
             assert!(index == self.last_index);
-            self.output.to_loop.push(FromApply::Frozen { index, term: self.last_term });
+            let (term, zxid) = (self.last_term, machine.counters().zxid);
+            self.output.to_loop.push(FromApply::Frozen { index, term, zxid });
         }
         if core::mem::take(&mut self.freeze_step_wanted) {
             self.freeze_step(machine);

@@ -48,7 +48,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
 
     fn write(&mut self, job: SnapshotJob) -> Result<Option<FromSnapshot>, StorageError> {
         match job {
-            SnapshotJob::Begin { index, term, membership } => {
+            SnapshotJob::Begin { index, term, membership, .. } => {
                 let meta = SnapshotMeta { cluster_id: self.cluster_id, index, term, membership };
                 self.current = Some((SnapshotWriter::create(self.disk.clone(), &meta)?, meta));
                 Ok(Some(FromSnapshot::PieceWritten))

@@ -250,6 +250,8 @@ pub enum FromApply {
         index: LogIndex,
         /// Of that entry.
         term: u64,
+        /// The last one that the image shows.
+        zxid: Zxid,
     },
     /// A piece of the image.
     Piece {
@@ -289,6 +291,8 @@ pub enum SnapshotJob {
         term: u64,
         /// Active after it.
         membership: storage::wal::Membership,
+        /// The last one that the image shows: for people, it is in no file's name.
+        zxid: Zxid,
     },
     /// Append a piece.
     Piece(Vec<u8>),

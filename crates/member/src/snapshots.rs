@@ -107,10 +107,10 @@ impl Snapshots {
         membership: &storage::wal::Membership,
     ) -> Vec<SnapshotJob> {
         match (self.state, message) {
-            (State::Asked, FromApply::Frozen { index, term }) => {
+            (State::Asked, FromApply::Frozen { index, term, zxid }) => {
                 self.state = State::Streaming;
                 let membership = membership.clone();
-                vec![SnapshotJob::Begin { index: index.0, term, membership }]
+                vec![SnapshotJob::Begin { index: index.0, term, membership, zxid }]
             }
             (State::Streaming, FromApply::Piece { bytes, last: false }) => {
                 vec![SnapshotJob::Piece(bytes)]

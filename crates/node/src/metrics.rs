@@ -20,6 +20,8 @@ pub struct NodeMetrics {
     pub snapshot_time_ms: Summary,
     /// Snapshots that could not be written.
     pub snapshot_failure_count: u64,
+    /// The zxid of the newest snapshot, and when it was finished, in s since 1970.
+    pub last_snapshot: Option<(i64, i64)>,
     /// Where the start's time went.
     pub startup: Startup,
 }
@@ -62,7 +64,8 @@ impl MonitorHandle {
     /// Forgets what the threads measured, but for the start.
     pub fn reset(&self) {
         let mut metrics = self.shared.metrics.lock();
-        *metrics = NodeMetrics { startup: metrics.startup, ..NodeMetrics::default() };
+        let NodeMetrics { startup, last_snapshot, .. } = *metrics;
+        *metrics = NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() };
     }
 
     /// What Loop counted since the start.

@@ -155,6 +155,8 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         ordinal: recovered.machine.counters().ordinal.0,
         ..Startup::default()
     };
+    let snapshot_zxid = recovered.machine.counters().zxid.0;
+    let last_snapshot = newest_snapshot_s(&config.data_dir).map(|at_s| (snapshot_zxid, at_s));
     let origin = recovered.origin;
     let identity = recovered.dir.identity();
     let member = config.member.clone();
@@ -174,7 +176,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         ready: Inbox::default(),
         serving: AtomicBool::new(false),
         started: Instant::now(),
-        metrics: Mutex::new(NodeMetrics { startup, ..NodeMetrics::default() }),
+        metrics: Mutex::new(NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() }),
         fsync_warning: config.fsync_warning,
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
@@ -182,6 +184,15 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     let threads = start_threads(&shared, log, image, disk)
         .map_err(|cause| StartError::System { what: "a thread".to_string(), cause })?;
     Ok(Node { shared, threads, origin, _dir: recovered.dir })
+}
+
+/// When the newest snapshot was written, in s since 1970: for people only.
+fn newest_snapshot_s(data_dir: &Path) -> Option<i64> {
+    let snapshots = std::fs::read_dir(data_dir.join(storage::snapshot::SNAPSHOT_DIR)).ok()?;
+    let newest = snapshots.flatten().max_by_key(|entry| entry.file_name())?;
+    let written = newest.metadata().ok()?.modified().ok()?;
+    let since = written.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
 }
 
 fn start_threads(

@@ -390,7 +390,7 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
 /// then rests, so that the log's syncs come in between.
 pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
     let mut jobs = Vec::new();
-    let mut snapshot_began = Instant::now();
+    let (mut snapshot_began, mut snapshot_zxid) = (Instant::now(), 0);
     loop {
         jobs.clear();
         if !shared.to_snapshot.take(&mut jobs, None) {
@@ -399,8 +399,8 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
         for job in jobs.drain(..) {
             let began = Instant::now();
             let is_piece = matches!(job, SnapshotJob::Piece(_));
-            if let SnapshotJob::Begin { .. } = job {
-                snapshot_began = began;
+            if let SnapshotJob::Begin { zxid, .. } = job {
+                (snapshot_began, snapshot_zxid) = (began, zxid.0);
             }
             let output = image.handle(job);
             for problem in &output.problems {
@@ -411,7 +411,10 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
             }
             if let Some(FromSnapshot::Finished { index, .. }) = output.report {
                 let ms = u64::try_from(snapshot_began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                shared.metrics.lock().snapshot_time_ms.record(ms, shared.now_ms());
+                let mut metrics = shared.metrics.lock();
+                metrics.snapshot_time_ms.record(ms, shared.now_ms());
+                metrics.last_snapshot = Some((snapshot_zxid, wall_ms() / 1_000));
+                drop(metrics);
                 tracing::info!("snapshot of the state at log index {index} is durable");
             }
             if is_piece {

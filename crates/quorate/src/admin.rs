@@ -4,6 +4,9 @@
 //! Both run on the monitoring thread. Connections, headers and the time they may take are bounded:
 //! whoever opens many or says nothing keeps others from these ports, and from nothing else.
 
+mod commands;
+mod json;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -12,9 +15,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
+use commands::CommandResponse;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -35,6 +39,12 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// Headers of a request. Beyond, it is refused.
 const HEADERS_MAX: usize = 64;
 
+/// How long a server that is ready may take to say so.
+const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// What `OPTIONS` answers.
+const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
+
 /// How long a connection may live, whatever comes and goes on it.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
@@ -48,6 +58,11 @@ pub enum Service {
     Metrics {
         /// Whether the metrics of the process are shown, too.
         with_process: bool,
+    },
+    /// The commands of the AdminServer.
+    Commands {
+        /// Below which path (`admin.commandURL`).
+        url: String,
     },
 }
 
@@ -143,6 +158,7 @@ async fn serve_connection(
             Service::Metrics { with_process } => {
                 answer_metrics(monitor, *with_process, &request).await
             }
+            Service::Commands { url } => answer_command(monitor, url, &request).await,
         })
     });
     let served = http1::Builder::new()
@@ -174,6 +190,73 @@ async fn answer_metrics(
     let metrics = monitor.prometheus(with_process).await;
     let text = zk::metrics::prometheus(&metrics, &only);
     text_answer(StatusCode::OK, PROMETHEUS_MEDIA_TYPE, text)
+}
+
+/// `JettyAdminServer.CommandServlet`.
+async fn answer_command(monitor: &Monitor, url: &str, request: &Request<Incoming>) -> Answer {
+    if let Some(health) = request.uri().path().strip_prefix("/health/") {
+        return answer_health(monitor, health).await;
+    }
+    let Some(name) = command_name(url, request.uri().path()) else {
+        return refuse(StatusCode::NOT_FOUND);
+    };
+    match *request.method() {
+        Method::GET | Method::HEAD | Method::POST => {}
+        Method::OPTIONS => {
+            let mut answer = refuse(StatusCode::OK);
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
+            return answer;
+        }
+        Method::TRACE => return refuse(StatusCode::FORBIDDEN),
+        _ => return refuse(StatusCode::METHOD_NOT_ALLOWED),
+    }
+    if name.is_empty() {
+        return text_answer(StatusCode::OK, "text/html;charset=utf-8", command_links(url));
+    }
+    let Some((command, primary)) = commands::find(&name) else {
+        let error = format!("Unknown command: {name}");
+        return json_answer(CommandResponse::error(StatusCode::OK, &name, error));
+    };
+    if *request.method() == Method::POST {
+        let error = "the command is asked for with GET";
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        return json_answer(CommandResponse::error(status, primary, error));
+    }
+    let query: Vec<(String, String)> = query(request.uri().query().unwrap_or("")).collect();
+    json_answer(commands::run(monitor, command, primary, &query).await)
+}
+
+/// Probes, which ZooKeeper has not: whether the process is there, and whether it serves requests. That
+/// is asked of every connection runtime, and the state must be readable.
+async fn answer_health(monitor: &Monitor, which: &str) -> Answer {
+    let (status, text) = match which {
+        "live" => (StatusCode::OK, "live\n"),
+        "ready" => match tokio::time::timeout(PROBE_TIME_MAX, monitor.server()).await {
+            Ok(_) => (StatusCode::OK, "ready\n"),
+            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "requests are not served in time\n"),
+        },
+        _ => return refuse(StatusCode::NOT_FOUND),
+    };
+    text_answer(status, "text/plain;charset=utf-8", text.to_string())
+}
+
+/// What follows the URL of the commands: empty for the list of them. None if the path is another.
+fn command_name(url: &str, path: &str) -> Option<String> {
+    let rest = path.strip_prefix(url)?;
+    if rest.is_empty() {
+        return Some(String::new());
+    }
+    Some(decode_percent(rest.strip_prefix('/')?, false))
+}
+
+/// A link to each command.
+fn command_links(url: &str) -> String {
+    let link = |name: &str| format!("<a href=\"{url}/{name}\">{name}</a>\n<br/>\n");
+    commands::COMMANDS.iter().map(|(_, names)| link(names[0])).collect()
+}
+
+fn json_answer(response: CommandResponse) -> Answer {
+    text_answer(response.status, "application/json", response.print())
 }
 
 /// An answer without a body.

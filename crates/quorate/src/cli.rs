@@ -86,6 +86,9 @@ pub struct ServeArgs {
     /// Where ZooKeeper clients connect; *:PORT for every address [default: 127.0.0.1:2181]
     #[arg(long, value_name = "HOST:PORT")]
     pub zk_addr: Option<ListenAddress>,
+    /// Where the commands of the admin server are served [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub admin_addr: Option<ListenAddress>,
     /// Where metrics are served to Prometheus [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_addr: Option<ListenAddress>,

@@ -35,10 +35,10 @@ use member::front::auth::{AuthConfig, EnsembleNames};
 use member::limits::{FRONT_COMMANDS_MAX, SNAPSHOT_LOG_BYTES_DEFAULT};
 
 use crate::cli::ServeArgs;
-use monitoring::MetricsDraft;
+use monitoring::{AdminDraft, MetricsDraft};
 
 pub use container_env::ContainerEnv;
-pub use monitoring::MetricsConfig;
+pub use monitoring::{AdminConfig, MetricsConfig};
 pub use units::parse_ms;
 
 /// Where the data is kept when nothing says otherwise.
@@ -111,6 +111,12 @@ pub struct ServeConfig {
     pub container: ContainerSettings,
     /// A write of the log that takes longer is worth a warning (`fsync.warningthresholdms`).
     pub fsync_warning_ms: u64,
+    /// The admin server, if it is served.
+    pub admin: Option<AdminConfig>,
+    /// The text of the file, as `initial_configuration` of the admin server shows it.
+    pub initial_config: String,
+    /// What ZooKeeper would have as properties of its Java machine.
+    pub system_properties: BTreeMap<String, String>,
     /// Where metrics are served to Prometheus, if they are.
     pub metrics: Option<MetricsConfig>,
     /// Settings that can change the outcome of a command. They are replicated state: on start they
@@ -342,6 +348,7 @@ pub fn load_from(
     if let Some(path) = args.file().or(mounted.as_deref()) {
         let file = path.display().to_string();
         let text = must_read(read, path)?;
+        draft.initial_config = text.clone();
         draft.file = Some(file.clone());
         if toml_file::recognises(path, &text) {
             toml_file::apply(&mut draft, &file, &text)?;
@@ -362,6 +369,9 @@ pub fn load_from(
     }
     if let Some(zk_addr) = &args.zk_addr {
         draft.zk_addr = Some(zk_addr.clone());
+    }
+    if let Some(admin_addr) = &args.admin_addr {
+        draft.admin.addr = Some(admin_addr.clone());
     }
     if let Some(metrics_addr) = &args.metrics_addr {
         draft.metrics.addr = Some(metrics_addr.clone());
@@ -422,6 +432,9 @@ struct Draft {
     container: ContainerSettings,
     fsync_warning_ms: Option<u64>,
     metrics: MetricsDraft,
+    admin: AdminDraft,
+    initial_config: String,
+    system_properties: BTreeMap<String, String>,
     replicated: machine::Settings,
     ensemble_auth_names: Option<BTreeSet<String>>,
     ensemble_auth_provider: bool,
@@ -518,6 +531,9 @@ impl Draft {
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             container: self.container,
             metrics: self.metrics.finish(),
+            admin: self.admin.finish(),
+            initial_config: self.initial_config,
+            system_properties: self.system_properties,
             fsync_warning_ms: self.fsync_warning_ms.unwrap_or(FSYNC_WARNING_MS_DEFAULT),
             replicated: self.replicated,
             auth: AuthConfig {

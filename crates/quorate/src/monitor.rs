@@ -10,6 +10,7 @@ mod lists;
 mod metrics;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,6 +50,10 @@ pub struct About {
     pub log_dir: Option<PathBuf>,
     /// Sessions expire at the end of a tick (`tickTime`).
     pub tick_ms: u64,
+    /// The text of the file it was started with.
+    pub initial_config: String,
+    /// What ZooKeeper would have as properties of its Java machine, in order.
+    pub system_properties: BTreeMap<String, String>,
     /// Whether metrics are served to Prometheus: counters must not fall then.
     pub has_prometheus: bool,
 }
@@ -133,9 +138,9 @@ impl Monitor {
             Word::Wchp => four_letter::watches_by_path(&self.watches().await),
             Word::Wchs => four_letter::watch_summary(&self.watch_summary().await),
             Word::Mntr => four_letter::mntr(version, self.mode(), &self.metrics().await),
-            Word::Gtmk => self.trace_mask.get().to_string(),
+            Word::Gtmk => self.trace_mask().to_string(),
             Word::Stmk { mask } => {
-                self.trace_mask.set(mask);
+                self.set_trace_mask(mask);
                 mask.to_string()
             }
             // Digests by zxid: none are kept here.
@@ -143,8 +148,38 @@ impl Monitor {
         }
     }
 
+    /// What does not change.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// What `gtmk` tells.
+    pub fn trace_mask(&self) -> i64 {
+        self.trace_mask.get()
+    }
+
+    /// What `gtmk` is to tell.
+    pub fn set_trace_mask(&self, mask: i64) {
+        self.trace_mask.set(mask);
+    }
+
+    /// Ms since the start.
+    pub fn uptime_ms(&self) -> u64 {
+        self.node.monotonic_ms()
+    }
+
+    /// How often writing the log took too long.
+    pub fn fsync_threshold_exceed_count(&self) -> u64 {
+        self.node.metrics().fsync_threshold_exceed_count
+    }
+
+    /// The zxid of the newest snapshot and when it was finished, in s since 1970.
+    pub fn last_snapshot(&self) -> Option<(i64, i64)> {
+        self.node.metrics().last_snapshot
+    }
+
     /// What this member is to its clients.
-    fn mode(&self) -> &'static str {
+    pub fn mode(&self) -> &'static str {
         "standalone"
     }
 
@@ -169,15 +204,20 @@ impl Monitor {
     }
 
     /// What all runtimes have counted.
-    async fn fronts(&self) -> FrontReport {
+    pub async fn fronts(&self) -> FrontReport {
         let mut all = FrontReport::default();
         let ask = |sender| ToRuntime::Report(sender);
         self.ask_each(ask).await.iter().for_each(|part| all.merge(part));
         all
     }
 
-    async fn server(&self) -> ServerReport {
-        let fronts = self.fronts().await;
+    /// The server's numbers.
+    pub async fn server(&self) -> ServerReport {
+        self.server_of(&self.fronts().await)
+    }
+
+    /// The server's numbers, with these of its Fronts.
+    pub fn server_of(&self, fronts: &FrontReport) -> ServerReport {
         let (zxid, znodes) = {
             let machine = self.node.machine().read();
             (machine.counters().zxid.0, machine.tree().znode_count())
@@ -203,12 +243,12 @@ impl Monitor {
         ServerReport { connections, connections_missing, ..self.server().await }
     }
 
-    async fn reset(&self, reset: Reset) {
+    pub async fn reset(&self, reset: Reset) {
         self.ask_each(|sender| ToRuntime::Reset(reset, sender)).await;
     }
 
     /// `ServerStats.reset`.
-    async fn reset_server(&self) {
+    pub async fn reset_server(&self) {
         let metrics = !self.about.has_prometheus;
         self.reset(Reset::Server { metrics }).await;
         if metrics {
@@ -217,7 +257,7 @@ impl Monitor {
     }
 
     /// Bytes of snapshots, and of the log.
-    fn dirs(&self) -> (u64, u64) {
+    pub fn dirs(&self) -> (u64, u64) {
         let data_dir = &self.about.data_dir;
         let log_dir = self.about.log_dir.as_ref();
         let log = log_dir.unwrap_or(data_dir).join(storage::wal::WAL_DIR);

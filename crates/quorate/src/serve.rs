@@ -1,5 +1,6 @@
 //! `quorate serve`: puts a member, its connection runtimes and its sockets together.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -119,6 +120,8 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         data_dir: config.data_dir.clone(),
         log_dir: config.log_dir.clone(),
         tick_ms: u64::from(config.tick_ms),
+        initial_config: config.initial_config.clone(),
+        system_properties: shown_properties(&config.system_properties),
         has_prometheus: config.metrics.is_some(),
     };
     let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
@@ -250,6 +253,18 @@ fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> 
         shown += &format!(" metrics={}", port.address()?);
         ports.push(port);
     }
+    if let Some(admin) = &config.admin {
+        let service = Service::Commands { url: admin.command_url.clone() };
+        let idle = Duration::from_millis(u64::from(admin.idle_ms));
+        match Port::bind(&admin.addr, "the admin server", service, idle) {
+            Ok(port) => {
+                shown += &format!(" admin={}", port.address()?);
+                ports.push(port);
+            }
+            Err(error) if admin.is_port_configured => return Err(error),
+            Err(error) => tracing::warn!("{error}; going on without it"),
+        }
+    }
     Ok((ports, shown))
 }
 
@@ -266,6 +281,15 @@ fn cannot_listen(wanted: &ListenAddress, setting: &str, error: &std::io::Error) 
 /// The ZooKeeper version whose protocol is served, which clients and tools parse, then our own.
 fn version() -> String {
     format!("3.9.5-quorate-{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What `system_properties` shows: passwords are not among it, unlike in ZooKeeper.
+fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let shown = |(key, value): (&String, &String)| {
+        let is_secret = key.to_ascii_lowercase().contains("password");
+        (key.clone(), if is_secret { "***".to_string() } else { value.clone() })
+    };
+    properties.iter().map(shown).collect()
 }
 
 /// What `envi` shows beside the version (`Environment.list`), as far as it exists here.

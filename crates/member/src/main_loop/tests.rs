@@ -266,7 +266,7 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
     real.finish(0);
     real.member.on_disk_room(true);
     assert_eq!(freezes(&real.finish(0)), 1);
-    let frozen = FromApply::Frozen { index: LogIndex(2), term: 1 };
+    let frozen = FromApply::Frozen { index: LogIndex(2), term: 1, zxid: machine::Zxid(1) };
     for wait_ms in [SNAPSHOT_RETRY_MS, SNAPSHOT_RETRY_MS, 0] {
         real.member.on_apply(frozen.clone());
         real.member.on_snapshot(FromSnapshot::Failed);

@@ -11,7 +11,7 @@ fn counting(log_bytes_max: Option<u64>, log_bytes: u64) -> Snapshots {
 }
 
 fn frozen() -> FromApply {
-    FromApply::Frozen { index: LogIndex(5), term: 1 }
+    FromApply::Frozen { index: LogIndex(5), term: 1, zxid: machine::Zxid(3) }
 }
 
 fn piece(last: bool) -> FromApply {
@@ -23,7 +23,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
     let jobs = snapshots.on_apply(message, &Membership::default());
     jobs.iter()
         .map(|job| match job {
-            SnapshotJob::Begin { index: 5, term: 1, .. } => "begin",
+            SnapshotJob::Begin { index: 5, term: 1, zxid: machine::Zxid(3), .. } => "begin",
             SnapshotJob::Begin { .. } => "begin elsewhere",
             SnapshotJob::Piece(_) => "piece",
             SnapshotJob::Finish => "finish",

@@ -16,6 +16,22 @@ fn percent_signs_are_resolved() {
 }
 
 #[test]
+fn a_command_is_what_follows_the_url() {
+    let check = |path: &str, expected: Option<&str>| {
+        assert_eq!(command_name("/commands", path).as_deref(), expected, "{path}");
+    };
+    check("/commands", Some(""));
+    check("/commands/", Some(""));
+    check("/commands/ruok", Some("ruok"));
+    check("/commands//ruok", Some("/ruok"));
+    check("/commands/isro/x", Some("isro/x"));
+    check("/commands/x%22y", Some("x\"y"));
+    check("/", None);
+    check("/commandsx", None);
+    check("/x/commands", None);
+}
+
+#[test]
 fn a_query_is_keys_and_values() {
     let check = |text: &str, expected: &[(&str, &str)]| {
         let found: Vec<(String, String)> = query(text).collect();

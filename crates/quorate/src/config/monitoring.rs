@@ -1,6 +1,8 @@
-//! What those who watch a server configure: metrics over HTTP.
+//! What those who watch a server configure: metrics over HTTP, and the admin server.
 //!
-//! The keys of a `zoo.cfg` are those of `PrometheusMetricsProvider` and `QuorumPeerConfig`.
+//! The keys of a `zoo.cfg` are those of `PrometheusMetricsProvider`, `QuorumPeerConfig`,
+//! `AdminServerFactory` and `JettyAdminServer`. The admin server listens only where it is asked for:
+//! ZooKeeper opens a port on every address of every machine.
 
 use super::ListenAddress;
 use super::zoo_cfg::Fate;
@@ -74,3 +76,98 @@ impl MetricsDraft {
         Ok(Fate::Taken)
     }
 }
+
+/// `JettyAdminServer.DEFAULT_PORT`.
+const ADMIN_PORT_DEFAULT: u16 = 8080;
+
+/// `JettyAdminServer.DEFAULT_COMMAND_URL`.
+const COMMAND_URL_DEFAULT: &str = "/commands";
+
+/// `JettyAdminServer.DEFAULT_IDLE_TIMEOUT`.
+const ADMIN_IDLE_MS_DEFAULT: u32 = 30_000;
+
+/// The admin server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// Where.
+    pub addr: ListenAddress,
+    /// True when someone chose the port: one in use is then an error, otherwise a warning.
+    pub is_port_configured: bool,
+    /// Below which path the commands are (`admin.commandURL`).
+    pub command_url: String,
+    /// How long a connection may be silent (`admin.idleTimeout`).
+    pub idle_ms: u32,
+}
+
+/// What the sources said so far.
+#[derive(Debug, Default)]
+pub(super) struct AdminDraft {
+    /// Our own key or option.
+    pub addr: Option<ListenAddress>,
+    pub is_enabled: Option<bool>,
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    pub command_url: Option<String>,
+    pub idle_ms: Option<u32>,
+}
+
+impl AdminDraft {
+    pub fn finish(self) -> Option<AdminConfig> {
+        let is_asked = self.is_enabled.unwrap_or(self.port.is_some() || self.host.is_some());
+        if self.addr.is_none() && !is_asked {
+            return None;
+        }
+        let is_port_configured = self.addr.is_some() || self.port.is_some();
+        let host = self.host.filter(|host| host != "0.0.0.0" && host != "::");
+        let port = self.port.unwrap_or(ADMIN_PORT_DEFAULT);
+        Some(AdminConfig {
+            addr: self.addr.unwrap_or(ListenAddress { host, port }),
+            is_port_configured,
+            command_url: self.command_url.unwrap_or_else(|| COMMAND_URL_DEFAULT.to_string()),
+            idle_ms: self.idle_ms.unwrap_or(ADMIN_IDLE_MS_DEFAULT),
+        })
+    }
+
+    /// A property behind `zookeeper.admin.`.
+    pub fn apply(&mut self, name: &str, value: &str) -> Result<Fate, String> {
+        match name {
+            // Only this text switches it off (`AdminServerFactory`).
+            "enableServer" => self.is_enabled = Some(value != "false"),
+            "serverPort" => {
+                let port = value.parse().map_err(|_| format!("{value:?} is not a port"))?;
+                self.port = Some(port);
+            }
+            "serverAddress" => self.host = Some(value.to_string()),
+            "commandURL" => self.command_url = Some(command_url(value)?),
+            "idleTimeout" => {
+                let ms = value.parse().ok().filter(|ms| *ms > 0);
+                self.idle_ms = Some(ms.ok_or_else(|| format!("{value:?} is not a time in ms"))?);
+            }
+            "httpVersion" => return Ok(Fate::Moot),
+            "portUnification" | "forceHttps" | "needClientAuth" => {
+                let is_off = value.eq_ignore_ascii_case("false");
+                return Ok(if is_off { Fate::Moot } else { Fate::Differs(NO_HTTPS.to_string()) });
+            }
+            "snapshot.enabled" | "restore.enabled" | "rateLimiterIntervalInMS" => {
+                let is_off = value.eq_ignore_ascii_case("false");
+                return Ok(if is_off { Fate::Moot } else { Fate::Differs(NO_COPIES.to_string()) });
+            }
+            _ => return Ok(Fate::Unknown),
+        }
+        Ok(Fate::Taken)
+    }
+}
+
+/// The path of the commands: absolute, and without a slash at the end.
+fn command_url(value: &str) -> Result<String, String> {
+    let is_path = value.starts_with('/') && value.len() > 1 && !value.ends_with('/');
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#%\"<>".contains(&byte));
+    if is_path && is_plain {
+        Ok(value.to_string())
+    } else {
+        Err(format!("{value:?} is not a path like {COMMAND_URL_DEFAULT}"))
+    }
+}
+
+const NO_HTTPS: &str = "the admin server is not served over TLS; it is ignored";
+const NO_COPIES: &str = "snapshot and restore are not built yet; it is ignored";

@@ -126,13 +126,10 @@ fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
     assert_eq!(config.log_dir.as_deref(), Some(Path::new("/datalog")));
     assert_eq!(config.my_id, Some(1));
     assert_eq!(config.servers.len(), 1);
+    assert_eq!(config.admin.as_ref().map(|admin| admin.addr.port), Some(8080));
     assert_eq!(
         world.warnings(),
-        [
-            "conf/zoo.cfg:6: autopurge.snapRetainCount",
-            "conf/zoo.cfg:7: autopurge.purgeInterval",
-            "conf/zoo.cfg:10: admin.enableServer",
-        ]
+        ["conf/zoo.cfg:6: autopurge.snapRetainCount", "conf/zoo.cfg:7: autopurge.purgeInterval",]
     );
 }
 
@@ -486,7 +483,7 @@ fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
         "noSuchKey=1",
         "a line without meaning",
         "ssl.keyStore.location=/k.jks",
-        "admin.serverPort=8080",
+        "admin.forceHttps=true",
         "metricsProvider.className=org.example.Mine",
         "forceSync=no",
         "localSessionsEnabled=true",
@@ -927,4 +924,47 @@ fn a_slow_write_of_the_log_is_warned_of_after_the_configured_time() {
     assert_eq!(zoo("").fsync_warning_ms, 1_000);
     assert_eq!(zoo("fsync.warningthresholdms=50").fsync_warning_ms, 50);
     assert_eq!(World::toml("fsync_warning = \"20ms\"").config().fsync_warning_ms, 20);
+}
+
+#[test]
+fn the_admin_server_is_served_where_it_is_asked_for() {
+    let admin = |text: &str| {
+        let found = World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().admin;
+        let shown = |it: AdminConfig| {
+            format!("{} {} {} {}", it.addr, it.is_port_configured, it.command_url, it.idle_ms)
+        };
+        found.map(shown)
+    };
+    assert_eq!(admin(""), None);
+    assert_eq!(admin("admin.commandURL=/c\n"), None);
+    assert_eq!(admin("admin.enableServer=false\nadmin.serverPort=9\n"), None);
+    let default = admin("admin.enableServer=true\n");
+    assert_eq!(default.as_deref(), Some("*:8080 false /commands 30000"));
+    let address = "admin.serverPort=9\nadmin.serverAddress=127.0.0.1\n";
+    let all = format!("{address}admin.commandURL=/c\nadmin.idleTimeout=5\n");
+    assert_eq!(admin(&all).as_deref(), Some("127.0.0.1:9 true /c 5"));
+    let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
+    let wrong = ["serverPort=x", "idleTimeout=0", "commandURL=c", "commandURL=/", "commandURL=/c/"];
+    for line in wrong {
+        let error = zoo(&format!("admin.{line}")).error();
+        assert!(error.contains(" is not a "), "{error}");
+    }
+    let toml = World::toml("admin_addr = \"127.0.0.1:8081\"").config().admin.unwrap();
+    assert_eq!((toml.addr.port, toml.is_port_configured), (8081, true));
+}
+
+#[test]
+fn the_file_and_the_properties_are_kept_as_they_were() {
+    let text = "dataDir=d\nclientPort=1\nadmin.enableServer=true\nzookeeper.snapCount=9\n";
+    let config = World::zoo(text).jvmflags("-Dfoo.bar=baz -Xmx1g -Dzookeeper.skipACL=yes").config();
+    assert_eq!(config.initial_config, text);
+    let properties: Vec<String> =
+        config.system_properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let expected = [
+        "foo.bar=baz",
+        "zookeeper.admin.enableServer=true",
+        "zookeeper.skipACL=yes",
+        "zookeeper.snapCount=9",
+    ];
+    assert_eq!(properties, expected);
 }

@@ -82,6 +82,7 @@ pub(super) fn apply_jvm_flags(
 ) -> Result<(), ConfigError> {
     let place = Place::of(variable);
     for (key, value) in properties::jvm_properties(flags) {
+        draft.system_properties.insert(key.clone(), value.clone());
         let name = match key.strip_prefix("zookeeper.") {
             Some(name) => name,
             None if UNPREFIXED.contains(&key.as_str()) => key.as_str(),
@@ -127,6 +128,8 @@ pub(super) fn apply_entry(
     let fate = match apply_key(draft, place, key, value) {
         Ok(Fate::Unknown) => {
             let name = key.strip_prefix("zookeeper.").unwrap_or(key);
+            // `QuorumPeerConfig` makes properties of what it does not know.
+            draft.system_properties.insert(format!("zookeeper.{name}"), value.to_string());
             apply_property(draft, place, name, value)
         }
         known => known,
@@ -315,6 +318,9 @@ fn apply_property(
             let off = value == "no";
             return Ok(unless(!off, "nothing is acknowledged before it is on disk; it is ignored"));
         }
+        _ if name.starts_with("admin.") => {
+            return draft.admin.apply(name.strip_prefix("admin.").unwrap_or(name), value);
+        }
         _ if name.starts_with("authProvider.") => return Ok(auth_provider(draft, value)),
         _ => return Ok(fate_of_unbuilt(name, value)),
     }
@@ -417,7 +423,6 @@ const MOOT: &[&str] = &[
 /// Names, or beginnings of names that end in `*`, of what ZooKeeper has and we have not built,
 /// each with what that means for the one who set it.
 const UNBUILT: &[(&str, &str)] = &[
-    ("admin.*", "the admin server is not built yet; it is ignored"),
     ("audit.*", "the audit log is not built yet; it is ignored"),
     ("autopurge.*", "old snapshots and logs are removed without it; it is ignored"),
     ("client.*", "is not built; it is ignored"),

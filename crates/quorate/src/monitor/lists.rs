@@ -35,7 +35,7 @@ const SESSIONS_HOLD_MAX: usize = 256;
 
 impl Monitor {
     /// The connections, and how many are missing.
-    pub(super) async fn connections(&self) -> (Vec<ConnectionReport>, u64) {
+    pub async fn connections(&self) -> (Vec<ConnectionReport>, u64) {
         let _alone = self.listing.acquire().await;
         let (mut shown, mut missing) = (Vec::new(), 0);
         for runtime in 0..self.face.runtimes.len() {
@@ -52,7 +52,7 @@ impl Monitor {
         (shown, missing)
     }
 
-    pub(super) async fn dump(&self) -> DumpReport {
+    pub async fn dump(&self) -> DumpReport {
         let (connections, connections_missing) = self.connections().await;
         let _alone = self.listing.acquire().await;
         let (now_ms, wall_ms) = (self.node.monotonic_ms(), node::wall_ms());
@@ -117,7 +117,7 @@ impl Monitor {
         (found, all.saturating_sub(count) as u64)
     }
 
-    pub(super) async fn watches(&self) -> WatchesReport {
+    pub async fn watches(&self) -> WatchesReport {
         let _alone = self.listing.acquire().await;
         let (mut watches, mut bytes, mut shown) = (Vec::new(), 0, 0);
         let all = self.fronts().await.data_watches;
@@ -141,7 +141,7 @@ impl Monitor {
         WatchesReport { watches, missing }
     }
 
-    pub(super) async fn watch_summary(&self) -> WatchSummary {
+    pub async fn watch_summary(&self) -> WatchSummary {
         let _alone = self.listing.acquire().await;
         let hasher = RandomState::new();
         let (mut sessions, mut paths) = (HashSet::<i64>::new(), HashSet::new());

@@ -17,7 +17,7 @@ const US: f64 = 1_000.0;
 
 impl Monitor {
     /// All metrics that `mntr` shows, too.
-    pub(super) async fn metrics(&self) -> Vec<Metric> {
+    pub async fn metrics(&self) -> Vec<Metric> {
         let fronts = self.fronts().await;
         let node = self.node.metrics();
         let mut metrics = self.gauges(&fronts);

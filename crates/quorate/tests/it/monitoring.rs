@@ -326,3 +326,124 @@ fn a_port_that_is_taken_is_an_error() {
     assert!(log.contains("for metrics: Address already in use"), "{log}");
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+const ADMIN: [&str; 2] = ["admin.serverPort=0", "admin.serverAddress=127.0.0.1"];
+
+/// The JSON that a command answers with.
+fn command(address: SocketAddr, name: &str) -> serde_json::Value {
+    let (status, head, body) = http(address, &format!("GET /commands/{name}"));
+    assert_eq!(status, 200, "{name}");
+    assert!(head.contains("content-type: application/json"), "{head}");
+    serde_json::from_str(&body).unwrap_or_else(|error| panic!("{name}: {error} in {body}"))
+}
+
+/// Keys of an object, in order as they are written.
+fn keys(value: &serde_json::Value) -> Vec<String> {
+    value.as_object().expect("an object").keys().cloned().collect()
+}
+
+#[test]
+fn commands_answer_with_the_fields_of_zookeeper() {
+    let server = Server::start("admin", &ADMIN);
+    let admin = server.face("admin");
+    let client = client_with_watches(server.address());
+    // The fields of ZooKeeper 3.9.5, sorted, as its AdminServer answered the same clients.
+    for (name, fields) in [
+        ("crst", "command error"),
+        ("dirs", "command datadir_size error logdir_size"),
+        ("gtmk", "command error tracemask"),
+        ("hash", "command digests error"),
+        ("icfg", "command error initial_configuration"),
+        ("isro", "command error read_only"),
+        ("lsnp", "command error timestamp zxid"),
+        ("lead", "command error"),
+        ("obsr", "command error observers synced_observers"),
+        ("orst", "command error"),
+        ("ruok", "command error"),
+        ("srst", "command error"),
+        ("voting_view", "command current_config error"),
+        ("wchs", "command error num_connections num_paths num_total_watches"),
+        ("zabstate", "command error voting zabstate"),
+        ("cons", "command connections error secure_connections"),
+        ("srvr", "client_response command error node_count read_only server_stats version"),
+        (
+            "conf",
+            "client_port client_port_listen_backlog command data_dir data_log_dir error \
+             max_client_cnxns max_session_timeout min_session_timeout server_id tick_time",
+        ),
+    ] {
+        let mut found = keys(&command(admin, name));
+        found.sort();
+        let expected: Vec<&str> = fields.split_whitespace().collect();
+        assert_eq!(found, expected, "{name}");
+    }
+    let text = |name: &str| http(admin, &format!("GET /commands/{name}")).2;
+    assert_eq!(text("ruok"), "{\n  \"command\" : \"ruok\",\n  \"error\" : null\n}");
+    let leader = "{\n  \"error\" : \"server is not initialized\",\n  \"command\" : \"leader\"\n}";
+    assert_eq!(text("leader"), leader);
+    let unknown = "{\n  \"command\" : \"x\\\"y\",\n  \"error\" : \"Unknown command: x\\\"y\"\n}";
+    assert_eq!(text("x%22y"), unknown);
+    assert_eq!(command(admin, "stmk?traceMask=12")["tracemask"], 12);
+    assert_eq!(command(admin, "gtmk")["tracemask"], 12);
+    let wrong = command(admin, "stmk?traceMask=x");
+    assert_eq!(wrong["error"], "setTraceMask requires long traceMask argument, got x");
+    assert_eq!(command(admin, "configuration")["tick_time"], 2_000);
+    let session = client.session.to_string();
+    let watches = command(admin, "wchc");
+    let paths = watches["session_id_to_watched_paths"][&session].clone();
+    assert_eq!(paths, serde_json::json!(["/app", "/none", "/p", "/r"]));
+    let by_path = command(admin, "wchp");
+    assert_eq!(by_path["path_to_session_ids"]["/none"], serde_json::json!([client.session]));
+    let dump = command(admin, "dump");
+    let ephemerals = &dump["session_id_to_ephemeral_paths"][&session];
+    assert_eq!(*ephemerals, serde_json::json!(["/app/e1", "/app/e2"]));
+    let expiring = dump["expiry_time_to_session_ids"].as_object().unwrap().values().next().unwrap();
+    assert_eq!(*expiring, serde_json::json!([client.session]));
+    let connection = &command(admin, "connections")["connections"][0];
+    assert_eq!(connection["session_id"], client.session);
+    assert_eq!(connection["session_timeout"], client.timeout_ms);
+    let stats = command(admin, "stats");
+    assert_eq!(stats["server_stats"]["server_state"], "standalone");
+    assert_eq!(stats["node_count"], 8);
+    let monitor = command(admin, "monitor");
+    assert_eq!(monitor["znode_count"], 8);
+    assert!(monitor["cnt_updatelatency"].is_number());
+    let properties = command(admin, "system_properties");
+    assert_eq!(properties["zookeeper.admin.serverPort"], "0");
+    assert!(text("icfg").contains("admin.serverPort=0\\n"));
+    assert_eq!(command(admin, "lsnp")["zxid"], "0");
+}
+
+#[test]
+fn the_list_of_commands_is_links_and_methods_are_told_apart() {
+    let server = Server::start("admin-links", &[&ADMIN[..], &["admin.commandURL=/zk"]].concat());
+    let admin = server.face("admin");
+    let links = http(admin, "GET /zk").2;
+    assert!(links.starts_with("<a href=\"/zk/configuration\">configuration</a>\n<br/>\n"));
+    assert!(links.ends_with("<a href=\"/zk/zabstate\">zabstate</a>\n<br/>\n"));
+    for (request, status) in [
+        ("GET /zk/", 200),
+        ("POST /zk\nContent-Length: 0\r\n", 200),
+        ("HEAD /zk/ruok", 200),
+        ("OPTIONS /zk/ruok", 200),
+        ("TRACE /zk/ruok", 403),
+        ("PUT /zk/ruok\nContent-Length: 0\r\n", 405),
+        ("DELETE /zk/ruok", 405),
+        ("POST /zk/ruok\nContent-Length: 0\r\n", 405),
+        ("GET /commands/ruok", 404),
+        ("GET /", 404),
+        ("GET /health/live", 200),
+        ("GET /health/ready", 200),
+        ("GET /health/else", 404),
+    ] {
+        assert_eq!(http(admin, request).0, status, "{request}");
+    }
+}
+
+#[test]
+fn no_admin_server_is_served_unless_it_is_asked_for() {
+    let server = Server::start("admin-off", &["admin.enableServer=false", "admin.serverPort=0"]);
+    assert!(!server.has_face("admin"));
+    let server = Server::start("admin-silent", &[]);
+    assert!(!server.has_face("admin"));
+}

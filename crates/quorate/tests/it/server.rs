@@ -74,6 +74,12 @@ impl Server {
         found.expect("the face is served").parse().unwrap()
     }
 
+    /// Whether a face is served.
+    pub fn has_face(&self, name: &str) -> bool {
+        let faces = &self.running.as_ref().expect("the server runs").faces;
+        faces.iter().any(|face| face.starts_with(&format!("{name}=")))
+    }
+
     /// Where its data is kept.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.join("data")

@@ -1,0 +1,381 @@
+//! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and what each
+//! answers as a standalone server does.
+
+use hyper::StatusCode;
+use member::front::{FrontReport, Reset};
+use zk::four_letter::{self, ConnectionReport};
+use zk::metrics::{self, Number};
+
+use super::json::Json;
+use crate::monitor::Monitor;
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    Configuration,
+    ConnectionStatReset,
+    Connections,
+    Dirs,
+    Dump,
+    Environment,
+    GetTraceMask,
+    Hash,
+    InitialConfiguration,
+    IsReadOnly,
+    LastSnapshot,
+    Leader,
+    Monitor,
+    ObserverConnectionStatReset,
+    Observers,
+    Ruok,
+    ServerStats,
+    SetTraceMask,
+    StatReset,
+    Stats,
+    SystemProperties,
+    VotingView,
+    WatchSummary,
+    Watches,
+    WatchesByPath,
+    ZabState,
+}
+
+/// Every command with its names, the primary one first, in the order of that.
+pub const COMMANDS: [(Command, &[&str]); 26] = [
+    (Command::Configuration, &["configuration", "conf", "config"]),
+    (Command::ConnectionStatReset, &["connection_stat_reset", "crst"]),
+    (Command::Connections, &["connections", "cons"]),
+    (Command::Dirs, &["dirs"]),
+    (Command::Dump, &["dump"]),
+    (Command::Environment, &["environment", "env", "envi"]),
+    (Command::GetTraceMask, &["get_trace_mask", "gtmk"]),
+    (Command::Hash, &["hash"]),
+    (Command::InitialConfiguration, &["initial_configuration", "icfg"]),
+    (Command::IsReadOnly, &["is_read_only", "isro"]),
+    (Command::LastSnapshot, &["last_snapshot", "lsnp"]),
+    (Command::Leader, &["leader", "lead"]),
+    (Command::Monitor, &["monitor", "mntr"]),
+    (Command::ObserverConnectionStatReset, &["observer_connection_stat_reset", "orst"]),
+    (Command::Observers, &["observers", "obsr"]),
+    (Command::Ruok, &["ruok"]),
+    (Command::ServerStats, &["server_stats", "srvr"]),
+    (Command::SetTraceMask, &["set_trace_mask", "stmk"]),
+    (Command::StatReset, &["stat_reset", "srst"]),
+    (Command::Stats, &["stats", "stat"]),
+    (Command::SystemProperties, &["system_properties", "sysp"]),
+    (Command::VotingView, &["voting_view"]),
+    (Command::WatchSummary, &["watch_summary", "wchs"]),
+    (Command::Watches, &["watches", "wchc"]),
+    (Command::WatchesByPath, &["watches_by_path", "wchp"]),
+    (Command::ZabState, &["zabstate"]),
+];
+
+/// The command with one of these names, and its primary one.
+pub fn find(name: &str) -> Option<(Command, &'static str)> {
+    let found = COMMANDS.iter().find(|(_, names)| names.contains(&name));
+    found.map(|(command, names)| (*command, names[0]))
+}
+
+/// What there is to say (`CommandResponse`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandResponse {
+    /// Of HTTP.
+    pub status: StatusCode,
+    /// The command's primary name, or what was asked for instead of one.
+    pub command: String,
+    /// In order. An `error` here is the error.
+    pub data: Vec<(String, Json)>,
+}
+
+impl CommandResponse {
+    /// The error that is no part of what a command says.
+    pub fn error(status: StatusCode, command: &str, error: impl Into<String>) -> CommandResponse {
+        let data = vec![
+            ("command".to_string(), Json::from(command)),
+            ("error".to_string(), Json::Text(error.into())),
+        ];
+        CommandResponse { status, command: command.to_string(), data }
+    }
+
+    /// `CommandResponse.toMap`: `command` and `error` come last, unless they are there already.
+    pub fn print(mut self) -> String {
+        for (key, value) in [("command", Json::from(&*self.command)), ("error", Json::Null)] {
+            if !self.data.iter().any(|(known, _)| known == key) {
+                self.data.push((key.to_string(), value));
+            }
+        }
+        Json::Object(self.data).print()
+    }
+}
+
+/// Runs a command with the keys and values of the query.
+pub async fn run(
+    monitor: &Monitor,
+    command: Command,
+    name: &str,
+    query: &[(String, String)],
+) -> CommandResponse {
+    let data = match command {
+        Command::Configuration => configuration(monitor),
+        Command::ConnectionStatReset => {
+            monitor.reset(Reset::Connections).await;
+            vec![]
+        }
+        Command::StatReset => {
+            monitor.reset_server().await;
+            vec![]
+        }
+        Command::Connections => connections(monitor, false).await,
+        Command::Dirs => {
+            let (data_bytes, log_bytes) = monitor.dirs();
+            vec![("datadir_size", Json::whole(data_bytes)), ("logdir_size", Json::whole(log_bytes))]
+        }
+        Command::Dump => dump(monitor).await,
+        Command::Environment => environment(monitor),
+        Command::GetTraceMask => vec![("tracemask", Json::whole(monitor.trace_mask()))],
+        Command::SetTraceMask => set_trace_mask(monitor, query),
+        // Digests by zxid: none are kept here.
+        Command::Hash => vec![("digests", Json::List(vec![]))],
+        Command::InitialConfiguration => {
+            vec![("initial_configuration", monitor.about().initial_config.as_str().into())]
+        }
+        Command::IsReadOnly => vec![("read_only", false.into())],
+        Command::LastSnapshot => last_snapshot(monitor),
+        Command::Leader => vec![("error", "server is not initialized".into())],
+        Command::Monitor => {
+            return CommandResponse {
+                status: StatusCode::OK,
+                command: name.to_string(),
+                data: monitor_values(monitor).await,
+            };
+        }
+        // There are none.
+        Command::ObserverConnectionStatReset | Command::Ruok => vec![],
+        Command::Observers => {
+            vec![("synced_observers", Json::whole(0)), ("observers", Json::List(vec![]))]
+        }
+        Command::ServerStats => server_stats(monitor).await,
+        Command::Stats => {
+            let mut stats = server_stats(monitor).await;
+            stats.extend(connections(monitor, true).await);
+            stats
+        }
+        Command::SystemProperties => {
+            let properties = monitor.about().system_properties.iter();
+            properties.map(|(key, value)| (key.as_str(), value.as_str().into())).collect()
+        }
+        Command::VotingView => vec![("current_config", Json::Object(vec![]))],
+        Command::WatchSummary => {
+            let summary = monitor.watch_summary().await;
+            vec![
+                ("num_connections", Json::whole(summary.connections)),
+                ("num_paths", Json::whole(summary.paths)),
+                ("num_total_watches", Json::whole(summary.watches)),
+            ]
+        }
+        Command::Watches => watches_by_session(monitor).await,
+        Command::WatchesByPath => watches_by_path(monitor).await,
+        Command::ZabState => vec![("voting", false.into()), ("zabstate", "".into())],
+    };
+    let own = |(key, value): (&str, Json)| (key.to_string(), value);
+    let data = data.into_iter().map(own).collect();
+    CommandResponse { status: StatusCode::OK, command: name.to_string(), data }
+}
+
+/// `ZooKeeperServerConf.toMap`.
+fn configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    const KEYS: [(&str, &str); 9] = [
+        ("clientPort", "client_port"),
+        ("dataDir", "data_dir"),
+        ("dataLogDir", "data_log_dir"),
+        ("tickTime", "tick_time"),
+        ("maxClientCnxns", "max_client_cnxns"),
+        ("minSessionTimeout", "min_session_timeout"),
+        ("maxSessionTimeout", "max_session_timeout"),
+        ("serverId", "server_id"),
+        ("clientPortListenBacklog", "client_port_listen_backlog"),
+    ];
+    let lines = &monitor.about().conf.lines;
+    let value = |key: &str| lines.iter().find(|(known, _)| *known == key).map(|(_, value)| value);
+    let shown = KEYS.iter().filter_map(|(in_conf, shown)| Some((*shown, value(in_conf)?)));
+    let json = |value: &String| match value.parse::<i64>() {
+        Ok(number) => Json::whole(number),
+        Err(_) => value.as_str().into(),
+    };
+    shown.map(|(key, value)| (key, json(value))).collect()
+}
+
+fn environment(monitor: &Monitor) -> Vec<(&str, Json)> {
+    let about = monitor.about();
+    let version = ("zookeeper.version", about.version.as_str().into());
+    let rest = about.conf.environment.iter().map(|(key, value)| (*key, value.as_str().into()));
+    [version].into_iter().chain(rest).collect()
+}
+
+async fn connections(monitor: &Monitor, is_brief: bool) -> Vec<(&'static str, Json)> {
+    let (connections, missing) = monitor.connections().await;
+    let shown = |of: &ConnectionReport| connection(of, is_brief);
+    let mut data = vec![
+        ("connections", Json::List(connections.iter().map(shown).collect())),
+        ("secure_connections", Json::List(vec![])),
+    ];
+    add_missing(&mut data, "connections_missing", missing);
+    data
+}
+
+/// Says that a list was cut off, which ZooKeeper's never are.
+fn add_missing(data: &mut Vec<(&'static str, Json)>, key: &'static str, missing: u64) {
+    if missing > 0 {
+        data.push((key, Json::whole(missing)));
+    }
+}
+
+/// `ServerCnxn.getConnectionInfo`.
+fn connection(of: &ConnectionReport, is_brief: bool) -> Json {
+    let mut data = vec![
+        ("remote_socket_address", of.peer.as_str().into()),
+        ("interest_ops", Json::whole(i64::from(of.is_reading))),
+        ("outstanding_requests", Json::whole(of.outstanding)),
+        ("packets_received", Json::whole(of.received)),
+        ("packets_sent", Json::whole(of.sent)),
+    ];
+    if !is_brief {
+        let session = of.session.clone().unwrap_or_default();
+        let latency = &session.latency;
+        let operation = if of.session.is_some() { session.last_operation } else { "NA" };
+        data.extend([
+            ("session_id", Json::whole(session.id)),
+            ("last_operation", operation.into()),
+            ("established", Json::whole(of.established_ms)),
+            ("session_timeout", Json::whole(session.timeout_ms)),
+            ("last_cxid", Json::whole(session.last_xid)),
+            ("last_zxid", Json::whole(session.last_zxid)),
+            ("last_response_time", Json::whole(session.last_response_ms)),
+            ("last_latency", Json::whole(latency.last_ms)),
+            ("min_latency", Json::whole(latency.min_ms)),
+            ("avg_latency", Json::whole(latency.average() as i64)),
+            ("max_latency", Json::whole(latency.max_ms)),
+        ]);
+    }
+    Json::object(data)
+}
+
+async fn dump(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let dump = monitor.dump().await;
+    let ids = |ids: &[i64]| Json::List(ids.iter().map(|id| Json::whole(*id)).collect());
+    let sessions = dump.sessions.iter().map(|(at_ms, own)| (at_ms.to_string(), ids(own)));
+    let paths =
+        |paths: &[String]| Json::List(paths.iter().map(|path| path.as_str().into()).collect());
+    let ephemerals = dump.ephemerals.iter().map(|(id, own)| (id.to_string(), paths(own)));
+    let mut data = vec![
+        ("expiry_time_to_session_ids", Json::Object(sessions.collect())),
+        ("session_id_to_ephemeral_paths", Json::Object(ephemerals.collect())),
+    ];
+    add_missing(&mut data, "sessions_missing", dump.sessions_missing);
+    add_missing(&mut data, "ephemerals_missing", dump.ephemerals_missing);
+    data
+}
+
+fn set_trace_mask(monitor: &Monitor, query: &[(String, String)]) -> Vec<(&'static str, Json)> {
+    const WANTED: &str = "setTraceMask requires long traceMask argument";
+    let Some((_, text)) = query.iter().find(|(key, _)| key == "traceMask") else {
+        return vec![("error", WANTED.into())];
+    };
+    match text.parse() {
+        Ok(mask) => {
+            monitor.set_trace_mask(mask);
+            vec![("tracemask", Json::whole(mask))]
+        }
+        Err(_) => vec![("error", format!("{WANTED}, got {text}").into())],
+    }
+}
+
+/// `LastSnapshotCommand`: the zxid in hexadecimal, and seconds since 1970.
+fn last_snapshot(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let (zxid, at_s) = monitor.last_snapshot().unwrap_or((-1, -1));
+    vec![("zxid", format!("{zxid:x}").into()), ("timestamp", Json::whole(at_s))]
+}
+
+async fn monitor_values(monitor: &Monitor) -> Vec<(String, Json)> {
+    let mut data = vec![
+        ("version".to_string(), monitor.about().version.as_str().into()),
+        ("server_state".to_string(), monitor.mode().into()),
+    ];
+    let metrics = monitor.metrics().await;
+    let numbers = metrics::flat(&metrics).into_iter();
+    data.extend(numbers.map(|(key, number)| (key, Json::Number(number))));
+    data
+}
+
+/// `SrvrCommand`, and `ServerStats` as Jackson takes it apart.
+async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let fronts = monitor.fronts().await;
+    let server = monitor.server_of(&fronts);
+    let (data_bytes, log_bytes) = monitor.dirs();
+    let slow = monitor.fsync_threshold_exceed_count();
+    let stats = Json::object([
+        ("packets_sent", Json::whole(server.sent)),
+        ("packets_received", Json::whole(server.received)),
+        ("fsync_threshold_exceed_count", Json::whole(slow)),
+        ("client_response_stats", response_sizes(&fronts)),
+        ("data_dir_size", Json::whole(data_bytes)),
+        ("log_dir_size", Json::whole(log_bytes)),
+        ("provider_null", false.into()),
+        ("last_processed_zxid", Json::whole(server.zxid)),
+        ("outstanding_requests", Json::whole(server.outstanding)),
+        ("server_state", server.mode.into()),
+        ("avg_latency", Json::Number(Number::Real(server.latency.average()))),
+        ("max_latency", Json::whole(server.latency.max_ms)),
+        ("min_latency", Json::whole(server.latency.min_ms)),
+        ("num_alive_client_connections", Json::whole(server.connection_count)),
+        ("uptime", Json::whole(monitor.uptime_ms())),
+        // ZooKeeper counts these with Netty only.
+        ("auth_failed_count", Json::whole(0)),
+        ("non_mtlsremote_conn_count", Json::whole(0)),
+        ("non_mtlslocal_conn_count", Json::whole(0)),
+    ]);
+    vec![
+        ("version", server.version.into()),
+        ("read_only", false.into()),
+        ("server_stats", stats),
+        ("client_response", response_sizes(&fronts)),
+        ("node_count", Json::whole(server.znode_count)),
+    ]
+}
+
+/// `BufferStats`: -1 where there is none.
+fn response_sizes(fronts: &FrontReport) -> Json {
+    let size = &fronts.metrics.response_size;
+    let (last, min, max) = match size.last {
+        Some((last, _)) => (last as i64, size.min as i64, size.max as i64),
+        None => (-1, -1, -1),
+    };
+    Json::object([
+        ("last_buffer_size", Json::whole(last)),
+        ("min_buffer_size", Json::whole(min)),
+        ("max_buffer_size", Json::whole(max)),
+    ])
+}
+
+async fn watches_by_session(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let report = monitor.watches().await;
+    let by_session = four_letter::paths_by_session(&report).into_iter().map(|(session, paths)| {
+        (session.to_string(), Json::List(paths.into_iter().map(Json::from).collect()))
+    });
+    let mut data = vec![("session_id_to_watched_paths", Json::Object(by_session.collect()))];
+    add_missing(&mut data, "watches_missing", report.missing);
+    data
+}
+
+async fn watches_by_path(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let report = monitor.watches().await;
+    let by_path = four_letter::sessions_by_path(&report).into_iter().map(|(path, sessions)| {
+        (path.to_string(), Json::List(sessions.into_iter().map(Json::whole).collect()))
+    });
+    let mut data = vec![("path_to_session_ids", Json::Object(by_path.collect()))];
+    add_missing(&mut data, "watches_missing", report.missing);
+    data
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! JSON as ZooKeeper's AdminServer writes it: keys in the order they were put in, and the layout of
+//! Jackson's indented output (`JsonOutputter`), which scripts take apart by line.
+
+use std::fmt::Write;
+
+use zk::metrics::Number;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Json>),
+    /// Keys and values in order.
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// A whole number.
+    pub fn whole(number: impl TryInto<i64>) -> Json {
+        Json::Number(Number::Whole(number.try_into().unwrap_or(i64::MAX)))
+    }
+
+    /// An object of these.
+    pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, Json)>) -> Json {
+        let own = |(key, value): (&str, Json)| (key.to_string(), value);
+        Json::Object(members.into_iter().map(own).collect())
+    }
+
+    /// The text of it.
+    pub fn print(&self) -> String {
+        let mut text = String::new();
+        self.write(0, &mut text);
+        text
+    }
+
+    /// Arrays stay on their line; only objects are indented.
+    fn write(&self, depth: usize, text: &mut String) {
+        match self {
+            Json::Null => text.push_str("null"),
+            Json::Bool(value) => {
+                let _ = write!(text, "{value}");
+            }
+            Json::Number(number) => {
+                let _ = write!(text, "{number}");
+            }
+            Json::Text(value) => text.push_str(&quoted(value)),
+            Json::List(values) => {
+                text.push('[');
+                for (at, value) in values.iter().enumerate() {
+                    text.push_str(if at == 0 { " " } else { ", " });
+                    value.write(depth, text);
+                }
+                text.push_str(" ]");
+            }
+            Json::Object(members) if members.is_empty() => text.push_str("{ }"),
+            Json::Object(members) => {
+                text.push('{');
+                for (at, (key, value)) in members.iter().enumerate() {
+                    let comma = if at == 0 { "" } else { "," };
+                    let _ = write!(text, "{comma}\n{:1$}{2} : ", "", 2 * (depth + 1), quoted(key));
+                    value.write(depth + 1, text);
+                }
+                let _ = write!(text, "\n{:1$}}}", "", 2 * depth);
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("text has no value that JSON has not")
+}
+
+impl From<&str> for Json {
+    fn from(text: &str) -> Json {
+        Json::Text(text.to_string())
+    }
+}
+
+impl From<String> for Json {
+    fn from(text: String) -> Json {
+        Json::Text(text)
+    }
+}
+
+impl From<bool> for Json {
+    fn from(value: bool) -> Json {
+        Json::Bool(value)
+    }
+}
+
+#[cfg(test)]
+mod tests;
