@@ -15,6 +15,7 @@
 
 pub mod auth;
 mod connection;
+mod journal;
 mod reports;
 mod watches;
 
@@ -56,8 +57,10 @@ use crate::message::{
 };
 use auth::{AuthConfig, Ensemble};
 use connection::{Connection, OwnedSetWatches, Slot, SlotKind, Spare, State, Stats};
+use journal::SlowRequests;
 use watches::{WatchKind, Watches};
 
+pub use journal::{AuditEvent, AuditResult, SlowRequest};
 pub use reports::{FrontMetrics, FrontReport, Reset, ResponseSize, WatchPage};
 pub use watches::WatchCursor;
 
@@ -87,6 +90,10 @@ pub struct FrontConfig {
     pub settings: Arc<Settings>,
     /// How clients prove who they are.
     pub auth: Arc<AuthConfig>,
+    /// Whether each write is told to the audit log (`audit.enable`).
+    pub audit: bool,
+    /// Requests that took longer are told; none: no request is.
+    pub slow_request_ms: Option<u64>,
 }
 
 /// The clocks of the driver.
@@ -109,6 +116,10 @@ pub struct FrontOutput {
     pub words: Vec<(ConnectionId, Word)>,
     /// For the log, each with the connection's peer.
     pub notices: Vec<Notice>,
+    /// For the audit log, in order.
+    pub audits: Vec<AuditEvent>,
+    /// For the log, as warnings.
+    pub slow: Vec<SlowRequest>,
 }
 
 /// Something a person may want to know about a connection.
@@ -156,6 +167,7 @@ pub struct Front {
     /// Requests in all windows.
     outstanding: u64,
     metrics: FrontMetrics,
+    slow: SlowRequests,
     output: FrontOutput,
 }
 
@@ -201,6 +213,7 @@ impl Front {
             sent: 0,
             outstanding: 0,
             metrics: FrontMetrics::default(),
+            slow: SlowRequests::default(),
             output: FrontOutput::default(),
         }
     }
@@ -384,6 +397,9 @@ impl Front {
             && self.sessions.get(&session) == Some(&id)
         {
             self.sessions.remove(&session);
+        }
+        if self.config.audit {
+            self.output.audits.extend(journal::unanswered(&connection));
         }
         for slot in &connection.window {
             self.give_back(&slot.kind);
@@ -636,11 +652,13 @@ impl Front {
                 let form = WriteForm::of(write);
                 self.submit(id, &ops::write_command(session, write), bytes);
                 self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.keep_pending(id, request);
             }
             Request::Multi(writes) => {
                 let form = WriteForm::of_multi(writes);
                 self.submit(id, &ops::multi_command(session, writes), bytes);
                 self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.keep_pending(id, request);
             }
             Request::CloseSession => {
                 self.submit(id, &Command::CloseSession { session }, bytes);
@@ -786,7 +804,7 @@ impl Front {
             SlotKind::TravellingRead(_) => connection.travelling_reads += 1,
             _ => {}
         }
-        connection.window.push_back(Slot { xid, received_ms, kind });
+        connection.window.push_back(Slot { xid, received_ms, kind, pending: None });
         self.outstanding += 1;
     }
 
@@ -917,6 +935,7 @@ impl Front {
             SlotKind::AuthAccepted => {}
             _ => self.metrics.read_latency.record(elapsed_ms, now.monotonic_ms),
         }
+        self.note_slow(id, slot, elapsed_ms);
         self.soil(id);
     }
 
@@ -1248,6 +1267,7 @@ impl Front {
         }
         let slot = self.pop_slot(id);
         let xid = slot.xid;
+        self.audit(id, &slot, answered);
         match (&slot.kind, answered) {
             // FinalRequestProcessor closes a connection whose session moved.
             (_, Ok(Err(Refusal::SessionMoved))) => {
@@ -1489,6 +1509,8 @@ impl Front {
             return;
         }
         self.closing.push_back((now_ms, id));
+        self.audit_closing(id);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         let was_connecting = matches!(connection.state, State::Connecting { .. });
         connection.state = State::Closing;
         connection.input = BytesMut::new();

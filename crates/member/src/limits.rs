@@ -146,6 +146,9 @@ pub const SUMMARY_DIGITS: u8 = 2;
 /// to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
 pub const SUMMARY_TURN_MS: u64 = 300_000;
 
+/// How long slow requests are only counted after one was told, by each Front.
+pub const SLOW_REQUEST_INTERVAL_MS: u64 = 1_000;
+
 /// Watches that a runtime looks at in one go for a list of them. Between two pages it serves clients.
 pub const WATCH_PAGE_COUNT: usize = 2_048;
 

@@ -117,6 +117,10 @@ pub struct ServeConfig {
     pub initial_config: String,
     /// What ZooKeeper would have as properties of its Java machine.
     pub system_properties: BTreeMap<String, String>,
+    /// Each write is a line in the log (`audit.enable`).
+    pub audit: bool,
+    /// A request that takes longer is a warning; none: no request is.
+    pub slow_request_ms: Option<u64>,
     /// Where metrics are served to Prometheus, if they are.
     pub metrics: Option<MetricsConfig>,
     /// Settings that can change the outcome of a command. They are replicated state: on start they
@@ -433,6 +437,8 @@ struct Draft {
     fsync_warning_ms: Option<u64>,
     metrics: MetricsDraft,
     admin: AdminDraft,
+    audit: bool,
+    slow_request_ms: Option<u64>,
     initial_config: String,
     system_properties: BTreeMap<String, String>,
     replicated: machine::Settings,
@@ -532,6 +538,8 @@ impl Draft {
             container: self.container,
             metrics: self.metrics.finish(),
             admin: self.admin.finish(),
+            audit: self.audit,
+            slow_request_ms: self.slow_request_ms,
             initial_config: self.initial_config,
             system_properties: self.system_properties,
             fsync_warning_ms: self.fsync_warning_ms.unwrap_or(FSYNC_WARNING_MS_DEFAULT),

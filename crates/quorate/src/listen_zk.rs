@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use machine::ConnectionId;
 use member::Front;
-use member::front::{FrontReport, Now, Reset, WatchCursor, WatchPage};
+use member::front::{AuditResult, FrontReport, Now, Reset, SlowRequest, WatchCursor, WatchPage};
 use node::FrontHandle;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -510,6 +510,15 @@ impl Runtime {
         for notice in output.notices {
             tracing::info!("client {}: {}", notice.peer, notice.what);
         }
+        for event in output.audits {
+            match event.result {
+                AuditResult::Failure => tracing::error!(target: "audit", "{event}"),
+                _ => tracing::info!(target: "audit", "{event}"),
+            }
+        }
+        for slow in output.slow {
+            warn_of_slow(&slow);
+        }
         for (connection, word) in output.words {
             let question = Question { runtime: self.handle.id().0 as usize, connection, word };
             if self.face.questions.try_send(question).is_err() {
@@ -600,4 +609,17 @@ async fn flush(socket: &Socket) {
             return;
         }
     }
+}
+
+/// A request took longer than is configured.
+fn warn_of_slow(slow: &SlowRequest) {
+    let SlowRequest { peer, session, xid, operation, path, elapsed_ms, not_told } = slow;
+    let others = match not_told {
+        0 => String::new(),
+        count => format!("; {count} others since the last that was told"),
+    };
+    tracing::warn!(
+        "slow request: {operation} {path} took {elapsed_ms} ms, session {session:#x}, xid {xid}, \
+         client {peer}{others}"
+    );
 }

@@ -138,6 +138,14 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         }
     }
     println!("{ready}{shown_ports}");
+    let audit = |operation, result| {
+        // `ZKAuditProvider.addZKStartStopAuditLog`.
+        if config.audit {
+            let user = variable("USER");
+            tracing::info!(target: "audit", "user={user}\toperation={operation}\tresult={result}");
+        }
+    };
+    audit("serverStart", "success");
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let plain_wire = match &tls {
@@ -157,6 +165,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         _ = interrupted.recv() => {}
     }
     tracing::info!("stopping");
+    audit("serverStop", "invoked");
     node.stop();
     Ok(ExitCode::SUCCESS)
 }
@@ -211,6 +220,8 @@ fn front_config(
         secret,
         settings: settings.clone(),
         auth: auth.clone(),
+        audit: config.audit,
+        slow_request_ms: config.slow_request_ms,
     }
 }
 
@@ -292,11 +303,15 @@ fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMap<String, S
     properties.iter().map(shown).collect()
 }
 
+/// A variable of the environment, as Java shows a property that is not set.
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| "<NA>".to_string())
+}
+
 /// What `envi` shows beside the version (`Environment.list`), as far as it exists here.
 fn environment() -> Vec<(&'static str, String)> {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-    let variable = |name| std::env::var(name).unwrap_or_else(|_| "<NA>".to_string());
     let folder = std::env::current_dir();
     let folder = folder.map_or("<NA>".to_string(), |folder| folder.display().to_string());
     let memory = monitor::process::memory();

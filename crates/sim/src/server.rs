@@ -160,6 +160,8 @@ impl Server {
                     secret: secret_of_boot(config.secret, origin.boot.0),
                     settings: settings.clone(),
                     auth: Arc::default(),
+                    audit: false,
+                    slow_request_ms: None,
                 };
                 Runtime::new(config, world.now_us)
             })

@@ -16,6 +16,7 @@ use zk::request::{
 use zk::response::WriteForm;
 use zk::sasl::Exchange;
 
+use super::journal::Pending;
 use crate::limits::{
     INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
     SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
@@ -44,6 +45,8 @@ pub(super) struct Slot {
     /// When it was decoded, in the driver's ms.
     pub received_ms: u64,
     pub kind: SlotKind,
+    /// What is to be told of a write once it is answered, if anything is.
+    pub pending: Option<Box<Pending>>,
 }
 
 pub(super) enum SlotKind {

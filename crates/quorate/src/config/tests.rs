@@ -968,3 +968,17 @@ fn the_file_and_the_properties_are_kept_as_they_were() {
     ];
     assert_eq!(properties, expected);
 }
+
+#[test]
+fn audit_and_slow_requests_are_off_unless_asked_for() {
+    let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
+    let shown = |world: &World| (world.config().audit, world.config().slow_request_ms);
+    assert_eq!(shown(&zoo("")), (false, None));
+    assert_eq!(shown(&zoo("audit.enable=true")), (true, None));
+    assert_eq!(shown(&zoo("quorate.slowRequestMs=250")), (false, Some(250)));
+    assert_eq!(shown(&zoo("quorate.slowRequestMs=0")), (false, None));
+    let other = zoo("audit.impl.class=org.example.Mine");
+    assert_eq!(other.warnings(), ["conf/zoo.cfg:3: audit.impl.class"]);
+    let toml = World::toml("audit = true\nslow_request = \"250ms\"");
+    assert_eq!(shown(&toml), (true, Some(250)));
+}

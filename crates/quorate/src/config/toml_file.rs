@@ -34,6 +34,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
     ("fsync_warning", "\"1s\""),
+    ("audit", "true"),
+    ("slow_request", "\"1s\""),
     ("admin_addr", "\"127.0.0.1:8080\""),
     ("metrics_addr", "\"127.0.0.1:7000\""),
     ("metrics_of_process", "true"),
@@ -171,6 +173,8 @@ fn apply_key(
             draft.container.check_interval_ms = value.ms_above_0()?;
         }
         "fsync_warning" => draft.fsync_warning_ms = Some(u64::from(value.ms()?)),
+        "audit" => draft.audit = value.boolean()?,
+        "slow_request" => draft.slow_request_ms = Some(u64::from(value.ms_above_0()?)),
         "admin_addr" => draft.admin.addr = Some(value.text()?.parse()?),
         "metrics_addr" => draft.metrics.addr = Some(value.text()?.parse()?),
         "metrics_of_process" => draft.metrics.with_process = Some(value.boolean()?),

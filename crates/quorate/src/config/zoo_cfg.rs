@@ -318,6 +318,15 @@ fn apply_property(
             let off = value == "no";
             return Ok(unless(!off, "nothing is acknowledged before it is on disk; it is ignored"));
         }
+        // `Boolean.getBoolean`.
+        "audit.enable" => draft.audit = value.eq_ignore_ascii_case("true"),
+        "audit.impl.class" => {
+            let is_own = value == "org.apache.zookeeper.audit.Slf4jAuditLogger";
+            return Ok(unless(is_own, "there is no such audit logger; the log is used"));
+        }
+        "quorate.slowRequestMs" => {
+            draft.slow_request_ms = u64::try_from(number(value)?).ok().filter(|&ms| ms > 0);
+        }
         _ if name.starts_with("admin.") => {
             return draft.admin.apply(name.strip_prefix("admin.").unwrap_or(name), value);
         }
@@ -423,7 +432,6 @@ const MOOT: &[&str] = &[
 /// Names, or beginnings of names that end in `*`, of what ZooKeeper has and we have not built,
 /// each with what that means for the one who set it.
 const UNBUILT: &[(&str, &str)] = &[
-    ("audit.*", "the audit log is not built yet; it is ignored"),
     ("autopurge.*", "old snapshots and logs are removed without it; it is ignored"),
     ("client.*", "is not built; it is ignored"),
     ("connection*", "this throttle is not built; it is ignored"),

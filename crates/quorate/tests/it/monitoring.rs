@@ -447,3 +447,36 @@ fn no_admin_server_is_served_unless_it_is_asked_for() {
     let server = Server::start("admin-silent", &[]);
     assert!(!server.has_face("admin"));
 }
+
+/// What the audit log says, from its first field on, without the session.
+fn audit_lines(log: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let from = line.find("session=0x").filter(|_| line.contains("\toperation="))?;
+        line[from..].split_once('\t').map(|(_, rest)| rest.to_string())
+    };
+    log.lines().filter_map(line).collect()
+}
+
+#[test]
+fn writes_are_audited() {
+    let mut server = Server::start("audit", &["audit.enable=true"]);
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    client.create("/a", b"", EPHEMERAL).unwrap();
+    assert_eq!(client.set("/a", b"v"), ErrorCode::OK);
+    assert_eq!(client.delete("/none"), ErrorCode::NO_NODE);
+    let credentials = b"bob:secret";
+    client.call(&Request::Auth { scheme: "digest", credentials });
+    assert_eq!(client.delete("/a"), ErrorCode::OK);
+    let own = "user=127.0.0.1\tip=127.0.0.1";
+    let expected = [
+        format!("{own}\toperation=create\tznode=/a\tznode_type=ephemeral\tresult=success"),
+        format!("{own}\toperation=setData\tznode=/a\tresult=success"),
+        format!("{own}\toperation=delete\tznode=/none\tresult=failure"),
+        "user=127.0.0.1,bob\tip=127.0.0.1\toperation=delete\tznode=/a\tresult=success".to_string(),
+    ];
+    assert_eq!(audit_lines(&server.log()), expected);
+    server.stop();
+    let log = server.log();
+    assert!(log.contains("\toperation=serverStart\tresult=success\n"), "{log}");
+    assert!(log.contains("\toperation=serverStop\tresult=invoked\n"), "{log}");
+}

@@ -162,6 +162,9 @@ pub(crate) struct Rig {
     pub(crate) deliveries: Vec<VecDeque<Delivery>>,
     pub(crate) notices: Vec<String>,
     pub(crate) words: Vec<(ConnectionId, Word)>,
+    /// What the audit log was told, and of which requests that were slow.
+    pub(crate) audits: Vec<AuditEvent>,
+    pub(crate) slow: Vec<SlowRequest>,
     /// Bytes that the driver reads from a socket at once.
     pub(crate) read_bytes: usize,
     /// Commands of one apply hold.
@@ -186,6 +189,8 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         secret: [9; 32],
         settings: Arc::new(Settings::default()),
         auth: Arc::default(),
+        audit: false,
+        slow_request_ms: None,
     }
 }
 
@@ -267,6 +272,8 @@ impl Rig {
             deliveries: (0..front_count).map(|_| VecDeque::new()).collect(),
             notices: Vec::new(),
             words: Vec::new(),
+            audits: Vec::new(),
+            slow: Vec::new(),
             read_bytes: 16 * 1024,
             hold: usize::MAX,
             now: Now { monotonic_ms: 0, wall_ms: 1_000_000 },
@@ -526,6 +533,8 @@ impl Rig {
             progress |= !output.to_loop.is_empty();
             self.to_loop.extend(output.to_loop);
             self.words.extend(output.words);
+            self.audits.extend(output.audits);
+            self.slow.extend(output.slow);
             self.notices.extend(output.notices.into_iter().map(|notice| notice.what));
             for id in output.dirty {
                 let found = self.clients.iter().find(|(_, client)| client.id == id);

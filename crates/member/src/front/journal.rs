@@ -1,0 +1,330 @@
+//! What is told of single requests: the audit log, with one event for each write of a client
+//! (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5), and requests that took too long.
+//!
+//! Both are off unless configured; then a request costs a pointer's room and no more. An event is made
+//! where the request is decoded and told where it is answered. A write whose connection is gone before
+//! that may take effect or not: its result is `invoked`.
+
+use core::fmt;
+
+use machine::acl::perms;
+use machine::{AclEntry, ConnectionId, Outcome};
+use zk::request::{CreateKind, ReadKind, Request, WriteRequest};
+
+use super::connection::Connection;
+use super::{Front, Slot, SlotKind};
+use crate::limits::SLOW_REQUEST_INTERVAL_MS;
+use crate::message::{Answered, OwnedIdentity};
+
+/// What became of an operation (`AuditEvent.Result`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditResult {
+    /// It took effect.
+    Success,
+    /// It did not.
+    Failure,
+    /// It was asked for, and nobody waited for the answer.
+    Invoked,
+}
+
+/// One line of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEvent {
+    /// Session id.
+    pub session: i64,
+    /// Names of all that the client has proved to be.
+    pub user: String,
+    /// The client's address.
+    pub ip: String,
+    /// What was done (`AuditConstants`).
+    pub operation: &'static str,
+    /// To which znode; none of a multi that failed.
+    pub znode: Option<String>,
+    /// The mode of a create.
+    pub znode_type: Option<&'static str>,
+    /// The ACL that was set.
+    pub acl: Option<String>,
+    /// What became of it.
+    pub result: AuditResult,
+}
+
+impl fmt::Display for AuditEvent {
+    /// `AuditEvent.toString`. Control characters, which a user's name may have, do not make lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session={:#x}", self.session)?;
+        let fields = [
+            ("user", Some(&*self.user).filter(|user| !user.is_empty())),
+            ("ip", Some(&*self.ip)),
+            ("operation", Some(self.operation)),
+            ("znode", self.znode.as_deref()),
+            ("znode_type", self.znode_type),
+            ("acl", self.acl.as_deref()),
+        ];
+        for (key, value) in fields {
+            let Some(value) = value else { continue };
+            write!(f, "\t{key}=")?;
+            for c in value.chars() {
+                write!(f, "{}", if c.is_control() { '?' } else { c })?;
+            }
+        }
+        f.write_str(match self.result {
+            AuditResult::Success => "\tresult=success",
+            AuditResult::Failure => "\tresult=failure",
+            AuditResult::Invoked => "\tresult=invoked",
+        })
+    }
+}
+
+/// A request that took longer than it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowRequest {
+    /// `host:port` of its client.
+    pub peer: String,
+    /// Its session.
+    pub session: i64,
+    /// Its number.
+    pub xid: i32,
+    /// What was asked for.
+    pub operation: &'static str,
+    /// Of which znode; empty where it is of none, or of many.
+    pub path: String,
+    /// From its decoding to its reply.
+    pub elapsed_ms: u64,
+    /// Others like it since the last one that was told.
+    pub not_told: u64,
+}
+
+/// What is kept of a write until it is answered.
+pub(super) struct Pending {
+    operation: &'static str,
+    path: Box<str>,
+    znode_type: Option<&'static str>,
+    acl: Option<Box<str>>,
+    /// Of a multi, each of its operations that is told.
+    parts: Vec<Option<Pending>>,
+}
+
+/// Slow requests that were not told, and when one was.
+#[derive(Default)]
+pub(super) struct SlowRequests {
+    told_ms: Option<u64>,
+    not_told: u64,
+}
+
+const MULTI: &str = "multiOperation";
+
+impl Pending {
+    fn new(operation: &'static str, path: &str) -> Pending {
+        Pending { operation, path: path.into(), znode_type: None, acl: None, parts: Vec::new() }
+    }
+
+    fn of(write: &WriteRequest<'_>) -> Option<Pending> {
+        Some(match write {
+            WriteRequest::Create { kind, path, flags, .. } => {
+                let znode_type = create_mode(*kind, *flags);
+                Pending { znode_type, ..Pending::new("create", path) }
+            }
+            WriteRequest::Delete { path, .. } => Pending::new("delete", path),
+            WriteRequest::SetData { path, .. } => Pending::new("setData", path),
+            WriteRequest::SetAcl { path, acl, .. } => {
+                let acl = Some(acl_text(acl).into());
+                Pending { acl, ..Pending::new("setAcl", path) }
+            }
+            WriteRequest::Check { .. } => return None,
+        })
+    }
+
+    /// What is kept of a request; none of one that is no write.
+    pub fn of_request(request: &Request<'_>) -> Option<Box<Pending>> {
+        match request {
+            Request::Write(write) => Pending::of(write).map(Box::new),
+            Request::Multi(writes) => {
+                let parts = writes.iter().map(Pending::of).collect();
+                Some(Box::new(Pending { parts, ..Pending::new(MULTI, "") }))
+            }
+            _ => None,
+        }
+    }
+
+    /// What was done, and to which znode.
+    fn done<'a>(&'a self, outcome: &'a Outcome) -> (&'a str, Option<&'static str>) {
+        match outcome {
+            Outcome::Created { path, .. } => (path, self.znode_type),
+            _ => (&self.path, self.znode_type),
+        }
+    }
+}
+
+impl Front {
+    /// Whether writes are to be kept in mind.
+    pub(super) fn keeps_journal(&self) -> bool {
+        self.config.audit || self.config.slow_request_ms.is_some()
+    }
+
+    /// Keeps a write that was just put into the window in mind.
+    pub(super) fn keep_pending(&mut self, id: ConnectionId, request: &Request<'_>) {
+        if !self.keeps_journal() {
+            return;
+        }
+        let window = self.connections.get_mut(&id).map(|connection| &mut connection.window);
+        if let Some(slot) = window.and_then(|window| window.back_mut()) {
+            slot.pending = Pending::of_request(request);
+        }
+    }
+
+    /// A write was answered.
+    pub(super) fn audit(&mut self, id: ConnectionId, slot: &Slot, answered: &Answered) {
+        let Some(pending) = slot.pending.as_ref().filter(|_| self.config.audit) else { return };
+        let Some(connection) = self.connections.get(&id) else { return };
+        let ((path, mode), result) = match answered {
+            Ok(Ok(Outcome::Multi(outcomes))) => {
+                let parts = pending.parts.iter().zip(outcomes);
+                let told = parts.filter_map(|(part, outcome)| Some((part.as_ref()?, outcome)));
+                // Of a multi, setAcl is not told; a sequential create is told without its mode.
+                let events = told.map(|(part, outcome)| {
+                    let (path, mode) = part.done(outcome);
+                    let mode = mode.filter(|_| path == &*part.path);
+                    event(connection, part, path, mode, AuditResult::Success)
+                });
+                self.output.audits.extend(events);
+                return;
+            }
+            Ok(Ok(outcome)) => (pending.done(outcome), AuditResult::Success),
+            _ => ((&*pending.path, pending.znode_type), AuditResult::Failure),
+        };
+        self.output.audits.push(event(connection, pending, path, mode, result));
+    }
+
+    /// A connection is being closed: nobody here will learn what becomes of its writes.
+    pub(super) fn audit_closing(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get(&id).filter(|_| self.config.audit) {
+            self.output.audits.extend(unanswered(connection));
+        }
+    }
+
+    /// A request was answered: tells of it if that took too long, of one in a while.
+    pub(super) fn note_slow(&mut self, id: ConnectionId, slot: &Slot, elapsed_ms: u64) {
+        if self.config.slow_request_ms.is_none_or(|limit_ms| elapsed_ms <= limit_ms) {
+            return;
+        }
+        let now_ms = self.now.monotonic_ms;
+        let is_due = |told_ms: u64| told_ms + SLOW_REQUEST_INTERVAL_MS <= now_ms;
+        if !self.slow.told_ms.is_none_or(is_due) {
+            self.slow.not_told += 1;
+            return;
+        }
+        let Some(connection) = self.connections.get(&id) else { return };
+        let (operation, path) = described(slot);
+        self.output.slow.push(SlowRequest {
+            peer: connection.peer.clone(),
+            session: connection.session.map_or(0, |session| session.0),
+            xid: slot.xid,
+            operation,
+            path: path.to_string(),
+            elapsed_ms,
+            not_told: core::mem::take(&mut self.slow.not_told),
+        });
+        self.slow.told_ms = Some(now_ms);
+    }
+}
+
+/// The writes of a connection that are not answered.
+pub(super) fn unanswered(connection: &Connection) -> impl Iterator<Item = AuditEvent> {
+    let pending = connection.window.iter().filter_map(|slot| slot.pending.as_ref());
+    pending.map(|pending| {
+        event(connection, pending, &pending.path, pending.znode_type, AuditResult::Invoked)
+    })
+}
+
+fn event(
+    connection: &Connection,
+    pending: &Pending,
+    path: &str,
+    znode_type: Option<&'static str>,
+    result: AuditResult,
+) -> AuditEvent {
+    let ip = connection.peer.rsplit_once(':').map_or(&*connection.peer, |(ip, _)| ip);
+    AuditEvent {
+        session: connection.session.map_or(0, |session| session.0),
+        user: users(&connection.identities),
+        ip: ip.to_string(),
+        operation: pending.operation,
+        znode: (!path.is_empty()).then(|| path.to_string()),
+        znode_type,
+        acl: pending.acl.as_deref().map(str::to_string),
+        result,
+    }
+}
+
+/// `AuthUtil.getUsers`: of a digest the part before its hash (`getUserName`).
+fn users(identities: &[OwnedIdentity]) -> String {
+    let name = |identity: &OwnedIdentity| match &*identity.scheme {
+        "digest" => identity.id.split(':').next().unwrap_or_default().to_string(),
+        _ => identity.id.to_string(),
+    };
+    let names = identities.iter().map(name).filter(|name| !name.trim().is_empty());
+    names.collect::<Vec<_>>().join(",")
+}
+
+/// `CreateMode`, in lower case. None of a number that is no mode.
+fn create_mode(kind: CreateKind, flags: i32) -> Option<&'static str> {
+    match (kind, flags) {
+        (_, 0) => Some("persistent"),
+        (_, 1) => Some("ephemeral"),
+        (_, 2) => Some("persistent_sequential"),
+        (_, 3) => Some("ephemeral_sequential"),
+        (_, 4) => Some("container"),
+        (_, 5) => Some("persistent_with_ttl"),
+        (_, 6) => Some("persistent_sequential_with_ttl"),
+        _ => None,
+    }
+}
+
+/// `ZKUtil.aclToString`, which puts nothing between the entries.
+fn acl_text(acl: &[AclEntry]) -> String {
+    let mut text = String::new();
+    for entry in acl {
+        text += &format!("{}:{}:", entry.scheme, entry.id);
+        for (perm, letter) in [
+            (perms::CREATE, 'c'),
+            (perms::DELETE, 'd'),
+            (perms::READ, 'r'),
+            (perms::WRITE, 'w'),
+            (perms::ADMIN, 'a'),
+        ] {
+            if entry.perms & perm != 0 {
+                text.push(letter);
+            }
+        }
+    }
+    text
+}
+
+/// A request for people.
+fn described(slot: &Slot) -> (&'static str, &str) {
+    if let Some(pending) = &slot.pending {
+        return (pending.operation, &pending.path);
+    }
+    match &slot.kind {
+        SlotKind::Read(read) | SlotKind::TravellingRead(read) => {
+            let operation = match read.kind {
+                ReadKind::Exists => "exists",
+                ReadKind::GetData => "getData",
+                ReadKind::GetChildren | ReadKind::GetChildren2 => "getChildren",
+                ReadKind::GetAcl => "getAcl",
+            };
+            (operation, &read.path)
+        }
+        SlotKind::MultiRead(_) => ("multiRead", ""),
+        SlotKind::SetWatches(_) => ("setWatches", ""),
+        SlotKind::AddWatch { path, .. } => ("addWatch", path),
+        SlotKind::Sync { path, .. } => ("sync", path),
+        SlotKind::Write { .. } => ("write", ""),
+        SlotKind::Close { .. } => ("closeSession", ""),
+        SlotKind::Ping => ("ping", ""),
+        _ => ("request", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests;
