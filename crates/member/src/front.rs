@@ -602,6 +602,7 @@ impl Front {
             return Ok(());
         }
         if throttled && is_throttlable(header.opcode) {
+            self.metrics.throttled_ops += 1;
             self.fail(id, header.xid, ErrorCode::THROTTLED_OP, None, false);
             return Ok(());
         }

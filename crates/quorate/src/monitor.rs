@@ -28,6 +28,9 @@ use crate::listen_zk::{Face, ToRuntime};
 /// Words that wait for their answer. One more is not answered: its connection is closed.
 pub const QUESTIONS_MAX: usize = 1_024;
 
+/// Words that are being answered at once; the rest waits.
+const ANSWERS_MAX: usize = 256;
+
 /// A word that a client asked.
 pub struct Question {
     /// Whose client, by its place among the runtimes.
@@ -96,13 +99,16 @@ pub fn start(
 
 impl Monitor {
     async fn run(self: Rc<Self>, mut questions: mpsc::Receiver<Question>) {
+        let answers = Arc::new(Semaphore::new(ANSWERS_MAX));
         while let Some(question) = questions.recv().await {
+            let Ok(turn) = answers.clone().acquire_owned().await else { return };
             let monitor = self.clone();
             tokio::task::spawn_local(async move {
                 let text = monitor.answer(question.word).await;
                 let answer = ToRuntime::Answer(question.connection, text);
                 // A runtime ends with the process only.
                 let _ = monitor.face.runtimes[question.runtime].send(answer).await;
+                drop(turn);
             });
         }
     }

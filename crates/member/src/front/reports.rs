@@ -73,6 +73,8 @@ pub struct FrontMetrics {
     pub connection_drop_count: u64,
     /// `sessionless_connections_expired`: connections that never asked for a session.
     pub sessionless_connections_expired: u64,
+    /// `throttled_ops`: requests that were refused because they had waited too long.
+    pub throttled_ops: u64,
     /// Sizes of replies.
     pub response_size: ResponseSize,
 }
@@ -91,6 +93,7 @@ impl FrontMetrics {
         self.connection_request_count += other.connection_request_count;
         self.connection_drop_count += other.connection_drop_count;
         self.sessionless_connections_expired += other.sessionless_connections_expired;
+        self.throttled_ops += other.throttled_ops;
         self.response_size.merge(&other.response_size);
     }
 }

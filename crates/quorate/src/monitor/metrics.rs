@@ -95,6 +95,7 @@ impl Monitor {
             counter("unsuccessful_handshake", self.handshakes().failed),
             counter("tls_handshake_exceeded", self.handshakes().exceeded),
             counter("sessionless_connections_expired", of.sessionless_connections_expired),
+            counter("throttled_ops", of.throttled_ops),
             counter("stale_sessions_expired", counts.sessions_expired),
             counter("proposal_count", counts.commands_proposed),
             counter("commit_count", ordinal - node.startup.ordinal),
