@@ -1,6 +1,6 @@
 //! TLS: who is served and who is not, what a certificate makes of a client, and what harms nobody.
 //!
-//! The keys are in `tests/fixtures/tls`; `make.sh` there says what each is.
+//! The keys are in `tests/fixtures/tls`; `tests/peers/make-tls-fixtures.sh` says what each is.
 
 mod wire;
 
@@ -503,7 +503,7 @@ fn stores_that_cannot_be_used_are_one_clear_line() {
         ("password", "server.p12", "ca.pem", "Secret", "the password is wrong"),
         ("key-password", "server-other-password.jks", "ca.pem", "secret", "another password"),
         ("content", "ca.pem", "ca.pem", "secret", "no private key"),
-        ("type", "make.sh", "ca.pem", "secret", "no type is set"),
+        ("type", "../../tidy.rs", "ca.pem", "secret", "no type is set"),
         ("trust", "server.pem", "trust-openssl.p12", "secret", "no trusted certificate"),
     ] {
         let folder = server::folder(&format!("tls-bad-{name}"));

@@ -1,4 +1,4 @@
-//! Stores as the tools of others wrote them; `tests/fixtures/tls/make.sh` says how.
+//! Stores as the tools of others wrote them; `tests/peers/make-tls-fixtures.sh` says how.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
