@@ -142,6 +142,9 @@ pub const SUMMARY_VALUE_MAX: u64 = 3_600_000;
 /// Significant decimal digits of its quantiles; with these a summary takes 36 KiB.
 pub const SUMMARY_DIGITS: u8 = 2;
 
+/// How long equal values of a summary are counted as one run.
+pub const SUMMARY_RUN_MS: u64 = 1_000;
+
 /// How long values go into one histogram before the other one's turn: quantiles are of the last five
 /// to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
 pub const SUMMARY_TURN_MS: u64 = 300_000;

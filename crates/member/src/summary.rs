@@ -7,7 +7,7 @@
 use hdrhistogram::Histogram;
 use zk::metrics::{Distribution, QUANTILES};
 
-use crate::limits::{SUMMARY_DIGITS, SUMMARY_TURN_MS, SUMMARY_VALUE_MAX};
+use crate::limits::{SUMMARY_DIGITS, SUMMARY_RUN_MS, SUMMARY_TURN_MS, SUMMARY_VALUE_MAX};
 
 /// A distribution that is being measured.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,16 @@ pub struct Summary {
     min: u64,
     max: u64,
     recent: Option<Box<Recent>>,
+    run: Run,
+}
+
+/// Equal values one after the other, not counted yet: most requests of a burst take as many ms, and
+/// the histogram is asked once for all of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    value: u64,
+    count: u64,
+    since_ms: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -30,17 +40,35 @@ impl Summary {
     /// One more value, at a time that never falls. In the histogram it counts as
     /// [`SUMMARY_VALUE_MAX`] at most.
     pub fn record(&mut self, value: u64, now_ms: u64) {
+        let is_young = now_ms < self.run.since_ms + SUMMARY_RUN_MS;
+        if value == self.run.value && is_young {
+            self.run.count += 1;
+            return;
+        }
+        self.end_run();
+        self.run = Run { value, count: 1, since_ms: now_ms };
+    }
+
+    /// Counts the run that is under way.
+    fn end_run(&mut self) {
+        let Run { value, count, since_ms } = core::mem::take(&mut self.run);
+        if count == 0 {
+            return;
+        }
         self.min = if self.count == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
-        self.count += 1;
-        self.sum = self.sum.saturating_add(value);
-        let recent = self.recent.get_or_insert_with(|| Box::new(Recent::new(now_ms)));
-        recent.turn(now_ms);
-        recent.current.saturating_record(value);
+        self.count += count;
+        self.sum = self.sum.saturating_add(value.saturating_mul(count));
+        let recent = self.recent.get_or_insert_with(|| Box::new(Recent::new(since_ms)));
+        recent.turn(since_ms);
+        recent.current.saturating_record_n(value, count);
     }
 
     /// Joins what two places measured.
     pub fn merge(&mut self, other: &Summary) {
+        self.end_run();
+        let mut other = other.clone();
+        other.end_run();
         if other.count == 0 {
             return;
         }
@@ -48,9 +76,9 @@ impl Summary {
         self.max = self.max.max(other.max);
         self.count += other.count;
         self.sum = self.sum.saturating_add(other.sum);
-        match (&mut self.recent, &other.recent) {
+        match (&mut self.recent, other.recent) {
             (_, None) => {}
-            (None, Some(recent)) => self.recent = Some(recent.clone()),
+            (None, Some(recent)) => self.recent = Some(recent),
             (Some(own), Some(other)) => {
                 own.turned_ms = own.turned_ms.max(other.turned_ms);
                 for (own, other) in
@@ -64,8 +92,14 @@ impl Summary {
 
     /// What there is to show as of `now_ms`, each value divided by `unit`.
     pub fn distribution(&self, unit: f64, now_ms: u64) -> Distribution {
+        let mut counted = self.clone();
+        counted.end_run();
+        counted.counted_distribution(unit, now_ms)
+    }
+
+    fn counted_distribution(mut self, unit: f64, now_ms: u64) -> Distribution {
         let shown = |value: u64| value as f64 / unit;
-        let recent = self.recent.clone().and_then(|mut recent| {
+        let recent = self.recent.take().and_then(|mut recent| {
             recent.turn(now_ms);
             recent.current.add(&recent.previous).expect("both have the same bounds");
             (!recent.current.is_empty()).then_some(recent.current)

@@ -58,3 +58,17 @@ fn values_are_shown_in_another_unit() {
     let found = summary(&[1_500]).distribution(1_000.0, 0);
     assert_eq!((found.sum, found.max), (1.5, 1.5));
 }
+
+#[test]
+fn equal_values_are_counted_like_others() {
+    let mut summary = summary(&[3, 3, 3, 1, 3]);
+    check(&summary, 0, "5 13 1 3 3 3");
+    // A run ends in time to go into the histogram whose turn it is.
+    summary.record(3, SUMMARY_TURN_MS);
+    check(&summary, 2 * SUMMARY_TURN_MS, "6 16 1 3 3 3");
+    let mut all = Summary::default();
+    all.record(3, 0);
+    all.merge(&summary);
+    all.record(3, 0);
+    check(&all, 0, "8 22 1 3 3 3");
+}
