@@ -182,6 +182,8 @@ impl Shell {
         }
         let printer = editor.create_external_printer().context("no printer")?;
         self.screen.set_printer(Some(Box::new(printer)));
+        // Without it Ctrl-C ends the shell, in place of the command.
+        let _ = self.watch_interrupts();
         println!("quorate zk: `help` lists the commands, Tab completes, Ctrl-D ends");
         if let Err(failure) = self.client() {
             self.screen.complain(&format!("{}\n", failure.text()));

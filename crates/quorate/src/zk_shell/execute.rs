@@ -65,12 +65,12 @@ impl Shell {
             Command::DelQuota { path, limit } => self.delete_quota(path, *limit)?,
             Command::SetAcl { path, acl, version, recursive: true, .. } => {
                 let client = self.client()?;
-                trees::set_acl_below(&client, path, acl, *version, &mut self.notes)?;
+                trees::set_acl_below(&client, &screen, path, acl, *version, &mut self.notes)?;
                 Answer::Nothing
             }
             Command::DeleteAll { path, batch } => {
                 let client = self.client()?;
-                trees::delete_below(&client, path, *batch, &mut self.notes)?;
+                trees::delete_below(&client, &screen, path, *batch, &mut self.notes)?;
                 Answer::Nothing
             }
             Command::RemoveWatches { path, watcher_type, locally } => {
@@ -174,8 +174,8 @@ impl Shell {
         }
     }
 
-    /// From now on Ctrl-C ends `watch`, and the process if it does not run.
-    fn watch_interrupts(&mut self) -> std::io::Result<()> {
+    /// From now on Ctrl-C ends `watch` or a walk over a tree, and the process if none is under way.
+    pub(super) fn watch_interrupts(&mut self) -> std::io::Result<()> {
         if std::mem::replace(&mut self.watches_interrupts, true) {
             return Ok(());
         }

@@ -55,6 +55,9 @@ struct State {
     held_too_many: usize,
     /// Connections and losses are of interest.
     prints_connections: bool,
+    /// A command is under way that ends when it is told to.
+    interruptible: bool,
+    interrupted: bool,
 }
 
 impl Screen {
@@ -69,6 +72,8 @@ impl Screen {
             held: VecDeque::new(),
             held_too_many: 0,
             prints_connections,
+            interruptible: false,
+            interrupted: false,
         };
         Screen { format, state: Mutex::new(state) }
     }
@@ -92,16 +97,28 @@ impl Screen {
         self.lock().watcher = watcher;
     }
 
-    /// Whether `watch` runs; if so it is told to end.
+    /// The user wants what is under way to end. Whether anything is that can, and was not told yet.
     pub fn interrupt(&self) -> bool {
-        match &self.lock().watcher {
+        let mut state = self.lock();
+        match &state.watcher {
             // One that is full is being read, and ends with the next.
             Some(watcher) => {
                 drop(watcher.try_send(Signal::Interrupted));
                 true
             }
-            None => false,
+            None => state.interruptible && !std::mem::replace(&mut state.interrupted, true),
         }
+    }
+
+    /// A command that asks [`Screen::is_interrupted`] now and then begins or ends.
+    pub fn set_interruptible(&self, on: bool) {
+        let mut state = self.lock();
+        (state.interruptible, state.interrupted) = (on, false);
+    }
+
+    /// Whether the command under way is to end.
+    pub fn is_interrupted(&self) -> bool {
+        self.lock().interrupted
     }
 
     /// Whether watches that fire are printed.
@@ -250,3 +267,6 @@ impl State {
 pub fn is_interactive() -> bool {
     std::io::stdin().is_terminal()
 }
+
+#[cfg(test)]
+mod tests;

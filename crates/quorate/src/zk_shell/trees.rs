@@ -17,6 +17,7 @@ use crate::zk_client::{Client, ClientError};
 /// A walk that asks a server.
 struct Walker<'a> {
     client: &'a Client,
+    screen: &'a Screen,
     walk: Walk,
     watch: bool,
     /// How deep children are asked for.
@@ -35,6 +36,7 @@ impl<'a> Walker<'a> {
     /// Starts at a znode that must exist.
     fn start(
         client: &'a Client,
+        screen: &'a Screen,
         root: &str,
         watch: bool,
         depth_max: Option<usize>,
@@ -44,11 +46,15 @@ impl<'a> Walker<'a> {
         let ahead = VecDeque::from([(root.to_string(), Ok(names))]);
         let (walk, window) = (Walk::new(root), 1);
         let (unread_count, unread) = (0, Vec::new());
-        Ok(Walker { client, walk, watch, depth_max, ahead, unread_count, unread, window })
+        screen.set_interruptible(true);
+        Ok(Walker { client, screen, walk, watch, depth_max, ahead, unread_count, unread, window })
     }
 
     /// What is below a znode that may not be read is left out, and said at the end.
     fn next(&mut self) -> Result<Option<Step>, Failure> {
+        if self.screen.is_interrupted() {
+            return Err(Failure::Said("interrupted".to_string()));
+        }
         let step = self.walk.next();
         if let Some(Step::Enter { path, depth }) = &step
             && *depth < self.depth_max
@@ -95,12 +101,18 @@ impl<'a> Walker<'a> {
     }
 
     /// Whether all was read; what was not goes to the notes.
-    fn end(self, notes: &mut Vec<String>) -> Result<(), Failure> {
-        notes.extend(self.unread);
+    fn end(mut self, notes: &mut Vec<String>) -> Result<(), Failure> {
+        notes.append(&mut self.unread);
         match self.unread_count {
             0 => Ok(()),
             count => Err(Failure::Said(format!("the children of {count} znodes were not read"))),
         }
+    }
+}
+
+impl Drop for Walker<'_> {
+    fn drop(&mut self) {
+        self.screen.set_interruptible(false);
     }
 }
 
@@ -167,7 +179,7 @@ pub fn list_below(
     watch: bool,
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let mut walker = Walker::start(client, root, watch, None)?;
+    let mut walker = Walker::start(client, screen, root, watch, None)?;
     let mut list = List::begin(screen, "ls", root)?;
     let mut show = || -> Result<(), Failure> {
         list.item(root, root)?;
@@ -192,7 +204,7 @@ pub fn draw_below(
     depth_max: Option<usize>,
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let mut walker = Walker::start(client, root, false, depth_max)?;
+    let mut walker = Walker::start(client, screen, root, false, depth_max)?;
     let mut list = List::begin(screen, "tree", root)?;
     let mut show = || -> Result<(), Failure> {
         while let Some(step) = walker.next()? {
@@ -220,12 +232,13 @@ pub fn draw_below(
 /// (`SetAclCommand`); how many there were is said at the end.
 pub fn set_acl_below(
     client: &Client,
+    screen: &Screen,
     root: &str,
     acl: &[AclEntry],
     version: i32,
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let mut walker = Walker::start(client, root, false, None)?;
+    let mut walker = Walker::start(client, screen, root, false, None)?;
     let mut refused_count = 0_usize;
     while let Some(step) = walker.next()? {
         let Step::Enter { path, .. } = step else { continue };
@@ -252,11 +265,12 @@ pub fn set_acl_below(
 /// `deleteall`: what is below first, many in one transaction (`ZKUtil.deleteRecursive`).
 pub fn delete_below(
     client: &Client,
+    screen: &Screen,
     root: &str,
     batch_max: usize,
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let mut walker = Walker::start(client, root, false, None)?;
+    let mut walker = Walker::start(client, screen, root, false, None)?;
     let mut batch = Vec::new();
     let mut bytes = 0;
     while let Some(step) = walker.next()? {
