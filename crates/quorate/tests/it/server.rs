@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Pid;
 
@@ -194,6 +195,20 @@ impl Running {
     }
 }
 
+/// A free port that the system gives to nobody who asks for any: the servers of other tests come and go
+/// on those, and one of them would be taken for the one that is waited for.
+fn port_of_its_own() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(61);
+    loop {
+        let next = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(22_000 + next % 10_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 /// The real ZooKeeper, started by `tests/peers/zk-server.sh`, which installs what is missing.
 pub struct RealServer {
     folder: PathBuf,
@@ -208,10 +223,7 @@ impl RealServer {
 
     /// As [`Server::start_in`].
     pub fn start_in(folder: PathBuf, lines: &[&str]) -> RealServer {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let server = RealServer { folder, port };
+        let server = RealServer { folder, port: port_of_its_own() };
         let mut start = server.script("start");
         start.env("ZK_CFG_EXTRA", lines.join("\\n"));
         let output = start.output().unwrap();
