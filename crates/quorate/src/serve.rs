@@ -131,6 +131,9 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         per_ip_max: config.connections_per_ip_max as usize,
         total_max: config.connections_max as usize,
     };
+    // Before anybody is told that the server is there, and may end it.
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
     let mut ready = "quorate ready".to_string();
     for (name, listener) in [("zk", &plain), ("zk-tls", &secure)] {
         if let Some(listener) = listener {
@@ -146,8 +149,6 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         }
     };
     audit("serverStart", "success");
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
     let plain_wire = match &tls {
         Some(tls) if config.port_unification => Wire::Either(tls.clone()),
         _ => Wire::Plain,

@@ -263,6 +263,16 @@ fn the_log_lies_where_it_is_configured_and_nowhere_else() {
     assert!(Client::open(server.address(), 30_000).exists("/a"));
 }
 
+/// The ready line says that it may be ended, too.
+#[test]
+fn a_server_that_is_stopped_as_soon_as_it_is_ready_ends_cleanly() {
+    let mut server = Server::start("stopped-at-once", &[]);
+    for _ in 0..20 {
+        server.stop();
+        server.restart();
+    }
+}
+
 #[test]
 fn a_data_directory_that_cannot_be_written_is_refused() {
     let place = folder("unwritable");
