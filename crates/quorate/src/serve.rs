@@ -309,7 +309,18 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| "<NA>".to_string())
 }
 
-/// What `envi` shows beside the version (`Environment.list`), as far as it exists here.
+/// What `envi` shows of a Java machine.
+const JAVA_PROPERTIES: [&str; 7] = [
+    "java.version",
+    "java.vendor",
+    "java.home",
+    "java.class.path",
+    "java.library.path",
+    "java.io.tmpdir",
+    "java.compiler",
+];
+
+/// What `envi` shows beside the version (`Environment.list`).
 fn environment() -> Vec<(&'static str, String)> {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -317,8 +328,10 @@ fn environment() -> Vec<(&'static str, String)> {
     let folder = folder.map_or("<NA>".to_string(), |folder| folder.display().to_string());
     let memory = monitor::process::memory();
     let megabytes = |bytes: u64| format!("{}MB", bytes >> 20);
-    vec![
-        ("host.name", text(system.nodename())),
+    // As Java shows properties that are not set: who reads these lines by their keys finds them.
+    let mut environment = vec![("host.name", text(system.nodename()))];
+    environment.extend(JAVA_PROPERTIES.map(|key| (key, "<NA>".to_string())));
+    environment.extend([
         ("os.name", text(system.sysname())),
         ("os.arch", text(system.machine())),
         ("os.version", text(system.release())),
@@ -327,7 +340,8 @@ fn environment() -> Vec<(&'static str, String)> {
         ("user.dir", folder),
         ("os.memory.max", megabytes(memory.limit_bytes)),
         ("os.memory.total", megabytes(memory.anonymous_bytes)),
-    ]
+    ]);
+    environment
 }
 
 /// The port of a listener, as `conf` shows it.
