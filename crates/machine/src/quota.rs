@@ -141,7 +141,7 @@ impl Machine {
     }
 
     /// Counts a subtree if `path`, just made, is where its usage is kept. That takes as long as the
-    /// subtree is large, some 0.1 us a znode, and everybody waits; so it does in ZooKeeper.
+    /// subtree is large, and everybody waits; so it does in ZooKeeper.
     pub(crate) fn begin_quota(&mut self, path: &str, txn: &mut Txn<'_>) {
         let Some(inner) = path.strip_prefix(QUOTAS_PATH) else { return };
         let Some((of, USAGE)) = inner.rsplit_once('/') else { return };
