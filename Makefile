@@ -11,7 +11,7 @@ cargo:
 	  echo "cargo is missing: install Rust with rustup, https://rustup.rs" >&2; exit 1; }
 
 run: cargo ## Build and start a standalone server: clients on 127.0.0.1:2181, data in ./quorate-data
-	@cargo build --release && exec target/release/quorate serve
+	@exec cargo run --release --package quorate -- serve
 
 build: cargo ## Build the release binary
 	cargo build --release

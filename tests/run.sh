@@ -7,6 +7,8 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 ROOT="$PWD"
+# The parts find the binary there, wherever builds go otherwise.
+export CARGO_TARGET_DIR="$ROOT/target"
 LOGS="$ROOT/target/test-logs"
 mkdir -p "$LOGS"
 export PEER_TMP="$LOGS/peers"
