@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::ConnectionId;
 use machine::entry::encode_identities;
 use zk::ErrorCode;
-use zk::auth::session_secret;
+use zk::auth::{DigestAlgorithm, digest_id, session_secret};
 use zk::request::opcode;
 use zk::sasl::{NONCE_BYTES, SaslError, Step};
 
@@ -66,6 +66,43 @@ pub(super) enum Ensemble {
 }
 
 impl Front {
+    pub(super) fn on_auth(&mut self, id: ConnectionId, xid: i32, scheme: &str, credentials: &[u8]) {
+        let accepted = match scheme {
+            "digest" if self.settings.digest_enabled => self.add_digest(id, credentials),
+            "ip" => true,
+            "ensemble" => match self.check_ensemble(id, credentials) {
+                Ensemble::Accepted => true,
+                Ensemble::Unknown => false,
+                Ensemble::Refused => return,
+            },
+            "x509" => self.has_certificate(id),
+            _ => false,
+        };
+        if accepted {
+            self.push_slot(id, xid, SlotKind::AuthAccepted);
+        } else {
+            self.fail(id, xid, ErrorCode::AUTH_FAILED, Some(0), true);
+        }
+    }
+
+    /// `X509AuthenticationProvider.handleAuthentication`: an auth packet only looks again at the
+    /// certificate of the connection.
+    fn has_certificate(&self, id: ConnectionId) -> bool {
+        let connection = self.connections.get(&id).expect("its frame was just decoded");
+        connection.identities.iter().any(|identity| &*identity.scheme == "x509")
+    }
+
+    /// `DigestAuthenticationProvider.handleAuthentication`: the super digest makes a super user.
+    fn add_digest(&mut self, id: ConnectionId, credentials: &[u8]) -> bool {
+        let Some(algorithm) = DigestAlgorithm::from_name(&self.settings.digest_algorithm) else {
+            return false;
+        };
+        let digest = digest_id(algorithm, &String::from_utf8_lossy(credentials));
+        let is_super = self.settings.super_digest.as_deref() == Some(&digest);
+        let identities = [("super", ""), ("digest", &*digest)];
+        self.add_identities(id, &identities[usize::from(!is_super)..])
+    }
+
     /// Whether a request with this opcode is refused, because its connection has proved nothing that
     /// counts (`AuthenticationHelper.enforceAuthentication`). Even pings are.
     pub(super) fn lacks_auth(&self, id: ConnectionId, opcode: i32) -> bool {

@@ -12,17 +12,22 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{AclEntry, BootId, MemberId};
+use machine::{AclEntry, BootId, MemberId, Ordinal};
+use zk::ErrorCode;
+use zk::auth::{DigestAlgorithm, digest_id};
 use zk::jute::JuteReader;
 use zk::request::{
-    AddWatchMode, CreateKind, ReadRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
-    WriteRequest, opcode,
+    AddWatchMode, ConnectRequest, CreateKind, ReadKind, ReadRequest, Request, SetWatches2Request,
+    SetWatchesRequest, WatcherType, WriteRequest, XID_PING, opcode,
 };
-use zk::response::decode_stat;
+use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
 use super::super::auth::EnsembleNames;
 use super::super::*;
-use crate::message::{DiskJob, FromApply, FromSnapshot, SessionEvent, SnapshotJob, Start, ToApply};
+use crate::limits::WINDOW_REQUESTS_MAX;
+use crate::message::{
+    DiskJob, FromApply, FromSnapshot, SessionEvent, SnapshotJob, Start, ToApply, Unavailable,
+};
 use crate::{Apply, Loop};
 
 pub(crate) const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };

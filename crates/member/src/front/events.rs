@@ -1,0 +1,143 @@
+//! What changes of the state mean for the connections here: events of watches, and sessions that are
+//! over or have moved.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use machine::acl::{self, perms};
+use machine::change::parent_path;
+use machine::{Acl, Change, ChangeKind, ConnectionId, Ordinal, Owner, SessionId};
+use zk::response::{EventType, encode_event};
+
+use super::connection::{Connection, State};
+use super::watches::WatchKind;
+use super::{Front, LENGTH_BYTES};
+use crate::limits::OUTPUT_BYTES_LIMIT;
+use crate::message::borrow;
+
+impl Front {
+    pub(super) fn on_change(&mut self, change: &Change, path: &str) {
+        let (zxid, at) = (change.zxid.0, change.ordinal);
+        self.last_zxid = self.last_zxid.max(zxid);
+        match &change.kind {
+            ChangeKind::Created { acl, parent_acl } => {
+                self.fire(WatchKind::Data, EventType::Created, path, zxid, at, acl);
+                let parent = parent_path(path);
+                let event = EventType::ChildrenChanged;
+                self.fire(WatchKind::Child, event, parent, zxid, at, parent_acl);
+            }
+            ChangeKind::Deleted { acl, parent_acl } => {
+                self.fire_deleted(path, zxid, at, acl);
+                let parent = parent_path(path);
+                let event = EventType::ChildrenChanged;
+                self.fire(WatchKind::Child, event, parent, zxid, at, parent_acl);
+            }
+            ChangeKind::DataSet { acl } => {
+                self.fire(WatchKind::Data, EventType::DataChanged, path, zxid, at, acl);
+            }
+            ChangeKind::SessionClosed { session } => self.on_session_closed(*session),
+            ChangeKind::SessionAttached { session, owner, .. } => {
+                self.on_session_attached(*session, *owner);
+            }
+            ChangeKind::Configured(settings) => self.settings = settings.clone(),
+        }
+    }
+
+    fn fire(
+        &mut self,
+        kind: WatchKind,
+        event: EventType,
+        path: &str,
+        zxid: i64,
+        at: Ordinal,
+        acl: &Option<Acl>,
+    ) {
+        let fired = self.watches.fire(kind, path, at);
+        if !fired.is_empty() {
+            let count = fired.len() as u64;
+            match event {
+                EventType::Created => &mut self.metrics.node_created_watch_count,
+                EventType::DataChanged => &mut self.metrics.node_changed_watch_count,
+                _ => &mut self.metrics.node_children_watch_count,
+            }
+            .record(count, self.now.monotonic_ms);
+        }
+        for connection in fired {
+            self.send_permitted_event(connection, zxid, event, path, acl);
+        }
+    }
+
+    /// Data and child watches of a removed znode: one event per connection.
+    fn fire_deleted(&mut self, path: &str, zxid: i64, at: Ordinal, acl: &Option<Acl>) {
+        let data = self.watches.fire(WatchKind::Data, path, at);
+        let child = self.watches.fire(WatchKind::Child, path, at);
+        if data.is_empty() && child.is_empty() {
+            return;
+        }
+        let told: HashSet<ConnectionId, FixedState> = data.iter().copied().collect();
+        let rest = child.into_iter().filter(|connection| !told.contains(connection));
+        let rest: Vec<ConnectionId> = rest.collect();
+        let count = (data.len() + rest.len()) as u64;
+        self.metrics.node_deleted_watch_count.record(count, self.now.monotonic_ms);
+        for connection in data.iter().copied().chain(rest) {
+            self.send_permitted_event(connection, zxid, EventType::Deleted, path, acl);
+        }
+    }
+
+    /// Since 3.9 a watcher that may not read the znode is not told (`NIOServerCnxn.process`).
+    fn send_permitted_event(
+        &mut self,
+        id: ConnectionId,
+        zxid: i64,
+        event: EventType,
+        path: &str,
+        acl: &Option<Acl>,
+    ) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let permitted = acl.as_ref().is_none_or(|acl| {
+            let identities = borrow(&connection.identities);
+            acl::allows(&self.settings, acl, perms::READ, &identities)
+        });
+        if permitted {
+            self.send_event(id, zxid, event, path);
+        }
+    }
+
+    pub(super) fn send_event(&mut self, id: ConnectionId, zxid: i64, event: EventType, path: &str) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if matches!(connection.state, State::Closing) {
+            return;
+        }
+        let bytes_before = connection.output.len();
+        encode_event(zxid, event, path, &mut connection.output);
+        self.metrics.watch_bytes += (connection.output.len() - bytes_before - LENGTH_BYTES) as u64;
+        connection.stats.sent += 1;
+        self.sent += 1;
+        if connection.output_bytes() > OUTPUT_BYTES_LIMIT {
+            let what = format!("it leaves {} bytes unread", connection.output_bytes());
+            connection.drop_output();
+            self.disconnect(id, &what);
+            return;
+        }
+        self.soil(id);
+    }
+
+    fn on_session_closed(&mut self, session: SessionId) {
+        let Some(&id) = self.sessions.get(&session) else { return };
+        self.heard.remove(&session);
+        let ending = self.connections.get(&id).is_none_or(Connection::is_ending);
+        if !ending {
+            self.close_after_output(id);
+            self.notice(id, "its session expired");
+        }
+    }
+
+    /// An older connection of the session is closed, here as on every other member.
+    fn on_session_attached(&mut self, session: SessionId, owner: Owner) {
+        let Some(&id) = self.sessions.get(&session) else { return };
+        let own = Owner { origin: self.config.origin, connection: id };
+        if own != owner {
+            self.sessions.remove(&session);
+            self.disconnect(id, "its session moved to another connection");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The first frame of a connection: a four-letter word, or a connect request that asks for a session.
+
+use machine::{Command, ConnectionId, Machine, Outcome, Refusal, SessionId};
+use zk::auth::session_secret;
+use zk::four_letter::{TRACE_MASK_BYTES, Word};
+use zk::limits::CONNECT_BYTES_MAX;
+use zk::request::ConnectRequest;
+use zk::response::ConnectResponse;
+
+use super::connection::State;
+use super::{Front, Halt, take_frame};
+use crate::message::Answered;
+
+impl Front {
+    /// A four-letter word or a connect request.
+    pub(super) fn decode_first(&mut self, id: ConnectionId) -> Result<(), Halt> {
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let Some(first) = connection.input.first_chunk::<4>() else { return Err(Halt::NeedsBytes) };
+        if let Some(word) = zk::four_letter::recognise(*first) {
+            return self.on_word(id, word);
+        }
+        let length = u32::from_be_bytes(*first);
+        if length > CONNECT_BYTES_MAX {
+            return Err(self.disconnect(id, &format!("a first frame of {length} bytes")));
+        }
+        let Some(frame) = take_frame(&mut connection.input, length) else {
+            return Err(Halt::NeedsBytes);
+        };
+        connection.stats.received += 1;
+        self.received += 1;
+        self.metrics.bytes_received_count += frame.len() as u64 + 4;
+        match ConnectRequest::decode(&frame) {
+            Ok(connect) => {
+                self.metrics.connection_request_count += 1;
+                connection.state = State::Greeting(connect);
+                self.list(id);
+                Err(Halt::HeldBack)
+            }
+            Err(error) => Err(self.disconnect(id, &format!("its connect request: {error}"))),
+        }
+    }
+
+    fn on_word(&mut self, id: ConnectionId, mut word: Word) -> Result<(), Halt> {
+        let allowed = &self.config.words_allowed;
+        let is_allowed = allowed.iter().any(|name| name == "*" || name == word.name());
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        if let (Word::Stmk { mask }, true) = (&mut word, is_allowed) {
+            let argument = connection.input.get(4..).and_then(|rest| rest.first_chunk());
+            let argument: &[u8; TRACE_MASK_BYTES] = argument.ok_or(Halt::NeedsBytes)?;
+            *mask = i64::from_be_bytes(*argument);
+        }
+        connection.state = State::Waiting;
+        connection.input.clear();
+        connection.stats.received += 1;
+        self.received += 1;
+        self.metrics.bytes_received_count += 4;
+        match word {
+            _ if !is_allowed => self.answer_word(id, &zk::four_letter::not_allowed(word)),
+            // It is allowed to be no word: then it is a negative length.
+            Word::TelnetClose => return Err(self.disconnect(id, "telnet closed it")),
+            _ => self.output.words.push((id, word)),
+        }
+        Err(Halt::HeldBack)
+    }
+
+    /// Holds a connect request against the state and asks for its session.
+    /// `ZooKeeperServer.processConnectRequest`.
+    pub(super) fn greet(&mut self, id: ConnectionId, machine: &Machine) {
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let State::Greeting(connect) = &connection.state else {
+            unreachable!("the caller looked");
+        };
+        let connect = connect.clone();
+        let zxid = machine.counters().zxid.0;
+        if connect.last_zxid_seen > zxid {
+            let seen = connect.last_zxid_seen;
+            let what = format!("it has seen zxid {seen:#x}, ours is {zxid:#x}");
+            self.disconnect(id, &what);
+            return;
+        }
+        self.ask_for_session(id, connect);
+    }
+
+    fn ask_for_session(&mut self, id: ConnectionId, connect: ConnectRequest) {
+        let (min, max) = (self.config.session_timeout_ms_min, self.config.session_timeout_ms_max);
+        let timeout_ms = u32::try_from(connect.timeout_ms).unwrap_or(0).clamp(min, max);
+        let (session, password) = match connect.session {
+            0 => self.draw_session(),
+            session => {
+                let Ok(password) = <[u8; 16]>::try_from(&*connect.password) else {
+                    self.refuse_session(id, connect.read_only);
+                    return;
+                };
+                (SessionId(session), password)
+            }
+        };
+        let command = match connect.session {
+            0 => Command::OpenSession { session, password, timeout_ms },
+            _ => Command::Attach { session, password, timeout_ms },
+        };
+        self.submit(id, &command, CONNECT_BYTES_MAX as usize);
+        self.commands_in_flight += 1;
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        connection.state = State::Connecting { connect, session, password, timeout_ms };
+        self.hand_over();
+    }
+
+    /// A new session's id and password. The top byte is 1, as of a ZooKeeper with server id 1: ids
+    /// whose top byte is 0, 0x80 or 0xff would be taken for other owners of znodes.
+    pub(super) fn draw_session(&mut self) -> (SessionId, [u8; 16]) {
+        self.secrets_drawn += 1;
+        let secret = session_secret(&self.config.secret, self.config.id.0, self.secrets_drawn);
+        let (id, password) = secret.split_at(16);
+        let mut low = [0; 8];
+        low[1..].copy_from_slice(&id[..7]);
+        low[0] = 1;
+        let mut own = [0; 16];
+        own.copy_from_slice(password);
+        (SessionId(i64::from_be_bytes(low)), own)
+    }
+
+    /// The session of a connecting client exists, or does not.
+    pub(super) fn on_session(&mut self, id: ConnectionId, answered: &Answered) {
+        self.commands_in_flight -= 1;
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let state = core::mem::replace(&mut connection.state, State::Waiting);
+        let State::Connecting { connect, session, password, timeout_ms } = state else {
+            unreachable!("the caller looked");
+        };
+        match answered {
+            Ok(Ok(Outcome::Opened | Outcome::Attached)) => {
+                let response = ConnectResponse {
+                    timeout_ms: timeout_ms as i32,
+                    session: session.0,
+                    password,
+                    read_only: connect.read_only.map(|_| false),
+                };
+                response.encode(&mut connection.output);
+                connection.state = State::Attached;
+                connection.session = Some(session);
+                connection.timeout_ms = timeout_ms;
+                connection.stats.sent += 1;
+                connection.stats.last_operation = "SESS";
+                self.sent += 1;
+                self.sessions.insert(session, id);
+                self.heard.insert(session);
+                self.soil(id);
+                self.resumable.push(id);
+            }
+            Ok(Err(Refusal::SessionIdTaken(_))) => self.ask_for_session(id, connect),
+            Ok(_) => self.refuse_session(id, connect.read_only),
+            Err(_) => {
+                self.disconnect(id, "no session can be opened now");
+            }
+        }
+    }
+
+    fn refuse_session(&mut self, id: ConnectionId, read_only: Option<bool>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        ConnectResponse::refused(read_only).encode(&mut connection.output);
+        self.close_after_output(id);
+    }
+}

@@ -1,0 +1,219 @@
+//! What runs here, under the lock for reading: reads, the watches that they set, and the requests
+//! about watches.
+
+use machine::{ConnectionId, Machine, Ordinal, QueryResult, Refusal};
+use zk::request::ReadKind;
+use zk::response::{
+    EventType, ReplyHeader, encode_add_watch, encode_all_children_number, encode_empty,
+    encode_ephemerals, encode_multi_read, encode_read,
+};
+use zk::{ErrorCode, ops};
+
+use super::Front;
+use super::connection::{OwnedSetWatches, Slot, SlotKind, State};
+use super::watches::WatchKind;
+use crate::limits::{COUNT_STEP_SLOTS_MAX, MULTI_READ_BYTES_MAX, WATCH_BYTES_MAX};
+use crate::message::{OwnedRead, borrow};
+
+impl Front {
+    pub(super) fn run_one(&mut self, id: ConnectionId, machine: &Machine) -> bool {
+        let Some(connection) = self.connections.get(&id) else { return false };
+        if !connection.is_runnable() {
+            return false;
+        }
+        let counters = machine.counters();
+        self.last_zxid = self.last_zxid.max(counters.zxid.0);
+        if let State::Greeting(_) = connection.state {
+            self.greet(id, machine);
+            return false;
+        }
+        if let Some(SlotKind::Count { .. }) = connection.window.front().map(|slot| &slot.kind) {
+            self.run_count(id, machine);
+            return true;
+        }
+        let slot = self.pop_slot(id);
+        let identities = self.connections[&id].identities.clone();
+        let (xid, zxid, at) = (slot.xid, counters.zxid.0, counters.ordinal);
+        match &slot.kind {
+            SlotKind::Read(read) => {
+                let query = read.borrow();
+                let result = machine.query(&ops::query(&query), &borrow(&identities));
+                let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+                self.reply(id, &slot, zxid, |out| {
+                    encode_read(xid, zxid, read.kind, &result, out);
+                });
+                self.watch(id, read, error, at);
+            }
+            SlotKind::MultiRead(reads) => {
+                let identities = borrow(&identities);
+                let results: Vec<_> = reads
+                    .iter()
+                    .map(|read| {
+                        (read.kind, machine.query(&ops::query(&read.borrow()), &identities))
+                    })
+                    .collect();
+                let bytes: u64 = results.iter().map(|(_, result)| result_bytes(result)).sum();
+                if bytes > MULTI_READ_BYTES_MAX {
+                    self.notice(id, &format!("a multi-read of {bytes} bytes is refused"));
+                    let header = ReplyHeader { xid, zxid, error: ErrorCode::MARSHALLING_ERROR };
+                    self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+                } else {
+                    self.reply(id, &slot, zxid, |out| encode_multi_read(xid, zxid, &results, out));
+                }
+                // No watches: `MultiOperationRecord` drops the flag.
+            }
+            SlotKind::SetWatches(watches) => {
+                self.set_watches(id, watches, machine);
+                if !self.is_attached(id) {
+                    return false;
+                }
+                let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
+                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+            }
+            // `FinalRequestProcessor` asks for no permission here: events are held against the ACL.
+            SlotKind::AddWatch { path, mode } => {
+                let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
+                self.reply(id, &slot, zxid, |out| encode_add_watch(header, out));
+                self.set_watch(id, WatchKind::of(*mode), path, at);
+            }
+            SlotKind::CheckWatches { path, watcher_type } => {
+                let kinds = WatchKind::of_type(*watcher_type);
+                let found = kinds.iter().any(|kind| self.watches.contains(id, *kind, path));
+                self.answer_watcher(id, &slot, zxid, found);
+            }
+            SlotKind::RemoveWatches { path, watcher_type } => {
+                let kinds = WatchKind::of_type(*watcher_type);
+                let removed = kinds.iter().filter(|kind| self.watches.remove(id, **kind, path));
+                let found = removed.count() > 0;
+                self.answer_watcher(id, &slot, zxid, found);
+            }
+            SlotKind::Ephemerals(prefix) => {
+                let session = self.connections[&id].session;
+                let session = session.expect("an attached connection has a session");
+                let mut paths = machine.ephemeral_paths(session);
+                paths.retain(|path| path.starts_with(&**prefix));
+                self.reply(id, &slot, zxid, |out| encode_ephemerals(xid, zxid, &paths, out));
+            }
+            _ => unreachable!("only reads are runnable"),
+        }
+        self.settle(id);
+        true
+    }
+
+    /// Runs one step of the count at the front of the window, and answers it if that was the last.
+    fn run_count(&mut self, id: ConnectionId, machine: &Machine) {
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let identities = borrow(&connection.identities);
+        let Some(SlotKind::Count { path, so_far }) =
+            connection.window.front_mut().map(|slot| &mut slot.kind)
+        else {
+            unreachable!("the caller looked");
+        };
+        let step = machine.count_descendants(path, &identities, COUNT_STEP_SLOTS_MAX, so_far);
+        let Some(result) = step.transpose() else { return };
+        let zxid = machine.counters().zxid.0;
+        let slot = self.pop_slot(id);
+        let xid = slot.xid;
+        self.reply(id, &slot, zxid, |out| encode_all_children_number(xid, zxid, &result, out));
+        self.settle(id);
+    }
+
+    /// Sets the watch of a read that succeeded, or of an exists that found nothing.
+    pub(super) fn watch(
+        &mut self,
+        id: ConnectionId,
+        read: &OwnedRead,
+        error: ErrorCode,
+        at: Ordinal,
+    ) {
+        if !read.watch {
+            return;
+        }
+        let missing = read.kind == ReadKind::Exists && error == ErrorCode::NO_NODE;
+        if error != ErrorCode::OK && !missing {
+            return;
+        }
+        let kind = match read.kind {
+            ReadKind::Exists | ReadKind::GetData => WatchKind::Data,
+            ReadKind::GetChildren | ReadKind::GetChildren2 => WatchKind::Child,
+            ReadKind::GetAcl => return,
+        };
+        self.set_watch(id, kind, &read.path, at);
+    }
+
+    fn set_watch(&mut self, id: ConnectionId, kind: WatchKind, path: &str, at: Ordinal) {
+        self.watches.set(id, kind, path, at);
+        let bytes = self.watches.bytes_of(id);
+        if bytes > WATCH_BYTES_MAX {
+            self.disconnect(id, &format!("its watches take {bytes} bytes"));
+        }
+    }
+
+    /// The client makes the events of removed watches itself: there is a reply and no more.
+    fn answer_watcher(&mut self, id: ConnectionId, slot: &Slot, zxid: i64, found: bool) {
+        let error = if found { ErrorCode::OK } else { ErrorCode::NO_WATCHER };
+        let header = ReplyHeader { xid: slot.xid, zxid, error };
+        self.reply(id, slot, zxid, |out| encode_empty(header, out));
+    }
+
+    /// `DataTree.setWatches`: what was missed fires at once, the rest is set. Persistent ones are only
+    /// set: what they missed is not told.
+    fn set_watches(&mut self, id: ConnectionId, asked: &OwnedSetWatches, machine: &Machine) {
+        let at = machine.counters().ordinal;
+        let since = asked.relative_zxid;
+        let find = |path: &str| machine.tree().find(path).map(|znode| znode.stat());
+        for path in &asked.data {
+            let missed = match find(path) {
+                None => Some(EventType::Deleted),
+                Some(stat) if stat.mzxid > since => Some(EventType::DataChanged),
+                Some(_) => None,
+            };
+            self.fire_or_set(id, missed, WatchKind::Data, path, at);
+        }
+        for path in &asked.exist {
+            let missed = find(path).map(|_| EventType::Created);
+            self.fire_or_set(id, missed, WatchKind::Data, path, at);
+        }
+        for path in &asked.child {
+            let missed = match find(path) {
+                None => Some(EventType::Deleted),
+                Some(stat) if stat.pzxid > since => Some(EventType::ChildrenChanged),
+                Some(_) => None,
+            };
+            self.fire_or_set(id, missed, WatchKind::Child, path, at);
+        }
+        for path in &asked.persistent {
+            self.fire_or_set(id, None, WatchKind::Persistent, path, at);
+        }
+        for path in &asked.persistent_recursive {
+            self.fire_or_set(id, None, WatchKind::PersistentRecursive, path, at);
+        }
+    }
+
+    fn fire_or_set(
+        &mut self,
+        id: ConnectionId,
+        missed: Option<EventType>,
+        kind: WatchKind,
+        path: &str,
+        at: Ordinal,
+    ) {
+        match missed {
+            Some(event) => self.send_event(id, -1, event, path),
+            // The event before may have been one too many.
+            None if self.is_attached(id) => self.set_watch(id, kind, path, at),
+            None => {}
+        }
+    }
+}
+
+/// Bytes of a result in a reply, give or take a header.
+fn result_bytes(result: &Result<QueryResult<'_>, Refusal>) -> u64 {
+    match result {
+        Ok(QueryResult::Data { data, .. }) => data.map_or(0, |data| data.len() as u64),
+        Ok(QueryResult::Children { znode }) => {
+            znode.child_name_bytes() + 4 * u64::from(znode.child_count())
+        }
+        _ => 0,
+    }
+}

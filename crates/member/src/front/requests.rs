@@ -1,0 +1,276 @@
+//! From frames to slots of the window: what a request is checked for before it may wait, run or be
+//! handed over.
+
+use machine::{Command, ConnectionId, DescendantCount};
+use zk::jute::{JuteError, JuteReader};
+use zk::request::{ReadKind, Request, RequestHeader};
+use zk::response::WriteForm;
+use zk::{ErrorCode, ops};
+
+use super::connection::{Connection, OwnedSetWatches, SlotKind};
+use super::{Front, Halt, take_frame};
+use crate::limits::{TRAVELLING_READS_MAX, WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX};
+use crate::message::{OwnedRead, ToLoop, TravellingRead};
+
+impl Front {
+    /// The next frame of a connection with a session.
+    pub(super) fn decode_request(&mut self, id: ConnectionId) -> Result<(), Halt> {
+        let has_credit = self.has_credit();
+        let frame_bytes_max = self.config.frame_bytes_max;
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        if connection.is_refused() {
+            return Err(Halt::HeldBack);
+        }
+        let Some(first) = connection.input.first_chunk::<4>() else { return Err(Halt::NeedsBytes) };
+        let length = u32::from_be_bytes(*first);
+        if length > frame_bytes_max {
+            let what = format!("a frame of {} bytes, {frame_bytes_max} allowed", length as i32);
+            return Err(self.disconnect(id, &what));
+        }
+        let window_is_full = connection.window.len() >= WINDOW_REQUESTS_MAX
+            || connection.window_bytes >= WINDOW_BYTES_MAX;
+        if window_is_full || connection.output_is_full() {
+            return Err(Halt::HeldBack);
+        }
+        if !has_credit && connection.throttled_bytes == 0 {
+            if connection.starved_since_ms.is_none() {
+                connection.starved_since_ms = Some(self.now.monotonic_ms);
+                self.starved.push(id);
+            }
+            return Err(Halt::HeldBack);
+        }
+        let Some(body) = connection.input.get(4..4 + length as usize) else {
+            return Err(Halt::NeedsBytes);
+        };
+        let opcode = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
+        if opcode.is_some_and(|opcode| is_held_back(connection, i32::from_be_bytes(*opcode))) {
+            return Err(Halt::HeldBack);
+        }
+        let Some(frame) = take_frame(&mut connection.input, length) else {
+            return Err(Halt::NeedsBytes);
+        };
+        connection.stats.received += 1;
+        self.received += 1;
+        self.metrics.bytes_received_count += frame.len() as u64 + 4;
+        let mut reader = JuteReader::new(&frame);
+        let header = match RequestHeader::decode(&mut reader) {
+            Ok(header) => header,
+            Err(error) => return Err(self.disconnect(id, &format!("a request: {error}"))),
+        };
+        let session = connection.session.expect("an attached connection has a session");
+        let throttled = connection.takes_throttled(4 + frame.len());
+        if self.lacks_auth(id, header.opcode) {
+            self.notice(id, "it asks for something before it has proved who it is");
+            self.fail(id, header.xid, ErrorCode::AUTH_REQUIRED, Some(0), true);
+            return Ok(());
+        }
+        if throttled && is_throttlable(header.opcode) {
+            self.metrics.throttled_ops += 1;
+            self.fail(id, header.xid, ErrorCode::THROTTLED_OP, None, false);
+            return Ok(());
+        }
+        match Request::decode(header.opcode, &mut reader) {
+            Ok(request) => self.on_request(id, header, &request, frame.len()),
+            // `ZooKeeperServer.processPacket` reads these before all others, and does not catch.
+            Err(error) if header.opcode == zk::request::opcode::AUTH => {
+                Err(self.disconnect(id, &format!("an auth packet: {error}")))
+            }
+            Err(error) if header.opcode == zk::request::opcode::SASL => {
+                Err(self.disconnect(id, &format!("a SASL packet: {error}")))
+            }
+            // `PrepRequestProcessor.pRequestHelper` takes the zxid on its way out, where an ACL is null
+            // on another.
+            Err(error)
+                if header.opcode == zk::request::opcode::MULTI
+                    && !matches!(error, JuteError::NullAcl { .. }) =>
+            {
+                let bytes = frame.len();
+                self.submit(id, &ops::refused_command(session), bytes);
+                let form = WriteForm::Refused(ErrorCode::MARSHALLING_ERROR);
+                self.push_slot(id, header.xid, SlotKind::Write { form, bytes });
+                Ok(())
+            }
+            Err(_) => {
+                self.fail(id, header.xid, ErrorCode::MARSHALLING_ERROR, None, false);
+                Ok(())
+            }
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        id: ConnectionId,
+        header: RequestHeader,
+        request: &Request<'_>,
+        bytes: usize,
+    ) -> Result<(), Halt> {
+        let xid = header.xid;
+        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
+        connection.stats.last_operation = operation_name(request);
+        if xid >= 0 {
+            connection.stats.last_xid = i64::from(xid);
+        }
+        let session = connection.session.expect("an attached connection has a session");
+        match request {
+            Request::Write(write) => {
+                let form = WriteForm::of(write);
+                self.submit(id, &ops::write_command(session, write), bytes);
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.keep_pending(id, request);
+            }
+            Request::Multi(writes) => {
+                let form = WriteForm::of_multi(writes);
+                self.submit(id, &ops::multi_command(session, writes), bytes);
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.keep_pending(id, request);
+            }
+            Request::CloseSession => {
+                self.submit(id, &Command::CloseSession { session }, bytes);
+                self.push_slot(id, xid, SlotKind::Close { bytes });
+            }
+            Request::Read(read) => self.on_read(id, xid, OwnedRead::of(read)),
+            Request::MultiRead(reads) => {
+                let reads = reads.iter().map(OwnedRead::of).collect();
+                self.push_slot(id, xid, SlotKind::MultiRead(reads));
+            }
+            Request::SetWatches(watches) => {
+                let watches = Box::new(OwnedSetWatches::of(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches(watches));
+            }
+            Request::SetWatches2(watches) => {
+                let watches = Box::new(OwnedSetWatches::of_all(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches(watches));
+            }
+            Request::AddWatch { path, mode } => {
+                let (path, mode) = ((*path).into(), *mode);
+                self.push_slot(id, xid, SlotKind::AddWatch { path, mode });
+            }
+            Request::CheckWatches { path, watcher_type } => {
+                let (path, watcher_type) = ((*path).into(), *watcher_type);
+                self.push_slot(id, xid, SlotKind::CheckWatches { path, watcher_type });
+            }
+            Request::RemoveWatches { path, watcher_type } => {
+                let (path, watcher_type) = ((*path).into(), *watcher_type);
+                self.push_slot(id, xid, SlotKind::RemoveWatches { path, watcher_type });
+            }
+            Request::Sync { path } => {
+                let path = (*path).into();
+                self.hand_over();
+                self.output.to_loop.push(ToLoop::Sync(self.config.id, id));
+                self.push_slot(id, xid, SlotKind::Sync { path, done: false });
+            }
+            Request::Ping => self.push_slot(id, xid, SlotKind::Ping),
+            // PrepRequestProcessor: what a standalone server says, allowed or not.
+            Request::Reconfig { .. } => {
+                let form = WriteForm::Refused(match self.settings.reconfig_enabled {
+                    true => ErrorCode::UNIMPLEMENTED,
+                    false => ErrorCode::RECONFIG_DISABLED,
+                });
+                self.submit(id, &ops::refused_command(session), bytes);
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+            }
+            Request::GetAllChildrenNumber { path } => {
+                let (path, so_far) = ((*path).into(), DescendantCount::default());
+                self.push_slot(id, xid, SlotKind::Count { path, so_far });
+            }
+            Request::GetEphemerals { prefix } => {
+                let prefix = ops::ephemerals_prefix(*prefix).into();
+                self.push_slot(id, xid, SlotKind::Ephemerals(prefix));
+            }
+            Request::WhoAmI => {
+                let identities = connection.identities.clone();
+                self.push_slot(id, xid, SlotKind::WhoAmI(identities));
+            }
+            Request::Auth { scheme, credentials } => self.on_auth(id, xid, scheme, credentials),
+            Request::Sasl { token } => self.on_sasl(id, xid, token),
+            // UnimplementedRequestProcessor: answered with zxid -1, then closed.
+            Request::Unknown => self.fail(id, xid, ErrorCode::UNIMPLEMENTED, Some(-1), true),
+        }
+        self.settle(id);
+        Ok(())
+    }
+
+    /// A read runs here, or travels with the own write right before it if that one was not handed
+    /// over yet.
+    fn on_read(&mut self, id: ConnectionId, xid: i32, read: OwnedRead) {
+        let connection = self.connections.get(&id).expect("its frame was just decoded");
+        let identities = connection.identities.clone();
+        let small = !matches!(read.kind, ReadKind::GetChildren | ReadKind::GetChildren2);
+        let behind_write = connection.local_reads == 0
+            && connection.window.back().is_some_and(|slot| {
+                matches!(slot.kind, SlotKind::Write { .. } | SlotKind::TravellingRead(_))
+            });
+        let may_travel =
+            small && behind_write && connection.travelling_reads < TRAVELLING_READS_MAX;
+        let waiter = self.waiters.last_mut().filter(|waiter| waiter.connection == id);
+        match waiter {
+            Some(waiter) if may_travel => {
+                waiter.reads.push(TravellingRead { xid, read: read.clone(), identities });
+                self.push_slot(id, xid, SlotKind::TravellingRead(read));
+            }
+            _ => self.push_slot(id, xid, SlotKind::Read(read)),
+        }
+    }
+}
+
+/// Whether a request with this opcode must wait before it is decoded. A read that waits for its
+/// turn holds back whatever is handed over behind it, and auth and SASL, which would show it more than
+/// it may see. A sync holds back commands: it does not pass the log, and theirs could be answered
+/// first.
+fn is_held_back(connection: &Connection, opcode: i32) -> bool {
+    use zk::request::opcode as op;
+    let behind_read = connection.local_reads > 0;
+    match opcode {
+        op::SYNC | op::AUTH | op::SASL => behind_read,
+        op::CREATE
+        | op::CREATE2
+        | op::DELETE
+        | op::SET_DATA
+        | op::SET_ACL
+        | op::MULTI
+        | op::RECONFIG
+        | op::CLOSE_SESSION => behind_read || connection.open_syncs > 0,
+        _ => false,
+    }
+}
+
+/// Whether a request may be refused because it waited too long (`Request.isThrottlable`, and what
+/// `ZooKeeperServer.processPacket` handles without its throttle).
+fn is_throttlable(opcode: i32) -> bool {
+    use zk::request::opcode as op;
+    !matches!(opcode, op::PING | op::CLOSE_SESSION | op::AUTH | op::SASL)
+}
+
+/// The short names of operations in `cons` (`FinalRequestProcessor`).
+fn operation_name(request: &Request<'_>) -> &'static str {
+    use zk::request::WriteRequest;
+    match request {
+        Request::Write(WriteRequest::Create { .. }) => "CREA",
+        Request::Write(WriteRequest::Delete { .. }) => "DELE",
+        Request::Write(WriteRequest::SetData { .. }) => "SETD",
+        Request::Write(WriteRequest::SetAcl { .. }) => "SETA",
+        Request::Write(WriteRequest::Check { .. }) => "CHEC",
+        Request::Multi(_) => "MULT",
+        Request::MultiRead(_) => "MLTR",
+        Request::Read(read) => match read.kind {
+            ReadKind::Exists => "EXIS",
+            ReadKind::GetData => "GETD",
+            ReadKind::GetAcl => "GETA",
+            ReadKind::GetChildren | ReadKind::GetChildren2 => "GETC",
+        },
+        Request::Sync { .. } => "SYNC",
+        Request::Ping => "PING",
+        Request::GetAllChildrenNumber { .. } => "GETACN",
+        Request::GetEphemerals { .. } => "GETE",
+        Request::WhoAmI => "HOMI",
+        Request::Auth { .. } => "AUTH",
+        Request::Sasl { .. } => "SASL",
+        Request::SetWatches(_) => "SETW",
+        Request::SetWatches2(_) => "STW2",
+        Request::AddWatch { .. } => "ADDW",
+        Request::CheckWatches { .. } => "CHKW",
+        Request::RemoveWatches { .. } => "REMW",
+        Request::CloseSession => "CLOS",
+        Request::Reconfig { .. } | Request::Unknown => "NA",
+    }
+}

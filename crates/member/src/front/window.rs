@@ -1,0 +1,277 @@
+//! The window of a connection: its requests that are not answered, in order, the credit they take,
+//! and their replies.
+
+use machine::{ConnectionId, Ordinal, Refusal};
+use zk::ErrorCode;
+use zk::request::XID_PING;
+use zk::response::{
+    ReplyHeader, encode_empty, encode_sasl, encode_sync, encode_unavailable, encode_who_am_i,
+    encode_write,
+};
+
+use super::connection::{Slot, SlotKind, State};
+use super::{Front, LENGTH_BYTES};
+use crate::limits::FRONT_BYTES_MAX;
+use crate::message::{Answered, ReadAnswer, Unavailable, borrow};
+
+impl Front {
+    pub(super) fn push_slot(&mut self, id: ConnectionId, xid: i32, kind: SlotKind) {
+        let received_ms = self.now.monotonic_ms;
+        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
+        match &kind {
+            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
+                connection.window_bytes += bytes;
+                self.commands_in_flight += 1;
+                self.bytes_in_flight += bytes;
+            }
+            SlotKind::Sync { .. } => {
+                connection.open_syncs += 1;
+                self.commands_in_flight += 1;
+            }
+            kind if kind.runs_here() => connection.local_reads += 1,
+            SlotKind::TravellingRead(_) => connection.travelling_reads += 1,
+            _ => {}
+        }
+        connection.window.push_back(Slot { xid, received_ms, kind, pending: None });
+        self.outstanding += 1;
+    }
+
+    /// Returns the credit of a slot that is answered, or whose connection is gone.
+    pub(super) fn give_back(&mut self, kind: &SlotKind) {
+        self.outstanding -= 1;
+        match kind {
+            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
+                self.commands_in_flight -= 1;
+                self.bytes_in_flight -= bytes;
+            }
+            SlotKind::Sync { .. } => self.commands_in_flight -= 1,
+            _ => {}
+        }
+    }
+
+    pub(super) fn has_credit(&self) -> bool {
+        self.commands_in_flight < self.config.commands_max && self.bytes_in_flight < FRONT_BYTES_MAX
+    }
+
+    /// Takes the first slot of the window out, which must be there.
+    pub(super) fn pop_slot(&mut self, id: ConnectionId) -> Slot {
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let slot = connection.window.pop_front().expect("the caller looked");
+        match &slot.kind {
+            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
+                connection.window_bytes -= bytes;
+            }
+            kind if kind.runs_here() => connection.local_reads -= 1,
+            SlotKind::TravellingRead(_) => connection.travelling_reads -= 1,
+            _ => {}
+        }
+        self.give_back(&slot.kind);
+        slot
+    }
+
+    /// Answers what stands at the front of the window and needs nothing more, and lists the
+    /// connection if what stands there then needs the lock.
+    pub(super) fn settle(&mut self, id: ConnectionId) {
+        loop {
+            let Some(connection) = self.connections.get(&id) else { return };
+            let Some(slot) = connection.window.front() else { break };
+            let ready = match &slot.kind {
+                SlotKind::Ping
+                | SlotKind::WhoAmI(_)
+                | SlotKind::AuthAccepted
+                | SlotKind::Sasl { .. }
+                | SlotKind::Failed { .. } => true,
+                SlotKind::Sync { done, .. } => *done,
+                _ => false,
+            };
+            if !ready {
+                break;
+            }
+            let slot = self.pop_slot(id);
+            self.answer_ready(id, slot);
+        }
+        self.list(id);
+    }
+
+    fn answer_ready(&mut self, id: ConnectionId, slot: Slot) {
+        let last_zxid = self.last_zxid;
+        let xid = slot.xid;
+        let header = |zxid, error| ReplyHeader { xid, zxid, error };
+        match &slot.kind {
+            SlotKind::Ping => {
+                let header = ReplyHeader { xid: XID_PING, zxid: last_zxid, error: ErrorCode::OK };
+                self.reply(id, &slot, last_zxid, |out| encode_empty(header, out));
+            }
+            SlotKind::WhoAmI(identities) => {
+                let identities = borrow(identities);
+                self.reply(id, &slot, last_zxid, |out| {
+                    encode_who_am_i(xid, last_zxid, &identities, out);
+                });
+            }
+            SlotKind::AuthAccepted => {
+                let header = header(0, ErrorCode::OK);
+                self.reply(id, &slot, 0, |out| encode_empty(header, out));
+            }
+            SlotKind::Sasl { token, error, close } => {
+                let header = header(0, *error);
+                self.reply(id, &slot, 0, |out| encode_sasl(header, token.as_deref(), out));
+                if *close {
+                    self.close_after_output(id);
+                }
+            }
+            SlotKind::Failed { error, zxid, close } => {
+                let header = header(zxid.unwrap_or(last_zxid), *error);
+                self.reply(id, &slot, header.zxid, |out| encode_empty(header, out));
+                if *close {
+                    self.close_after_output(id);
+                }
+            }
+            SlotKind::Sync { path, .. } => {
+                self.reply(id, &slot, last_zxid, |out| encode_sync(xid, last_zxid, path, out));
+            }
+            _ => unreachable!("settle answers only what is ready"),
+        }
+    }
+
+    /// Appends a reply to the output and counts it.
+    pub(super) fn reply(
+        &mut self,
+        id: ConnectionId,
+        slot: &Slot,
+        zxid: i64,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let bytes_before = connection.output.len();
+        encode(&mut connection.output);
+        let bytes = (connection.output.len() - bytes_before - LENGTH_BYTES) as u64;
+        let elapsed_ms = now.monotonic_ms.saturating_sub(slot.received_ms);
+        let stats = &mut connection.stats;
+        stats.sent += 1;
+        stats.latency.record(elapsed_ms);
+        stats.last_zxid = stats.last_zxid.max(zxid);
+        stats.last_response_ms = now.wall_ms;
+        self.sent += 1;
+        self.latency.record(elapsed_ms);
+        self.metrics.response_bytes += bytes;
+        self.metrics.response_size.record(bytes, now.monotonic_ms);
+        match &slot.kind {
+            SlotKind::Write { .. } | SlotKind::Close { .. } => {
+                self.metrics.update_latency.record(elapsed_ms, now.monotonic_ms);
+            }
+            SlotKind::AuthAccepted => {}
+            _ => self.metrics.read_latency.record(elapsed_ms, now.monotonic_ms),
+        }
+        self.note_slow(id, slot, elapsed_ms);
+        self.soil(id);
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        id: ConnectionId,
+        xid: i32,
+        error: ErrorCode,
+        zxid: Option<i64>,
+        close: bool,
+    ) {
+        self.push_slot(id, xid, SlotKind::Failed { error, zxid, close });
+        if close {
+            self.forget_input(id);
+        }
+        self.settle(id);
+    }
+
+    /// What stands behind is not decoded any more: the close ends the window.
+    pub(super) fn forget_input(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.input.clear();
+        }
+    }
+
+    pub(super) fn on_command(
+        &mut self,
+        id: ConnectionId,
+        ordinal: Ordinal,
+        zxid: i64,
+        answered: &Answered,
+        reads: Vec<ReadAnswer>,
+    ) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        match connection.state {
+            State::Connecting { .. } => {
+                assert!(reads.is_empty());
+                self.on_session(id, answered);
+                return;
+            }
+            State::Attached => {}
+            _ => return,
+        }
+        let slot = self.pop_slot(id);
+        let xid = slot.xid;
+        self.audit(id, &slot, answered);
+        match (&slot.kind, answered) {
+            // FinalRequestProcessor closes a connection whose session moved.
+            (_, Ok(Err(Refusal::SessionMoved))) => {
+                self.disconnect(id, "its session moved to another connection");
+                return;
+            }
+            (SlotKind::Write { form, .. }, Ok(outcome)) => {
+                self.reply(id, &slot, zxid, |out| encode_write(xid, zxid, form, outcome, out));
+            }
+            (SlotKind::Close { .. }, Ok(outcome)) => {
+                let error = outcome.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+                let header = ReplyHeader { xid, zxid, error };
+                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+                self.close_after_output(id);
+                return;
+            }
+            (SlotKind::Write { form, .. }, Err(reason)) => {
+                let error = unavailable_code(*reason);
+                self.reply(id, &slot, zxid, |out| encode_unavailable(xid, zxid, form, error, out));
+            }
+            (SlotKind::Close { .. }, Err(reason)) => {
+                let header = ReplyHeader { xid, zxid, error: unavailable_code(*reason) };
+                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+            }
+            _ => unreachable!("answers come in the order of the window"),
+        }
+        for answer in reads {
+            let slot = self.pop_slot(id);
+            let SlotKind::TravellingRead(read) = &slot.kind else {
+                unreachable!("reads that travelled stand behind their write");
+            };
+            self.reply(id, &slot, zxid, |out| out.extend_from_slice(&answer.frame));
+            self.watch(id, read, answer.error, ordinal);
+            if !self.is_attached(id) {
+                // That watch was one too many.
+                return;
+            }
+        }
+        self.settle(id);
+        self.resumable.push(id);
+    }
+
+    pub(super) fn on_synced(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let pending = connection.window.iter_mut().find_map(|slot| match &mut slot.kind {
+            SlotKind::Sync { done, .. } if !*done => Some(done),
+            _ => None,
+        });
+        if let Some(done) = pending {
+            *done = true;
+            connection.open_syncs -= 1;
+        }
+        self.settle(id);
+        self.resumable.push(id);
+    }
+}
+
+/// ZooKeeper has no code for a server that cannot take a write for now; a system error is what its
+/// clients hand to the caller without closing the connection.
+fn unavailable_code(reason: Unavailable) -> ErrorCode {
+    match reason {
+        Unavailable::DiskFull => ErrorCode::SYSTEM_ERROR,
+        Unavailable::NotLeader => ErrorCode::OPERATION_TIMEOUT,
+    }
+}
