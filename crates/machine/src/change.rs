@@ -46,6 +46,11 @@ pub enum ChangeKind {
     },
     /// The replicated settings were replaced.
     Configured(Arc<Settings>),
+    /// The state was replaced by an image: connections and watches of before are worth nothing.
+    Installed {
+        /// Those that there are now, by id, each with its timeout in ms: owned by nobody.
+        sessions: Arc<[(SessionId, u32)]>,
+    },
 }
 
 /// One change.

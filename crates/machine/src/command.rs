@@ -189,6 +189,11 @@ pub enum Command<'a> {
         /// A container that never had a child goes after this, in ms; 0: never.
         never_used_ms_max: u64,
     },
+    /// Replace the state by that of an image, which whoever applies this has.
+    InstallImage {
+        /// Of the snapshot's file ([`crate::install::PreparedImage`]).
+        hash: u128,
+    },
 }
 
 const KIND_OPEN_SESSION: u8 = 1;
@@ -199,6 +204,7 @@ const KIND_CONFIGURE: u8 = 5;
 const KIND_WRITE: u8 = 6;
 const KIND_MULTI: u8 = 7;
 const KIND_DELETE_CONTAINERS: u8 = 8;
+const KIND_INSTALL_IMAGE: u8 = 9;
 
 const OP_CREATE: u8 = 1;
 const OP_DELETE: u8 = 2;
@@ -369,6 +375,10 @@ impl Command<'_> {
                     out.put_bytes(path.as_bytes());
                 }
             }
+            Command::InstallImage { hash } => {
+                out.put_u8(KIND_INSTALL_IMAGE);
+                out.put_u128(*hash);
+            }
         }
     }
 
@@ -424,6 +434,7 @@ impl Command<'_> {
                 }
                 Command::DeleteContainers { paths, never_used_ms_max }
             }
+            KIND_INSTALL_IMAGE => Command::InstallImage { hash: reader.u128()? },
             _ => return Err(reader.bad("command", u64::from(kind))),
         })
     }

@@ -85,6 +85,11 @@ impl TreeFreeze {
             || self.settled[id as usize / 64] & (1 << (id % 64)) != 0
     }
 
+    /// What was walked so far is worth nothing.
+    pub(crate) fn abort(&mut self) {
+        self.aborted = true;
+    }
+
     /// Whether the znode in this slot is about to change before its image was written.
     pub(crate) fn wants_old_image(&self, id: u32) -> bool {
         !self.aborted && !self.is_settled(id)
@@ -436,7 +441,7 @@ impl Restore {
                 .map(|(member, boot, sequence)| (member, (boot, sequence)))
                 .collect(),
             counters: header.counters,
-            freeze: None,
+            ..Machine::default()
         };
         let found = machine.digest();
         if found != Digest(header.digest) {

@@ -1,6 +1,7 @@
 //! The machine: all replicated state behind one door, and apply.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::acl::Identity;
@@ -12,6 +13,7 @@ use crate::freeze::Freeze;
 use crate::ids::{
     BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };
+use crate::install::PreparedImage;
 use crate::limits::ORIGINS_MAX;
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::sessions::{Session, Sessions};
@@ -58,6 +60,15 @@ pub struct Machine {
     pub(crate) origins: BTreeMap<MemberId, (BootId, u64)>,
     pub(crate) counters: Counters,
     pub(crate) freeze: Option<Freeze>,
+    /// Not state: what a command is to install, and what one has replaced.
+    pub(crate) prepared: Option<PreparedImage>,
+    pub(crate) replaced: Option<Box<Machine>>,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine").field("counters", &self.counters).finish_non_exhaustive()
+    }
 }
 
 impl Default for Machine {
@@ -70,6 +81,8 @@ impl Default for Machine {
             origins: BTreeMap::new(),
             counters: Counters { index: LogIndex(1), ..Counters::default() },
             freeze: None,
+            prepared: None,
+            replaced: None,
         }
     }
 }
@@ -118,6 +131,7 @@ impl Machine {
             Command::DeleteContainers { paths, never_used_ms_max } => {
                 Ok(self.delete_container_znodes(stamp, paths, *never_used_ms_max, changes))
             }
+            Command::InstallImage { hash } => Ok(self.install_image(*hash, changes)),
         };
         Reply { ordinal: self.counters.ordinal, zxid: self.counters.zxid, outcome }
     }

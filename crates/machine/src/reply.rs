@@ -29,6 +29,8 @@ pub enum Outcome {
     ContainersDeleted(usize),
     /// The settings are replaced.
     Configured,
+    /// The state is that of an image.
+    Installed,
     /// A znode was made. The path differs from the one asked for when it is sequential.
     Created {
         /// Where it is.

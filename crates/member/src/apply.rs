@@ -12,7 +12,9 @@ use machine::change::SharedChanges;
 use machine::codec::DecodeError;
 use machine::entry::{self, EntryHeader};
 use machine::freeze::FreezeStep;
-use machine::{ChangeBatch, ChangeKind, ContainerSearch, LogIndex, Machine, Origin, Stamp, Zxid};
+use machine::{
+    ChangeBatch, ChangeKind, ContainerSearch, LogIndex, Machine, Origin, PreparedImage, Stamp, Zxid,
+};
 use replica::{Entry, EntryKind};
 use zk::ErrorCode;
 use zk::response::encode_read;
@@ -38,6 +40,7 @@ pub struct Apply {
     freeze_step_wanted: bool,
     thaw_wanted: bool,
     search_wanted: Option<ContainerSearch>,
+    prepared: Option<PreparedImage>,
     /// Index and term of the last whole entry.
     last_index: LogIndex,
     last_term: u64,
@@ -83,6 +86,8 @@ pub struct ApplyOutput {
     pub changes: SharedChanges,
     /// For Loop.
     pub to_loop: Vec<FromApply>,
+    /// To be dropped where nobody waits for it: a whole state.
+    pub replaced: Option<Box<Machine>>,
 }
 
 impl ApplyOutput {
@@ -114,6 +119,7 @@ impl Apply {
             freeze_step_wanted: false,
             thaw_wanted: false,
             search_wanted: None,
+            prepared: None,
             last_index: index,
             last_term: term,
             reported_index: index,
@@ -141,6 +147,7 @@ impl Apply {
             ToApply::FreezeStep => self.freeze_step_wanted = true,
             ToApply::Thaw => self.thaw_wanted = true,
             ToApply::FindContainers(search) => self.search_wanted = Some(search),
+            ToApply::Prepare(image) => self.prepared = Some(image),
         }
     }
 
@@ -160,6 +167,9 @@ impl Apply {
         let mut count = 0;
         if core::mem::take(&mut self.thaw_wanted) {
             machine.thaw();
+        }
+        if let Some(image) = self.prepared.take() {
+            machine.prepare_image(image);
         }
         // Inside a batch its own waiters come first.
         if self.at.as_ref().is_none_or(|at| at.batch.is_none()) {
@@ -186,6 +196,7 @@ impl Apply {
             self.output.to_loop.push(FromApply::Containers(found));
         }
         self.answer_syncs(machine);
+        self.output.replaced = machine.take_replaced().or(self.output.replaced.take());
         count
     }
 
@@ -195,7 +206,7 @@ impl Apply {
         output.answers = core::mem::take(&mut self.answers);
         output.changes = core::mem::take(&mut self.changes).into();
         let mut sessions = Vec::new();
-        let mut configured = None;
+        let (mut configured, mut installed) = (None, None);
         for (change, _) in output.changes.iter() {
             match &change.kind {
                 ChangeKind::SessionAttached { session, timeout_ms, .. } => {
@@ -207,13 +218,22 @@ impl Apply {
                     sessions.push(SessionEvent::Closed(*session));
                 }
                 ChangeKind::Configured(settings) => configured = Some(settings.clone()),
+                ChangeKind::Installed { sessions: present } => {
+                    installed = Some(change.zxid);
+                    sessions.push(SessionEvent::AllReplaced);
+                    sessions.extend(present.iter().map(|&(session, timeout_ms)| {
+                        let attached = change.ordinal;
+                        SessionEvent::Attached { session, attached, timeout_ms }
+                    }));
+                }
                 _ => {}
             }
         }
-        let news = !sessions.is_empty() || configured.is_some();
+        let news = !sessions.is_empty() || configured.is_some() || installed.is_some();
         if self.last_index != self.reported_index || news {
             self.reported_index = self.last_index;
-            let applied = FromApply::Applied { index: self.last_index, sessions, configured };
+            let index = self.last_index;
+            let applied = FromApply::Applied { index, sessions, configured, installed };
             output.to_loop.insert(0, applied);
         }
         output

@@ -48,6 +48,12 @@ impl Leases {
         self.renew(session);
     }
 
+    /// There is none any more.
+    pub fn clear(&mut self) {
+        self.leases.clear();
+        self.buckets.clear();
+    }
+
     /// The session is gone.
     pub fn close(&mut self, session: SessionId) {
         self.leases.remove(&session);

@@ -7,6 +7,7 @@ use storage::snapshot::{self, SnapshotMeta, SnapshotWriter};
 
 use crate::limits::SNAPSHOTS_KEPT;
 use crate::message::{FromSnapshot, SnapshotJob};
+use crate::received;
 
 /// The file being written.
 pub struct ImageWriter<D: Disk> {
@@ -68,6 +69,10 @@ impl<D: Disk + Clone> ImageWriter<D> {
                 if let Some((writer, _)) = self.current.take() {
                     writer.abort();
                 }
+                Ok(None)
+            }
+            SnapshotJob::DiscardReceived => {
+                received::discard(&self.disk)?;
                 Ok(None)
             }
         }

@@ -21,6 +21,7 @@ pub mod limits;
 pub mod log_writer;
 pub mod main_loop;
 pub mod message;
+pub mod received;
 pub mod recovery;
 pub mod snapshots;
 pub mod summary;

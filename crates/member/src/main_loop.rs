@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, EXPIRE_SESSIONS_MAX};
-use machine::{Command, ConnectionId, LogIndex, Origin, SessionId, Settings};
+use machine::{Command, ConnectionId, LogIndex, Origin, PreparedImage, SessionId, Settings, Zxid};
 use replica::{Config, PersistId, ReadId, Refused, Replica, ReplicaError, Role, SnapshotMeta};
+use thiserror::Error;
 
 use crate::container_znodes::ContainerManager;
 use crate::expiry::Leases;
@@ -43,6 +44,7 @@ pub struct Loop {
     leases: Leases,
     containers: ContainerManager,
     snapshots: Snapshots,
+    installing: Option<Installing>,
     membership: storage::wal::Membership,
     settings_wanted: Settings,
     settings: Settings,
@@ -62,6 +64,29 @@ pub struct LoopCounts {
     pub commands_proposed: u64,
     /// Sessions that were judged to be silent for too long.
     pub sessions_expired: u64,
+}
+
+/// An image on its way into the state: until it is covered by a snapshot no other may be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Installing {
+    /// Its command was handed over.
+    Proposed,
+    /// It is the state; the snapshot with this number covers it.
+    Installed { snapshot: u64 },
+}
+
+/// Why an image is not installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum InstallRefused {
+    /// The one before is not covered yet.
+    #[error("another snapshot is being restored")]
+    UnderWay,
+    /// The log cannot take the command.
+    #[error("the disk is full")]
+    DiskFull,
+    /// This member is not the leader, or not yet.
+    #[error("this member does not take writes now")]
+    NotLeader,
 }
 
 /// A batch that is in no entry yet, and who waits for it: a Front's clients, or nobody.
@@ -84,6 +109,8 @@ pub struct LoopOutput {
     pub release: Option<storage::wal::SnapshotPoint>,
     /// This member serves clients from now on. Given once.
     pub ready: bool,
+    /// An image was installed, with this zxid.
+    pub installed: Option<Zxid>,
 }
 
 impl Loop {
@@ -125,6 +152,7 @@ impl Loop {
             leases,
             containers: ContainerManager::new(start.containers),
             snapshots,
+            installing: None,
             membership,
             settings_wanted: start.settings,
             settings: start.settings_restored,
@@ -162,7 +190,7 @@ impl Loop {
     /// Something from Apply.
     pub fn on_apply(&mut self, message: FromApply) {
         match message {
-            FromApply::Applied { index, sessions, configured } => {
+            FromApply::Applied { index, sessions, configured, installed } => {
                 assert!(index >= self.applied);
                 self.applied = index;
                 self.replica.on_applied(index.0);
@@ -170,6 +198,11 @@ impl Loop {
                 if let Some(settings) = configured {
                     self.settings = (*settings).clone();
                     self.configuring = false;
+                }
+                if installed.is_some() {
+                    self.output.installed = installed;
+                    self.installing =
+                        Some(Installing::Installed { snapshot: self.snapshots.want() });
                 }
             }
             FromApply::Containers(found) => {
@@ -192,6 +225,7 @@ impl Loop {
                 self.leases.attach(session, attached, timeout_ms);
             }
             SessionEvent::Closed(session) => self.leases.close(session),
+            SessionEvent::AllReplaced => self.leases.clear(),
         }
     }
 
@@ -243,8 +277,46 @@ impl Loop {
         }
         self.output.apply.extend(self.snapshots.on_snapshot(message));
         if matches!(message, FromSnapshot::Finished { .. }) {
+            self.maybe_discard_received();
             self.output.release = Some(self.snapshots.release(self.disk_is_full));
         }
+    }
+
+    /// The log that an installed image was needed for goes, and so may the image.
+    fn maybe_discard_received(&mut self) {
+        if let Some(Installing::Installed { snapshot }) = self.installing
+            && self.snapshots.begun() >= snapshot
+        {
+            self.installing = None;
+            self.snapshots.forget_older();
+            self.output.snapshot.push(SnapshotJob::DiscardReceived);
+        }
+    }
+
+    /// Whether an image may be received, to be installed.
+    ///
+    /// # Errors
+    /// It could not be installed now.
+    pub fn check_install(&self) -> Result<(), InstallRefused> {
+        match () {
+            () if self.role != Role::Leader || !self.ready => Err(InstallRefused::NotLeader),
+            () if self.disk_is_full => Err(InstallRefused::DiskFull),
+            () if self.installing.is_some() => Err(InstallRefused::UnderWay),
+            () => Ok(()),
+        }
+    }
+
+    /// Replaces the state by that of an image, which the data directory holds: behind everything that
+    /// was handed over so far. [`LoopOutput::installed`] says when.
+    ///
+    /// # Errors
+    /// Nothing happens then, and nothing names the image.
+    pub fn install(&mut self, image: PreparedImage) -> Result<(), InstallRefused> {
+        self.check_install()?;
+        self.installing = Some(Installing::Proposed);
+        self.submit_own(&Command::InstallImage { hash: image.hash });
+        self.output.apply.push(ToApply::Prepare(image));
+        Ok(())
     }
 
     /// Time went by. `raft_tick` says whether a tick of the replica is among it.
@@ -265,6 +337,12 @@ impl Loop {
             self.expire();
             self.containers.advance(elapsed_ms);
         }
+    }
+
+    /// Asks for a snapshot of the state as it is now. Returns its number: it is done with when that
+    /// one, or a later one, was finished or has failed.
+    pub fn want_snapshot(&mut self) -> u64 {
+        self.snapshots.want()
     }
 
     /// What was counted.

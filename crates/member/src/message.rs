@@ -5,8 +5,8 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
-    ConnectionId, ContainerSearch, ContainersFound, Identity, LogIndex, Ordinal, Outcome, Refusal,
-    SessionId, Settings, Zxid,
+    ConnectionId, ContainerSearch, ContainersFound, Identity, LogIndex, Ordinal, Outcome,
+    PreparedImage, Refusal, SessionId, Settings, Zxid,
 };
 pub use replica::{PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
@@ -141,12 +141,14 @@ pub enum ToApply {
     Thaw,
     /// Look for containers and TTL znodes whose time has come.
     FindContainers(ContainerSearch),
+    /// A command to come installs this. Comes before its entry.
+    Prepare(PreparedImage),
 }
 
 impl ToApply {
     /// Whether there is anything to do, and not only to know for later.
     pub fn is_work(&self) -> bool {
-        !matches!(self, ToApply::Expect { .. })
+        !matches!(self, ToApply::Expect { .. } | ToApply::Prepare(_))
     }
 }
 
@@ -230,6 +232,8 @@ pub enum SessionEvent {
     },
     /// Closed or expired.
     Closed(SessionId),
+    /// The state was replaced: of those before there is none. Those that there are now follow.
+    AllReplaced,
 }
 
 /// What Apply tells Loop.
@@ -243,6 +247,8 @@ pub enum FromApply {
         sessions: Vec<SessionEvent>,
         /// The settings, if they were replaced.
         configured: Option<Arc<Settings>>,
+        /// The zxid of an image, if one was installed.
+        installed: Option<Zxid>,
     },
     /// An image was started.
     Frozen {
@@ -285,6 +291,8 @@ pub struct DiskJob {
 pub enum SnapshotJob {
     /// Start a file.
     Begin {
+        /// Counts up from 1: which of those that were begun since the start.
+        number: u64,
         /// The last entry it holds.
         index: u64,
         /// Of that entry.
@@ -300,6 +308,8 @@ pub enum SnapshotJob {
     Finish,
     /// Throw it away.
     Abort,
+    /// Remove the snapshot that was received: what installed it is covered.
+    DiscardReceived,
 }
 
 /// What the snapshot thread tells Loop.

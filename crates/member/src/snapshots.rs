@@ -18,6 +18,8 @@ pub struct Snapshots {
     uncovered_bytes: u64,
     /// Due whatever was counted.
     is_hurried: bool,
+    /// How many were begun.
+    begun: u64,
     /// The newest durable snapshot, and the one before it.
     newest: SnapshotPoint,
     before: SnapshotPoint,
@@ -51,6 +53,7 @@ impl Snapshots {
             commands: 0,
             uncovered_bytes: 0,
             is_hurried: false,
+            begun: 0,
             newest: restored,
             before: restored,
             state: State::Idle,
@@ -68,6 +71,23 @@ impl Snapshots {
     pub fn hurry(&mut self) {
         let is_retry = self.state == State::Idle && self.uncovered_bytes > 0;
         self.is_hurried |= self.log_bytes > 0 || is_retry;
+    }
+
+    /// Somebody wants one of the state as it is now, whatever was written since the last. Returns the
+    /// number of the snapshot that will do: the next to be begun.
+    pub fn want(&mut self) -> u64 {
+        self.is_hurried = true;
+        self.begun + 1
+    }
+
+    /// How many were begun.
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// The log behind the snapshot before the newest cannot be applied any more: it is not kept.
+    pub fn forget_older(&mut self) {
+        self.before = self.newest;
     }
 
     /// What the log may let go of: it is kept from the snapshot before the newest, in case that one
@@ -97,6 +117,7 @@ impl Snapshots {
         self.log_bytes = 0;
         self.commands = 0;
         self.is_hurried = false;
+        self.begun += 1;
         Some(ToApply::Freeze)
     }
 
@@ -109,8 +130,8 @@ impl Snapshots {
         match (self.state, message) {
             (State::Asked, FromApply::Frozen { index, term, zxid }) => {
                 self.state = State::Streaming;
-                let membership = membership.clone();
-                vec![SnapshotJob::Begin { index: index.0, term, membership, zxid }]
+                let (number, membership) = (self.begun, membership.clone());
+                vec![SnapshotJob::Begin { number, index: index.0, term, membership, zxid }]
             }
             (State::Streaming, FromApply::Piece { bytes, last: false }) => {
                 vec![SnapshotJob::Piece(bytes)]
@@ -139,8 +160,12 @@ impl Snapshots {
             FromSnapshot::PieceWritten => None,
             FromSnapshot::Finished { index, term } => {
                 self.state = State::Idle;
-                self.before = self.newest;
-                self.newest = SnapshotPoint { index, term };
+                let finished = SnapshotPoint { index, term };
+                // One that was wanted where nothing was written replaces the newest.
+                if finished != self.newest {
+                    self.before = self.newest;
+                    self.newest = finished;
+                }
                 self.uncovered_bytes = 0;
                 None
             }

@@ -10,12 +10,14 @@
 //! that a lone write wakes a connection runtime, the thread of the disk, and the runtime again. A
 //! panic anywhere must end the process: the program installs a hook that does.
 
+mod images;
 pub mod limits;
 mod metrics;
 mod queue;
 mod start;
 mod threads;
 
+pub use images::{NotInstalled, TakenSnapshot, Upload};
 pub use metrics::{MonitorHandle, NodeMetrics, Startup};
 pub use queue::{Inbox, Mail};
 pub use start::{Node, NodeConfig, StartError, start};

@@ -18,8 +18,6 @@ pub struct NodeMetrics {
     pub fsync_threshold_exceed_count: u64,
     /// `snapshottime`, in ms: from a snapshot's beginning until it is durable.
     pub snapshot_time_ms: Summary,
-    /// Snapshots that could not be written.
-    pub snapshot_failure_count: u64,
     /// The zxid of the newest snapshot, and when it was finished, in s since 1970.
     pub last_snapshot: Option<(i64, i64)>,
     /// Where the start's time went.

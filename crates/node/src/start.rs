@@ -177,6 +177,10 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         serving: AtomicBool::new(false),
         started: Instant::now(),
         metrics: Mutex::new(NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() }),
+        snapshot_waiters: Mutex::default(),
+        install_waiter: Mutex::default(),
+        disk: disk.clone(),
+        data_dir: config.data_dir.clone(),
         fsync_warning: config.fsync_warning,
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);

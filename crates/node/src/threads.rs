@@ -6,6 +6,7 @@
 //! microseconds, a wake-up of another thread costs more. Whoever finds the mutex taken goes on: the
 //! holder looks again after it has let go.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,7 +20,9 @@ use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::disk::RealDisk;
 use storage::wal::SpareJob;
+use tokio::sync::oneshot;
 
+use crate::images::SnapshotWaiter;
 use crate::limits::{
     APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
     RAFT_TICK, SNAPSHOT_REST_MAX,
@@ -53,6 +56,12 @@ pub(crate) struct Shared {
     pub serving: AtomicBool,
     pub started: Instant,
     pub metrics: Mutex<NodeMetrics>,
+    /// One at most for each connection of the admin server.
+    pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
+    /// Who brought the snapshot that is being installed.
+    pub install_waiter: Mutex<Option<oneshot::Sender<i64>>>,
+    pub disk: RealDisk,
+    pub data_dir: PathBuf,
     /// How long the log may take to make something durable before that is worth a warning.
     pub fsync_warning: Duration,
 }
@@ -168,6 +177,12 @@ impl LoopRunner {
         if let Some(point) = output.release {
             shared.to_disk.push([LogInput::Release(point)]);
         }
+        if let Some(zxid) = output.installed
+            && let Some(waiter) = shared.install_waiter.lock().take()
+        {
+            // Whoever does not wait any more needs no answer.
+            let _ = waiter.send(zxid.0);
+        }
         if output.ready {
             shared.ready.push([()]);
         }
@@ -204,6 +219,9 @@ impl ApplyRunner {
             }
         }
         drop(machine);
+        if output.replaced.take().is_some() {
+            tracing::warn!("the state was replaced by that of a snapshot");
+        }
         self.warn_of_quotas(output.changes.quotas_exceeded());
         shared.to_loop.push_quietly(output.to_loop.into_iter().map(LoopInput::Apply));
         self.apply.has_work()
@@ -236,6 +254,13 @@ impl Shared {
             self.turn_loop(true);
         }
         seen
+    }
+
+    /// Asks Loop for something; it is done with what else arrived, at once.
+    pub fn ask_loop<T>(&self, ask: impl FnOnce(&mut Loop) -> T) -> T {
+        let asked = ask(&mut self.main_loop.lock().member);
+        self.turn_loop(true);
+        asked
     }
 
     /// Counts a write of the log that made something durable.
@@ -390,7 +415,7 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
 /// then rests, so that the log's syncs come in between.
 pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
     let mut jobs = Vec::new();
-    let (mut snapshot_began, mut snapshot_zxid) = (Instant::now(), 0);
+    let (mut snapshot_began, mut snapshot_number, mut snapshot_zxid) = (Instant::now(), 0, 0);
     loop {
         jobs.clear();
         if !shared.to_snapshot.take(&mut jobs, None) {
@@ -399,23 +424,24 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
         for job in jobs.drain(..) {
             let began = Instant::now();
             let is_piece = matches!(job, SnapshotJob::Piece(_));
-            if let SnapshotJob::Begin { zxid, .. } = job {
-                (snapshot_began, snapshot_zxid) = (began, zxid.0);
+            if let SnapshotJob::Begin { number, zxid, .. } = job {
+                (snapshot_began, snapshot_number, snapshot_zxid) = (began, number, zxid.0);
             }
             let output = image.handle(job);
             for problem in &output.problems {
                 tracing::error!("snapshot: {problem}");
             }
             if let Some(FromSnapshot::Failed) = output.report {
-                shared.metrics.lock().snapshot_failure_count += 1;
+                shared.on_snapshot_failed(snapshot_number);
             }
-            if let Some(FromSnapshot::Finished { index, .. }) = output.report {
+            if let Some(FromSnapshot::Finished { index, term }) = output.report {
                 let ms = u64::try_from(snapshot_began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let mut metrics = shared.metrics.lock();
                 metrics.snapshot_time_ms.record(ms, shared.now_ms());
                 metrics.last_snapshot = Some((snapshot_zxid, wall_ms() / 1_000));
                 drop(metrics);
                 tracing::info!("snapshot of the state at log index {index} is durable");
+                shared.on_snapshot_taken(snapshot_number, (index, term), snapshot_zxid);
             }
             if is_piece {
                 std::thread::sleep(began.elapsed().min(SNAPSHOT_REST_MAX));

@@ -5,9 +5,11 @@
 //! whoever opens many or says nothing keeps others from these ports, and from nothing else.
 
 mod commands;
+mod images;
 mod json;
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use commands::CommandResponse;
-use http_body_util::Full;
+use http_body_util::channel::Channel;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -75,7 +78,10 @@ pub struct Port {
 }
 
 /// The answer to a request.
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<Body>;
+
+/// What is at hand, or a file as it is read.
+type Body = Either<Full<Bytes>, Channel<Bytes, io::Error>>;
 
 impl Port {
     /// Binds the first of the addresses that can be bound.
@@ -158,7 +164,7 @@ async fn serve_connection(
             Service::Metrics { with_process } => {
                 answer_metrics(monitor, *with_process, &request).await
             }
-            Service::Commands { url } => answer_command(monitor, url, &request).await,
+            Service::Commands { url } => answer_command(monitor, url, peer, request).await,
         })
     });
     let served = http1::Builder::new()
@@ -193,7 +199,12 @@ async fn answer_metrics(
 }
 
 /// `JettyAdminServer.CommandServlet`.
-async fn answer_command(monitor: &Monitor, url: &str, request: &Request<Incoming>) -> Answer {
+async fn answer_command(
+    monitor: &Monitor,
+    url: &str,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Answer {
     if let Some(health) = request.uri().path().strip_prefix("/health/") {
         return answer_health(monitor, health).await;
     }
@@ -213,16 +224,17 @@ async fn answer_command(monitor: &Monitor, url: &str, request: &Request<Incoming
     if name.is_empty() {
         return text_answer(StatusCode::OK, "text/html;charset=utf-8", command_links(url));
     }
+    let query: Vec<(String, String)> = query(request.uri().query().unwrap_or("")).collect();
+    if let Some(command) = images::find(&name) {
+        return images::run(monitor, command, peer, request, &query).await;
+    }
     let Some((command, primary)) = commands::find(&name) else {
         let error = format!("Unknown command: {name}");
         return json_answer(CommandResponse::error(StatusCode::OK, &name, error));
     };
     if *request.method() == Method::POST {
-        let error = "the command is asked for with GET";
-        let status = StatusCode::METHOD_NOT_ALLOWED;
-        return json_answer(CommandResponse::error(status, primary, error));
+        return wrong_method(primary, "GET");
     }
-    let query: Vec<(String, String)> = query(request.uri().query().unwrap_or("")).collect();
     json_answer(commands::run(monitor, command, primary, &query).await)
 }
 
@@ -252,7 +264,16 @@ fn command_name(url: &str, path: &str) -> Option<String> {
 /// A link to each command.
 fn command_links(url: &str) -> String {
     let link = |name: &str| format!("<a href=\"{url}/{name}\">{name}</a>\n<br/>\n");
-    commands::COMMANDS.iter().map(|(_, names)| link(names[0])).collect()
+    let reports = commands::COMMANDS.iter().map(|(_, names)| names[0]);
+    let mut names: Vec<&str> =
+        reports.chain(images::COMMANDS.iter().map(|(_, names)| names[0])).collect();
+    names.sort_unstable();
+    names.into_iter().map(link).collect()
+}
+
+fn wrong_method(command: &str, wanted: &str) -> Answer {
+    let error = format!("the command is asked for with {wanted}");
+    json_answer(CommandResponse::error(StatusCode::METHOD_NOT_ALLOWED, command, error))
 }
 
 fn json_answer(response: CommandResponse) -> Answer {
@@ -261,13 +282,13 @@ fn json_answer(response: CommandResponse) -> Answer {
 
 /// An answer without a body.
 fn refuse(status: StatusCode) -> Answer {
-    let mut answer = Response::new(Full::default());
+    let mut answer = Response::new(Either::Left(Full::default()));
     *answer.status_mut() = status;
     answer
 }
 
 fn text_answer(status: StatusCode, media_type: &'static str, text: String) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(text))));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     answer

@@ -38,7 +38,7 @@ use crate::cli::ServeArgs;
 use monitoring::{AdminDraft, MetricsDraft};
 
 pub use container_env::ContainerEnv;
-pub use monitoring::{AdminConfig, MetricsConfig};
+pub use monitoring::{AdminConfig, ImageConfig, MetricsConfig};
 pub use units::parse_ms;
 
 /// Where the data is kept when nothing says otherwise.
@@ -113,6 +113,8 @@ pub struct ServeConfig {
     pub fsync_warning_ms: u64,
     /// The admin server, if it is served.
     pub admin: Option<AdminConfig>,
+    /// What it may do with whole states.
+    pub images: ImageConfig,
     /// The text of the file, as `initial_configuration` of the admin server shows it.
     pub initial_config: String,
     /// What ZooKeeper would have as properties of its Java machine.
@@ -537,6 +539,7 @@ impl Draft {
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             container: self.container,
             metrics: self.metrics.finish(),
+            images: self.admin.images.clone(),
             admin: self.admin.finish(),
             audit: self.audit,
             slow_request_ms: self.slow_request_ms,

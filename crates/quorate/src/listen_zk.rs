@@ -246,7 +246,7 @@ struct Socket {
 
 /// An address as Java prints it (`InetAddress.getHostAddress`): clients read it in whoAmI and `cons`, and
 /// make ACLs of it.
-fn host_address(ip: IpAddr) -> String {
+pub fn host_address(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => ip.segments().map(|segment| format!("{segment:x}")).join(":"),

@@ -4,6 +4,7 @@
 //! runtime is asked for its own by a message, one page of a list at a time, so that serving clients
 //! never waits for monitoring, however much there is to show.
 
+pub mod images;
 pub mod process;
 
 mod lists;
@@ -15,7 +16,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use machine::ConnectionId;
+use images::Images;
+use machine::{ConnectionId, Machine};
 use member::front::{FrontReport, Reset};
 use node::MonitorHandle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -23,6 +25,7 @@ use tokio::task::LocalSet;
 use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
 
 use crate::admin::Port;
+use crate::config::ImageConfig;
 use crate::listen_zk::{Face, ToRuntime};
 
 /// Words that wait for their answer. One more is not answered: its connection is closed.
@@ -70,6 +73,7 @@ pub struct Monitor {
     trace_mask: Cell<i64>,
     /// Lists are made one at a time: each may take as much memory as a list may.
     listing: Semaphore,
+    images: Images,
 }
 
 /// Starts the thread. It ends with the process.
@@ -80,6 +84,7 @@ pub fn start(
     node: MonitorHandle,
     face: Arc<Face>,
     about: About,
+    images: ImageConfig,
     questions: mpsc::Receiver<Question>,
     ports: Vec<Port>,
 ) -> std::io::Result<()> {
@@ -87,7 +92,8 @@ pub fn start(
     std::thread::Builder::new().name("monitor".to_string()).spawn(move || {
         let trace_mask = Cell::new(TRACE_MASK_DEFAULT);
         let listing = Semaphore::new(1);
-        let monitor = Rc::new(Monitor { node, face, about, trace_mask, listing });
+        let images = Images::new(images);
+        let monitor = Rc::new(Monitor { node, face, about, trace_mask, listing, images });
         let local = LocalSet::new();
         for port in ports {
             local.spawn_local(port.serve(monitor.clone()));
@@ -157,6 +163,11 @@ impl Monitor {
     /// What does not change.
     pub fn about(&self) -> &About {
         &self.about
+    }
+
+    /// Looks at the state, for a short time.
+    pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
+        look(&self.node.machine().read())
     }
 
     /// What `gtmk` tells.

@@ -126,7 +126,8 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     };
     let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts, asker, tls.clone())?;
-    monitor::start(node.monitor_handle(), acceptor.face(), about, questions, ports)?;
+    let (monitor, images) = (node.monitor_handle(), config.images.clone());
+    monitor::start(monitor, acceptor.face(), about, images, questions, ports)?;
     let limits = ConnectionLimits {
         per_ip_max: config.connections_per_ip_max as usize,
         total_max: config.connections_max as usize,

@@ -292,7 +292,9 @@ impl Witness {
                 sessions.iter().map(|(session, attached)| (session.0, attached.0)).collect(),
             ),
             // The judge's streams make no znode that goes by itself.
-            Command::Configure(_) | Command::DeleteContainers { .. } => Committed::Other,
+            Command::Configure(_)
+            | Command::DeleteContainers { .. }
+            | Command::InstallImage { .. } => Committed::Other,
             Command::Write { session, op } => Committed::Write {
                 session: session.0,
                 connection: number()?,

@@ -4,8 +4,8 @@ use std::io;
 
 use thiserror::Error;
 
-/// Why storage could not do what was asked. All but [`StorageError::DiskFull`] and
-/// [`StorageError::RecordTooLarge`] mean that the process must end or must not start.
+/// Why storage could not do what was asked. All but [`StorageError::DiskFull`],
+/// [`StorageError::RecordTooLarge`] and [`StorageError::ReceivedTooLarge`] mean that the process must end or must not start.
 #[derive(Debug, Error)]
 pub enum StorageError {
     /// The operating system refused an operation. After a write or sync this is final.
@@ -45,6 +45,14 @@ pub enum StorageError {
         bytes: usize,
         /// The limit, from [`crate::limits`].
         bytes_max: usize,
+    },
+    /// A snapshot that somebody gives is larger than any that there may be.
+    #[error("a snapshot of {bytes} bytes or more is over the limit of {bytes_max}")]
+    ReceivedTooLarge {
+        /// Bytes that came so far.
+        bytes: u64,
+        /// The limit, from [`crate::limits`].
+        bytes_max: u64,
     },
     /// Another process holds the data directory.
     #[error("the data directory is in use by another process (lock file {file})")]

@@ -103,6 +103,10 @@ const _: () = assert!(SNAPSHOT_META_BYTES_MAX > 4 * MEMBERS_MAX * 8 + 1024);
 /// full disk these must still find room (40 of them do).
 pub const SEGMENT_HEADROOM_BYTES: u64 = 4096;
 
+/// Bytes of a snapshot that somebody gives to be installed. One more and it is refused: no state that
+/// fits into memory needs so many.
+pub const RECEIVED_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+
 /// Small spare segments that entries never use. On a full disk every start takes one for its fresh
 /// segment. It gives back the segment of the start before if that one holds at most
 /// [`CARRIED_BYTES_MAX`] of entries that no snapshot covers, which it then carries along: so a full

@@ -8,6 +8,8 @@
 //!
 //! Byte layouts: `docs/formats.md`, "Snapshots".
 
+mod received;
+
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::codec::{DecodeError, Reader};
@@ -18,6 +20,10 @@ use crate::limits::{
 };
 use crate::record::{Membership, check_membership, put_membership, read_membership};
 use crate::wal::parse_number;
+
+pub use received::{
+    RECEIVED_NAME, RECEIVING_NAME, ReceivedWriter, has_received, keep_received, remove_received,
+};
 
 /// The directory of the snapshots.
 pub const SNAPSHOT_DIR: &str = "snapshots";
@@ -363,6 +369,16 @@ pub struct SnapshotReader<D: Disk> {
 impl<D: Disk> SnapshotReader<D> {
     /// Opens `name` (without the directory) and checks its header.
     pub fn open(disk: D, name: &str) -> Result<SnapshotReader<D>, StorageError> {
+        let reader = SnapshotReader::open_received(disk, name)?;
+        if snapshot_name(reader.meta.index, reader.meta.term) != name {
+            let what = "the file has another snapshot's name";
+            return Err(StorageError::corrupt(&reader.path, 0, what));
+        }
+        Ok(reader)
+    }
+
+    /// The same for one that was received, whose name does not say what it is of.
+    pub fn open_received(disk: D, name: &str) -> Result<SnapshotReader<D>, StorageError> {
         let path = path_of(name);
         let file = disk.open_read_only(&path);
         let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
@@ -381,9 +397,6 @@ impl<D: Disk> SnapshotReader<D> {
         let header_bytes = PREFIX_BYTES.saturating_add(meta_bytes).saturating_add(4);
         let header = read_exactly(&disk, &file, &path, 0, header_bytes)?;
         let meta = decode_header(&header).map_err(at)?;
-        if snapshot_name(meta.index, meta.term) != name {
-            return Err(StorageError::corrupt(&path, 0, "the file has another snapshot's name"));
-        }
         let mut hash = Xxh3::new();
         hash.update(&header);
         Ok(SnapshotReader {
@@ -402,6 +415,12 @@ impl<D: Disk> SnapshotReader<D> {
     /// What the snapshot is of.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
+    }
+
+    /// The hash of the whole file, once [`SnapshotReader::next_piece`] said `None`.
+    pub fn hash(&self) -> u128 {
+        assert!(self.is_finished, "the hash is known at the end");
+        self.hash.digest128()
     }
 
     /// The next piece, or `None` once the trailer and the hash of the whole file agreed. What was

@@ -3,6 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use machine::Settings;
 use sha1::Digest;
 
 /// Hash algorithms that `DigestAuthenticationProvider.digestAlg` may name.
@@ -44,6 +45,23 @@ impl DigestAlgorithm {
 pub fn digest_id(algorithm: DigestAlgorithm, credentials: &str) -> String {
     let user = credentials.split(':').next().unwrap_or_default();
     format!("{user}:{}", STANDARD.encode(algorithm.hash(credentials.as_bytes())))
+}
+
+/// What `credentials`, which are `user:password`, prove: the digest id, and before it that they are
+/// the super user's. Nothing where digests are not served
+/// (`DigestAuthenticationProvider.handleAuthentication`).
+pub fn digest_identities(
+    settings: &Settings,
+    credentials: &[u8],
+) -> Option<Vec<(&'static str, String)>> {
+    let algorithm = DigestAlgorithm::from_name(&settings.digest_algorithm)?;
+    if !settings.digest_enabled {
+        return None;
+    }
+    let digest = digest_id(algorithm, &String::from_utf8_lossy(credentials));
+    let is_super = settings.super_digest.as_deref() == Some(&digest);
+    let super_user = is_super.then(|| ("super", String::new()));
+    Some(super_user.into_iter().chain([("digest", digest)]).collect())
 }
 
 /// How a digest id is shown to those who may not administer the znode: `user:x`.

@@ -174,7 +174,8 @@ impl Player {
             }
         }
         for message in output.to_loop {
-            let FromApply::Applied { index, sessions, configured } = message else {
+            let FromApply::Applied { index, sessions, configured, installed: None } = message
+            else {
                 panic!("{message:?}")
             };
             assert_eq!(index, self.machine.counters().index);

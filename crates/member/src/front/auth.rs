@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::ConnectionId;
 use machine::entry::encode_identities;
 use zk::ErrorCode;
-use zk::auth::{DigestAlgorithm, digest_id, session_secret};
+use zk::auth::{digest_identities, session_secret};
 use zk::request::opcode;
 use zk::sasl::{NONCE_BYTES, SaslError, Step};
 
@@ -68,7 +68,7 @@ pub(super) enum Ensemble {
 impl Front {
     pub(super) fn on_auth(&mut self, id: ConnectionId, xid: i32, scheme: &str, credentials: &[u8]) {
         let accepted = match scheme {
-            "digest" if self.settings.digest_enabled => self.add_digest(id, credentials),
+            "digest" => self.add_digest(id, credentials),
             "ip" => true,
             "ensemble" => match self.check_ensemble(id, credentials) {
                 Ensemble::Accepted => true,
@@ -92,15 +92,10 @@ impl Front {
         connection.identities.iter().any(|identity| &*identity.scheme == "x509")
     }
 
-    /// `DigestAuthenticationProvider.handleAuthentication`: the super digest makes a super user.
     fn add_digest(&mut self, id: ConnectionId, credentials: &[u8]) -> bool {
-        let Some(algorithm) = DigestAlgorithm::from_name(&self.settings.digest_algorithm) else {
-            return false;
-        };
-        let digest = digest_id(algorithm, &String::from_utf8_lossy(credentials));
-        let is_super = self.settings.super_digest.as_deref() == Some(&digest);
-        let identities = [("super", ""), ("digest", &*digest)];
-        self.add_identities(id, &identities[usize::from(!is_super)..])
+        let Some(proved) = digest_identities(&self.settings, credentials) else { return false };
+        let proved: Vec<_> = proved.iter().map(|(scheme, id)| (*scheme, &**id)).collect();
+        self.add_identities(id, &proved)
     }
 
     /// Whether a request with this opcode is refused, because its connection has proved nothing that

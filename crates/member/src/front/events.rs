@@ -39,6 +39,7 @@ impl Front {
                 self.on_session_attached(*session, *owner);
             }
             ChangeKind::Configured(settings) => self.settings = settings.clone(),
+            ChangeKind::Installed { .. } => self.on_installed(),
         }
     }
 
@@ -128,6 +129,18 @@ impl Front {
         if !ending {
             self.close_after_output(id);
             self.notice(id, "its session expired");
+        }
+    }
+
+    /// What those who are connected have read is of another state. Their sessions live on, where the
+    /// image has them. A client that is connecting is answered by the new state.
+    fn on_installed(&mut self) {
+        let attached = |(_, of): &(&ConnectionId, &Connection)| matches!(of.state, State::Attached);
+        let connections = self.connections.iter().filter(attached);
+        let mut connections: Vec<ConnectionId> = connections.map(|(id, _)| *id).collect();
+        connections.sort_unstable();
+        for id in connections {
+            self.disconnect(id, "the state was replaced by that of a snapshot");
         }
     }
 

@@ -3,7 +3,7 @@
 use machine::{Machine, Ordinal, SessionId};
 
 use super::*;
-use crate::front::tests::rig::{ORIGIN, Real, Rig, own_batch, sessions_of, start};
+use crate::front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
 use crate::message::Submission;
 
 /// A Loop that leads, with its first entry persisted and applied.
@@ -21,7 +21,8 @@ fn leading(start: Start) -> Real {
 }
 
 fn applied_up_to(index: u64) -> FromApply {
-    FromApply::Applied { index: LogIndex(index), sessions: Vec::new(), configured: None }
+    let index = LogIndex(index);
+    FromApply::Applied { index, sessions: Vec::new(), configured: None, installed: None }
 }
 
 /// The last entry handed to Apply.
@@ -423,7 +424,7 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
     // Attached anew meanwhile, it is judged anew.
     let index = LogIndex(real.jobs.last().unwrap().entries[0].index);
     let sessions = vec![attached(1, 8, 2_000)];
-    real.member.on_apply(FromApply::Applied { index, sessions, configured: None });
+    real.member.on_apply(FromApply::Applied { index, sessions, configured: None, installed: None });
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), [(1, 5)]);
     pass(&mut real, 1_900);
@@ -436,7 +437,7 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
     let mut real = leading(start);
     let index = real.member.applied;
     let sessions = vec![SessionEvent::Closed(SessionId(2))];
-    real.member.on_apply(FromApply::Applied { index, sessions, configured: None });
+    real.member.on_apply(FromApply::Applied { index, sessions, configured: None, installed: None });
     for _ in 0..20 {
         real.member.on_front(ToLoop::Heard(vec![SessionId(1)]));
         pass(&mut real, 1_000);
@@ -635,4 +636,99 @@ fn containers_are_not_looked_for_while_the_disk_is_full_or_before_the_member_is_
     }
     real.member.on_disk_room(false);
     assert!(search_at(&mut real, 9).is_some());
+}
+
+fn image(machine: &mut Machine, hash: u128) -> PreparedImage {
+    PreparedImage { hash, machine: Box::new(copy(machine)) }
+}
+
+#[test]
+fn an_image_replaces_the_state_and_is_kept_until_a_snapshot_covers_it() {
+    let mut rig = snapshotting(1_000_000, 1_000_000);
+    rig.play("c1: connect\nc1: create /a x");
+    let first = image(&mut rig.machine, 1);
+    rig.play("c1: create /b y");
+    let second = image(&mut rig.machine, 2);
+    // Up to here: the machine was frozen for its copies, not by Loop.
+    assert_eq!(rig.real().finished, [0; 0]);
+    assert_eq!(rig.real().member.install(first), Ok(()));
+    assert_eq!(rig.real().member.install(second), Err(InstallRefused::UnderWay));
+    rig.run();
+    assert!(rig.machine.tree().find("/a").is_some());
+    assert!(rig.machine.tree().find("/b").is_none());
+    let index = rig.machine.counters().index.0;
+    let real = rig.real();
+    // The log is not kept behind the snapshot before: it could not be applied without the image.
+    assert_eq!((&*real.finished, &*real.released), ([index].as_slice(), [index].as_slice()));
+    assert_eq!(real.discarded, 1);
+    assert_eq!(real.member.check_install(), Ok(()));
+    rig.take_log();
+    rig.play("c2: connect as=c1\nc2: create /b z");
+    assert!(rig.machine.tree().find("/b").is_some());
+}
+
+#[test]
+fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
+    let mut real = leading(start());
+    assert_eq!(real.member.install(image(&mut Machine::default(), 1)), Ok(()));
+    real.finish(0);
+    let installed = FromApply::Applied {
+        index: LogIndex(3),
+        sessions: vec![SessionEvent::AllReplaced],
+        configured: None,
+        installed: Some(Zxid(7)),
+    };
+    real.persist(usize::MAX);
+    real.finish(0);
+    real.member.on_apply(installed);
+    assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
+    assert_eq!(freezes(&real.finish(0)), 1);
+    // It finds no room: the next one that is written covers it as well.
+    real.member.on_apply(FromApply::Frozen { index: LogIndex(3), term: 1, zxid: Zxid(7) });
+    real.member.on_snapshot(FromSnapshot::Failed);
+    real.finish(0);
+    assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
+}
+
+#[test]
+fn no_image_is_installed_before_a_member_is_ready_or_while_the_disk_is_full() {
+    let mut real = Real::new(start());
+    let refused = real.member.install(image(&mut Machine::default(), 1));
+    assert_eq!(refused, Err(InstallRefused::NotLeader));
+    let mut real = leading(start());
+    real.member.on_disk_room(true);
+    let refused = real.member.install(image(&mut Machine::default(), 1));
+    assert_eq!(refused, Err(InstallRefused::DiskFull));
+}
+
+#[test]
+fn sessions_of_before_an_image_expire_no_more_and_those_of_it_have_a_full_timeout() {
+    let mut real = leading(Start { sessions: vec![attached(1, 5, 2_000)], ..start() });
+    pass(&mut real, 1_900);
+    let sessions = vec![SessionEvent::AllReplaced, attached(2, 9, 2_000)];
+    let (index, installed) = (LogIndex(2), Some(Zxid(1)));
+    real.member.on_apply(FromApply::Applied { index, sessions, configured: None, installed });
+    pass(&mut real, 2_200);
+    assert_eq!(expired(&real), []);
+    pass(&mut real, 1_100);
+    assert_eq!(expired(&real), [(2, 9)]);
+}
+
+#[test]
+fn a_snapshot_that_is_wanted_is_taken_whatever_was_written() {
+    let mut rig = snapshotting(1_000_000, 1_000_000);
+    rig.play("c1: connect");
+    for number in 1..3 {
+        assert_eq!(rig.real().member.want_snapshot(), number);
+        rig.run();
+        assert_eq!(rig.real().finished.len(), number as usize);
+    }
+    // The same state twice: the log lets go of nothing more for the second.
+    let index = rig.machine.counters().index.0;
+    assert_eq!(rig.real().finished, [index, index]);
+    assert_eq!(rig.real().released, [1, 1]);
+    rig.play("c1: create /a x");
+    rig.real().member.want_snapshot();
+    rig.run();
+    assert_eq!(rig.real().released, [1, 1, index]);
 }

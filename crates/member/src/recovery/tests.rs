@@ -37,7 +37,8 @@ fn write_snapshot(disk: &FaultDisk, found: &Recovered<FaultDisk>, index: u64, te
     let FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
         panic!("an empty state is one piece");
     };
-    image.handle(SnapshotJob::Begin { index, term, membership, zxid: machine::Zxid(0) });
+    let zxid = machine::Zxid(0);
+    image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid });
     image.handle(SnapshotJob::Piece(piece));
     let output = image.handle(SnapshotJob::Finish);
     assert_eq!(output.report, Some(FromSnapshot::Finished { index, term }));

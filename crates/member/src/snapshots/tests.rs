@@ -28,6 +28,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
             SnapshotJob::Piece(_) => "piece",
             SnapshotJob::Finish => "finish",
             SnapshotJob::Abort => "abort",
+            SnapshotJob::DiscardReceived => "discard",
         })
         .collect()
 }

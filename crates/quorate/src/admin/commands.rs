@@ -1,5 +1,5 @@
 //! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and what each
-//! answers as a standalone server does.
+//! answers as a standalone server does. Those about whole states are in [`super::images`].
 
 use hyper::StatusCode;
 use member::front::{FrontReport, Reset};
@@ -95,6 +95,11 @@ impl CommandResponse {
             ("error".to_string(), Json::Text(error.into())),
         ];
         CommandResponse { status, command: command.to_string(), data }
+    }
+
+    /// A status, and nothing to say.
+    pub fn empty(status: StatusCode, command: &str) -> CommandResponse {
+        CommandResponse { status, command: command.to_string(), data: Vec::new() }
     }
 
     /// `CommandResponse.toMap`: `command` and `error` come last, unless they are there already.

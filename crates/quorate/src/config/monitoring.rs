@@ -99,6 +99,28 @@ pub struct AdminConfig {
     pub idle_ms: u32,
 }
 
+/// What the admin server may do with whole states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageConfig {
+    /// Whether it gives snapshots away (`admin.snapshot.enabled`).
+    pub is_snapshot_enabled: bool,
+    /// Whether it restores those that are brought (`admin.restore.enabled`).
+    pub is_restore_enabled: bool,
+    /// How long no other is made after one (`admin.rateLimiterIntervalInMS`).
+    pub rate_limit_interval_ms: u64,
+}
+
+impl Default for ImageConfig {
+    /// `Commands`, ZooKeeper 3.9.5.
+    fn default() -> ImageConfig {
+        ImageConfig {
+            is_snapshot_enabled: true,
+            is_restore_enabled: true,
+            rate_limit_interval_ms: 300_000,
+        }
+    }
+}
+
 /// What the sources said so far.
 #[derive(Debug, Default)]
 pub(super) struct AdminDraft {
@@ -109,6 +131,7 @@ pub(super) struct AdminDraft {
     pub port: Option<u16>,
     pub command_url: Option<String>,
     pub idle_ms: Option<u32>,
+    pub images: ImageConfig,
 }
 
 impl AdminDraft {
@@ -148,9 +171,15 @@ impl AdminDraft {
                 let is_off = value.eq_ignore_ascii_case("false");
                 return Ok(if is_off { Fate::Moot } else { Fate::Differs(NO_HTTPS.to_string()) });
             }
-            "snapshot.enabled" | "restore.enabled" | "rateLimiterIntervalInMS" => {
-                let is_off = value.eq_ignore_ascii_case("false");
-                return Ok(if is_off { Fate::Moot } else { Fate::Differs(NO_COPIES.to_string()) });
+            "snapshot.enabled" => {
+                self.images.is_snapshot_enabled = value.eq_ignore_ascii_case("true");
+            }
+            "rateLimiterIntervalInMS" => {
+                let ms = value.parse().map_err(|_| format!("{value:?} is not a time in ms"))?;
+                self.images.rate_limit_interval_ms = ms;
+            }
+            "restore.enabled" => {
+                self.images.is_restore_enabled = value.eq_ignore_ascii_case("true");
             }
             _ => return Ok(Fate::Unknown),
         }
@@ -170,4 +199,3 @@ fn command_url(value: &str) -> Result<String, String> {
 }
 
 const NO_HTTPS: &str = "the admin server is not served over TLS; it is ignored";
-const NO_COPIES: &str = "snapshot and restore are not built yet; it is ignored";

@@ -84,7 +84,7 @@ impl Monitor {
     fn counters(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
         let counts = self.node.loop_counts();
         let ordinal = self.node.machine().read().counters().ordinal.0;
-        let of = &fronts.metrics;
+        let (of, images) = (&fronts.metrics, self.images.counts());
         vec![
             counter("bytes_received_count", of.bytes_received_count),
             counter("response_bytes", of.response_bytes),
@@ -99,6 +99,10 @@ impl Monitor {
             counter("stale_sessions_expired", counts.sessions_expired),
             counter("proposal_count", counts.commands_proposed),
             counter("commit_count", ordinal - node.startup.ordinal),
+            counter("snapshot_error_count", images.snapshot_errors),
+            counter("snapshot_rate_limited_count", images.snapshots_limited),
+            counter("restore_error_count", images.restore_errors),
+            counter("restore_rate_limited_count", images.restores_limited),
             // The process ends with the first one.
             counter("unrecoverable_error_count", 0),
         ]
@@ -114,6 +118,7 @@ impl Monitor {
         vec![
             basic("fsynctime", shown(&node.fsync_time_us, US)),
             basic("snapshottime", shown(&node.snapshot_time_ms, 1.0)),
+            basic("restore_time", shown(&self.images.restore_time_ms(), 1.0)),
             basic("dbinittime", once(started.snapshot_load_ms + started.log_apply_ms)),
             basic("startup_snap_load_time", once(started.snapshot_load_ms)),
             basic("startup_txns_load_time", once(started.log_apply_ms)),

@@ -124,6 +124,7 @@ impl Model {
                 self.settings = settings.clone();
                 Ok(Outcome::Configured)
             }
+            Command::InstallImage { .. } => unreachable!("the random commands have none"),
             Command::Write { session, op } => {
                 self.zxid += 1;
                 self.may_act(sent, *session)?;

@@ -117,6 +117,7 @@ fn change_text((change, path): (&crate::change::Change, &str)) -> String {
             format!("session {} to {} for {timeout_ms}", session.0, owner.connection.0)
         }
         ChangeKind::Configured(_) => "configured".to_string(),
+        ChangeKind::Installed { sessions } => format!("installed {sessions:?}"),
     };
     format!("{}: {what}", change.zxid.0)
 }
@@ -140,6 +141,7 @@ fn outcome_text(outcome: &Outcome) -> String {
         Outcome::Expired(count) => format!("expired {count}"),
         Outcome::ContainersDeleted(count) => format!("deleted {count}"),
         Outcome::Configured => "configured".to_string(),
+        Outcome::Installed => "installed".to_string(),
         Outcome::Created { path, .. } => format!("created {path}"),
         Outcome::Deleted => "deleted".to_string(),
         Outcome::DataSet(stat) => format!("set {}", stat.version),

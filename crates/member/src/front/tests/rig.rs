@@ -7,12 +7,14 @@
 //!   `c1~ ...` only sends them, `c2@1: connect` puts a new client on Front 1;
 //! - `loop`, `disk`, `apply`, `deliver`, `resume`, `reads`, `write` run one step, `run` runs all;
 //! - `time 500`, `stall c1`, `unstall c1`, `close c1`, `full`, `room`, `hold 3` change the world;
-//! - `expire c1`, `configure NAME=VALUE ...` are commands of the loop itself;
+//! - `expire c1`, `configure NAME=VALUE ...` are commands of the loop itself, and so is `install`, of
+//!   the state at the last `keep`;
 //! - `serve NAME=VALUE ...` makes the Fronts anew: before anyone connects.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{AclEntry, BootId, MemberId, Ordinal};
+use machine::freeze::{FreezeStep, Restore};
+use machine::{AclEntry, BootId, MemberId, Ordinal, PreparedImage};
 use zk::ErrorCode;
 use zk::auth::{DigestAlgorithm, digest_id};
 use zk::jute::JuteReader;
@@ -79,6 +81,8 @@ pub(crate) struct Real {
     pub(crate) released: Vec<u64>,
     snapshot_at: (u64, u64),
     pub(crate) pieces: usize,
+    /// How often what was received was discarded.
+    pub(crate) discarded: usize,
 }
 
 /// The start of a newborn member.
@@ -179,6 +183,7 @@ pub(crate) struct Rig {
     log: Vec<String>,
     next_connection: u64,
     sessions: Vec<i64>,
+    kept: Option<Machine>,
 }
 
 pub(crate) fn config(id: u32) -> FrontConfig {
@@ -218,6 +223,7 @@ impl Real {
             finished: Vec::new(),
             released: Vec::new(),
             snapshot_at: (0, 0),
+            discarded: 0,
             pieces: 0,
         }
     }
@@ -260,6 +266,7 @@ impl Real {
                 self.member.on_snapshot(FromSnapshot::Finished { index, term });
             }
             SnapshotJob::Abort => {}
+            SnapshotJob::DiscardReceived => self.discarded += 1,
         }
         true
     }
@@ -285,6 +292,7 @@ impl Rig {
             log: Vec::new(),
             next_connection: 1,
             sessions: Vec::new(),
+            kept: None,
         }
     }
 
@@ -341,6 +349,8 @@ impl Rig {
             "hold" => self.hold = rest.parse().unwrap(),
             "expire" => self.expire(number(rest)),
             "configure" => self.configure(rest),
+            "keep" => self.kept = Some(copy(&mut self.machine)),
+            "install" => self.install(),
             "serve" => self.serve(rest),
             _ => self.client_line(first, rest),
         }
@@ -437,6 +447,12 @@ impl Rig {
     fn expire(&mut self, number: u32) {
         let sessions = vec![self.attached(number)];
         self.submit_own(&Command::ExpireSessions { sessions });
+    }
+
+    fn install(&mut self) {
+        let machine = Box::new(self.kept.take().expect("a state was kept"));
+        self.apply.receive(ToApply::Prepare(PreparedImage { hash: 1, machine }));
+        self.submit_own(&Command::InstallImage { hash: 1 });
     }
 
     fn configure(&mut self, words: &str) {
@@ -1219,6 +1235,17 @@ fn stamp(messages: Vec<ToLoop>, sequence: &mut u64, index: &mut u64, full: bool)
     to_apply
 }
 
+/// A copy of a machine by way of its image.
+pub(crate) fn copy(machine: &mut Machine) -> Machine {
+    machine.freeze();
+    let FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
+        panic!("a state of a test is one piece");
+    };
+    let mut restore = Restore::default();
+    restore.piece(&piece).expect("it was just written");
+    restore.finish().expect("it is whole")
+}
+
 /// The sessions of a machine, as a start wants them.
 pub(crate) fn sessions_of(machine: &Machine) -> Vec<SessionEvent> {
     let mut sessions: Vec<SessionEvent> = machine
@@ -1233,6 +1260,7 @@ pub(crate) fn sessions_of(machine: &Machine) -> Vec<SessionEvent> {
     sessions.sort_by_key(|event| match event {
         SessionEvent::Attached { session, .. } => *session,
         SessionEvent::Closed(session) => *session,
+        SessionEvent::AllReplaced => unreachable!("a state that is there replaces none"),
     });
     sessions
 }

@@ -1,0 +1,64 @@
+//! Installing an image: a command that replaces the whole state by that of a snapshot.
+//!
+//! The command names the image; its bytes do not pass the log. Whoever applies the command has prepared
+//! the image before. What the ensemble has lived through stays: the settings, the batches of its
+//! members, and the counters, which never fall. So a client that was connected before finds no zxid
+//! below the last one that it has seen.
+
+use crate::change::{ChangeBatch, ChangeKind};
+use crate::ids::{Owner, SessionId};
+use crate::machine::Machine;
+use crate::reply::Outcome;
+
+/// An image that was read and checked, and is not installed yet.
+#[derive(Debug)]
+pub struct PreparedImage {
+    /// Names it in the log: the hash of the file that it came in.
+    pub hash: u128,
+    /// The state.
+    pub machine: Box<Machine>,
+}
+
+impl Machine {
+    /// Gives the image that a command to come will install.
+    pub fn prepare_image(&mut self, image: PreparedImage) {
+        self.prepared = Some(image);
+    }
+
+    /// The state before the last image was installed, to be dropped where nobody waits.
+    pub fn take_replaced(&mut self) -> Option<Box<Machine>> {
+        self.replaced.take()
+    }
+
+    /// Panics where the image was not prepared: it was removed from the data directory, and without it
+    /// the log cannot be applied.
+    pub(crate) fn install_image(&mut self, hash: u128, changes: &mut ChangeBatch) -> Outcome {
+        let prepared = self.prepared.take().filter(|image| image.hash == hash);
+        let Some(PreparedImage { machine: mut image, .. }) = prepared else {
+            panic!("the log installs image {hash:032x}, which is not in the data directory");
+        };
+        self.counters.zxid = self.counters.zxid.max(image.counters.zxid);
+        let (zxid, ordinal) = (self.consume_zxid(), self.counters.ordinal);
+        core::mem::swap(&mut self.tree, &mut image.tree);
+        core::mem::swap(&mut self.sessions, &mut image.sessions);
+        // A running freeze is of the state before: its next step says that it is worth nothing.
+        self.tree.freeze = image.tree.freeze.take();
+        if let Some(freeze) = &mut self.tree.freeze {
+            freeze.abort();
+        }
+        let mut sessions: Vec<(SessionId, u32)> =
+            self.sessions.iter().map(|(id, session)| (id, session.timeout_ms)).collect();
+        sessions.sort_unstable();
+        for &(session, timeout_ms) in &sessions {
+            // Nobody's, until its client attaches again.
+            self.sessions.attach(session, timeout_ms, Owner::default(), ordinal);
+        }
+        let kind = ChangeKind::Installed { sessions: sessions.into() };
+        changes.push(ordinal, zxid, kind, "");
+        self.replaced = Some(image);
+        Outcome::Installed
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use super::*;
+use crate::command::Command;
+use crate::freeze::{FreezeStep, Restore};
+use crate::ids::Ordinal;
+use crate::machine::tests::rig::{Random, Rig, Sent, check_invariants, dump, random_sent};
+
+/// A copy of the machine by way of its image.
+fn copy(machine: &mut Machine) -> Machine {
+    machine.freeze();
+    let mut restore = Restore::default();
+    loop {
+        match machine.freeze_step(1_000, 10) {
+            FreezeStep::Piece(piece) => restore.piece(&piece).unwrap(),
+            FreezeStep::Last(piece) => {
+                restore.piece(&piece).unwrap();
+                return restore.finish().unwrap();
+            }
+            FreezeStep::Aborted => unreachable!("nothing changes meanwhile"),
+        }
+    }
+}
+
+fn install(rig: &mut Rig, image: Machine) -> crate::Reply {
+    let hash = 77;
+    rig.machine.prepare_image(PreparedImage { hash, machine: Box::new(image) });
+    let command = Command::InstallImage { hash };
+    rig.apply(&Sent { connection: 0, identities: Vec::new(), command })
+}
+
+/// The part of a dump that an image brings: its znodes.
+fn znodes(machine: &Machine) -> Vec<String> {
+    let text = dump(machine);
+    text.lines().filter(|line| line.starts_with('/')).map(str::to_string).collect()
+}
+
+#[test]
+fn the_znodes_and_sessions_are_those_of_the_image_and_the_counters_go_on() {
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let (mut rig, mut other) = (Rig::default(), Rig::default());
+        for _ in 0..random.below(150) {
+            let sent = random_sent(&mut random, &rig.machine);
+            rig.apply(&sent);
+        }
+        for _ in 0..random.below(150) {
+            let sent = random_sent(&mut random, &other.machine);
+            other.apply(&sent);
+        }
+        let before = rig.machine.counters();
+        let settings = rig.machine.settings().clone();
+        let image = copy(&mut other.machine);
+        let reply = install(&mut rig, image);
+        assert_eq!(reply.outcome, Ok(Outcome::Installed));
+        let after = rig.machine.counters();
+        assert_eq!(after.ordinal, before.ordinal.next());
+        assert_eq!(after.zxid, before.zxid.max(other.machine.counters().zxid).next());
+        assert_eq!(*rig.machine.settings(), settings);
+        assert_eq!(znodes(&rig.machine), znodes(&other.machine), "seed {seed}");
+        assert!(!znodes(&rig.machine).is_empty());
+        let mut sessions: Vec<_> = rig.machine.sessions().iter().collect();
+        sessions.sort_by_key(|(id, _)| *id);
+        let mut expected: Vec<_> = other.machine.sessions().iter().collect();
+        expected.sort_by_key(|(id, _)| *id);
+        assert_eq!(sessions.len(), expected.len());
+        for ((id, session), (expected_id, expected)) in sessions.iter().zip(expected) {
+            assert_eq!(*id, expected_id);
+            assert_eq!(session.password, expected.password);
+            assert_eq!((session.owner, session.attached), (Owner::default(), after.ordinal));
+        }
+        check_invariants(&mut rig.machine);
+        // Its own image says the same: the digest covers all of it.
+        let own = copy(&mut rig.machine);
+        assert_eq!(dump(&own), dump(&rig.machine));
+        assert!(rig.machine.take_replaced().is_some());
+        let mut restored = Rig { machine: own, changes: ChangeBatch::default() };
+        for _ in 0..50 {
+            let sent = random_sent(&mut random, &rig.machine);
+            assert_eq!(rig.apply(&sent), restored.apply(&sent), "seed {seed}: {sent:?}");
+        }
+        assert_eq!(dump(&restored.machine), dump(&rig.machine));
+    }
+}
+
+#[test]
+fn nobody_acts_for_a_session_before_its_client_attaches_again() {
+    let mut rig = Rig::default();
+    rig.run("create /e mode=1");
+    let image = copy(&mut rig.machine);
+    rig.run("create /later");
+    install(&mut rig, image);
+    assert_eq!(rig.run("create /x"), "SessionMoved");
+    // What was judged before the image came is not expired by it.
+    let judged = vec![(SessionId(1), Ordinal(1))];
+    let expire = Command::ExpireSessions { sessions: judged };
+    let sent = Sent { connection: 0, identities: Vec::new(), command: expire };
+    assert_eq!(rig.apply(&sent).outcome, Ok(Outcome::Expired(0)));
+    assert_eq!(rig.run("attach; create /x"), "created /x");
+    assert_eq!(rig.run("delete /later"), "NoNode");
+    assert!(rig.machine.tree().find("/e").is_some());
+    check_invariants(&mut rig.machine);
+}
+
+#[test]
+fn a_running_freeze_is_worth_nothing() {
+    let mut rig = Rig::default();
+    rig.run("create /a; create /b");
+    let image = copy(&mut rig.machine);
+    rig.machine.freeze();
+    assert!(matches!(rig.machine.freeze_step(1, 1), FreezeStep::Piece(_)));
+    install(&mut rig, image);
+    rig.run("attach; set /a x; delete /b; create /c");
+    assert_eq!(rig.machine.freeze_step(1, 1), FreezeStep::Aborted);
+    assert!(!rig.machine.is_freezing());
+    check_invariants(&mut rig.machine);
+}
+
+#[test]
+fn watchers_are_told_once_with_the_sessions_that_there_are() {
+    let mut rig = Rig::default();
+    rig.run("create /a");
+    let image = copy(&mut rig.machine);
+    rig.changes = ChangeBatch::default();
+    install(&mut rig, image);
+    let kinds: Vec<ChangeKind> =
+        rig.changes.iter().map(|(change, _)| change.kind.clone()).collect();
+    let [ChangeKind::Installed { sessions }] = &*kinds else { panic!("{kinds:?}") };
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(sessions[0].0, SessionId(1));
+}
+
+#[test]
+fn an_image_that_was_not_prepared_stops_everything() {
+    let mut rig = Rig::default();
+    let image = copy(&mut rig.machine);
+    rig.machine.prepare_image(PreparedImage { hash: 1, machine: Box::new(image) });
+    let command = Command::InstallImage { hash: 2 };
+    let sent = Sent { connection: 0, identities: Vec::new(), command };
+    let applied = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| rig.apply(&sent)));
+    let panic = applied.expect_err("there is no such image");
+    let text = panic.downcast_ref::<String>().expect("a panic with numbers has a text");
+    assert!(text.contains("00000002, which is not in the data directory"), "{text}");
+}

@@ -1,0 +1,161 @@
+use machine::entry::{self, BatchBuilder};
+use machine::{
+    ChangeBatch, Command, ConnectionId, LogIndex, Machine, Origin, SessionId, Settings, Stamp,
+};
+use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
+use storage::snapshot::{has_received, snapshot_name};
+use storage::wal::{EntryKind, HardState, LogEntry, Membership, WalOptions};
+
+use super::*;
+use crate::image_writer::ImageWriter;
+use crate::message::SnapshotJob;
+use crate::recovery::{Recovered, recover};
+
+const SECRET: [u8; 32] = [5; 32];
+
+/// A machine with one session, that it has not in common with a new one.
+fn machine_with_session() -> Machine {
+    let mut machine = Machine::default();
+    let command =
+        Command::OpenSession { session: SessionId(9), password: [1; 16], timeout_ms: 4_000 };
+    let (origin, connection) = (Origin::default(), ConnectionId(3));
+    let stamp = Stamp { time_ms: 1, origin, connection, identities: &[] };
+    machine.apply(&stamp, &command, &mut ChangeBatch::default()).outcome.expect("it is the first");
+    machine.finish_entry(LogIndex(2));
+    machine
+}
+
+/// The bytes of a snapshot of that machine, as another server writes it.
+fn snapshot_bytes() -> Vec<u8> {
+    let disk = FaultDisk::new(3);
+    drop(recover(&disk, &SECRET, WalOptions::default(), |_| {}).expect("it is born"));
+    let mut image = ImageWriter::new(disk.clone(), 1);
+    let mut machine = machine_with_session();
+    machine.freeze();
+    let machine::freeze::FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
+        panic!("a small state is one piece");
+    };
+    let membership = Membership { voters: vec![1], ..Membership::default() };
+    let zxid = machine.counters().zxid;
+    image.handle(SnapshotJob::Begin { number: 1, index: 2, term: 1, membership, zxid });
+    image.handle(SnapshotJob::Piece(piece));
+    assert!(image.handle(SnapshotJob::Finish).problems.is_empty());
+    disk.content(&format!("snapshots/{}", snapshot_name(2, 1))).expect("it was just written")
+}
+
+fn born() -> FaultDisk {
+    let disk = FaultDisk::new(1);
+    drop(found(&disk));
+    disk
+}
+
+fn found(disk: &FaultDisk) -> Recovered<FaultDisk> {
+    recover(disk, &SECRET, WalOptions::default(), |_| {}).expect("the directory is fine")
+}
+
+fn receive(disk: &FaultDisk, bytes: &[u8]) -> Result<PreparedImage, RecoveryError> {
+    let mut receiver = ImageReceiver::new(disk.clone())?;
+    for part in bytes.chunks(7) {
+        receiver.write(part)?;
+    }
+    receiver.finish()
+}
+
+/// Appends an entry that installs this image, as Loop makes it.
+fn append_install(found: &mut Recovered<FaultDisk>, hash: u128) {
+    let mut builder = BatchBuilder::default();
+    let nobody = entry::encode_identities([].into_iter());
+    builder.push(ConnectionId(0), &nobody, &Command::Configure(Settings::default()));
+    builder.push(ConnectionId(0), &nobody, &Command::InstallImage { hash });
+    let batch = builder.finish().stamp(found.origin, 1);
+    let payload = entry::encode(1, 0, &[batch]);
+    let entry = LogEntry { index: 2, term: 1, kind: EntryKind::Normal, payload };
+    let hard_state = HardState { term: 1, vote: 0, commit: 1 };
+    found.wal.append(&[entry], Some(hard_state), None).expect("there is room");
+    found.wal.commit().expect("the disk works");
+}
+
+#[test]
+fn a_snapshot_of_another_server_is_received_and_kept() {
+    let disk = born();
+    let image = receive(&disk, &snapshot_bytes()).expect("nothing is wrong with it");
+    assert!(image.machine.sessions().get(SessionId(9)).is_some());
+    assert!(has_received(&disk).expect("the disk works"));
+}
+
+#[test]
+fn what_is_no_whole_snapshot_is_not_kept() {
+    let whole = snapshot_bytes();
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 4;
+    let longer = [&*whole, b"x"].concat();
+    let zookeeper = [b"ZKSN\0\0\0\x02".as_slice(), &[0; 100]].concat();
+    let cut = (0..whole.len()).map(|end| whole[..end].to_vec());
+    for bytes in cut.chain([changed, longer, zookeeper]) {
+        let disk = born();
+        assert!(receive(&disk, &bytes).is_err(), "{} bytes", bytes.len());
+        assert!(!has_received(&disk).expect("the disk works"));
+        drop(found(&disk));
+        assert!(disk.paths().iter().all(|path| !path.contains("received")));
+    }
+}
+
+#[test]
+fn one_that_an_entry_names_is_prepared_by_every_start() {
+    let disk = born();
+    let image = receive(&disk, &snapshot_bytes()).expect("nothing is wrong with it");
+    let mut before = found_with_kept(&disk, &image);
+    append_install(&mut before, image.hash);
+    drop(before);
+    for _ in 0..2 {
+        let mut after = found(&disk);
+        let payload = after.restored.entries[0].payload.clone();
+        let batch = entry::decode_batch(&payload, entry::HEADER_BYTES).expect("it was encoded");
+        let first = batch.command(0).expect("it decodes").expect("there are two");
+        let framed = batch.command(first.end).expect("it decodes").expect("there are two");
+        let (origin, connection) = (batch.origin, ConnectionId(0));
+        let stamp = Stamp { time_ms: 1, origin, connection, identities: &[] };
+        let mut changes = ChangeBatch::default();
+        let reply = after.machine.apply(&stamp, &framed.command, &mut changes);
+        assert_eq!(reply.outcome, Ok(machine::Outcome::Installed));
+        assert!(after.machine.sessions().get(SessionId(9)).is_some());
+        assert!(has_received(&disk).expect("the disk works"));
+    }
+}
+
+/// A start finds nothing that names the image, and removes it: so it is put back.
+fn found_with_kept(disk: &FaultDisk, image: &PreparedImage) -> Recovered<FaultDisk> {
+    let recovered = found(disk);
+    assert!(!has_received(disk).expect("the disk works"), "nothing named it");
+    let again = receive(disk, &snapshot_bytes()).expect("nothing is wrong with it");
+    assert_eq!(again.hash, image.hash);
+    recovered
+}
+
+#[test]
+fn one_that_is_named_and_damaged_is_an_error() {
+    let disk = born();
+    let image = receive(&disk, &snapshot_bytes()).expect("nothing is wrong with it");
+    let mut before = found_with_kept(&disk, &image);
+    append_install(&mut before, image.hash);
+    drop(before);
+    let path = format!("snapshots/{RECEIVED_NAME}");
+    let mut bytes = disk.content(&path).expect("it is kept");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    disk.set_content(&path, bytes);
+    let failure = recover(&disk, &SECRET, WalOptions::default(), |_| {});
+    let text = failure.err().expect("the log cannot be applied").to_string();
+    assert!(text.contains("received.snap is corrupt"), "{text}");
+}
+
+#[test]
+fn a_disk_that_is_full_costs_the_snapshot_alone() {
+    let disk = born();
+    let whole = snapshot_bytes();
+    disk.set_plan(FaultPlan { full: vec![(Operation::Write, 20)], ..FaultPlan::default() });
+    let error = receive(&disk, &whole).expect_err("there is no room").to_string();
+    assert!(error.contains("the disk is full"), "{error}");
+    discard(&disk).expect("the disk works");
+    assert!(disk.paths().iter().all(|path| !path.contains("received")));
+}

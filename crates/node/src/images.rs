@@ -1,0 +1,182 @@
+//! Snapshots for those who ask for one, and from those who bring one.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use machine::PreparedImage;
+use member::main_loop::InstallRefused;
+use member::received::{self, ImageReceiver};
+use member::recovery::RecoveryError;
+use storage::StorageError;
+use storage::disk::RealDisk;
+use storage::snapshot::{SNAPSHOT_DIR, snapshot_name};
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use crate::metrics::MonitorHandle;
+use crate::threads::Shared;
+
+/// A snapshot that was asked for, durable, and open: it can be read even when it is removed.
+#[derive(Debug)]
+pub struct TakenSnapshot {
+    /// At its beginning.
+    pub file: File,
+    /// Of the file.
+    pub bytes: u64,
+    /// The last zxid that it shows.
+    pub zxid: i64,
+}
+
+/// Why a snapshot that was brought is not the state now. It never will be.
+#[derive(Debug, Error)]
+pub enum NotInstalled {
+    /// It cannot be now.
+    #[error("{0}")]
+    Refused(#[from] InstallRefused),
+    /// There is no room for it, or the disk failed.
+    #[error("{0}")]
+    Storage(#[from] StorageError),
+    /// It is not a whole snapshot of ours.
+    #[error("{0}")]
+    Bad(RecoveryError),
+}
+
+/// A snapshot on its way to be installed. Each of its steps may block for as long as the disk takes, and
+/// [`Upload::finish`] for as long as a start reads a snapshot. What is not finished leaves nothing.
+pub struct Upload {
+    shared: Arc<Shared>,
+    disk: RealDisk,
+    /// None once it is finished.
+    receiver: Option<ImageReceiver<RealDisk>>,
+}
+
+/// Somebody who waits for a snapshot.
+pub(crate) struct SnapshotWaiter {
+    /// That one or a later one, as Loop counts them.
+    number: u64,
+    sender: oneshot::Sender<io::Result<TakenSnapshot>>,
+}
+
+impl MonitorHandle {
+    /// Has a snapshot taken of the state as it is now. It costs what one takes that is due anyway.
+    ///
+    /// # Errors
+    /// It could not be written: the reason is in the log. Nothing is received if the process ends.
+    pub fn take_snapshot(&self) -> oneshot::Receiver<io::Result<TakenSnapshot>> {
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask_loop(|member| {
+            let number = member.want_snapshot();
+            self.shared.snapshot_waiters.lock().push(SnapshotWaiter { number, sender });
+        });
+        receiver
+    }
+
+    /// Begins to take a snapshot that is to be installed. One at a time: the caller sees to that.
+    ///
+    /// # Errors
+    /// It could not be installed, or the disk failed.
+    pub fn receive_image(&self) -> Result<Upload, NotInstalled> {
+        self.shared.look_at_loop(|member| member.check_install())?;
+        let disk = self.shared.disk.clone();
+        let receiver = Some(ImageReceiver::new(disk.clone())?);
+        Ok(Upload { shared: self.shared.clone(), disk, receiver })
+    }
+}
+
+impl Upload {
+    /// Takes the next bytes of the file.
+    ///
+    /// # Errors
+    /// There is no room for them, or they are too many.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), NotInstalled> {
+        let receiver = self.receiver.as_mut().expect("it is not finished");
+        Ok(receiver.write(bytes)?)
+    }
+
+    /// Checks all of it and has it installed. What is received then is the zxid of that, once it is the
+    /// state: every client is disconnected, and finds it. Nothing is received if the process ends.
+    ///
+    /// # Errors
+    /// The state is as it was.
+    pub fn finish(mut self) -> Result<oneshot::Receiver<i64>, NotInstalled> {
+        let receiver = self.receiver.take().expect("it is finished once");
+        let installed = receiver.finish().map_err(NotInstalled::of).and_then(|image| {
+            let (sender, receiver) = oneshot::channel();
+            self.install(image, sender)?;
+            Ok(receiver)
+        });
+        if installed.is_err() {
+            self.discard();
+        }
+        installed
+    }
+
+    fn install(
+        &self,
+        image: PreparedImage,
+        sender: oneshot::Sender<i64>,
+    ) -> Result<(), InstallRefused> {
+        self.shared.ask_loop(|member| {
+            member.install(image)?;
+            *self.shared.install_waiter.lock() = Some(sender);
+            Ok(())
+        })
+    }
+
+    fn discard(&self) {
+        if let Err(error) = received::discard(&self.disk) {
+            tracing::error!("a snapshot that was not restored stays until the next start: {error}");
+        }
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if self.receiver.take().is_some() {
+            self.discard();
+        }
+    }
+}
+
+impl NotInstalled {
+    fn of(error: RecoveryError) -> NotInstalled {
+        match error {
+            // What was read is what somebody sent.
+            RecoveryError::Storage(
+                error @ (StorageError::Corrupt { .. } | StorageError::UnknownFormat { .. }),
+            ) => NotInstalled::Bad(RecoveryError::Storage(error)),
+            RecoveryError::Storage(error) => NotInstalled::Storage(error),
+            error => NotInstalled::Bad(error),
+        }
+    }
+}
+
+impl Shared {
+    /// Tells those who wait for the snapshot with this number, or for an earlier one, that it is
+    /// durable at this log index and term.
+    pub(crate) fn on_snapshot_taken(&self, number: u64, (index, term): (u64, u64), zxid: i64) {
+        let path = self.data_dir.join(SNAPSHOT_DIR).join(snapshot_name(index, term));
+        for waiter in self.take_waiters(number) {
+            let open = || {
+                let file = File::open(&path)?;
+                let bytes = file.metadata()?.len();
+                Ok(TakenSnapshot { file, bytes, zxid })
+            };
+            // Whoever does not wait any more needs no answer.
+            let _ = waiter.sender.send(open());
+        }
+    }
+
+    /// Tells them that it could not be written.
+    pub(crate) fn on_snapshot_failed(&self, number: u64) {
+        for waiter in self.take_waiters(number) {
+            let failure = io::Error::other("the snapshot could not be written, see the log");
+            let _ = waiter.sender.send(Err(failure));
+        }
+    }
+
+    fn take_waiters(&self, number: u64) -> Vec<SnapshotWaiter> {
+        self.snapshot_waiters.lock().extract_if(.., |waiter| waiter.number <= number).collect()
+    }
+}

@@ -1,0 +1,227 @@
+//! The commands about whole states, and who may give them: `snapshot` answers with the file
+//! (`SnapshotCommand`, `StreamOutputter`), `restore` is sent one (`RestoreCommand`).
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::{BodyExt, Either};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use machine::Identity;
+use machine::acl::{allows, perms};
+use zk::auth::digest_identities;
+
+use node::NotInstalled;
+
+use super::json::Json;
+use super::{Answer, CommandResponse, json_answer, wrong_method};
+use crate::listen_zk::host_address;
+use crate::monitor::Monitor;
+use crate::monitor::images::NotTaken;
+
+/// Bytes of a file that are read at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// How long nothing may come of a body that is not whole.
+const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Pieces of a file that wait for a client to take them.
+const PIECES_MAX: usize = 2;
+
+/// A command about a whole state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageCommand {
+    Restore,
+    Snapshot,
+}
+
+/// The commands with their names, the primary one first, in the order of that.
+pub const COMMANDS: [(ImageCommand, &[&str]); 2] = [
+    (ImageCommand::Restore, &["restore", "rest"]),
+    (ImageCommand::Snapshot, &["snapshot", "snap"]),
+];
+
+/// The command with one of these names, and its primary one.
+pub fn find(name: &str) -> Option<(ImageCommand, &'static str)> {
+    let found = COMMANDS.iter().find(|(_, names)| names.contains(&name));
+    found.map(|(command, names)| (*command, names[0]))
+}
+
+/// Runs a command for somebody who may give it.
+pub async fn run(
+    monitor: &Monitor,
+    (command, name): (ImageCommand, &str),
+    peer: SocketAddr,
+    request: Request<Incoming>,
+    query: &[(String, String)],
+) -> Answer {
+    let wanted = match command {
+        ImageCommand::Restore => Method::POST,
+        ImageCommand::Snapshot => Method::GET,
+    };
+    if (*request.method() == Method::POST) != (wanted == Method::POST) {
+        return wrong_method(name, wanted.as_str());
+    }
+    let credentials = request.headers().get(AUTHORIZATION);
+    if let Err(reason) = check(monitor, peer, credentials) {
+        return refuse(name, reason);
+    }
+    match command {
+        ImageCommand::Restore => restore(monitor, name, request.into_body()).await,
+        ImageCommand::Snapshot => snapshot(monitor, name, query).await,
+    }
+}
+
+/// Why a command is not run for somebody (`Commands.runCommand`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotAllowed {
+    NothingSaid,
+    NotProved,
+    NotPermitted,
+}
+
+/// Answers with a new snapshot, or where `streaming=false` with its size alone.
+async fn snapshot(monitor: &Monitor, name: &str, query: &[(String, String)]) -> Answer {
+    let streaming = query.iter().find(|(key, _)| key == "streaming");
+    let streaming = streaming.is_none_or(|(_, value)| value.eq_ignore_ascii_case("true"));
+    let taken = match monitor.take_snapshot().await {
+        Ok(taken) => taken,
+        Err(reason) => return not_taken(name, &reason),
+    };
+    let (zxid, bytes) = (taken.zxid, taken.bytes);
+    let mut answer = match streaming {
+        true => stream(taken.file, bytes),
+        false => json_answer(CommandResponse::empty(StatusCode::OK, name)),
+    };
+    let zxid = HeaderValue::try_from(format!("0x{zxid:x}")).expect("a number is plain text");
+    answer.headers_mut().insert("last_zxid", zxid);
+    answer.headers_mut().insert("snapshot_size", HeaderValue::from(bytes));
+    answer
+}
+
+/// Answers with the zxid from which the state is that of the snapshot in the body.
+async fn restore(monitor: &Monitor, name: &str, mut body: Incoming) -> Answer {
+    let restored = monitor.restore(async || next_bytes(&mut body).await).await;
+    let zxid = match restored {
+        Ok(zxid) => zxid,
+        Err(reason) => {
+            tracing::warn!("a snapshot was not restored: {reason}");
+            return not_taken(name, &reason);
+        }
+    };
+    let mut response = CommandResponse::empty(StatusCode::OK, name);
+    response.data.push(("last_zxid".to_string(), Json::whole(zxid)));
+    json_answer(response)
+}
+
+/// What comes next of a body; whoever sends nothing for too long has gone.
+async fn next_bytes(body: &mut Incoming) -> Option<io::Result<Bytes>> {
+    loop {
+        let frame = match tokio::time::timeout(BODY_SILENCE_MAX, body.frame()).await {
+            Ok(None) => return None,
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => {
+                return Some(Err(io::Error::other(format!("the request ended: {error}"))));
+            }
+            Err(_) => return Some(Err(io::Error::other("nothing came for too long"))),
+        };
+        // Trailers are nothing to us.
+        if let Ok(bytes) = frame.into_data() {
+            return Some(Ok(bytes));
+        }
+    }
+}
+
+fn not_taken(command: &str, reason: &NotTaken) -> Answer {
+    let status = match reason {
+        NotTaken::Disabled => StatusCode::SERVICE_UNAVAILABLE,
+        NotTaken::Limited => StatusCode::TOO_MANY_REQUESTS,
+        NotTaken::NotInstalled(NotInstalled::Bad(_)) => StatusCode::BAD_REQUEST,
+        NotTaken::NotInstalled(NotInstalled::Refused(_)) => StatusCode::SERVICE_UNAVAILABLE,
+        NotTaken::Failed(_) | NotTaken::NotInstalled(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    json_answer(CommandResponse::error(status, command, reason.to_string()))
+}
+
+/// An answer whose body is a file of that length. A file that cannot be read to its end ends the
+/// connection before the body is whole.
+fn stream(file: File, bytes: u64) -> Answer {
+    let (sender, body) = Channel::new(PIECES_MAX);
+    tokio::task::spawn_local(send_file(file, sender));
+    let mut answer = Response::new(Either::Right(body));
+    let media_type = HeaderValue::from_static("application/octet-stream");
+    answer.headers_mut().insert(CONTENT_TYPE, media_type);
+    answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    answer
+}
+
+async fn send_file(mut file: File, mut sender: Sender<Bytes, io::Error>) {
+    loop {
+        let read = tokio::task::spawn_blocking(move || {
+            let mut bytes = vec![0; READ_BYTES];
+            let count = file.read(&mut bytes)?;
+            bytes.truncate(count);
+            Ok((bytes, file))
+        });
+        match read.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok((bytes, _)) if bytes.is_empty() => return,
+            Ok((bytes, rest)) => {
+                file = rest;
+                if sender.send_data(bytes.into()).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::error!("a snapshot cannot be read: {error}");
+                sender.abort(error);
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the `Authorization` header proves somebody who has every permission on the root
+/// (`Commands.handleAuthentication`, `handleAuthorization`): a scheme, and for `digest` a blank and
+/// `user:password`.
+fn check(
+    monitor: &Monitor,
+    peer: SocketAddr,
+    credentials: Option<&HeaderValue>,
+) -> Result<(), NotAllowed> {
+    let said = credentials.ok_or(NotAllowed::NothingSaid)?;
+    let said = said.to_str().map_err(|_| NotAllowed::NotProved)?;
+    let parts: Vec<&str> = said.trim_end_matches(' ').split(' ').collect();
+    monitor.look(|machine| {
+        let settings = machine.settings();
+        let proved = match *parts {
+            ["digest", credentials] => digest_identities(settings, credentials.as_bytes()),
+            ["ip"] | ["ip", _] => Some(vec![("ip", host_address(peer.ip().to_canonical()))]),
+            _ => None,
+        };
+        let proved = proved.ok_or(NotAllowed::NotProved)?;
+        let identities: Vec<Identity<'_>> =
+            proved.iter().map(|(scheme, id)| Identity { scheme, id }).collect();
+        let root = machine.tree().find("/").expect("there is a root");
+        let needed = [perms::READ, perms::WRITE, perms::CREATE, perms::DELETE, perms::ADMIN];
+        match needed.iter().all(|perm| allows(settings, root.acl(), *perm, &identities)) {
+            true => Ok(()),
+            false => Err(NotAllowed::NotPermitted),
+        }
+    })
+}
+
+fn refuse(command: &str, reason: NotAllowed) -> Answer {
+    let (status, error) = match reason {
+        NotAllowed::NothingSaid => {
+            (StatusCode::UNAUTHORIZED, "Auth info is missing for the command")
+        }
+        NotAllowed::NotProved => (StatusCode::UNAUTHORIZED, "Not authenticated"),
+        NotAllowed::NotPermitted => (StatusCode::FORBIDDEN, "Not authorized"),
+    };
+    json_answer(CommandResponse::error(status, command, error))
+}

@@ -1,0 +1,190 @@
+//! Snapshots of the state on demand, given away and taken in: how often, and what came of it.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use member::summary::Summary;
+use node::{NotInstalled, TakenSnapshot};
+use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Monitor;
+use crate::config::ImageConfig;
+
+/// What the commands about whole states need to remember.
+pub struct Images {
+    config: ImageConfig,
+    snapshots: RateLimiter,
+    restores: RateLimiter,
+    /// One at a time.
+    turn: Arc<Semaphore>,
+    counts: Cell<ImageCounts>,
+    /// `restore_time`, in ms.
+    restore_time_ms: RefCell<Summary>,
+}
+
+/// Counted since the start, by ZooKeeper's names.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImageCounts {
+    /// `snapshot_error_count`.
+    pub snapshot_errors: u64,
+    /// `snapshot_rate_limited_count`.
+    pub snapshots_limited: u64,
+    /// `restore_error_count`.
+    pub restore_errors: u64,
+    /// `restore_rate_limited_count`.
+    pub restores_limited: u64,
+}
+
+/// Why there is no snapshot, or why none was restored.
+#[derive(Debug, Error)]
+pub enum NotTaken {
+    /// `admin.snapshot.enabled` or `admin.restore.enabled` is off.
+    #[error("it is switched off here")]
+    Disabled,
+    /// The last one was asked for too short a time ago.
+    #[error("one was asked for a short time ago: try again later")]
+    Limited,
+    /// It could not be written, or was not brought to its end.
+    #[error("{0}")]
+    Failed(#[from] io::Error),
+    /// It was not installed.
+    #[error("{0}")]
+    NotInstalled(#[from] NotInstalled),
+}
+
+impl Images {
+    pub fn new(config: ImageConfig) -> Images {
+        Images {
+            // ZooKeeper takes the interval for microseconds here, and for ms where it restores
+            // (`Commands.SnapshotCommand`).
+            snapshots: RateLimiter::new(Duration::from_micros(config.rate_limit_interval_ms)),
+            restores: RateLimiter::new(Duration::from_millis(config.rate_limit_interval_ms)),
+            config,
+            turn: Arc::new(Semaphore::new(1)),
+            counts: Cell::default(),
+            restore_time_ms: RefCell::default(),
+        }
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> ImageCounts {
+        self.counts.get()
+    }
+
+    /// How long restoring took.
+    pub fn restore_time_ms(&self) -> Summary {
+        self.restore_time_ms.borrow().clone()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut ImageCounts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+}
+
+impl Monitor {
+    /// A snapshot of the state as it is now.
+    ///
+    /// # Errors
+    /// It may not or could not be taken.
+    pub async fn take_snapshot(&self) -> Result<TakenSnapshot, NotTaken> {
+        let images = &self.images;
+        if !images.config.is_snapshot_enabled {
+            return Err(NotTaken::Disabled);
+        }
+        if !images.snapshots.allows() {
+            images.count(|counts| counts.snapshots_limited += 1);
+            return Err(NotTaken::Limited);
+        }
+        let _turn = images.turn.acquire().await.map_err(ending)?;
+        let taken = self.node.take_snapshot().await.unwrap_or_else(|error| Err(ending(error)));
+        taken.map_err(|error| {
+            images.count(|counts| counts.snapshot_errors += 1);
+            NotTaken::Failed(error)
+        })
+    }
+
+    /// Makes the state that of a snapshot, whose file `next` gives bit by bit. Every client is
+    /// disconnected, and finds it. Returns the zxid of that.
+    ///
+    /// # Errors
+    /// It may not or could not be restored: the state is as it was.
+    pub async fn restore(
+        &self,
+        next: impl AsyncFnMut() -> Option<io::Result<Bytes>>,
+    ) -> Result<i64, NotTaken> {
+        let images = &self.images;
+        if !images.config.is_restore_enabled {
+            return Err(NotTaken::Disabled);
+        }
+        if !images.restores.allows() {
+            images.count(|counts| counts.restores_limited += 1);
+            return Err(NotTaken::Limited);
+        }
+        let turn = images.turn.clone().acquire_owned().await.map_err(ending)?;
+        let began = Instant::now();
+        let restored = self.receive(next, turn).await;
+        match restored {
+            Ok(_) => {
+                let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                images.restore_time_ms.borrow_mut().record(ms, self.node.monotonic_ms());
+            }
+            Err(_) => images.count(|counts| counts.restore_errors += 1),
+        }
+        restored
+    }
+
+    /// The turn goes from step to step with the upload: a step that nobody waits for any more ends
+    /// before another upload begins.
+    async fn receive(
+        &self,
+        mut next: impl AsyncFnMut() -> Option<io::Result<Bytes>>,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<i64, NotTaken> {
+        let mut upload = (self.node.receive_image()?, turn);
+        while let Some(bytes) = next().await {
+            let bytes = bytes?;
+            let step = tokio::task::spawn_blocking(move || {
+                upload.0.write(&bytes)?;
+                Ok::<_, NotInstalled>(upload)
+            });
+            upload = step.await.map_err(ending)??;
+        }
+        let finished = tokio::task::spawn_blocking(move || {
+            let (upload, turn) = upload;
+            Ok::<_, NotInstalled>((upload.finish()?, turn))
+        });
+        let (installed, _turn) = finished.await.map_err(ending)??;
+        Ok(installed.await.map_err(ending)?)
+    }
+}
+
+fn ending(_: impl std::error::Error) -> io::Error {
+    io::Error::other("the server is ending")
+}
+
+/// One in each interval (`RateLimiter`).
+struct RateLimiter {
+    interval: Duration,
+    since: Cell<Option<Instant>>,
+}
+
+impl RateLimiter {
+    fn new(interval: Duration) -> RateLimiter {
+        RateLimiter { interval, since: Cell::new(None) }
+    }
+
+    fn allows(&self) -> bool {
+        let now = Instant::now();
+        let is_over = self.since.get().is_none_or(|since| now > since + self.interval);
+        if is_over {
+            self.since.set(Some(now));
+        }
+        is_over
+    }
+}

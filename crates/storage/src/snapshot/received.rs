@@ -1,0 +1,113 @@
+//! A snapshot that somebody gave, on its way to be installed.
+//!
+//! It is written under a temporary name and checked, then kept under the one name that a received
+//! snapshot has: from then on an entry of the log may name it. It is removed when a snapshot of our own
+//! covers that entry. There is one at most.
+
+use super::{SNAPSHOT_DIR, path_of, remove};
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::limits::{RECEIVED_BYTES_MAX, SNAPSHOT_SYNC_BYTES};
+
+/// The name, below the directory of the snapshots, of one that is kept.
+pub const RECEIVED_NAME: &str = "received.snap";
+
+/// The name while it is written and checked.
+pub const RECEIVING_NAME: &str = "received.tmp";
+
+/// Writes what arrives.
+pub struct ReceivedWriter<D: Disk> {
+    disk: D,
+    file: D::File,
+    offset: u64,
+    unsynced_bytes: u64,
+}
+
+impl<D: Disk> ReceivedWriter<D> {
+    /// Starts, replacing what an earlier attempt left.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn create(disk: D) -> Result<ReceivedWriter<D>, StorageError> {
+        let path = path_of(RECEIVING_NAME);
+        let file = disk.create(&path).map_err(|error| failed("create", error))?;
+        Ok(ReceivedWriter { disk, file, offset: 0, unsynced_bytes: 0 })
+    }
+
+    /// Appends bytes as they come.
+    ///
+    /// # Errors
+    /// There is no room, or more than [`RECEIVED_BYTES_MAX`] bytes came. The rest is of no use then.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let whole = self.offset.saturating_add(bytes.len() as u64);
+        if whole > RECEIVED_BYTES_MAX {
+            let (bytes, bytes_max) = (whole, RECEIVED_BYTES_MAX);
+            return Err(StorageError::ReceivedTooLarge { bytes, bytes_max });
+        }
+        let wrote = self.disk.write_at(&self.file, self.offset, bytes);
+        wrote.map_err(|error| failed("write", error))?;
+        self.offset = whole;
+        self.unsynced_bytes += bytes.len() as u64;
+        if self.unsynced_bytes >= SNAPSHOT_SYNC_BYTES {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Ends it: what was written is durable, under [`RECEIVING_NAME`].
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn finish(mut self) -> Result<(), StorageError> {
+        self.sync()
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        self.disk.sync_data(&self.file).map_err(|error| failed("sync", error))?;
+        self.unsynced_bytes = 0;
+        Ok(())
+    }
+}
+
+fn failed(op: &'static str, error: std::io::Error) -> StorageError {
+    let error = StorageError::io(&path_of(RECEIVING_NAME), op, error);
+    match error.is_no_space() {
+        true => StorageError::DiskFull { bytes_wanted: SNAPSHOT_SYNC_BYTES },
+        false => error,
+    }
+}
+
+/// Gives the one that was written and checked its name, durably.
+///
+/// # Errors
+/// The disk failed.
+pub fn keep_received<D: Disk>(disk: &D) -> Result<(), StorageError> {
+    let renamed = disk.rename(&path_of(RECEIVING_NAME), &path_of(RECEIVED_NAME));
+    renamed.map_err(|error| failed("rename", error))?;
+    let synced = disk.sync_dir(SNAPSHOT_DIR);
+    synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))
+}
+
+/// Whether one is kept.
+///
+/// # Errors
+/// The disk failed.
+pub fn has_received<D: Disk>(disk: &D) -> Result<bool, StorageError> {
+    let path = path_of(RECEIVED_NAME);
+    disk.exists(&path).map_err(|error| StorageError::io(&path, "look for", error))
+}
+
+/// Removes the one that is kept and the one that is written, as far as they are there.
+///
+/// # Errors
+/// The disk failed.
+pub fn remove_received<D: Disk>(disk: &D) -> Result<(), StorageError> {
+    for name in [RECEIVED_NAME, RECEIVING_NAME] {
+        let path = path_of(name);
+        let there = disk.exists(&path).map_err(|error| StorageError::io(&path, "look for", error));
+        if there? {
+            remove(disk, name)?;
+        }
+    }
+    Ok(())
+}
