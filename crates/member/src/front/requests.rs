@@ -224,6 +224,8 @@ fn is_held_back(connection: &Connection, opcode: i32) -> bool {
         op::SYNC | op::AUTH | op::SASL => behind_read,
         op::CREATE
         | op::CREATE2
+        | op::CREATE_CONTAINER
+        | op::CREATE_TTL
         | op::DELETE
         | op::SET_DATA
         | op::SET_ACL

@@ -124,6 +124,30 @@ fn a_sync_holds_back_the_writes_behind_it() {
 }
 
 #[test]
+fn every_write_waits_for_the_reads_before_it() {
+    let writes = [
+        "create /b v",
+        "create2 /b v",
+        "container /b v",
+        "ttl /b v",
+        "delete /no",
+        "set /a v1",
+        "setacl /a open",
+        "multi set,/a,v1",
+    ];
+    for write in writes {
+        let mut rig = begun();
+        // All but the read is done before it: its client leaves it lying.
+        rig.play(&format!("c1~ ls / | {write} | ls /\nloop\napply\ndeliver"));
+        let seen = rig.play("run");
+        let asked: Vec<&str> =
+            seen.lines().map(|line| line.split(" -> ").next().unwrap()).collect();
+        assert_eq!(asked, ["c1: ls /", &*format!("c1: {write}"), "c1: ls /"], "{seen}");
+        assert!(seen.starts_with("c1: ls / -> [a zookeeper] @2"), "{seen}");
+    }
+}
+
+#[test]
 fn a_sync_keeps_its_place_when_the_disk_is_full() {
     let mut rig = Rig::with_loop(start());
     rig.play("c1: connect\nc1: create /a v0\nfull");

@@ -1163,9 +1163,13 @@ fn write<'a>(words: &[&'a str], value: Option<&'a [u8]>) -> WriteRequest<'a> {
     let path = words[1];
     let version = |at: usize| words.get(at).map_or(-1, |word| word.parse().unwrap());
     match words[0] {
-        "create" | "create2" => {
-            let kind = if words[0] == "create" { CreateKind::Create } else { CreateKind::Create2 };
-            let mut flags = 0;
+        "create" | "create2" | "container" | "ttl" => {
+            let (kind, mut flags, ttl_ms) = match words[0] {
+                "create" => (CreateKind::Create, 0, -1),
+                "create2" => (CreateKind::Create2, 0, -1),
+                "container" => (CreateKind::Container, 4, -1),
+                _ => (CreateKind::Ttl, 5, 60_000),
+            };
             let mut acl = acl_of("open");
             for word in words.get(3..).unwrap_or_default() {
                 match word.strip_prefix("acl=") {
@@ -1173,7 +1177,7 @@ fn write<'a>(words: &[&'a str], value: Option<&'a [u8]>) -> WriteRequest<'a> {
                     None => flags = word.trim_start_matches('f').parse().unwrap(),
                 }
             }
-            WriteRequest::Create { kind, path, data: value, acl, flags, ttl_ms: -1 }
+            WriteRequest::Create { kind, path, data: value, acl, flags, ttl_ms }
         }
         "set" => WriteRequest::SetData { path, data: value, version: version(3) },
         "delete" => WriteRequest::Delete { path, version: version(2) },
