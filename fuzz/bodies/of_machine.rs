@@ -112,6 +112,7 @@ fn ops() -> Vec<Op<'static>> {
         create("/a", CreateMode::Persistent, AskedAcl::Open),
         create("/a/b", CreateMode::Ephemeral, AskedAcl::Entries(acl.clone())),
         create("/a/c-", CreateMode::PersistentSequential, AskedAcl::Open),
+        create("/a/d-", CreateMode::ContainerSequential, AskedAcl::Open),
         Op::SetData { path: "/a", malformed, data: None, version },
         Op::SetAcl { path: "/a", malformed, acl: AskedAcl::Entries(acl), version },
         Op::Check { path: "/a", malformed, version },

@@ -9,7 +9,8 @@ use crate::ids::{Ordinal, SessionId};
 use crate::limits::{CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX};
 use crate::settings::Settings;
 
-/// How a znode is made. The numbers are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9).
+/// How a znode is made. The numbers up to 6 are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9); all of
+/// them stand in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateMode {
     /// Stays until it is deleted.
@@ -26,10 +27,13 @@ pub enum CreateMode {
     PersistentTtl = 5,
     /// The same, with the parent's counter appended to the name.
     PersistentSequentialTtl = 6,
+    /// A container with the parent's counter appended to the name. No flag of ZooKeeper's: there the
+    /// request says that it is a container, and its flag that it is sequential.
+    ContainerSequential = 7,
 }
 
 impl CreateMode {
-    /// The mode with this flag.
+    /// The mode with this flag of ZooKeeper's.
     pub fn from_flag(flag: i32) -> Option<CreateMode> {
         match flag {
             0 => Some(CreateMode::Persistent),
@@ -43,6 +47,14 @@ impl CreateMode {
         }
     }
 
+    /// The mode with this number in the log.
+    pub(crate) fn decode(number: u8) -> Option<CreateMode> {
+        match number {
+            7 => Some(CreateMode::ContainerSequential),
+            flag => CreateMode::from_flag(i32::from(flag)),
+        }
+    }
+
     /// Whether the parent's counter is appended.
     pub fn is_sequential(self) -> bool {
         matches!(
@@ -50,7 +62,13 @@ impl CreateMode {
             CreateMode::PersistentSequential
                 | CreateMode::EphemeralSequential
                 | CreateMode::PersistentSequentialTtl
+                | CreateMode::ContainerSequential
         )
+    }
+
+    /// Whether the znode goes some time after its last child went.
+    pub fn is_container(self) -> bool {
+        matches!(self, CreateMode::Container | CreateMode::ContainerSequential)
     }
 
     /// Whether the znode belongs to a session.
@@ -264,9 +282,9 @@ impl Op<'_> {
         Ok(match kind {
             OP_CREATE => {
                 let (malformed, open) = decode_flags(reader)?;
-                let flag = reader.u8()?;
-                let mode = CreateMode::from_flag(i32::from(flag))
-                    .ok_or_else(|| reader.bad("create mode", u64::from(flag)))?;
+                let number = reader.u8()?;
+                let mode = CreateMode::decode(number)
+                    .ok_or_else(|| reader.bad("create mode", u64::from(number)))?;
                 let ttl_ms = reader.i64()?;
                 let path = reader.text()?;
                 let data = reader.optional_bytes()?;

@@ -211,7 +211,7 @@ impl Machine {
             return Err(Refusal::BadArguments);
         }
         Ok(match mode {
-            CreateMode::Container => CONTAINER_OWNER,
+            _ if mode.is_container() => CONTAINER_OWNER,
             _ if mode.is_ephemeral() => session.0,
             _ => 0,
         })

@@ -52,8 +52,8 @@ fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
 /// The opcode says what the znode becomes, the flag whether it is sequential and whether a time to
 /// live is acceptable (`PrepRequestProcessor.pRequest2TxnCreate` logs one transaction per opcode). So
 /// a plain create with the container's flag makes a persistent znode, and `createContainer` with the
-/// flag of another mode a container; but none of a sequential name, which no client asks for. Nor is
-/// there a `createTTL` of a mode without one: ZooKeeper refuses it too, or fails.
+/// flag of another mode a container. There is no `createTTL` of a mode without one: ZooKeeper refuses
+/// it too, or fails.
 fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
     let mode = CreateMode::from_flag(flags)?;
     match kind {
@@ -63,7 +63,7 @@ fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
         },
         // Refused in apply, for the setting or for the time to live that is not there.
         CreateKind::Container if mode.is_ttl() => Some(mode),
-        CreateKind::Container if mode.is_sequential() => None,
+        CreateKind::Container if mode.is_sequential() => Some(CreateMode::ContainerSequential),
         CreateKind::Container => Some(CreateMode::Container),
         CreateKind::Ttl => Some(mode).filter(|mode| mode.is_ttl()),
     }

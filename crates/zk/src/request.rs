@@ -659,20 +659,26 @@ fn decode_multi_write<'a>(
     let start = reader.clone();
     let mut write = decode_write(opcode, reader)?;
     if let WriteRequest::Create { kind, flags, ttl_ms, .. } = &mut write {
-        match CreateMode::from_flag(*flags) {
-            Some(mode) if mode.is_ttl() && *kind == CreateKind::Ttl => {}
+        let mode = CreateMode::from_flag(*flags);
+        if opcode != opcode::CREATE_TTL {
+            let mode = mode.ok_or_else(|| reader.bad("create flag"))?;
+            if has_null_acl(start)? {
+                return Err(JuteError::NullAcl { offset: reader.offset() });
+            }
+            if mode.is_ttl() {
+                return Err(reader.bad("create flag"));
+            }
+        }
+        match mode {
+            Some(mode) if mode.is_ttl() => {}
             // `Op.Create.getOpcode`: here, unlike alone, the flag makes it a container.
             Some(CreateMode::Container) => *kind = CreateKind::Container,
             // `Op.create` with a time to live that the flag has no use for is a create.
             _ if *kind == CreateKind::Ttl => *kind = CreateKind::Create,
-            Some(mode) if !mode.is_ttl() => {}
-            _ => return Err(reader.bad("create flag")),
+            _ => {}
         }
         if *kind != CreateKind::Ttl {
             *ttl_ms = -1;
-        }
-        if opcode != opcode::CREATE_TTL && has_null_acl(start)? {
-            return Err(JuteError::NullAcl { offset: reader.offset() });
         }
     }
     Ok(write)

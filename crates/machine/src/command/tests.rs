@@ -136,7 +136,7 @@ fn values_outside_the_format_are_refused_by_name() {
     check_bad(&write(&[0]), "operation");
     check_bad(&write(&[7]), "operation");
     check_bad(&write(&[OP_CREATE, 4]), "operation flags");
-    check_bad(&write(&[OP_CREATE, 0, 7]), "create mode");
+    check_bad(&write(&[OP_CREATE, 0, 8]), "create mode");
     check_bad(&[KIND_CONFIGURE, 0, 1, 0, 0], "settings flags");
 }
 
@@ -212,5 +212,15 @@ fn every_create_mode_has_its_flag() {
     }
     for flag in [-1, 7, i32::MIN, i32::MAX] {
         assert_eq!(CreateMode::from_flag(flag), None);
+    }
+}
+
+#[test]
+fn every_create_mode_has_its_number_in_the_log() {
+    for number in 0..=7 {
+        assert_eq!(CreateMode::decode(number).unwrap() as u8, number);
+    }
+    for number in [8, 0x7f, 0x80, 0xff] {
+        assert_eq!(CreateMode::decode(number), None);
     }
 }

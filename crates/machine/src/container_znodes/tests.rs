@@ -15,6 +15,10 @@ fn a_container_goes_when_its_last_child_has_gone() {
     check("create /c mode=4; create /c/a; sweep 0 /c", "deleted 0");
     check("create /c mode=4; multi create /c/a + delete /c/a; sweep 0 /c", "deleted 1");
     check("create /c mode=4; multi create /c/a + malformed; sweep 0 /c", "deleted 0");
+    check("create /c mode=7", "created /c0000000000");
+    let made = "create /c mode=7; create /c0000000000/a";
+    check(&format!("{made}; sweep 0 /c0000000000"), "deleted 0");
+    check(&format!("{made}; delete /c0000000000/a; sweep 0 /c0000000000"), "deleted 1");
 }
 
 #[test]

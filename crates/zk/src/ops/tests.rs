@@ -78,9 +78,12 @@ fn a_plain_create_with_the_container_flag_is_persistent() {
 fn create_container_makes_a_container_whatever_its_flag() {
     check_mode(CreateKind::Container, 0, "Container");
     check_mode(CreateKind::Container, 1, "Container");
+    check_mode(CreateKind::Container, 2, "ContainerSequential");
+    check_mode(CreateKind::Container, 3, "ContainerSequential");
     // A time to live is looked at first, and there is none.
     check_mode(CreateKind::Container, 5, "PersistentTtl");
-    for flags in [2, 3, -1, 7] {
+    check_mode(CreateKind::Container, 6, "PersistentSequentialTtl");
+    for flags in [-1, 7] {
         check_mode(CreateKind::Container, flags, "-");
     }
 }

@@ -303,6 +303,9 @@ fn a_null_acl_of_a_create_in_a_multi_is_told_from_other_errors() {
         // The flag is looked at first.
         let bad_flag = multi(opcode::MULTI, inner, &body(-1, 99)[..end]);
         assert!(matches!(bad_flag, Err(JuteError::BadValue { .. })), "opcode {inner}");
+        // That it needs a time to live is seen behind both.
+        let ttl = multi(opcode::MULTI, inner, &body(-1, 5)[..end]);
+        assert!(matches!(ttl, Err(JuteError::NullAcl { .. })), "opcode {inner}");
     }
     assert!(multi(opcode::MULTI, opcode::CREATE_TTL, &body(-1, 5)).is_ok());
 }

@@ -253,7 +253,7 @@ impl Model {
                 }
                 let kind = match *mode as u8 {
                     1 | 3 => 'e',
-                    4 => 'c',
+                    4 | 7 => 'c',
                     5 | 6 => 't',
                     _ => 'p',
                 };

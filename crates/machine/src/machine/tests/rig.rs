@@ -230,7 +230,7 @@ pub(crate) fn parse_op(text: &str) -> Op<'_> {
     let mut data: Option<&[u8]> = Some(b"");
     for word in words {
         match word.split_once('=') {
-            Some(("mode", value)) => mode = CreateMode::from_flag(value.parse().unwrap()).unwrap(),
+            Some(("mode", value)) => mode = CreateMode::decode(value.parse().unwrap()).unwrap(),
             Some(("ttl", value)) => ttl_ms = value.parse().unwrap(),
             Some(("acl", value)) => acl = parse_acl(value),
             _ if word == "bad" => malformed = true,
@@ -410,8 +410,8 @@ pub(crate) fn random_op(random: &mut Random) -> Op<'static> {
     }
     match random.below(100) {
         0..50 => {
-            let flag = random.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6]);
-            let mode = CreateMode::from_flag(flag).unwrap();
+            let number = random.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7]);
+            let mode = CreateMode::decode(number).unwrap();
             let ttl_ms = if mode.is_ttl() { random.pick(&[1, 5000, 0, -1]) } else { -1 };
             Op::Create { path, malformed, data, acl, mode, ttl_ms }
         }
