@@ -7,7 +7,8 @@
 //! ping, so that all events have arrived before the next.
 //!
 //! The requests are about all of a server's tree, which is removed behind each seed: so both servers
-//! must hold nothing to begin with.
+//! must hold nothing to begin with. What they remove by themselves would be taken for a difference:
+//! both are to have a long `znode.container.checkIntervalMs`.
 
 pub mod generate;
 pub mod side;

@@ -312,12 +312,14 @@ impl Generator {
         1 + self.random.below(bound)
     }
 
-    /// Cuts what is sent anywhere, also inside of a number. What follows a setACL waits for it: the
-    /// real server judges it by the old ACL as long as the new one is under way
-    /// (`PrepRequestProcessor` keeps the old one in the change record).
+    /// Cuts what is sent anywhere, also inside of a number. What follows a setACL or a createContainer
+    /// waits for it: as long as these are under way the real server judges by what its change record
+    /// says (`PrepRequestProcessor`), which is the old ACL, and a znode of the flag's kind.
     pub fn in_pieces(&mut self, slot: usize, mut asked: Vec<Asked>) -> Burst {
+        let waited_for = [opcode::SET_ACL, opcode::CREATE_CONTAINER].map(i32::to_be_bytes);
         for index in 1..asked.len() {
-            if asked[index - 1].bytes.get(8..12) == Some(&opcode::SET_ACL.to_be_bytes()) {
+            let before = asked[index - 1].bytes.get(8..12);
+            if waited_for.iter().any(|code| before == Some(code)) {
                 asked[index].alone = true;
             }
         }
@@ -368,6 +370,13 @@ impl Generator {
             0..=53 => {
                 let mut parts = self.write_parts(parent, shared);
                 let set_acl = shared && self.random.chance(9);
+                if parts.kind == CreateKind::Ttl && !matches!(parts.flags, 5 | 6) {
+                    // It would end the real server if it came further than to its time to live.
+                    parts.ttl_ms = parts.ttl_ms.max(0);
+                }
+                if parts.kind == CreateKind::Container && !shared {
+                    parts.kind = CreateKind::Create2;
+                }
                 if parts.operation == Operation::Check {
                     // Alone it is an unknown operation.
                     parts.operation = Operation::SetData;
@@ -392,8 +401,14 @@ impl Generator {
             }
             81..=90 => {
                 let count = self.random.below(6);
-                let parts: Vec<WriteParts> =
+                let mut parts: Vec<WriteParts> =
                     (0..count).map(|_| self.write_parts(parent, shared)).collect();
+                for part in &mut parts {
+                    // As in `in_pieces`: what follows in a multi cannot wait.
+                    if part.kind == CreateKind::Container && matches!(part.flags, 1 | 3) {
+                        part.flags -= 1;
+                    }
+                }
                 self.asked(&Request::Multi(parts.iter().map(WriteParts::request).collect()))
             }
             91..=94 => {
@@ -465,7 +480,15 @@ impl Generator {
             Operation::SetData,
             Operation::Check,
         ]);
+        let kind = match self.random.below(20) {
+            0..=10 => CreateKind::Create,
+            11..=16 => CreateKind::Create2,
+            17..=18 => CreateKind::Container,
+            _ => CreateKind::Ttl,
+        };
+        let ttl = kind == CreateKind::Ttl && self.random.chance(70);
         let flags = match self.random.below(20) {
+            _ if ttl => *self.random.pick(&[5, 6]),
             0..=9 => 0,
             10..=12 => 1,
             13..=15 => 2,
@@ -473,8 +496,11 @@ impl Generator {
             18 => 4,
             _ => *self.random.pick(&[5, 6, 7, -1, 8, 99]),
         };
+        // None that passes while the seed runs.
+        let times = [3_600_000, 86_400_000, (1 << 40) - 1, 1 << 40, i64::MAX, 0, -1, i64::MIN];
+        let ttl_ms = if kind == CreateKind::Ttl { *self.random.pick(&times) } else { -1 };
         let mut path = self.write_path(parent, shared);
-        if operation == Operation::Create && matches!(flags, 2 | 3) && self.random.chance(60) {
+        if operation == Operation::Create && matches!(flags, 2 | 3 | 6) && self.random.chance(60) {
             let name = *self.random.pick(&["s-", "", "a/", "a/s", ".", "\u{e9}", "s-\u{1}"]);
             path = format!("{parent}/{name}");
         }
@@ -483,8 +509,9 @@ impl Generator {
             path,
             data: self.data(),
             acl: self.acl(),
+            kind,
             flags,
-            with_stat: self.random.chance(40),
+            ttl_ms,
             version: self.version(),
         }
     }
@@ -714,8 +741,9 @@ struct WriteParts {
     path: String,
     data: Option<Vec<u8>>,
     acl: Vec<AclEntry>,
+    kind: CreateKind,
     flags: i32,
-    with_stat: bool,
+    ttl_ms: i64,
     version: i32,
 }
 
@@ -724,12 +752,12 @@ impl WriteParts {
         let (path, version) = (&*self.path, self.version);
         match self.operation {
             Operation::Create => WriteRequest::Create {
-                kind: if self.with_stat { CreateKind::Create2 } else { CreateKind::Create },
+                kind: self.kind,
                 path,
                 data: self.data.as_deref(),
                 acl: self.acl.clone(),
                 flags: self.flags,
-                ttl_ms: -1,
+                ttl_ms: self.ttl_ms,
             },
             Operation::Delete => WriteRequest::Delete { path, version },
             Operation::SetData => {

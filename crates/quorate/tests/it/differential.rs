@@ -10,7 +10,7 @@ use std::path::Path;
 use bench::differential::side::Side;
 use bench::differential::{Compared, run_seed};
 
-use crate::server::{RealServer, Server};
+use crate::server::{JVMFLAGS_FILE, RealServer, Server, folder};
 
 /// Seeds of an ordinary run: some 10,000 requests, in a quarter of a minute.
 const SEEDS: u64 = 24;
@@ -18,22 +18,43 @@ const SEEDS: u64 = 24;
 /// Sessions must not expire while a seed runs, however slow the machine.
 const CONFIG: [&str; 2] = ["minSessionTimeout=100000", "maxSessionTimeout=1000000"];
 
+/// No container is removed while a seed runs.
+const NO_SWEEPS: &str = "-Dznode.container.checkIntervalMs=86400000";
+
 #[test]
 fn every_answer_and_event_is_that_of_the_real_server() {
+    check_seeds("differential", SEEDS, NO_SWEEPS);
+}
+
+#[test]
+fn every_answer_is_that_of_the_real_server_where_znodes_have_a_time_to_live() {
+    let flags = format!("{NO_SWEEPS} -Dzookeeper.extendedTypesEnabled=true");
+    check_seeds("differential-ttl", SEEDS / 3, &flags);
+}
+
+/// The two servers, empty, with these properties.
+fn both(name: &str, config: &[&str], flags: &str) -> (RealServer, Server) {
+    let [of_real, of_ours] = ["real", "ours"].map(|side| folder(&format!("{name}-{side}")));
+    for folder in [&of_real, &of_ours] {
+        std::fs::write(folder.join(JVMFLAGS_FILE), flags).unwrap();
+    }
+    (RealServer::start_in(of_real, config), Server::start_in(of_ours, config))
+}
+
+fn check_seeds(name: &str, count: u64, flags: &str) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds: Vec<u64> = match (number("QUORATE_DIFF_SEED"), number("QUORATE_DIFF_SEEDS")) {
         (Some(seed), _) => vec![seed],
-        (None, count) => (1..=count.unwrap_or(SEEDS)).collect(),
+        (None, asked) => (1..=asked.unwrap_or(count)).collect(),
     };
-    let real_server = RealServer::start("differential-real", &CONFIG);
-    let server = Server::start("differential-ours", &CONFIG);
+    let (real_server, server) = both(name, &CONFIG, flags);
     let mut real = Side::new("real", real_server.address());
     let mut ours = Side::new("ours", server.address());
     let mut compared = Compared::default();
     for seed in seeds {
         let found = run_seed(seed, "super:test", &mut real, &mut ours, &mut compared).unwrap();
         if let Some(mismatch) = found {
-            let name = format!("differential-{seed}.txt");
+            let name = format!("{name}-{seed}.txt");
             let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
             std::fs::write(&file, mismatch.transcript.join("\n")).unwrap();
             panic!(

@@ -10,7 +10,7 @@ use bench::differential::generate::{
 use bench::differential::greet_anew;
 use bench::differential::side::Side;
 
-use super::CONFIG;
+use super::{CONFIG, both};
 use crate::server::{RealServer, Server};
 
 /// Something that is asked, and the answers.
@@ -312,6 +312,10 @@ fn reconfig(out: &mut Vec<u8>) {
 }
 
 fn multi(out: &mut Vec<u8>, code: i32, body: fn(&mut Vec<u8>)) {
+    multi_with(out, code, body);
+}
+
+fn multi_with(out: &mut Vec<u8>, code: i32, body: impl Fn(&mut Vec<u8>)) {
     for (code, done) in [(code, false), (-1, true)] {
         out.put_int(code);
         out.put_bool(done);
@@ -341,6 +345,66 @@ fn what_differs_on_purpose_differs_as_listed() {
 #[test]
 fn odd_requests_are_answered_as_the_real_server_does() {
     check_alike("odd", &CONFIG, &ALIKE);
+}
+
+/// What each of the creates makes of each flag, a time to live behind those that have one.
+#[test]
+fn every_create_with_every_flag_is_answered_as_the_real_server_does() {
+    for (name, flags) in [("flags", ""), ("flags-ttl", "-Dzookeeper.extendedTypesEnabled=true")] {
+        let (real_server, server) = both(name, &CONFIG, flags);
+        let mut real = Side::new("real", real_server.address());
+        let mut ours = Side::new("ours", server.address());
+        let mut generator = Generator::new(1);
+        let mut made = 0;
+        for (code, flag, ttl_ms, in_multi) in creates() {
+            made += 1;
+            let path = format!("/a{made}-");
+            let asked =
+                raw_with(&mut generator, if in_multi { opcode::MULTI } else { code }, |out| {
+                    let create = |out: &mut Vec<u8>| {
+                        out.put_text(&path);
+                        null_data_and_flag(out, flag);
+                        if let Some(ttl_ms) = ttl_ms {
+                            out.put_long(ttl_ms);
+                        }
+                    };
+                    match in_multi {
+                        true => multi_with(out, code, create),
+                        false => create(out),
+                    }
+                });
+            let data = ReadRequest { kind: ReadKind::GetData, path: &path, watch: false };
+            let names = ReadRequest { kind: ReadKind::GetChildren2, path: "/", watch: false };
+            let [data, names] = [data, names].map(|read| generator.asked(&Request::Read(read)));
+            let rounds = [burst(vec![asked]), burst(vec![data, names])];
+            let (expected, got) = (answers(&mut real, &rounds), answers(&mut ours, &rounds));
+            let what = format!("opcode {code}, flag {flag}, {ttl_ms:?}, in a multi: {in_multi}");
+            assert_eq!(expected, got, "{name}: {what}");
+        }
+    }
+}
+
+/// Opcode, flag, time to live, and whether it stands in a multi.
+fn creates() -> Vec<(i32, i32, Option<i64>, bool)> {
+    let mut all = Vec::new();
+    let codes = [opcode::CREATE, opcode::CREATE2, opcode::CREATE_CONTAINER, opcode::CREATE_TTL];
+    for code in codes {
+        let times: &[Option<i64>] = match code {
+            opcode::CREATE_TTL => &[Some(1 << 39), Some(0), Some(-1), Some(1 << 40)],
+            _ => &[None],
+        };
+        for flag in [0, 1, 2, 3, 4, 5, 6, 7, 8, -1, 0x1_0000, i32::MAX, i32::MIN] {
+            for &ttl_ms in times {
+                let ends_the_real_server =
+                    ttl_ms.is_some_and(|ms| ms < 0) && (0..5).contains(&flag);
+                if !ends_the_real_server {
+                    all.push((code, flag, ttl_ms, false));
+                }
+                all.push((code, flag, ttl_ms, true));
+            }
+        }
+    }
+    all
 }
 
 #[test]
@@ -486,6 +550,10 @@ fn burst(asked: Vec<Asked>) -> Round {
 
 /// A request with a body of any form.
 fn raw(generator: &mut Generator, code: i32, body: fn(&mut Vec<u8>)) -> Asked {
+    raw_with(generator, code, body)
+}
+
+fn raw_with(generator: &mut Generator, code: i32, body: impl Fn(&mut Vec<u8>)) -> Asked {
     let like = generator.asked(&Request::Sync { path: "/" });
     let mut bytes = Vec::new();
     let start = begin_frame(&mut bytes);
