@@ -427,12 +427,14 @@ impl Side {
             Body::Names => names(reader)?,
             Body::NamesStat => format!("{}{}", names(reader)?, self.stat(reader)?),
             Body::AclStat => {
-                let mut text = String::new();
+                let mut entries = Vec::new();
                 for _ in 0..reader.count(12)? {
                     let (perms, scheme, id) = (reader.int()?, reader.text()?, reader.text()?);
-                    text += &format!(" {perms}:{scheme}:{id}");
+                    entries.push(format!(" {perms}:{scheme}:{id}"));
                 }
-                text + &self.stat(reader)?
+                // What `auth` stands for comes in the order of a hash set from the real server.
+                entries.sort_unstable();
+                entries.concat() + &self.stat(reader)?
             }
             Body::Results => self.results(reader)?,
             Body::Number => format!(" {}", reader.int()?),
