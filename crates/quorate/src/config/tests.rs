@@ -954,6 +954,24 @@ fn the_admin_server_is_served_where_it_is_asked_for() {
 }
 
 #[test]
+fn what_the_admin_server_may_do_with_whole_states() {
+    let images = |text: &str| {
+        let it = World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().images;
+        (it.is_snapshot_enabled, it.is_restore_enabled, it.rate_limit_interval_ms)
+    };
+    assert_eq!(images(""), (true, true, 300_000));
+    assert_eq!(images("admin.snapshot.enabled=FALSE\n"), (false, true, 300_000));
+    assert_eq!(images("admin.restore.enabled=no\n"), (true, false, 300_000));
+    assert_eq!(images("zookeeper.admin.rateLimiterIntervalInMS=0\n"), (true, true, 0));
+    let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
+    assert!(zoo("admin.rateLimiterIntervalInMS=5s").error().contains("\"5s\" is not a time in ms"));
+    let text = "admin_snapshot = false\nadmin_restore = false\nadmin_rate_limit_interval = \"2s\"";
+    let toml = World::toml(text).config().images;
+    assert!(!toml.is_snapshot_enabled && !toml.is_restore_enabled);
+    assert_eq!(toml.rate_limit_interval_ms, 2_000);
+}
+
+#[test]
 fn the_file_and_the_properties_are_kept_as_they_were() {
     let text = "dataDir=d\nclientPort=1\nadmin.enableServer=true\nzookeeper.snapCount=9\n";
     let config = World::zoo(text).jvmflags("-Dfoo.bar=baz -Xmx1g -Dzookeeper.skipACL=yes").config();

@@ -37,6 +37,9 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("audit", "true"),
     ("slow_request", "\"1s\""),
     ("admin_addr", "\"127.0.0.1:8080\""),
+    ("admin_snapshot", "true"),
+    ("admin_restore", "true"),
+    ("admin_rate_limit_interval", "\"5m\""),
     ("metrics_addr", "\"127.0.0.1:7000\""),
     ("metrics_of_process", "true"),
     ("skip_acl", "false"),
@@ -176,6 +179,11 @@ fn apply_key(
         "audit" => draft.audit = value.boolean()?,
         "slow_request" => draft.slow_request_ms = Some(u64::from(value.ms_above_0()?)),
         "admin_addr" => draft.admin.addr = Some(value.text()?.parse()?),
+        "admin_snapshot" => draft.admin.images.is_snapshot_enabled = value.boolean()?,
+        "admin_restore" => draft.admin.images.is_restore_enabled = value.boolean()?,
+        "admin_rate_limit_interval" => {
+            draft.admin.images.rate_limit_interval_ms = u64::from(value.ms()?);
+        }
         "metrics_addr" => draft.metrics.addr = Some(value.text()?.parse()?),
         "metrics_of_process" => draft.metrics.with_process = Some(value.boolean()?),
         "skip_acl" => draft.replicated.skip_acl = value.boolean()?,

@@ -7,6 +7,7 @@ mod client;
 mod container_znodes;
 mod crash;
 mod differential;
+mod images;
 mod monitoring;
 mod sasl;
 mod server;
