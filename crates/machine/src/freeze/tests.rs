@@ -335,7 +335,7 @@ fn check(znodes: &[Handmade], expected: &str) {
         encoder.encode_znode(&image, &acl::world(31), &mut bytes);
     }
     bytes.put_u8(TAG_END);
-    let error = restore_bytes(&bytes).err().expect("a handmade digest is wrong").to_string();
+    let error = restore_bytes(&bytes).expect_err("a handmade digest is wrong").to_string();
     assert!(error.contains(expected), "{error} is about {expected}");
 }
 
@@ -374,7 +374,7 @@ fn parents_may_stand_behind_their_children() {
 /// Restores pieces that are not in the order of the format.
 fn check_order(pieces: &[&[u8]], expected: &str) {
     let owned: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
-    let error = restore(&owned).err().expect("the order is wrong").to_string();
+    let error = restore(&owned).expect_err("the order is wrong").to_string();
     assert!(error.contains(expected), "{error} is about {expected}");
 }
 
