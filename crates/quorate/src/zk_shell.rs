@@ -53,15 +53,14 @@ pub fn run(args: &ZkArgs) -> anyhow::Result<ExitCode> {
         watches_interrupts: false,
     };
     let status = if !args.command.is_empty() {
-        shell.run_words(&args.command)
+        Ok(shell.run_words(&args.command))
     } else if types {
-        shell.prompt()?;
-        Status::Done
+        shell.prompt().map(|()| Status::Done)
     } else {
-        shell.run_lines(&mut std::io::stdin().lock())?
+        shell.run_lines(&mut std::io::stdin().lock())
     };
     shell.close();
-    Ok(match status {
+    Ok(match status? {
         Status::NoCommand if !args.command.is_empty() => ExitCode::from(NO_COMMAND),
         Status::Failed | Status::NoCommand => ExitCode::FAILURE,
         Status::Done | Status::Quit => ExitCode::SUCCESS,
@@ -180,8 +179,10 @@ impl Shell {
             // None yet, or one that cannot be read: it is not worth an error.
             let _ = editor.load_history(file);
         }
-        let printer = editor.create_external_printer().context("no printer")?;
-        self.screen.set_printer(Some(Box::new(printer)));
+        // A terminal on which nothing can be edited has none: events come when they come.
+        if let Ok(printer) = editor.create_external_printer() {
+            self.screen.show_above(printer).context("no thread for events")?;
+        }
         // Without it Ctrl-C ends the shell, in place of the command.
         let _ = self.watch_interrupts();
         println!("quorate zk: `help` lists the commands, Tab completes, Ctrl-D ends");
@@ -189,7 +190,8 @@ impl Shell {
             self.screen.complain(&format!("{}\n", failure.text()));
         }
         loop {
-            match editor.readline(&self.prompt_text()) {
+            let prompt = self.prompt_text();
+            match self.screen.while_editing(|| editor.readline(&prompt)) {
                 Ok(line) if line.trim().is_empty() => {}
                 Ok(line) => {
                     if !may_hold_secret(&line) {
@@ -207,7 +209,6 @@ impl Shell {
                 Err(error) => return Err(error).context("the terminal cannot be read"),
             }
         }
-        self.screen.set_printer(None);
         Ok(())
     }
 

@@ -1,13 +1,13 @@
 //! Where output goes: the answers of commands, and the events that come between them, whole lines at
 //! a time.
 //!
-//! Two threads write: the one that runs commands, and that of the connection. Neither asks a server
-//! anything under the lock.
+//! The thread that runs commands writes, that of the connection, and, while a line is being edited,
+//! one that shows events above it. None asks a server or waits for the line editor under the lock.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use rustyline::ExternalPrinter;
 use serde_json::{Map, Value, json};
@@ -39,13 +39,17 @@ pub enum Signal {
 pub struct Screen {
     format: Format,
     state: Mutex<State>,
+    /// Events are held for a line that is being edited.
+    is_held: Condvar,
 }
 
 struct State {
     /// Not yet written.
     out: Vec<u8>,
-    /// Of the line that is being edited.
-    printer: Option<Box<dyn ExternalPrinter + Send>>,
+    /// There is a thread that shows events above a line that is being edited.
+    shows_above: bool,
+    /// A line is being edited: events wait for that thread.
+    is_editing: bool,
     /// Told of events in place of the user.
     watcher: Option<SyncSender<Signal>>,
     prints_watches: bool,
@@ -65,7 +69,8 @@ impl Screen {
     pub fn new(format: Format, prints_connections: bool) -> Screen {
         let state = State {
             out: Vec::new(),
-            printer: None,
+            shows_above: false,
+            is_editing: false,
             watcher: None,
             prints_watches: true,
             in_value: false,
@@ -75,7 +80,7 @@ impl Screen {
             interruptible: false,
             interrupted: false,
         };
-        Screen { format, state: Mutex::new(state) }
+        Screen { format, state: Mutex::new(state), is_held: Condvar::new() }
     }
 
     /// The form of all output.
@@ -87,9 +92,42 @@ impl Screen {
         self.state.lock().expect("nothing panics while it prints")
     }
 
-    /// Prints past the line that is being edited from now on, or not any more.
-    pub fn set_printer(&self, printer: Option<Box<dyn ExternalPrinter + Send>>) {
-        self.lock().printer = printer;
+    /// Shows events above lines that are being edited from now on. On a thread of its own: `printer`
+    /// takes a few events and then waits until the editor has read them, which it does not do once
+    /// the line is done, and whoever waits with it has no part in running a command.
+    ///
+    /// # Errors
+    /// There can be no such thread.
+    pub fn show_above(
+        self: &Arc<Screen>,
+        mut printer: impl ExternalPrinter + Send + 'static,
+    ) -> std::io::Result<()> {
+        let screen = self.clone();
+        let show = move || while printer.print(screen.next_above()).is_ok() {};
+        std::thread::Builder::new().name("zk-events".to_string()).spawn(show)?;
+        self.lock().shows_above = true;
+        Ok(())
+    }
+
+    /// What happened since the last time, once a line is being edited.
+    fn next_above(&self) -> String {
+        let idle = |state: &mut State| !state.is_editing || state.held.is_empty();
+        let state = self.is_held.wait_while(self.lock(), idle);
+        let mut state = state.expect("nothing panics while it prints");
+        state.take_held(self.format)
+    }
+
+    /// A line is being edited while `edit` runs.
+    pub fn while_editing<T>(&self, edit: impl FnOnce() -> T) -> T {
+        let mut state = self.lock();
+        state.is_editing = state.shows_above;
+        drop(state);
+        self.is_held.notify_one();
+        let edited = edit();
+        let mut state = self.lock();
+        state.is_editing = false;
+        state.release(self.format);
+        edited
     }
 
     /// Events go there from now on, or to the user again.
@@ -178,15 +216,7 @@ impl Screen {
         self.put(&format!("],{tail}\n"))?;
         let mut state = self.lock();
         state.in_value = false;
-        let too_many = std::mem::take(&mut state.held_too_many);
-        for event in std::mem::take(&mut state.held) {
-            state.event(&event, self.format);
-        }
-        if too_many > 0 {
-            let line =
-                json!({ "event": "None", "message": format!("{too_many} events were lost") });
-            state.out.extend_from_slice(format!("{line}\n").as_bytes());
-        }
+        state.release(self.format);
         Ok(())
     }
 
@@ -198,10 +228,14 @@ impl Screen {
         {
             return;
         }
-        if !state.in_value {
-            state.event(&event, self.format);
+        if !state.shows(&event) {
+            return;
+        }
+        if !state.in_value && !state.is_editing {
+            state.show(&event, self.format);
         } else if state.held.len() < EVENTS_HELD_MAX {
             state.held.push_back(event);
+            self.is_held.notify_one();
         } else {
             state.held_too_many += 1;
         }
@@ -237,35 +271,66 @@ impl State {
         written
     }
 
-    /// Nobody is to be told if the terminal is gone.
-    fn event(&mut self, event: &Event, format: Format) {
-        let is_watch = matches!(event, Event::Watch { .. });
-        let first = matches!(event, Event::Connected { again: false, .. });
-        if is_watch && !self.prints_watches || first && !self.prints_connections {
-            return;
+    fn shows(&self, event: &Event) -> bool {
+        match event {
+            Event::Watch { .. } => self.prints_watches,
+            Event::Connected { again: false, .. } => self.prints_connections,
+            _ => true,
         }
-        let text = match format {
-            Format::Text => show::event_text(event),
-            Format::Json => format!("{}\n", show::event_value(event)),
-        };
+    }
+
+    /// Nobody is to be told if the terminal is gone.
+    fn show(&mut self, event: &Event, format: Format) {
+        let is_watch = matches!(event, Event::Watch { .. });
+        let text = text_of(event, format);
         let _ = self.flush();
-        let _ = match &mut self.printer {
-            Some(printer) => printer.print(text).map_err(std::io::Error::other),
-            // What is no answer and no event of a watch stays out of what programs read.
-            None if format == Format::Text && !is_watch => {
-                std::io::stderr().write_all(text.as_bytes())
-            }
-            None => {
-                self.out.extend_from_slice(text.as_bytes());
-                self.flush()
-            }
+        // What is no answer and no event of a watch stays out of what programs read.
+        let _ = if format == Format::Text && !is_watch {
+            std::io::stderr().write_all(text.as_bytes())
+        } else {
+            self.out.extend_from_slice(text.as_bytes());
+            self.flush()
         };
+    }
+
+    /// Shows what was held.
+    fn release(&mut self, format: Format) {
+        for event in std::mem::take(&mut self.held) {
+            self.show(&event, format);
+        }
+        let lost = self.take_lost(format);
+        self.out.extend_from_slice(lost.as_bytes());
+    }
+
+    /// What was held, as text.
+    fn take_held(&mut self, format: Format) -> String {
+        let held: String = self.held.drain(..).map(|event| text_of(&event, format)).collect();
+        held + &self.take_lost(format)
+    }
+
+    /// How many events could not be held, if there were any.
+    fn take_lost(&mut self, format: Format) -> String {
+        let message = match std::mem::take(&mut self.held_too_many) {
+            0 => return String::new(),
+            count => format!("{count} events were lost"),
+        };
+        match format {
+            Format::Text => format!("{message}\n"),
+            Format::Json => format!("{}\n", json!({ "event": "None", "message": message })),
+        }
     }
 }
 
-/// Whether someone types the commands.
+fn text_of(event: &Event, format: Format) -> String {
+    match format {
+        Format::Text => show::event_text(event),
+        Format::Json => format!("{}\n", show::event_value(event)),
+    }
+}
+
+/// Whether someone types the commands, and sees the line that is being edited.
 pub fn is_interactive() -> bool {
-    std::io::stdin().is_terminal()
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
 #[cfg(test)]
