@@ -13,3 +13,4 @@ mod sasl;
 mod server;
 mod tls;
 mod zk_shell;
+mod zk_terminal;
