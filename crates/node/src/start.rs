@@ -48,18 +48,22 @@ pub struct NodeConfig {
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The data directory cannot be used.
-    #[error("data directory {dir}: {cause}{}", advice(cause, dir))]
+    #[error("data directory {dir}: {cause}{}", advice(cause, inspect))]
     Storage {
         /// Which.
         dir: String,
+        /// The command that shows what is damaged.
+        inspect: String,
         /// Why.
         cause: StorageError,
     },
     /// A snapshot passed its checksums but is not a state.
-    #[error("data directory {dir}: snapshot {name}: {cause}; {}", look(dir))]
+    #[error("data directory {dir}: snapshot {name}: {cause}; {}", look(inspect))]
     Snapshot {
         /// Which directory.
         dir: String,
+        /// The command that shows what is damaged.
+        inspect: String,
         /// Which file.
         name: String,
         /// Why.
@@ -68,11 +72,13 @@ pub enum StartError {
     /// There is no snapshot that the log goes on from.
     #[error(
         "data directory {dir}: no usable snapshot: the log starts behind entry {index}; {}",
-        look(dir)
+        look(inspect)
     )]
     NoSnapshot {
         /// Which directory.
         dir: String,
+        /// The command that shows what is damaged.
+        inspect: String,
         /// Where the log starts.
         index: u64,
     },
@@ -132,7 +138,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     }
     let skipped = |error: &RecoveryError| tracing::error!("{error}");
     let recovered = recover(&disk, &config.secret, WalOptions::default(), skipped)
-        .map_err(|error| recovery_error(&dir_name, error))?;
+        .map_err(|error| recovery_error(config, error))?;
     if recovered.is_new {
         tracing::info!("data directory {dir_name} was empty: a new state begins");
     }
@@ -294,23 +300,29 @@ fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String
     Ok(())
 }
 
-fn recovery_error(dir: &str, error: RecoveryError) -> StartError {
-    let dir = dir.to_string();
+fn recovery_error(config: &NodeConfig, error: RecoveryError) -> StartError {
+    let dir = config.data_dir.display().to_string();
+    let inspect = match &config.log_dir {
+        Some(log_dir) => format!("quorate inspect --log-dir {} {dir}", log_dir.display()),
+        None => format!("quorate inspect {dir}"),
+    };
     match error {
-        RecoveryError::Storage(cause) => StartError::Storage { dir, cause },
-        RecoveryError::Snapshot { name, cause } => StartError::Snapshot { dir, name, cause },
-        RecoveryError::NoSnapshot { index } => StartError::NoSnapshot { dir, index },
+        RecoveryError::Storage(cause) => StartError::Storage { dir, inspect, cause },
+        RecoveryError::Snapshot { name, cause } => {
+            StartError::Snapshot { dir, inspect, name, cause }
+        }
+        RecoveryError::NoSnapshot { index } => StartError::NoSnapshot { dir, inspect, index },
     }
 }
 
 /// The command to run next, where there is one.
-fn advice(cause: &StorageError, dir: &str) -> String {
+fn advice(cause: &StorageError, inspect: &str) -> String {
     match cause {
-        StorageError::Corrupt { .. } => format!("; {}", look(dir)),
+        StorageError::Corrupt { .. } => format!("; {}", look(inspect)),
         _ => String::new(),
     }
 }
 
-fn look(dir: &str) -> String {
-    format!("run `quorate inspect {dir}` to see what is damaged")
+fn look(inspect: &str) -> String {
+    format!("run `{inspect}` to see what is damaged")
 }

@@ -377,6 +377,28 @@ fn a_log_that_was_damaged_is_refused_by_name_and_place() {
     }
 }
 
+#[test]
+fn the_advice_for_a_damaged_log_names_the_log_where_it_lies() {
+    let mut server = Server::start("flip-log-dir", &["dataLogDir=log-mount"]);
+    write_nodes(&server, "old");
+    server.stop();
+    let wal = server.folder().join("log-mount/wal");
+    let segments = fs::read_dir(wal).unwrap().map(|entry| entry.unwrap().path());
+    let first = segments.min().unwrap();
+    let mut bytes = fs::read(&first).unwrap();
+    bytes[8192 + 20_000] ^= 1;
+    fs::write(&first, bytes).unwrap();
+    let said = run_refused(server.folder());
+    let advised = said.split('`').nth(1).expect(&said);
+    let mut words = advised.split(' ');
+    assert_eq!(words.next(), Some("quorate"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.args(words).current_dir(server.folder()).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(shown.contains(" is corrupt at byte "), "{advised}: {shown}");
+}
+
 /// The log is kept from the snapshot before the newest.
 #[test]
 fn a_snapshot_that_was_cut_costs_nothing_and_two_are_refused_by_name() {
