@@ -91,15 +91,7 @@ impl Session {
     /// Asks for a new session.
     pub fn connect(timeout_ms: i32) -> Session {
         let mut output = Vec::new();
-        let request = ConnectRequest {
-            protocol_version: 0,
-            last_zxid_seen: 0,
-            timeout_ms,
-            session: 0,
-            password: vec![0; 16],
-            read_only: Some(false),
-        };
-        request.encode(&mut output);
+        ConnectRequest::new(timeout_ms).encode(&mut output);
         Session {
             is_open: false,
             timeout_ms,

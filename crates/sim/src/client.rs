@@ -297,12 +297,11 @@ impl Client {
         self.sent_us = world.now_us;
         self.input.clear();
         let request = ConnectRequest {
-            protocol_version: 0,
             last_zxid_seen: self.last_zxid,
-            timeout_ms: self.config.timeout_ms as i32,
             session,
             password: password.to_vec(),
             read_only: if self.number.is_multiple_of(3) { None } else { Some(false) },
+            ..ConnectRequest::new(self.config.timeout_ms as i32)
         };
         let mut out = Vec::new();
         request.encode(&mut out);

@@ -67,6 +67,18 @@ pub struct ConnectRequest {
 }
 
 impl ConnectRequest {
+    /// Asks for a new session, on a server that can be written to.
+    pub fn new(timeout_ms: i32) -> ConnectRequest {
+        ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms,
+            session: 0,
+            password: vec![0; 16],
+            read_only: Some(false),
+        }
+    }
+
     /// Reads the body of a connect frame.
     pub fn decode(body: &[u8]) -> Result<ConnectRequest, JuteError> {
         let mut reader = JuteReader::new(body);

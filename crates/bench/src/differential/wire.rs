@@ -86,18 +86,6 @@ impl Drop for Connection {
     }
 }
 
-/// A request for a new session.
-pub fn new_session(timeout_ms: i32) -> ConnectRequest {
-    ConnectRequest {
-        protocol_version: 0,
-        last_zxid_seen: 0,
-        timeout_ms,
-        session: 0,
-        password: vec![0; 16],
-        read_only: Some(false),
-    }
-}
-
 fn read_frames(mut stream: TcpStream, sender: &SyncSender<Vec<u8>>) {
     loop {
         let mut length = [0; 4];

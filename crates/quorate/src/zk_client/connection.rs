@@ -448,15 +448,15 @@ impl Shared {
     /// Asks for the session, or for a new one, and proves who asks.
     fn greet(&self, wire: Wire) -> std::io::Result<(Arc<Wire>, Frames, ConnectResponse)> {
         let state = self.lock();
-        let known = state.seen_read_write;
-        let request = ConnectRequest {
-            protocol_version: 0,
+        let timeout_ms = i32::try_from(self.target.timeout_ms).unwrap_or(i32::MAX);
+        let mut request = ConnectRequest {
             last_zxid_seen: state.last_zxid,
-            timeout_ms: i32::try_from(self.target.timeout_ms).unwrap_or(i32::MAX),
-            session: if known { state.session } else { 0 },
-            password: if known { state.password.clone() } else { vec![0; 16] },
             read_only: Some(self.target.read_only),
+            ..ConnectRequest::new(timeout_ms)
         };
+        if state.seen_read_write {
+            (request.session, request.password) = (state.session, state.password.clone());
+        }
         drop(state);
         let mut bytes = Vec::new();
         request.encode(&mut bytes);

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use zk::ErrorCode;
 use zk::jute::{JuteReader, JuteWrite, begin_frame, end_frame};
-use zk::request::{ReadKind, Request};
+use zk::request::{ConnectRequest, ReadKind, Request};
 use zk::response::ConnectResponse;
 
 use crate::client::{self, Client, TIMEOUT_MS};
 use crate::server::Server;
-use bench::differential::wire::{Received, new_session};
+use bench::differential::wire::Received;
 
 /// How long a condition that must come may take. Reaching it is a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -91,7 +91,7 @@ fn resident_mib(pid: Pid) -> u64 {
 fn plain_session(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut bytes = Vec::new();
-    new_session(TIMEOUT_MS).encode(&mut bytes);
+    ConnectRequest::new(TIMEOUT_MS).encode(&mut bytes);
     stream.write_all(&bytes).unwrap();
     let response = ConnectResponse::decode(&read_frame(&mut stream)).unwrap();
     assert!(response.timeout_ms > 0);

@@ -9,7 +9,7 @@ use zk::jute::JuteReader;
 use zk::request::{ConnectRequest, CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
-use bench::differential::wire::{Connection, Received, new_session};
+use bench::differential::wire::{Connection, Received};
 
 /// What a session asks for where the test does not care.
 pub const TIMEOUT_MS: i32 = 30_000;
@@ -73,7 +73,7 @@ impl Answer {
 impl Client {
     /// Opens a session.
     pub fn open(address: SocketAddr, timeout_ms: i32) -> Client {
-        match Client::greet(Connection::open(address).unwrap(), &new_session(timeout_ms)) {
+        match Client::greet(Connection::open(address).unwrap(), &ConnectRequest::new(timeout_ms)) {
             Greeted::Attached(client) => *client,
             refused => panic!("a new session is not opened: {refused:?}"),
         }
@@ -86,7 +86,7 @@ impl Client {
             last_zxid_seen: zxid,
             session,
             password: password.to_vec(),
-            ..new_session(TIMEOUT_MS)
+            ..ConnectRequest::new(TIMEOUT_MS)
         };
         match Connection::open(address) {
             Ok(connection) => Client::greet(connection, &request),

@@ -37,7 +37,7 @@ fn ten_thousand_connections_are_served_at_once() {
     quiet.push(TcpStream::connect(server.address()).unwrap());
     quiet[50].write_all(&[0, 0, 0, 45, 0, 0]).unwrap();
     let mut greeting = Vec::new();
-    new_session(40_000).encode(&mut greeting);
+    ConnectRequest::new(40_000).encode(&mut greeting);
     let mut clients = Vec::new();
     for _ in 0..count {
         let mut client = open();

@@ -272,7 +272,7 @@ fn a_session_that_is_not_the_clients_is_refused() {
         (-1, client.password.clone()),
         (i64::MIN, vec![0; 16]),
     ] {
-        let request = ConnectRequest { session, password, ..new_session(TIMEOUT_MS) };
+        let request = ConnectRequest { session, password, ..ConnectRequest::new(TIMEOUT_MS) };
         let mut stream = TcpStream::connect(server.address()).unwrap();
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
@@ -305,7 +305,7 @@ fn a_request_may_come_byte_by_byte() {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_nodelay(true).unwrap();
     let mut bytes = Vec::new();
-    new_session(TIMEOUT_MS).encode(&mut bytes);
+    ConnectRequest::new(TIMEOUT_MS).encode(&mut bytes);
     Request::Write(create("/slowly", b"data", 0)).encode(1, &mut bytes);
     crate::client::read(ReadKind::GetData, "/slowly").encode(2, &mut bytes);
     for byte in bytes {
@@ -470,7 +470,7 @@ fn two_thousand_connections_that_end_in_the_middle_leave_nothing() {
     for round in 0..2_000 {
         let mut bytes = Vec::new();
         if !random.one_in(20) {
-            new_session(TIMEOUT_MS).encode(&mut bytes);
+            ConnectRequest::new(TIMEOUT_MS).encode(&mut bytes);
         }
         for xid in 1..random.between(2, 30) as i32 {
             draw_request(&mut random, xid, &mut bytes);

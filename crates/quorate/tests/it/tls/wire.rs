@@ -13,7 +13,6 @@ use zk::request::{ConnectRequest, Request};
 use zk::response::{ConnectResponse, ReplyHeader};
 
 use crate::client::Answer;
-use bench::differential::wire::new_session;
 
 /// How long a server may be silent when an answer is due. Reaching it is a failure.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -96,7 +95,7 @@ impl TlsClient {
     pub fn open(address: SocketAddr, shape: Shape) -> io::Result<TlsClient> {
         let mut client = TlsClient::connect(address, shape)?;
         let mut bytes = Vec::new();
-        new_session(crate::client::TIMEOUT_MS).encode(&mut bytes);
+        ConnectRequest::new(crate::client::TIMEOUT_MS).encode(&mut bytes);
         client.send(&bytes)?;
         let response = ConnectResponse::decode(&client.frame()?).unwrap();
         assert!(response.timeout_ms > 0);
@@ -159,7 +158,7 @@ impl TlsClient {
 /// A request for a session, as bytes.
 pub fn connect_bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let request: ConnectRequest = new_session(crate::client::TIMEOUT_MS);
+    let request = ConnectRequest::new(crate::client::TIMEOUT_MS);
     request.encode(&mut bytes);
     bytes
 }
