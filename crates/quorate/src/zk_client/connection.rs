@@ -612,7 +612,12 @@ impl Shared {
                 (self.on_event)(Event::Watch { event_type, state: event_state, path, zxid });
             }
             XID_AUTH => {
-                state.auth_refused |= header.error != ErrorCode::OK;
+                if header.error != ErrorCode::OK {
+                    // The server ends the connection: what is asked next is for the one after it.
+                    state.auth_refused = true;
+                    state.phase = Phase::Connecting;
+                    state.wire.iter().for_each(|wire| wire.shutdown());
+                }
                 if let Some(Some(answer)) = state.pending_auths.pop_front() {
                     drop(state);
                     // Nobody waits any more where it came too late.

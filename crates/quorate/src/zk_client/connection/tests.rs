@@ -210,6 +210,34 @@ fn a_server_that_may_only_be_read_from_and_opens_no_session_is_said_so() {
 }
 
 #[test]
+fn what_follows_refused_credentials_is_asked_on_the_next_connection() {
+    let (listener, address) = listener();
+    let server = std::thread::spawn(move || {
+        let (mut first, _) = Served::accept(&listener);
+        first.greet(9, 30_000);
+        assert_eq!(first.request().0.opcode, opcode::AUTH);
+        first.reply(XID_AUTH, 0, ErrorCode::AUTH_FAILED.0, |_| {});
+        let (mut second, asked) = Served::accept(&listener);
+        assert_eq!(asked.session, 9);
+        second.greet(9, 30_000);
+        // They are not shown again.
+        let (sync, _) = second.request();
+        assert_eq!(sync.opcode, opcode::SYNC);
+        second.reply(sync.xid, 1, 0, |_| {});
+        (first, second)
+    });
+    let (client, events) = client(&address.to_string(), 30_000);
+    let client = client.unwrap();
+    let refused = client.add_auth("digest", b"u:p");
+    assert!(matches!(refused, Err(ClientError::Refused(ErrorCode::AUTH_FAILED))), "{refused:?}");
+    client.sync("/").unwrap();
+    let _connections = server.join().unwrap();
+    // That the first connection ended is no news.
+    let said: Vec<Event> = events.try_iter().collect();
+    assert!(matches!(said[..], [Event::Connected { .. }]), "{said:?}");
+}
+
+#[test]
 fn what_does_not_speak_the_protocol_is_said_so() {
     let (listener, address) = listener();
     let server = std::thread::spawn(move || {
