@@ -37,7 +37,7 @@ const CONFIG_PATH: &str = "/zookeeper/config";
 /// Why a request has no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// None of the servers can be used; the reason of the last one.
+    /// None of the servers can be used; the reason of each.
     #[error("cannot connect to {servers}: {reason}")]
     Unreachable {
         /// As they were given.

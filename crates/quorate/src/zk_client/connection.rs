@@ -23,7 +23,8 @@ use zk::response::{ConnectResponse, ReplyHeader};
 use zk::{ErrorCode, JuteError, JuteReader};
 
 use super::limits::{
-    CONNECT_LIMIT, FRAME_BYTES_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, WRITE_LIMIT,
+    CONNECT_LIMIT, FRAME_BYTES_MAX, PROBE_LIMIT, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, RETRY_PAUSE_MAX,
+    RETRY_PAUSE_MIN, WRITE_LIMIT,
 };
 use super::target::Target;
 use super::tls::Wire;
@@ -67,7 +68,7 @@ struct State {
     closing: bool,
     /// Where it is or was connected.
     server: String,
-    /// Why the last server that was tried was of no use.
+    /// Why the servers that were tried last were of no use.
     reason: String,
     /// Rounds of all servers that were tried in vain.
     failed_rounds: u64,
@@ -359,7 +360,7 @@ impl Shared {
     fn run(&self) {
         let mut next_server = 0;
         while let Some((wire, frames)) = self.find(&mut next_server) {
-            let reason = self.read(&wire, frames);
+            let reason = self.read(&wire, frames, &mut next_server);
             let mut state = self.lock();
             if state.closing || state.phase == Phase::Closed {
                 drop(state);
@@ -385,37 +386,42 @@ impl Shared {
         let servers = &self.target.servers;
         let mut pause = RETRY_PAUSE_MIN;
         loop {
+            let mut reasons = Vec::with_capacity(servers.len());
             for _ in 0..servers.len() {
                 let server = &servers[*next_server % servers.len()];
                 *next_server += 1;
                 if self.lock().phase != Phase::Connecting {
                     return None;
                 }
-                match self.dial(server).and_then(|wire| self.greet(wire)) {
-                    Ok((wire, frames, response)) if response.session != 0 => {
-                        match self.take(server, &wire, &response) {
-                            Ok(event) => {
-                                if !std::mem::take(&mut self.lock().auth_refused) {
-                                    (self.on_event)(event);
+                let reason =
+                    match self.dial(server, CONNECT_LIMIT).and_then(|wire| self.greet(wire)) {
+                        Ok((wire, frames, response)) if response.session != 0 => {
+                            match self.take(server, &wire, &response) {
+                                Ok(event) => {
+                                    if !std::mem::take(&mut self.lock().auth_refused) {
+                                        (self.on_event)(event);
+                                    }
+                                    self.announce(response.read_only == Some(true));
+                                    return Some((wire, frames));
                                 }
-                                self.announce(response.read_only == Some(true));
-                                return Some((wire, frames));
+                                Err(error) => error.to_string(),
                             }
-                            Err(error) => self.lock().reason = error.to_string(),
                         }
-                    }
-                    Ok(_) if self.lock().session == 0 => {
-                        self.lock().reason = "it gives no session".to_string();
-                    }
-                    Ok(_) => {
-                        (self.on_event)(Event::Expired);
-                        self.end(Phase::Expired);
-                        return None;
-                    }
-                    Err(error) => self.lock().reason = error.to_string(),
-                }
+                        Ok(_) if self.lock().session == 0 => "it gives no session".to_string(),
+                        Ok(_) => {
+                            (self.on_event)(Event::Expired);
+                            self.end(Phase::Expired);
+                            return None;
+                        }
+                        Err(error) => error.to_string(),
+                    };
+                reasons.push(match servers.len() {
+                    1 => reason,
+                    _ => format!("{server}: {reason}"),
+                });
             }
             let mut state = self.lock();
+            state.reason = reasons.join("; ");
             state.failed_rounds += 1;
             self.changed.notify_all();
             drop(self.changed.wait_timeout(state, pause));
@@ -424,13 +430,13 @@ impl Shared {
     }
 
     /// Connects to the first address of a server that accepts.
-    fn dial(&self, server: &str) -> std::io::Result<Wire> {
+    fn dial(&self, server: &str, limit: Duration) -> std::io::Result<Wire> {
         let mut failure = std::io::Error::other("the name has no address");
         for address in server.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+            match TcpStream::connect_timeout(&address, limit) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(CONNECT_LIMIT))?;
+                    stream.set_read_timeout(Some(limit))?;
                     stream.set_write_timeout(Some(WRITE_LIMIT))?;
                     let Some(config) = &self.target.security.tls else {
                         return Ok(Wire::plain(stream));
@@ -516,7 +522,9 @@ impl Shared {
         response: &ConnectResponse,
     ) -> std::io::Result<Event> {
         let timeout = Duration::from_millis(u64::from(response.timeout_ms.unsigned_abs()));
-        let tick = (timeout / 6).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let read_only = response.read_only == Some(true);
+        let tick_max = if read_only { PROBE_PAUSE_MIN } else { Duration::from_secs(1) };
+        let tick = (timeout / 6).clamp(Duration::from_millis(10), tick_max);
         wire.tcp().set_read_timeout(Some(tick))?;
         let mut state = self.lock();
         if state.phase != Phase::Connecting {
@@ -524,7 +532,6 @@ impl Shared {
         }
         let state = &mut *state;
         let again = state.session == response.session;
-        let read_only = response.read_only == Some(true);
         state.wire = Some(wire.clone());
         state.server = server.to_string();
         state.session = response.session;
@@ -561,10 +568,12 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Reads until the connection ends, and says why it did.
-    fn read(&self, wire: &Wire, mut frames: Frames) -> ReadEnd {
+    /// Reads until the connection ends, and says why it did. One that can only be read from ends
+    /// when a server is found that can be written to, which is then the next.
+    fn read(&self, wire: &Wire, mut frames: Frames, next_server: &mut usize) -> ReadEnd {
         let timeout = self.lock().timeout;
         let mut heard = Instant::now();
+        let mut search = Search::start();
         loop {
             match frames.next(&mut &*wire) {
                 Ok(Some(body)) => {
@@ -590,7 +599,30 @@ impl Shared {
                 Request::Ping.encode(XID_PING, &mut ping);
                 let _ = state.write(&ping);
             }
+            let is_read_only = state.phase == Phase::ConnectedReadOnly;
+            drop(state);
+            if is_read_only && search.is_due() {
+                let servers = &self.target.servers;
+                let server = &servers[*next_server % servers.len()];
+                if self.is_writable(server) {
+                    return ReadEnd::Writable(server.clone());
+                }
+                *next_server += 1;
+            }
         }
+    }
+
+    /// Asks a server in one word whether it can be written to (`SendThread.pingRwServer`). The
+    /// thread of the connection waits for it.
+    fn is_writable(&self, server: &str) -> bool {
+        let ask = || -> std::io::Result<bool> {
+            let wire = self.dial(server, PROBE_LIMIT)?;
+            wire.write_all(b"isro")?;
+            let mut answer = [0; 2];
+            (&wire).read_exact(&mut answer)?;
+            Ok(answer == *b"rw")
+        };
+        ask().unwrap_or(false)
     }
 
     fn on_frame(&self, body: Vec<u8>) -> Result<(), JuteError> {
@@ -653,8 +685,31 @@ enum ReadEnd {
     Failed(std::io::Error),
     #[error("it does not answer")]
     Silent,
+    #[error("{0} can be written to")]
+    Writable(String),
     #[error("an answer that is not ZooKeeper's: {0}")]
     Undecodable(JuteError),
+}
+
+/// When to look for a server that can be written to: soon, and then ever less often.
+struct Search {
+    since: Instant,
+    pause: Duration,
+}
+
+impl Search {
+    fn start() -> Search {
+        Search { since: Instant::now(), pause: PROBE_PAUSE_MIN }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let due = self.since.elapsed() >= self.pause;
+        if due {
+            let pause = (self.pause * 2).min(PROBE_PAUSE_MAX);
+            *self = Search { since: Instant::now(), pause };
+        }
+        due
+    }
 }
 
 /// A path of the server as the client knows it.

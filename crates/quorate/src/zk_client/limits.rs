@@ -18,6 +18,15 @@ pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// See [`RETRY_PAUSE_MIN`].
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// Pause before a client that can only read looks for a server that can be written to, the first
+/// time and at most (`ClientCnxn.SendThread`, 3.9.5: the same).
+pub const PROBE_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// See [`PROBE_PAUSE_MIN`].
+pub const PROBE_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// How long that server may take to accept a connection, and to answer (`ClientCnxn`: the same).
+pub const PROBE_LIMIT: Duration = Duration::from_secs(1);
+
 /// Bytes of a frame from a server: replies have no limit in ZooKeeper; this is a guard against
 /// something that is no ZooKeeper server.
 pub const FRAME_BYTES_MAX: u32 = 256 * 1024 * 1024;

@@ -59,6 +59,8 @@ struct State {
     held_too_many: usize,
     /// Connections and losses are of interest.
     prints_connections: bool,
+    /// There was a connection, and there is none yet in its place.
+    is_lost: bool,
     /// A command is under way that ends when it is told to.
     interruptible: bool,
     interrupted: bool,
@@ -77,6 +79,7 @@ impl Screen {
             held: VecDeque::new(),
             held_too_many: 0,
             prints_connections,
+            is_lost: false,
             interruptible: false,
             interrupted: false,
         };
@@ -223,12 +226,13 @@ impl Screen {
     /// Something happened. Called by the thread of the connection.
     pub fn deliver(&self, event: Event) {
         let mut state = self.lock();
+        let shows = state.shows(&event);
         if let Some(watcher) = &state.watcher
             && watcher.try_send(Signal::Event(event.clone())).is_ok()
         {
             return;
         }
-        if !state.shows(&event) {
+        if !shows {
             return;
         }
         if !state.in_value && !state.is_editing {
@@ -271,10 +275,15 @@ impl State {
         written
     }
 
-    fn shows(&self, event: &Event) -> bool {
+    /// Whether it is of interest; of a connection, also whether the one before it was lost.
+    fn shows(&mut self, event: &Event) -> bool {
         match event {
             Event::Watch { .. } => self.prints_watches,
-            Event::Connected { again: false, .. } => self.prints_connections,
+            Event::Connected { .. } => std::mem::take(&mut self.is_lost) || self.prints_connections,
+            Event::Lost { .. } => {
+                self.is_lost = true;
+                true
+            }
             _ => true,
         }
     }

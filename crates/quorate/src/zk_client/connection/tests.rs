@@ -31,8 +31,13 @@ impl Served {
 
     /// Gives a session, or none.
     fn greet(&mut self, session: i64, timeout_ms: i32) {
-        let password = [7; 16];
-        let response = ConnectResponse { timeout_ms, session, password, read_only: Some(false) };
+        self.greet_as(session, timeout_ms, false);
+    }
+
+    /// The same; of a server that is cut off from its ensemble, or not.
+    fn greet_as(&mut self, session: i64, timeout_ms: i32, read_only: bool) {
+        let (password, read_only) = ([7; 16], Some(read_only));
+        let response = ConnectResponse { timeout_ms, session, password, read_only };
         let mut bytes = Vec::new();
         response.encode(&mut bytes);
         self.stream.write_all(&bytes).unwrap();
@@ -157,6 +162,12 @@ fn the_next_server_is_tried_where_one_has_no_session_to_give() {
     drop(server.join().unwrap());
     let (refused, _) = self::client(&first.to_string(), 30_000);
     assert!(matches!(refused, Err(ClientError::Unreachable { .. })));
+    // Why it is none of them.
+    let (refused, _) = self::client(&format!("{first},{second}"), 30_000);
+    let text = refused.err().unwrap().to_string();
+    for server in [first, second] {
+        assert!(text.contains(&format!(" {server}: ")), "{text}");
+    }
 }
 
 #[test]
@@ -206,6 +217,52 @@ fn a_server_that_may_only_be_read_from_and_opens_no_session_is_said_so() {
     let (client, _) = client(&address.to_string(), 30_000);
     let text = client.err().unwrap().to_string();
     assert!(text.ends_with("it is cut off from its ensemble and opens no session"), "{text}");
+    server.join().unwrap();
+}
+
+/// Answers the question whether a server can be written to.
+fn answer_probe(listener: &TcpListener, answer: &str) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut word = [0; 4];
+    stream.read_exact(&mut word).unwrap();
+    assert_eq!(&word, b"isro");
+    stream.write_all(answer.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_session_that_may_only_read_goes_to_a_server_that_can_be_written_to() {
+    let ((cut_off, first), (whole, second)) = (listener(), listener());
+    let server = std::thread::spawn(move || {
+        let (mut served, asked) = Served::accept(&cut_off);
+        assert_eq!((asked.read_only, asked.session), (Some(true), 0));
+        served.greet_as(9, 30_000, true);
+        let (create, _) = served.request();
+        served.reply(create.xid, -1, -119, |_| {});
+        // Its ensemble is there again for some servers, but not yet, and not for this one.
+        answer_probe(&whole, "ro");
+        answer_probe(&cut_off, "ro");
+        answer_probe(&whole, "rw");
+        let (mut served, asked) = Served::accept(&whole);
+        // No other server knows the session of one that is cut off.
+        assert_eq!((asked.session, asked.password), (0, vec![0; 16]));
+        served.greet_as(10, 30_000, false);
+        let (delete, _) = served.request();
+        served.reply(delete.xid, 5, 0, |_| {});
+    });
+    let (sender, events) = sync_channel(16);
+    let mut target = Target::parse(&format!("{first},{second}"), 30_000).unwrap();
+    target.read_only = true;
+    let client = Client::connect(&target, move |event| drop(sender.try_send(event))).unwrap();
+    let next = || events.recv_timeout(LIMIT).unwrap();
+    assert!(matches!(next(), Event::Connected { read_only: true, session: 9, .. }));
+    assert_eq!(client.phase(), Phase::ConnectedReadOnly);
+    let refused = client.delete("/a", -1);
+    assert!(matches!(refused, Err(ClientError::Refused(NOT_READ_ONLY))), "{refused:?}");
+    let lost = next();
+    let reason = format!("{second} can be written to");
+    assert!(matches!(&lost, Event::Lost { reason: said, .. } if *said == reason), "{lost:?}");
+    assert!(matches!(next(), Event::Connected { read_only: false, again: false, .. }));
+    client.delete("/a", -1).unwrap();
     server.join().unwrap();
 }
 
