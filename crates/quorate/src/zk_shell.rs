@@ -229,8 +229,13 @@ impl Shell {
     /// Runs lines that are not typed. All are run; the status says whether all went well.
     fn run_lines(&mut self, input: &mut dyn BufRead) -> anyhow::Result<Status> {
         let mut all = Status::Done;
-        for line in input.lines() {
+        for line in input.split(b'\n') {
             let line = line.context("the input cannot be read")?;
+            let Ok(line) = String::from_utf8(line) else {
+                let text = "a line is not UTF-8; `set -b` takes other data".to_string();
+                all = self.finish("", Err(Failure::Said(text)));
+                continue;
+            };
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }

@@ -6,7 +6,8 @@
 use std::path::PathBuf;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use machine::acl::perms;
 use machine::{AclEntry, CreateMode};
 use zk::request::{AddWatchMode, WatcherType};
@@ -185,6 +186,14 @@ pub fn usage_of(name: &str) -> Option<&'static Usage> {
     USAGES.iter().find(|usage| is(usage.name) || usage.alias.is_some_and(is))
 }
 
+/// `java.util.Base64` does not insist on padding, and drops bits that are left over.
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
 /// Reads the words of one command.
 ///
 /// # Errors
@@ -213,7 +222,7 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
         "set" => {
             let (path, data) = (words.next(), words.next());
             let data = match words.has("b") {
-                true => BASE64.decode(&data).map_err(|error| format!("-b: {error}"))?,
+                true => LENIENT_BASE64.decode(&data).map_err(|error| format!("-b: {error}"))?,
                 false => data.into_bytes(),
             };
             Command::Set { stat: words.has("s"), version: words.version()?, path, data }

@@ -77,17 +77,7 @@ impl Shell {
                 self.remove_watches(path, *watcher_type, *locally)?
             }
             Command::Reconfig { change, file, stat } => {
-                let change = match file {
-                    Some(file) => {
-                        Reconfiguration { members: Some(members(file)?), ..change.clone() }
-                    }
-                    None => change.clone(),
-                };
-                let client = self.client()?;
-                let done = client.reconfigure(&change);
-                let (config, own) = done.map_err(|error| Failure::Client(error, None))?;
-                let text = String::from_utf8_lossy(&config).into_owned();
-                Answer::Config(Some("Committed new configuration:"), text, stat.then_some(own))
+                self.reconfigure(change, file.as_deref(), *stat)?
             }
             simple => {
                 let client = self.client()?;
@@ -127,6 +117,22 @@ impl Shell {
             self.screen.deliver(Event::Watch { event_type, state, path, zxid });
         }
         Ok(Answer::Nothing)
+    }
+
+    fn reconfigure(
+        &mut self,
+        change: &Reconfiguration,
+        file: Option<&Path>,
+        stat: bool,
+    ) -> Result<Answer, Failure> {
+        let mut change = change.clone();
+        if let Some(file) = file {
+            change.members = Some(members(file)?);
+        }
+        let done = self.client()?.reconfigure(&change);
+        let (config, own) = done.map_err(|error| Failure::Client(error, None))?;
+        let text = String::from_utf8_lossy(&config).into_owned();
+        Ok(Answer::Config(Some("Committed new configuration:"), text, stat.then_some(own)))
     }
 
     // Watching.
@@ -264,6 +270,8 @@ impl Shell {
     fn list_quota(&mut self, path: &str) -> Result<Answer, Failure> {
         let client = self.client_for_quotas()?;
         let place = quota_path(path);
+        // Said whether or not there is one.
+        self.notes.push(format!("absolute path is {place}/{LIMITS}"));
         let track = |name: &str| match existing(&client, &join(&place, name))? {
             Some(text) => Ok(Track::parse(&text)?),
             None => Err(Failure::Said(format!("quota for {path} does not exist."))),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use zk::ErrorCode;
 
 use super::command::{Form, PERMISSIONS, USAGES, Usage};
-use super::quota::{Track, quota_path};
+use super::quota::Track;
 use crate::zk_client::{ClientError, Event};
 
 /// What a command gave.
@@ -55,8 +55,7 @@ pub struct Shown {
     pub err: String,
 }
 
-/// An answer as `zkCli.sh` gives it. It prints the path of what was made, and that of a quota, on
-/// standard error.
+/// An answer as `zkCli.sh` gives it. It prints the path of what was made on standard error.
 pub fn plain(answer: &Answer) -> Shown {
     let mut shown = Shown::default();
     let out = &mut shown.out;
@@ -91,8 +90,6 @@ pub fn plain(answer: &Answer) -> Shown {
             })
         }
         Answer::Quota(path, limits, stats) => {
-            let place = quota_path(path);
-            shown.err = format!("absolute path is {place}/{}\n", super::quota::LIMITS);
             writeln!(out, "Output quota for {path} {limits}\nOutput stat for {path} {stats}")
         }
         Answer::History(lines) => {
@@ -403,9 +400,9 @@ fn connection_text(event: &Event) -> String {
             let mut text = format!("connected to {server}, session {session:#x}");
             if *again {
                 text += " again";
-                if *watch_count > 0 {
-                    text += &format!(", {watch_count} watches are set again");
-                }
+            }
+            if *watch_count > 0 {
+                text += &format!(", {watch_count} watches are set again");
             }
             if *read_only {
                 text += "; it is cut off from its ensemble and can only be read from";

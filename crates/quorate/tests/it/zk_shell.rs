@@ -399,6 +399,28 @@ fn a_session_is_closed_and_another_opened() {
 }
 
 #[test]
+fn a_session_goes_on_after_refused_credentials() {
+    let server = Server::start("zk-refused", &[]);
+    let given = lines(server.address(), "create -e /e\naddauth bogus x\ngetEphemerals\nls /\n");
+    assert!(!given.good);
+    assert_eq!(given.stderr, "Created /e\nKeeperErrorCode = AuthFailed for bogus\n");
+    assert_eq!(given.stdout, "[/e]\n[e, zookeeper]\n");
+}
+
+#[test]
+fn a_line_that_is_no_text_does_not_keep_those_behind_it() {
+    let server = Server::start("zk-no-text", &[]);
+    let mut child = command(server.address(), &[]).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"create /a 1\nset /a \xff\nget /a\r\n").unwrap();
+    drop(stdin);
+    let given = given(child);
+    assert!(!given.good);
+    assert_eq!(given.stderr, "Created /a\na line is not UTF-8; `set -b` takes other data\n");
+    assert_eq!(given.stdout, "1\n");
+}
+
+#[test]
 fn trees_are_listed_drawn_changed_and_removed() {
     let server = Server::start("zk-trees", &[]);
     let at = server.address();
@@ -534,7 +556,7 @@ fn quotas_are_set_listed_and_removed() {
     assert!(given.stdout.ends_with("\n[]\n"), "{}", given.stdout);
     let place = "absolute path is /zookeeper/quota/c/zookeeper_limits\n";
     let stderr = format!(
-        "Created /c\nquota for /c does not exist.\n{place}Created /c/k\n\
+        "Created /c\n{place}quota for /c does not exist.\n{place}Created /c/k\n\
          /c/k has a parent /c which has a quota\n\
          cannot set a quota under the path: /zookeeper/quota\n/no does not exist.\n{place}\
          Quota does not exist for /c\n"

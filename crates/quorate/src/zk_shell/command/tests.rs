@@ -107,6 +107,8 @@ fn writes_take_a_version() {
     check("set /a ''", set("", false, -1));
     check("set /a {\"b\":1}", set("{\"b\":1}", false, -1));
     check("set -b /a aGVsbG8=", set("hello", false, -1));
+    check("set -b /a aGVsbG8", set("hello", false, -1));
+    check("set -b /a aGVsbG9=", set("hello", false, -1));
     check("delete -v 0 /a", Command::Delete { path: path(), version: 0 });
     check("deleteall /a", Command::DeleteAll { path: path(), batch: 1_000 });
     check("rmr /a -b 7", Command::DeleteAll { path: path(), batch: 7 });
@@ -124,6 +126,8 @@ fn writes_take_a_version() {
     wrong("delete /a 3", "too many arguments");
     wrong("set /a x y", "too many arguments");
     wrong("set -b /a ?", "-b: ");
+    wrong("set -b /a a", "-b: ");
+    wrong("set -b /a aGVsbG8==", "-b: ");
 }
 
 #[test]

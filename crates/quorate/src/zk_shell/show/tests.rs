@@ -102,7 +102,6 @@ fn what_was_made_is_said_on_standard_error() {
 #[test]
 fn quotas_are_limits_and_what_there_is() {
     let shown = plain(&Answer::Quota("/c".to_string(), Track::unlimited(), Track::zero()));
-    assert_eq!(shown.err, "absolute path is /zookeeper/quota/c/zookeeper_limits\n");
     assert_eq!(
         shown.out,
         "Output quota for /c count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=-1\n\
