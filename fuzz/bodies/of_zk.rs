@@ -156,14 +156,15 @@ fn requests() -> Vec<Request<'static>> {
             read(ReadKind::GetData, false),
             read(ReadKind::GetChildren, false),
         ]),
-        Request::Sync { path: "/" },
+        Request::Sync { path: Some("/") },
         Request::Ping,
-        Request::Auth { scheme: "digest", credentials: b"user:password" },
+        Request::Auth { scheme: "digest", credentials: Some(b"user:password") },
         Request::SetWatches(SetWatchesRequest {
             relative_zxid: 5,
             data: vec!["/a"],
             exist: vec!["/b", "/c"],
             child: Vec::new(),
+            null_behind: false,
         }),
         Request::CloseSession,
     ]);

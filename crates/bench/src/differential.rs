@@ -313,7 +313,7 @@ fn clear(
     super_user: &str,
     side: &mut Side,
 ) -> anyhow::Result<Vec<String>> {
-    let auth = Request::Auth { scheme: "digest", credentials: super_user.as_bytes() };
+    let auth = Request::Auth { scheme: "digest", credentials: Some(super_user.as_bytes()) };
     let auth = generator.asked(&auth);
     if let Err(error) = side.call(0, &auth, |_| Ok(()))? {
         bail!("the super user is refused: {error}");

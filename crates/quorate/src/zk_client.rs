@@ -310,7 +310,7 @@ impl Client {
     /// Waits until the server has what was committed before.
     pub fn sync(&self, path: &str) -> Result<(), ClientError> {
         let full = self.full(path)?;
-        self.call(&Request::Sync { path: &full }, |_| Ok(()))
+        self.call(&Request::Sync { path: Some(&full) }, |_| Ok(()))
     }
 
     /// Shows credentials, now and after each reconnect.

@@ -663,7 +663,7 @@ fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
         Op::MultiRead(ops) => {
             Request::MultiRead(ops.iter().filter_map(read).collect()).encode(xid, out);
         }
-        Op::Sync { path } => Request::Sync { path }.encode(xid, out),
+        Op::Sync { path } => Request::Sync { path: Some(path) }.encode(xid, out),
         Op::SetWatches { relative_zxid, data, exist, child } => {
             fn texts(paths: &[String]) -> Vec<&str> {
                 paths.iter().map(String::as_str).collect()
@@ -673,6 +673,7 @@ fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
                 data: texts(data),
                 exist: texts(exist),
                 child: texts(child),
+                null_behind: false,
             };
             Request::SetWatches(request).encode(xid, out);
         }

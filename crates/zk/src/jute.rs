@@ -5,6 +5,8 @@
 
 use thiserror::Error;
 
+use crate::ErrorCode;
+
 /// Why a record could not be read. Offsets count from the start of the slice.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum JuteError {
@@ -30,6 +32,15 @@ pub enum JuteError {
     NullAcl {
         /// Where the create ends.
         offset: usize,
+    },
+    /// A write has null for its path: ZooKeeper takes a zxid for it, and refuses it with `error`; in a
+    /// multi as what does not decode.
+    #[error("null for the path before byte {offset}")]
+    NullPath {
+        /// Where the write ends.
+        offset: usize,
+        /// What it is refused with if it stands alone.
+        error: ErrorCode,
     },
     /// A boolean that is neither 0 nor 1, an operation that may not stand here, text that is not
     /// UTF-8, null where a value must be.
@@ -129,19 +140,21 @@ impl<'a> JuteReader<'a> {
         self.optional_text()?.ok_or_else(|| self.bad("null"))
     }
 
-    /// The count of a vector whose items take at least `item_bytes_min` each; null is 0.
-    pub fn count(&mut self, item_bytes_min: usize) -> Result<usize, JuteError> {
+    /// The count of a vector whose items take at least `item_bytes_min` each, or null. Other negative
+    /// ones are none (`BinaryInputArchive.BinaryIndex.done`).
+    pub fn optional_count(&mut self, item_bytes_min: usize) -> Result<Option<usize>, JuteError> {
         let offset = self.offset;
         let length = self.int()?;
-        if length == -1 {
-            return Ok(0);
-        }
-        let bad = JuteError::BadLength { offset, length };
-        let count = usize::try_from(length).map_err(|_| bad)?;
+        let Ok(count) = usize::try_from(length) else { return Ok((length != -1).then_some(0)) };
         match count.checked_mul(item_bytes_min) {
-            Some(bytes) if bytes <= self.remaining() => Ok(count),
-            _ => Err(bad),
+            Some(bytes) if bytes <= self.remaining() => Ok(Some(count)),
+            _ => Err(JuteError::BadLength { offset, length }),
         }
+    }
+
+    /// The same, where null is 0.
+    pub fn count(&mut self, item_bytes_min: usize) -> Result<usize, JuteError> {
+        Ok(self.optional_count(item_bytes_min)?.unwrap_or(0))
     }
 
     /// A vector of texts.
@@ -152,6 +165,16 @@ impl<'a> JuteReader<'a> {
             texts.push(self.text()?);
         }
         Ok(texts)
+    }
+
+    /// A vector of texts, where each may be null, and all of it.
+    pub fn optional_texts(&mut self) -> Result<Option<Vec<Option<&'a str>>>, JuteError> {
+        let Some(count) = self.optional_count(4)? else { return Ok(None) };
+        let mut texts = Vec::with_capacity(count);
+        for _ in 0..count {
+            texts.push(self.optional_text()?);
+        }
+        Ok(Some(texts))
     }
 
     /// An error about the value just read.

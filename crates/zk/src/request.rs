@@ -2,6 +2,7 @@
 
 use machine::{AclEntry, CreateMode};
 
+use crate::ErrorCode;
 use crate::jute::{JuteError, JuteReader, JuteWrite, begin_frame, end_frame};
 
 /// Operation codes (`ZooDefs.OpCode`, ZooKeeper 3.9.5).
@@ -291,6 +292,9 @@ pub struct SetWatchesRequest<'a> {
     pub exist: Vec<&'a str>,
     /// Paths with a child watch.
     pub child: Vec<&'a str>,
+    /// There was null for a list or a path, and what stands behind it was dropped: ZooKeeper sets the
+    /// watches before it and fails. Not to be sent.
+    pub null_behind: bool,
 }
 
 /// The same, with those that stay.
@@ -317,8 +321,8 @@ pub enum Request<'a> {
     MultiRead(Vec<ReadRequest<'a>>),
     /// Waits until the server has what was committed before.
     Sync {
-        /// Given back.
-        path: &'a str,
+        /// Given back, null included.
+        path: Option<&'a str>,
     },
     /// Says that the client is alive.
     Ping,
@@ -327,7 +331,7 @@ pub enum Request<'a> {
         /// `digest`, `ip`, ...
         scheme: &'a str,
         /// What the scheme wants; `user:password` for digest.
-        credentials: &'a [u8],
+        credentials: Option<&'a [u8]>,
     },
     /// One token of a SASL exchange.
     Sasl {
@@ -413,12 +417,13 @@ impl<'a> Request<'a> {
             | opcode::GET_CHILDREN2
             | opcode::GET_ACL => Request::Read(decode_read(opcode, reader)?),
             opcode::MULTI_READ => Request::MultiRead(decode_multi(reader, decode_multi_read)?),
-            opcode::SYNC => Request::Sync { path: reader.text()? },
+            opcode::SYNC => Request::Sync { path: reader.optional_text()? },
             opcode::PING => Request::Ping,
             opcode::AUTH => {
                 reader.int()?;
-                let scheme = reader.text()?;
-                Request::Auth { scheme, credentials: reader.buffer()?.unwrap_or_default() }
+                // There is no scheme of either name.
+                let scheme = reader.optional_text()?.unwrap_or_default();
+                Request::Auth { scheme, credentials: reader.buffer()? }
             }
             // Null is none: `ZooKeeperServer.processSasl` fails on it.
             opcode::SASL => {
@@ -426,21 +431,17 @@ impl<'a> Request<'a> {
                 Request::Sasl { token: token.ok_or_else(|| reader.bad("SASL token"))? }
             }
             opcode::SET_WATCHES => Request::SetWatches(decode_set_watches(reader)?),
-            opcode::SET_WATCHES2 => Request::SetWatches2(SetWatches2Request {
-                watches: decode_set_watches(reader)?,
-                persistent: reader.texts()?,
-                persistent_recursive: reader.texts()?,
-            }),
+            opcode::SET_WATCHES2 => Request::SetWatches2(decode_set_watches2(reader)?),
             opcode::ADD_WATCH => {
-                let (path, mode) = (reader.text()?, AddWatchMode::from_int(reader.int()?));
+                let (path, mode) = (watched_path(reader)?, AddWatchMode::from_int(reader.int()?));
                 Request::AddWatch { path, mode: mode.ok_or_else(|| reader.bad("watch mode"))? }
             }
             opcode::CHECK_WATCHES => {
-                let (path, watcher_type) = (reader.text()?, decode_watcher_type(reader)?);
+                let (path, watcher_type) = (watched_path(reader)?, decode_watcher_type(reader)?);
                 Request::CheckWatches { path, watcher_type }
             }
             opcode::REMOVE_WATCHES => {
-                let (path, watcher_type) = (reader.text()?, decode_watcher_type(reader)?);
+                let (path, watcher_type) = (watched_path(reader)?, decode_watcher_type(reader)?);
                 Request::RemoveWatches { path, watcher_type }
             }
             opcode::RECONFIG => Request::Reconfig {
@@ -506,7 +507,8 @@ impl<'a> Request<'a> {
                 }
                 encode_multi_header(-1, true, out);
             }
-            Request::Sync { path } | Request::GetAllChildrenNumber { path } => out.put_text(path),
+            Request::Sync { path } => out.put_buffer(path.map(str::as_bytes)),
+            Request::GetAllChildrenNumber { path } => out.put_text(path),
             Request::Reconfig { joining, leaving, members, version } => {
                 for servers in [joining, leaving, members] {
                     out.put_buffer(servers.map(str::as_bytes));
@@ -517,7 +519,7 @@ impl<'a> Request<'a> {
             Request::Auth { scheme, credentials } => {
                 out.put_int(0);
                 out.put_text(scheme);
-                out.put_buffer(Some(credentials));
+                out.put_buffer(*credentials);
             }
             Request::Sasl { token } => out.put_buffer(Some(token)),
             Request::SetWatches(watches) => watches.encode(out),
@@ -600,13 +602,41 @@ impl SetWatchesRequest<'_> {
     }
 }
 
+/// What null is read as where the path of a watch is asked for. `DataTree` keeps watches of null, which
+/// never fire; nor do those of this, since no znode has a path without a slash. `wchp` shows it so.
+const NULL_PATH: &str = "null";
+
+fn watched_path<'a>(reader: &mut JuteReader<'a>) -> Result<&'a str, JuteError> {
+    Ok(reader.optional_text()?.unwrap_or(NULL_PATH))
+}
+
+/// `DataTree.setWatches` goes through the lists one after the other.
 fn decode_set_watches<'a>(reader: &mut JuteReader<'a>) -> Result<SetWatchesRequest<'a>, JuteError> {
-    Ok(SetWatchesRequest {
-        relative_zxid: reader.long()?,
-        data: reader.texts()?,
-        exist: reader.texts()?,
-        child: reader.texts()?,
-    })
+    let relative_zxid = reader.long()?;
+    let lists = [reader.optional_texts()?, reader.optional_texts()?, reader.optional_texts()?];
+    let mut null_behind = false;
+    let [data, exist, child] = lists.map(|list| {
+        let list = if null_behind { Some(Vec::new()) } else { list };
+        let count = list.as_ref().map(Vec::len);
+        let paths: Vec<&str> = list.into_iter().flatten().map_while(|path| path).collect();
+        null_behind |= count != Some(paths.len());
+        paths
+    });
+    Ok(SetWatchesRequest { relative_zxid, data, exist, child, null_behind })
+}
+
+/// In the lists of those that stay null is a path like any other.
+fn decode_set_watches2<'a>(
+    reader: &mut JuteReader<'a>,
+) -> Result<SetWatches2Request<'a>, JuteError> {
+    let mut watches = decode_set_watches(reader)?;
+    let lists = [reader.optional_texts()?, reader.optional_texts()?];
+    let [persistent, persistent_recursive] = lists.map(|list| {
+        watches.null_behind |= list.is_none();
+        let list = if watches.null_behind { None } else { list };
+        list.into_iter().flatten().map(|path| path.unwrap_or(NULL_PATH)).collect()
+    });
+    Ok(SetWatches2Request { watches, persistent, persistent_recursive })
 }
 
 fn encode_texts(texts: &[&str], out: &mut Vec<u8>) {
@@ -614,38 +644,86 @@ fn encode_texts(texts: &[&str], out: &mut Vec<u8>) {
     texts.iter().for_each(|text| out.put_text(text));
 }
 
-fn decode_write<'a>(
-    opcode: i32,
-    reader: &mut JuteReader<'a>,
-) -> Result<WriteRequest<'a>, JuteError> {
-    let create = |kind, reader: &mut JuteReader<'a>| {
-        Ok(WriteRequest::Create {
+/// A create as it stands on the wire: null may be where `WriteRequest` has none.
+struct CreateRecord<'a> {
+    kind: CreateKind,
+    path: Option<&'a str>,
+    data: Option<&'a [u8]>,
+    acl: Option<Vec<AclEntry>>,
+    flags: i32,
+    ttl_ms: i64,
+}
+
+impl<'a> CreateRecord<'a> {
+    fn decode(opcode: i32, reader: &mut JuteReader<'a>) -> Result<CreateRecord<'a>, JuteError> {
+        let kind = match opcode {
+            opcode::CREATE => CreateKind::Create,
+            opcode::CREATE2 => CreateKind::Create2,
+            opcode::CREATE_CONTAINER => CreateKind::Container,
+            opcode::CREATE_TTL => CreateKind::Ttl,
+            _ => return Err(reader.bad("operation")),
+        };
+        Ok(CreateRecord {
             kind,
-            path: reader.text()?,
+            path: reader.optional_text()?,
             data: reader.buffer()?,
             acl: decode_acl(reader)?,
             flags: reader.int()?,
             ttl_ms: if kind == CreateKind::Ttl { reader.long()? } else { -1 },
         })
-    };
+    }
+
+    fn into_write(self, reader: &JuteReader<'_>) -> Result<WriteRequest<'a>, JuteError> {
+        let null = null_path(reader, self.error_of_null());
+        let CreateRecord { kind, path, data, acl, flags, ttl_ms } = self;
+        let (path, acl) = (path.ok_or(null)?, acl.unwrap_or_default());
+        Ok(WriteRequest::Create { kind, path, data, acl, flags, ttl_ms })
+    }
+
+    /// What is looked at before the path (`PrepRequestProcessor.validateCreateRequest`), and then the
+    /// path itself. Of a time to live this is what a server without extended types says.
+    fn error_of_null(&self) -> ErrorCode {
+        match CreateMode::from_flag(self.flags) {
+            None => ErrorCode::BAD_ARGUMENTS,
+            Some(mode) if mode.is_ttl() => ErrorCode::UNIMPLEMENTED,
+            Some(_) if self.ttl_ms >= 0 => ErrorCode::BAD_ARGUMENTS,
+            Some(_) => ErrorCode::MARSHALLING_ERROR,
+        }
+    }
+}
+
+fn null_path(reader: &JuteReader<'_>, error: ErrorCode) -> JuteError {
+    JuteError::NullPath { offset: reader.offset(), error }
+}
+
+fn decode_write<'a>(
+    opcode: i32,
+    reader: &mut JuteReader<'a>,
+) -> Result<WriteRequest<'a>, JuteError> {
     match opcode {
-        opcode::CREATE => create(CreateKind::Create, reader),
-        opcode::CREATE2 => create(CreateKind::Create2, reader),
-        opcode::CREATE_CONTAINER => create(CreateKind::Container, reader),
-        opcode::CREATE_TTL => create(CreateKind::Ttl, reader),
-        opcode::DELETE => Ok(WriteRequest::Delete { path: reader.text()?, version: reader.int()? }),
-        opcode::SET_DATA => Ok(WriteRequest::SetData {
-            path: reader.text()?,
-            data: reader.buffer()?,
-            version: reader.int()?,
-        }),
-        opcode::SET_ACL => Ok(WriteRequest::SetAcl {
-            path: reader.text()?,
-            acl: decode_acl(reader)?,
-            version: reader.int()?,
-        }),
-        opcode::CHECK => Ok(WriteRequest::Check { path: reader.text()?, version: reader.int()? }),
-        _ => Err(reader.bad("operation")),
+        opcode::DELETE => {
+            let (path, version) = (reader.optional_text()?, reader.int()?);
+            let path = path.ok_or_else(|| null_path(reader, ErrorCode::MARSHALLING_ERROR))?;
+            Ok(WriteRequest::Delete { path, version })
+        }
+        opcode::SET_DATA => {
+            let (path, data) = (reader.optional_text()?, reader.buffer()?);
+            let version = reader.int()?;
+            let path = path.ok_or_else(|| null_path(reader, ErrorCode::BAD_ARGUMENTS))?;
+            Ok(WriteRequest::SetData { path, data, version })
+        }
+        opcode::SET_ACL => {
+            let (path, acl) = (reader.optional_text()?, decode_acl(reader)?);
+            let version = reader.int()?;
+            let path = path.ok_or_else(|| null_path(reader, ErrorCode::BAD_ARGUMENTS))?;
+            Ok(WriteRequest::SetAcl { path, acl: acl.unwrap_or_default(), version })
+        }
+        opcode::CHECK => {
+            let (path, version) = (reader.optional_text()?, reader.int()?);
+            let path = path.ok_or_else(|| null_path(reader, ErrorCode::BAD_ARGUMENTS))?;
+            Ok(WriteRequest::Check { path, version })
+        }
+        _ => CreateRecord::decode(opcode, reader)?.into_write(reader),
     }
 }
 
@@ -656,51 +734,34 @@ fn decode_multi_write<'a>(
     opcode: i32,
     reader: &mut JuteReader<'a>,
 ) -> Result<WriteRequest<'a>, JuteError> {
-    if !matches!(
-        opcode,
-        opcode::CREATE
-            | opcode::CREATE2
-            | opcode::CREATE_CONTAINER
-            | opcode::CREATE_TTL
-            | opcode::DELETE
-            | opcode::SET_DATA
-            | opcode::CHECK
-    ) {
-        return Err(reader.bad("operation"));
+    match opcode {
+        opcode::DELETE | opcode::SET_DATA | opcode::CHECK => return decode_write(opcode, reader),
+        opcode::SET_ACL => return Err(reader.bad("operation")),
+        _ => {}
     }
-    let start = reader.clone();
-    let mut write = decode_write(opcode, reader)?;
-    if let WriteRequest::Create { kind, flags, ttl_ms, .. } = &mut write {
-        let mode = CreateMode::from_flag(*flags);
-        if opcode != opcode::CREATE_TTL {
-            let mode = mode.ok_or_else(|| reader.bad("create flag"))?;
-            if has_null_acl(start)? {
-                return Err(JuteError::NullAcl { offset: reader.offset() });
-            }
-            if mode.is_ttl() {
-                return Err(reader.bad("create flag"));
-            }
+    let mut create = CreateRecord::decode(opcode, reader)?;
+    let mode = CreateMode::from_flag(create.flags);
+    if opcode != opcode::CREATE_TTL {
+        let mode = mode.ok_or_else(|| reader.bad("create flag"))?;
+        if create.acl.is_none() {
+            return Err(JuteError::NullAcl { offset: reader.offset() });
         }
-        match mode {
-            Some(mode) if mode.is_ttl() => {}
-            // `Op.Create.getOpcode`: here, unlike alone, the flag makes it a container.
-            Some(CreateMode::Container) => *kind = CreateKind::Container,
-            // `Op.create` with a time to live that the flag has no use for is a create.
-            _ if *kind == CreateKind::Ttl => *kind = CreateKind::Create,
-            _ => {}
-        }
-        if *kind != CreateKind::Ttl {
-            *ttl_ms = -1;
+        if mode.is_ttl() {
+            return Err(reader.bad("create flag"));
         }
     }
-    Ok(write)
-}
-
-/// Whether the ACL of the create that starts here is null, and not only empty.
-fn has_null_acl(mut create: JuteReader<'_>) -> Result<bool, JuteError> {
-    create.text()?;
-    create.buffer()?;
-    Ok(create.int()? == -1)
+    match mode {
+        Some(mode) if mode.is_ttl() => {}
+        // `Op.Create.getOpcode`: here, unlike alone, the flag makes it a container.
+        Some(CreateMode::Container) => create.kind = CreateKind::Container,
+        // `Op.create` with a time to live that the flag has no use for is a create.
+        _ if create.kind == CreateKind::Ttl => create.kind = CreateKind::Create,
+        _ => {}
+    }
+    if create.kind != CreateKind::Ttl {
+        create.ttl_ms = -1;
+    }
+    create.into_write(reader)
 }
 
 fn decode_read<'a>(opcode: i32, reader: &mut JuteReader<'a>) -> Result<ReadRequest<'a>, JuteError> {
@@ -737,18 +798,23 @@ fn decode_multi<'a, T>(
     decode: impl Fn(i32, &mut JuteReader<'a>) -> Result<T, JuteError>,
 ) -> Result<Vec<T>, JuteError> {
     let mut ops = Vec::new();
+    // `PrepRequestProcessor.getPendingChanges` trips over a null path once all is decoded.
+    let mut null_path = None;
     loop {
         let opcode = reader.int()?;
         let done = reader.bool()?;
         reader.int()?;
         if done {
-            return Ok(ops);
+            return null_path.map_or(Ok(ops), Err);
         }
         // A frame of the largest size accepted could hold more than a command may.
         if ops.len() == machine::limits::MULTI_OPS_MAX {
             return Err(reader.bad("multi operation count"));
         }
-        ops.push(decode(opcode, reader)?);
+        match decode(opcode, reader) {
+            Err(error @ JuteError::NullPath { .. }) => null_path = Some(error),
+            op => ops.push(op?),
+        }
     }
 }
 
@@ -760,8 +826,8 @@ pub(crate) fn encode_multi_header(opcode: i32, done: bool, out: &mut Vec<u8>) {
 }
 
 /// Null scheme or id are read as empty: the ACL is then refused as invalid, not the request.
-fn decode_acl(reader: &mut JuteReader<'_>) -> Result<Vec<AclEntry>, JuteError> {
-    let count = reader.count(12)?;
+fn decode_acl(reader: &mut JuteReader<'_>) -> Result<Option<Vec<AclEntry>>, JuteError> {
+    let Some(count) = reader.optional_count(12)? else { return Ok(None) };
     if count > machine::limits::ACL_ENTRIES_MAX {
         return Err(reader.bad("ACL count"));
     }
@@ -773,7 +839,7 @@ fn decode_acl(reader: &mut JuteReader<'_>) -> Result<Vec<AclEntry>, JuteError> {
             id: reader.optional_text()?.unwrap_or_default().into(),
         });
     }
-    Ok(acl)
+    Ok(Some(acl))
 }
 
 pub(crate) fn encode_acl(acl: &[AclEntry], out: &mut Vec<u8>) {

@@ -322,10 +322,10 @@ fn mask(entry: &AclEntry) -> AclEntry {
 }
 
 /// The response to a sync: the path of the request.
-pub fn encode_sync(xid: i32, zxid: i64, path: &str, out: &mut Vec<u8>) {
+pub fn encode_sync(xid: i32, zxid: i64, path: Option<&str>, out: &mut Vec<u8>) {
     let start = begin_frame(out);
     ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
-    out.put_text(path);
+    out.put_buffer(path.map(str::as_bytes));
     end_frame(out, start);
 }
 

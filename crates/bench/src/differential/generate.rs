@@ -431,7 +431,7 @@ impl Generator {
             }
             96..=97 => {
                 let path = self.read_path(parent, shared);
-                self.asked(&Request::Sync { path: &path })
+                self.asked(&Request::Sync { path: Some(&path) })
             }
             98 => {
                 let prefix = self.random.chance(80).then(|| self.read_path(parent, shared));
@@ -600,7 +600,7 @@ impl Generator {
             ("ip", ""),
             ("ip", "10.0.0.1"),
         ]);
-        let request = Request::Auth { scheme, credentials: credentials.as_bytes() };
+        let request = Request::Auth { scheme, credentials: Some(credentials.as_bytes()) };
         Asked { alone: true, ..self.asked(&request) }
     }
 
@@ -616,7 +616,8 @@ impl Generator {
         lists[4].retain(|path| path != "/");
         let [data, exist, child, persistent, persistent_recursive] =
             [0, 1, 2, 3, 4].map(|index| lists[index].iter().map(String::as_str).collect());
-        let watches = SetWatchesRequest { relative_zxid: 0, data, exist, child };
+        let watches =
+            SetWatchesRequest { relative_zxid: 0, data, exist, child, null_behind: false };
         let request = match self.random.chance(50) {
             true => Request::SetWatches(watches),
             false => Request::SetWatches2(SetWatches2Request {
@@ -660,7 +661,7 @@ impl Generator {
             }
             4 => {
                 let scheme = *self.random.pick(&["bogus", "", "world", "auth", "super"]);
-                ends(self.asked(&Request::Auth { scheme, credentials: b"x:y" }))
+                ends(self.asked(&Request::Auth { scheme, credentials: Some(b"x:y") }))
             }
             5 => {
                 let mut asked = ends(self.asked(&Request::Ping));
@@ -687,7 +688,7 @@ impl Generator {
                 asked
             }
             _ => {
-                let request = Request::Auth { scheme: "digest", credentials: b"a:b" };
+                let request = Request::Auth { scheme: "digest", credentials: Some(b"a:b") };
                 let mut asked = ends(self.asked(&request));
                 let length = 8 + self.random.below(10) as usize;
                 asked.bytes.truncate(4 + length);

@@ -312,7 +312,7 @@ impl Side {
             return Vec::new();
         }
         let mut bytes = Vec::new();
-        Request::Sync { path: "/" }.encode(XID_BARRIER, &mut bytes);
+        Request::Sync { path: Some("/") }.encode(XID_BARRIER, &mut bytes);
         Request::Ping.encode(XID_PING, &mut bytes);
         self.seats[slot].asked.insert(XID_BARRIER, (Body::Path, false));
         self.send_in_pieces(slot, &bytes, &[]);

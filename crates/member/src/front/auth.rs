@@ -66,11 +66,18 @@ pub(super) enum Ensemble {
 }
 
 impl Front {
-    pub(super) fn on_auth(&mut self, id: ConnectionId, xid: i32, scheme: &str, credentials: &[u8]) {
+    pub(super) fn on_auth(
+        &mut self,
+        id: ConnectionId,
+        xid: i32,
+        scheme: &str,
+        credentials: Option<&[u8]>,
+    ) {
         let accepted = match scheme {
-            "digest" => self.add_digest(id, credentials),
+            // `DigestAuthenticationProvider` fails on null; others do not look, or take it for empty.
+            "digest" => credentials.is_some_and(|credentials| self.add_digest(id, credentials)),
             "ip" => true,
-            "ensemble" => match self.check_ensemble(id, credentials) {
+            "ensemble" => match self.check_ensemble(id, credentials.unwrap_or_default()) {
                 Ensemble::Accepted => true,
                 Ensemble::Unknown => false,
                 Ensemble::Refused => return,

@@ -73,7 +73,7 @@ pub(super) enum SlotKind {
     /// To be run here, once it is at the front; the prefix.
     Ephemerals(Box<str>),
     /// Handed over; `done` once it is answered but not yet at the front.
-    Sync { path: Box<str>, done: bool },
+    Sync { path: Option<Box<str>>, done: bool },
     /// Answered when its turn comes.
     Ping,
     /// Answered when its turn comes, for these identities: those of when it was asked.
@@ -111,6 +111,7 @@ pub(super) struct OwnedSetWatches {
     pub child: Vec<Box<str>>,
     pub persistent: Vec<Box<str>>,
     pub persistent_recursive: Vec<Box<str>>,
+    pub null_behind: bool,
 }
 
 impl OwnedSetWatches {
@@ -122,6 +123,7 @@ impl OwnedSetWatches {
             child: own(&request.child),
             persistent: Vec::new(),
             persistent_recursive: Vec::new(),
+            null_behind: request.null_behind,
         }
     }
 

@@ -318,7 +318,7 @@ fn described(slot: &Slot) -> (&'static str, &str) {
         SlotKind::MultiRead(_) => ("multiRead", ""),
         SlotKind::SetWatches(_) => ("setWatches", ""),
         SlotKind::AddWatch { path, .. } => ("addWatch", path),
-        SlotKind::Sync { path, .. } => ("sync", path),
+        SlotKind::Sync { path, .. } => ("sync", path.as_deref().unwrap_or_default()),
         SlotKind::Write { .. } => ("write", ""),
         SlotKind::Close { .. } => ("closeSession", ""),
         SlotKind::Ping => ("ping", ""),

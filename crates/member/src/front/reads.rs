@@ -67,7 +67,11 @@ impl Front {
                 if !self.is_attached(id) {
                     return false;
                 }
-                let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
+                let error = match watches.null_behind {
+                    true => ErrorCode::MARSHALLING_ERROR,
+                    false => ErrorCode::OK,
+                };
+                let header = ReplyHeader { xid, zxid, error };
                 self.reply(id, &slot, zxid, |out| encode_empty(header, out));
             }
             // `FinalRequestProcessor` asks for no permission here: events are held against the ACL.

@@ -78,20 +78,15 @@ impl Front {
             Err(error) if header.opcode == zk::request::opcode::SASL => {
                 Err(self.disconnect(id, &format!("a SASL packet: {error}")))
             }
-            // `PrepRequestProcessor.pRequestHelper` takes the zxid on its way out, where an ACL is null
-            // on another.
-            Err(error)
-                if header.opcode == zk::request::opcode::MULTI
-                    && !matches!(error, JuteError::NullAcl { .. }) =>
-            {
-                let bytes = frame.len();
-                self.submit(id, &ops::refused_command(session), bytes);
-                let form = WriteForm::Refused(ErrorCode::MARSHALLING_ERROR);
-                self.push_slot(id, header.xid, SlotKind::Write { form, bytes });
-                Ok(())
-            }
-            Err(_) => {
-                self.fail(id, header.xid, ErrorCode::MARSHALLING_ERROR, None, false);
+            Err(error) => {
+                match refused_with_a_zxid(header.opcode, &error) {
+                    Some(error) => {
+                        let (bytes, form) = (frame.len(), WriteForm::Refused(error));
+                        self.submit(id, &ops::refused_command(session), bytes);
+                        self.push_slot(id, header.xid, SlotKind::Write { form, bytes });
+                    }
+                    None => self.fail(id, header.xid, ErrorCode::MARSHALLING_ERROR, None, false),
+                }
                 Ok(())
             }
         }
@@ -154,7 +149,7 @@ impl Front {
                 self.push_slot(id, xid, SlotKind::RemoveWatches { path, watcher_type });
             }
             Request::Sync { path } => {
-                let path = (*path).into();
+                let path = path.map(Into::into);
                 self.hand_over();
                 self.output.to_loop.push(ToLoop::Sync(self.config.id, id));
                 self.push_slot(id, xid, SlotKind::Sync { path, done: false });
@@ -181,7 +176,7 @@ impl Front {
                 let identities = connection.identities.clone();
                 self.push_slot(id, xid, SlotKind::WhoAmI(identities));
             }
-            Request::Auth { scheme, credentials } => self.on_auth(id, xid, scheme, credentials),
+            Request::Auth { scheme, credentials } => self.on_auth(id, xid, scheme, *credentials),
             Request::Sasl { token } => self.on_sasl(id, xid, token),
             // UnimplementedRequestProcessor: answered with zxid -1, then closed.
             Request::Unknown => self.fail(id, xid, ErrorCode::UNIMPLEMENTED, Some(-1), true),
@@ -233,6 +228,18 @@ fn is_held_back(connection: &Connection, opcode: i32) -> bool {
         | op::RECONFIG
         | op::CLOSE_SESSION => behind_read || connection.open_syncs > 0,
         _ => false,
+    }
+}
+
+/// What a request that does not decode is refused with, if it takes a zxid:
+/// `PrepRequestProcessor.pRequestHelper` takes that of a multi on its way out, where an ACL is null on
+/// another, and those of other writes before it looks at the path.
+fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
+    let is_multi = opcode == zk::request::opcode::MULTI;
+    match error {
+        JuteError::NullAcl { .. } => None,
+        JuteError::NullPath { error, .. } if !is_multi => Some(*error),
+        _ => is_multi.then_some(ErrorCode::MARSHALLING_ERROR),
     }
 }
 

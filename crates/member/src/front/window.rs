@@ -127,7 +127,9 @@ impl Front {
                 }
             }
             SlotKind::Sync { path, .. } => {
-                self.reply(id, &slot, last_zxid, |out| encode_sync(xid, last_zxid, path, out));
+                self.reply(id, &slot, last_zxid, |out| {
+                    encode_sync(xid, last_zxid, path.as_deref(), out)
+                });
             }
             _ => unreachable!("settle answers only what is ready"),
         }

@@ -263,7 +263,7 @@ impl Connection {
         let (sender, answer) = sync_channel(1);
         state.pending_auths.push_back(Some(sender));
         let mut frame = Vec::new();
-        Request::Auth { scheme, credentials }.encode(XID_AUTH, &mut frame);
+        Request::Auth { scheme, credentials: Some(credentials) }.encode(XID_AUTH, &mut frame);
         state.write(&frame)?;
         let waiting = Waiting { answer, server: state.server.clone() };
         drop(state);
@@ -540,7 +540,7 @@ impl Shared {
         state.seen_read_write |= !read_only;
         for (scheme, credentials) in std::mem::take(&mut state.auths) {
             let mut frame = Vec::new();
-            let request = Request::Auth { scheme: &scheme, credentials: &credentials };
+            let request = Request::Auth { scheme: &scheme, credentials: Some(&credentials) };
             request.encode(XID_AUTH, &mut frame);
             state.pending_auths.push_back(None);
             // Where it fails the connection ends, and the next one is told.

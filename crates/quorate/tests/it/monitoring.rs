@@ -465,7 +465,7 @@ fn writes_are_audited() {
     assert_eq!(client.set("/a", b"v"), ErrorCode::OK);
     assert_eq!(client.delete("/none"), ErrorCode::NO_NODE);
     let credentials = b"bob:secret";
-    client.call(&Request::Auth { scheme: "digest", credentials });
+    client.call(&Request::Auth { scheme: "digest", credentials: Some(credentials) });
     assert_eq!(client.delete("/a"), ErrorCode::OK);
     let own = "user=127.0.0.1\tip=127.0.0.1";
     let expected = [

@@ -241,7 +241,7 @@ fn a_server_that_requires_sasl_answers_nothing_else() {
     required(&read(ReadKind::GetData, "/"));
     required(&Request::Write(create("/a", b"", 0)));
     let mut client = open(&server);
-    let digest = Request::Auth { scheme: "digest", credentials: b"u:p" };
+    let digest = Request::Auth { scheme: "digest", credentials: Some(b"u:p") };
     client.connection.send(&{
         let mut bytes = Vec::new();
         digest.encode(zk::request::XID_AUTH, &mut bytes);
@@ -265,7 +265,8 @@ fn a_client_of_another_ensemble_is_turned_away_without_an_answer() {
         let mut client = open(&server);
         let credentials = name.as_bytes();
         let mut bytes = Vec::new();
-        Request::Auth { scheme: "ensemble", credentials }.encode(zk::request::XID_AUTH, &mut bytes);
+        let auth = Request::Auth { scheme: "ensemble", credentials: Some(credentials) };
+        auth.encode(zk::request::XID_AUTH, &mut bytes);
         client.connection.send(&bytes);
         let error = client.receive().map(|answer| answer.header.error);
         assert_eq!(error, Some(ErrorCode::OK).filter(|_| accepted), "{name:?}");

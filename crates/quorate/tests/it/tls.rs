@@ -220,7 +220,7 @@ fn a_certificate_is_an_identity_for_acls() {
         assert_eq!(found.header.error, ErrorCode::OK);
     }
     // An auth packet only asks whether there is a certificate.
-    client.ask(&Request::Auth { scheme: "x509", credentials: b"" });
+    client.ask(&Request::Auth { scheme: "x509", credentials: Some(b"") });
     assert_eq!(client.answer().header.error, ErrorCode::OK);
 
     let mut other = assert_served(address, Shape::with("client-v1"));
@@ -230,7 +230,7 @@ fn a_certificate_is_an_identity_for_acls() {
         assert_eq!(refused.header.error, ErrorCode::NO_AUTH);
         assert_eq!(plain.get(path), Err(ErrorCode::NO_AUTH));
     }
-    let auth = Request::Auth { scheme: "x509", credentials: b"" };
+    let auth = Request::Auth { scheme: "x509", credentials: Some(b"") };
     plain.send(&auth);
     let answer = plain.receive().unwrap();
     assert_eq!(answer.header.error, ErrorCode::AUTH_FAILED);

@@ -63,7 +63,9 @@ fn check(length: i32, rest: &[u8], buffer: &str, text: &str, texts: &str) {
         Err(JuteError::Cut { .. }) => "cut".to_string(),
         Err(JuteError::BadLength { length, .. }) => format!("bad length {length}"),
         Err(JuteError::BadValue { what, .. }) => format!("bad {what}"),
-        Err(error @ JuteError::NullAcl { .. }) => unreachable!("no create is read: {error}"),
+        Err(error @ (JuteError::NullAcl { .. } | JuteError::NullPath { .. })) => {
+            unreachable!("no write is read: {error}")
+        }
     };
     assert_eq!(show(reader.clone().buffer().map(|value| format!("{value:?}"))), buffer);
     assert_eq!(show(reader.clone().text().map(|value| format!("{value:?}"))), text);
@@ -76,15 +78,24 @@ fn lengths_are_null_or_as_many_as_there_are() {
     check(0, b"", "Some([])", "\"\"", "[]");
     check(1, b"x", "Some([120])", "\"x\"", "bad length 1");
     check(2, b"x", "cut", "cut", "bad length 2");
-    check(-2, b"x", "bad length -2", "bad length -2", "bad length -2");
-    check(
-        i32::MIN,
-        b"",
-        "bad length -2147483648",
-        "bad length -2147483648",
-        "bad length -2147483648",
-    );
+    // A count below null is that of nothing.
+    check(-2, b"x", "bad length -2", "bad length -2", "[]");
+    check(i32::MIN, b"", "bad length -2147483648", "bad length -2147483648", "[]");
     check(1, b"\xff", "Some([255])", "\"/\u{FFFD}\"", "bad length 1");
+}
+
+#[test]
+fn a_vector_of_texts_may_have_null_in_it_and_be_null() {
+    let read = |bytes: &[u8]| {
+        let texts = JuteReader::new(bytes).optional_texts().unwrap();
+        format!("{texts:?}")
+    };
+    assert_eq!(read(&[0xff; 4]), "None");
+    assert_eq!(read(&[0xff, 0xff, 0xff, 0xfe]), "Some([])");
+    assert_eq!(read(&[0, 0, 0, 0]), "Some([])");
+    let two = [0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, b'a'];
+    assert_eq!(read(&two), "Some([None, Some(\"a\")])");
+    assert!(JuteReader::new(&two[..12]).optional_texts().is_err());
 }
 
 #[test]

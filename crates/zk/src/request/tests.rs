@@ -48,6 +48,7 @@ fn requests() -> Vec<Request<'static>> {
         data: vec!["/a", "/b"],
         exist: vec![],
         child: vec!["/c"],
+        null_behind: false,
     };
     requests.extend([
         Request::Write(WriteRequest::SetAcl { path: "/a", acl: acl(), version: 2 }),
@@ -58,9 +59,11 @@ fn requests() -> Vec<Request<'static>> {
         read(ReadKind::GetAcl, false),
         Request::MultiRead(vec![]),
         Request::MultiRead(reads()),
-        Request::Sync { path: "/a" },
+        Request::Sync { path: Some("/a") },
+        Request::Sync { path: None },
         Request::Ping,
-        Request::Auth { scheme: "digest", credentials: b"u:p" },
+        Request::Auth { scheme: "digest", credentials: Some(b"u:p") },
+        Request::Auth { scheme: "digest", credentials: None },
         Request::Sasl { token: b"" },
         Request::Sasl { token: b"username=\"u\"" },
         Request::SetWatches(SetWatchesRequest::default()),
@@ -341,7 +344,7 @@ fn null_parts_of_an_acl_are_read_as_empty() {
 }
 
 #[test]
-fn a_null_acl_is_read_as_empty_and_a_null_path_is_refused() {
+fn a_null_acl_is_read_as_empty() {
     let mut body = Vec::new();
     body.put_text("/a");
     body.put_int(-1);
@@ -349,10 +352,133 @@ fn a_null_acl_is_read_as_empty_and_a_null_path_is_refused() {
     let request = Request::decode(opcode::SET_ACL, &mut JuteReader::new(&body)).unwrap();
     let acl = vec![];
     assert_eq!(request, Request::Write(WriteRequest::SetAcl { path: "/a", acl, version: -1 }));
-    let null_path = [0xff; 12];
-    for opcode in [opcode::SET_ACL, opcode::DELETE, opcode::EXISTS, opcode::SYNC] {
-        assert!(Request::decode(opcode, &mut JuteReader::new(&null_path)).is_err());
+}
+
+/// What a write of null is refused with. `rest` stands behind the path.
+fn check_null_path(opcode: i32, rest: &[i32], expected: ErrorCode) {
+    let bytes: Vec<u8> =
+        [-1].iter().chain(rest).flat_map(|number: &i32| number.to_be_bytes()).collect();
+    match Request::decode(opcode, &mut JuteReader::new(&bytes)) {
+        Err(JuteError::NullPath { offset, error }) => {
+            assert_eq!((offset, error), (bytes.len(), expected), "opcode {opcode}, {rest:?}");
+        }
+        other => panic!("opcode {opcode}, {rest:?}: {other:?}"),
     }
+}
+
+#[test]
+fn a_write_of_null_is_refused_by_what_is_looked_at_first() {
+    check_null_path(opcode::DELETE, &[-1], ErrorCode::MARSHALLING_ERROR);
+    check_null_path(opcode::SET_DATA, &[-1, -1], ErrorCode::BAD_ARGUMENTS);
+    check_null_path(opcode::SET_ACL, &[-1, -1], ErrorCode::BAD_ARGUMENTS);
+    for opcode in [opcode::CREATE, opcode::CREATE2, opcode::CREATE_CONTAINER] {
+        for flags in 0..=4 {
+            check_null_path(opcode, &[-1, -1, flags], ErrorCode::MARSHALLING_ERROR);
+        }
+        check_null_path(opcode, &[-1, -1, 5], ErrorCode::UNIMPLEMENTED);
+        check_null_path(opcode, &[-1, -1, 7], ErrorCode::BAD_ARGUMENTS);
+    }
+    check_null_path(opcode::CREATE_TTL, &[-1, -1, 6, 0, 9], ErrorCode::UNIMPLEMENTED);
+    check_null_path(opcode::CREATE_TTL, &[-1, -1, 0, 0, 9], ErrorCode::BAD_ARGUMENTS);
+}
+
+#[test]
+fn a_null_path_in_a_multi_is_told_once_all_is_decoded() {
+    let delete_null = |out: &mut Vec<u8>| {
+        encode_multi_header(opcode::DELETE, false, out);
+        out.put_buffer(None);
+        out.put_int(-1);
+    };
+    let mut body = Vec::new();
+    delete_null(&mut body);
+    let alone = [&*body, &[0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0]].concat();
+    let refused = Request::decode(opcode::MULTI, &mut JuteReader::new(&alone));
+    assert!(matches!(refused, Err(JuteError::NullPath { .. })), "{refused:?}");
+    encode_multi_header(opcode::CREATE, false, &mut body);
+    body.put_text("/a");
+    for _ in 0..3 {
+        body.put_int(-1);
+    }
+    let before = Request::decode(opcode::MULTI, &mut JuteReader::new(&body));
+    assert!(matches!(before, Err(JuteError::BadValue { .. })), "an unknown flag: {before:?}");
+    let end = body.len();
+    body[end - 4..].fill(0);
+    let before = Request::decode(opcode::MULTI, &mut JuteReader::new(&body));
+    assert!(matches!(before, Err(JuteError::NullAcl { .. })), "a null ACL: {before:?}");
+}
+
+#[test]
+fn a_read_of_null_is_refused() {
+    for opcode in [
+        opcode::EXISTS,
+        opcode::GET_DATA,
+        opcode::GET_ACL,
+        opcode::GET_CHILDREN,
+        opcode::GET_CHILDREN2,
+        opcode::GET_ALL_CHILDREN_NUMBER,
+    ] {
+        let refused = Request::decode(opcode, &mut JuteReader::new(&[0xff; 5]));
+        assert!(matches!(refused, Err(JuteError::BadValue { .. })), "opcode {opcode}");
+    }
+}
+
+#[test]
+fn a_watch_of_null_has_a_path_that_no_znode_has() {
+    let mut body = Vec::new();
+    body.put_buffer(None);
+    body.put_int(1);
+    let decode = |opcode| Request::decode(opcode, &mut JuteReader::new(&body)).unwrap();
+    let (path, mode) = ("null", AddWatchMode::PersistentRecursive);
+    assert_eq!(decode(opcode::ADD_WATCH), Request::AddWatch { path, mode });
+    let watcher_type = WatcherType::Children;
+    assert_eq!(decode(opcode::CHECK_WATCHES), Request::CheckWatches { path, watcher_type });
+    assert_eq!(decode(opcode::REMOVE_WATCHES), Request::RemoveWatches { path, watcher_type });
+}
+
+/// What is left of lists, each a word of paths behind commas, `-` for null.
+fn check_set_watches(lists: &str, expected: &str) {
+    let mut body = Vec::new();
+    body.put_long(5);
+    for list in lists.split(' ') {
+        match list {
+            "-" => body.put_int(-1),
+            "" => body.put_int(0),
+            _ => {
+                let paths = list.split(',').map(|path| (path != "-").then_some(path));
+                body.put_count(paths.clone().count());
+                paths.for_each(|path| body.put_buffer(path.map(str::as_bytes)));
+            }
+        }
+    }
+    let decoded = match lists.split(' ').count() {
+        3 => Request::decode(opcode::SET_WATCHES, &mut JuteReader::new(&body)),
+        _ => Request::decode(opcode::SET_WATCHES2, &mut JuteReader::new(&body)),
+    };
+    let (watches, stay) = match decoded.unwrap() {
+        Request::SetWatches(watches) => (watches, vec![]),
+        Request::SetWatches2(SetWatches2Request { watches, persistent, persistent_recursive }) => {
+            (watches, vec![persistent, persistent_recursive])
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut left = vec![watches.data, watches.exist, watches.child];
+    left.extend(stay);
+    let mut text = left.iter().map(|list| list.join(",")).collect::<Vec<_>>().join(" ");
+    text += if watches.null_behind { " and null" } else { "" };
+    assert_eq!(text, expected, "{lists:?}");
+}
+
+#[test]
+fn watches_are_set_again_up_to_the_first_null() {
+    check_set_watches("/a /b /c", "/a /b /c");
+    check_set_watches("- /b /c", "   and null");
+    check_set_watches("/a - /c", "/a   and null");
+    check_set_watches("/a /b,-,/d /c", "/a /b  and null");
+    check_set_watches("/a  /c,-", "/a  /c and null");
+    check_set_watches("/a,- /b /c /d /e", "/a     and null");
+    check_set_watches("/a /b /c - /e", "/a /b /c   and null");
+    check_set_watches("/a /b /c /d -", "/a /b /c /d  and null");
+    check_set_watches("/a /b /c /d,- -,/e", "/a /b /c /d,null null,/e");
 }
 
 #[test]
@@ -367,7 +493,7 @@ fn an_acl_count_beyond_the_bytes_or_the_format_is_refused() {
     assert_eq!(decode_count(3, 3), Ok(()));
     assert!(decode_count(4, 3).is_err());
     assert!(decode_count(i32::MAX, 3).is_err());
-    assert!(decode_count(-2, 3).is_err());
+    assert_eq!(decode_count(-2, 3), Ok(()));
     assert_eq!(decode_count(0xffff, 0xffff), Ok(()));
     assert!(decode_count(0x1_0000, 0x1_0000).is_err());
 }

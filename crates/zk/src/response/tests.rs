@@ -365,7 +365,7 @@ fn each_read_of_several_has_its_own_result() {
 #[test]
 fn sync_gives_the_path_back() {
     let mut out = Vec::new();
-    encode_sync(5, 6, "/a", &mut out);
+    encode_sync(5, 6, Some("/a"), &mut out);
     let (found, mut reader) = open(&out);
     assert_eq!((found, reader.text()), (header(5, 6, 0), Ok("/a")));
 }

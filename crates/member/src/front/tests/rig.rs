@@ -120,6 +120,8 @@ enum Form {
         stat: bool,
     },
     Acl,
+    /// Whatever there is, in hexadecimal.
+    Bytes,
     /// The error of the header once more.
     Error,
     Identities,
@@ -759,12 +761,12 @@ impl Rig {
                 out.extend_from_slice(&xid.to_be_bytes());
                 out.extend_from_slice(&words[1].parse::<i32>().unwrap().to_be_bytes());
                 out.extend_from_slice(&body);
-                Form::Nothing
+                Form::Bytes
             }
             "auth" => {
                 xid = zk::request::XID_AUTH;
                 let credentials = words.get(2).copied().unwrap_or_default().as_bytes();
-                Request::Auth { scheme: words[1], credentials }.encode(xid, out);
+                Request::Auth { scheme: words[1], credentials: Some(credentials) }.encode(xid, out);
                 Form::Nothing
             }
             // The empty token, the response of `user:password`, or any bytes: `=text`.
@@ -795,6 +797,7 @@ impl Rig {
                     data: paths("d:"),
                     exist: paths("e:"),
                     child: paths("c:"),
+                    null_behind: false,
                 };
                 let request = match words[0] {
                     "setwatches" => Request::SetWatches(watches),
@@ -826,7 +829,7 @@ impl Rig {
                 Form::Nothing
             }
             "sync" => {
-                Request::Sync { path: words[1] }.encode(xid, out);
+                Request::Sync { path: Some(words[1]) }.encode(xid, out);
                 Form::Path
             }
             "reconfig" => {
@@ -1092,6 +1095,10 @@ fn body_text(form: &Form, reader: &mut JuteReader<'_>) -> String {
             let count = reader.count(8).unwrap();
             let mut one = || format!("{}:{}", reader.text().unwrap(), reader.text().unwrap());
             (0..count).map(|_| one()).collect::<Vec<_>>().join(" ")
+        }
+        Form::Bytes => {
+            let bytes = (0..reader.remaining()).map(|_| reader.byte().unwrap());
+            bytes.map(|byte| format!("{byte:02x}")).collect()
         }
         Form::Number => reader.int().unwrap().to_string(),
         Form::Nothing | Form::Sasl | Form::Closing => String::new(),

@@ -3,7 +3,7 @@
 
 use super::rig::Rig;
 
-const SCRIPTS: [(&str, &str); 37] = [
+const SCRIPTS: [(&str, &str); 38] = [
     ("acl_hides_events", include_str!("scripts/acl_hides_events.txt")),
     ("add_watch_answers", include_str!("scripts/add_watch_answers.txt")),
     ("auth_adds_identities_in_order", include_str!("scripts/auth_adds_identities_in_order.txt")),
@@ -34,6 +34,7 @@ const SCRIPTS: [(&str, &str); 37] = [
     ("frames_that_close", include_str!("scripts/frames_that_close.txt")),
     ("image_ends_what_was_connected", include_str!("scripts/image_ends_what_was_connected.txt")),
     ("multi_and_multi_read", include_str!("scripts/multi_and_multi_read.txt")),
+    ("nulls_are_refused_in_order", include_str!("scripts/nulls_are_refused_in_order.txt")),
     (
         "persistent_watches_beside_others",
         include_str!("scripts/persistent_watches_beside_others.txt"),

@@ -62,8 +62,12 @@ fn they_are_set_again_by_a_request_that_old_servers_know_where_that_will_do() {
     assert_eq!(Watches::default().restoring(7), Vec::<Vec<u8>>::new());
     let set = watches(&[(WatchKind::Data, "/d"), (WatchKind::Child, "/c")]);
     let frames = set.restoring(7);
-    let expected =
-        SetWatchesRequest { relative_zxid: 7, data: vec!["/d"], exist: vec![], child: vec!["/c"] };
+    let expected = SetWatchesRequest {
+        relative_zxid: 7,
+        data: vec!["/d"],
+        child: vec!["/c"],
+        ..SetWatchesRequest::default()
+    };
     assert_eq!(frames.len(), 1);
     assert_eq!(decode(&frames[0]), Request::SetWatches(expected));
     let set = watches(&[(WatchKind::Exist, "/e"), (WatchKind::PersistentRecursive, "/r")]);

@@ -134,7 +134,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     for number in 0..20 {
         assert_holds(&mut client, last);
         assert_eq!(client.set(&path_of(number), b"x"), ErrorCode::SYSTEM_ERROR);
-        assert_eq!(client.call(&Request::Sync { path: "/" }).header.error, ErrorCode::OK);
+        assert_eq!(client.call(&Request::Sync { path: Some("/") }).header.error, ErrorCode::OK);
     }
     // It starts on the full disk as well, as often as it must. No session is opened.
     for _ in 0..5 {

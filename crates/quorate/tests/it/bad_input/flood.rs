@@ -209,7 +209,7 @@ fn a_client_that_never_stops_harms_nobody() {
     let server = Server::start("never-stops", &[]);
     let before = resident_mib(server.pid());
     let pings = requests(10_000, |_| Request::Ping);
-    let syncs = requests(10_000, |_| Request::Sync { path: "/" });
+    let syncs = requests(10_000, |_| Request::Sync { path: Some("/") });
     let sets = requests(200, |_| {
         let data = Some([3_u8; 10_000].as_slice());
         Request::Write(WriteRequest::SetData { path: "/", data, version: -1 })

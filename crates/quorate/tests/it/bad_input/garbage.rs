@@ -518,9 +518,9 @@ fn draw_request(random: &mut Random, xid: i32, bytes: &mut Vec<u8>) {
             let set = WriteRequest::SetData { path, data: Some(&[5; 3000]), version: -1 };
             Request::Multi(vec![set.clone(), set]).encode(xid, bytes);
         }
-        8 => Request::Sync { path }.encode(xid, bytes),
+        8 => Request::Sync { path: Some(path) }.encode(xid, bytes),
         9 => Request::Ping.encode(zk::request::XID_PING, bytes),
-        10 => Request::Auth { scheme: "digest", credentials: b"a:b" }.encode(-4, bytes),
+        10 => Request::Auth { scheme: "digest", credentials: Some(b"a:b") }.encode(-4, bytes),
         _ => Request::CloseSession.encode(xid, bytes),
     }
 }

@@ -23,7 +23,6 @@ struct Difference {
     ours: &'static [&'static str],
 }
 
-const NULL: &str = "null where a text must be is refused before the log; no client sends it";
 const INTERNAL: &str = "an operation of servers among themselves, unknown to ours from a client";
 
 const ENDED: &[&str] = &["zxid=-1 error=-6", "End"];
@@ -40,36 +39,8 @@ type Row = (
 );
 
 /// Single requests.
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 4] = [
     ("deleteContainer", INTERNAL, 20, root, &["zxid=+1 error=-8"], ENDED),
-    ("sync of null", NULL, opcode::SYNC, null, &["zxid=+0 error=0 None"], MALFORMED),
-    ("create of null", NULL, opcode::CREATE, create_null, &["zxid=+1 error=-5"], MALFORMED),
-    ("delete of null", NULL, opcode::DELETE, null_and_ints, &["zxid=+1 error=-5"], MALFORMED),
-    (
-        "addWatch of null",
-        NULL,
-        opcode::ADD_WATCH,
-        null_and_int,
-        &["zxid=+0 error=0 and (4) 00000000"],
-        MALFORMED,
-    ),
-    ("setData of null", NULL, opcode::SET_DATA, null_and_ints, &["zxid=+1 error=-8"], MALFORMED),
-    (
-        "a negative count of ACL entries",
-        "no count, so no request; Java reads it as none, an invalid ACL",
-        opcode::CREATE,
-        negative_acl,
-        &["zxid=+1 error=-114"],
-        MALFORMED,
-    ),
-    (
-        "setWatches with null lists",
-        "null is an empty list here as in every other vector; Java trips over it",
-        opcode::SET_WATCHES,
-        null_lists,
-        &["zxid=+0 error=-5"],
-        &["zxid=+0 error=0"],
-    ),
     (
         "a write in a multiRead",
         "an error has no body; the real server sends an empty list of results behind it",
@@ -78,13 +49,160 @@ const ROWS: [Row; 9] = [
         &["zxid=+0 error=-5 [-1 true -1]"],
         MALFORMED,
     ),
+    (
+        "null in a multiRead",
+        "the same",
+        opcode::MULTI_READ,
+        |out| multi(out, opcode::GET_DATA, not_there),
+        &["zxid=+0 error=-5 [-1 true -1]"],
+        MALFORMED,
+    ),
+    (
+        "an ACL with null for an id",
+        "it is an invalid ACL; Java trips over it, unless the scheme is not known or `auth`",
+        opcode::CREATE,
+        |out| {
+            out.put_text("/new");
+            null(out);
+            out.put_int(1);
+            out.put_int(31);
+            out.put_text("world");
+            null(out);
+            out.put_int(0);
+        },
+        &["zxid=+1 error=-5"],
+        &["zxid=+1 error=-114"],
+    ),
 ];
 
 /// Name, opcode, body, and the answer.
 type OddRow = (&'static str, i32, fn(&mut Vec<u8>), &'static str);
 
 /// Odd requests that both answer alike. The seeds do not ask them.
-const ALIKE: [OddRow; 30] = [
+const ALIKE: [OddRow; 64] = [
+    ("sync of null", opcode::SYNC, null, "zxid=+0 error=0 None"),
+    ("create of null", opcode::CREATE, create_null, "zxid=+1 error=-5"),
+    ("create2 of null", opcode::CREATE2, create_null, "zxid=+1 error=-5"),
+    ("createContainer of null", opcode::CREATE_CONTAINER, create_null, "zxid=+1 error=-5"),
+    (
+        "create of null, unknown flag",
+        opcode::CREATE,
+        |out| create_null_with(out, 9),
+        "zxid=+1 error=-8",
+    ),
+    (
+        "create of null, TTL flag",
+        opcode::CREATE,
+        |out| create_null_with(out, 5),
+        "zxid=+1 error=-6",
+    ),
+    (
+        "createTTL of null",
+        opcode::CREATE_TTL,
+        |out| {
+            create_null_with(out, 5);
+            out.put_long(5);
+        },
+        "zxid=+1 error=-6",
+    ),
+    (
+        "createTTL of null, not with a flag of a TTL",
+        opcode::CREATE_TTL,
+        |out| {
+            create_null_with(out, 0);
+            out.put_long(5);
+        },
+        "zxid=+1 error=-8",
+    ),
+    ("delete of null", opcode::DELETE, null_and_ints, "zxid=+1 error=-5"),
+    ("setData of null", opcode::SET_DATA, null_and_ints, "zxid=+1 error=-8"),
+    ("setACL of null", opcode::SET_ACL, null_and_ints, "zxid=+1 error=-8"),
+    ("setACL with a null ACL", opcode::SET_ACL, root_and_null, "zxid=+1 error=-114"),
+    ("setData with null data of nothing", opcode::SET_DATA, root_and_null, SET_NULL),
+    ("exists of null", opcode::EXISTS, not_there, "zxid=+0 error=-5"),
+    ("getData of null", opcode::GET_DATA, not_there, "zxid=+0 error=-5"),
+    ("getACL of null", opcode::GET_ACL, not_there, "zxid=+0 error=-5"),
+    ("getChildren of null", opcode::GET_CHILDREN, not_there, "zxid=+0 error=-5"),
+    ("getChildren2 of null", opcode::GET_CHILDREN2, not_there, "zxid=+0 error=-5"),
+    ("addWatch of null", opcode::ADD_WATCH, null_and_int, "zxid=+0 error=0 and (4) 00000000"),
+    ("checkWatches of null", opcode::CHECK_WATCHES, null_and_int, "zxid=+0 error=-121"),
+    ("removeWatches of null", opcode::REMOVE_WATCHES, null_and_int, "zxid=+0 error=-121"),
+    ("setWatches with null lists", opcode::SET_WATCHES, null_lists, "zxid=+0 error=-5"),
+    ("setWatches2 with null lists", opcode::SET_WATCHES2, null_lists2, "zxid=+0 error=-5"),
+    (
+        "setWatches2 with null among those that stay",
+        opcode::SET_WATCHES2,
+        |out| {
+            out.put_long(0);
+            (0..3).for_each(|_| out.put_int(0));
+            (0..2).for_each(|_| {
+                out.put_int(1);
+                null(out);
+            });
+        },
+        "zxid=+0 error=0",
+    ),
+    (
+        "setWatches with negative counts",
+        opcode::SET_WATCHES,
+        |out| {
+            out.put_long(0);
+            (0..3).for_each(|_| out.put_int(-7));
+        },
+        "zxid=+0 error=0",
+    ),
+    ("a negative count of ACL entries", opcode::CREATE, negative_acl, "zxid=+1 error=-114"),
+    (
+        "create of null in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::CREATE, create_null),
+        "zxid=+1 error=-5",
+    ),
+    (
+        "delete of null in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::DELETE, null_and_int),
+        "zxid=+1 error=-5",
+    ),
+    (
+        "setData of null in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::SET_DATA, null_and_ints),
+        "zxid=+1 error=-5",
+    ),
+    (
+        "check of null in a multi",
+        opcode::MULTI,
+        |out| multi(out, opcode::CHECK, null_and_int),
+        "zxid=+1 error=-5",
+    ),
+    (
+        "create of null with a null ACL in a multi",
+        opcode::MULTI,
+        |out| {
+            multi(out, opcode::CREATE, |out| {
+                (0..3).for_each(|_| null(out));
+                out.put_int(0);
+            });
+        },
+        "zxid=+0 error=-5",
+    ),
+    (
+        "reconfig of nulls",
+        opcode::RECONFIG,
+        |out| {
+            (0..3).for_each(|_| null(out));
+            out.put_long(-1);
+        },
+        "zxid=+1 error=-123",
+    ),
+    (
+        "auth with null for credentials of no digest",
+        opcode::AUTH,
+        |out| auth(out, Some("ip")),
+        "zxid=0 error=0",
+    ),
+    ("a write in a multiRead behind a read", opcode::MULTI_READ, mixed, "zxid=+0 error=-5"),
     ("sasl where it is not offered", opcode::SASL, empty, "zxid=0 error=0 and (4) ffffffff"),
     (
         "createTTL in a multi, not with a flag of a TTL",
@@ -197,6 +315,9 @@ const ALIKE: [OddRow; 30] = [
     ),
 ];
 
+const SET_NULL: &str = "zxid=+1 error=0 stat(czxid=0 mzxid=+1 pzxid=0 version=1 cversion=-1 aversion=0 \
+                        owner=none bytes=0 children=1 touched=true)";
+
 const CONTAINER: &str = "zxid=+1 error=0 \"/other\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 \
                          cversion=0 aversion=0 owner=none bytes=0 children=0 touched=true)";
 
@@ -224,6 +345,11 @@ fn null_and_int(out: &mut Vec<u8>) {
 fn null_lists(out: &mut Vec<u8>) {
     out.put_long(0);
     (0..3).for_each(|_| null(out));
+}
+
+fn null_lists2(out: &mut Vec<u8>) {
+    out.put_long(0);
+    (0..5).for_each(|_| null(out));
 }
 
 fn no_watches(out: &mut Vec<u8>) {
@@ -283,8 +409,40 @@ fn with_useless_ttl(out: &mut Vec<u8>) {
 }
 
 fn create_null(out: &mut Vec<u8>) {
+    create_null_with(out, 0);
+}
+
+fn create_null_with(out: &mut Vec<u8>, flag: i32) {
     null(out);
-    null_data_and_flag(out, 0);
+    null_data_and_flag(out, flag);
+}
+
+fn not_there(out: &mut Vec<u8>) {
+    null(out);
+    out.put_bool(true);
+}
+
+fn root_and_null(out: &mut Vec<u8>) {
+    root(out);
+    null(out);
+    out.put_int(-1);
+}
+
+fn auth(out: &mut Vec<u8>, scheme: Option<&str>) {
+    out.put_int(0);
+    out.put_buffer(scheme.map(str::as_bytes));
+    null(out);
+}
+
+fn mixed(out: &mut Vec<u8>) {
+    for (code, done) in [(opcode::GET_DATA, false), (opcode::DELETE, false), (-1, true)] {
+        out.put_int(code);
+        out.put_bool(done);
+        out.put_int(-1);
+        if !done {
+            root_and_int(out);
+        }
+    }
 }
 
 fn null_acl(out: &mut Vec<u8>) {
@@ -407,6 +565,69 @@ fn creates() -> Vec<(i32, i32, Option<i64>, bool)> {
     all
 }
 
+/// Opcode and body.
+type Bare = (i32, fn(&mut Vec<u8>));
+
+#[test]
+fn credentials_of_null_end_the_connection_as_that_of_the_real_server() {
+    let (real_server, server) = both("null-auth", &CONFIG, "");
+    let mut real = Side::new("real", real_server.address());
+    let mut ours = Side::new("ours", server.address());
+    let mut generator = Generator::new(1);
+    let refused: &[&str] = &["zxid=0 error=-115", "End"];
+    let rows: [(Bare, &[&str]); 4] = [
+        ((opcode::AUTH, |out| auth(out, None)), refused),
+        ((opcode::AUTH, |out| auth(out, Some("digest"))), refused),
+        ((opcode::AUTH, |out| auth(out, Some("x509"))), refused),
+        ((opcode::SASL, null), &["End"]),
+    ];
+    for ((code, body), expected) in rows {
+        let asked = Asked { ends: true, alone: true, ..raw(&mut generator, code, body) };
+        let rounds = [burst(vec![asked])];
+        assert_eq!(answers(&mut real, &rounds), expected, "real: opcode {code}");
+        assert_eq!(answers(&mut ours, &rounds), expected, "ours: opcode {code}");
+    }
+}
+
+#[test]
+fn watches_of_null_are_there_and_those_before_a_null_are_set_as_by_the_real_server() {
+    let (real_server, server) = both("null-watches", &CONFIG, "");
+    let mut real = Side::new("real", real_server.address());
+    let mut ours = Side::new("ours", server.address());
+    let mut generator = Generator::new(1);
+    let set_watches: fn(&mut Vec<u8>) = |out| {
+        out.put_long(0);
+        out.put_int(3);
+        out.put_text("/no");
+        null(out);
+        out.put_text("/neither");
+        (0..2).for_each(|_| null(out));
+    };
+    let create: fn(&mut Vec<u8>) = |out| {
+        out.put_text("/new");
+        null_data_and_flag(out, 0);
+    };
+    let of_any: fn(&mut Vec<u8>) = |out| {
+        null(out);
+        out.put_int(3);
+    };
+    let asked: [Bare; 8] = [
+        (opcode::CHECK_WATCHES, of_any),
+        (opcode::ADD_WATCH, null_and_int),
+        (opcode::CHECK_WATCHES, of_any),
+        (opcode::CREATE, create),
+        (opcode::REMOVE_WATCHES, of_any),
+        (opcode::REMOVE_WATCHES, of_any),
+        (opcode::SET_WATCHES, set_watches),
+        (opcode::PING, nothing),
+    ];
+    let asked = asked.map(|(code, body)| raw(&mut generator, code, body));
+    let rounds = asked.map(|asked| burst(vec![asked]));
+    let expected = answers(&mut real, &rounds);
+    assert_eq!(expected.iter().filter(|line| line.starts_with("event")).count(), 1, "{expected:?}");
+    assert_eq!(answers(&mut ours, &rounds), expected);
+}
+
 #[test]
 fn reconfig_that_is_enabled_is_not_for_a_server_alone() {
     let row = ("reconfig", opcode::RECONFIG, reconfig as fn(&mut Vec<u8>), "zxid=+1 error=-6");
@@ -453,7 +674,7 @@ fn differences() -> Vec<Difference> {
     all.push(Difference {
         name: "sync beyond the basic plane",
         why: "text is UTF-8; Java writes each half of a surrogate pair as a character of its own",
-        rounds: vec![burst(vec![generator.asked(&Request::Sync { path: "/\u{10000}" })])],
+        rounds: vec![burst(vec![generator.asked(&Request::Sync { path: Some("/\u{10000}") })])],
         // As our decoder reads what is not UTF-8.
         real: Some(&["zxid=+0 error=0 Some(\"/\u{fffd}\")"]),
         ours: &["zxid=+0 error=0 Some(\"/\u{10000}\")"],
@@ -482,7 +703,7 @@ fn wrong_password(generator: &mut Generator) -> Difference {
         session: AskedSession::WrongPassword,
         seen_ahead: -1_000_000,
     };
-    let sync = generator.asked(&Request::Sync { path: "/" });
+    let sync = generator.asked(&Request::Sync { path: Some("/") });
     Difference {
         name: "a wrong password for a session that is connected",
         why: "who does not know the password cannot cut another's connection; \
@@ -533,7 +754,7 @@ fn write_behind_set_acl(generator: &mut Generator) -> Difference {
 fn auth_behind_reads(generator: &mut Generator) -> Difference {
     let read = ReadRequest { kind: ReadKind::Exists, path: "/no", watch: false };
     let read = generator.asked(&Request::Read(read));
-    let auth = Request::Auth { scheme: "digest", credentials: b"a:b" };
+    let auth = Request::Auth { scheme: "digest", credentials: Some(b"a:b") };
     let auth = generator.asked(&auth);
     Difference {
         name: "an auth packet behind a read",
@@ -554,7 +775,7 @@ fn raw(generator: &mut Generator, code: i32, body: fn(&mut Vec<u8>)) -> Asked {
 }
 
 fn raw_with(generator: &mut Generator, code: i32, body: impl Fn(&mut Vec<u8>)) -> Asked {
-    let like = generator.asked(&Request::Sync { path: "/" });
+    let like = generator.asked(&Request::Sync { path: Some("/") });
     let mut bytes = Vec::new();
     let start = begin_frame(&mut bytes);
     bytes.put_int(like.xid);
