@@ -62,6 +62,8 @@ pub enum Fault {
         /// How long.
         for_us: u64,
     },
+    /// Someone restores a snapshot: the newest, or one that was put aside at an earlier time.
+    Restore,
     /// Someone sets the wall clock.
     WallJump {
         /// By so much.
@@ -71,6 +73,9 @@ pub enum Fault {
 
 /// Kinds of faults that a run may have.
 const KINDS: u64 = 11;
+
+/// One that a run has only where it is asked for.
+const RESTORE: u64 = KINDS;
 
 /// Of those, a full disk.
 const DISK_FULL: u64 = 5;
@@ -93,6 +98,14 @@ impl FaultMix {
             kinds.extend((0..KINDS).filter(|_| random.one_in(3)));
         }
         let interval_us = random.magnitude(100_000, 8_000_000);
+        FaultMix { random, kinds, interval_us, planned: Vec::new() }
+    }
+
+    /// Snapshots are restored, time and again, and the process ends in the middle of that.
+    pub fn restoring(mut random: Random) -> FaultMix {
+        let mut kinds = vec![RESTORE; 3];
+        kinds.extend((0..KINDS).filter(|_| random.one_in(3)));
+        let interval_us = random.magnitude(100_000, 4_000_000);
         FaultMix { random, kinds, interval_us, planned: Vec::new() }
     }
 
@@ -167,6 +180,7 @@ impl FaultMix {
                 one_in: random.between(1, 4),
                 for_us: random.magnitude(10_000, 20_000_000),
             },
+            RESTORE => Fault::Restore,
             9 => Fault::SlowApply {
                 lag_us: random.magnitude(1_000, 1_000_000),
                 for_us: random.magnitude(100_000, 20_000_000),

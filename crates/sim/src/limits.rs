@@ -49,3 +49,6 @@ pub const PAUSE_COUNTS_US: u64 = 200_000;
 
 /// The longest that one sync takes, however slow the disk is.
 pub const SYNC_US_MAX: u64 = 3_000_000;
+
+/// Bytes of a snapshot that someone brings, at once.
+pub const RECEIVED_PIECE_BYTES: usize = 16 * 1024;

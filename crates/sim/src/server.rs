@@ -19,14 +19,17 @@ use member::log_writer::LogInput;
 use member::message::{
     Answer, Delivery, FromApply, FromSnapshot, FrontId, PersistId, SnapshotJob, ToApply, ToLoop,
 };
+use member::received::{self, ImageReceiver};
 use member::recovery::{self, RecoveryError, recover, restore_newest};
 use member::{Apply, ImageWriter, LogWriter, Loop};
 use storage::StorageError;
 use storage::datadir::DataDir;
+use storage::disk::Disk;
+use storage::snapshot::{self, SNAPSHOT_DIR};
 use storage::wal::{SpareJob, WalOptions};
 
 use crate::disk::SimDisk;
-use crate::limits::{MAIL_WAIT_US, RAFT_TICK_US, SYNC_US_MAX};
+use crate::limits::{MAIL_WAIT_US, RAFT_TICK_US, RECEIVED_PIECE_BYTES, SYNC_US_MAX};
 use crate::network::Network;
 use crate::witness::Witness;
 use crate::world::{Actor, Event, World};
@@ -262,6 +265,37 @@ impl Server {
             && self.log.is_idle()
             && self.disk_report.is_none()
             && !self.apply.has_work()
+    }
+
+    /// The bytes of the newest snapshot.
+    pub fn newest_snapshot(&self) -> Option<Vec<u8>> {
+        let name = snapshot::list(&self.disk).ok()?.pop()?.name;
+        let file = self.disk.open_read_only(&format!("{SNAPSHOT_DIR}/{name}")).ok()?;
+        let mut bytes = vec![0; self.disk.len(&file).ok()? as usize];
+        let count = self.disk.read_at(&file, 0, &mut bytes).ok()?;
+        (count == bytes.len()).then_some(bytes)
+    }
+
+    /// Someone brings a snapshot, as `node::Upload` takes it.
+    pub fn restore(&mut self, bytes: &[u8], world: &mut World, witness: &mut Witness) {
+        if self.member.check_install().is_err() {
+            return;
+        }
+        let received = ImageReceiver::new(self.disk.clone()).map_err(RecoveryError::from).and_then(
+            |mut receiver| {
+                bytes.chunks(RECEIVED_PIECE_BYTES).try_for_each(|piece| receiver.write(piece))?;
+                receiver.finish()
+            },
+        );
+        let is_installed = received.is_ok_and(|image| {
+            witness.on_image(image.hash, image.machine.counters().ordinal.0);
+            self.member.install(image).is_ok()
+        });
+        if !is_installed {
+            // What is left of it is removed by the next start.
+            let _ = received::discard(&self.disk);
+        }
+        self.wake(world, Actor::Loop);
     }
 
     // Running.

@@ -147,6 +147,8 @@ pub struct Summary {
     pub expired_count: usize,
     /// Snapshots taken.
     pub snapshot_count: u64,
+    /// Snapshots restored.
+    pub restored_count: usize,
     /// Log entries committed.
     pub entry_count: usize,
     /// Operations that changed the disk.
@@ -187,6 +189,8 @@ pub(crate) struct Simulation {
     is_excused: bool,
     may_refuse: bool,
     snapshot_count: u64,
+    /// A snapshot that someone keeps elsewhere.
+    put_aside: Option<Vec<u8>>,
     reliefs: BTreeMap<u32, Fault>,
     stop_cuts_power: bool,
     slowness: u64,
@@ -225,6 +229,7 @@ impl Simulation {
             is_excused: false,
             may_refuse: false,
             snapshot_count: 0,
+            put_aside: None,
             reliefs: BTreeMap::new(),
             stop_cuts_power: false,
             slowness: 1,
@@ -576,6 +581,19 @@ impl Simulation {
                 }
             }
             Fault::WallJump { by_ms } => self.world.wall_offset_ms += by_ms,
+            Fault::Restore => self.restore(),
+        }
+    }
+
+    fn restore(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        let Some(newest) = server.newest_snapshot() else { return };
+        let aside = self.put_aside.take().filter(|_| !self.world.random.one_in(3));
+        let bytes = aside.as_ref().unwrap_or(&newest);
+        server.restore(bytes, &mut self.world, &mut self.witness);
+        self.put_aside = Some(newest);
+        if self.disk.is_stopped() {
+            self.end_process(self.stop_cuts_power);
         }
     }
 
@@ -764,6 +782,7 @@ impl Simulation {
             event_received_count: verdict.event_count,
             expired_count: verdict.expired.len(),
             snapshot_count: self.snapshot_count + server.snapshot_count(),
+            restored_count: verdict.installed_count,
             entry_count: self.witness.entry_count(),
             disk_ops: self.disk.ops(),
         })

@@ -58,6 +58,8 @@ pub struct Witness {
     doors: Vec<(u64, bool)>,
     /// By boot and connection.
     connections: BTreeMap<(u64, u64), usize>,
+    /// The ordinal of the state of each image that was to be installed, by its hash.
+    images: BTreeMap<u128, u64>,
 }
 
 impl Witness {
@@ -72,6 +74,7 @@ impl Witness {
             is_full: false,
             doors: Vec::new(),
             connections: BTreeMap::new(),
+            images: BTreeMap::new(),
         }
     }
 
@@ -224,6 +227,11 @@ impl Witness {
         self.connections.insert((boot, connection), number);
     }
 
+    /// An image is to be installed: the state at this ordinal.
+    pub fn on_image(&mut self, hash: u128, ordinal: u64) {
+        self.images.insert(hash, ordinal);
+    }
+
     /// Entries handed over.
     pub fn entry_count(&self) -> usize {
         self.entries.len()
@@ -292,9 +300,12 @@ impl Witness {
                 sessions.iter().map(|(session, attached)| (session.0, attached.0)).collect(),
             ),
             // The judge's streams make no znode that goes by itself.
-            Command::Configure(_)
-            | Command::DeleteContainers { .. }
-            | Command::InstallImage { .. } => Committed::Other,
+            Command::Configure(_) | Command::DeleteContainers { .. } => Committed::Other,
+            Command::InstallImage { hash } => {
+                let ordinal = self.images.get(hash);
+                let unknown = || format!("image {hash:032x}, which nobody brought");
+                Committed::Install { ordinal: *ordinal.ok_or_else(unknown)? }
+            }
             Command::Write { session, op } => Committed::Write {
                 session: session.0,
                 connection: number()?,

@@ -65,6 +65,9 @@ pub enum ChangeKind {
     DataSet,
 }
 
+/// Who has a session that nobody has attached to since the state was replaced.
+pub const NOBODY: usize = usize::MAX;
+
 /// The error code, and the body of the reply.
 pub type Outcome = (i32, Answer);
 
@@ -170,6 +173,20 @@ impl Model {
     /// A command that changes neither tree nor sessions.
     pub fn other(&mut self) {
         self.ordinal += 1;
+    }
+
+    /// The state is that of before again. What was consumed stays consumed, and nobody has a session.
+    /// Gives the connections that had one.
+    pub fn install(&mut self, before: &Model) -> Vec<usize> {
+        self.ordinal += 1;
+        self.zxid = self.zxid.max(before.zxid) + 1;
+        let had = self.sessions.values().map(|session| session.connection).collect();
+        self.znodes = before.znodes.clone();
+        self.sessions = before.sessions.clone();
+        for session in self.sessions.values_mut() {
+            (session.connection, session.attached) = (NOBODY, self.ordinal);
+        }
+        had
     }
 
     fn may_act(&self, session: i64, connection: usize) -> Result<(), i32> {

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::history::{History, Received};
-use crate::model::{Change, ChangeKind, Model, parent_of};
+use crate::model::{Change, ChangeKind, Model, NOBODY, parent_of};
 use crate::op::{EventKind, Op, Signature, error};
 
 /// One command of the committed order.
@@ -54,6 +54,11 @@ pub enum Committed {
         /// The leader's time.
         time_ms: i64,
     },
+    /// The state is replaced by that of a snapshot.
+    Install {
+        /// Commands that the snapshot shows.
+        ordinal: u64,
+    },
     /// Anything that changes neither tree nor sessions.
     Other,
 }
@@ -83,6 +88,8 @@ pub struct Verdict {
     pub event_count: usize,
     /// Sessions that expired, and the position of the command in the order.
     pub expired: Vec<(i64, usize)>,
+    /// States of before that were there again.
+    pub installed_count: usize,
 }
 
 /// What is wrong.
@@ -104,6 +111,7 @@ pub fn judge(
     rules: Rules,
 ) -> Result<Verdict, Violation> {
     let mut replay = Replay::new(history, rules);
+    replay.kept = kept_states(committed);
     for (position, command) in committed.iter().enumerate() {
         replay.command(position, command)?;
     }
@@ -122,6 +130,7 @@ pub fn judge(
         unknown_done_count: verdict_counts.unknown_done,
         event_count: verdict_counts.events,
         expired: verdict_counts.expired,
+        installed_count: committed.iter().filter(|it| is_install(it)).count(),
     })
 }
 
@@ -160,7 +169,22 @@ struct Replay<'h> {
     passwords: BTreeSet<[u8; 16]>,
     /// Connections that lost their session, with the newest zxid then.
     over: BTreeMap<usize, i64>,
+    /// States that are there again later, by their ordinal.
+    kept: BTreeMap<u64, Option<Model>>,
     verdict_counts: Counts,
+}
+
+fn is_install(command: &Committed) -> bool {
+    matches!(command, Committed::Install { .. })
+}
+
+/// Room for the states that are there again later.
+fn kept_states(committed: &[Committed]) -> BTreeMap<u64, Option<Model>> {
+    let ordinal = |command: &Committed| match command {
+        Committed::Install { ordinal } => Some((*ordinal, None)),
+        _ => None,
+    };
+    committed.iter().filter_map(ordinal).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +225,7 @@ impl<'h> Replay<'h> {
             session_ids: BTreeSet::new(),
             passwords: BTreeSet::new(),
             over: BTreeMap::new(),
+            kept: BTreeMap::new(),
             verdict_counts: Counts::default(),
         }
     }
@@ -208,6 +233,9 @@ impl<'h> Replay<'h> {
     fn command(&mut self, position: usize, command: &Committed) -> Result<(), Violation> {
         // The state at a zxid is over when the next one is consumed.
         self.check_reads()?;
+        if let Some(kept) = self.kept.get_mut(&self.model.ordinal) {
+            *kept = Some(self.model.clone());
+        }
         match command {
             Committed::Open { session, password, connection } => {
                 let (session, password) = (*session, *password);
@@ -240,7 +268,8 @@ impl<'h> Replay<'h> {
                     let connection = had[&session];
                     let asks_for_the_end =
                         |number: &usize| self.history.ops[*number].op == Op::CloseSession;
-                    if !self.writes[connection].iter().any(asks_for_the_end) {
+                    let mut writes = self.writes.get(connection).into_iter().flatten();
+                    if connection != NOBODY && !writes.any(asks_for_the_end) {
                         self.over.insert(connection, self.model.zxid);
                     }
                 }
@@ -248,6 +277,17 @@ impl<'h> Replay<'h> {
             Committed::Write { session, connection, signature, time_ms } => {
                 let sender = (*session, *connection);
                 self.write(position, sender, signature, *time_ms)?;
+            }
+            Committed::Install { ordinal } => {
+                let Some(Some(kept)) = self.kept.get(ordinal) else {
+                    return violation(format!(
+                        "command {position} brings back ordinal {ordinal}, which is still to come"
+                    ));
+                };
+                let newest = self.model.zxid;
+                for connection in self.model.install(kept) {
+                    self.over.insert(connection, newest);
+                }
             }
             Committed::Other => self.model.other(),
         }

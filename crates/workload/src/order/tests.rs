@@ -465,3 +465,39 @@ fn expired_sessions_take_their_ephemerals_with_them() {
     case.read(other, exists("/e", false), 4, error::NO_NODE, Answer::Empty);
     assert_eq!(case.accepted().expired, [(SESSION, 2)]);
 }
+
+/// `/a` is made, then `/b`; then the state is that of `ordinal` again, and the client comes back.
+fn restored(ordinal: u64) -> (Case, usize) {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    case.create(0, "/b", 3);
+    case.committed.push(Committed::Install { ordinal });
+    let again = case.connect(SESSION);
+    (case, again)
+}
+
+#[test]
+fn a_state_that_is_there_again_is_the_one_of_then() {
+    let (mut case, again) = restored(2);
+    case.read(again, get("/a", false), 4, 0, data("0", stat(2, 2, 0)));
+    case.read(again, get("/b", false), 4, error::NO_NODE, Answer::Empty);
+    assert_eq!(case.accepted().installed_count, 1);
+    let (mut case, again) = restored(1);
+    case.read(again, get("/a", false), 4, error::NO_NODE, Answer::Empty);
+    case.accepted();
+    let (mut case, again) = restored(2);
+    case.read(again, get("/b", false), 4, 0, data("0", stat(3, 3, 0)));
+    case.rejected("/b");
+    // The session came after that state.
+    let (case, _) = restored(0);
+    case.rejected("session");
+    let (case, _) = restored(9);
+    case.rejected("still to come");
+}
+
+#[test]
+fn a_connection_of_before_a_state_was_there_again_is_shown_nothing_of_it() {
+    let (mut case, _) = restored(2);
+    case.read(0, get("/a", false), 4, 0, data("0", stat(2, 2, 0)));
+    case.rejected("connection 0");
+}
