@@ -2,8 +2,9 @@
 //! and every expiry against what the server had heard.
 
 use machine::Machine;
+use machine::tree::{CONTAINER_OWNER, ttl_ms};
 use workload::history::{History, Received};
-use workload::model::Model;
+use workload::model::{Goes, Model};
 use workload::order::{Rules, Verdict, judge};
 
 use crate::limits::{HEARING_US_MAX, LATE_US_MAX, PAUSE_COUNTS_US};
@@ -59,6 +60,8 @@ pub struct Evidence<'a> {
     pub waking: &'a WakingTime,
     /// Whether the disk was full at any time.
     pub may_refuse: bool,
+    /// What the member is configured to do with containers that never had a child.
+    pub never_used_ms_max: u64,
 }
 
 /// Judges a run whose member ended in the state `machine`.
@@ -67,7 +70,8 @@ pub struct Evidence<'a> {
 /// What no correct server would have done.
 pub fn check(evidence: &Evidence<'_>, machine: Option<&Machine>) -> Result<Verdict, String> {
     let (committed, times) = evidence.witness.order()?;
-    let rules = Rules { may_refuse: evidence.may_refuse };
+    let never_used_ms_max = i64::try_from(evidence.never_used_ms_max).unwrap_or(i64::MAX);
+    let rules = Rules { may_refuse: evidence.may_refuse, never_used_ms_max };
     let verdict = judge(evidence.history, &committed, rules).map_err(|found| found.to_string())?;
     if let Some(machine) = machine {
         compare(machine, &verdict.model)?;
@@ -95,6 +99,12 @@ fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
             return Err(format!("{path} is gone, the model has it"));
         };
         let (found_stat, stat) = (format!("{:?}", found.stat()), model.stat(path));
+        if goes(found.owner()) != znode.goes {
+            return Err(format!(
+                "{path} goes as {:#x} says, the model has {znode:?}",
+                found.owner()
+            ));
+        }
         let perms = found.acl().iter().fold(0, |perms, entry| perms | entry.perms);
         if found.data() != znode.data.as_deref()
             || found_stat != format!("{stat:?}")
@@ -108,6 +118,15 @@ fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
     match sessions.iter().eq(model.sessions.keys()) {
         true => Ok(()),
         false => Err(format!("sessions {sessions:x?}, the model has {:x?}", model.sessions)),
+    }
+}
+
+/// When a znode with this owner word goes by itself.
+fn goes(owner: i64) -> Goes {
+    match ttl_ms(owner) {
+        Some(ttl_ms) => Goes::After { ttl_ms: ttl_ms as i64 },
+        None if owner == CONTAINER_OWNER => Goes::Container,
+        None => Goes::Never,
     }
 }
 
@@ -229,6 +248,29 @@ pub fn check_late_expiries(
                 "session {session:#x}, whose client vanished at {vanished_us} us, lives on after \
                  its timeout of {timeout_ms} ms and a tick of {tick_ms} ms"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Containers and znodes whose time had come when nothing more was written, at this zxid and wall
+/// clock, are gone by now.
+///
+/// # Errors
+/// One is still there.
+pub fn check_late_removals(
+    verdict: &Verdict,
+    zxid: i64,
+    wall_ms: i64,
+    never_used_ms_max: u64,
+) -> Result<(), String> {
+    let model = &verdict.model;
+    let never_used_ms_max = i64::try_from(never_used_ms_max).unwrap_or(i64::MAX);
+    for path in model.znodes.keys() {
+        // A child that went with a session may have made it due only a moment ago.
+        let is_old = model.stat(path).pzxid <= zxid;
+        if is_old && model.is_due(path, wall_ms, never_used_ms_max) {
+            return Err(format!("{path} was to go by itself, and is still there"));
         }
     }
     Ok(())

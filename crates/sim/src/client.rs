@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use machine::AclEntry;
 use workload::generate::{Generator, Random};
 use workload::history::{History, Received};
-use workload::op::{Answer, EventKind, Op, Stat, error};
+use workload::op::{Answer, CreateRequest, EventKind, Op, Stat, error};
 use zk::jute::{JuteError, JuteReader};
 use zk::request::{
     ConnectRequest, CreateKind, ReadKind, ReadRequest, Request, SetWatchesRequest, WriteRequest,
@@ -152,6 +152,11 @@ impl Client {
             last_words: LastWords::NotYet,
             token: 0,
         }
+    }
+
+    /// What it does has containers, znodes with a time to live, and quotas in it, too.
+    pub fn do_more(&mut self, random: Random) {
+        self.generator.add_more(random);
     }
 
     /// Its connection, while there is one.
@@ -689,14 +694,16 @@ fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
 
 fn write(op: &Op) -> Option<WriteRequest<'_>> {
     Some(match op {
-        Op::Create { path, data, perms, flag, with_stat } => WriteRequest::Create {
-            kind: if *with_stat { CreateKind::Create2 } else { CreateKind::Create },
-            path,
-            data: data.as_deref(),
-            acl: acl(*perms),
-            flags: *flag,
-            ttl_ms: -1,
-        },
+        Op::Create { path, data, perms, flag, request } => {
+            let (kind, ttl_ms) = match request {
+                CreateRequest::Create => (CreateKind::Create, -1),
+                CreateRequest::Create2 => (CreateKind::Create2, -1),
+                CreateRequest::Container => (CreateKind::Container, -1),
+                CreateRequest::Ttl { ttl_ms } => (CreateKind::Ttl, *ttl_ms),
+            };
+            let (data, acl, flags) = (data.as_deref(), acl(*perms), *flag);
+            WriteRequest::Create { kind, path, data, acl, flags, ttl_ms }
+        }
         Op::Delete { path, version } => WriteRequest::Delete { path, version: *version },
         Op::SetData { path, data, version } => {
             WriteRequest::SetData { path, data: data.as_deref(), version: *version }
@@ -750,7 +757,7 @@ fn names(reader: &mut JuteReader<'_>) -> Result<Vec<String>, JuteError> {
 
 fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
     Ok(match op {
-        Op::Create { with_stat: false, .. } | Op::Sync { .. } => {
+        Op::Create { request: CreateRequest::Create, .. } | Op::Sync { .. } => {
             Answer::Path(reader.text()?.to_string())
         }
         Op::Create { .. } => Answer::PathStat(reader.text()?.to_string(), stat(reader)?),
@@ -810,7 +817,7 @@ fn decode_results(ops: &[Op], reader: &mut JuteReader<'_>) -> Result<Answer, Jut
             }
             results.push(Err(code));
         } else {
-            if kind != opcode_of(op) || code != error::OK {
+            if kind != result_kind_of(op) || code != error::OK {
                 return Err(reader.bad("result header"));
             }
             results.push(Ok(decode_answer(op, reader)?));
@@ -819,6 +826,15 @@ fn decode_results(ops: &[Op], reader: &mut JuteReader<'_>) -> Result<Answer, Jut
     match results.len() == ops.len() {
         true => Ok(Answer::Multi(results)),
         false => Err(reader.bad("result count")),
+    }
+}
+
+/// `OpResult.CreateResult`: one with a stat is that of create2, whatever made it.
+fn result_kind_of(op: &Op) -> i32 {
+    match op {
+        Op::Create { request: CreateRequest::Create, .. } => zk::request::opcode::CREATE,
+        Op::Create { .. } => zk::request::opcode::CREATE2,
+        op => opcode_of(op),
     }
 }
 

@@ -7,12 +7,13 @@
 use std::collections::BTreeMap;
 
 use machine::Settings;
+use member::container_znodes::ContainerSettings;
 use member::recovery;
 use storage::wal::WalOptions;
 use workload::generate::Random;
 use workload::history::{History, Received};
 
-use crate::check::{Evidence, WakingTime, check, check_late_expiries};
+use crate::check::{Evidence, WakingTime, check, check_late_expiries, check_late_removals};
 use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
 use crate::fault::{Fault, FaultMix};
@@ -21,6 +22,10 @@ use crate::network::Network;
 use crate::server::{Death, MemberConfig, Server};
 use crate::witness::Witness;
 use crate::world::{Event, World};
+
+/// What sets a seed apart from itself, for what must not change the rest. With this number the kept
+/// seeds have nothing more, and mean what they meant before there was more.
+const MORE_SEED: u64 = 0x6d6f_7265_0000_0002;
 
 /// What a run consists of. Everything else comes from the seed.
 #[derive(Clone, Debug)]
@@ -39,6 +44,9 @@ pub struct Options {
     pub syncs_lie: bool,
     /// Everything stops at this operation of the disk; `true` if power is cut.
     pub stop_at: Option<(u64, bool)>,
+    /// If the clients make containers, znodes with a time to live and quotas, and the configuration
+    /// of these changes: from this seed, so that what else happens does not depend on it.
+    pub more_seed: Option<u64>,
     /// Whether at the end some clients vanish, to see their sessions expire.
     pub some_vanish: bool,
     /// Whether the member's inside is watched, and not only what clients see.
@@ -59,7 +67,7 @@ impl Options {
         let is_heavy = random.one_in(if faults.fills_disk() { 2 } else { 8 });
         let segment_bytes_max = if is_heavy { 96 * 1024 } else { 256 * 1024 };
         let segment_bytes = random.magnitude(64 * 1024, segment_bytes_max);
-        let member = MemberConfig {
+        let mut member = MemberConfig {
             front_count: random.between(1, 3) as u32,
             secret,
             options: recovery::Options {
@@ -101,8 +109,24 @@ impl Options {
             })
             .collect();
         let faults_us = random.magnitude(500_000, 60_000_000);
+        let mut more = Random::new(seed ^ MORE_SEED);
+        let has_more = more.one_in(2);
+        if has_more {
+            let options = &mut member.options;
+            options.settings.extended_types = !more.one_in(4);
+            options.settings.enforce_quota = !more.one_in(4);
+            options.containers = ContainerSettings {
+                check_interval_ms: more.magnitude(100, 5_000) as u32,
+                removals_per_minute_max: more.magnitude(1_200, 10_000) as u32,
+                never_used_ms_max: match more.one_in(2) {
+                    true => 0,
+                    false => more.magnitude(1, 20_000),
+                },
+            };
+        }
         Options {
             seed,
+            more_seed: has_more.then(|| more.bits()),
             member,
             clients,
             faults,
@@ -145,6 +169,10 @@ pub struct Summary {
     pub refused_count: usize,
     /// Sessions that expired.
     pub expired_count: usize,
+    /// Containers and znodes with a time to live that went by themselves.
+    pub gone_count: usize,
+    /// Writes that a quota refused.
+    pub over_quota_count: usize,
     /// Snapshots taken.
     pub snapshot_count: u64,
     /// Snapshots restored.
@@ -198,6 +226,10 @@ pub(crate) struct Simulation {
     /// The same while a started process is not ready.
     replay_lag_us: u64,
     fault_counts: BTreeMap<String, u64>,
+    /// Draws changes of the configuration, if there is more to configure.
+    more: Option<Random>,
+    /// The newest zxid and the wall clock when some clients vanished.
+    silence_began_at: (i64, i64),
 }
 
 impl Simulation {
@@ -236,8 +268,13 @@ impl Simulation {
             apply_lag_us: 0,
             replay_lag_us: 0,
             fault_counts: BTreeMap::new(),
+            more: options.more_seed.map(Random::new),
+            silence_began_at: (0, 0),
             options,
         };
+        if let Some(more) = &mut simulation.more {
+            simulation.clients.iter_mut().for_each(|client| client.do_more(more.fork()));
+        }
         simulation.world.schedule(0, Event::Start);
         if let Some((op, power_is_cut)) = simulation.options.stop_at {
             simulation.stop_at(op, power_is_cut);
@@ -452,6 +489,15 @@ impl Simulation {
         if self.phase == Phase::Faults && self.world.random.one_in(4) {
             self.options.member.options.settings.reconfig_enabled ^= true;
         }
+        // And now something that they do.
+        if self.phase == Phase::Faults
+            && let Some(more) = self.more.as_mut()
+        {
+            let settings = &mut self.options.member.options.settings;
+            settings.extended_types ^= more.one_in(6);
+            settings.enforce_quota ^= more.one_in(6);
+        }
+        self.witness.on_configuration(&self.options.member.options.settings);
         self.replay_lag_us = 0;
         // A long replay: clients wait for the server, and not the other way round.
         if self.phase == Phase::Faults
@@ -712,6 +758,8 @@ impl Simulation {
 
     fn let_some_vanish(&mut self) {
         self.begin(Phase::Silence);
+        let server = self.server.as_ref().expect("it answered the last words");
+        self.silence_began_at = (server.machine().counters().zxid.0, self.world.wall_ms());
         let kept = self.world.random.below(self.clients.len() as u64 + 1) as usize;
         for client in kept..self.clients.len() {
             self.clients[client].vanish(&mut self.world, &mut self.network);
@@ -724,7 +772,14 @@ impl Simulation {
         let gone = self.clients.iter().filter(|client| client.is_gone());
         let timeout_ms = gone.map(|client| client.session().1).max().unwrap_or(0);
         let tick_us = self.options.member.options.tick_ms * 1000;
-        let over_us = u64::from(timeout_ms) * 1000 + tick_us + LINGER_US_MAX;
+        let timeout_us = u64::from(timeout_ms) * 1000;
+        // A round may have begun before.
+        let containers = &self.options.member.options.containers;
+        let rounds_us = match self.more {
+            Some(_) => 2 * u64::from(containers.check_interval_ms) * 1000,
+            None => 0,
+        };
+        let over_us = timeout_us.max(rounds_us) + tick_us + LINGER_US_MAX;
         self.world.now_us >= self.phase_began_us + over_us
     }
 
@@ -745,6 +800,7 @@ impl Simulation {
             network: &self.network,
             waking: &self.waking,
             may_refuse: self.may_refuse,
+            never_used_ms_max: self.options.member.options.containers.never_used_ms_max,
         }
     }
 
@@ -757,7 +813,15 @@ impl Simulation {
             gone,
             self.phase_began_us,
             self.options.member.options.tick_ms,
-        )
+        )?;
+        match self.more {
+            Some(_) if self.phase == Phase::Silence => {
+                let (zxid, wall_ms) = self.silence_began_at;
+                let containers = &self.options.member.options.containers;
+                check_late_removals(&verdict, zxid, wall_ms, containers.never_used_ms_max)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// After the last start: the state is what it was.
@@ -781,6 +845,8 @@ impl Simulation {
             unknown_done_count: verdict.unknown_done_count,
             event_received_count: verdict.event_count,
             expired_count: verdict.expired.len(),
+            gone_count: verdict.gone_count,
+            over_quota_count: verdict.over_quota_count,
             snapshot_count: self.snapshot_count + server.snapshot_count(),
             restored_count: verdict.installed_count,
             entry_count: self.witness.entry_count(),

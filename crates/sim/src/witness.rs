@@ -11,8 +11,9 @@ use bytes::Bytes;
 use machine::codec::DecodeError;
 use machine::command::Op as MachineOp;
 use machine::entry::{self, Framed};
-use machine::{Command, Counters};
+use machine::{Command, Counters, Settings};
 use replica::{Entry, EntryKind};
+use workload::model;
 use workload::op::Signature;
 use workload::order::Committed;
 
@@ -60,6 +61,8 @@ pub struct Witness {
     connections: BTreeMap<(u64, u64), usize>,
     /// The ordinal of the state of each image that was to be installed, by its hash.
     images: BTreeMap<u128, u64>,
+    /// What processes were started with.
+    configured: Vec<Settings>,
 }
 
 impl Witness {
@@ -75,6 +78,14 @@ impl Witness {
             doors: Vec::new(),
             connections: BTreeMap::new(),
             images: BTreeMap::new(),
+            configured: Vec::new(),
+        }
+    }
+
+    /// A process is started with these settings.
+    pub fn on_configuration(&mut self, settings: &Settings) {
+        if !self.configured.contains(settings) {
+            self.configured.push(settings.clone());
         }
     }
 
@@ -299,8 +310,19 @@ impl Witness {
             Command::ExpireSessions { sessions } => Committed::Expire(
                 sessions.iter().map(|(session, attached)| (session.0, attached.0)).collect(),
             ),
-            // The judge's streams make no znode that goes by itself.
-            Command::Configure(_) | Command::DeleteContainers { .. } => Committed::Other,
+            Command::Configure(settings) => {
+                if !self.configured.contains(settings) {
+                    return Err(format!("nobody configured {settings:?}"));
+                }
+                let (extended_types, enforce_quota) =
+                    (settings.extended_types, settings.enforce_quota);
+                Committed::Configure(model::Settings { extended_types, enforce_quota })
+            }
+            Command::DeleteContainers { paths, never_used_ms_max } => Committed::RemoveDue {
+                paths: paths.iter().map(ToString::to_string).collect(),
+                time_ms,
+                never_used_ms_max: i64::try_from(*never_used_ms_max).unwrap_or(i64::MAX),
+            },
             Command::InstallImage { hash } => {
                 let ordinal = self.images.get(hash);
                 let unknown = || format!("image {hash:032x}, which nobody brought");

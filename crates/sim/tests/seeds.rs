@@ -39,6 +39,7 @@ fn one_seed_is_one_run() {
 fn the_seeds_reach_what_they_are_meant_to_reach() {
     let mut faults = std::collections::BTreeSet::new();
     let (mut unknown, mut missed, mut refused, mut expired, mut snapshots) = (0, 0, 0, 0, 0);
+    let (mut gone, mut over_quota) = (0, 0);
     for summary in (1..=150).map(|seed| sim::run_seed(seed).unwrap()) {
         faults.extend(summary.faults.into_keys());
         unknown += summary.unknown_done_count;
@@ -46,6 +47,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         refused += summary.refused_count;
         expired += summary.expired_count;
         snapshots += summary.snapshot_count;
+        gone += summary.gone_count;
+        over_quota += summary.over_quota_count;
     }
     let all = [
         "Cut",
@@ -67,6 +70,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         ("refused writes", refused),
         ("expired sessions", expired),
         ("snapshots", snapshots as usize),
+        ("znodes that went by themselves", gone),
+        ("writes over a quota", over_quota),
     ] {
         assert!(count > 0, "no {what}");
     }

@@ -1,8 +1,11 @@
 //! Streams of operations from a seed: a small tree that everybody fights over, so that conflicts,
 //! versions that do not match and watches that fire are common.
 
-use crate::limits::{DATA_BYTES_MAX, LARGE_DATA_BYTES_MAX, MULTI_OPS_MAX};
-use crate::op::{Op, flag, perms};
+use crate::limits::{
+    DATA_BYTES_MAX, LARGE_DATA_BYTES_MAX, MULTI_OPS_MAX, QUOTA_BYTES_MAX, QUOTA_COUNT_MAX,
+    TTL_MS_MAX,
+};
+use crate::op::{CreateRequest, Op, flag, perms};
 
 /// A small generator of random numbers (splitmix64): same seed, same numbers.
 #[derive(Clone, Debug)]
@@ -66,6 +69,12 @@ impl Random {
 const PARENTS: [&str; 3] = ["/a", "/b", "/c"];
 const NAMES: [&str; 4] = ["x", "y", "z", "n-"];
 
+/// Where containers and znodes with a time to live are, below a parent.
+const GOING: [&str; 2] = ["k", "t"];
+/// Paths with a quota: one inside another, one without a znode, and the root, whose quota counts for
+/// nobody.
+const UNDER_QUOTA: [&str; 5] = ["/a", "/a", "/b", "/a/k", ""];
+
 /// One client's stream.
 #[derive(Clone, Debug)]
 pub struct Generator {
@@ -76,17 +85,32 @@ pub struct Generator {
     write_percent: u64,
     /// One in so many writes is large.
     large_one_in: u64,
+    /// Draws what has to do with containers, times to live and quotas, where the stream has such. By
+    /// itself: a stream without them does not change with them.
+    more: Option<Random>,
 }
 
 impl Generator {
     /// The stream of `client`, of whose writes one in `large_one_in` is large.
     pub fn new(mut random: Random, client: u32, large_one_in: u64) -> Generator {
         let write_percent = random.between(20, 80);
-        Generator { random, client, drawn: 0, write_percent, large_one_in }
+        Generator { random, client, drawn: 0, write_percent, large_one_in, more: None }
+    }
+
+    /// The stream has containers, znodes with a time to live, and quotas from now on.
+    pub fn add_more(&mut self, random: Random) {
+        self.more = Some(random);
     }
 
     /// The next operation: everything but connecting, pings and the end of the session.
     pub fn next_op(&mut self) -> Op {
+        if let Some(mut more) = self.more.take() {
+            let op = more.one_in(4).then(|| self.one_more(&mut more));
+            self.more = Some(more);
+            if let Some(op) = op {
+                return op;
+            }
+        }
         if self.random.below(100) < self.write_percent { self.write() } else { self.read() }
     }
 
@@ -145,9 +169,7 @@ impl Generator {
             _ if self.random.one_in(2) => flag::TTL,
             _ => flag::PERSISTENT,
         };
-        let is_sequential =
-            matches!(flag, flag::PERSISTENT_SEQUENTIAL | flag::EPHEMERAL_SEQUENTIAL);
-        let path = match is_sequential {
+        let path = match flag::is_sequential(flag) {
             true => format!("{}/{}", self.random.pick(&PARENTS), NAMES[3]),
             false if self.random.one_in(40) => format!("{}/", self.random.pick(&PARENTS)),
             false => self.path(),
@@ -156,7 +178,72 @@ impl Generator {
         let is_parent = PARENTS.contains(&path.as_str());
         let flag = if is_parent && !self.random.one_in(8) { flag::PERSISTENT } else { flag };
         let perms = if self.random.one_in(6) { self.perms() } else { perms::ALL };
-        Op::Create { path, data: self.data(), perms, flag, with_stat: self.random.one_in(2) }
+        let data = self.data();
+        let request = match self.random.one_in(2) {
+            true => CreateRequest::Create2,
+            false => CreateRequest::Create,
+        };
+        Op::Create { path, data, perms, flag, request }
+    }
+
+    // Containers, times to live, quotas.
+
+    fn one_more(&mut self, more: &mut Random) -> Op {
+        match more.below(8) {
+            0..=3 => self.about_going(more),
+            4 => {
+                let count = more.between(1, MULTI_OPS_MAX);
+                Op::Multi((0..count).map(|_| self.one_more_write(more)).collect())
+            }
+            5 => read_of_quota(more),
+            _ => about_quota(more),
+        }
+    }
+
+    /// For a multi, which holds no other multi.
+    fn one_more_write(&mut self, more: &mut Random) -> Op {
+        loop {
+            let op = match more.one_in(2) {
+                true => self.about_going(more),
+                false => about_quota(more),
+            };
+            if op.is_write() && !matches!(op, Op::Multi(_)) {
+                return op;
+            }
+        }
+    }
+
+    /// Makes a znode that goes by itself, or does what keeps it or lets it go.
+    fn about_going(&mut self, more: &mut Random) -> Op {
+        let parent = format!("{}/{}", more.pick(&PARENTS), more.pick(&GOING));
+        let child = format!("{parent}/x");
+        let (perms, version) = (perms::ALL, -1);
+        match more.below(10) {
+            0..=1 => {
+                // The request says that it is one.
+                let flag = *more.pick(&[flag::CONTAINER, flag::PERSISTENT_SEQUENTIAL]);
+                let request = CreateRequest::Container;
+                Op::Create { path: parent, data: self.data(), perms, flag, request }
+            }
+            2..=3 => {
+                let flag = *more.pick(&[flag::TTL, flag::TTL, flag::SEQUENTIAL_TTL]);
+                let ttl_ms = match more.below(20) {
+                    0 => 0,
+                    1 => 1 << 40,
+                    _ => more.magnitude(1, TTL_MS_MAX) as i64,
+                };
+                let request = CreateRequest::Ttl { ttl_ms };
+                Op::Create { path: parent, data: self.data(), perms, flag, request }
+            }
+            4..=5 => {
+                let flag = *more.pick(&[flag::PERSISTENT, flag::EPHEMERAL]);
+                let request = CreateRequest::Create;
+                Op::Create { path: child, data: self.data(), perms, flag, request }
+            }
+            6..=7 => Op::Delete { path: child, version },
+            8 => Op::SetData { path: parent, data: self.data(), version },
+            _ => Op::Exists { path: parent, watch: more.one_in(2) },
+        }
     }
 
     fn simple_write(&mut self) -> Op {
@@ -208,6 +295,52 @@ impl Generator {
             _ => Op::Sync { path: self.path() },
         }
     }
+}
+
+/// Makes, changes or removes a part of a quota.
+fn about_quota(more: &mut Random) -> Op {
+    let holder = format!("/zookeeper/quota{}", more.pick(&UNDER_QUOTA));
+    let (limits, usage) =
+        (format!("{holder}/zookeeper_limits"), format!("{holder}/zookeeper_stats"));
+    let create = |path: String, data: Option<Vec<u8>>| {
+        let (perms, flag, request) = (perms::ALL, flag::PERSISTENT, CreateRequest::Create);
+        Op::Create { path, data, perms, flag, request }
+    };
+    let none = Some(b"count=0,bytes=0".to_vec());
+    match more.below(10) {
+        0 => create(holder, None),
+        // As `setquota` makes it, but in one go.
+        1..=3 => {
+            let mut ops = vec![create(limits, Some(limits_text(more))), create(usage, none)];
+            if more.one_in(2) {
+                ops.insert(0, create(holder, None));
+            }
+            Op::Multi(ops)
+        }
+        4 => create(limits, Some(limits_text(more))),
+        5 => create(usage, none),
+        6..=7 => Op::SetData { path: limits, data: Some(limits_text(more)), version: -1 },
+        8 => Op::SetData { path: usage, data: Some(b"count=3,bytes=99".to_vec()), version: -1 },
+        _ => Op::Delete { path: more.pick(&[limits, usage, holder]).clone(), version: -1 },
+    }
+}
+
+fn limits_text(more: &mut Random) -> Vec<u8> {
+    let mut limit = |max| if more.one_in(2) { more.between(0, max) as i64 } else { -1 };
+    let (count, bytes) = (limit(QUOTA_COUNT_MAX), limit(QUOTA_BYTES_MAX));
+    let (hard_count, hard_bytes) = (limit(QUOTA_COUNT_MAX), limit(QUOTA_BYTES_MAX));
+    let text = match more.one_in(3) {
+        true => format!("count={count},bytes={bytes}"),
+        false => format!(
+            "count={count},bytes={bytes}=;byteHardLimit={hard_bytes};countHardLimit={hard_count}"
+        ),
+    };
+    text.into_bytes()
+}
+
+fn read_of_quota(more: &mut Random) -> Op {
+    let path = format!("/zookeeper/quota{}/zookeeper_stats", more.pick(&UNDER_QUOTA));
+    Op::GetData { path, watch: more.one_in(2) }
 }
 
 /// In a multi the flags beyond the first four mean something else (`MultiOperationRecord`).

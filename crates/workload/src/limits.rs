@@ -7,5 +7,13 @@ pub const DATA_BYTES_MAX: u64 = 300;
 /// may have beside others.
 pub const LARGE_DATA_BYTES_MAX: u64 = 150_000;
 
+/// The longest generated time to live, in ms: shorter than most runs.
+pub const TTL_MS_MAX: u64 = 20_000;
+
+/// The largest generated limits of a quota: of znodes, and of bytes.
+pub const QUOTA_COUNT_MAX: u64 = 8;
+/// See [`QUOTA_COUNT_MAX`].
+pub const QUOTA_BYTES_MAX: u64 = 1_000;
+
 /// Operations of one generated multi.
 pub const MULTI_OPS_MAX: u64 = 4;

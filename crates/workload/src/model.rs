@@ -2,11 +2,22 @@
 //!
 //! Written from ZooKeeper's documentation and source (3.9: `PrepRequestProcessor.pRequest2Txn` for
 //! the order of checks, `DataTree` for what changes), sharing nothing with the server under test.
-//! Only `world:anyone` ACLs are known, as only those are generated.
+//! Only `world:anyone` ACLs are known, as only those are generated. Containers, times to live and
+//! quotas are those of `ContainerManager`, `EphemeralType`, `Quotas` and `StatsTrack`.
 
 use std::collections::BTreeMap;
 
-use crate::op::{Answer, Op, Stat, error, flag, perms};
+use crate::op::{Answer, CreateRequest, Op, Stat, error, flag, perms};
+
+/// Below it each path with a quota is found again.
+const QUOTAS: &str = "/zookeeper/quota";
+/// The znode that holds the limits of a path.
+const LIMITS: &str = "zookeeper_limits";
+/// The znode that holds what there is at and below a path.
+const USAGE: &str = "zookeeper_stats";
+
+/// The longest time to live: 40 bits (`EphemeralType.TTL.maxValue`).
+const TTL_MS_MAX: i64 = 0xff_ffff_ffff;
 
 /// One znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +28,8 @@ pub struct Znode {
     pub perms: u32,
     /// The session it goes with, or 0.
     pub owner: i64,
+    /// When it goes by itself.
+    pub goes: Goes,
     /// Children ever made: the sequence counter.
     pub creates: i32,
     czxid: i64,
@@ -26,6 +39,29 @@ pub struct Znode {
     mtime: i64,
     version: i32,
     aversion: i32,
+}
+
+/// When a znode goes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goes {
+    /// Never: it is deleted, or ends with its session.
+    Never,
+    /// Once it has had children and has none.
+    Container,
+    /// Once its data is as old as this and it has no children.
+    After {
+        /// Its time to live.
+        ttl_ms: i64,
+    },
+}
+
+/// What the configuration of a server has to do with the outcome of a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `extendedTypesEnabled`: there are znodes with a time to live.
+    pub extended_types: bool,
+    /// `enforceQuota`: hard limits refuse.
+    pub enforce_quota: bool,
 }
 
 /// One session.
@@ -82,6 +118,8 @@ pub struct Model {
     pub zxid: i64,
     /// Commands so far.
     pub ordinal: u64,
+    /// As they were configured last.
+    pub settings: Settings,
     changes: Vec<Change>,
 }
 
@@ -109,6 +147,7 @@ impl Model {
                 data: Some(Vec::new()),
                 perms: if is_config { perms::READ } else { perms::ALL },
                 owner: 0,
+                goes: Goes::Never,
                 creates: 0,
                 czxid: 0,
                 mzxid: 0,
@@ -120,7 +159,14 @@ impl Model {
             };
             znodes.insert(path.to_string(), znode);
         }
-        Model { znodes, sessions: BTreeMap::new(), zxid: 0, ordinal: 0, changes: Vec::new() }
+        Model {
+            znodes,
+            sessions: BTreeMap::new(),
+            zxid: 0,
+            ordinal: 0,
+            settings: Settings::default(),
+            changes: Vec::new(),
+        }
     }
 
     /// What the commands since the last call changed, in order.
@@ -170,9 +216,10 @@ impl Model {
         ended
     }
 
-    /// A command that changes neither tree nor sessions.
-    pub fn other(&mut self) {
+    /// The settings are others from now on.
+    pub fn configure(&mut self, settings: Settings) {
         self.ordinal += 1;
+        self.settings = settings;
     }
 
     /// The state is that of before again. What was consumed stays consumed, and nobody has a session.
@@ -187,6 +234,35 @@ impl Model {
             (session.connection, session.attached) = (NOBODY, self.ordinal);
         }
         had
+    }
+
+    /// Removes those of the znodes whose time has come, each in a transaction of its own
+    /// (`ContainerManager.getCandidates`), and gives how many.
+    pub fn remove_due(&mut self, paths: &[String], time_ms: i64, never_used_ms_max: i64) -> usize {
+        self.ordinal += 1;
+        let mut count = 0;
+        for path in paths {
+            if self.is_due(path, time_ms, never_used_ms_max) {
+                self.zxid += 1;
+                self.remove(path);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Whether a znode goes by itself at this time. A container that never had a child does so only
+    /// where that is wanted, and when it is older than that.
+    pub fn is_due(&self, path: &str, time_ms: i64, never_used_ms_max: i64) -> bool {
+        let Some(znode) = self.znodes.get(path) else { return false };
+        let age_ms = time_ms - znode.mtime;
+        let is_due = match znode.goes {
+            Goes::Never => false,
+            Goes::Container if znode.creates > 0 => true,
+            Goes::Container => never_used_ms_max > 0 && age_ms > never_used_ms_max,
+            Goes::After { ttl_ms } => age_ms > ttl_ms,
+        };
+        is_due && self.child_count(path) == 0
     }
 
     fn may_act(&self, session: i64, connection: usize) -> Result<(), i32> {
@@ -261,12 +337,38 @@ impl Model {
 
     fn operate(&mut self, session: i64, op: &Op, time_ms: i64) -> Result<Answer, i32> {
         match op {
-            Op::Create { path, data, perms, flag, with_stat } => {
-                let made = self.create(session, path, data.clone(), *perms, *flag, time_ms)?;
+            Op::Create { path, data, perms, flag, request } => {
+                let owner = match *flag {
+                    flag::EPHEMERAL | flag::EPHEMERAL_SEQUENTIAL => session,
+                    _ => 0,
+                };
+                let goes = self.goes(*flag, *request)?;
+                let znode = Znode {
+                    data: data.clone(),
+                    perms: *perms,
+                    owner,
+                    goes,
+                    creates: 0,
+                    czxid: self.zxid,
+                    mzxid: self.zxid,
+                    pzxid: self.zxid,
+                    ctime: time_ms,
+                    mtime: time_ms,
+                    version: 0,
+                    aversion: 0,
+                };
+                let made = self.create(path, flag::is_sequential(*flag), znode)?;
                 let stat = self.stat(&made);
-                Ok(if *with_stat { Answer::PathStat(made, stat) } else { Answer::Path(made) })
+                Ok(match request {
+                    CreateRequest::Create => Answer::Path(made),
+                    _ => Answer::PathStat(made, stat),
+                })
             }
             Op::Delete { path, version } => {
+                // `DataTree.isSpecialPath`, as far as it is generated.
+                if path == QUOTAS {
+                    return Err(error::BAD_ARGUMENTS);
+                }
                 let parent = parent_of(path).to_string();
                 self.permit(&parent, perms::DELETE)?;
                 version_is(*version, self.find(path)?.version)?;
@@ -278,6 +380,8 @@ impl Model {
             }
             Op::SetData { path, data, version } => {
                 self.permit(path, perms::WRITE)?;
+                let more = bytes_of(data.as_deref()) - bytes_of(self.find(path)?.data.as_deref());
+                self.check_quota(path, 0, more)?;
                 version_is(*version, self.find(path)?.version)?;
                 let zxid = self.zxid;
                 let znode = self.znodes.get_mut(path).ok_or(error::NO_NODE)?;
@@ -286,6 +390,7 @@ impl Model {
                 znode.mzxid = zxid;
                 znode.mtime = time_ms;
                 self.note(ChangeKind::DataSet, path);
+                self.count(path, 0, more);
                 Ok(Answer::Stat(self.stat(path)))
             }
             Op::SetAcl { path, perms, version } => {
@@ -305,22 +410,26 @@ impl Model {
         }
     }
 
-    fn create(
-        &mut self,
-        session: i64,
-        path: &str,
-        data: Option<Vec<u8>>,
-        perms: u32,
-        flag: i32,
-        time_ms: i64,
-    ) -> Result<String, i32> {
-        if flag == flag::TTL {
+    /// `EphemeralType.validateTTL`, and what a request makes of its flag.
+    fn goes(&self, flag: i32, request: CreateRequest) -> Result<Goes, i32> {
+        if !matches!(flag, flag::TTL | flag::SEQUENTIAL_TTL) {
+            let is_container = request == CreateRequest::Container;
+            return Ok(if is_container { Goes::Container } else { Goes::Never });
+        }
+        if !self.settings.extended_types {
             return Err(error::UNIMPLEMENTED);
         }
+        match request {
+            CreateRequest::Ttl { ttl_ms } if (1..=TTL_MS_MAX).contains(&ttl_ms) => {
+                Ok(Goes::After { ttl_ms })
+            }
+            _ => Err(error::BAD_ARGUMENTS),
+        }
+    }
+
+    fn create(&mut self, path: &str, is_sequential: bool, znode: Znode) -> Result<String, i32> {
         let parent = parent_of(path).to_string();
         self.permit(&parent, perms::CREATE)?;
-        let is_sequential =
-            matches!(flag, flag::PERSISTENT_SEQUENTIAL | flag::EPHEMERAL_SEQUENTIAL);
         let path = match is_sequential {
             true => format!("{path}{:010}", self.find(&parent)?.creates),
             false => path.to_string(),
@@ -334,35 +443,101 @@ impl Model {
         if self.find(&parent)?.owner != 0 {
             return Err(error::NO_CHILDREN_FOR_EPHEMERALS);
         }
-        let is_ephemeral = matches!(flag, flag::EPHEMERAL | flag::EPHEMERAL_SEQUENTIAL);
+        let bytes = bytes_of(znode.data.as_deref());
+        self.check_quota(&path, 1, bytes)?;
         let zxid = self.zxid;
-        let znode = Znode {
-            data,
-            perms,
-            owner: if is_ephemeral { session } else { 0 },
-            creates: 0,
-            czxid: zxid,
-            mzxid: zxid,
-            pzxid: zxid,
-            ctime: time_ms,
-            mtime: time_ms,
-            version: 0,
-            aversion: 0,
-        };
         self.znodes.insert(path.clone(), znode);
         let above = self.znodes.get_mut(&parent).ok_or(error::NO_NODE)?;
         above.creates += 1;
         above.pzxid = zxid;
         self.note(ChangeKind::Created, &path);
+        self.begin_quota(&path);
+        self.count(&path, 1, bytes);
         Ok(path)
     }
 
     fn remove(&mut self, path: &str) {
         self.note(ChangeKind::Deleted, path);
-        self.znodes.remove(path);
+        let gone = self.znodes.remove(path);
         let zxid = self.zxid;
         if let Some(above) = self.znodes.get_mut(parent_of(path)) {
             above.pzxid = zxid;
+        }
+        self.count(path, -1, -bytes_of(gone.and_then(|znode| znode.data).as_deref()));
+    }
+
+    // Quotas.
+
+    /// Where the limits and the usage are that count for a path: of the deepest path on the way to it
+    /// that has limits. Those of the root count for nobody (`PathTrie.findMaxPrefix`).
+    fn quota_of(&self, path: &str) -> Option<(String, String)> {
+        let mut quota = None;
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        for end in ends.filter(|end| *end > 0) {
+            let holder = format!("{QUOTAS}{}", &path[..end]);
+            let limits = format!("{holder}/{LIMITS}");
+            if self.znodes.contains_key(&limits) {
+                quota = Some((limits, format!("{holder}/{USAGE}")));
+            }
+        }
+        quota
+    }
+
+    /// `ZooKeeperServer.checkQuota`: only a hard limit refuses.
+    fn check_quota(&self, path: &str, count: i64, bytes: i64) -> Result<(), i32> {
+        if !self.settings.enforce_quota {
+            return Ok(());
+        }
+        let Some((limits, usage)) = self.quota_of(path) else { return Ok(()) };
+        let Some(usage) = self.znodes.get(&usage) else { return Ok(()) };
+        let (limits, usage) = (numbers(&self.znodes[&limits].data), numbers(&usage.data));
+        let of = |numbers: &BTreeMap<String, i64>, name| numbers.get(name).copied().unwrap_or(-1);
+        for (more, name, hard) in
+            [(count, "count", "countHardLimit"), (bytes, "bytes", "byteHardLimit")]
+        {
+            let hard = of(&limits, hard);
+            if more != 0 && hard > -1 && of(&usage, name) + more > hard {
+                return Err(error::QUOTA_EXCEEDED);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was made may be where usage is kept: then what there is is counted
+    /// (`DataTree.updateQuotaForPath`).
+    fn begin_quota(&mut self, path: &str) {
+        let of = path.strip_prefix(QUOTAS).and_then(|inner| inner.strip_suffix(USAGE));
+        let Some(of) = of.and_then(|of| of.strip_suffix('/')).filter(|of| !of.is_empty()) else {
+            return;
+        };
+        let below = format!("{of}/");
+        let (mut count, mut bytes) = (0, 0);
+        for (path, znode) in &self.znodes {
+            if path == of || path.starts_with(&below) {
+                count += 1;
+                bytes += bytes_of(znode.data.as_deref());
+            }
+        }
+        self.rewrite(path, format!("count={count},bytes={bytes}"));
+    }
+
+    /// `DataTree.updateQuotaStat`: the text alone is another one, and nobody is told.
+    fn count(&mut self, path: &str, count: i64, bytes: i64) {
+        let Some((_, usage)) = self.quota_of(path) else { return };
+        let Some(znode) = self.znodes.get(&usage) else { return };
+        let mut all = numbers(&znode.data);
+        let mut grown = |name: &str, more| all.remove(name).unwrap_or(-1) + more;
+        let mut text = format!("count={},bytes={}", grown("count", count), grown("bytes", bytes));
+        if !all.is_empty() {
+            text.push('=');
+        }
+        all.iter().for_each(|(name, value)| text += &format!(";{name}={value}"));
+        self.rewrite(&usage, text);
+    }
+
+    fn rewrite(&mut self, path: &str, text: String) {
+        if let Some(znode) = self.znodes.get_mut(path) {
+            znode.data = Some(text.into_bytes());
         }
     }
 
@@ -444,6 +619,20 @@ impl Model {
             _ => unreachable!("writes are not read"),
         }
     }
+}
+
+fn bytes_of(data: Option<&[u8]>) -> i64 {
+    data.map_or(0, |data| data.len() as i64)
+}
+
+/// The numbers of a limit or a usage: `count=1,bytes=2=;byteHardLimit=3` (`StatsTrack`).
+fn numbers(data: &Option<Vec<u8>>) -> BTreeMap<String, i64> {
+    let text = String::from_utf8_lossy(data.as_deref().unwrap_or_default());
+    let number = |pair: &str| {
+        let (name, value) = pair.split_once('=')?;
+        Some((name.to_string(), value.trim_end_matches('=').parse().ok()?))
+    };
+    text.split([',', ';']).filter_map(number).collect()
 }
 
 fn version_is(wanted: i32, found: i32) -> Result<(), i32> {

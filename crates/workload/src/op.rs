@@ -44,6 +44,8 @@ pub mod error {
     pub const SESSION_EXPIRED: i32 = -112;
     /// The session moved to another connection.
     pub const SESSION_MOVED: i32 = -118;
+    /// A hard quota does not allow it.
+    pub const QUOTA_EXCEEDED: i32 = -125;
 }
 
 /// Create flags (`CreateMode`, ZooKeeper 3.9).
@@ -58,8 +60,31 @@ pub mod flag {
     pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
     /// A container; in a plain create this is a persistent znode.
     pub const CONTAINER: i32 = 4;
-    /// With a time to live: refused unless a setting allows it.
+    /// With a time to live: refused unless a setting allows it, and by a plain create.
     pub const TTL: i32 = 5;
+    /// The same, with the parent's counter in its name.
+    pub const SEQUENTIAL_TTL: i32 = 6;
+
+    /// Whether the parent's counter goes into the name.
+    pub fn is_sequential(flag: i32) -> bool {
+        matches!(flag, PERSISTENT_SEQUENTIAL | EPHEMERAL_SEQUENTIAL | SEQUENTIAL_TTL)
+    }
+}
+
+/// Which of the creates it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateRequest {
+    /// `create`: the path is in the reply.
+    Create,
+    /// `create2`: the stat, too.
+    Create2,
+    /// `createContainer`, with the flag of containers; replies as `create2`.
+    Container,
+    /// `createTTL`, with a flag of znodes with a time to live; replies as `create2`.
+    Ttl {
+        /// The time.
+        ttl_ms: i64,
+    },
 }
 
 /// An operation. ACLs are `world:anyone` with the given permissions.
@@ -75,8 +100,8 @@ pub enum Op {
         perms: u32,
         /// Of [`flag`].
         flag: i32,
-        /// Whether the stat is wanted in the reply (`create2`).
-        with_stat: bool,
+        /// By which request.
+        request: CreateRequest,
     },
     /// Remove a znode.
     Delete {

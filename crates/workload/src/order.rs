@@ -17,8 +17,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::history::{History, Received};
-use crate::model::{Change, ChangeKind, Model, NOBODY, parent_of};
-use crate::op::{EventKind, Op, Signature, error};
+use crate::model::{Change, ChangeKind, Model, NOBODY, Settings, parent_of};
+use crate::op::{Answer, EventKind, Op, Signature, error};
 
 /// One command of the committed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +59,17 @@ pub enum Committed {
         /// Commands that the snapshot shows.
         ordinal: u64,
     },
-    /// Anything that changes neither tree nor sessions.
-    Other,
+    /// Znodes are removed, those of them whose time has come.
+    RemoveDue {
+        /// Which.
+        paths: Vec<String>,
+        /// The leader's time.
+        time_ms: i64,
+        /// A container that never had a child goes after this; 0: never.
+        never_used_ms_max: i64,
+    },
+    /// The settings are these from now on.
+    Configure(Settings),
 }
 
 /// What the judge is told about the run.
@@ -69,6 +78,8 @@ pub struct Rules {
     /// Writes may be refused before the log, so one without a reply may be missing in the order
     /// while a later one of its connection is there.
     pub may_refuse: bool,
+    /// What is configured for containers that never had a child.
+    pub never_used_ms_max: i64,
 }
 
 /// What the judge found in a history that is sound.
@@ -90,6 +101,10 @@ pub struct Verdict {
     pub expired: Vec<(i64, usize)>,
     /// States of before that were there again.
     pub installed_count: usize,
+    /// Znodes that went by themselves.
+    pub gone_count: usize,
+    /// Writes that a quota refused.
+    pub over_quota_count: usize,
 }
 
 /// What is wrong.
@@ -131,6 +146,8 @@ pub fn judge(
         event_count: verdict_counts.events,
         expired: verdict_counts.expired,
         installed_count: committed.iter().filter(|it| is_install(it)).count(),
+        gone_count: verdict_counts.gone,
+        over_quota_count: verdict_counts.over_quota,
     })
 }
 
@@ -142,6 +159,8 @@ struct Counts {
     unknown_done: usize,
     events: usize,
     expired: Vec<(i64, usize)>,
+    gone: usize,
+    over_quota: usize,
 }
 
 /// What setting watches again must report at once, by the number of the operation.
@@ -289,7 +308,17 @@ impl<'h> Replay<'h> {
                     self.over.insert(connection, newest);
                 }
             }
-            Committed::Other => self.model.other(),
+            Committed::RemoveDue { paths, time_ms, never_used_ms_max } => {
+                let wanted = self.rules.never_used_ms_max;
+                if *never_used_ms_max != wanted {
+                    return violation(format!(
+                        "containers that were never used go after {never_used_ms_max} ms,                          configured is {wanted}"
+                    ));
+                }
+                let gone = self.model.remove_due(paths, *time_ms, *never_used_ms_max);
+                self.verdict_counts.gone += gone;
+            }
+            Committed::Configure(settings) => self.model.configure(*settings),
         }
         self.changes.extend(self.model.take_changes());
         Ok(())
@@ -335,6 +364,7 @@ impl<'h> Replay<'h> {
             return Ok(());
         };
         self.verdict_counts.acknowledged.push((number, position));
+        self.verdict_counts.over_quota += usize::from(is_over_quota(code, &answer));
         let zxid = self.model.zxid;
         if (completed.zxid, completed.error, &completed.answer) != (zxid, code, &answer) {
             return violation(format!(
@@ -498,6 +528,12 @@ impl<'h> Replay<'h> {
         }
         Ok(())
     }
+}
+
+fn is_over_quota(code: i32, answer: &Answer) -> bool {
+    let is_one = |result: &Result<Answer, i32>| *result == Err(error::QUOTA_EXCEEDED);
+    code == error::QUOTA_EXCEEDED
+        || matches!(answer, Answer::Multi(results) if results.iter().any(is_one))
 }
 
 /// Large data is of no help to the reader.

@@ -55,6 +55,9 @@ fn a_session_whose_client_vanished_must_be_gone() {
         unknown_done_count: 0,
         event_count: 0,
         expired: Vec::new(),
+        installed_count: 0,
+        gone_count: 0,
+        over_quota_count: 0,
     };
     let check = |model, session| {
         check_late_expiries(&verdict(model), [(session, 4_000)].into_iter(), 0, 1_000)

@@ -14,7 +14,13 @@ fn opened() -> Model {
 
 fn create(path: &str, flag: i32) -> Op {
     let data = Some(b"d".to_vec());
-    Op::Create { path: path.to_string(), data, perms: perms::ALL, flag, with_stat: false }
+    Op::Create {
+        path: path.to_string(),
+        data,
+        perms: perms::ALL,
+        flag,
+        request: CreateRequest::Create,
+    }
 }
 
 fn delete(path: &str, version: i32) -> Op {
@@ -110,4 +116,131 @@ fn permissions_are_asked_where_zookeeper_asks_them() {
     assert_eq!(model.read(&Op::GetData { path: path.clone(), watch: false }).0, -102);
     assert_eq!(model.read(&Op::Exists { path: path.clone(), watch: false }).0, -102);
     assert_eq!(model.read(&Op::GetAcl { path }).0, 0);
+}
+
+fn going(path: &str, flag: i32, request: CreateRequest) -> Op {
+    Op::Create { path: path.to_string(), data: None, perms: perms::ALL, flag, request }
+}
+
+#[test]
+fn a_container_goes_once_it_lost_its_last_child() {
+    let mut model = opened();
+    let container = going("/c", flag::CONTAINER, CreateRequest::Container);
+    do_all(&mut model, &[container, create("/p", flag::CONTAINER)]);
+    let paths = ["/c".to_string(), "/p".to_string(), "/none".to_string()];
+    assert_eq!(model.remove_due(&paths, 1 << 40, 0), 0);
+    do_all(&mut model, &[create("/c/x", 0)]);
+    assert_eq!(model.remove_due(&paths, 0, 0), 0);
+    do_all(&mut model, &[delete("/c/x", -1)]);
+    let zxid = model.zxid;
+    assert_eq!(model.remove_due(&paths, 0, 0), 1);
+    assert_eq!((model.zxid, model.znodes.contains_key("/c")), (zxid + 1, false));
+    assert!(model.znodes.contains_key("/p"));
+}
+
+#[test]
+fn a_container_that_was_never_used_goes_where_that_is_wanted() {
+    let mut model = opened();
+    do_all(&mut model, &[going("/c", flag::CONTAINER, CreateRequest::Container)]);
+    let paths = ["/c".to_string()];
+    assert_eq!(model.remove_due(&paths, 1_100, 100), 0);
+    assert_eq!(model.remove_due(&paths, 1_101, 100), 1);
+}
+
+#[test]
+fn a_time_to_live_needs_a_setting_and_begins_anew_with_each_set() {
+    let mut model = opened();
+    let ttl = |ttl_ms| going("/t", flag::TTL, CreateRequest::Ttl { ttl_ms });
+    assert_eq!(do_all(&mut model, &[ttl(50)]), [error::UNIMPLEMENTED]);
+    model.configure(Settings { extended_types: true, enforce_quota: false });
+    let codes = do_all(&mut model, &[ttl(0), ttl(1 << 40), create("/t", flag::TTL), ttl(50)]);
+    assert_eq!(codes, [-8, -8, -8, 0]);
+    let paths = ["/t".to_string()];
+    assert_eq!(model.remove_due(&paths, 1_050, 0), 0);
+    model.write(SESSION, CONNECTION, &set("/t", "v", -1), 1_051);
+    assert_eq!(model.remove_due(&paths, 1_100, 0), 0);
+    do_all(&mut model, &[create("/t/x", 0)]);
+    assert_eq!(model.remove_due(&paths, 9_000, 0), 0);
+    do_all(&mut model, &[delete("/t/x", -1)]);
+    assert_eq!(model.remove_due(&paths, 1_102, 0), 1);
+}
+
+fn usage(model: &Model, of: &str) -> String {
+    let znode = &model.znodes[&format!("/zookeeper/quota{of}/zookeeper_stats")];
+    String::from_utf8(znode.data.clone().unwrap()).unwrap()
+}
+
+fn with_data(path: &str, data: &str) -> Op {
+    let (data, request) = (Some(data.as_bytes().to_vec()), CreateRequest::Create);
+    Op::Create { path: path.to_string(), data, perms: perms::ALL, flag: flag::PERSISTENT, request }
+}
+
+/// A quota of `/a`, which has a child.
+fn limited(limits: &str) -> Model {
+    let mut model = opened();
+    let ops = [
+        with_data("/a", "four"),
+        with_data("/a/x", "xx"),
+        with_data("/zookeeper/quota/a", ""),
+        with_data("/zookeeper/quota/a/zookeeper_limits", limits),
+        with_data("/zookeeper/quota/a/zookeeper_stats", "count=0,bytes=0"),
+    ];
+    assert_eq!(do_all(&mut model, &ops), [0; 5]);
+    model
+}
+
+#[test]
+fn what_is_under_a_quota_is_counted_and_nobody_is_told() {
+    let mut model = limited("count=1,bytes=1");
+    assert_eq!(usage(&model, "/a"), "count=2,bytes=6");
+    model.take_changes();
+    let before = model.stat("/zookeeper/quota/a/zookeeper_stats");
+    let ops = [set("/a/x", "longer", -1), with_data("/a/y", "y"), with_data("/ab", "no")];
+    assert_eq!(do_all(&mut model, &ops), [0; 3]);
+    assert_eq!(usage(&model, "/a"), "count=3,bytes=11");
+    assert_eq!(model.stat("/zookeeper/quota/a/zookeeper_stats").mzxid, before.mzxid);
+    assert_eq!(model.take_changes().len(), 3);
+    do_all(&mut model, &[delete("/a/x", -1), delete("/a/y", -1), delete("/a", -1)]);
+    assert_eq!(usage(&model, "/a"), "count=0,bytes=0");
+}
+
+#[test]
+fn a_multi_that_is_refused_leaves_the_usage_as_it_was() {
+    let mut model = limited("count=9");
+    let ops = vec![with_data("/a/y", "y"), delete("/none", -1)];
+    model.write(SESSION, CONNECTION, &Op::Multi(ops), 0);
+    assert_eq!(usage(&model, "/a"), "count=2,bytes=6");
+}
+
+#[test]
+fn only_a_hard_limit_refuses_and_only_where_it_is_enforced() {
+    let over = [with_data("/a/y", "y"), set("/a", "much too long", -1), set("/a", "fine", -1)];
+    let hard = "count=1,bytes=1=;byteHardLimit=9;countHardLimit=2";
+    for (limits, enforce_quota, codes) in [
+        ("count=1,bytes=1", true, [0, 0, 0]),
+        (hard, false, [0, 0, 0]),
+        (hard, true, [error::QUOTA_EXCEEDED, error::QUOTA_EXCEEDED, 0]),
+    ] {
+        let mut model = limited(limits);
+        model.configure(Settings { extended_types: false, enforce_quota });
+        assert_eq!(do_all(&mut model, &over), codes, "{limits}");
+    }
+}
+
+#[test]
+fn the_deepest_quota_counts_and_that_of_the_root_for_nobody() {
+    let mut model = limited("count=9");
+    let ops = [
+        with_data("/zookeeper/quota/zookeeper_limits", "count=9"),
+        with_data("/zookeeper/quota/zookeeper_stats", "count=0,bytes=0"),
+        with_data("/zookeeper/quota/a/x", ""),
+        with_data("/zookeeper/quota/a/x/zookeeper_limits", "count=9"),
+        with_data("/zookeeper/quota/a/x/zookeeper_stats", "count=0,bytes=0"),
+        with_data("/a/x/z", "z"),
+        with_data("/b", "b"),
+    ];
+    assert_eq!(do_all(&mut model, &ops), [0; 7]);
+    assert_eq!(usage(&model, "/a"), "count=2,bytes=6");
+    assert_eq!(usage(&model, "/a/x"), "count=2,bytes=3");
+    assert_eq!(usage(&model, ""), "count=0,bytes=0");
 }

@@ -1,7 +1,7 @@
 //! The judge against histories made by hand: sound ones, and one for each thing it must reject.
 
 use super::*;
-use crate::op::{Answer, Stat, flag, perms};
+use crate::op::{Answer, CreateRequest, Stat, flag, perms};
 
 const SESSION: i64 = 0x100;
 
@@ -97,7 +97,13 @@ fn password(session: i64) -> [u8; 16] {
 
 fn create(path: &str) -> Op {
     let (path, data) = (path.to_string(), Some(b"0".to_vec()));
-    Op::Create { path, data, perms: perms::ALL, flag: flag::PERSISTENT, with_stat: false }
+    Op::Create {
+        path,
+        data,
+        perms: perms::ALL,
+        flag: flag::PERSISTENT,
+        request: CreateRequest::Create,
+    }
 }
 
 fn set(path: &str, data: &str) -> Op {
@@ -455,7 +461,7 @@ fn expired_sessions_take_their_ephemerals_with_them() {
             data: Some(b"0".to_vec()),
             perms: perms::ALL,
             flag: flag::EPHEMERAL,
-            with_stat: false,
+            request: CreateRequest::Create,
         },
     );
     case.commit(number);
@@ -500,4 +506,100 @@ fn a_connection_of_before_a_state_was_there_again_is_shown_nothing_of_it() {
     let (mut case, _) = restored(2);
     case.read(0, get("/a", false), 4, 0, data("0", stat(2, 2, 0)));
     case.rejected("connection 0");
+}
+
+/// A container that had a child, and a client that made both.
+fn contained() -> Case {
+    let mut case = Case::new();
+    let container = Op::Create {
+        path: "/c".to_string(),
+        data: None,
+        perms: perms::ALL,
+        flag: flag::CONTAINER,
+        request: CreateRequest::Container,
+    };
+    let number = case.send(0, container);
+    case.commit(number);
+    let made = Stat { czxid: 2, mzxid: 2, pzxid: 2, ctime: 5, mtime: 5, ..Stat::default() };
+    case.reply(number, 2, 0, Answer::PathStat("/c".to_string(), made));
+    case.create(0, "/c/x", 3);
+    case
+}
+
+fn remove_due(path: &str) -> Committed {
+    let paths = vec![path.to_string()];
+    Committed::RemoveDue { paths, time_ms: 5, never_used_ms_max: 0 }
+}
+
+#[test]
+fn a_container_that_went_by_itself_is_seen_to_be_gone() {
+    let mut case = contained();
+    let number = case.send(0, Op::Delete { path: "/c/x".to_string(), version: -1 });
+    case.commit(number);
+    case.reply(number, 4, 0, Answer::Empty);
+    case.read(
+        0,
+        exists("/c", true),
+        4,
+        0,
+        Answer::Stat(Stat {
+            czxid: 2,
+            mzxid: 2,
+            pzxid: 4,
+            ctime: 5,
+            mtime: 5,
+            cversion: 2,
+            ..Stat::default()
+        }),
+    );
+    case.committed.push(remove_due("/c"));
+    case.event(0, 5, EventKind::Deleted, "/c");
+    case.read(0, exists("/c", false), 5, error::NO_NODE, Answer::Empty);
+    assert_eq!(case.accepted().gone_count, 1);
+}
+
+#[test]
+fn a_container_that_goes_too_early_is_rejected() {
+    let mut case = contained();
+    case.committed.push(remove_due("/c"));
+    case.read(0, exists("/c", false), 4, error::NO_NODE, Answer::Empty);
+    case.rejected("which no state had");
+}
+
+#[test]
+fn a_container_that_goes_unused_against_the_configuration_is_rejected() {
+    let mut case = contained();
+    case.rules.never_used_ms_max = 7;
+    case.committed.push(remove_due("/c"));
+    case.rejected("configured is 7");
+}
+
+#[test]
+fn what_a_quota_refuses_follows_from_the_settings_in_the_order() {
+    let hard = "count=-1,bytes=-1=;countHardLimit=1";
+    for (settings, code) in [
+        (Settings { extended_types: false, enforce_quota: true }, error::QUOTA_EXCEEDED),
+        (Settings::default(), 0),
+    ] {
+        let mut case = Case::new();
+        case.committed.push(Committed::Configure(settings));
+        case.create(0, "/a", 2);
+        for (zxid, name, data) in
+            [(3, "", ""), (4, "/zookeeper_limits", hard), (5, "/zookeeper_stats", "")]
+        {
+            let path = format!("/zookeeper/quota/a{name}");
+            let mut op = create(&path);
+            if let Op::Create { data: own, .. } = &mut op {
+                *own = Some(data.as_bytes().to_vec());
+            }
+            let number = case.send(0, op);
+            case.commit(number);
+            case.reply(number, zxid, 0, Answer::Path(path));
+        }
+        let number = case.send(0, create("/a/x"));
+        case.commit(number);
+        let answer = if code == 0 { Answer::Path("/a/x".to_string()) } else { Answer::Empty };
+        case.reply(number, 6, code, answer);
+        assert_eq!(case.accepted().over_quota_count, usize::from(code != 0));
+    }
 }

@@ -165,15 +165,12 @@ fn acls_that_say_nothing_are_invalid() {
         let expected = vec![(3, ErrorCode::INVALID_ACL)];
         assert_eq!(provoke(&server, &of(acl)), (expected, OPEN), "{case}");
     }
-    let malformed: [Appends<'_>; 3] = [
-        &|out| out.put_int(i32::MAX),
-        &|out| out.put_int(100_000),
-        &|out| {
+    let malformed: [Appends<'_>; 3] =
+        [&|out| out.put_int(i32::MAX), &|out| out.put_int(100_000), &|out| {
             out.put_int(1);
             out.put_int(31);
             out.put_int(i32::MAX);
-        },
-    ];
+        }];
     for (case, acl) in malformed.into_iter().enumerate() {
         let expected = vec![(3, ErrorCode::MARSHALLING_ERROR)];
         assert_eq!(provoke(&server, &of(acl)), (expected, OPEN), "{case}");
