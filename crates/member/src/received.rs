@@ -2,14 +2,13 @@
 //! may name it.
 
 use machine::PreparedImage;
-use machine::freeze::Restore;
 use storage::StorageError;
 use storage::disk::Disk;
 use storage::snapshot::{
     RECEIVED_NAME, RECEIVING_NAME, ReceivedWriter, SnapshotReader, keep_received, remove_received,
 };
 
-use crate::recovery::RecoveryError;
+use crate::recovery::{RecoveryError, read_image};
 
 /// Takes a snapshot's bytes as they arrive.
 pub struct ImageReceiver<D: Disk + Clone> {
@@ -64,13 +63,8 @@ pub fn discard<D: Disk>(disk: &D) -> Result<(), StorageError> {
 }
 
 fn load<D: Disk + Clone>(disk: &D, name: &str) -> Result<PreparedImage, RecoveryError> {
-    let bad = |cause| RecoveryError::Snapshot { name: name.to_string(), cause };
     let mut reader = SnapshotReader::open_received(disk.clone(), name)?;
-    let mut restore = Restore::default();
-    while let Some(piece) = reader.next_piece()? {
-        restore.piece(&piece).map_err(bad)?;
-    }
-    let machine = Box::new(restore.finish().map_err(bad)?);
+    let machine = Box::new(read_image(&mut reader, name)?);
     Ok(PreparedImage { hash: reader.hash(), machine })
 }
 

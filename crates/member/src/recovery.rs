@@ -248,14 +248,22 @@ fn restore<D: Disk + Clone>(
     disk: &D,
     name: &str,
 ) -> Result<(SnapshotMeta, Machine), RecoveryError> {
-    let bad = |cause| RecoveryError::Snapshot { name: name.to_string(), cause };
     let mut reader = SnapshotReader::open(disk.clone(), name)?;
+    let machine = read_image(&mut reader, name)?;
+    Ok((reader.meta().clone(), machine))
+}
+
+/// The state that a snapshot holds, to its end.
+pub(crate) fn read_image<D: Disk>(
+    reader: &mut SnapshotReader<D>,
+    name: &str,
+) -> Result<Machine, RecoveryError> {
+    let bad = |cause| RecoveryError::Snapshot { name: name.to_string(), cause };
     let mut restore = Restore::default();
     while let Some(piece) = reader.next_piece()? {
         restore.piece(&piece).map_err(bad)?;
     }
-    let machine = restore.finish().map_err(bad)?;
-    Ok((reader.meta().clone(), machine))
+    restore.finish().map_err(bad)
 }
 
 /// The sessions of a restored machine, for the leases.
