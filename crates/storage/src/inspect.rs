@@ -11,7 +11,7 @@ use crate::datadir::{
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::record::{FrameHeader, FrameKind, HardState, SnapshotPoint};
-use crate::snapshot::{self, SnapshotReader};
+use crate::snapshot::{self, RECEIVED_NAME, SnapshotReader};
 use crate::wal::{
     Chain, HeadFound, Listing, Replay, Segment, TornTail, find_chain, log_path, read_head,
     scan_segment,
@@ -27,7 +27,7 @@ pub struct Report {
     pub identity: Option<Identity>,
     /// How many servers have started here.
     pub boot: Option<u64>,
-    /// The snapshots, oldest first.
+    /// The snapshots, oldest first, and behind them one that was received to be installed.
     pub snapshots: Vec<SnapshotReport>,
     /// The segments that make up the log, first to last.
     pub segments: Vec<SegmentReport>,
@@ -117,6 +117,11 @@ pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
                 inspect_snapshot(disk, name.name, &mut report);
             }
         }
+        Err(error) => report.problems.push(error.to_string()),
+    }
+    match snapshot::has_received(disk) {
+        Ok(true) => inspect_snapshot(disk, RECEIVED_NAME.to_string(), &mut report),
+        Ok(false) => {}
         Err(error) => report.problems.push(error.to_string()),
     }
     check_together(&mut report);
@@ -240,9 +245,14 @@ fn read_snapshot<D: Disk + Clone>(
     found: &mut SnapshotReport,
     identity: Option<Identity>,
 ) -> Result<(), StorageError> {
-    let mut reader = SnapshotReader::open(disk.clone(), &found.name)?;
+    // One that was brought may be of another cluster.
+    let is_received = found.name == RECEIVED_NAME;
+    let mut reader = match is_received {
+        true => SnapshotReader::open_received(disk.clone(), &found.name)?,
+        false => SnapshotReader::open(disk.clone(), &found.name)?,
+    };
     let cluster_id = reader.meta().cluster_id;
-    if identity.is_some_and(|identity| identity.cluster_id != cluster_id) {
+    if !is_received && identity.is_some_and(|identity| identity.cluster_id != cluster_id) {
         let file = format!("{}/{}", snapshot::SNAPSHOT_DIR, found.name);
         return Err(StorageError::corrupt(&file, 0, "the snapshot is of another cluster"));
     }

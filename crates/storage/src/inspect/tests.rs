@@ -2,6 +2,7 @@ use super::*;
 use crate::datadir::{self, Opened};
 use crate::fault_disk::FaultDisk;
 use crate::record::{EntryKind, LogEntry, Membership};
+use crate::snapshot::{SnapshotMeta, SnapshotWriter};
 use crate::wal::{Wal, WalOptions};
 
 fn options() -> WalOptions {
@@ -119,4 +120,34 @@ fn an_empty_directory_is_not_sound_and_does_not_panic() {
     let report = report(&FaultDisk::new(1));
     assert!(!report.is_sound());
     assert!(report.segments.is_empty());
+}
+
+#[test]
+fn a_snapshot_that_was_received_is_verified_whoever_wrote_it() {
+    let disk = lived();
+    let other = {
+        let meta = SnapshotMeta { index: 9, term: 2, cluster_id: 77, membership: one_voter() };
+        let mut writer = SnapshotWriter::create(disk.clone(), &meta).expect("creates");
+        writer.write_piece(b"image").expect("writes");
+        let name = writer.finish().expect("finishes").name;
+        let path = format!("{}/{name}", snapshot::SNAPSHOT_DIR);
+        let bytes = disk.content(&path).expect("it was just written");
+        disk.lose_file(&path);
+        bytes
+    };
+    let path = format!("{}/{RECEIVED_NAME}", snapshot::SNAPSHOT_DIR);
+    disk.set_content(&path, other.clone());
+    let found = report(&disk);
+    assert!(found.is_sound(), "{found}");
+    assert_eq!(found.snapshots.last().map(|it| &*it.name), Some(RECEIVED_NAME));
+    let mut changed = other;
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    disk.set_content(&path, changed);
+    let found = report(&disk);
+    assert!(found.problems[0].contains("received.snap is corrupt"), "{found}");
+}
+
+fn one_voter() -> Membership {
+    Membership { voters: vec![6], ..Membership::default() }
 }
