@@ -42,6 +42,7 @@ use crate::limits::{
 use crate::message::{
     Answer, Delivery, FrontId, OwnedIdentity, Submission, ToLoop, Waiter, borrow,
 };
+use crate::throttle::Throttle;
 use auth::AuthConfig;
 use connection::{Connection, Slot, SlotKind, Spare, State, Stats};
 use journal::SlowRequests;
@@ -77,6 +78,8 @@ pub struct FrontConfig {
     pub settings: Arc<Settings>,
     /// How clients prove who they are.
     pub auth: Arc<AuthConfig>,
+    /// What the Fronts of this member admit clients and large requests by.
+    pub throttle: Arc<Throttle>,
     /// Whether each write is told to the audit log (`audit.enable`).
     pub audit: bool,
     /// Requests that took longer are told; none: no request is.
@@ -153,6 +156,8 @@ pub struct Front {
     sent: u64,
     /// Requests in all windows.
     outstanding: u64,
+    /// What the request that is being decoded counts as a large one, until it is in its window.
+    large_bytes: u32,
     metrics: FrontMetrics,
     slow: SlowRequests,
     output: FrontOutput,
@@ -199,6 +204,7 @@ impl Front {
             received: 0,
             sent: 0,
             outstanding: 0,
+            large_bytes: 0,
             metrics: FrontMetrics::default(),
             slow: SlowRequests::default(),
             output: FrontOutput::default(),
@@ -389,7 +395,7 @@ impl Front {
             self.output.audits.extend(journal::unanswered(&connection));
         }
         for slot in &connection.window {
-            self.give_back(&slot.kind);
+            self.give_back(slot);
         }
         if let State::Connecting { .. } = connection.state {
             self.commands_in_flight -= 1;
@@ -561,7 +567,7 @@ impl Front {
         connection.travelling_reads = 0;
         connection.open_syncs = 0;
         for slot in core::mem::take(&mut connection.window) {
-            self.give_back(&slot.kind);
+            self.give_back(&slot);
         }
         if was_connecting {
             self.commands_in_flight -= 1;

@@ -25,6 +25,7 @@ pub mod received;
 pub mod recovery;
 pub mod snapshots;
 pub mod summary;
+pub mod throttle;
 
 pub use apply::Apply;
 pub use front::Front;

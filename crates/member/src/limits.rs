@@ -19,6 +19,11 @@ pub const FRONT_COMMANDS_MAX: usize = 32 * 1024;
 /// Bytes of those commands.
 pub const FRONT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Bytes of large requests that are not answered, of all clients, unless configured
+/// (`largeRequestMaxBytes`, ZooKeeper's default); only where it is configured which are large. A request
+/// beyond closes its connection.
+pub const LARGE_REQUESTS_BYTES_MAX_DEFAULT: u64 = 100 * 1024 * 1024;
+
 /// Bytes of output that a client has not taken. At the bound its requests are not read any more;
 /// what is under way is still answered.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;

@@ -15,6 +15,7 @@ pub(crate) mod jaas;
 mod monitoring;
 pub(crate) mod properties;
 mod sasl;
+mod throttle;
 pub mod tls;
 mod toml_file;
 mod units;
@@ -33,6 +34,7 @@ use std::str::FromStr;
 use member::container_znodes::ContainerSettings;
 use member::front::auth::{AuthConfig, EnsembleNames};
 use member::limits::{FRONT_COMMANDS_MAX, SNAPSHOT_LOG_BYTES_DEFAULT};
+use member::throttle::ThrottleConfig;
 
 use crate::cli::ServeArgs;
 use monitoring::{AdminDraft, MetricsDraft};
@@ -65,7 +67,7 @@ const _: () = assert!((JUTE_BYTES_MAX_MAX as usize) < machine::limits::ENTRY_BYT
 const _: () = assert!(JUTE_BYTES_MAX_DEFAULT <= JUTE_BYTES_MAX_MAX);
 
 /// Everything `quorate serve` needs to know. Times are in milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServeConfig {
     /// The file this came from, as it was named; none without one.
     pub file: Option<String>,
@@ -103,6 +105,9 @@ pub struct ServeConfig {
     pub commands_in_flight_max: Option<u32>,
     /// Requests that wait longer because of that are refused (`throttled_op_wait_time`); 0: never.
     pub throttled_op_wait_ms: u64,
+    /// How many may ask for a session in a time, and what large requests may take together
+    /// (`connection_throttle_*`, `largeRequest*`).
+    pub throttle: ThrottleConfig,
     /// Commands after which a snapshot is due (`snapCount`); none: never for their number.
     pub snapshot_command_count: Option<u32>,
     /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: never for its size.
@@ -432,6 +437,7 @@ struct Draft {
     jute_bytes_max: Option<u32>,
     commands_in_flight_max: Option<u32>,
     throttled_op_wait_ms: u64,
+    throttle: throttle::ThrottleDraft,
     snapshot_command_count: Option<u32>,
     /// The outer none: not said; the inner: switched off.
     snapshot_log_bytes: Option<Option<u64>>,
@@ -504,6 +510,7 @@ impl Draft {
         let tls = tls::settle(&mut self)?;
         let enforce_auth_schemes = self.settle_enforced_schemes(tls.as_ref())?;
         let ensemble = self.settle_ensemble_names();
+        let throttle = throttle::settle(&mut self);
         let default_addr =
             ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port: ZK_PORT_DEFAULT };
         if self.is_zoo_cfg && self.data_dir.is_none() {
@@ -535,6 +542,7 @@ impl Draft {
             jute_bytes_max: self.jute_bytes_max.unwrap_or(JUTE_BYTES_MAX_DEFAULT),
             commands_in_flight_max: self.commands_in_flight_max,
             throttled_op_wait_ms: self.throttled_op_wait_ms,
+            throttle,
             snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             container: self.container,

@@ -11,6 +11,7 @@ use member::Front;
 use member::front::FrontConfig;
 use member::front::auth::AuthConfig;
 use member::recovery::Options;
+use member::throttle::Throttle;
 use node::{Node, NodeConfig};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
@@ -104,11 +105,13 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(node.wait_ready(READY_LIMIT), "the member did not become ready");
     let settings = Arc::new(node.front_handles()[0].machine().read().settings().clone());
     let auth = Arc::new(config.auth.clone());
+    let throttle = Arc::new(Throttle::new(config.throttle.clone()));
     let fronts = node
         .front_handles()
         .into_iter()
         .map(|handle| {
-            let config = front_config(&config, &node, handle.id(), secret, &settings, &auth);
+            let config =
+                front_config(&config, &node, handle.id(), secret, &settings, &auth, &throttle);
             let front = Front::new(config);
             (handle, front)
         })
@@ -209,6 +212,7 @@ fn front_config(
     secret: [u8; 32],
     settings: &Arc<Settings>,
     auth: &Arc<AuthConfig>,
+    throttle: &Arc<Throttle>,
 ) -> FrontConfig {
     FrontConfig {
         id,
@@ -222,6 +226,7 @@ fn front_config(
         secret,
         settings: settings.clone(),
         auth: auth.clone(),
+        throttle: throttle.clone(),
         audit: config.audit,
         slow_request_ms: config.slow_request_ms,
     }

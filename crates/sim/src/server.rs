@@ -163,6 +163,7 @@ impl Server {
                     secret: secret_of_boot(config.secret, origin.boot.0),
                     settings: settings.clone(),
                     auth: Arc::default(),
+                    throttle: Arc::default(),
                     audit: false,
                     slow_request_ms: None,
                 };

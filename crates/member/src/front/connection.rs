@@ -45,6 +45,8 @@ pub(super) struct Slot {
     /// When it was decoded, in the driver's ms.
     pub received_ms: u64,
     pub kind: SlotKind,
+    /// What it counts as a large request.
+    pub large_bytes: u32,
     /// What is to be told of a write once it is answered, if anything is.
     pub pending: Option<Box<Pending>>,
 }

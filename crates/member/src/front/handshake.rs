@@ -23,21 +23,49 @@ impl Front {
         if length > CONNECT_BYTES_MAX {
             return Err(self.disconnect(id, &format!("a first frame of {length} bytes")));
         }
+        if self.config.throttle.is_too_large(length) {
+            return Err(self.reject_large(id, length));
+        }
         let Some(frame) = take_frame(&mut connection.input, length) else {
             return Err(Halt::NeedsBytes);
         };
         connection.stats.received += 1;
         self.received += 1;
         self.metrics.bytes_received_count += frame.len() as u64 + 4;
-        match ConnectRequest::decode(&frame) {
-            Ok(connect) => {
-                self.metrics.connection_request_count += 1;
-                connection.state = State::Greeting(connect);
-                self.list(id);
-                Err(Halt::HeldBack)
+        let connect = match ConnectRequest::decode(&frame) {
+            Ok(connect) => connect,
+            Err(error) => {
+                return Err(self.disconnect(id, &format!("its connect request: {error}")));
             }
-            Err(error) => Err(self.disconnect(id, &format!("its connect request: {error}"))),
+        };
+        if !self.admits(connect.session == 0) {
+            self.metrics.connection_rejected += 1;
+            return Err(self.disconnect(id, "too many ask for a session at once"));
         }
+        self.metrics.connection_request_count += 1;
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        connection.state = State::Greeting(connect);
+        self.list(id);
+        Err(Halt::HeldBack)
+    }
+
+    /// Whether one more may ask for a session, new or not (`ZooKeeperServer.processConnectRequest`).
+    fn admits(&mut self, is_new: bool) -> bool {
+        let (throttle, now_ms) = (self.config.throttle.clone(), self.now.monotonic_ms);
+        let deficit = throttle.admits(is_new, now_ms, || self.chance());
+        if let Some(deficit) = deficit {
+            self.metrics.connection_token_deficit.record(deficit, now_ms);
+        }
+        deficit.is_some()
+    }
+
+    /// A number from 0 to 1.
+    fn chance(&mut self) -> f64 {
+        self.secrets_drawn += 1;
+        let secret = session_secret(&self.config.secret, self.config.id.0, self.secrets_drawn);
+        let (first, _) = secret.split_first_chunk().expect("a secret has 32 bytes");
+        // As many bits as a number has.
+        (u64::from_be_bytes(*first) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     fn on_word(&mut self, id: ConnectionId, mut word: Word) -> Result<(), Halt> {

@@ -28,6 +28,8 @@ pub struct FrontReport {
     pub watches: u64,
     /// Watches but for one-shot child watches: those that `wchs` counts.
     pub data_watches: u64,
+    /// `connection_drop_probability`, of the whole member.
+    pub connection_drop_probability: f64,
     /// What metrics show beside these.
     pub metrics: FrontMetrics,
 }
@@ -42,6 +44,9 @@ impl FrontReport {
         self.connections += other.connections;
         self.watches += other.watches;
         self.data_watches += other.data_watches;
+        // The Fronts share it.
+        self.connection_drop_probability =
+            self.connection_drop_probability.max(other.connection_drop_probability);
         self.metrics.merge(&other.metrics);
     }
 }
@@ -69,6 +74,12 @@ pub struct FrontMetrics {
     pub watch_bytes: u64,
     /// `connection_request_count`: connect requests.
     pub connection_request_count: u64,
+    /// `connection_token_deficit`: of those who were admitted, what the throttle lacked then.
+    pub connection_token_deficit: Summary,
+    /// `connection_rejected`: those whom the throttle refused.
+    pub connection_rejected: u64,
+    /// `large_requests_rejected`: requests that were too much beside other large ones.
+    pub large_requests_rejected: u64,
     /// `connection_drop_count`: connections that were not closed from here.
     pub connection_drop_count: u64,
     /// `sessionless_connections_expired`: connections that never asked for a session.
@@ -91,6 +102,9 @@ impl FrontMetrics {
         self.response_bytes += other.response_bytes;
         self.watch_bytes += other.watch_bytes;
         self.connection_request_count += other.connection_request_count;
+        self.connection_token_deficit.merge(&other.connection_token_deficit);
+        self.connection_rejected += other.connection_rejected;
+        self.large_requests_rejected += other.large_requests_rejected;
         self.connection_drop_count += other.connection_drop_count;
         self.sessionless_connections_expired += other.sessionless_connections_expired;
         self.throttled_ops += other.throttled_ops;
@@ -160,6 +174,7 @@ impl Front {
             connections: self.connections.len() as u64,
             watches: self.watches.len() as u64,
             data_watches: self.watches.data_watch_count() as u64,
+            connection_drop_probability: self.config.throttle.drop_probability(),
             metrics: self.metrics.clone(),
         }
     }

@@ -3,7 +3,7 @@
 
 use machine::{Command, ConnectionId, DescendantCount};
 use zk::jute::{JuteError, JuteReader};
-use zk::request::{ReadKind, Request, RequestHeader};
+use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
 use zk::response::WriteForm;
 use zk::{ErrorCode, ops};
 
@@ -39,6 +39,9 @@ impl Front {
             }
             return Err(Halt::HeldBack);
         }
+        if self.config.throttle.is_too_large(length) {
+            return Err(self.reject_large(id, length));
+        }
         let Some(body) = connection.input.get(4..4 + length as usize) else {
             return Err(Halt::NeedsBytes);
         };
@@ -64,6 +67,13 @@ impl Front {
             self.fail(id, header.xid, ErrorCode::AUTH_REQUIRED, Some(0), true);
             return Ok(());
         }
+        if !matches!(header.opcode, op::AUTH | op::SASL) {
+            let bytes = reader.remaining() as u32;
+            match self.config.throttle.begin_request(bytes) {
+                Some(counted) => self.large_bytes = counted,
+                None => return Err(self.reject_large(id, bytes)),
+            }
+        }
         if throttled && is_throttlable(header.opcode) {
             self.metrics.throttled_ops += 1;
             self.fail(id, header.xid, ErrorCode::THROTTLED_OP, None, false);
@@ -72,10 +82,10 @@ impl Front {
         match Request::decode(header.opcode, &mut reader) {
             Ok(request) => self.on_request(id, header, &request, frame.len()),
             // `ZooKeeperServer.processPacket` reads these before all others, and does not catch.
-            Err(error) if header.opcode == zk::request::opcode::AUTH => {
+            Err(error) if header.opcode == op::AUTH => {
                 Err(self.disconnect(id, &format!("an auth packet: {error}")))
             }
-            Err(error) if header.opcode == zk::request::opcode::SASL => {
+            Err(error) if header.opcode == op::SASL => {
                 Err(self.disconnect(id, &format!("a SASL packet: {error}")))
             }
             Err(error) => {
@@ -90,6 +100,13 @@ impl Front {
                 Ok(())
             }
         }
+    }
+
+    /// `ZooKeeperServer.checkRequestSizeWhenReceivingMessage`: by the length of its frame, and again once
+    /// it is there.
+    pub(super) fn reject_large(&mut self, id: ConnectionId, bytes: u32) -> Halt {
+        self.metrics.large_requests_rejected += 1;
+        self.disconnect(id, &format!("a request of {bytes} bytes beside other large ones"))
     }
 
     fn on_request(
@@ -213,7 +230,6 @@ impl Front {
 /// it may see. A sync holds back commands: it does not pass the log, and theirs could be answered
 /// first.
 fn is_held_back(connection: &Connection, opcode: i32) -> bool {
-    use zk::request::opcode as op;
     let behind_read = connection.local_reads > 0;
     match opcode {
         op::SYNC | op::AUTH | op::SASL => behind_read,
@@ -235,7 +251,7 @@ fn is_held_back(connection: &Connection, opcode: i32) -> bool {
 /// `PrepRequestProcessor.pRequestHelper` takes that of a multi on its way out, where an ACL is null on
 /// another, and those of other writes before it looks at the path.
 fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
-    let is_multi = opcode == zk::request::opcode::MULTI;
+    let is_multi = opcode == op::MULTI;
     match error {
         JuteError::NullAcl { .. } => None,
         JuteError::NullPath { error, .. } if !is_multi => Some(*error),
@@ -246,7 +262,6 @@ fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
 /// Whether a request may be refused because it waited too long (`Request.isThrottlable`, and what
 /// `ZooKeeperServer.processPacket` handles without its throttle).
 fn is_throttlable(opcode: i32) -> bool {
-    use zk::request::opcode as op;
     !matches!(opcode, op::PING | op::CLOSE_SESSION | op::AUTH | op::SASL)
 }
 

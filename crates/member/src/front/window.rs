@@ -32,14 +32,16 @@ impl Front {
             SlotKind::TravellingRead(_) => connection.travelling_reads += 1,
             _ => {}
         }
-        connection.window.push_back(Slot { xid, received_ms, kind, pending: None });
+        let large_bytes = core::mem::take(&mut self.large_bytes);
+        connection.window.push_back(Slot { xid, received_ms, kind, large_bytes, pending: None });
         self.outstanding += 1;
     }
 
     /// Returns the credit of a slot that is answered, or whose connection is gone.
-    pub(super) fn give_back(&mut self, kind: &SlotKind) {
+    pub(super) fn give_back(&mut self, slot: &Slot) {
         self.outstanding -= 1;
-        match kind {
+        self.config.throttle.end_request(slot.large_bytes);
+        match &slot.kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 self.commands_in_flight -= 1;
                 self.bytes_in_flight -= bytes;
@@ -65,7 +67,7 @@ impl Front {
             SlotKind::TravellingRead(_) => connection.travelling_reads -= 1,
             _ => {}
         }
-        self.give_back(&slot.kind);
+        self.give_back(&slot);
         slot
     }
 

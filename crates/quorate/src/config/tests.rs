@@ -4,6 +4,8 @@
 mod tls;
 
 use super::*;
+
+use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, Weights};
 use std::collections::BTreeMap;
 
 const FILE: &str = "conf/zoo.cfg";
@@ -804,6 +806,122 @@ fn the_smaller_bound_of_writes_under_way_counts() {
     let toml = World::toml("throttled_op_wait = \"2s\"");
     assert_eq!(toml.config().throttled_op_wait_ms, 2_000);
     assert!(zoo("globalOutstandingLimit=0").error().contains("is not between 1 and"));
+}
+
+// ---- who may connect, and large requests
+
+#[test]
+fn the_throttle_of_connections_is_that_of_zookeepers_properties() {
+    let config = zoo("").config().throttle;
+    assert_eq!(config, ThrottleConfig::default());
+    let all = "connection_throttle_tokens=5\nconnection_throttle_fill_time=10\n\
+               connection_throttle_fill_count=2\nconnection_throttle_freeze_time=100\n\
+               connection_throttle_drop_increase=0.5\nconnection_throttle_drop_decrease=.25\n\
+               connection_throttle_decrease_ratio=1\nlargeRequestThreshold=1000\n\
+               largeRequestMaxBytes=5000";
+    let expected = ThrottleConfig {
+        connections: ConnectionThrottleConfig {
+            tokens_max: 5,
+            fill_ms: 10,
+            fill_count: 2,
+            freeze_ms: Some(100),
+            drop_increase: 0.5,
+            drop_decrease: 0.25,
+            decrease_ratio: 1.0,
+            weights: None,
+        },
+        large_requests: LargeRequestsConfig { threshold: Some(1_000), bytes_max: 5_000 },
+    };
+    assert_eq!((zoo(all).config().throttle, zoo(all).warnings()), (expected.clone(), vec![]));
+    let words: Vec<String> = all.lines().map(|line| format!("-Dzookeeper.{line}")).collect();
+    assert_eq!(flags(&words.join(" ")).config().throttle, expected);
+    let toml = "connect_tokens_max = 5\nconnect_fill = \"10ms\"\nconnect_fill_count = 2\n\
+                connect_freeze = \"100ms\"\nconnect_drop_increase = 0.5\n\
+                connect_drop_decrease = 0.25\nconnect_decrease_ratio = 1\n\
+                large_request_bytes_min = 1001\nlarge_requests_bytes_max = 5000";
+    assert_eq!(World::toml(toml).config().throttle, expected);
+    assert_eq!(
+        zoo("connection_throttle_freeze_time=-1").config().throttle.connections.freeze_ms,
+        None
+    );
+}
+
+#[test]
+fn numbers_that_no_throttle_can_have_are_refused() {
+    for line in [
+        "connection_throttle_tokens=-1",
+        "connection_throttle_tokens=many",
+        "connection_throttle_fill_time=0",
+        "connection_throttle_fill_count=-1",
+        "connection_throttle_freeze_time=-2",
+        "connection_throttle_drop_increase=2",
+        "connection_throttle_drop_decrease=NaN",
+        "connection_throttle_decrease_ratio=-0.1",
+        "connection_throttle_weight_enabled=perhaps",
+        "largeRequestThreshold=1MB",
+    ] {
+        let key = line.split('=').next().unwrap();
+        assert!(zoo(line).error().contains(key), "{line}");
+    }
+    for line in [
+        "connect_tokens_max = -1",
+        "connect_fill = \"0ms\"",
+        "connect_drop_increase = 1.5",
+        "connect_weights = { guest = 1 }",
+        "large_request_bytes_min = 0",
+        "large_requests_bytes_max = 0",
+        "connect_everyone = true",
+    ] {
+        let key = line.split(' ').next().unwrap();
+        assert!(World::toml(line).error().contains(key), "{line}");
+    }
+}
+
+/// Weights of a new and of a renewed session, and how many warnings there are.
+fn check_weights(lines: &str, expected: Option<(u32, u32)>, warnings: usize) {
+    let world = zoo(&format!("connection_throttle_tokens=1\n{lines}"));
+    let weights = world.config().throttle.connections.weights;
+    let weights = weights.map(|weights| (weights.new_session, weights.renewed_session));
+    assert_eq!((weights, world.warnings().len()), (expected, warnings), "{lines}");
+}
+
+#[test]
+fn weights_that_cannot_be_are_replaced_as_by_zookeeper() {
+    let on = |lines: &str| {
+        format!("connection_throttle_weight_enabled=true\n{lines}")
+            .replace("weight_of_", "connection_throttle_")
+    };
+    check_weights("connection_throttle_global_session_weight=9", None, 0);
+    check_weights(&on(""), Some((3, 2)), 0);
+    check_weights(
+        &on("weight_of_global_session_weight=9\nweight_of_renew_session_weight=5"),
+        Some((9, 5)),
+        0,
+    );
+    check_weights(&on("weight_of_local_session_weight=7"), Some((7, 7)), 2);
+    check_weights(&on("weight_of_global_session_weight=0"), Some((3, 2)), 1);
+    check_weights(
+        &on("weight_of_local_session_weight=-1\nweight_of_renew_session_weight=-1"),
+        Some((3, 2)),
+        2,
+    );
+    let toml = World::toml("connect_weights = { global = 4, renew = 1 }").config();
+    let weights = toml.throttle.connections.weights;
+    assert_eq!(weights, Some(Weights { new_session: 4, renewed_session: 1 }));
+}
+
+#[test]
+fn bounds_of_large_requests_that_cannot_be_are_warned_of_as_by_zookeeper() {
+    let large = |lines: &str| {
+        let world = zoo(lines);
+        let LargeRequestsConfig { threshold, bytes_max } = world.config().throttle.large_requests;
+        (threshold, bytes_max, world.warnings().len())
+    };
+    let default = 100 * 1024 * 1024;
+    assert_eq!(large("largeRequestThreshold=-1"), (None, default, 0));
+    assert_eq!(large("largeRequestThreshold=0"), (None, default, 1));
+    assert_eq!(large("largeRequestThreshold=-2"), (None, default, 1));
+    assert_eq!(large("largeRequestMaxBytes=0"), (None, default, 1));
 }
 
 #[test]

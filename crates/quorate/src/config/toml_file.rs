@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, Place, SNAPSHOT_COMMAND_COUNT_MIN,
-    digest_algorithm, super_digest, units,
+    digest_algorithm, super_digest, throttle, units,
 };
 
 /// Every key, each with what its value looks like.
@@ -30,6 +30,16 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("jute_bytes_max", "\"1MiB\""),
     ("commands_in_flight_max", "1000"),
     ("throttled_op_wait", "\"1s\""),
+    ("connect_tokens_max", "0"),
+    ("connect_fill", "\"1ms\""),
+    ("connect_fill_count", "1"),
+    ("connect_freeze", "\"1s\""),
+    ("connect_drop_increase", "0.02"),
+    ("connect_drop_decrease", "0.002"),
+    ("connect_decrease_ratio", "0.0"),
+    ("connect_weights", "{ global = 3, local = 1, renew = 2 }"),
+    ("large_request_bytes_min", "\"1MiB\""),
+    ("large_requests_bytes_max", "\"100MiB\""),
     ("snapshot_command_count", "100000"),
     ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
@@ -162,6 +172,9 @@ fn apply_key(
             max => draft.bound_commands(max),
         },
         "throttled_op_wait" => draft.throttled_op_wait_ms = u64::from(value.ms()?),
+        _ if key.starts_with("connect_") || key.starts_with("large_request") => {
+            return apply_throttle_key(draft, place, key, &value);
+        }
         "snapshot_command_count" => {
             let count = value.count()?;
             if count < SNAPSHOT_COMMAND_COUNT_MIN {
@@ -218,6 +231,51 @@ fn apply_key(
         }
         "zk_tls_addr" => draft.tls.address = Some(value.text()?.parse()?),
         _ => return apply_tls_key(draft, place, key, &value),
+    }
+    Ok(())
+}
+
+/// The keys about who may connect and about large requests.
+fn apply_throttle_key(
+    draft: &mut Draft,
+    place: &Place,
+    key: &str,
+    value: &Value<'_>,
+) -> Result<(), String> {
+    let throttle = &mut draft.throttle;
+    let connections = &mut throttle.connections;
+    match key {
+        "connect_tokens_max" => connections.tokens_max = value.count()?,
+        "connect_fill" => connections.fill_ms = value.ms_above_0()?,
+        "connect_fill_count" => connections.fill_count = value.count()?,
+        "connect_freeze" => connections.freeze_ms = Some(value.ms()?),
+        "connect_drop_increase" => connections.drop_increase = value.ratio()?,
+        "connect_drop_decrease" => connections.drop_decrease = value.ratio()?,
+        "connect_decrease_ratio" => connections.decrease_ratio = value.ratio()?,
+        "connect_weights" => {
+            throttle.is_weighted = true;
+            throttle.weights_place = Some(place.clone());
+            for (name, weight) in value.counts()? {
+                match name.as_str() {
+                    "global" => throttle.weights.global = weight.into(),
+                    "local" => throttle.weights.local = weight.into(),
+                    "renew" => throttle.weights.renew = weight.into(),
+                    _ => return Err(format!("{name:?} is no kind of session")),
+                }
+            }
+        }
+        // Of so many bytes it is large; ZooKeeper's threshold is the largest that is not.
+        "large_request_bytes_min" => {
+            let bytes = value.bytes()?;
+            let threshold = bytes.checked_sub(1).and_then(|bytes| u32::try_from(bytes).ok());
+            let out_of_range = || format!("{bytes} bytes is not between 1 and 4 GiB");
+            throttle.large_requests.threshold = Some(threshold.ok_or_else(out_of_range)?);
+        }
+        "large_requests_bytes_max" => match value.bytes()? {
+            0 => return Err("0 would let none through".to_string()),
+            bytes => throttle.large_requests.bytes_max = bytes,
+        },
+        _ => return Err("is not a key of this file".to_string()),
     }
     Ok(())
 }
@@ -323,6 +381,25 @@ impl Value<'_> {
             0 => Err("must be above 0".to_string()),
             ms => Ok(ms),
         }
+    }
+
+    /// A number from 0 to 1.
+    fn ratio(&self) -> Result<f64, String> {
+        let number = match self.value.as_float() {
+            Some(float) => float.as_str().to_string(),
+            None => self.integer()?.to_string(),
+        };
+        throttle::ratio(&number)
+    }
+
+    /// A table of whole numbers.
+    fn counts(&self) -> Result<BTreeMap<String, u32>, String> {
+        let table = self.value.as_table().ok_or_else(|| self.wrong())?;
+        let counts = table.iter().map(|(key, value)| {
+            let count = Value { key: self.key, value: value.get_ref() }.count()?;
+            Ok((key.get_ref().to_string(), count))
+        });
+        counts.collect()
     }
 
     /// A table of texts.

@@ -251,6 +251,9 @@ fn apply_property(
     if draft.tls.say(place, name, name, value) {
         return Ok(Fate::Taken);
     }
+    if let Some(fate) = draft.throttle.apply(place, name, value) {
+        return fate;
+    }
     match name {
         "skipACL" => draft.replicated.skip_acl = yes_or_no(value)?,
         "extendedTypesEnabled" => draft.replicated.extended_types = boolean(value)?,
@@ -434,12 +437,11 @@ const MOOT: &[&str] = &[
 const UNBUILT: &[(&str, &str)] = &[
     ("autopurge.*", "old snapshots and logs are removed without it; it is ignored"),
     ("client.*", "is not built; it is ignored"),
-    ("connection*", "this throttle is not built; it is ignored"),
+    ("connection*", "is only a name in ZooKeeper's manual; connection_throttle_* is what it reads"),
     ("emulate353TTLNodes", "is not built; it is ignored"),
     ("enableEagerACLCheck", "permissions are checked once, when a request is applied"),
     ("extendedTypesEmulate*", "is not built; it is ignored"),
     ("kinit", KERBEROS_NOT_BUILT),
-    ("largeRequest*", "requests in flight have our own limits; it is ignored"),
     ("observerMaster.*", ENSEMBLES_NOT_BUILT),
     ("requireClientAuthScheme*", AUTH_SCHEME_UNKNOWN),
     ("requireKerberosConfig", KERBEROS_NOT_BUILT),
@@ -696,7 +698,7 @@ pub(super) fn number(value: &str) -> Result<i64, String> {
 }
 
 /// A property's number within bounds.
-fn number_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
+pub(super) fn number_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
     within(number(value)?, min, max)
 }
 

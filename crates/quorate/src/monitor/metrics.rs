@@ -64,8 +64,7 @@ impl Monitor {
             // There are none of the kind that only one server knows.
             whole("local_sessions", 0),
             whole("outstanding_tls_handshake", self.handshakes().under_way),
-            // No connection is dropped by chance.
-            gauge("connection_drop_probability", Number::Real(0.0)),
+            gauge("connection_drop_probability", Number::Real(fronts.connection_drop_probability)),
             gauge("last_client_response_size", Number::Whole(last)),
             gauge("max_client_response_size", Number::Whole(none_as_java(size.max))),
             gauge("min_client_response_size", Number::Whole(none_as_java(size.min))),
@@ -84,6 +83,7 @@ impl Monitor {
     fn counters(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
         let counts = self.node.loop_counts();
         let ordinal = self.node.machine().read().counters().ordinal.0;
+        let rejected = self.face.rejected.load(Ordering::Relaxed);
         let (of, images) = (&fronts.metrics, self.images.counts());
         vec![
             counter("bytes_received_count", of.bytes_received_count),
@@ -91,7 +91,8 @@ impl Monitor {
             counter("watch_bytes", of.watch_bytes),
             counter("connection_request_count", of.connection_request_count),
             counter("connection_drop_count", of.connection_drop_count),
-            counter("connection_rejected", self.face.rejected.load(Ordering::Relaxed)),
+            counter("connection_rejected", rejected + of.connection_rejected),
+            counter("large_requests_rejected", of.large_requests_rejected),
             counter("unsuccessful_handshake", self.handshakes().failed),
             counter("tls_handshake_exceeded", self.handshakes().exceeded),
             counter("sessionless_connections_expired", of.sessionless_connections_expired),
@@ -123,6 +124,7 @@ impl Monitor {
             basic("startup_snap_load_time", once(started.snapshot_load_ms)),
             basic("startup_txns_load_time", once(started.log_apply_ms)),
             basic("startup_txns_loaded", once(started.commands_applied)),
+            basic("connection_token_deficit", shown(&of.connection_token_deficit, 1.0)),
             basic("node_created_watch_count", shown(&of.node_created_watch_count, 1.0)),
             basic("node_deleted_watch_count", shown(&of.node_deleted_watch_count, 1.0)),
             basic("node_changed_watch_count", shown(&of.node_changed_watch_count, 1.0)),

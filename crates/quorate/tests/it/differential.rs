@@ -4,6 +4,7 @@
 
 mod deliberate;
 mod quotas;
+mod throttles;
 
 use std::path::Path;
 

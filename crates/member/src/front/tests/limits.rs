@@ -9,6 +9,8 @@ use crate::limits::{
     WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_KEPT_REQUESTS, WINDOW_REQUESTS_MAX,
 };
 
+use crate::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig};
+
 fn connection(rig: &Rig, number: u32) -> &Connection {
     let client = &rig.clients[&number];
     &rig.fronts[client.front].connections[&client.id]
@@ -243,6 +245,90 @@ fn what_waits_too_long_for_credit_is_refused() {
     assert_eq!(seen_after_waiting(500, 500), served);
     let refused = "get /a -> throttled @4; ping -> @4; set /a z -> throttled @4; get /a -> y v1 @4";
     assert_eq!(seen_after_waiting(500, 501), refused);
+}
+
+fn throttled(bounds: ThrottleConfig) -> Rig {
+    let mut rig = Rig::default();
+    let throttle = Arc::new(Throttle::new(bounds));
+    for (id, front) in rig.fronts.iter_mut().enumerate() {
+        *front = Front::new(FrontConfig { throttle: throttle.clone(), ..config(id as u32) });
+    }
+    rig
+}
+
+#[test]
+fn only_so_many_ask_for_a_session_on_all_fronts_in_a_time() {
+    let connections =
+        ConnectionThrottleConfig { tokens_max: 2, fill_ms: 1_000, ..Default::default() };
+    let mut rig = throttled(ThrottleConfig { connections, ..Default::default() });
+    assert_eq!(rig.play("c1: connect"), "c1: connected as A for 10000");
+    assert_eq!(rig.play("c2@1: connect"), "c2: connected as B for 10000");
+    assert_eq!(rig.play("c3: connect"), "c3: closed");
+    assert_eq!(rig.play("c4@1: connect"), "c4: closed");
+    // Words are not throttled, nor are those who are connected.
+    assert_eq!(rig.play("c1: ping"), "c1: ping -> @2");
+    rig.play("time 1001");
+    assert_eq!(rig.play("c1: connect again"), "c1: connected as A for 10000");
+    assert_eq!(rig.play("c2: connect again"), "c2: closed");
+    let mut metrics = rig.fronts[0].report().metrics;
+    assert_eq!((metrics.connection_request_count, metrics.connection_rejected), (2, 2));
+    metrics = rig.fronts[1].report().metrics;
+    assert_eq!((metrics.connection_request_count, metrics.connection_rejected), (1, 1));
+    let deficit = metrics.connection_token_deficit.distribution(1.0, 0);
+    assert_eq!((deficit.count, deficit.sum), (1, 2.0));
+}
+
+#[test]
+fn who_is_dropped_by_chance_is_refused_with_tokens_left() {
+    let connections = ConnectionThrottleConfig {
+        tokens_max: 1,
+        freeze_ms: Some(0),
+        drop_increase: 1.0,
+        fill_ms: 10,
+        ..Default::default()
+    };
+    let mut rig = throttled(ThrottleConfig { connections, ..Default::default() });
+    rig.play("time 1");
+    assert_eq!(rig.play("c1: connect"), "c1: connected as A for 10000");
+    rig.play("time 1");
+    assert_eq!(rig.play("c2: connect"), "c2: closed");
+    rig.play("time 10000");
+    assert_eq!(rig.play("c3: connect"), "c3: closed");
+}
+
+fn large_requests(threshold: u32, bytes_max: u64) -> Rig {
+    let large_requests = LargeRequestsConfig { threshold: Some(threshold), bytes_max };
+    let mut rig = throttled(ThrottleConfig { large_requests, ..Default::default() });
+    rig.play("c1: connect\nc2@1: connect\nc1: create /a x");
+    rig
+}
+
+#[test]
+fn large_requests_of_all_fronts_are_bounded_together() {
+    let mut rig = large_requests(200, 1_000);
+    rig.play("c1~ set /a big:500 | set /a y");
+    assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514);
+    // Small ones pass, and one beside which there is room.
+    rig.play("c2~ set /a big:100 | set /a big:400");
+    assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514 + 414);
+    assert_eq!(rig.play("c2~ set /a big:400"), "c2: closed");
+    assert_eq!(rig.fronts[1].report().metrics.large_requests_rejected, 1);
+    // What the lost connection had under way is given back.
+    assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514);
+    let seen = rig.play("run");
+    assert!(seen.contains("c1: set /a y -> v2"), "{seen}");
+    assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 0);
+    let seen = rig.play("c1: set /a big:900");
+    assert!(seen.ends_with("-> v5 @8"), "{seen}");
+    assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 0);
+}
+
+#[test]
+fn a_request_that_cannot_fit_is_refused_by_its_length() {
+    let mut rig = large_requests(200, 1_000);
+    assert_eq!(rig.play("c1: raw 000003e9"), "c1: closed");
+    assert_eq!(rig.fronts[0].report().metrics.large_requests_rejected, 1);
+    assert_eq!(rig.play("c2: raw 000003e8"), "");
 }
 
 #[test]

@@ -201,6 +201,7 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         secret: [9; 32],
         settings: Arc::new(Settings::default()),
         auth: Arc::default(),
+        throttle: Arc::default(),
         audit: false,
         slow_request_ms: None,
     }
