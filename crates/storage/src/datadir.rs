@@ -109,6 +109,10 @@ pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     let identity = decode_identity(&bytes);
     let identity = identity.map_err(|error| at(IDENTITY_FILE, error))?;
     snapshot::remove_temporaries(&disk)?;
+    // A process that was killed before it synced these left names that a loss of power takes back.
+    sync_root(&disk)?;
+    let synced = disk.sync_dir(SNAPSHOT_DIR);
+    synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))?;
     Ok(Opened::Existing(DataDir { disk, _lock: lock, identity }))
 }
 

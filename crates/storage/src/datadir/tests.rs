@@ -87,6 +87,31 @@ fn a_crash_at_every_operation_of_a_birth_leaves_it_unborn_or_whole() {
     }
 }
 
+/// The names that a killed process had given are there, and not durable.
+#[test]
+fn a_birth_that_was_killed_and_used_survives_a_loss_of_power() {
+    let count = {
+        let disk = FaultDisk::new(1);
+        birth(&disk).expect("is born");
+        disk.ops()
+    };
+    for (stop, seed) in (0..count).flat_map(|stop| (0..20).map(move |seed| (stop, seed))) {
+        let disk = FaultDisk::new(seed);
+        disk.set_plan(FaultPlan { stop_at: Some(stop), ..FaultPlan::default() });
+        drop(birth(&disk));
+        disk.kill();
+        let Opened::Existing(dir) = open(disk.clone()).expect("opens") else { continue };
+        dir.next_boot().expect("counts");
+        drop(dir);
+        disk.crash();
+        let Opened::Existing(dir) = open(disk.clone()).expect("opens") else {
+            panic!("operation {stop}, seed {seed}: it was born");
+        };
+        assert_eq!(dir.identity(), IDENTITY);
+        check_whole(&disk);
+    }
+}
+
 #[test]
 fn boots_only_grow_whatever_crashes() {
     for seed in 0..200 {
