@@ -73,6 +73,8 @@ pub struct AclTable {
     slots: Vec<Option<Slot>>,
     vacant: Vec<u32>,
     ids: HashMap<Acl, u32, FixedState>,
+    /// Of all of them, as an image has them.
+    encoded_bytes: u64,
 }
 
 impl Default for AclTable {
@@ -81,6 +83,7 @@ impl Default for AclTable {
             slots: Vec::new(),
             vacant: Vec::new(),
             ids: HashMap::with_hasher(FixedState::default()),
+            encoded_bytes: 0,
         };
         let open = table.retain(&world(perms::ALL));
         assert!(open == OPEN);
@@ -112,6 +115,7 @@ impl AclTable {
             }
         };
         self.ids.insert(acl.clone(), id);
+        self.encoded_bytes += encoded_bytes(acl);
         AclId(id)
     }
 
@@ -123,9 +127,15 @@ impl AclTable {
         if slot.znode_count == 0 && id != OPEN {
             let acl = slot.acl.clone();
             self.ids.remove(&acl);
+            self.encoded_bytes -= encoded_bytes(&acl);
             self.slots[id.0 as usize] = None;
             self.vacant.push(id.0);
         }
+    }
+
+    /// Bytes of every ACL once, as an image has them.
+    pub fn encoded_bytes(&self) -> u64 {
+        self.encoded_bytes
     }
 
     /// The ACL itself.
@@ -145,6 +155,12 @@ impl AclTable {
     fn slot_mut(&mut self, id: AclId) -> &mut Slot {
         self.slots[id.0 as usize].as_mut().expect("a znode's ACL is in the table")
     }
+}
+
+/// Bytes that [`encode`] makes of an ACL.
+fn encoded_bytes(acl: &Acl) -> u64 {
+    let entry = |entry: &AclEntry| 12 + entry.scheme.len() + entry.id.len();
+    2 + acl.iter().map(entry).sum::<usize>() as u64
 }
 
 /// Whether `acl` gives any of the bits `wanted` to someone with `identities`.

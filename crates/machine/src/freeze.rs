@@ -46,6 +46,12 @@ const TAG_ZNODE: u8 = b'Z';
 const TAG_END: u8 = b'E';
 const FLAG_COUNTERS: u8 = 1;
 
+/// Bytes of a session in an image.
+const SESSION_BYTES: u64 = 61;
+
+/// Bytes of a znode in an image, with counters and without name, data and ACL.
+const ZNODE_BYTES: u64 = 82;
+
 /// A running freeze, beside what the tree keeps of it.
 pub(crate) struct Freeze {
     /// Header and sessions, until the first step takes them.
@@ -184,6 +190,20 @@ impl Machine {
         self.tree.freeze = Some(Box::new(tree_freeze));
         self.freeze = Some(Freeze { start });
         self.counters.index
+    }
+
+    /// What an image of the state as it is now has at most, in bytes: a path counts whole for its
+    /// last name. For whoever keeps room for one.
+    pub fn image_bytes_max(&self) -> u64 {
+        let mut scalars = Vec::new();
+        self.encode_scalars(&mut scalars);
+        // Tags of header and end, version, index, digest and three counts.
+        let fixed = 3 + 8 + 16 + 8 + 4 + 4 + scalars.len() as u64;
+        fixed
+            + self.sessions.len() as u64 * SESSION_BYTES
+            + u64::from(self.tree.znode_count()) * ZNODE_BYTES
+            + self.tree.data_bytes()
+            + self.tree.acl_bytes()
     }
 
     /// Whether a freeze is running.

@@ -1018,6 +1018,11 @@ impl Tree {
         self.freeze = Some(freeze);
     }
 
+    /// Bytes of all ACLs in use, as an image has them.
+    pub(crate) fn acl_bytes(&self) -> u64 {
+        self.acls.encoded_bytes()
+    }
+
     /// Number of slots, vacant ones included.
     pub(crate) fn slot_count(&self) -> u32 {
         self.slot_count

@@ -71,6 +71,23 @@ fn a_new_machine_is_restored_from_its_image() {
 }
 
 #[test]
+fn an_image_has_no_more_bytes_than_were_foretold() {
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let mut rig = random_rig(&mut random, 300);
+        let foretold = rig.machine.image_bytes_max();
+        let bytes = image(&mut rig.machine, 1 << 20, 1 << 20).concat().len() as u64;
+        // Paths are counted whole, so it is some more.
+        let paths: usize = dump(&rig.machine).len();
+        assert!(bytes <= foretold, "seed {seed}: {bytes} bytes, {foretold} foretold");
+        assert!(
+            foretold <= bytes + paths as u64,
+            "seed {seed}: {bytes} bytes, {foretold} foretold"
+        );
+    }
+}
+
+#[test]
 fn an_image_is_that_of_one_index_whatever_runs_meanwhile() {
     for seed in 0..60 {
         let mut random = Random(seed);
