@@ -46,6 +46,8 @@ pub struct Apply {
     last_term: u64,
     /// What Loop was told last.
     reported_index: LogIndex,
+    /// What an image of the machine has at most after the last step.
+    image_bytes_max: u64,
     output: ApplyOutput,
     changes: ChangeBatch,
     answers: Vec<(FrontId, Vec<Answer>)>,
@@ -123,6 +125,7 @@ impl Apply {
             last_index: index,
             last_term: term,
             reported_index: index,
+            image_bytes_max: 0,
             output: ApplyOutput::default(),
             changes: ChangeBatch::default(),
             answers: Vec::new(),
@@ -186,7 +189,8 @@ impl Apply {
             let index = machine.freeze();
             assert!(index == self.last_index);
             let (term, zxid) = (self.last_term, machine.counters().zxid);
-            self.output.to_loop.push(FromApply::Frozen { index, term, zxid });
+            let image_bytes_max = machine.image_bytes_max();
+            self.output.to_loop.push(FromApply::Frozen { index, term, zxid, image_bytes_max });
         }
         if core::mem::take(&mut self.freeze_step_wanted) {
             self.freeze_step(machine);
@@ -197,6 +201,7 @@ impl Apply {
         }
         self.answer_syncs(machine);
         self.output.replaced = machine.take_replaced().or(self.output.replaced.take());
+        self.image_bytes_max = machine.image_bytes_max();
         count
     }
 
@@ -232,8 +237,9 @@ impl Apply {
         let news = !sessions.is_empty() || configured.is_some() || installed.is_some();
         if self.last_index != self.reported_index || news {
             self.reported_index = self.last_index;
-            let index = self.last_index;
-            let applied = FromApply::Applied { index, sessions, configured, installed };
+            let (index, image_bytes_max) = (self.last_index, self.image_bytes_max);
+            let applied =
+                FromApply::Applied { index, sessions, configured, installed, image_bytes_max };
             output.to_loop.insert(0, applied);
         }
         output

@@ -1,12 +1,16 @@
 //! What the thread of the snapshots does: the pieces of an image into a file, one job after the
 //! other. A file that cannot be written is given up and its room given back; the log needs it more.
+//!
+//! Room for the next one is set aside ahead: before a snapshot uses its own, and again after each
+//! that ended. Where there is none, older snapshots than the newest make room for it.
 
 use storage::StorageError;
 use storage::disk::Disk;
+use storage::snapshot::room::Room;
 use storage::snapshot::{self, SnapshotMeta, SnapshotWriter};
 
 use crate::limits::SNAPSHOTS_KEPT;
-use crate::message::{FromSnapshot, SnapshotJob};
+use crate::message::{FromSnapshot, RoomWanted, SnapshotJob};
 use crate::received;
 
 /// The file being written.
@@ -14,11 +18,18 @@ pub struct ImageWriter<D: Disk> {
     disk: D,
     cluster_id: u128,
     current: Option<(SnapshotWriter<D>, SnapshotMeta)>,
+    room: Room<D>,
+    room_wanted: RoomWanted,
+    /// What Loop was told of the room.
+    room_told: u64,
 }
 
 /// What came of a job.
 #[derive(Debug)]
 pub struct ImageOutput {
+    /// For Loop: bytes set aside for the next snapshot, when that changed or was asked. It goes
+    /// before the report.
+    pub room_bytes: Option<u64>,
     /// For Loop.
     pub report: Option<FromSnapshot>,
     /// What went wrong, to be logged; none of it is the end of the process.
@@ -26,14 +37,19 @@ pub struct ImageOutput {
 }
 
 impl<D: Disk + Clone> ImageWriter<D> {
-    /// For the data directory that is `disk`'s root.
+    /// For the data directory that is `disk`'s root, before the threads of its log run.
     pub fn new(disk: D, cluster_id: u128) -> ImageWriter<D> {
-        ImageWriter { disk, cluster_id, current: None }
+        // What cannot be taken over is asked for again, and then said.
+        let room = Room::take_over(disk.clone()).unwrap_or_else(|_| Room::none(disk.clone()));
+        let room_wanted = RoomWanted { bytes_min: 0, bytes: 0, bytes_max: room.bytes() };
+        ImageWriter { disk, cluster_id, current: None, room, room_wanted, room_told: 0 }
     }
 
     /// Does one job.
     pub fn handle(&mut self, job: SnapshotJob) -> ImageOutput {
         let mut problems = Vec::new();
+        let is_piece = matches!(job, SnapshotJob::Piece(_));
+        let is_asked = matches!(job, SnapshotJob::KeepRoom(_));
         let report = self.write(job).unwrap_or_else(|error| {
             problems.push(error);
             self.current = None;
@@ -44,14 +60,47 @@ impl<D: Disk + Clone> ImageWriter<D> {
             // Old ones may stay: the next snapshot tries again.
             problems.extend(snapshot::remove_older(&self.disk, SNAPSHOTS_KEPT, index).err());
         }
-        ImageOutput { report, problems }
+        if !is_piece || report == Some(FromSnapshot::Failed) {
+            problems.extend(self.keep_room().err());
+        }
+        let bytes = self.room.bytes();
+        let room_bytes = (is_asked || bytes != self.room_told).then_some(bytes);
+        self.room_told = bytes;
+        ImageOutput { room_bytes, report, problems }
+    }
+
+    /// Sets aside what is wanted, or what there is room for. A disk without is no problem to be told:
+    /// Loop knows what it means.
+    fn keep_room(&mut self) -> Result<(), StorageError> {
+        let RoomWanted { bytes_min, bytes, bytes_max } = self.room_wanted;
+        for wanted in [bytes_max, bytes] {
+            if self.has_kept(wanted)? {
+                return Ok(());
+            }
+        }
+        snapshot::remove_older(&self.disk, 1, u64::MAX)?;
+        for wanted in [bytes_max, bytes, bytes_min] {
+            if self.has_kept(wanted)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_kept(&mut self, bytes: u64) -> Result<bool, StorageError> {
+        match self.room.keep(bytes) {
+            Ok(()) => Ok(true),
+            Err(StorageError::DiskFull { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn write(&mut self, job: SnapshotJob) -> Result<Option<FromSnapshot>, StorageError> {
         match job {
             SnapshotJob::Begin { index, term, membership, .. } => {
                 let meta = SnapshotMeta { cluster_id: self.cluster_id, index, term, membership };
-                self.current = Some((SnapshotWriter::create(self.disk.clone(), &meta)?, meta));
+                let writer = SnapshotWriter::create_in(&mut self.room, self.disk.clone(), &meta)?;
+                self.current = Some((writer, meta));
                 Ok(Some(FromSnapshot::PieceWritten))
             }
             SnapshotJob::Piece(bytes) => {
@@ -75,6 +124,13 @@ impl<D: Disk + Clone> ImageWriter<D> {
                 received::discard(&self.disk)?;
                 Ok(None)
             }
+            SnapshotJob::KeepRoom(wanted) => {
+                self.room_wanted = wanted;
+                Ok(None)
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,7 @@ pub mod main_loop;
 pub mod message;
 pub mod received;
 pub mod recovery;
+pub mod snapshot_room;
 pub mod snapshots;
 pub mod summary;
 pub mod throttle;

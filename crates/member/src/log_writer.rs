@@ -8,7 +8,8 @@
 //! A full disk. Jobs that find no room stay held, in order, and are tried again: the replica has
 //! them in its log, so they cannot be refused any more. Before it comes to that, Loop is told to
 //! refuse writes: when no segment can be made ahead and the room in the current one is low. Room
-//! comes back when a snapshot lets go of log, or when somebody makes some.
+//! comes back when a snapshot lets go of log, or when somebody makes some. While the next snapshot
+//! has no room, what there is is left to it.
 
 use core::mem;
 
@@ -26,6 +27,8 @@ pub enum LogInput<D: Disk> {
     Job(DiskJob),
     /// From Loop: a durable snapshot covers the log up to here.
     Release(SnapshotPoint),
+    /// From Loop: whether the room that there is is needed for a snapshot.
+    YieldRoom(bool),
     /// A segment made ahead, to the end or to an error.
     Spare(SpareJob<D>, Result<(), StorageError>),
 }
@@ -46,6 +49,10 @@ pub struct LogWriter<D: Disk> {
     wal: Wal<D>,
     room_bytes_min: u64,
     held: Vec<DiskJob>,
+    /// How many of those the log has queued and could not write.
+    queued: usize,
+    /// What a durable snapshot covers and the log has not let go of.
+    release: Option<SnapshotPoint>,
     has_received: bool,
     /// Everything is durable and the log says so: there is nothing to wake up for.
     is_marked: bool,
@@ -63,6 +70,8 @@ impl<D: Disk> LogWriter<D> {
             wal,
             room_bytes_min,
             held: Vec::new(),
+            queued: 0,
+            release: None,
             has_received: false,
             is_marked: false,
             is_spare_missing: false,
@@ -80,7 +89,14 @@ impl<D: Disk> LogWriter<D> {
         self.has_received = true;
         match input {
             LogInput::Job(job) => self.held.push(job),
-            LogInput::Release(point) => self.wal.release(point)?,
+            LogInput::Release(point) => {
+                self.release = Some(point);
+                self.let_go(now_ms)?;
+            }
+            LogInput::YieldRoom(is_yielding) => {
+                self.wal.yield_room(is_yielding)?;
+                self.retry_at_ms = None;
+            }
             LogInput::Spare(job, Ok(())) => {
                 self.wal.adopt_spare(job);
                 self.is_spare_missing = false;
@@ -104,8 +120,9 @@ impl<D: Disk> LogWriter<D> {
     /// The disk failed.
     pub fn finish(&mut self, now_ms: u64) -> Result<LogOutput<D>, StorageError> {
         let is_idle = !mem::take(&mut self.has_received);
+        self.let_go(now_ms)?;
         let persisted = self.write(now_ms)?;
-        self.is_marked = is_idle && self.held.is_empty();
+        self.is_marked = is_idle && self.is_idle();
         if self.is_marked {
             self.wal.idle_mark()?;
         }
@@ -120,33 +137,55 @@ impl<D: Disk> LogWriter<D> {
     /// When [`LogWriter::finish`] is due if nothing arrives before.
     pub fn deadline_ms(&self, now_ms: u64) -> Option<u64> {
         match self.is_marked {
-            _ if !self.held.is_empty() => Some(now_ms + DISK_FULL_RETRY_MS),
+            _ if !self.is_idle() => Some(now_ms + DISK_FULL_RETRY_MS),
             false => Some(now_ms + DISK_IDLE_MS),
             true => self.retry_at_ms,
         }
     }
 
-    /// Whether no job waits for room.
+    /// Whether nothing waits for room.
     pub fn is_idle(&self) -> bool {
-        self.held.is_empty()
+        self.held.is_empty() && self.release.is_none()
+    }
+
+    /// Lets go of what a snapshot covers, or tries again later: a full disk may have no room even to
+    /// say so.
+    fn let_go(&mut self, now_ms: u64) -> Result<(), StorageError> {
+        let Some(point) = self.release else { return Ok(()) };
+        match self.wal.release(point) {
+            Ok(()) => {
+                self.release = None;
+                // There may be room now.
+                self.retry_at_ms = None;
+            }
+            Err(StorageError::DiskFull { .. }) => self.on_no_room(now_ms),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Appends and syncs the held jobs. Those that find no room stay held.
     fn write(&mut self, now_ms: u64) -> Result<Option<PersistId>, StorageError> {
-        let mut done = 0;
-        for job in &self.held {
+        for job in &self.held[self.queued..] {
             match self.wal.append(&job.entries, job.hard_state, job.membership.clone()) {
-                Ok(()) => done += 1,
+                Ok(()) => self.queued += 1,
                 Err(StorageError::DiskFull { .. }) => break,
                 Err(error) => return Err(error),
             }
         }
-        if done < self.held.len() {
+        if self.queued < self.held.len() {
             self.on_no_room(now_ms);
         }
-        let Some(last) = self.held[..done].last().map(|job| job.id) else { return Ok(None) };
-        self.wal.commit()?;
-        self.held.drain(..done);
+        let Some(last) = self.held[..self.queued].last().map(|job| job.id) else { return Ok(None) };
+        match self.wal.commit() {
+            Ok(_) => {}
+            Err(StorageError::DiskFull { .. }) => {
+                self.on_no_room(now_ms);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
+        self.held.drain(..mem::take(&mut self.queued));
         Ok(Some(last))
     }
 
@@ -158,7 +197,8 @@ impl<D: Disk> LogWriter<D> {
     fn fullness_changed(&mut self) -> Option<bool> {
         let room = self.wal.room();
         let is_low = room.bytes_before_new_segment < self.room_bytes_min && !room.spare_ready;
-        let is_full = !self.held.is_empty() || (self.is_spare_missing && is_low);
+        let is_refused = self.is_spare_missing || self.wal.is_yielding();
+        let is_full = !self.held.is_empty() || (is_refused && is_low);
         (mem::replace(&mut self.is_full, is_full) != is_full).then_some(is_full)
     }
 }

@@ -20,6 +20,7 @@ use crate::message::{
     DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
     Unavailable, Waiter,
 };
+use crate::snapshot_room::SnapshotRoom;
 use crate::snapshots::Snapshots;
 
 /// The first of a member's step functions.
@@ -45,10 +46,16 @@ pub struct Loop {
     containers: ContainerManager,
     snapshots: Snapshots,
     installing: Option<Installing>,
+    snapshot_room: SnapshotRoom,
     membership: storage::wal::Membership,
     settings_wanted: Settings,
     settings: Settings,
     configuring: bool,
+    /// As the disk's thread sees it.
+    log_is_full: bool,
+    /// The log was told to leave what room there is to a snapshot.
+    log_yields: bool,
+    /// Writes are refused.
     disk_is_full: bool,
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
@@ -107,6 +114,10 @@ pub struct LoopOutput {
     pub snapshot: Vec<SnapshotJob>,
     /// The log up to here is covered by a durable snapshot.
     pub release: Option<storage::wal::SnapshotPoint>,
+    /// Whether the log is to leave what room there is to a snapshot, each time that changes.
+    pub yield_room: Option<bool>,
+    /// Whether writes are refused for want of room, each time that changes: for people.
+    pub disk_is_full: Option<bool>,
     /// This member serves clients from now on. Given once.
     pub ready: bool,
     /// An image was installed, with this zxid.
@@ -153,10 +164,13 @@ impl Loop {
             containers: ContainerManager::new(start.containers),
             snapshots,
             installing: None,
+            snapshot_room: SnapshotRoom::new(start.image_bytes_max),
             membership,
             settings_wanted: start.settings,
             settings: start.settings_restored,
             configuring: false,
+            log_is_full: false,
+            log_yields: false,
             disk_is_full: false,
             disk_full_ms: 0,
             ready: false,
@@ -190,9 +204,10 @@ impl Loop {
     /// Something from Apply.
     pub fn on_apply(&mut self, message: FromApply) {
         match message {
-            FromApply::Applied { index, sessions, configured, installed } => {
+            FromApply::Applied { index, sessions, configured, installed, image_bytes_max } => {
                 assert!(index >= self.applied);
                 self.applied = index;
+                self.snapshot_room.on_applied(index, image_bytes_max);
                 self.replica.on_applied(index.0);
                 sessions.into_iter().for_each(|event| self.on_session(event));
                 if let Some(settings) = configured {
@@ -213,6 +228,9 @@ impl Loop {
                 }
             }
             message => {
+                if let FromApply::Frozen { image_bytes_max, .. } = message {
+                    self.output.snapshot.push(self.snapshot_room.on_begin(image_bytes_max));
+                }
                 let jobs = self.snapshots.on_apply(message, &self.membership);
                 self.output.snapshot.extend(jobs);
             }
@@ -242,7 +260,37 @@ impl Loop {
 
     /// Whether the log still has room to grow, as the disk thread sees it.
     pub fn on_disk_room(&mut self, is_full: bool) {
+        self.log_is_full = is_full;
+        self.weigh_room();
+    }
+
+    /// So many bytes are set aside for the next snapshot, as its thread sees it: an answer, or news.
+    /// What that thread said of a snapshot with it comes behind it.
+    pub fn on_snapshot_room(&mut self, bytes: u64) {
+        self.snapshot_room.on_kept(bytes);
+        self.weigh_room();
+    }
+
+    /// Whether there is room for more log. A snapshot under way has its own; while the one behind it
+    /// has none, the log gets no new segment.
+    fn weigh_room(&mut self) {
+        if !self.snapshots.is_running() {
+            self.snapshot_room.on_idle();
+        }
+        let is_missing = self.snapshot_room.is_missing();
+        if self.log_yields != is_missing {
+            self.log_yields = is_missing;
+            self.output.yield_room = Some(is_missing);
+        }
+        let is_full = self.log_is_full || self.snapshot_room.is_used_up();
+        if self.disk_is_full != is_full {
+            self.on_fullness(is_full);
+        }
+    }
+
+    fn on_fullness(&mut self, is_full: bool) {
         self.disk_is_full = is_full;
+        self.output.disk_is_full = Some(is_full);
         self.disk_full_ms = 0;
         // A snapshot lets go of the log that it covers, which may be all the room that there is. When
         // there is room again, one that failed for want of it has its chance.
@@ -272,13 +320,15 @@ impl Loop {
     /// Something from the snapshot thread.
     pub fn on_snapshot(&mut self, message: FromSnapshot) {
         if let FromSnapshot::Finished { index, term } = message {
+            self.snapshot_room.on_finished();
             let membership = self.replica.membership().clone();
             self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
         }
         self.output.apply.extend(self.snapshots.on_snapshot(message));
         if matches!(message, FromSnapshot::Finished { .. }) {
             self.maybe_discard_received();
-            self.output.release = Some(self.snapshots.release(self.disk_is_full));
+            let is_full = self.disk_is_full || self.log_yields;
+            self.output.release = Some(self.snapshots.release(is_full));
         }
     }
 
@@ -325,6 +375,7 @@ impl Loop {
             self.replica.tick();
         }
         self.leases.advance(elapsed_ms);
+        self.snapshot_room.advance(elapsed_ms);
         if self.disk_is_full {
             self.disk_full_ms += elapsed_ms;
             if self.disk_full_ms >= SNAPSHOT_RETRY_MS {
@@ -364,6 +415,7 @@ impl Loop {
         self.maybe_configure();
         self.read_indexes();
         self.output.apply.extend(self.containers.search(wall_ms).map(ToApply::FindContainers));
+        self.weigh_room();
         self.pack(wall_ms);
         while self.replica.has_effects() {
             self.take_effects();
@@ -374,6 +426,7 @@ impl Loop {
             self.take_effects();
         }
         self.output.apply.extend(self.snapshots.maybe_begin());
+        self.output.snapshot.extend(self.snapshot_room.maybe_ask());
         self.maybe_ready();
         core::mem::take(&mut self.output)
     }
@@ -449,7 +502,10 @@ impl Loop {
                 None => self.next_entry(wall_ms),
             };
             match self.replica.propose(payload.clone()) {
-                Ok(_) => {}
+                Ok(position) => {
+                    let (index, bytes) = (LogIndex(position.index), payload.len() as u64);
+                    self.snapshot_room.on_proposed(index, bytes);
+                }
                 Err(Refused::Overloaded | Refused::Transferring { .. }) => {
                     self.unproposed = Some(payload);
                     return;

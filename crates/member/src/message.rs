@@ -249,6 +249,8 @@ pub enum FromApply {
         configured: Option<Arc<Settings>>,
         /// The zxid of an image, if one was installed.
         installed: Option<Zxid>,
+        /// What an image has at most after them.
+        image_bytes_max: u64,
     },
     /// An image was started.
     Frozen {
@@ -258,6 +260,8 @@ pub enum FromApply {
         term: u64,
         /// The last one that the image shows.
         zxid: Zxid,
+        /// What it has at most.
+        image_bytes_max: u64,
     },
     /// A piece of the image.
     Piece {
@@ -310,6 +314,19 @@ pub enum SnapshotJob {
     Abort,
     /// Remove the snapshot that was received: what installed it is covered.
     DiscardReceived,
+    /// Set room aside for the next one, and keep as much from now on.
+    KeepRoom(RoomWanted),
+}
+
+/// Room to set aside for the next snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoomWanted {
+    /// Bytes that the next snapshot has at most, as things stand.
+    pub bytes_min: u64,
+    /// Bytes without which writes are refused.
+    pub bytes: u64,
+    /// Bytes to set aside if there is room, so that the state may grow.
+    pub bytes_max: u64,
 }
 
 /// What the snapshot thread tells Loop.
@@ -344,6 +361,8 @@ pub struct Start {
     pub sessions: Vec<SessionEvent>,
     /// Bytes of log since the snapshot.
     pub log_bytes: u64,
+    /// What an image of the restored machine has at most.
+    pub image_bytes_max: u64,
     /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
     pub snapshot_commands: u64,
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.

@@ -182,6 +182,7 @@ pub fn start(
         sessions: sessions(machine),
         restored,
         log_bytes,
+        image_bytes_max: machine.image_bytes_max(),
         snapshot_commands: options.snapshot_commands,
         snapshot_log_bytes: options.snapshot_log_bytes,
         containers: options.containers,

@@ -128,7 +128,7 @@ impl Snapshots {
         membership: &storage::wal::Membership,
     ) -> Vec<SnapshotJob> {
         match (self.state, message) {
-            (State::Asked, FromApply::Frozen { index, term, zxid }) => {
+            (State::Asked, FromApply::Frozen { index, term, zxid, .. }) => {
                 self.state = State::Streaming;
                 let (number, membership) = (self.begun, membership.clone());
                 vec![SnapshotJob::Begin { number, index: index.0, term, membership, zxid }]

@@ -1,5 +1,6 @@
 //! Opening a data directory, recovering what it holds, and starting the threads.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -199,7 +200,13 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
 /// When the newest snapshot was written, in s since 1970: for people only.
 fn newest_snapshot_s(data_dir: &Path) -> Option<i64> {
     let snapshots = std::fs::read_dir(data_dir.join(storage::snapshot::SNAPSHOT_DIR)).ok()?;
-    let newest = snapshots.flatten().max_by_key(|entry| entry.file_name())?;
+    // Neither the room for one, nor one that was received.
+    let is_snapshot = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.ends_with(".snap") && name != storage::snapshot::RECEIVED_NAME
+    };
+    let found = snapshots.flatten().filter(|entry| is_snapshot(&entry.file_name()));
+    let newest = found.max_by_key(|entry| entry.file_name())?;
     let written = newest.metadata().ok()?.modified().ok()?;
     let since = written.duration_since(std::time::UNIX_EPOCH).ok()?;
     i64::try_from(since.as_secs()).ok()

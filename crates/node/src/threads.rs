@@ -36,6 +36,7 @@ pub(crate) enum LoopInput {
     Apply(FromApply),
     Persisted(member::message::PersistId),
     DiskRoom { is_full: bool },
+    SnapshotRoom { bytes: u64 },
     Snapshot(FromSnapshot),
 }
 
@@ -152,6 +153,7 @@ impl LoopRunner {
                 LoopInput::Apply(message) => self.member.on_apply(message),
                 LoopInput::Persisted(id) => self.member.on_persisted(id),
                 LoopInput::DiskRoom { is_full } => self.member.on_disk_room(is_full),
+                LoopInput::SnapshotRoom { bytes } => self.member.on_snapshot_room(bytes),
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
             }
         }
@@ -182,6 +184,14 @@ impl LoopRunner {
         {
             // Whoever does not wait any more needs no answer.
             let _ = waiter.send(zxid.0);
+        }
+        if let Some(is_yielding) = output.yield_room {
+            shared.to_disk.push([LogInput::YieldRoom(is_yielding)]);
+        }
+        match output.disk_is_full {
+            Some(true) => tracing::error!("the disk is full: writes are refused"),
+            Some(false) => tracing::info!("the disk has room again: writes are taken"),
+            None => {}
         }
         if output.ready {
             shared.ready.push([()]);
@@ -371,12 +381,6 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
         if let Some(job) = output.spare {
             shared.to_spare.push([job]);
         }
-        if let Some(is_full) = output.is_full {
-            match is_full {
-                true => tracing::error!("the disk is full: writes are refused"),
-                false => tracing::info!("the disk has room again: writes are taken"),
-            }
-        }
         let persisted = output.persisted.map(LoopInput::Persisted);
         let room = output.is_full.map(|is_full| LoopInput::DiskRoom { is_full });
         if persisted.is_some() || room.is_some() {
@@ -446,8 +450,10 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
             if is_piece {
                 std::thread::sleep(began.elapsed().min(SNAPSHOT_REST_MAX));
             }
-            if let Some(report) = output.report {
-                shared.tell_loop([LoopInput::Snapshot(report)]);
+            let room = output.room_bytes.map(|bytes| LoopInput::SnapshotRoom { bytes });
+            let report = output.report.map(LoopInput::Snapshot);
+            if room.is_some() || report.is_some() {
+                shared.tell_loop(room.into_iter().chain(report));
             }
         }
     }

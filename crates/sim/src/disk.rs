@@ -216,6 +216,10 @@ impl Disk for SimDisk {
         self.inner.preallocate(&file.inner, bytes)
     }
 
+    fn truncate(&self, file: &SimFile, bytes: u64) -> io::Result<()> {
+        self.inner.truncate(&file.inner, bytes)
+    }
+
     fn sync_data(&self, file: &SimFile) -> io::Result<()> {
         self.inner.sync_data(&file.inner)?;
         self.watch.borrow_mut().on_sync(&file.path);

@@ -71,6 +71,7 @@ enum LoopInput {
     Apply(FromApply),
     Persisted(PersistId),
     DiskRoom { is_full: bool },
+    SnapshotRoom { bytes: u64 },
     Snapshot(FromSnapshot),
 }
 
@@ -102,7 +103,8 @@ pub struct Server {
     /// What the disk's thread reports when its time is over; none while it waits.
     disk_report: Option<Vec<LoopInput>>,
     to_snapshot: VecDeque<SnapshotJob>,
-    snapshot_report: Option<Option<FromSnapshot>>,
+    /// What the thread of the snapshots reports when its time is over; none while it waits.
+    snapshot_report: Option<Vec<LoopInput>>,
     /// The last entry of the newest snapshot that is known to be durable.
     snapshot_index: u64,
     to_spare: VecDeque<SpareJob<SimDisk>>,
@@ -364,13 +366,13 @@ impl Server {
                 }
             }
             Actor::Snapshot => {
-                let report = self.snapshot_report.take().expect("a snapshot was being written");
-                if let Some(FromSnapshot::Finished { index, .. }) = report {
-                    self.snapshot_index = index;
+                let reports = self.snapshot_report.take().expect("a snapshot was being written");
+                for report in &reports {
+                    if let LoopInput::Snapshot(FromSnapshot::Finished { index, .. }) = report {
+                        self.snapshot_index = *index;
+                    }
                 }
-                if let Some(report) = report {
-                    self.push_loop(world, [LoopInput::Snapshot(report)]);
-                }
+                self.push_loop(world, reports);
                 if !self.to_snapshot.is_empty() {
                     self.wake(world, Actor::Snapshot);
                 }
@@ -429,6 +431,7 @@ impl Server {
                     witness.on_room(is_full, world.now_us);
                     self.member.on_disk_room(is_full);
                 }
+                LoopInput::SnapshotRoom { bytes } => self.member.on_snapshot_room(bytes),
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
             }
         }
@@ -477,6 +480,10 @@ impl Server {
                 )));
             }
             self.to_disk.push_back(LogInput::Release(point));
+            self.wake_disk(world);
+        }
+        if let Some(is_yielding) = output.yield_room {
+            self.to_disk.push_back(LogInput::YieldRoom(is_yielding));
             self.wake_disk(world);
         }
         if output.ready {
@@ -625,13 +632,16 @@ impl Server {
         let Some(job) = self.to_snapshot.pop_front() else { return Ok(()) };
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
-        let report = self.image.handle(job).report;
+        let output = self.image.handle(job);
+        let report = output.report;
         if let Some(FromSnapshot::Finished { index, .. }) = report {
             self.snapshot_count += 1;
             self.check_snapshot(index, witness)?;
         }
         let took_us = self.took_us(world, ops_before);
-        self.snapshot_report = Some(report);
+        let room = output.room_bytes.map(|bytes| LoopInput::SnapshotRoom { bytes });
+        let report = report.map(LoopInput::Snapshot);
+        self.snapshot_report = Some(room.into_iter().chain(report).collect());
         world.schedule(
             world.now_us + took_us,
             Event::Done { life: self.life, actor: Actor::Snapshot },

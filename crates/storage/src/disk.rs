@@ -46,6 +46,8 @@ pub trait Disk {
     /// Reserves blocks for `bytes` bytes and makes the file at least that long. Fails with
     /// [`io::ErrorKind::StorageFull`] when there is no room.
     fn preallocate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
+    /// Cuts the file off at `bytes` bytes, which it has, and gives back what was reserved beyond.
+    fn truncate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
     /// Makes every write to the file so far durable (fdatasync).
     fn sync_data(&self, file: &Self::File) -> io::Result<()>;
     /// Gives a file another name in the same directory, replacing what had that name.
@@ -204,6 +206,10 @@ impl Disk for RealDisk {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn truncate(&self, file: &RealFile, bytes: u64) -> io::Result<()> {
+        file.file.set_len(bytes)
     }
 
     fn sync_data(&self, file: &RealFile) -> io::Result<()> {

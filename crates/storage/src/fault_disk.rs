@@ -58,6 +58,8 @@ pub enum Operation {
     Write,
     /// `preallocate`.
     Preallocate,
+    /// `truncate`.
+    Truncate,
     /// `sync_data`.
     Sync,
     /// `rename`.
@@ -590,6 +592,18 @@ impl Disk for FaultDisk {
         state.need_room(file, bytes)?;
         let content = state.content_of(file)?;
         let change = Change::Length(bytes.max(content.visible.len() as u64));
+        apply_change(&mut content.visible, &change);
+        content.unsynced.push(change);
+        finish(begin, ())
+    }
+
+    fn truncate(&self, file: &FaultFile, bytes: u64) -> io::Result<()> {
+        assert!(file.writable, "a file opened for reading was cut off");
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Truncate)?;
+        let content = state.content_of(file)?;
+        assert!(bytes <= content.visible.len() as u64, "a file is cut off where it is");
+        let change = Change::Length(bytes);
         apply_change(&mut content.visible, &change);
         content.unsynced.push(change);
         finish(begin, ())

@@ -2,13 +2,14 @@
 //!
 //! A snapshot is a header, pieces, and a trailer with a hash of everything before it. It is written
 //! under a temporary name, synced, renamed, and the directory synced: a file with its final name is
-//! whole. It is synced every [`SNAPSHOT_SYNC_BYTES`] on the way, so that the log's own sync never
+//! whole. Its room may be set aside before it is begun ([`room`]). It is synced every [`SNAPSHOT_SYNC_BYTES`] on the way, so that the log's own sync never
 //! waits behind a lot of dirty data. Everything read back is checked before it is handed out, and
 //! [`SnapshotReader::next_piece`] says `None` only after the whole hash agreed.
 //!
 //! Byte layouts: `docs/formats.md`, "Snapshots".
 
 mod received;
+pub mod room;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -19,6 +20,7 @@ use crate::limits::{
     PIECE_BYTES_MAX, SNAPSHOT_META_BYTES_MAX, SNAPSHOT_SYNC_BYTES, SNAPSHOTS_MAX, ZSTD_LEVEL,
 };
 use crate::record::{Membership, check_membership, put_membership, read_membership};
+use crate::snapshot::room::Room;
 use crate::wal::parse_number;
 
 pub use received::{
@@ -250,6 +252,8 @@ pub struct SnapshotWriter<D: Disk> {
     file: D::File,
     temporary: String,
     name: SnapshotName,
+    /// Bytes that the file had when it was begun: its room.
+    room_bytes: u64,
     offset: u64,
     unsynced_bytes: u64,
     piece_count: u64,
@@ -263,9 +267,35 @@ impl<D: Disk> SnapshotWriter<D> {
         let temporary = path_of(&temporary_name(meta.index, meta.term));
         let file = disk.create(&temporary);
         let file = file.map_err(|error| StorageError::io(&temporary, "create", error))?;
+        SnapshotWriter::begin(disk, temporary, file, 0, meta)
+    }
+
+    /// Starts a snapshot in the room that was set aside for it, which is used up; without any, as
+    /// [`SnapshotWriter::create`].
+    pub fn create_in(
+        room: &mut Room<D>,
+        disk: D,
+        meta: &SnapshotMeta,
+    ) -> Result<SnapshotWriter<D>, StorageError> {
+        check_membership(&meta.membership)?;
+        let temporary = path_of(&temporary_name(meta.index, meta.term));
+        match room.take(&temporary)? {
+            Some((file, bytes)) => SnapshotWriter::begin(disk, temporary, file, bytes, meta),
+            None => SnapshotWriter::create(disk, meta),
+        }
+    }
+
+    fn begin(
+        disk: D,
+        temporary: String,
+        file: D::File,
+        room_bytes: u64,
+        meta: &SnapshotMeta,
+    ) -> Result<SnapshotWriter<D>, StorageError> {
         let mut writer = SnapshotWriter {
             disk,
             file,
+            room_bytes,
             temporary,
             name: SnapshotName {
                 index: meta.index,
@@ -307,6 +337,10 @@ impl<D: Disk> SnapshotWriter<D> {
     pub fn finish(mut self) -> Result<SnapshotName, StorageError> {
         let trailer = encode_trailer(self.piece_count, self.hash.digest128());
         self.write(&trailer)?;
+        if self.offset < self.room_bytes {
+            let cut = self.disk.truncate(&self.file, self.offset);
+            cut.map_err(|error| StorageError::io(&self.temporary, "truncate", error))?;
+        }
         self.sync()?;
         drop(self.file);
         let path = path_of(&self.name.name);

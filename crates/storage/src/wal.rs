@@ -193,6 +193,8 @@ pub struct Wal<D: Disk> {
     is_spare_asked: bool,
     /// There was no room for an ordinary spare; the next one asked for is small.
     is_room_scarce: bool,
+    /// Others need the room more: see [`Wal::yield_room`].
+    is_yielding: bool,
     is_poisoned: bool,
 }
 
@@ -280,10 +282,13 @@ impl<D: Disk> Wal<D> {
     }
 
     /// Writes what was queued and makes it durable: one write and one sync, or, for each segment that
-    /// was filled, those and the sync of its seal.
+    /// was filled, those and the sync of its seal. After [`StorageError::DiskFull`] it stays queued,
+    /// and another commit goes on.
     pub fn commit(&mut self) -> Result<Committed, StorageError> {
         self.check_alive()?;
-        let bytes = self.or_poison(|wal| wal.write_queued())?;
+        let written = self.write_queued();
+        self.is_poisoned |= !matches!(written, Ok(_) | Err(StorageError::DiskFull { .. }));
+        let bytes = written?;
         self.durable_index = self.last_index;
         Ok(Committed { bytes, durable_index: self.durable_index })
     }
@@ -301,18 +306,34 @@ impl<D: Disk> Wal<D> {
     }
 
     /// A snapshot that is durable covers the log up to `point`: whole segments at or below it are
-    /// recycled or removed. Syncs once. A point behind an earlier one is ignored.
+    /// recycled or removed, and on a full disk the open one is left for one of the reserve. A point behind an earlier one is ignored. After
+    /// [`StorageError::DiskFull`] the same is tried again when there is room.
     ///
     /// Panics when the log does not reach `point`: that is [`Wal::install_snapshot`].
     pub fn release(&mut self, point: SnapshotPoint) -> Result<(), StorageError> {
         self.check_alive()?;
         assert!(point.index <= self.last_index, "the log ends before the snapshot");
-        if point.index <= self.snapshot.index {
-            return Ok(());
+        if point.index > self.snapshot.index {
+            self.queue(vec![Record::Snapshot(point)], Claim::Essential)?;
         }
-        self.queue(vec![Record::Snapshot(point)], Claim::Essential)?;
         self.commit()?;
-        self.or_poison(|wal| wal.recycle_covered())
+        self.or_poison(|wal| wal.recycle_covered())?;
+        if self.is_worth_leaving() {
+            let spare = self.acquire(0, Claim::Essential)?;
+            self.begin_stage(spare, false);
+            self.commit()?;
+            self.or_poison(|wal| wal.recycle_covered())?;
+        }
+        Ok(())
+    }
+
+    /// Whether the open segment holds nothing that counts, and what it holds takes the room of the
+    /// next, for which there is nothing but the reserve.
+    fn is_worth_leaving(&self) -> bool {
+        let is_covered = self.last_index <= self.snapshot.index;
+        let is_half_full = self.room_for(true) < self.tail().capacity / 2;
+        let has_reserve_only = self.spares.len() <= RESERVE_COUNT && !self.spares.is_empty();
+        is_covered && is_half_full && has_reserve_only
     }
 
     /// A snapshot that is durable replaces the whole log, which goes on behind `point`. Durable
@@ -333,8 +354,8 @@ impl<D: Disk> Wal<D> {
         self.last_index = point.index;
         self.hard_state.commit = self.hard_state.commit.max(point.index);
         self.begin_stage(spare, false);
-        self.commit()?;
         self.or_poison(|wal| {
+            wal.commit()?;
             while wal.segments.len() > 1 {
                 wal.recycle_first()?;
             }
@@ -345,8 +366,8 @@ impl<D: Disk> Wal<D> {
     /// A job to make a spare, when one is missing and none is being made. The caller runs its steps
     /// off this thread and hands it to [`Wal::adopt_spare`] or [`Wal::abandon_spare`].
     pub fn spare_wanted(&mut self) -> Option<SpareJob<D>> {
-        if self.is_spare_asked || self.is_poisoned || self.spares.len() >= spares_max(&self.options)
-        {
+        let has_all = self.spares.len() >= spares_max(&self.options);
+        if self.is_spare_asked || self.is_poisoned || self.is_yielding || has_all {
             return None;
         }
         self.is_spare_asked = true;
@@ -363,12 +384,30 @@ impl<D: Disk> Wal<D> {
     pub fn adopt_spare(&mut self, job: SpareJob<D>) {
         self.is_spare_asked = false;
         match job.finished() {
-            Some(spare) => {
+            Some(spare) if !self.is_yielding || self.is_worth_keeping(spare.bytes) => {
                 self.is_room_scarce = false;
                 self.keep_spare(spare);
             }
-            None => job.clean_up(&self.disk),
+            _ => job.clean_up(&self.disk),
         }
+    }
+
+    /// From now on the room is needed for a snapshot, without which the log is never let go of; or
+    /// not any more. While it is, the log has what it is in and a reserve of small segments: other
+    /// spares are removed and none are made, and entries that need another segment are refused with
+    /// [`StorageError::DiskFull`].
+    pub fn yield_room(&mut self, is_yielding: bool) -> Result<(), StorageError> {
+        self.check_alive()?;
+        self.is_yielding = is_yielding;
+        if is_yielding {
+            self.or_poison(|wal| wal.remove_spares())?;
+        }
+        Ok(())
+    }
+
+    /// Whether the room is needed for a snapshot.
+    pub fn is_yielding(&self) -> bool {
+        self.is_yielding
     }
 
     /// Gives up on a job that failed: what it made is removed, and another may be wanted. Whether
@@ -510,6 +549,9 @@ impl<D: Disk> Wal<D> {
             Claim::Entries => RESERVE_COUNT,
             Claim::Essential => 0,
         };
+        if self.is_yielding && claim == Claim::Entries {
+            return Err(StorageError::DiskFull { bytes_wanted: needed });
+        }
         if self.spares.len() > reserved && self.spares.last().is_some_and(|it| it.bytes >= needed) {
             return Ok(self.spares.pop().expect("it was just looked at"));
         }
@@ -667,11 +709,12 @@ impl<D: Disk> Wal<D> {
     fn write_queued(&mut self) -> Result<u64, StorageError> {
         // Rule 2: all of a segment before the head of the next.
         let mut bytes = self.flush_front()?;
-        while self.stages.len() > 1 {
-            let before = self.stages.pop_front().expect("there are two");
-            let next = self.stages.front_mut().expect("there was another");
-            let spare = next.spare.take().expect("only the open stage has no spare");
+        while let Some(next) = self.stages.get_mut(1) {
+            let spare = next.spare.expect("only the open stage has no spare");
+            // The one step that may find no room: all is as it was then.
             let file = open_spare(&self.disk, spare, next.sequence)?;
+            next.spare = None;
+            let before = self.stages.pop_front().expect("there are two");
             let old = core::mem::replace(&mut self.file, file);
             let (old_slot, old_end) = (self.slot_next, before.end());
             self.slot_mark = FRAMES_START;
@@ -730,30 +773,50 @@ impl<D: Disk> Wal<D> {
     fn recycle_first(&mut self) -> Result<(), StorageError> {
         let segment = self.segments.pop_front().expect("the caller has looked");
         let spare = Spare { number: segment.sequence, bytes: segment.bytes };
-        if recycle(&self.disk, &self.options, &self.spares, spare)? {
+        if recycle(&self.disk, spare, self.is_worth_keeping(spare.bytes))? {
             self.keep_spare(spare);
+        }
+        Ok(())
+    }
+
+    /// Whether a file of that size is worth keeping beside the spares that there are.
+    fn is_worth_keeping(&self, bytes: u64) -> bool {
+        match self.is_yielding {
+            true => self.spares.len() < RESERVE_COUNT && bytes <= self.options.first_segment_bytes,
+            false => is_kept(&self.options, &self.spares, bytes),
+        }
+    }
+
+    /// Removes all but a reserve of small ones. Not synced, as a recycled file is not.
+    fn remove_spares(&mut self) -> Result<(), StorageError> {
+        for spare in core::mem::take(&mut self.spares) {
+            if self.is_worth_keeping(spare.bytes) {
+                self.spares.push(spare);
+            } else {
+                let path = scan::spare_path(spare.number);
+                let removed = self.disk.remove(&path);
+                removed.map_err(|error| StorageError::io(&path, "remove", error))?;
+            }
         }
         Ok(())
     }
 }
 
-/// Turns a log file that nothing needs into a spare, or removes it when there are enough or its
-/// size is unusual. Not synced: a file that comes back after a crash is recognised as unneeded.
-fn recycle<D: Disk>(
-    disk: &D,
-    options: &WalOptions,
-    spares: &[Spare],
-    spare: Spare,
-) -> Result<bool, StorageError> {
+/// Turns a log file that nothing needs into a spare, or removes it. Not synced: a file that comes back after a crash is recognised as unneeded.
+fn recycle<D: Disk>(disk: &D, spare: Spare, is_kept: bool) -> Result<bool, StorageError> {
     let from = log_path(spare.number);
-    if !is_kept(options, spares, spare.bytes) {
+    if !is_kept {
         let removed = disk.remove(&from);
         removed.map_err(|error| StorageError::io(&from, "remove", error))?;
         return Ok(false);
     }
     let renamed = disk.rename(&from, &scan::spare_path(spare.number));
-    renamed.map_err(|error| StorageError::io(&from, "rename", error))?;
-    Ok(true)
+    match renamed.map_err(|error| StorageError::io(&from, "rename", error)) {
+        Ok(()) => Ok(true),
+        // The directory has no room for a longer name.
+        Err(error) if error.is_no_space() => recycle(disk, spare, false),
+        Err(error) => Err(error),
+    }
 }
 
 fn spares_max(options: &WalOptions) -> usize {
@@ -768,12 +831,18 @@ fn is_kept(options: &WalOptions, spares: &[Spare], bytes: u64) -> bool {
     is_wanted && (is_ordinary || is_reserve)
 }
 
-/// Gives a spare its place in the log. Rule 1: the name is durable before anything is written.
+/// Gives a spare its place in the log. Rule 1: the name is durable before anything is written. A
+/// directory may need a block for it: [`StorageError::DiskFull`] leaves the spare as it is.
 fn open_spare<D: Disk>(disk: &D, spare: Spare, sequence: u64) -> Result<D::File, StorageError> {
     let from = scan::spare_path(spare.number);
     let to = log_path(sequence);
-    let renamed = disk.rename(&from, &to);
-    renamed.map_err(|error| StorageError::io(&from, "rename", error))?;
+    disk.rename(&from, &to).map_err(|error| {
+        let error = StorageError::io(&from, "rename", error);
+        match error.is_no_space() {
+            true => StorageError::DiskFull { bytes_wanted: spare.bytes },
+            false => error,
+        }
+    })?;
     let synced = disk.sync_dir(WAL_DIR);
     synced.map_err(|error| StorageError::io(WAL_DIR, "sync", error))?;
     let file = disk.open(&to);

@@ -174,7 +174,7 @@ impl Player {
             }
         }
         for message in output.to_loop {
-            let FromApply::Applied { index, sessions, configured, installed: None } = message
+            let FromApply::Applied { index, sessions, configured, installed: None, .. } = message
             else {
                 panic!("{message:?}")
             };
@@ -346,7 +346,7 @@ fn an_image_is_started_between_entries_only() {
             player.apply.step(&mut player.machine, 1);
             let counters = player.machine.counters();
             for message in player.apply.take_output().to_loop {
-                if let FromApply::Frozen { index, term, zxid } = message {
+                if let FromApply::Frozen { index, term, zxid, .. } = message {
                     assert!(player.apply.at.is_none());
                     assert_eq!((index, term, zxid), (counters.index, 1, counters.zxid));
                     frozen = Some(player.machine.digest());

@@ -264,3 +264,80 @@ fn a_spare_whose_sync_fails_is_the_end() {
     let error = job.step(&rig.disk).unwrap_err();
     assert!(rig.log.receive(LogInput::Spare(job, Err(error)), 0).is_err());
 }
+
+/// Hard states until not even those find room.
+fn use_up(rig: &mut Rig) {
+    let hard_state = rig.log.wal.hard_state();
+    loop {
+        match rig.log.wal.append(&[], Some(hard_state), None) {
+            Ok(()) => drop(rig.log.wal.commit().unwrap()),
+            Err(StorageError::DiskFull { .. }) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_release_that_finds_no_room_waits_for_some() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    rig.limit_room(0);
+    while rig.refused == 0 {
+        rig.write_one(1_000);
+    }
+    use_up(&mut rig);
+    let before = rig.log.wal.segment_count();
+    let point = SnapshotPoint { index: rig.committed, term: rig.log.wal.hard_state().term };
+    rig.log.receive(LogInput::Release(point), rig.now_ms).expect("is no failure of the disk");
+    rig.settle();
+    assert!(!rig.log.is_idle());
+    assert_eq!(rig.log.wal.segment_count(), before);
+    assert_eq!(rig.log.deadline_ms(rig.now_ms), Some(rig.now_ms + DISK_FULL_RETRY_MS));
+    rig.give_room();
+    rig.wait(DISK_FULL_RETRY_MS);
+    assert!(rig.log.is_idle());
+    assert!(rig.log.wal.segment_count() < before);
+    assert_eq!(rig.told, [true, false]);
+    let committed = rig.committed;
+    rig.write_one(1_000);
+    assert_eq!(rig.committed, committed + 1);
+}
+
+#[test]
+fn a_segment_whose_name_finds_no_room_is_waited_for_and_nothing_is_written_twice() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    let full = (0..1_000).map(|nth| (Operation::Rename, nth)).collect();
+    rig.disk.set_plan(FaultPlan { full, ..FaultPlan::default() });
+    while rig.told.is_empty() {
+        rig.write_one(1_000);
+    }
+    let committed = rig.committed;
+    assert!(!rig.log.is_idle());
+    assert_eq!(rig.last_after_crash(), committed);
+    rig.wait(DISK_FULL_RETRY_MS);
+    assert_eq!(rig.committed, committed);
+    rig.give_room();
+    rig.wait(DISK_FULL_RETRY_MS);
+    assert_eq!(rig.committed, committed + 1);
+    assert_eq!(rig.told, [true, false]);
+    rig.write_one(1_000);
+    assert_eq!(rig.committed, committed + 2);
+    assert_eq!(rig.last_after_crash(), committed + 2);
+}
+
+#[test]
+fn a_log_that_yields_room_refuses_writes_only_once_its_segment_is_nearly_full() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    rig.log.receive(LogInput::YieldRoom(true), 0).unwrap();
+    rig.settle();
+    assert_eq!(rig.told, [false; 0]);
+    while rig.refused == 0 {
+        rig.write_one(1_000);
+    }
+    assert_eq!(rig.told, [true]);
+    assert!(rig.log.is_idle());
+    rig.wait(10 * DISK_FULL_RETRY_MS);
+    assert_eq!(rig.told, [true]);
+    rig.log.receive(LogInput::YieldRoom(false), rig.now_ms).unwrap();
+    rig.settle();
+    assert_eq!(rig.told, [true, false]);
+}

@@ -21,8 +21,8 @@ fn leading(start: Start) -> Real {
 }
 
 fn applied_up_to(index: u64) -> FromApply {
-    let index = LogIndex(index);
-    FromApply::Applied { index, sessions: Vec::new(), configured: None, installed: None }
+    let (index, sessions) = (LogIndex(index), Vec::new());
+    FromApply::Applied { index, sessions, configured: None, installed: None, image_bytes_max: 0 }
 }
 
 /// The last entry handed to Apply.
@@ -267,7 +267,12 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
     real.finish(0);
     real.member.on_disk_room(true);
     assert_eq!(freezes(&real.finish(0)), 1);
-    let frozen = FromApply::Frozen { index: LogIndex(2), term: 1, zxid: machine::Zxid(1) };
+    let frozen = FromApply::Frozen {
+        index: LogIndex(2),
+        term: 1,
+        zxid: machine::Zxid(1),
+        image_bytes_max: 0,
+    };
     for wait_ms in [SNAPSHOT_RETRY_MS, SNAPSHOT_RETRY_MS, 0] {
         real.member.on_apply(frozen.clone());
         real.member.on_snapshot(FromSnapshot::Failed);
@@ -282,6 +287,88 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
         }
         assert_eq!(freezes(&real.finish(0)), 1);
     }
+}
+
+/// A Loop whose state has so many MiB, and that was told what room there is for a snapshot of it.
+fn with_room(state_mib: u64, room_mib: u64) -> Real {
+    let mut real = leading(start());
+    let mut applied = applied_up_to(2);
+    if let FromApply::Applied { image_bytes_max, .. } = &mut applied {
+        *image_bytes_max = state_mib << 20;
+    }
+    real.member.on_apply(applied);
+    real.finish(0);
+    real.member.on_snapshot_room(room_mib << 20);
+    real
+}
+
+#[test]
+fn writes_are_refused_while_the_next_snapshot_has_no_room() {
+    let mut real = with_room(50, 60);
+    real.member.on_front(submission(10));
+    let to_apply = real.finish(0);
+    assert_eq!((refusals(&to_apply), freezes(&to_apply)), (1, 0));
+    assert_eq!(real.yielded, [true]);
+    assert_eq!(real.released, [1]);
+    // It is asked for again and again.
+    real.snapshot.clear();
+    real.member.on_time(100, true);
+    real.finish(0);
+    assert!(matches!(real.snapshot.front(), Some(SnapshotJob::KeepRoom(_))));
+    real.member.on_snapshot_room(110 << 20);
+    real.member.on_front(submission(10));
+    assert_eq!(refusals(&real.finish(0)), 0);
+    assert_eq!(real.yielded, [true, false]);
+    assert_eq!(packed(&real), [(1, 1)]);
+}
+
+#[test]
+fn the_log_is_full_until_both_it_and_the_snapshot_have_room() {
+    let mut real = with_room(50, 60);
+    real.finish(0);
+    real.member.on_disk_room(true);
+    real.finish(0);
+    real.member.on_disk_room(false);
+    real.member.on_front(submission(10));
+    assert_eq!(refusals(&real.finish(0)), 1);
+    real.member.on_disk_room(true);
+    real.member.on_snapshot_room(110 << 20);
+    real.finish(0);
+    real.member.on_front(submission(10));
+    assert_eq!(refusals(&real.finish(0)), 1);
+    real.member.on_disk_room(false);
+    real.member.on_front(submission(10));
+    assert_eq!(refusals(&real.finish(0)), 0);
+}
+
+/// The one that is written has its room; the log only gets no more.
+#[test]
+fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
+    let mut real = with_room(50, 110);
+    real.member.on_front(submission(10));
+    real.finish(0);
+    real.persist(usize::MAX);
+    real.finish(0);
+    real.member.on_disk_room(true);
+    assert_eq!(freezes(&real.finish(0)), 1);
+    real.member.on_disk_room(false);
+    let (index, zxid) = (LogIndex(2), machine::Zxid(1));
+    real.member.on_apply(FromApply::Frozen { index, term: 1, zxid, image_bytes_max: 50 << 20 });
+    real.member.on_snapshot_room(0);
+    real.member.on_snapshot(FromSnapshot::PieceWritten);
+    real.member.on_front(submission(10));
+    assert_eq!(refusals(&real.finish(0)), 0);
+    assert_eq!(real.yielded, [true]);
+    // It ended, and there is still no room: the log is let go of up to it, whatever else is kept.
+    real.member.on_apply(FromApply::Piece { bytes: Vec::new(), last: true });
+    real.member.on_snapshot(FromSnapshot::Finished { index: 2, term: 1 });
+    real.member.on_front(submission(10));
+    assert_eq!(refusals(&real.finish(0)), 1);
+    assert_eq!(real.released.last(), Some(&2));
+    real.member.on_snapshot_room(60 << 20);
+    real.member.on_front(submission(10));
+    assert_eq!(refusals(&real.finish(0)), 0);
+    assert_eq!(real.yielded, [true, false]);
 }
 
 #[test]
@@ -424,7 +511,13 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
     // Attached anew meanwhile, it is judged anew.
     let index = LogIndex(real.jobs.last().unwrap().entries[0].index);
     let sessions = vec![attached(1, 8, 2_000)];
-    real.member.on_apply(FromApply::Applied { index, sessions, configured: None, installed: None });
+    real.member.on_apply(FromApply::Applied {
+        index,
+        sessions,
+        configured: None,
+        installed: None,
+        image_bytes_max: 0,
+    });
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), [(1, 5)]);
     pass(&mut real, 1_900);
@@ -437,7 +530,13 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
     let mut real = leading(start);
     let index = real.member.applied;
     let sessions = vec![SessionEvent::Closed(SessionId(2))];
-    real.member.on_apply(FromApply::Applied { index, sessions, configured: None, installed: None });
+    real.member.on_apply(FromApply::Applied {
+        index,
+        sessions,
+        configured: None,
+        installed: None,
+        image_bytes_max: 0,
+    });
     for _ in 0..20 {
         real.member.on_front(ToLoop::Heard(vec![SessionId(1)]));
         pass(&mut real, 1_000);
@@ -677,6 +776,7 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
         sessions: vec![SessionEvent::AllReplaced],
         configured: None,
         installed: Some(Zxid(7)),
+        image_bytes_max: 0,
     };
     real.persist(usize::MAX);
     real.finish(0);
@@ -684,7 +784,8 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
     assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
     assert_eq!(freezes(&real.finish(0)), 1);
     // It finds no room: the next one that is written covers it as well.
-    real.member.on_apply(FromApply::Frozen { index: LogIndex(3), term: 1, zxid: Zxid(7) });
+    let (index, zxid) = (LogIndex(3), Zxid(7));
+    real.member.on_apply(FromApply::Frozen { index, term: 1, zxid, image_bytes_max: 0 });
     real.member.on_snapshot(FromSnapshot::Failed);
     real.finish(0);
     assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
@@ -707,7 +808,13 @@ fn sessions_of_before_an_image_expire_no_more_and_those_of_it_have_a_full_timeou
     pass(&mut real, 1_900);
     let sessions = vec![SessionEvent::AllReplaced, attached(2, 9, 2_000)];
     let (index, installed) = (LogIndex(2), Some(Zxid(1)));
-    real.member.on_apply(FromApply::Applied { index, sessions, configured: None, installed });
+    real.member.on_apply(FromApply::Applied {
+        index,
+        sessions,
+        configured: None,
+        installed,
+        image_bytes_max: 0,
+    });
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), []);
     pass(&mut real, 1_100);

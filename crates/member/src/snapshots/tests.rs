@@ -11,7 +11,7 @@ fn counting(log_bytes_max: Option<u64>, log_bytes: u64) -> Snapshots {
 }
 
 fn frozen() -> FromApply {
-    FromApply::Frozen { index: LogIndex(5), term: 1, zxid: machine::Zxid(3) }
+    FromApply::Frozen { index: LogIndex(5), term: 1, zxid: machine::Zxid(3), image_bytes_max: 0 }
 }
 
 fn piece(last: bool) -> FromApply {
@@ -29,6 +29,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
             SnapshotJob::Finish => "finish",
             SnapshotJob::Abort => "abort",
             SnapshotJob::DiscardReceived => "discard",
+            SnapshotJob::KeepRoom(_) => "keep room",
         })
         .collect()
 }

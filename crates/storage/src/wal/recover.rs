@@ -207,6 +207,7 @@ pub(crate) fn open<D: Disk>(
         number_next,
         is_spare_asked: false,
         is_room_scarce: false,
+        is_yielding: false,
         is_poisoned: false,
     };
     let recovered = Recovered {
@@ -303,7 +304,7 @@ fn recycle_into<D: Disk>(
     spares: &mut Vec<Spare>,
     spare: Spare,
 ) -> Result<(), StorageError> {
-    if recycle(disk, options, spares, spare)? {
+    if recycle(disk, spare, is_kept(options, spares, spare.bytes))? {
         spares.push(spare);
         spares.sort_by_key(|spare| (spare.bytes, spare.number));
     }

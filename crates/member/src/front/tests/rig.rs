@@ -79,6 +79,8 @@ pub(crate) struct Real {
     /// Snapshots written, and what the log was told to let go of.
     pub(crate) finished: Vec<u64>,
     pub(crate) released: Vec<u64>,
+    /// Whether the log was told to leave room to a snapshot, each time.
+    pub(crate) yielded: Vec<bool>,
     snapshot_at: (u64, u64),
     pub(crate) pieces: usize,
     /// How often what was received was discarded.
@@ -103,6 +105,7 @@ pub(crate) fn start() -> Start {
         settings_restored: Settings::default(),
         sessions: Vec::new(),
         log_bytes: 0,
+        image_bytes_max: 0,
         snapshot_commands: 1_000_000,
         snapshot_log_bytes: None,
         containers: Default::default(),
@@ -225,6 +228,7 @@ impl Real {
             jobs: Vec::new(),
             finished: Vec::new(),
             released: Vec::new(),
+            yielded: Vec::new(),
             snapshot_at: (0, 0),
             discarded: 0,
             pieces: 0,
@@ -239,6 +243,7 @@ impl Real {
         self.snapshot.extend(output.snapshot);
         self.ready += usize::from(output.ready);
         self.released.extend(output.release.map(|point| point.index));
+        self.yielded.extend(output.yield_room);
         output.apply
     }
 
@@ -270,6 +275,7 @@ impl Real {
             }
             SnapshotJob::Abort => {}
             SnapshotJob::DiscardReceived => self.discarded += 1,
+            SnapshotJob::KeepRoom(wanted) => self.member.on_snapshot_room(wanted.bytes_max),
         }
         true
     }

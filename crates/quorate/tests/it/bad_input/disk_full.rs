@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use member::limits::SNAPSHOT_RETRY_MS;
 use storage::limits::{RESERVE_COUNT, SPARE_COUNT_DEFAULT};
 use workload::generate::Random;
 
@@ -60,42 +61,45 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Znodes that are set in turn. Together they do not fit what is left of a full disk, however they
-/// are compressed: so no snapshot makes room.
-const ZNODES: u64 = 200;
+/// Longer than the server waits until it tries again what may make room.
+const FULL_FOR: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS + 2_000);
 
 fn path_of(number: u64) -> String {
-    format!("/n{}", number % ZNODES)
+    format!("/n{number}")
 }
 
-/// What the znode is set to; of 10,000 bytes that nothing compresses.
+/// What the znode has: 10,000 bytes that nothing compresses, so that each needs its room in the log
+/// and in a snapshot.
 fn data_of(number: u64) -> Vec<u8> {
     let mut random = Random::new(number);
     (0..1_250).flat_map(|_| random.bits().to_le_bytes()).collect()
 }
 
-fn make_znodes(client: &mut Client) {
-    for number in 0..ZNODES {
-        client.create(&path_of(number), &data_of(number), 0).unwrap();
-    }
-}
-
-/// Sets znodes until that is refused, and gives the last number that was not.
-fn write_until_refused(client: &mut Client, from: u64, count_max: u64) -> Option<u64> {
-    for number in from..from + count_max {
-        match client.set(&path_of(number), &data_of(number)) {
-            ErrorCode::OK => {}
-            ErrorCode::SYSTEM_ERROR => return Some(number - 1),
-            error => panic!("{error:?}"),
+/// Makes znodes from that number on until that is refused for good, and gives the number that is.
+/// Refusals for a while are those that a snapshot ends.
+fn fill_with_znodes(client: &mut Client, from: u64) -> u64 {
+    let (mut next, mut refused_since) = (from, None);
+    loop {
+        match client.create(&path_of(next), &data_of(next), 0) {
+            Ok(_) => {
+                next += 1;
+                refused_since = None;
+            }
+            Err(error) => {
+                assert_eq!(error, ErrorCode::SYSTEM_ERROR);
+                if refused_since.get_or_insert_with(Instant::now).elapsed() > FULL_FOR {
+                    return next;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
     }
-    None
 }
 
-/// Every znode holds the last of its numbers up to `last`.
-fn assert_holds(client: &mut Client, last: u64) {
-    for number in last + 1 - ZNODES..=last {
-        assert!(client.get(&path_of(number)) == Ok(data_of(number)), "{number} of {last}");
+/// Each of them is there, and has what it got.
+fn assert_holds(client: &mut Client, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        assert!(client.get(&path_of(number)) == Ok(data_of(number)), "{number}");
     }
 }
 
@@ -126,14 +130,13 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         Err(reason) => return skip(&reason),
     };
     let mut client = Client::open(server.address(), TIMEOUT_MS);
-    make_znodes(&mut client);
     let filler = disk.fill(0);
-    let last = write_until_refused(&mut client, ZNODES, 100_000).expect("the disk gets full");
+    let count = fill_with_znodes(&mut client, 0);
     assert!(server.log().contains("the disk is full: writes are refused"));
     // Reads and syncs go on, and so do refusals.
-    for number in 0..20 {
-        assert_holds(&mut client, last);
-        assert_eq!(client.set(&path_of(number), b"x"), ErrorCode::SYSTEM_ERROR);
+    for _ in 0..20 {
+        assert_holds(&mut client, count - 100..count);
+        assert_eq!(client.set(&path_of(0), b"x"), ErrorCode::SYSTEM_ERROR);
         assert_eq!(client.call(&Request::Sync { path: Some("/") }).header.error, ErrorCode::OK);
     }
     // It starts on the full disk as well, as often as it must. No session is opened.
@@ -143,16 +146,18 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     }
     fs::remove_file(filler).unwrap();
     let mut client = reopen(&server);
-    assert_holds(&mut client, last);
-    for number in last + 1..=last + 2_000 {
+    assert_holds(&mut client, 0..count);
+    for number in 0..2_000 {
         // That there is room is noticed within half a second.
         wait_until("a write is taken", || {
-            client.set(&path_of(number), &data_of(number)) == ErrorCode::OK
+            client.set(&path_of(number % 100), &data_of(number)) == ErrorCode::OK
         });
     }
     server.kill_nine();
     server.restart();
-    assert_holds(&mut Client::open(server.address(), TIMEOUT_MS), last + 2_000);
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    assert_eq!(client.get(&path_of(99)), Ok(data_of(1_999)));
+    assert_holds(&mut client, 100..count);
     assert_well(&server);
 }
 
@@ -169,7 +174,8 @@ fn reopen(server: &Server) -> Client {
     client.unwrap()
 }
 
-/// The same without a restart: the session lives through it.
+/// The same without a restart: the session lives through it. The server's own files fill the disk more
+/// and more; a few MiB are enough to get it out of that.
 #[test]
 fn a_disk_that_is_full_for_a_while_costs_no_session() {
     let (disk, server) = match start("full-for-a-while", 160) {
@@ -177,21 +183,54 @@ fn a_disk_that_is_full_for_a_while_costs_no_session() {
         Err(reason) => return skip(&reason),
     };
     let mut client = Client::open(server.address(), TIMEOUT_MS);
-    make_znodes(&mut client);
     client.create("/ephemeral", b"", crate::client::EPHEMERAL).unwrap();
-    let mut from = ZNODES;
-    for _ in 0..3 {
+    let few = ["a", "b", "c"].map(|name| disk.path.join(name));
+    few.iter().for_each(|path| fs::write(path, vec![0; 4 * 1024 * 1024]).unwrap());
+    for path in few {
         let filler = disk.fill(0);
-        let last = write_until_refused(&mut client, from, 100_000).expect("the disk gets full");
-        assert_holds(&mut client, last);
+        let count = fill_with_znodes(&mut client, 0);
+        assert_holds(&mut client, 0..count);
         fs::remove_file(filler).unwrap();
-        from = last + 1;
-        wait_until("writes are taken again", || {
-            client.set(&path_of(from), &data_of(from)) == ErrorCode::OK
+        fs::remove_file(path).unwrap();
+        for number in 0..count {
+            wait_until("writes are taken again", || {
+                client.delete(&path_of(number)) == ErrorCode::OK
+            });
+        }
+    }
+    assert!(client.exists("/ephemeral"));
+    assert_well(&server);
+}
+
+/// Another's file takes what room there is, again and again: what is overwritten needs no more of it.
+#[test]
+fn a_disk_that_others_fill_keeps_the_room_for_snapshots() {
+    let (disk, server) = match start("filled-by-others", 160) {
+        Ok(started) => started,
+        Err(reason) => return skip(&reason),
+    };
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    for number in 0..100 {
+        client.create(&path_of(number), &data_of(number), 0).unwrap();
+    }
+    // Several times all room that there is for the log.
+    for number in 100..40_000 {
+        if number % 5_000 == 0 {
+            disk.fill(0);
+        }
+        wait_until("a write is taken", || {
+            match client.set(&path_of(number % 100), &data_of(number)) {
+                ErrorCode::OK => true,
+                error => {
+                    assert_eq!(error, ErrorCode::SYSTEM_ERROR);
+                    false
+                }
+            }
         });
     }
-    assert_holds(&mut client, from);
-    assert!(client.exists("/ephemeral"));
+    for number in 39_900..40_000 {
+        assert!(client.get(&path_of(number % 100)) == Ok(data_of(number)), "{number}");
+    }
     assert_well(&server);
 }
 

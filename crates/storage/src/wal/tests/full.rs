@@ -276,3 +276,140 @@ fn a_spare_that_was_never_finished_makes_room_for_a_start() {
     disk.set_plan(FaultPlan { bytes_max: Some(used), ..FaultPlan::default() });
     open(&disk).expect("opens");
 }
+
+/// What a directory may need a block for.
+#[test]
+fn a_segment_whose_name_finds_no_room_is_waited_for_and_loses_nothing() {
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = open(&disk).expect("opens");
+    disk.set_plan(FaultPlan {
+        full: vec![(Operation::Rename, 1), (Operation::Rename, 2)],
+        ..FaultPlan::default()
+    });
+    let mut refused = 0;
+    for index in 2..60 {
+        wal.append(&[entry(index, 1, 3000)], None, None).expect("appends");
+        loop {
+            match wal.commit() {
+                Ok(committed) => break assert_eq!(committed.durable_index, index),
+                Err(StorageError::DiskFull { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            assert_eq!(wal.durable_index(), index - 1);
+        }
+    }
+    assert_eq!(refused, 2);
+    disk.crash();
+    let (_, recovered) = open(&disk).expect("opens");
+    assert_eq!(recovered.entries.len(), 58);
+}
+
+#[test]
+fn a_segment_that_cannot_be_kept_as_a_spare_for_want_of_room_is_removed() {
+    let (disk, mut wal) = full();
+    let last = fill_up(&mut wal);
+    let before = wal.segment_count();
+    let full = (0..before as u64 - 1).map(|nth| (Operation::Rename, nth)).collect();
+    disk.set_plan(FaultPlan { full, ..FaultPlan::default() });
+    wal.release(SnapshotPoint { index: last, term: 1 }).expect("releases");
+    assert!(before > 1);
+    assert_eq!(wal.segment_count(), 1);
+    let logs = disk.paths().into_iter().filter(|path| path.ends_with(".log"));
+    assert_eq!(logs.count(), 1);
+}
+
+fn spare_sizes(disk: &FaultDisk) -> Vec<u64> {
+    let spares = disk.paths().into_iter().filter(|path| path.ends_with(".spare"));
+    let size = |path: String| disk.content(&path).map_or(0, |bytes| bytes.len() as u64);
+    spares.map(size).collect()
+}
+
+#[test]
+fn a_log_that_yields_room_has_what_it_is_in_and_a_small_reserve() {
+    let small = SEGMENT_BYTES_MIN;
+    let options = WalOptions { segment_bytes: 4 * small, spare_count: 2, ..support::options() };
+    let disk = FaultDisk::new(1);
+    born(&disk);
+    let (mut wal, _) = Wal::open(disk.clone(), options).expect("opens");
+    let run = |wal: &mut Wal<FaultDisk>, spares: usize| {
+        while spare_sizes(&disk).len() < spares {
+            let mut job = wal.spare_wanted().expect("one is wanted");
+            while !job.step(&disk).expect("steps") {}
+            wal.adopt_spare(job);
+        }
+    };
+    run(&mut wal, RESERVE_COUNT + 1);
+    let mut under_way = wal.spare_wanted().expect("one more is wanted");
+    while !under_way.step(&disk).expect("steps") {}
+    assert_eq!(spare_sizes(&disk), [small, small, 4 * small, 4 * small]);
+    wal.yield_room(true).expect("removes");
+    wal.adopt_spare(under_way);
+    assert_eq!(spare_sizes(&disk), [small, small]);
+    assert!(wal.spare_wanted().is_none());
+    // There is room on the disk, and entries do not get it; votes have theirs.
+    let last = fill_up(&mut wal);
+    assert_eq!(wal.segment_count(), 1);
+    for term in 2..1000 {
+        wal.append(&[], Some(hard(term, 7, 1)), None).expect("takes the vote");
+        wal.commit().expect("commits");
+    }
+    wal.release(SnapshotPoint { index: last, term: 1 }).expect("releases");
+    assert!(spare_sizes(&disk).iter().all(|bytes| *bytes == small));
+    assert_eq!(fill_up(&mut wal) > last, wal.segment_count() == 1);
+    wal.yield_room(false).expect("nothing to do");
+    wal.append(&[entry(wal.last_index() + 1, 1, 3000)], None, None).expect("has room again");
+    wal.commit().expect("commits");
+    run(&mut wal, RESERVE_COUNT + 2);
+    disk.crash();
+    let (wal, _) = Wal::open(disk, options).expect("opens");
+    assert!(wal.last_index() > last);
+}
+
+#[test]
+fn a_crash_while_the_log_yields_room_loses_nothing() {
+    for seed in 0..30 {
+        let (disk, mut wal) = full();
+        let disk = disk.fork(seed);
+        drop(wal);
+        (wal, _) = open(&disk).expect("opens");
+        let last = wal.last_index();
+        wal.append(&[entry(last + 1, 1, 100)], None, None).expect("appends");
+        wal.commit().expect("commits");
+        wal.yield_room(true).expect("removes");
+        wal.append(&[entry(last + 2, 1, 100)], None, None).expect("appends");
+        wal.commit().expect("commits");
+        drop(wal);
+        disk.crash();
+        let (wal, _) = open(&disk).expect("opens");
+        assert_eq!(wal.last_index(), last + 2);
+    }
+}
+
+/// What takes all the room may be the segment that the log is in.
+#[test]
+fn a_full_segment_that_a_snapshot_covers_is_left_for_one_of_the_reserve() {
+    for seed in 0..20 {
+        let (disk, mut wal) = full();
+        let disk = {
+            drop(wal);
+            disk.fork(seed)
+        };
+        (wal, _) = open(&disk).expect("opens");
+        disk.set_plan(FaultPlan { bytes_max: Some(1), ..FaultPlan::default() });
+        let mut last = 1;
+        for _ in 0..10 {
+            last = fill_up(&mut wal);
+            wal.release(SnapshotPoint { index: last, term: 1 }).expect("releases");
+            assert_eq!(wal.segment_count(), 1);
+            let room = wal.room();
+            assert!(room.bytes_before_new_segment > 3000 || room.spare_ready);
+        }
+        drop(wal);
+        disk.crash();
+        let (wal, recovered) = open(&disk).expect("opens");
+        assert_eq!((wal.last_index(), wal.snapshot().index), (last, last));
+        assert!(recovered.entries.is_empty());
+        assert_eq!(recovered.hard_state, hard(1, 7, last));
+    }
+}

@@ -1,0 +1,141 @@
+use storage::fault_disk::{Chance, FaultDisk, FaultPlan};
+use storage::snapshot::SNAPSHOT_DIR;
+use storage::snapshot::room::ROOM_FILE;
+
+use super::*;
+
+const MIB: u64 = 1024 * 1024;
+
+struct Rig {
+    disk: FaultDisk,
+    image: ImageWriter<FaultDisk>,
+    /// What Loop was told of the room, in MiB.
+    told: Vec<u64>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let disk = FaultDisk::new(1);
+        disk.create_dir(SNAPSHOT_DIR).unwrap();
+        let image = ImageWriter::new(disk.clone(), 1);
+        Rig { disk, image, told: Vec::new() }
+    }
+
+    fn job(&mut self, job: SnapshotJob) -> Option<FromSnapshot> {
+        let output = self.image.handle(job);
+        self.told.extend(output.room_bytes.map(|bytes| bytes / MIB));
+        output.report
+    }
+
+    fn keep(&mut self, min_mib: u64, mib: u64) -> u64 {
+        let bytes = min_mib * MIB;
+        let wanted = RoomWanted { bytes_min: bytes / 2, bytes, bytes_max: mib * MIB };
+        assert_eq!(self.job(SnapshotJob::KeepRoom(wanted)), None);
+        *self.told.last().unwrap()
+    }
+
+    fn begin(&mut self, index: u64) -> Option<FromSnapshot> {
+        let membership = storage::wal::Membership::default();
+        let zxid = machine::Zxid(1);
+        self.job(SnapshotJob::Begin { number: index, index, term: 1, membership, zxid })
+    }
+
+    /// A whole snapshot of so many MiB that nothing compresses.
+    fn write(&mut self, index: u64, mib: u64) -> Option<FromSnapshot> {
+        self.begin(index);
+        self.job(SnapshotJob::Piece(noise(mib)));
+        self.job(SnapshotJob::Finish)
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = |path: &String| self.disk.content(path).map_or(0, |it| it.len() as u64);
+        self.disk.paths().iter().map(bytes).sum()
+    }
+
+    /// So many bytes more than there are now.
+    fn limit_room(&self, more: u64) {
+        let bytes_max = Some(self.bytes() + more);
+        self.disk.set_plan(FaultPlan { bytes_max, ..FaultPlan::default() });
+    }
+
+    fn indexes(&self) -> Vec<u64> {
+        snapshot::list(&self.disk).unwrap().iter().map(|name| name.index).collect()
+    }
+}
+
+fn noise(mib: u64) -> Vec<u8> {
+    let mut chance = Chance::new(3);
+    (0..mib * MIB / 8).flat_map(|_| chance.bits().to_le_bytes()).collect()
+}
+
+const FINISHED: fn(u64) -> Option<FromSnapshot> =
+    |index| Some(FromSnapshot::Finished { index, term: 1 });
+
+#[test]
+fn room_for_the_next_snapshot_is_set_aside_before_one_uses_its_own() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.keep(2, 3), 3);
+    assert_eq!(rig.begin(5), Some(FromSnapshot::PieceWritten));
+    // Twice: that of the one being written, and that of the next.
+    assert_eq!(rig.bytes(), 6 * MIB);
+    rig.job(SnapshotJob::Piece(noise(1)));
+    assert_eq!(rig.job(SnapshotJob::Finish), FINISHED(5));
+    assert!(rig.bytes() < 5 * MIB);
+    assert_eq!(rig.disk.content(ROOM_FILE).unwrap().len() as u64, 3 * MIB);
+    // There is as much as before: nothing to be told.
+    assert_eq!(rig.told, [3]);
+}
+
+#[test]
+fn a_full_disk_has_room_for_one_snapshot_and_says_when_it_is_used_up() {
+    let mut rig = Rig::new();
+    rig.keep(2, 3);
+    rig.limit_room(0);
+    assert_eq!(rig.write(5, 2), FINISHED(5));
+    // The rest of its own is room again, but not enough.
+    assert_eq!(rig.told, [3, 0]);
+    assert_eq!(rig.keep(2, 3), 0);
+    assert_eq!(rig.begin(6), Some(FromSnapshot::PieceWritten));
+    assert_eq!(rig.job(SnapshotJob::Piece(noise(2))), Some(FromSnapshot::Failed));
+    assert_eq!(rig.indexes(), [5]);
+    rig.disk.set_plan(FaultPlan::default());
+    assert_eq!(rig.keep(2, 3), 3);
+}
+
+#[test]
+fn older_snapshots_make_room_for_the_next_and_the_newest_stays() {
+    let mut rig = Rig::new();
+    rig.keep(2, 2);
+    assert_eq!((rig.write(5, 2), rig.write(6, 2)), (FINISHED(5), FINISHED(6)));
+    assert_eq!(rig.indexes(), [5, 6]);
+    rig.limit_room(MIB);
+    // There is room for what is wanted, if not for more: nothing is removed for that.
+    assert_eq!(rig.keep(3, 9), 3);
+    assert_eq!(rig.indexes(), [5, 6]);
+    assert_eq!(rig.keep(4, 9), 4);
+    assert_eq!(rig.indexes(), [6]);
+    assert_eq!(rig.keep(9, 9), 4);
+    assert_eq!(rig.indexes(), [6]);
+}
+
+/// As many bytes as there are stay where they are; the next file gets what is wanted then.
+#[test]
+fn less_room_is_set_aside_when_less_is_wanted() {
+    let mut rig = Rig::new();
+    rig.keep(8, 9);
+    assert_eq!(rig.keep(1, 2), 9);
+    assert_eq!(rig.write(5, 1), FINISHED(5));
+    assert_eq!(rig.told, [9, 9, 2]);
+}
+
+#[test]
+fn a_snapshot_that_was_given_up_leaves_its_room_to_the_next() {
+    let mut rig = Rig::new();
+    rig.keep(2, 3);
+    rig.limit_room(0);
+    rig.begin(5);
+    rig.job(SnapshotJob::Piece(noise(1)));
+    rig.job(SnapshotJob::Abort);
+    assert_eq!(rig.told, [3, 0, 3]);
+    assert_eq!(rig.write(6, 3).is_some(), rig.indexes() == [6]);
+}

@@ -1,0 +1,100 @@
+//! Room for the next snapshot: a file of blocks that nobody else can have meanwhile.
+//!
+//! On a full disk only a snapshot lets go of log, so the log must not have taken the room that the
+//! snapshot needs. The file becomes the snapshot's own, is written in place, and cut off at its end.
+//! What is in it before does not matter; a start sets it aside anew.
+
+use crate::disk::Disk;
+use crate::error::StorageError;
+
+/// The file. Nothing else has this name: it is neither a snapshot's nor a temporary one.
+pub const ROOM_FILE: &str = "snapshots/room";
+
+/// What is set aside. The thread of the snapshots owns it.
+#[derive(Debug)]
+pub struct Room<D: Disk> {
+    disk: D,
+    /// The open file and its bytes.
+    kept: Option<(D::File, u64)>,
+}
+
+impl<D: Disk> Room<D> {
+    /// Keeps what an earlier start had set aside. Before the log's threads run: for a moment the
+    /// blocks are free.
+    pub fn take_over(disk: D) -> Result<Room<D>, StorageError> {
+        let io = |op| move |error| StorageError::io(ROOM_FILE, op, error);
+        let mut room = Room { disk, kept: None };
+        if room.disk.exists(ROOM_FILE).map_err(io("look for"))? {
+            let file = room.disk.open_read_only(ROOM_FILE).map_err(io("open"))?;
+            let bytes = room.disk.len(&file).map_err(io("measure"))?;
+            drop(file);
+            // Without room the file is gone: what is wanted is asked for again.
+            match room.keep(bytes) {
+                Ok(()) | Err(StorageError::DiskFull { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(room)
+    }
+
+    /// Nothing is set aside.
+    pub fn none(disk: D) -> Room<D> {
+        Room { disk, kept: None }
+    }
+
+    /// Bytes that are set aside.
+    pub fn bytes(&self) -> u64 {
+        self.kept.as_ref().map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Sets aside `bytes` bytes, unless there are as many. With [`StorageError::DiskFull`] those that
+    /// there were stay.
+    pub fn keep(&mut self, bytes: u64) -> Result<(), StorageError> {
+        let found = self.bytes();
+        if bytes <= found {
+            return Ok(());
+        }
+        let file = match self.kept.take() {
+            Some((file, _)) => file,
+            None => self.disk.create(ROOM_FILE).map_err(|error| failed("create", bytes, error))?,
+        };
+        match self.disk.preallocate(&file, bytes) {
+            Ok(()) => self.kept = Some((file, bytes)),
+            Err(error) => {
+                self.shrink(file, found);
+                return Err(failed("allocate", bytes, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what a failed growth may have left of itself.
+    fn shrink(&mut self, file: D::File, bytes: u64) {
+        if bytes > 0 && self.disk.truncate(&file, bytes).is_ok() {
+            self.kept = Some((file, bytes));
+        } else {
+            drop(file);
+            drop(self.disk.remove(ROOM_FILE));
+        }
+    }
+
+    /// The file and its bytes, under another name, or nothing if none is set aside.
+    pub(crate) fn take(&mut self, path: &str) -> Result<Option<(D::File, u64)>, StorageError> {
+        if self.kept.is_some() {
+            let renamed = self.disk.rename(ROOM_FILE, path);
+            renamed.map_err(|error| failed("rename", self.bytes(), error))?;
+        }
+        Ok(self.kept.take())
+    }
+}
+
+fn failed(op: &'static str, bytes: u64, error: std::io::Error) -> StorageError {
+    let error = StorageError::io(ROOM_FILE, op, error);
+    match error.is_no_space() {
+        true => StorageError::DiskFull { bytes_wanted: bytes },
+        false => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;
