@@ -28,7 +28,9 @@ pub struct SnapshotRoom {
     kept_bytes: u64,
     /// A question is on its way, or its answer.
     is_asked: bool,
-    /// The last answer was less than was wanted.
+    /// What was asked for last, at most.
+    asked_bytes_max: u64,
+    /// There was less than was asked for: the disk has no more.
     is_scarce: bool,
     /// Since the last answer.
     waited_ms: u64,
@@ -52,6 +54,7 @@ impl SnapshotRoom {
             under_way: None,
             kept_bytes: 0,
             is_asked: false,
+            asked_bytes_max: 0,
             is_scarce: false,
             waited_ms: 0,
         }
@@ -77,8 +80,14 @@ impl SnapshotRoom {
     /// A snapshot begins, which uses what is set aside. What to ask for before it does.
     pub fn on_begin(&mut self, image_bytes_max: u64) -> SnapshotJob {
         self.under_way = Some(UnderWay { image_bytes_max, room_bytes: self.kept_bytes });
+        self.ask()
+    }
+
+    fn ask(&mut self) -> SnapshotJob {
+        let wanted = self.wanted();
         self.is_asked = true;
-        SnapshotJob::KeepRoom(self.wanted())
+        self.asked_bytes_max = wanted.bytes_max;
+        SnapshotJob::KeepRoom(wanted)
     }
 
     /// The snapshot is durable.
@@ -93,12 +102,13 @@ impl SnapshotRoom {
         self.under_way = None;
     }
 
-    /// So much is set aside now.
+    /// So much is set aside now. What is wanted may be more by now, however fast the disk gives room:
+    /// that it has none is known only from what was asked for.
     pub fn on_kept(&mut self, bytes: u64) {
         self.kept_bytes = bytes;
         self.is_asked = false;
         self.waited_ms = 0;
-        self.is_scarce = bytes < self.wanted().bytes_max;
+        self.is_scarce = bytes < self.asked_bytes_max;
     }
 
     /// Time went by.
@@ -128,8 +138,7 @@ impl SnapshotRoom {
         if self.is_asked || !is_low || is_too_soon {
             return None;
         }
-        self.is_asked = true;
-        Some(SnapshotJob::KeepRoom(wanted))
+        Some(self.ask())
     }
 
     fn wanted(&self) -> RoomWanted {

@@ -60,6 +60,23 @@ fn more_is_asked_for_before_it_is_needed_and_nothing_is_missing_before_the_answe
     assert_eq!(asked(&mut room), None);
 }
 
+/// A state that grows faster than room is made, on a disk that has any amount of it.
+#[test]
+fn an_answer_says_nothing_of_what_was_not_asked_for() {
+    let mut room = asking();
+    room.on_applied(LogIndex(5), 900 * MIB);
+    room.on_kept(127 * MIB);
+    assert!(!room.is_missing());
+    // It is asked for at once, and only that answer tells.
+    let [_, bytes, bytes_max] = asked(&mut room).unwrap();
+    room.on_applied(LogIndex(6), 2_000 * MIB);
+    room.on_kept(bytes_max * MIB);
+    assert!(!room.is_missing());
+    assert!(asked(&mut room).is_some());
+    room.on_kept(bytes * MIB);
+    assert!(room.is_missing());
+}
+
 #[test]
 fn what_is_not_applied_yet_counts_until_it_is() {
     let mut room = asking();
