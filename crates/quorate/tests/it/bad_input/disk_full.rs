@@ -9,7 +9,7 @@ use storage::limits::{RESERVE_COUNT, SPARE_COUNT_DEFAULT};
 use workload::generate::Random;
 
 use super::*;
-use crate::client::Greeted;
+use crate::client::{Greeted, create};
 use crate::server::folder;
 
 /// Segments that a server makes ahead, the reserve included.
@@ -263,4 +263,30 @@ fn a_disk_that_is_full_of_log_gets_room_by_itself() {
     assert!(refusals > 0);
     assert_eq!(client.get("/n0"), Ok(data_of(5_999)));
     assert_well(&server);
+}
+
+/// Room for the next snapshot is made as the state grows. Where it grows faster than that, the disk
+/// is not full for that reason.
+#[test]
+fn a_state_that_grows_fast_on_a_disk_with_room_is_never_refused() {
+    let server = Server::start("full-not", &[]);
+    let mut random = Random::new(5);
+    let data: Vec<u8> = (0..900_000).map(|_| random.bits() as u8).collect();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (address, data) = (server.address(), &data);
+            scope.spawn(move || {
+                let mut client = Client::open(address, TIMEOUT_MS);
+                for number in 0..50 {
+                    let path = format!("/{writer}-{number}");
+                    client.send(&Request::Write(create(&path, data, 0)));
+                }
+                for _ in 0..50 {
+                    let answer = client.receive().expect("the connection stays");
+                    assert_eq!(answer.header.error, ErrorCode::OK);
+                }
+            });
+        }
+    });
+    assert!(!server.log().contains("the disk is full"), "{}", server.log());
 }
