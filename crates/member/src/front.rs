@@ -48,7 +48,7 @@ use connection::{Connection, Slot, SlotKind, Spare, State, Stats};
 use journal::SlowRequests;
 use watches::Watches;
 
-pub use journal::{AuditEvent, AuditResult, SlowRequest};
+pub use journal::{AuditEvent, AuditResult, SlowRequest, audit_ended_sessions};
 pub use reports::{FrontMetrics, FrontReport, Reset, ResponseSize, WatchPage};
 pub use watches::WatchCursor;
 

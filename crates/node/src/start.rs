@@ -43,6 +43,9 @@ pub struct NodeConfig {
     /// How long the log may take to make something durable before that is worth a warning
     /// (`fsync.warningthresholdms`).
     pub fsync_warning: Duration,
+    /// Who runs the server, where the ephemerals that go with their sessions are told to the audit log
+    /// (`audit.enable`).
+    pub audit_user: Option<String>,
 }
 
 /// Why a node cannot start. Each says its cause itself: there is no chain to print.
@@ -189,6 +192,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         disk: disk.clone(),
         data_dir: config.data_dir.clone(),
         fsync_warning: config.fsync_warning,
+        audit_user: config.audit_user.clone(),
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
     let image = ImageWriter::new(disk.clone(), identity.cluster_id);

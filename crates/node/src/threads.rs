@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::{Machine, QuotaExceeded};
+use member::front::audit_ended_sessions;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::message::{Delivery, FromApply, FromSnapshot, FrontId, SnapshotJob, ToApply, ToLoop};
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub data_dir: PathBuf,
     /// How long the log may take to make something durable before that is worth a warning.
     pub fsync_warning: Duration,
+    /// Who is told to the audit log to end sessions, if it is wanted.
+    pub audit_user: Option<String>,
 }
 
 /// Loop, and when it was last told the time.
@@ -222,7 +225,8 @@ impl ApplyRunner {
         }
         let mut output = self.apply.take_output();
         let deliveries = output.deliveries(shared.fronts.len() as u32);
-        if shared.serving.load(Ordering::Acquire) {
+        let is_serving = shared.serving.load(Ordering::Acquire);
+        if is_serving {
             for (front, delivery) in deliveries {
                 let is_urgent = !delivery.answers.is_empty();
                 shared.fronts[front.0 as usize].push(delivery, is_urgent);
@@ -233,6 +237,12 @@ impl ApplyRunner {
             tracing::warn!("the state was replaced by that of a snapshot");
         }
         self.warn_of_quotas(output.changes.quotas_exceeded());
+        // What is applied before was told when it happened.
+        if let Some(user) = shared.audit_user.as_ref().filter(|_| is_serving) {
+            audit_ended_sessions(&output.changes, user, |event| {
+                tracing::info!(target: "audit", "{event}");
+            });
+        }
         shared.to_loop.push_quietly(output.to_loop.into_iter().map(LoopInput::Apply));
         self.apply.has_work()
     }

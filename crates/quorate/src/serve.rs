@@ -93,6 +93,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         front_count,
         secret,
         fsync_warning: Duration::from_millis(config.fsync_warning_ms),
+        audit_user: config.audit.then(user_name),
         member: Options {
             settings: config.replicated.clone(),
             tick_ms: u64::from(config.tick_ms),
@@ -148,7 +149,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     let audit = |operation, result| {
         // `ZKAuditProvider.addZKStartStopAuditLog`.
         if config.audit {
-            let user = variable("USER");
+            let user = user_name();
             tracing::info!(target: "audit", "user={user}\toperation={operation}\tresult={result}");
         }
     };
@@ -310,6 +311,18 @@ fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMap<String, S
     properties.iter().map(shown).collect()
 }
 
+/// Who runs this process, as Java names it (`user.name`).
+fn user_name() -> String {
+    let own = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        (id == own).then(|| name.to_string())
+    });
+    name.unwrap_or_else(|| "?".to_string())
+}
+
 /// A variable of the environment, as Java shows a property that is not set.
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| "<NA>".to_string())
@@ -341,7 +354,7 @@ fn environment() -> Vec<(&'static str, String)> {
         ("os.name", text(system.sysname())),
         ("os.arch", text(system.machine())),
         ("os.version", text(system.release())),
-        ("user.name", variable("USER")),
+        ("user.name", user_name()),
         ("user.home", variable("HOME")),
         ("user.dir", folder),
         ("os.memory.max", megabytes(memory.limit_bytes)),

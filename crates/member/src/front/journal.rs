@@ -1,5 +1,6 @@
 //! What is told of single requests: the audit log, with one event for each write of a client
-//! (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5), and requests that took too long.
+//! (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5) and one for each ephemeral that goes with its session
+//! (`DataTree.killSession`), and requests that took too long.
 //!
 //! Both are off unless configured; then a request costs a pointer's room and no more. An event is made
 //! where the request is decoded and told where it is answered. A write whose connection is gone before
@@ -8,7 +9,7 @@
 use core::fmt;
 
 use machine::acl::perms;
-use machine::{AclEntry, ConnectionId, Outcome};
+use machine::{AclEntry, ChangeBatch, ChangeKind, ConnectionId, Outcome, Zxid};
 use zk::request::{CreateKind, ReadKind, Request, WriteRequest};
 
 use super::connection::Connection;
@@ -34,7 +35,7 @@ pub struct AuditEvent {
     pub session: i64,
     /// Names of all that the client has proved to be.
     pub user: String,
-    /// The client's address.
+    /// The client's address; empty where there is no client.
     pub ip: String,
     /// What was done (`AuditConstants`).
     pub operation: &'static str,
@@ -54,7 +55,7 @@ impl fmt::Display for AuditEvent {
         write!(f, "session={:#x}", self.session)?;
         let fields = [
             ("user", Some(&*self.user).filter(|user| !user.is_empty())),
-            ("ip", Some(&*self.ip)),
+            ("ip", Some(&*self.ip).filter(|ip| !ip.is_empty())),
             ("operation", Some(self.operation)),
             ("znode", self.znode.as_deref()),
             ("znode_type", self.znode_type),
@@ -112,6 +113,7 @@ pub(super) struct SlowRequests {
 }
 
 const MULTI: &str = "multiOperation";
+const EPHEMERAL_ENDED: &str = "ephemeralZNodeDeletionOnSessionCloseOrExpire";
 
 impl Pending {
     fn new(operation: &'static str, path: &str) -> Pending {
@@ -225,6 +227,40 @@ impl Front {
             not_told: core::mem::take(&mut self.slow.not_told),
         });
         self.slow.told_ms = Some(now_ms);
+    }
+}
+
+/// Tells of each ephemeral that went with its session, as done by `user`, who runs the server
+/// (`DataTree.killSession`). The end of a session has a zxid of its own, and stands behind what went
+/// with it.
+pub fn audit_ended_sessions(changes: &ChangeBatch, user: &str, mut tell: impl FnMut(&AuditEvent)) {
+    let mut removed: Vec<&str> = Vec::new();
+    let mut removed_at = Zxid(0);
+    for (change, path) in changes.iter() {
+        if change.zxid != removed_at {
+            removed.clear();
+        }
+        match &change.kind {
+            ChangeKind::Deleted { .. } => {
+                removed_at = change.zxid;
+                removed.push(path);
+            }
+            ChangeKind::SessionClosed { session } => {
+                for path in removed.drain(..) {
+                    tell(&AuditEvent {
+                        session: session.0,
+                        user: user.to_string(),
+                        ip: String::new(),
+                        operation: EPHEMERAL_ENDED,
+                        znode: Some(path.to_string()),
+                        znode_type: None,
+                        acl: None,
+                        result: AuditResult::Success,
+                    });
+                }
+            }
+            _ => {}
+        }
     }
 }
 

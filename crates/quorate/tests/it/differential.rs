@@ -2,6 +2,7 @@
 //!
 //! `QUORATE_DIFF_SEEDS=N` runs the seeds 1 to N; `QUORATE_DIFF_SEED=N` that one alone.
 
+mod audit;
 mod deliberate;
 mod quotas;
 mod throttles;

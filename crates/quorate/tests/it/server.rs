@@ -237,6 +237,12 @@ impl RealServer {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
+    /// What it logged.
+    pub fn log(&self) -> String {
+        let folder = self.folder.join(format!("standalone-{}/s1/log", self.port));
+        fs::read_to_string(folder).unwrap_or_default()
+    }
+
     fn script(&self, action: &str) -> Command {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
         let flags = format!(

@@ -1,6 +1,7 @@
 use super::super::tests::rig::{Rig, config};
 use super::super::{FrontConfig, Now};
 use super::*;
+use machine::SessionId;
 
 fn rig(audit: bool, slow_request_ms: Option<u64>) -> Rig {
     let mut rig = Rig::default();
@@ -113,4 +114,34 @@ fn a_slow_request_is_told_once_in_a_while() {
     rig.fronts[0].set_now(rig.now);
     rig.run();
     assert_eq!(rig.slow[1..], [told("/c", 3, SLOW_REQUEST_INTERVAL_MS, 1)]);
+}
+
+#[test]
+fn an_ephemeral_that_goes_with_its_session_is_a_line_of_the_server() {
+    let deleted = || ChangeKind::Deleted { acl: None, parent_acl: None };
+    let closed = |session| ChangeKind::SessionClosed { session: SessionId(session) };
+    let mut changes = ChangeBatch::default();
+    let mut ordinal = 0;
+    let mut push = |zxid, kind, path: &str| {
+        ordinal += 1;
+        changes.push(machine::Ordinal(ordinal), Zxid(zxid), kind, path);
+    };
+    push(4, deleted(), "/by/its/client");
+    push(5, deleted(), "/a");
+    push(5, deleted(), "/b");
+    push(5, closed(0x11), "");
+    push(6, closed(0x12), "");
+    push(7, deleted(), "/by/its/client/too");
+    push(8, closed(-1), "");
+    push(9, deleted(), "/c");
+    push(9, closed(0x13), "");
+    let mut log = Vec::new();
+    audit_ended_sessions(&changes, "zookeeper", |event| log.push(event.to_string()));
+    let line = |session: &str, path: &str| {
+        format!(
+            "session={session}\tuser=zookeeper\t\
+             operation=ephemeralZNodeDeletionOnSessionCloseOrExpire\tznode={path}\tresult=success"
+        )
+    };
+    assert_eq!(log, [line("0x11", "/a"), line("0x11", "/b"), line("0x13", "/c")]);
 }

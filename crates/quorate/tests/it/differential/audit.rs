@@ -1,0 +1,63 @@
+//! The audit log beside that of the real server, of sessions that end with their ephemerals.
+
+use std::net::SocketAddr;
+
+use zk::ErrorCode;
+use zk::request::Request;
+
+use bench::differential::wire::Received;
+
+use super::both;
+use crate::client::{Client, EPHEMERAL, SEQUENTIAL, TIMEOUT_MS};
+
+/// Two sessions with ephemerals: one is closed, the other expires.
+fn play(address: SocketAddr) {
+    let mut closed = Client::open(address, TIMEOUT_MS);
+    closed.create("/p", b"", 0).unwrap();
+    for (path, flags) in [("/p/b", EPHEMERAL), ("/p/a", EPHEMERAL), ("/p/", EPHEMERAL | SEQUENTIAL)]
+    {
+        closed.create(path, b"", flags).unwrap();
+    }
+    let mut expired = Client::open(address, 4_000);
+    expired.create("/x", b"", EPHEMERAL).unwrap();
+    assert_eq!(expired.delete("/p/a"), ErrorCode::OK);
+    assert_eq!(closed.call(&Request::CloseSession).header.error, ErrorCode::OK);
+    assert_eq!(expired.connection.receive(), Received::End);
+    // Behind this everything before it is told.
+    Client::open(address, TIMEOUT_MS).create("/end", b"", 0).unwrap();
+}
+
+/// What the audit log says of sessions, which are numbered as they appear, in no order: ephemerals go in
+/// that of a hash set in the real server.
+fn audited(log: &str) -> Vec<String> {
+    let mut sessions: Vec<String> = Vec::new();
+    let mut lines = Vec::new();
+    for line in log.lines().filter(|line| line.contains("\toperation=")) {
+        let Some((_, line)) = line.split_once("session=") else { continue };
+        let Some((session, rest)) = line.split_once('\t') else { continue };
+        let number = sessions.iter().position(|known| known == session);
+        let number = number.unwrap_or_else(|| {
+            sessions.push(session.to_string());
+            sessions.len() - 1
+        });
+        lines.push(format!("{number} {rest}"));
+    }
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn ephemerals_that_go_with_their_session_are_audited_as_by_the_real_server() {
+    let flags = "-Dzookeeper.audit.enable=true -Dzkloglevel=INFO";
+    let (real_server, mut server) = both("audit", &[], flags);
+    play(real_server.address());
+    play(server.address());
+    let (expected, got) = (audited(&real_server.log()), audited(&server.log()));
+    assert_eq!(got, expected);
+    let ended = "ephemeralZNodeDeletionOnSessionCloseOrExpire";
+    assert_eq!(got.iter().filter(|line| line.contains(ended)).count(), 3, "{got:?}");
+    // What is applied again at a start was told before.
+    server.kill_nine();
+    server.restart();
+    assert_eq!(audited(&server.log()), got);
+}
