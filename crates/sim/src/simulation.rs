@@ -116,8 +116,8 @@ impl Options {
             options.settings.extended_types = !more.one_in(4);
             options.settings.enforce_quota = !more.one_in(4);
             options.containers = ContainerSettings {
-                check_interval_ms: more.magnitude(100, 5_000) as u32,
-                removals_per_minute_max: more.magnitude(1_200, 10_000) as u32,
+                check_interval_ms: more.magnitude(20, 2_000) as u32,
+                removals_per_minute_max: more.magnitude(6_000, 60_000) as u32,
                 never_used_ms_max: match more.one_in(2) {
                     true => 0,
                     false => more.magnitude(1, 20_000),

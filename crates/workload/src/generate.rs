@@ -105,7 +105,7 @@ impl Generator {
     /// The next operation: everything but connecting, pings and the end of the session.
     pub fn next_op(&mut self) -> Op {
         if let Some(mut more) = self.more.take() {
-            let op = more.one_in(4).then(|| self.one_more(&mut more));
+            let op = more.one_in(2).then(|| self.one_more(&mut more));
             self.more = Some(more);
             if let Some(op) = op {
                 return op;
@@ -215,7 +215,8 @@ impl Generator {
 
     /// Makes a znode that goes by itself, or does what keeps it or lets it go.
     fn about_going(&mut self, more: &mut Random) -> Op {
-        let parent = format!("{}/{}", more.pick(&PARENTS), more.pick(&GOING));
+        // Few, so that one is often written while it is about to go.
+        let parent = format!("{}/{}", more.pick(&PARENTS[..2]), more.pick(&GOING));
         let child = format!("{parent}/x");
         let (perms, version) = (perms::ALL, -1);
         match more.below(10) {
@@ -240,8 +241,8 @@ impl Generator {
                 let request = CreateRequest::Create;
                 Op::Create { path: child, data: self.data(), perms, flag, request }
             }
-            6..=7 => Op::Delete { path: child, version },
-            8 => Op::SetData { path: parent, data: self.data(), version },
+            6 => Op::Delete { path: child, version },
+            7..=8 => Op::SetData { path: parent, data: self.data(), version },
             _ => Op::Exists { path: parent, watch: more.one_in(2) },
         }
     }

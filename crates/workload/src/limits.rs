@@ -8,7 +8,7 @@ pub const DATA_BYTES_MAX: u64 = 300;
 pub const LARGE_DATA_BYTES_MAX: u64 = 150_000;
 
 /// The longest generated time to live, in ms: shorter than most runs.
-pub const TTL_MS_MAX: u64 = 20_000;
+pub const TTL_MS_MAX: u64 = 5_000;
 
 /// The largest generated limits of a quota: of znodes, and of bytes.
 pub const QUOTA_COUNT_MAX: u64 = 8;
