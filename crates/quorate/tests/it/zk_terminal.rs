@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
 use crate::client::{Client, TIMEOUT_MS};
@@ -321,6 +321,8 @@ fn ctrl_c_ends_a_shell_whose_server_does_not_answer() {
     let server = Server::start("pty-silent", &[]);
     let mut shell = Typist::start(&server);
     kill_process(server.pid(), Signal::STOP).unwrap();
+    // Its threads stop one after the other.
+    waitpid(Some(server.pid()), WaitOptions::UNTRACED).unwrap();
     shell.runs("ls /");
     shell.sees(LINE_DONE);
     shell.types(CTRL_C);
