@@ -46,6 +46,12 @@ const TAG_ZNODE: u8 = b'Z';
 const TAG_END: u8 = b'E';
 const FLAG_COUNTERS: u8 = 1;
 
+/// Bytes of an image without settings, origins, sessions and znodes: of its header, and the end.
+const HEADER_BYTES: u64 = 2 + 8 + 8 + 8 + 4 + 16 + 8 + 4 + 4 + 1;
+
+/// Bytes of an origin in an image.
+const ORIGIN_BYTES: u64 = 24;
+
 /// Bytes of a session in an image.
 const SESSION_BYTES: u64 = 61;
 
@@ -193,13 +199,11 @@ impl Machine {
     }
 
     /// What an image of the state as it is now has at most, in bytes: a path counts whole for its
-    /// last name. For whoever keeps room for one.
+    /// last name. For whoever keeps room for one; nothing is walked for it.
     pub fn image_bytes_max(&self) -> u64 {
-        let mut scalars = Vec::new();
-        self.encode_scalars(&mut scalars);
-        // Tags of header and end, version, index, digest and three counts.
-        let fixed = 3 + 8 + 16 + 8 + 4 + 4 + scalars.len() as u64;
-        fixed
+        HEADER_BYTES
+            + self.settings.encoded_bytes()
+            + self.origins.len() as u64 * ORIGIN_BYTES
             + self.sessions.len() as u64 * SESSION_BYTES
             + u64::from(self.tree.znode_count()) * ZNODE_BYTES
             + self.tree.data_bytes()

@@ -78,6 +78,14 @@ impl Settings {
         }
     }
 
+    /// Bytes that [`Settings::encode`] writes.
+    pub(crate) fn encoded_bytes(&self) -> u64 {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let any_user = self.sasl_any_user.as_ref().map_or(0, |any_user| 4 + any_user.len());
+        let bytes = 4 + 4 + text(&self.super_digest) + 4 + self.digest_algorithm.len() + any_user;
+        bytes as u64
+    }
+
     /// Reads what [`Settings::encode`] wrote.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Settings, DecodeError> {
         let flags = reader.u32()?;

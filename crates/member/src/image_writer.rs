@@ -73,18 +73,24 @@ impl<D: Disk + Clone> ImageWriter<D> {
     /// Loop knows what it means.
     fn keep_room(&mut self) -> Result<(), StorageError> {
         let RoomWanted { bytes_min, bytes, bytes_max } = self.room_wanted;
-        for wanted in [bytes_max, bytes] {
-            if self.has_kept(wanted)? {
-                return Ok(());
-            }
+        if self.has_kept_between(bytes, bytes_max)? {
+            return Ok(());
         }
         snapshot::remove_older(&self.disk, 1, u64::MAX)?;
-        for wanted in [bytes_max, bytes, bytes_min] {
-            if self.has_kept(wanted)? {
-                break;
+        let _ =
+            self.has_kept_between(bytes, bytes_max)? || self.has_kept_between(bytes_min, bytes)?;
+        Ok(())
+    }
+
+    /// Sets aside as much as there is room for, about.
+    fn has_kept_between(&mut self, low: u64, high: u64) -> Result<bool, StorageError> {
+        let more = high.saturating_sub(low);
+        for bytes in [more, more / 2, more / 4, more / 8, 0].map(|more| low.saturating_add(more)) {
+            if self.has_kept(bytes)? {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn has_kept(&mut self, bytes: u64) -> Result<bool, StorageError> {

@@ -127,11 +127,12 @@ pub const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
 /// How often a snapshot is tried that is to make room on a full disk, if the last one failed.
 pub const SNAPSHOT_RETRY_MS: u64 = 10_000;
 
-/// Room for the next snapshot is set aside in steps of so many bytes.
+/// Room for the next snapshot is set aside for so many bytes of growth at least, and writes are refused
+/// when as much is left: what is under way then is less.
 pub const SNAPSHOT_ROOM_STEP_BYTES: u64 = 1024 * 1024;
 
 /// How often room for the next snapshot is looked for while there is none.
-pub const SNAPSHOT_ROOM_RETRY_MS: u64 = 100;
+pub const SNAPSHOT_ROOM_RETRY_MS: u64 = 500;
 
 /// Snapshots that are kept, the newest included. Where there is no room for another beside them, the
 /// newest alone.

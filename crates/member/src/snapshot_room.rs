@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use machine::LogIndex;
+use storage::limits::DIRECT_BLOCK_BYTES;
 
 use crate::limits::{SNAPSHOT_ROOM_RETRY_MS, SNAPSHOT_ROOM_STEP_BYTES};
 use crate::message::{RoomWanted, SnapshotJob};
@@ -146,17 +147,22 @@ impl SnapshotRoom {
             self.under_way.as_ref().map_or(self.newest_image_bytes, |it| it.image_bytes_max);
         let bytes = self.needed_bytes(newest);
         let growth = (bytes / 4).next_multiple_of(SNAPSHOT_ROOM_STEP_BYTES);
-        RoomWanted { bytes_min: self.needed_bytes(u64::MAX), bytes, bytes_max: bytes + growth }
+        let bytes_min = snapshot_bytes(self.image_bytes_max + self.unapplied_bytes);
+        RoomWanted { bytes_min, bytes, bytes_max: bytes + growth }
     }
 
-    /// With a newest snapshot of so many bytes. What does not compress becomes larger by far less than
-    /// one part in 64, headers included.
+    /// With a newest snapshot of so many bytes. What is refused too late is within a step more: so when
+    /// it ends, and there is no other room, there is at least as much as one snapshot needs.
     fn needed_bytes(&self, newest_image_bytes: u64) -> u64 {
         let image_bytes = self.image_bytes_max + self.unapplied_bytes;
         let grown_bytes = image_bytes.saturating_sub(newest_image_bytes);
-        let bytes = image_bytes + grown_bytes;
-        (bytes + bytes / 64).next_multiple_of(SNAPSHOT_ROOM_STEP_BYTES)
+        snapshot_bytes(image_bytes + grown_bytes) + SNAPSHOT_ROOM_STEP_BYTES
     }
+}
+
+/// What does not compress becomes larger by far less than one part in 64, headers included.
+fn snapshot_bytes(image_bytes: u64) -> u64 {
+    (image_bytes + image_bytes / 64).next_multiple_of(DIRECT_BLOCK_BYTES)
 }
 
 #[cfg(test)]

@@ -88,6 +88,19 @@ fn an_image_has_no_more_bytes_than_were_foretold() {
 }
 
 #[test]
+fn what_is_foretold_of_settings_is_what_they_have() {
+    let text = Some("text".to_string());
+    for (super_digest, sasl_any_user) in
+        [(None, None), (text.clone(), None), (None, text.clone()), (text.clone(), text)]
+    {
+        let settings = Settings { super_digest, sasl_any_user, ..Settings::default() };
+        let mut bytes = Vec::new();
+        settings.encode(&mut bytes);
+        assert_eq!(settings.encoded_bytes(), bytes.len() as u64);
+    }
+}
+
+#[test]
 fn an_image_is_that_of_one_index_whatever_runs_meanwhile() {
     for seed in 0..60 {
         let mut random = Random(seed);

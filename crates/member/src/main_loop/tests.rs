@@ -4,6 +4,7 @@ use machine::{Machine, Ordinal, SessionId};
 
 use super::*;
 use crate::front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
+use crate::limits::SNAPSHOT_ROOM_RETRY_MS;
 use crate::message::Submission;
 
 /// A Loop that leads, with its first entry persisted and applied.
@@ -292,6 +293,7 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
 /// A Loop whose state has so many MiB, and that was told what room there is for a snapshot of it.
 fn with_room(state_mib: u64, room_mib: u64) -> Real {
     let mut real = leading(start());
+    real.member.on_snapshot_room(2 << 20);
     let mut applied = applied_up_to(2);
     if let FromApply::Applied { image_bytes_max, .. } = &mut applied {
         *image_bytes_max = state_mib << 20;
@@ -312,7 +314,7 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     assert_eq!(real.released, [1]);
     // It is asked for again and again.
     real.snapshot.clear();
-    real.member.on_time(100, true);
+    real.member.on_time(SNAPSHOT_ROOM_RETRY_MS, true);
     real.finish(0);
     assert!(matches!(real.snapshot.front(), Some(SnapshotJob::KeepRoom(_))));
     real.member.on_snapshot_room(110 << 20);
