@@ -2,8 +2,9 @@
 //!
 //! A snapshot is a header, pieces, and a trailer with a hash of everything before it. It is written
 //! under a temporary name, synced, renamed, and the directory synced: a file with its final name is
-//! whole. Its room may be set aside before it is begun ([`room`]). It is synced every [`SNAPSHOT_SYNC_BYTES`] on the way, so that the log's own sync never
-//! waits behind a lot of dirty data. Everything read back is checked before it is handed out, and
+//! whole. Its room may be set aside before it is begun ([`room`]). It is synced every
+//! [`SNAPSHOT_SYNC_BYTES`] on the way, so that the log's own sync never waits behind a lot of dirty
+//! data. Everything read back is checked before it is handed out, and
 //! [`SnapshotReader::next_piece`] says `None` only after the whole hash agreed.
 //!
 //! Byte layouts: `docs/formats.md`, "Snapshots".

@@ -306,8 +306,9 @@ impl<D: Disk> Wal<D> {
     }
 
     /// A snapshot that is durable covers the log up to `point`: whole segments at or below it are
-    /// recycled or removed, and on a full disk the open one is left for one of the reserve. A point behind an earlier one is ignored. After
-    /// [`StorageError::DiskFull`] the same is tried again when there is room.
+    /// recycled or removed, and on a full disk the open one is left for one of the reserve. A point
+    /// behind an earlier one is ignored. After [`StorageError::DiskFull`] the same is tried again when
+    /// there is room.
     ///
     /// Panics when the log does not reach `point`: that is [`Wal::install_snapshot`].
     pub fn release(&mut self, point: SnapshotPoint) -> Result<(), StorageError> {
@@ -802,7 +803,8 @@ impl<D: Disk> Wal<D> {
     }
 }
 
-/// Turns a log file that nothing needs into a spare, or removes it. Not synced: a file that comes back after a crash is recognised as unneeded.
+/// Turns a log file that nothing needs into a spare, or removes it. Not synced: a file that comes back
+/// after a crash is recognised as unneeded.
 fn recycle<D: Disk>(disk: &D, spare: Spare, is_kept: bool) -> Result<bool, StorageError> {
     let from = log_path(spare.number);
     if !is_kept {
