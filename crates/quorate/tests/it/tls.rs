@@ -401,8 +401,10 @@ fn handshakes_under_way_are_limited_where_that_is_asked_for() {
     let server = start("tls-handshakes", &["netty.server.outstandingHandshake.limit=1"]);
     let address = server.face("zk-tls");
     let waiting = TcpStream::connect(address).unwrap();
-    // Whichever runtime has it counts it as soon as it has accepted it.
-    wait_until("one is too many", || TlsClient::connect(address, Shape::with("client")).is_err());
+    // Its runtime counts it as soon as it has accepted it. Another runtime's may come before it, and
+    // then it would be the one too many.
+    wait_until("it is under way", || metric(&server, "outstanding_tls_handshake") == 1);
+    assert!(TlsClient::connect(address, Shape::with("client")).is_err());
     drop(waiting);
     assert!(metric(&server, "tls_handshake_exceeded") > 0);
     // Done handshakes do not count, once the server has seen that they are done.
