@@ -10,7 +10,7 @@ use storage::snapshot::room::Room;
 use storage::snapshot::{self, SnapshotMeta, SnapshotWriter};
 
 use crate::limits::SNAPSHOTS_KEPT;
-use crate::message::{FromSnapshot, RoomWanted, SnapshotJob};
+use crate::message::{FromSnapshot, RoomKept, RoomWanted, SnapshotJob};
 use crate::received;
 
 /// The file being written.
@@ -27,9 +27,9 @@ pub struct ImageWriter<D: Disk> {
 /// What came of a job.
 #[derive(Debug)]
 pub struct ImageOutput {
-    /// For Loop: bytes set aside for the next snapshot, when that changed or was asked. It goes
+    /// For Loop: what is set aside for the next snapshot, when that changed or was asked. It goes
     /// before the report.
-    pub room_bytes: Option<u64>,
+    pub room: Option<RoomKept>,
     /// For Loop.
     pub report: Option<FromSnapshot>,
     /// What went wrong, to be logged; none of it is the end of the process.
@@ -64,9 +64,10 @@ impl<D: Disk + Clone> ImageWriter<D> {
             problems.extend(self.keep_room().err());
         }
         let bytes = self.room.bytes();
-        let room_bytes = (is_asked || bytes != self.room_told).then_some(bytes);
+        let kept = RoomKept { bytes, bytes_wanted: self.room_wanted.bytes_max };
+        let room = (is_asked || bytes != self.room_told).then_some(kept);
         self.room_told = bytes;
-        ImageOutput { room_bytes, report, problems }
+        ImageOutput { room, report, problems }
     }
 
     /// Sets aside what is wanted, or what there is room for. A disk without is no problem to be told:

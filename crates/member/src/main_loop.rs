@@ -17,8 +17,8 @@ use crate::container_znodes::ContainerManager;
 use crate::expiry::Leases;
 use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_RETRY_MS};
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
-    Unavailable, Waiter,
+    DiskJob, FromApply, FromSnapshot, FrontId, RoomKept, SessionEvent, SnapshotJob, Start, ToApply,
+    ToLoop, Unavailable, Waiter,
 };
 use crate::snapshot_room::SnapshotRoom;
 use crate::snapshots::Snapshots;
@@ -264,10 +264,10 @@ impl Loop {
         self.weigh_room();
     }
 
-    /// So many bytes are set aside for the next snapshot, as its thread sees it: an answer, or news.
-    /// What that thread said of a snapshot with it comes behind it.
-    pub fn on_snapshot_room(&mut self, bytes: u64) {
-        self.snapshot_room.on_kept(bytes);
+    /// What is set aside for the next snapshot, as its thread sees it: an answer, or news. What that
+    /// thread said of a snapshot with it comes behind it.
+    pub fn on_snapshot_room(&mut self, kept: RoomKept) {
+        self.snapshot_room.on_kept(kept);
         self.weigh_room();
     }
 

@@ -329,6 +329,15 @@ pub struct RoomWanted {
     pub bytes_max: u64,
 }
 
+/// Room that is set aside for the next snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoomKept {
+    /// How much there is.
+    pub bytes: u64,
+    /// What was wanted at most when that was tried: with less than that the disk has no more.
+    pub bytes_wanted: u64,
+}
+
 /// What the snapshot thread tells Loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromSnapshot {

@@ -15,7 +15,7 @@ use machine::LogIndex;
 use storage::limits::DIRECT_BLOCK_BYTES;
 
 use crate::limits::{SNAPSHOT_ROOM_RETRY_MS, SNAPSHOT_ROOM_STEP_BYTES};
-use crate::message::{RoomWanted, SnapshotJob};
+use crate::message::{RoomKept, RoomWanted, SnapshotJob};
 
 /// Loop's view of the room.
 pub struct SnapshotRoom {
@@ -29,9 +29,7 @@ pub struct SnapshotRoom {
     kept_bytes: u64,
     /// A question is on its way, or its answer.
     is_asked: bool,
-    /// What was asked for last, at most.
-    asked_bytes_max: u64,
-    /// There was less than was asked for: the disk has no more.
+    /// There was less than was wanted then: the disk has no more.
     is_scarce: bool,
     /// Since the last answer.
     waited_ms: u64,
@@ -55,7 +53,6 @@ impl SnapshotRoom {
             under_way: None,
             kept_bytes: 0,
             is_asked: false,
-            asked_bytes_max: 0,
             is_scarce: false,
             waited_ms: 0,
         }
@@ -85,10 +82,8 @@ impl SnapshotRoom {
     }
 
     fn ask(&mut self) -> SnapshotJob {
-        let wanted = self.wanted();
         self.is_asked = true;
-        self.asked_bytes_max = wanted.bytes_max;
-        SnapshotJob::KeepRoom(wanted)
+        SnapshotJob::KeepRoom(self.wanted())
     }
 
     /// The snapshot is durable.
@@ -104,12 +99,12 @@ impl SnapshotRoom {
     }
 
     /// So much is set aside now. What is wanted may be more by now, however fast the disk gives room:
-    /// that it has none is known only from what was asked for.
-    pub fn on_kept(&mut self, bytes: u64) {
-        self.kept_bytes = bytes;
+    /// that it has none is known only from what was wanted then.
+    pub fn on_kept(&mut self, kept: RoomKept) {
+        self.kept_bytes = kept.bytes;
         self.is_asked = false;
         self.waited_ms = 0;
-        self.is_scarce = bytes < self.asked_bytes_max;
+        self.is_scarce = kept.bytes < kept.bytes_wanted;
     }
 
     /// Time went by.

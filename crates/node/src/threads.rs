@@ -15,7 +15,9 @@ use machine::{Machine, QuotaExceeded};
 use member::front::audit_ended_sessions;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
-use member::message::{Delivery, FromApply, FromSnapshot, FrontId, SnapshotJob, ToApply, ToLoop};
+use member::message::{
+    Delivery, FromApply, FromSnapshot, FrontId, RoomKept, SnapshotJob, ToApply, ToLoop,
+};
 use member::{Apply, ImageWriter, LogWriter, Loop};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
@@ -37,7 +39,7 @@ pub(crate) enum LoopInput {
     Apply(FromApply),
     Persisted(member::message::PersistId),
     DiskRoom { is_full: bool },
-    SnapshotRoom { bytes: u64 },
+    SnapshotRoom(RoomKept),
     Snapshot(FromSnapshot),
 }
 
@@ -156,7 +158,7 @@ impl LoopRunner {
                 LoopInput::Apply(message) => self.member.on_apply(message),
                 LoopInput::Persisted(id) => self.member.on_persisted(id),
                 LoopInput::DiskRoom { is_full } => self.member.on_disk_room(is_full),
-                LoopInput::SnapshotRoom { bytes } => self.member.on_snapshot_room(bytes),
+                LoopInput::SnapshotRoom(kept) => self.member.on_snapshot_room(kept),
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
             }
         }
@@ -460,7 +462,7 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
             if is_piece {
                 std::thread::sleep(began.elapsed().min(SNAPSHOT_REST_MAX));
             }
-            let room = output.room_bytes.map(|bytes| LoopInput::SnapshotRoom { bytes });
+            let room = output.room.map(LoopInput::SnapshotRoom);
             let report = output.report.map(LoopInput::Snapshot);
             if room.is_some() || report.is_some() {
                 shared.tell_loop(room.into_iter().chain(report));

@@ -17,7 +17,8 @@ use member::front::FrontConfig;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX};
 use member::log_writer::LogInput;
 use member::message::{
-    Answer, Delivery, FromApply, FromSnapshot, FrontId, PersistId, SnapshotJob, ToApply, ToLoop,
+    Answer, Delivery, FromApply, FromSnapshot, FrontId, PersistId, RoomKept, SnapshotJob, ToApply,
+    ToLoop,
 };
 use member::received::{self, ImageReceiver};
 use member::recovery::{self, RecoveryError, recover, restore_newest};
@@ -71,7 +72,7 @@ enum LoopInput {
     Apply(FromApply),
     Persisted(PersistId),
     DiskRoom { is_full: bool },
-    SnapshotRoom { bytes: u64 },
+    SnapshotRoom(RoomKept),
     Snapshot(FromSnapshot),
 }
 
@@ -431,7 +432,7 @@ impl Server {
                     witness.on_room(is_full, world.now_us);
                     self.member.on_disk_room(is_full);
                 }
-                LoopInput::SnapshotRoom { bytes } => self.member.on_snapshot_room(bytes),
+                LoopInput::SnapshotRoom(kept) => self.member.on_snapshot_room(kept),
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
             }
         }
@@ -639,7 +640,7 @@ impl Server {
             self.check_snapshot(index, witness)?;
         }
         let took_us = self.took_us(world, ops_before);
-        let room = output.room_bytes.map(|bytes| LoopInput::SnapshotRoom { bytes });
+        let room = output.room.map(LoopInput::SnapshotRoom);
         let report = report.map(LoopInput::Snapshot);
         self.snapshot_report = Some(room.into_iter().chain(report).collect());
         world.schedule(

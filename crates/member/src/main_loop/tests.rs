@@ -293,14 +293,14 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
 /// A Loop whose state has so many MiB, and that was told what room there is for a snapshot of it.
 fn with_room(state_mib: u64, room_mib: u64) -> Real {
     let mut real = leading(start());
-    real.member.on_snapshot_room(2 << 20);
+    real.keep_room(2 << 20);
     let mut applied = applied_up_to(2);
     if let FromApply::Applied { image_bytes_max, .. } = &mut applied {
         *image_bytes_max = state_mib << 20;
     }
     real.member.on_apply(applied);
     real.finish(0);
-    real.member.on_snapshot_room(room_mib << 20);
+    real.keep_room(room_mib << 20);
     real
 }
 
@@ -317,7 +317,7 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     real.member.on_time(SNAPSHOT_ROOM_RETRY_MS, true);
     real.finish(0);
     assert!(matches!(real.snapshot.front(), Some(SnapshotJob::KeepRoom(_))));
-    real.member.on_snapshot_room(110 << 20);
+    real.keep_room(110 << 20);
     real.member.on_front(submission(10));
     assert_eq!(refusals(&real.finish(0)), 0);
     assert_eq!(real.yielded, [true, false]);
@@ -334,7 +334,7 @@ fn the_log_is_full_until_both_it_and_the_snapshot_have_room() {
     real.member.on_front(submission(10));
     assert_eq!(refusals(&real.finish(0)), 1);
     real.member.on_disk_room(true);
-    real.member.on_snapshot_room(110 << 20);
+    real.keep_room(110 << 20);
     real.finish(0);
     real.member.on_front(submission(10));
     assert_eq!(refusals(&real.finish(0)), 1);
@@ -356,7 +356,7 @@ fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
     real.member.on_disk_room(false);
     let (index, zxid) = (LogIndex(2), machine::Zxid(1));
     real.member.on_apply(FromApply::Frozen { index, term: 1, zxid, image_bytes_max: 50 << 20 });
-    real.member.on_snapshot_room(0);
+    real.keep_room(0);
     real.member.on_snapshot(FromSnapshot::PieceWritten);
     real.member.on_front(submission(10));
     assert_eq!(refusals(&real.finish(0)), 0);
@@ -367,7 +367,7 @@ fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
     real.member.on_front(submission(10));
     assert_eq!(refusals(&real.finish(0)), 1);
     assert_eq!(real.released.last(), Some(&2));
-    real.member.on_snapshot_room(60 << 20);
+    real.keep_room(60 << 20);
     real.member.on_front(submission(10));
     assert_eq!(refusals(&real.finish(0)), 0);
     assert_eq!(real.yielded, [true, false]);

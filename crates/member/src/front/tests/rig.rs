@@ -28,7 +28,8 @@ use super::super::auth::EnsembleNames;
 use super::super::*;
 use crate::limits::WINDOW_REQUESTS_MAX;
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, SessionEvent, SnapshotJob, Start, ToApply, Unavailable,
+    DiskJob, FromApply, FromSnapshot, RoomKept, SessionEvent, SnapshotJob, Start, ToApply,
+    Unavailable,
 };
 use crate::{Apply, Loop};
 
@@ -81,6 +82,7 @@ pub(crate) struct Real {
     pub(crate) released: Vec<u64>,
     /// Whether the log was told to leave room to a snapshot, each time.
     pub(crate) yielded: Vec<bool>,
+    room_wanted: u64,
     snapshot_at: (u64, u64),
     pub(crate) pieces: usize,
     /// How often what was received was discarded.
@@ -229,6 +231,7 @@ impl Real {
             finished: Vec::new(),
             released: Vec::new(),
             yielded: Vec::new(),
+            room_wanted: 0,
             snapshot_at: (0, 0),
             discarded: 0,
             pieces: 0,
@@ -240,6 +243,11 @@ impl Real {
         let output = self.member.finish(wall_ms);
         self.jobs.extend(output.disk.iter().cloned());
         self.disk.extend(output.disk);
+        for job in &output.snapshot {
+            if let SnapshotJob::KeepRoom(wanted) = job {
+                self.room_wanted = wanted.bytes_max;
+            }
+        }
         self.snapshot.extend(output.snapshot);
         self.ready += usize::from(output.ready);
         self.released.extend(output.release.map(|point| point.index));
@@ -254,6 +262,11 @@ impl Real {
             self.member.on_persisted(job.id);
         }
         last.is_some()
+    }
+
+    /// So many bytes are set aside, as an answer to the last question.
+    pub(crate) fn keep_room(&mut self, bytes: u64) {
+        self.member.on_snapshot_room(RoomKept { bytes, bytes_wanted: self.room_wanted });
     }
 
     /// The pretend snapshot thread does one job.
@@ -275,7 +288,7 @@ impl Real {
             }
             SnapshotJob::Abort => {}
             SnapshotJob::DiscardReceived => self.discarded += 1,
-            SnapshotJob::KeepRoom(wanted) => self.member.on_snapshot_room(wanted.bytes_max),
+            SnapshotJob::KeepRoom(wanted) => self.keep_room(wanted.bytes_max),
         }
         true
     }
