@@ -17,11 +17,8 @@ use zk::request::{ConnectRequest, ReadKind, Request};
 use zk::response::ConnectResponse;
 
 use crate::client::{self, Client, TIMEOUT_MS};
-use crate::server::Server;
+use crate::server::{PATIENCE, Server, wait_until};
 use bench::differential::wire::Received;
-
-/// How long a condition that must come may take. Reaching it is a failure.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `jute.maxbuffer` unless it is set.
 const FRAME_BYTES_MAX: usize = zk::limits::FRAME_BYTES_MAX_DEFAULT as usize;
@@ -35,14 +32,6 @@ fn assert_well(server: &Server) {
     assert_eq!(client.delete(&path), ErrorCode::OK);
     assert!(client.close());
     assert!(!server.log().contains("panicked"), "{}", server.log());
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// A whole frame around a body.

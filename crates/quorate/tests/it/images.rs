@@ -9,7 +9,7 @@ use zk::ErrorCode;
 use zk::request::{ReadKind, Request, WriteRequest};
 
 use crate::client::{Client, Greeted, TIMEOUT_MS, read};
-use crate::server::Server;
+use crate::server::{Server, wait_until};
 
 /// How long a server may be silent when an answer is due.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -77,15 +77,6 @@ fn received(server: &Server) -> Vec<PathBuf> {
     let files = std::fs::read_dir(server.data_dir().join("snapshots")).unwrap();
     let paths = files.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.to_string_lossy().contains("received")).collect()
-}
-
-/// Waits for what comes at its own pace.
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + SILENCE;
-    while !holds() {
-        assert!(std::time::Instant::now() < deadline, "{what} takes too long");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
@@ -15,6 +16,18 @@ pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 /// In a server's folder: properties that it is started with.
 pub const JVMFLAGS_FILE: &str = "jvmflags";
+
+/// How long a condition that must come may take. Reaching it is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits for what a server does at its own pace.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// A folder for one test, emptied. Kept when the test fails.
 pub fn folder(name: &str) -> PathBuf {

@@ -9,7 +9,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use machine::AclEntry;
 use machine::acl::perms;
@@ -18,11 +17,8 @@ use zk::jute::JuteReader;
 use zk::request::{CreateKind, ReadKind, Request, WriteRequest};
 
 use crate::client::{self, Client, TIMEOUT_MS, create, read};
-use crate::server::{self, Server};
+use crate::server::{self, PATIENCE, Server, wait_until};
 use wire::{Shape, TlsClient, certificates, connect_bytes, fixture};
-
-/// How long a condition that must come may take. Reaching it is a failure.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server with a port for TLS and these lines more.
 fn start(name: &str, lines: &[&str]) -> Server {
@@ -56,14 +52,6 @@ fn assert_served(address: SocketAddr, shape: Shape) -> TlsClient {
 
 fn assert_refused(address: SocketAddr, shape: Shape) {
     assert!(TlsClient::open(address, shape).is_err(), "{:?} is served", shape.shows);
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// The ids in the ACL of a znode.
