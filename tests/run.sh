@@ -15,13 +15,23 @@ export PEER_TMP="$LOGS/peers"
 rm -rf "$PEER_TMP"
 mkdir -p "$PEER_TMP"
 export SERVER_CMD="${SERVER_CMD:-$ROOT/target/release/quorate serve --config}"
-passed_all=0 failed_all=0
+passed_all=0 failed_all=0 failed_names=""
 
-# report PART PASSED FAILED SECONDS : adds up, and shows the end of the log of a part that failed
+# report PART PASSED FAILED SECONDS : adds up, and shows the end of the log of a part that failed. What has failed is said once
+# more at the very end: whoever sees only that must know what to run again.
 report() {
   passed_all=$((passed_all + $2)) failed_all=$((failed_all + $3))
   printf '%-14s %5d passed %5d failed %5d s\n' "$1" "$2" "$3" "$4"
   [ "$3" = 0 ] || { echo "--- the end of $LOGS/$1.log"; tail -n 60 "$LOGS/$1.log"; echo "---"; }
+  [ "$3" = 0 ] || failed_names+="$(failures "$1")"$'\n'
+}
+
+# failures PART : a line for each failed test of a part, with what its panic said; the part where none has a name
+failures() {
+  local log="$LOGS/$1.log"
+  { grep -E '^test .* \.\.\. FAILED$' "$log" || grep -E '^(FAILED|ERROR|error)' "$log" || echo "the whole part"; } |
+    head -n 20 | sed "s|^|failed in $1: |"
+  grep -A 3 -E "panicked at" "$log" | head -n 12
 }
 
 # part PART COUNTER COMMAND... : runs a part with its output in a log; COUNTER prints `PASSED FAILED` for that log
@@ -65,5 +75,6 @@ part c-smoke count_suite tests/clients/run-c-smoke.sh
 part kazoo count_suite env KAZOO_CLUSTER=1 tests/peers/run-kazoo.sh \
   kazoo/tests/test_client.py kazoo/tests/test_lock.py kazoo/tests/test_watchers.py
 
+printf '%s' "$failed_names"
 echo "$passed_all passed, $failed_all failed"
 [ "$failed_all" = 0 ] && [ "$passed_all" != 0 ]
