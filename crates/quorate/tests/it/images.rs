@@ -259,8 +259,11 @@ fn a_server_that_is_killed_while_it_restores_has_one_state_or_the_other() {
             assert!(is_restored, "round {round}: it was said to be");
         }
         seen[usize::from(is_restored)] += 1;
-        let received = received(&server);
-        assert!(received.is_empty() || is_restored, "round {round}: {received:?}");
+        if !is_restored {
+            // What was not installed went at the start. That of a round before may be in the log still:
+            // it goes when a snapshot covers it.
+            wait_until("keeping no image", || received(&server).is_empty());
+        }
     }
     assert!(seen.iter().all(|count| *count > 0), "before and behind: {seen:?}");
 }
