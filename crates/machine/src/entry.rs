@@ -135,12 +135,17 @@ impl UnstampedBatch {
         self.bytes.len()
     }
 
+    /// A batch without commands: it takes up a sequence.
+    pub fn empty() -> UnstampedBatch {
+        BatchBuilder::default().finish()
+    }
+
     /// Says who hands the batch over, and as which.
-    pub fn stamp(mut self, origin: Origin, sequence: u64) -> Vec<u8> {
+    pub fn stamp(mut self, origin: Origin, sequence: u64) -> Bytes {
         put_at(&mut self.bytes, 4, &origin.member.0.to_le_bytes());
         put_at(&mut self.bytes, 12, &origin.boot.0.to_le_bytes());
         put_at(&mut self.bytes, 20, &sequence.to_le_bytes());
-        self.bytes
+        self.bytes.into()
     }
 }
 
@@ -187,8 +192,8 @@ fn decode_list<'a>(reader: &mut Reader<'a>) -> Result<Vec<Identity<'a>>, DecodeE
 }
 
 /// Packs stamped batches into the payload of one entry. Called by Loop on the leader.
-pub fn encode(time_ms: i64, group: u32, batches: &[Vec<u8>]) -> Bytes {
-    let bytes: usize = batches.iter().map(Vec::len).sum();
+pub fn encode(time_ms: i64, group: u32, batches: &[Bytes]) -> Bytes {
+    let bytes: usize = batches.iter().map(Bytes::len).sum();
     let mut out = Vec::with_capacity(HEADER_BYTES + bytes);
     out.put_u8(FORMAT_VERSION);
     out.put_u8(0);
@@ -300,23 +305,58 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// What a stamped batch says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    /// Who handed it over.
+    pub origin: Origin,
+    /// As its how-many-th.
+    pub sequence: u64,
+    /// How many commands it holds.
+    pub command_count: u32,
+}
+
+/// Reads the whole batch that starts at `offset`: what a peer hands over must be fit to be applied.
+/// Returns its header and where it ends.
+pub fn check_batch(bytes: &[u8], offset: usize) -> Result<(BatchHeader, usize), DecodeError> {
+    let batch = decode_batch(bytes, offset)?;
+    let mut at = 0;
+    let mut count = 0;
+    while let Some(framed) = batch.command(at)? {
+        at = framed.end;
+        count += 1;
+    }
+    if count != batch.command_count {
+        let offset = batch.end;
+        return Err(DecodeError::Bad { what: "command count", offset, value: count.into() });
+    }
+    let (origin, sequence, command_count) = (batch.origin, batch.sequence, batch.command_count);
+    Ok((BatchHeader { origin, sequence, command_count }, batch.end))
+}
+
+/// How many commands an entry holds, as it says itself; 0 for one that does not decode. For what is
+/// only counted.
+pub fn command_count(entry: &[u8]) -> usize {
+    let Ok(header) = decode_header(entry) else { return 0 };
+    let (mut offset, mut count) = (HEADER_BYTES, 0);
+    for _ in 0..header.batch_count {
+        let mut reader = Reader::new(entry);
+        let batch = reader.take(offset).and_then(|_| reader.bytes());
+        let Ok(batch) = batch else { return count };
+        offset = reader.offset();
+        let mut reader = Reader::new(batch);
+        let commands = reader.take(BATCH_HEADER_BYTES - 12).and_then(|_| reader.u32());
+        count += commands.unwrap_or(0) as usize;
+    }
+    count
+}
+
 /// Reads a whole entry and throws the result away. For inspection and fuzzing.
 pub fn verify(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
     let header = decode_header(entry)?;
     let mut offset = HEADER_BYTES;
     for _ in 0..header.batch_count {
-        let batch = decode_batch(entry, offset)?;
-        let mut at = 0;
-        let mut count = 0;
-        while let Some(framed) = batch.command(at)? {
-            at = framed.end;
-            count += 1;
-        }
-        if count != batch.command_count {
-            let offset = batch.end;
-            return Err(DecodeError::Bad { what: "command count", offset, value: count.into() });
-        }
-        offset = batch.end;
+        (_, offset) = check_batch(entry, offset)?;
     }
     match entry.len() - offset {
         0 => Ok(header),

@@ -2,6 +2,7 @@
 //! command and operation, and the image of a machine with a past. `fixtures/README.md` says how the
 //! files were made. They are never written anew: a later version of a format gets files of its own.
 
+use bytes::Bytes;
 use machine::acl::perms;
 use machine::command::AskedAcl;
 use machine::entry::{self, BatchBuilder, decode_batch, decode_header, encode_identities};
@@ -32,7 +33,7 @@ const ALICE: &[Identity<'static>] = &[
 /// A command as its connection sent it.
 type Sent = (ConnectionId, &'static [Identity<'static>], Command<'static>);
 
-fn batch(origin: Origin, sequence: u64, sent: &[Sent]) -> Vec<u8> {
+fn batch(origin: Origin, sequence: u64, sent: &[Sent]) -> Bytes {
     let mut builder = BatchBuilder::default();
     for (connection, identities, command) in sent {
         builder.push(*connection, &encode_identities(identities.iter().copied()), command);
@@ -41,7 +42,7 @@ fn batch(origin: Origin, sequence: u64, sent: &[Sent]) -> Vec<u8> {
 }
 
 fn entry_of(batches: &[(Origin, u64, Vec<Sent>)]) -> Vec<u8> {
-    let batches: Vec<Vec<u8>> =
+    let batches: Vec<Bytes> =
         batches.iter().map(|(origin, sequence, sent)| batch(*origin, *sequence, sent)).collect();
     entry::encode(TIME_MS, GROUP, &batches).to_vec()
 }

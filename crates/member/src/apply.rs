@@ -44,6 +44,8 @@ pub struct Apply {
     /// Index and term of the last whole entry.
     last_index: LogIndex,
     last_term: u64,
+    /// Of the last own batch that was applied.
+    own_sequence: u64,
     /// What Loop was told last.
     reported_index: LogIndex,
     /// What an image of the machine has at most after the last step.
@@ -124,6 +126,7 @@ impl Apply {
             prepared: None,
             last_index: index,
             last_term: term,
+            own_sequence: 0,
             reported_index: index,
             image_bytes_max: 0,
             output: ApplyOutput::default(),
@@ -143,8 +146,9 @@ impl Apply {
             }
             ToApply::Entries(entries) => self.entries.extend(entries),
             ToApply::Sync { index, front, connection } => {
-                assert!(self.syncs.back().is_none_or(|(last, ..)| *last <= index));
-                self.syncs.push_back((index, front, connection));
+                // Answers of a leader may come in another order than they were asked for.
+                let at = self.syncs.partition_point(|(other, ..)| *other <= index);
+                self.syncs.insert(at, (index, front, connection));
             }
             ToApply::Freeze => self.freeze_wanted = true,
             ToApply::FreezeStep => self.freeze_step_wanted = true,
@@ -238,9 +242,17 @@ impl Apply {
         if self.last_index != self.reported_index || news {
             self.reported_index = self.last_index;
             let (index, image_bytes_max) = (self.last_index, self.image_bytes_max);
-            let applied =
-                FromApply::Applied { index, sessions, configured, installed, image_bytes_max };
-            output.to_loop.insert(0, applied);
+            output.to_loop.insert(
+                0,
+                FromApply::Applied {
+                    index,
+                    sessions,
+                    configured,
+                    installed,
+                    image_bytes_max,
+                    own_sequence: self.own_sequence,
+                },
+            );
         }
         output
     }
@@ -328,6 +340,9 @@ impl Apply {
         if done {
             let expected = at.expected.take();
             assert!(expected.is_none_or(|mut expected| expected.waiters.next().is_none()));
+            if batch.origin == self.origin && !at.skipped {
+                self.own_sequence = batch.sequence;
+            }
             position.batch = None;
             position.batches_left -= 1;
             position.batch_offset = batch.end;

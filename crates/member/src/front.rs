@@ -93,6 +93,9 @@ pub struct Now {
     pub monotonic_ms: u64,
     /// Ms since 1970; shown to people only.
     pub wall_ms: i64,
+    /// When, by the monotonic clock, this member was in touch with those who decide whether a session
+    /// lives (`Loop::contact_ms`); none where it decides alone.
+    pub contact_at_ms: Option<u64>,
 }
 
 /// What the driver is to pass on.
@@ -162,6 +165,9 @@ pub struct Front {
     slow: SlowRequests,
     output: FrontOutput,
 }
+
+/// Why a connection ends where this member may not answer for its session.
+const NO_CONTACT: &str = "there is no contact with a leader";
 
 /// Bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
@@ -269,6 +275,9 @@ impl Front {
 
     /// Bytes were appended to the input of a connection.
     pub fn on_input(&mut self, id: ConnectionId) {
+        if self.end_if_cut_off(id) {
+            return;
+        }
         // Before decoding: a client whose requests are held back behind a slow disk is alive.
         if let Some(connection) = self.connections.get_mut(&id)
             && let State::Attached = connection.state
@@ -405,6 +414,7 @@ impl Front {
     /// Time went by: reports the sessions heard from.
     pub fn on_tick(&mut self) {
         self.end_idle();
+        self.end_those_cut_off();
         if self.now.monotonic_ms < self.heard_reported_ms + HEARD_INTERVAL_MS {
             return;
         }
@@ -414,6 +424,40 @@ impl Front {
             let mut heard: Vec<SessionId> = self.heard.drain().collect();
             heard.sort_unstable();
             self.output.to_loop.push(ToLoop::Heard(heard));
+        }
+    }
+
+    /// Whether the others may have ended a session with this timeout, and this member would not know.
+    /// Its clients then have two thirds of the timeout left to find another member.
+    fn is_cut_off(&self, timeout_ms: u32) -> bool {
+        let silent_ms =
+            self.now.contact_at_ms.map(|at_ms| self.now.monotonic_ms.saturating_sub(at_ms));
+        silent_ms.is_some_and(|silent_ms| silent_ms >= u64::from(timeout_ms) / 3)
+    }
+
+    /// Ends a session's connection whose client must not be answered any more.
+    fn end_if_cut_off(&mut self, id: ConnectionId) -> bool {
+        let timeout_ms = match self.connections.get(&id) {
+            Some(connection) if matches!(connection.state, State::Attached) => {
+                connection.timeout_ms
+            }
+            _ => return false,
+        };
+        let is_cut_off = self.is_cut_off(timeout_ms);
+        if is_cut_off {
+            self.disconnect(id, NO_CONTACT);
+        }
+        is_cut_off
+    }
+
+    fn end_those_cut_off(&mut self) {
+        // Mostly no session is, and those that there are need not be looked at.
+        if self.is_cut_off(self.config.session_timeout_ms_min) {
+            let mut ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+            ids.sort_unstable();
+            for id in ids {
+                self.end_if_cut_off(id);
+            }
         }
     }
 

@@ -113,6 +113,23 @@ pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS;
 /// for that, since the shortest timeout is two of them.
 pub const LEASE_ADVANCE_MS_MAX: u64 = 200;
 
+/// How long a follower waits for the answer to such a report before it reports again.
+pub const HEARD_RETRY_MS: u64 = 500;
+
+/// Sessions in one report to the leader. More wait for its answer.
+pub const HEARD_SESSIONS_MAX: usize = 64 * 1024;
+
+/// Batches in one piece of what is forwarded to the leader.
+pub const FORWARD_BATCHES_MAX: usize = 1_024;
+
+/// Bytes of batches that the leader was given and that are not applied here, or one batch if larger. At
+/// the bound more waits: it bounds what a leader holds for each follower.
+pub const FORWARD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How long nothing of what the leader was given may be applied here before it is given again. It only
+/// happens where a message is lost and the link goes on; a disk that is so slow costs duplicates.
+pub const FORWARD_SILENCE_MS: u64 = 3_000;
+
 /// How long the disk must be idle until the mark that says "all of this is durable" is written.
 pub const DISK_IDLE_MS: u64 = 100;
 

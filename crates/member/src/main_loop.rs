@@ -9,17 +9,25 @@ use std::collections::{BTreeMap, VecDeque};
 
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, EXPIRE_SESSIONS_MAX};
-use machine::{Command, ConnectionId, LogIndex, Origin, PreparedImage, SessionId, Settings, Zxid};
-use replica::{Config, PersistId, ReadId, Refused, Replica, ReplicaError, Role, SnapshotMeta};
+use machine::{
+    Command, ConnectionId, LogIndex, MemberId, Origin, PreparedImage, SessionId, Settings, Zxid,
+};
+use replica::{
+    Config, PeerStatus, PersistId, ReadId, Refused, Replica, ReplicaError, Role, RoleChange,
+    SnapshotMeta, Status,
+};
 use thiserror::Error;
 
 use crate::container_znodes::ContainerManager;
 use crate::expiry::Leases;
-use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_RETRY_MS};
+use crate::forward::{Followed, Forwarder};
+use crate::hearing::Hearing;
+use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, SNAPSHOT_RETRY_MS};
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FrontId, RoomKept, SessionEvent, SnapshotJob, Start, ToApply,
     ToLoop, Unavailable, Waiter,
 };
+use crate::peer::{ForwardedBatch, PeerError, PeerFrame, PeerMessage};
 use crate::snapshot_room::SnapshotRoom;
 use crate::snapshots::Snapshots;
 
@@ -28,11 +36,21 @@ pub struct Loop {
     origin: Origin,
     replica: Replica,
     role: Role,
+    /// Whom this member follows, if it knows.
+    leader: Option<MemberId>,
+    raft_tick_ms: u64,
+    /// Sum of what went by.
+    now_ms: u64,
+    /// When this member, as leader, was heard by a quorum for sure, or, as follower, by a leader that
+    /// was. None before the first time.
+    contact_at_ms: Option<u64>,
     /// The last entry there was when this member became leader: once it is applied, so is
     /// everything that earlier leaders committed.
     leading_from: Option<LogIndex>,
     applied: LogIndex,
-    next_sequence: u64,
+    forwarder: Forwarder,
+    followed: Followed,
+    hearing: Hearing,
     waiting: VecDeque<Waiting>,
     /// An entry that the replica could not take yet.
     unproposed: Option<bytes::Bytes>,
@@ -41,13 +59,18 @@ pub struct Loop {
     /// A hard state that changes only the commit index waits here for the next job that syncs.
     lazy_hard_state: Option<storage::wal::HardState>,
     syncs_wanted: Vec<(FrontId, ConnectionId)>,
-    reads: BTreeMap<ReadId, (FrontId, ConnectionId)>,
+    reads: BTreeMap<ReadId, ReadFor>,
+    /// Whether the index is asked for from which on this member is ready, and that index.
+    is_ready_asked: bool,
+    ready_from: Option<LogIndex>,
     leases: Leases,
     containers: ContainerManager,
     snapshots: Snapshots,
     installing: Option<Installing>,
     snapshot_room: SnapshotRoom,
-    membership: storage::wal::Membership,
+    /// The newest membership last, each with the entry that it is active from: back to the one that the
+    /// next snapshot has.
+    memberships: VecDeque<(LogIndex, storage::wal::Membership)>,
     settings_wanted: Settings,
     settings: Settings,
     configuring: bool,
@@ -57,6 +80,8 @@ pub struct Loop {
     log_yields: bool,
     /// Writes are refused.
     disk_is_full: bool,
+    /// The leader refuses them.
+    leader_is_full: bool,
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
     ready: bool,
@@ -94,13 +119,36 @@ pub enum InstallRefused {
     /// This member is not the leader, or not yet.
     #[error("this member does not take writes now")]
     NotLeader,
+    /// The others do not have the image.
+    #[error(
+        "this server is a member of an ensemble: a snapshot is restored by a standalone server"
+    )]
+    Ensemble,
 }
 
-/// A batch that is in no entry yet, and who waits for it: a Front's clients, or nobody.
-struct Waiting {
-    front: Option<FrontId>,
-    batch: UnstampedBatch,
-    waiters: Vec<Waiter>,
+/// A batch that was given to no leader yet.
+enum Waiting {
+    /// Of this member, and who waits for it: a Front's clients, or nobody.
+    Own { front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter> },
+    /// Of another, to this one as leader.
+    Forwarded(ForwardedBatch),
+}
+
+impl Waiting {
+    /// Commands and bytes.
+    fn size(&self) -> (usize, usize) {
+        match self {
+            Waiting::Own { batch, .. } => (batch.command_count, batch.byte_count()),
+            Waiting::Forwarded(batch) => batch.size(),
+        }
+    }
+}
+
+/// What the answer to a ReadIndex is for.
+#[derive(Clone, Copy)]
+enum ReadFor {
+    Sync(FrontId, ConnectionId),
+    Ready,
 }
 
 /// What the driver is to pass on, each list in order.
@@ -112,6 +160,8 @@ pub struct LoopOutput {
     pub apply: Vec<ToApply>,
     /// For the snapshot thread.
     pub snapshot: Vec<SnapshotJob>,
+    /// For other members. Those to one member arrive in this order or, when a link breaks, not at all.
+    pub peers: Vec<(MemberId, PeerFrame)>,
     /// The log up to here is covered by a durable snapshot.
     pub release: Option<storage::wal::SnapshotPoint>,
     /// Whether the log is to leave what room there is to a snapshot, each time that changes.
@@ -138,7 +188,7 @@ impl Loop {
             storage::wal::SnapshotPoint { index, term },
             start.log_bytes,
         );
-        let membership = to_storage(&start.restored.membership);
+        let memberships = VecDeque::from([(applied, to_storage(&start.restored.membership))]);
         let config = Config::new(start.origin.member.0, start.seed, start.origin.boot.0);
         let replica = Replica::new(config, start.restored)?;
         let mut leases = Leases::new(start.tick_ms);
@@ -151,27 +201,36 @@ impl Loop {
             origin: start.origin,
             replica,
             role: Role::Follower,
+            leader: None,
+            raft_tick_ms: start.raft_tick_ms,
+            now_ms: 0,
+            contact_at_ms: None,
             leading_from: None,
             applied,
-            next_sequence: 1,
+            forwarder: Forwarder::new(start.origin),
+            followed: Followed::default(),
+            hearing: Hearing::new(start.origin.boot),
             waiting: VecDeque::new(),
             unproposed: None,
             persisting: VecDeque::new(),
             lazy_hard_state: None,
             syncs_wanted: Vec::new(),
             reads: BTreeMap::new(),
+            is_ready_asked: false,
+            ready_from: None,
             leases,
             containers: ContainerManager::new(start.containers),
             snapshots,
             installing: None,
             snapshot_room: SnapshotRoom::new(start.image_bytes_max),
-            membership,
+            memberships,
             settings_wanted: start.settings,
             settings: start.settings_restored,
             configuring: false,
             log_is_full: false,
             log_yields: false,
             disk_is_full: false,
+            leader_is_full: false,
             disk_full_ms: 0,
             ready: false,
             counts: LoopCounts::default(),
@@ -184,29 +243,115 @@ impl Loop {
     /// Something from a Front.
     pub fn on_front(&mut self, message: ToLoop) {
         match message {
-            ToLoop::Submit(submission) if self.disk_is_full => {
+            ToLoop::Submit(submission) if self.disk_is_full || self.leader_is_full => {
                 let (front, waiters) = (submission.front, submission.waiters);
                 let reason = Unavailable::DiskFull;
                 self.output.apply.push(ToApply::Refuse { front, waiters, reason });
             }
-            ToLoop::Submit(submission) => self.waiting.push_back(Waiting {
+            ToLoop::Submit(submission) => self.waiting.push_back(Waiting::Own {
                 front: Some(submission.front),
                 batch: submission.batch,
                 waiters: submission.waiters,
             }),
             ToLoop::Sync(front, connection) => self.syncs_wanted.push((front, connection)),
-            ToLoop::Heard(sessions) => {
+            ToLoop::Heard(sessions) if self.role == Role::Leader => {
                 sessions.into_iter().for_each(|session| self.leases.heard(session));
             }
+            ToLoop::Heard(sessions) => self.hearing.heard(sessions),
+        }
+    }
+
+    /// Something from another member, whose identity its link has proved.
+    ///
+    /// # Errors
+    /// No correct member sends this: the link is to be closed.
+    pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
+        match PeerMessage::decode(from, frame)? {
+            PeerMessage::Raft(bytes) => self.replica.step(from.0, &bytes)?,
+            PeerMessage::Forward(forward) if self.role == Role::Leader => {
+                match self.followed.take(from, forward) {
+                    Ok(batches) => {
+                        self.waiting.extend(batches.into_iter().map(Waiting::Forwarded));
+                    }
+                    Err(Some(answer)) => self.send(from, answer),
+                    Err(None) => {}
+                }
+            }
+            PeerMessage::Heard(heard) if self.role == Role::Leader => {
+                heard.sessions.into_iter().for_each(|session| self.leases.heard(session));
+                let (boot, number) = (heard.boot, heard.number);
+                let contact_ms = self.contact_ms().unwrap_or(0);
+                self.send(from, PeerMessage::Heeded { boot, number, contact_ms });
+            }
+            // The sender learns soon who leads.
+            PeerMessage::Forward(_) | PeerMessage::Heard(_) => {}
+            PeerMessage::Restart { boot, stream } => {
+                if self.leader == Some(from) {
+                    self.forwarder.on_restart(boot, stream);
+                }
+            }
+            PeerMessage::Heeded { boot, number, contact_ms } => {
+                if let Some(sent_ms) = self.hearing.on_heeded(boot, number) {
+                    self.note_contact(sent_ms.checked_sub(contact_ms));
+                }
+            }
+            PeerMessage::Full(is_full) => {
+                if self.leader == Some(from) {
+                    self.leader_is_full = is_full;
+                }
+                if self.leader_is_full {
+                    self.refuse_waiting();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A link to another member was made, or one broke: what was sent on it may be lost.
+    pub fn on_link(&mut self, member: MemberId, is_up: bool) {
+        if !is_up {
+            self.replica.report_unreachable(member.0);
+            return;
+        }
+        if self.leader == Some(member) {
+            self.forwarder.restart();
+            self.hearing.restart();
+        }
+        if self.role == Role::Leader && self.disk_is_full {
+            self.send(member, PeerMessage::Full(true));
+        }
+    }
+
+    fn send(&mut self, to: MemberId, message: PeerMessage) {
+        self.output.peers.push((to, message.encode()));
+    }
+
+    fn send_to_all(&mut self, message: &PeerMessage) {
+        let membership = self.replica.membership();
+        let lists = [&membership.voters, &membership.voters_outgoing, &membership.learners];
+        let mut members: Vec<u64> = lists.into_iter().flatten().copied().collect();
+        members.sort_unstable();
+        members.dedup();
+        members.retain(|member| *member != self.origin.member.0);
+        for member in members {
+            self.send(MemberId(member), message.clone());
         }
     }
 
     /// Something from Apply.
     pub fn on_apply(&mut self, message: FromApply) {
         match message {
-            FromApply::Applied { index, sessions, configured, installed, image_bytes_max } => {
+            FromApply::Applied {
+                index,
+                sessions,
+                configured,
+                installed,
+                image_bytes_max,
+                own_sequence,
+            } => {
                 assert!(index >= self.applied);
                 self.applied = index;
+                self.forwarder.on_applied(own_sequence);
                 self.snapshot_room.on_applied(index, image_bytes_max);
                 self.replica.on_applied(index.0);
                 sessions.into_iter().for_each(|event| self.on_session(event));
@@ -231,10 +376,28 @@ impl Loop {
                 if let FromApply::Frozen { image_bytes_max, .. } = message {
                     self.output.snapshot.push(self.snapshot_room.on_begin(image_bytes_max));
                 }
-                let jobs = self.snapshots.on_apply(message, &self.membership);
+                let membership = self.membership_of(&message);
+                let jobs = self.snapshots.on_apply(message, &membership);
                 self.output.snapshot.extend(jobs);
             }
         }
+    }
+
+    /// The membership that an image has, or the newest.
+    fn membership_of(&self, message: &FromApply) -> storage::wal::Membership {
+        match message {
+            FromApply::Frozen { index, .. } => self.membership_at(*index).clone(),
+            _ => self.membership().clone(),
+        }
+    }
+
+    fn membership(&self) -> &storage::wal::Membership {
+        &self.memberships.back().expect("there is always one").1
+    }
+
+    fn membership_at(&self, index: LogIndex) -> &storage::wal::Membership {
+        let older = self.memberships.iter().rev().find(|(from, _)| *from <= index);
+        &older.expect("those that a snapshot may have are kept").1
     }
 
     fn on_session(&mut self, event: SessionEvent) {
@@ -302,17 +465,20 @@ impl Loop {
             // Clients whose connections broke meanwhile could not attach.
             self.leases.renew_all();
         }
+        if self.role == Role::Leader {
+            self.send_to_all(&PeerMessage::Full(is_full));
+        }
     }
 
     /// Refuses what is in no entry yet, before anything that comes later is refused.
     fn refuse_waiting(&mut self) {
         for waiting in core::mem::take(&mut self.waiting) {
-            match waiting.front {
-                Some(front) => {
-                    let (waiters, reason) = (waiting.waiters, Unavailable::DiskFull);
+            match waiting {
+                Waiting::Own { front: Some(front), waiters, .. } => {
+                    let reason = Unavailable::DiskFull;
                     self.output.apply.push(ToApply::Refuse { front, waiters, reason });
                 }
-                None => self.waiting.push_back(waiting),
+                waiting => self.waiting.push_back(waiting),
             }
         }
     }
@@ -321,7 +487,10 @@ impl Loop {
     pub fn on_snapshot(&mut self, message: FromSnapshot) {
         if let FromSnapshot::Finished { index, term } = message {
             self.snapshot_room.on_finished();
-            let membership = self.replica.membership().clone();
+            let membership = to_replica(self.membership_at(LogIndex(index)));
+            while self.memberships.get(1).is_some_and(|(from, _)| from.0 <= index) {
+                self.memberships.pop_front();
+            }
             self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
         }
         self.output.apply.extend(self.snapshots.on_snapshot(message));
@@ -349,6 +518,7 @@ impl Loop {
     /// It could not be installed now.
     pub fn check_install(&self) -> Result<(), InstallRefused> {
         match () {
+            () if !self.is_alone() => Err(InstallRefused::Ensemble),
             () if self.role != Role::Leader || !self.ready => Err(InstallRefused::NotLeader),
             () if self.disk_is_full => Err(InstallRefused::DiskFull),
             () if self.installing.is_some() => Err(InstallRefused::UnderWay),
@@ -371,8 +541,18 @@ impl Loop {
 
     /// Time went by. `raft_tick` says whether a tick of the replica is among it.
     pub fn on_time(&mut self, elapsed_ms: u64, raft_tick: bool) {
+        self.now_ms += elapsed_ms;
         if raft_tick {
             self.replica.tick();
+        }
+        match self.role {
+            Role::Leader => {
+                let silent_ms =
+                    self.replica.status().contact_ticks.saturating_mul(self.raft_tick_ms);
+                self.note_contact(self.now_ms.checked_sub(silent_ms));
+            }
+            _ if self.forwarder.is_silent_after(elapsed_ms) => self.forwarder.restart(),
+            _ => {}
         }
         self.leases.advance(elapsed_ms);
         self.snapshot_room.advance(elapsed_ms);
@@ -384,7 +564,7 @@ impl Loop {
             }
         }
         // While the disk is full no client can attach, so none is judged.
-        if self.role == Role::Leader && self.ready && !self.disk_is_full {
+        if self.is_caught_up() && self.ready && !self.disk_is_full {
             self.expire();
             self.containers.advance(elapsed_ms);
         }
@@ -394,6 +574,29 @@ impl Loop {
     /// one, or a later one, was finished or has failed.
     pub fn want_snapshot(&mut self) -> u64 {
         self.snapshots.want()
+    }
+
+    fn note_contact(&mut self, at_ms: Option<u64>) {
+        self.contact_at_ms = self.contact_at_ms.max(at_ms);
+    }
+
+    /// How long ago the others were heard for sure: a quorum, by a leader, or such a leader, by a
+    /// follower. None where there are no others. As of the last call of [`Loop::on_time`].
+    pub fn contact_ms(&self) -> Option<u64> {
+        if self.is_alone() {
+            return None;
+        }
+        Some(self.contact_at_ms.map_or(u64::MAX, |at_ms| self.now_ms - at_ms))
+    }
+
+    /// Where the replica stands.
+    pub fn status(&self) -> Status {
+        self.replica.status()
+    }
+
+    /// The other members as a leader sees them; none at anyone else.
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        self.replica.peers()
     }
 
     /// What was counted.
@@ -413,6 +616,7 @@ impl Loop {
     pub fn finish(&mut self, wall_ms: i64) -> LoopOutput {
         self.maybe_campaign();
         self.maybe_configure();
+        self.report_heard();
         self.read_indexes();
         self.output.apply.extend(self.containers.search(wall_ms).map(ToApply::FindContainers));
         self.weigh_room();
@@ -433,26 +637,44 @@ impl Loop {
 
     /// A lone voter does not wait for an election timeout.
     fn maybe_campaign(&mut self) {
-        let alone = self.membership.voters == [self.origin.member.0]
-            && self.membership.voters_outgoing.is_empty();
-        if alone && self.role != Role::Leader {
+        if self.is_alone() && self.role != Role::Leader {
             // An obstacle goes away by itself: this is tried again after every message.
             let _ = self.replica.campaign();
         }
     }
 
+    fn is_alone(&self) -> bool {
+        let membership = self.membership();
+        membership.voters == [self.origin.member.0] && membership.voters_outgoing.is_empty()
+    }
+
+    /// Whether this member leads and has applied everything that earlier leaders committed.
+    fn is_caught_up(&self) -> bool {
+        self.leading_from.is_some_and(|index| self.applied >= index)
+    }
+
+    fn report_heard(&mut self) {
+        if let Some(leader) = self.leader
+            && let Some(report) = self.hearing.report(self.now_ms)
+        {
+            self.send(leader, report);
+        }
+    }
+
     /// The leader's configuration is the ensemble's.
     fn maybe_configure(&mut self) {
-        let caught_up = self.leading_from.is_some_and(|index| self.applied >= index);
-        if caught_up && !self.configuring && self.settings != self.settings_wanted {
+        if self.is_caught_up() && !self.configuring && self.settings != self.settings_wanted {
             self.configuring = true;
             self.submit_own(&Command::Configure(self.settings_wanted.clone()));
         }
     }
 
     fn maybe_ready(&mut self) {
-        let caught_up = self.leading_from.is_some_and(|index| self.applied >= index);
-        if !self.ready && caught_up && self.settings == self.settings_wanted {
+        let is_ready = match self.role {
+            Role::Leader => self.is_caught_up() && self.settings == self.settings_wanted,
+            _ => self.ready_from.is_some_and(|index| self.applied >= index),
+        };
+        if !self.ready && is_ready {
             self.ready = true;
             self.output.ready = true;
             self.leases.renew_all();
@@ -472,25 +694,56 @@ impl Loop {
         let mut builder = BatchBuilder::default();
         builder.push(ConnectionId(0), &nobody, command);
         let batch = builder.finish();
-        self.waiting.push_back(Waiting { front: None, batch, waiters: Vec::new() });
+        self.waiting.push_back(Waiting::Own { front: None, batch, waiters: Vec::new() });
     }
 
     fn read_indexes(&mut self) {
         for (front, connection) in core::mem::take(&mut self.syncs_wanted) {
             match self.replica.read_index() {
                 Ok(read) => {
-                    self.reads.insert(read, (front, connection));
+                    self.reads.insert(read, ReadFor::Sync(front, connection));
                 }
                 Err(_) => self.syncs_wanted.push((front, connection)),
             }
         }
+        let wants_ready = !self.ready && !self.is_ready_asked && self.leader.is_some();
+        if wants_ready && let Ok(read) = self.replica.read_index() {
+            self.is_ready_asked = true;
+            self.reads.insert(read, ReadFor::Ready);
+        }
+    }
+
+    /// Gives what waits to the leader.
+    fn pack(&mut self, wall_ms: i64) {
+        match (self.role, self.leader) {
+            (Role::Leader, _) => self.pack_entries(wall_ms),
+            (_, Some(leader)) => self.forward(leader),
+            (_, None) => {}
+        }
+    }
+
+    fn forward(&mut self, leader: MemberId) {
+        while self.forwarder.unapplied_bytes() < FORWARD_BYTES_MAX
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            let Waiting::Own { front, batch, waiters } = waiting else {
+                unreachable!("only leaders keep what others forward")
+            };
+            self.stamp(front, batch, waiters);
+        }
+        while let Some(piece) = self.forwarder.forward() {
+            self.send(leader, piece);
+        }
+    }
+
+    /// From here on the batch has its place in this member's order, and Apply knows who waits for it.
+    fn stamp(&mut self, front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter>) {
+        let sequence = self.forwarder.push(batch, front.is_none());
+        self.output.apply.push(ToApply::Expect { sequence, front, waiters });
     }
 
     /// Packs what waits into entries, while few enough are on their way to the disk.
-    fn pack(&mut self, wall_ms: i64) {
-        if self.role != Role::Leader {
-            return;
-        }
+    fn pack_entries(&mut self, wall_ms: i64) {
         loop {
             let to_disk = self.persisting.iter().filter(|(_, awaited)| *awaited).count();
             if to_disk >= ENTRIES_TO_DISK_MAX {
@@ -498,18 +751,17 @@ impl Loop {
             }
             let payload = match self.unproposed.take() {
                 Some(payload) => payload,
-                None if self.waiting.is_empty() => return,
+                None if self.next_size().is_none() => return,
                 None => self.next_entry(wall_ms),
             };
             match self.replica.propose(payload.clone()) {
-                Ok(position) => {
-                    let (index, bytes) = (LogIndex(position.index), payload.len() as u64);
-                    self.snapshot_room.on_proposed(index, bytes);
-                }
+                Ok(_) => {}
                 Err(Refused::Overloaded | Refused::Transferring { .. }) => {
                     self.unproposed = Some(payload);
                     return;
                 }
+                // The effects to come say so: what is this member's own is given to the next leader.
+                Err(Refused::NotLeader { .. }) => return,
                 Err(refused) => unreachable!("a leader's own entry is not refused: {refused}"),
             }
             self.take_effects();
@@ -520,8 +772,7 @@ impl Loop {
     fn next_entry(&mut self, wall_ms: i64) -> bytes::Bytes {
         let mut batches = Vec::new();
         let (mut commands, mut bytes) = (0, 0);
-        while let Some(next) = self.waiting.front() {
-            let (more_commands, more_bytes) = (next.batch.command_count, next.batch.byte_count());
+        while let Some((more_commands, more_bytes)) = self.next_size() {
             let fits = commands + more_commands <= BATCH_COMMANDS_MAX
                 && bytes + more_bytes <= BATCH_BYTES_MAX;
             if !batches.is_empty() && !fits {
@@ -529,25 +780,38 @@ impl Loop {
             }
             commands += more_commands;
             bytes += more_bytes;
-            let next = self.waiting.pop_front().expect("it was just looked at");
-            let sequence = self.next_sequence;
-            self.next_sequence += 1;
-            let (front, waiters) = (next.front, next.waiters);
-            self.output.apply.push(ToApply::Expect { sequence, front, waiters });
-            batches.push(next.batch.stamp(self.origin, sequence));
+            batches.push(self.next_batch());
         }
         self.counts.commands_proposed += commands as u64;
-        self.snapshots.count(bytes, commands);
         entry::encode(wall_ms, 0, &batches)
+    }
+
+    /// Commands and bytes of the batch that goes into an entry next: own ones that an earlier leader
+    /// was given come first.
+    fn next_size(&self) -> Option<(usize, usize)> {
+        match self.forwarder.peek() {
+            Some(batch) => Some(batch.size()),
+            None => self.waiting.front().map(Waiting::size),
+        }
+    }
+
+    fn next_batch(&mut self) -> bytes::Bytes {
+        if self.forwarder.peek().is_none() {
+            match self.waiting.pop_front().expect("the caller looked") {
+                Waiting::Own { front, batch, waiters } => self.stamp(front, batch, waiters),
+                Waiting::Forwarded(batch) => return batch.bytes,
+            }
+        }
+        self.forwarder.give().bytes
     }
 
     fn take_effects(&mut self) {
         let effects = self.replica.effects();
         if let Some(change) = effects.role_change {
-            self.on_role(change.role);
+            self.on_role(change);
         }
-        for membership in &effects.memberships {
-            self.membership = to_storage(&membership.membership);
+        for at in &effects.memberships {
+            self.memberships.push_back((LogIndex(at.index), to_storage(&at.membership)));
         }
         if let Some(persist) = effects.persist {
             let changed = effects.memberships.last().map(|at| to_storage(&at.membership));
@@ -557,29 +821,63 @@ impl Loop {
             self.output.apply.push(ToApply::Entries(effects.committed));
         }
         for (read, index) in effects.reads {
-            let (front, connection) = self.reads.remove(&read).expect("only own reads return");
             let index = LogIndex(index);
-            self.output.apply.push(ToApply::Sync { index, front, connection });
+            match self.reads.remove(&read).expect("only own reads return") {
+                ReadFor::Sync(front, connection) => {
+                    self.output.apply.push(ToApply::Sync { index, front, connection });
+                }
+                ReadFor::Ready => self.ready_from = Some(index),
+            }
         }
         for read in effects.reads_failed {
-            let wanted = self.reads.remove(&read).expect("only own reads fail");
-            self.syncs_wanted.push(wanted);
+            match self.reads.remove(&read).expect("only own reads fail") {
+                ReadFor::Sync(front, connection) => self.syncs_wanted.push((front, connection)),
+                ReadFor::Ready => self.is_ready_asked = false,
+            }
         }
-        assert!(effects.messages.is_empty(), "an ensemble of one has no peers");
+        for message in effects.messages {
+            if message.snapshot.is_some() {
+                self.replica.report_snapshot(message.to, false);
+            } else {
+                self.send(MemberId(message.to), PeerMessage::Raft(message.bytes));
+            }
+        }
+        if effects.snapshot_wanted.is_some() && !self.snapshots.is_running() {
+            self.snapshots.want();
+        }
     }
 
-    fn on_role(&mut self, role: Role) {
-        self.role = role;
-        match role {
-            Role::Leader => {
-                self.leading_from = Some(LogIndex(self.replica.status().last_index));
-                self.leases.renew_all();
-            }
-            _ => {
-                self.leading_from = None;
-                self.containers.stop();
+    /// Another role, term or leader: what the one before was given may be lost.
+    fn on_role(&mut self, change: RoleChange) {
+        let led = self.role == Role::Leader;
+        self.role = change.role;
+        self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
+        self.leader_is_full = false;
+        if led {
+            self.stop_leading();
+        }
+        self.forwarder.restart();
+        self.followed.clear();
+        self.hearing.restart();
+        if change.role == Role::Leader {
+            self.leading_from = Some(LogIndex(self.replica.status().last_index));
+            self.leases.renew_all();
+            self.hearing.take();
+            if self.disk_is_full {
+                self.send_to_all(&PeerMessage::Full(true));
             }
         }
+    }
+
+    /// What only a leader wants is not wanted any more, and what others forwarded they send again, to
+    /// the next one.
+    fn stop_leading(&mut self) {
+        self.leading_from = None;
+        self.configuring = false;
+        self.containers.stop();
+        self.unproposed = None;
+        self.forwarder.empty_loops();
+        self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
     }
 
     fn persist(&mut self, persist: replica::Persist, membership: Option<storage::wal::Membership>) {
@@ -596,6 +894,12 @@ impl Loop {
             return;
         }
         self.persisting.push_back((persist.id, true));
+        for entry in &persist.entries {
+            let bytes = entry.payload.len();
+            let batch_bytes = bytes.saturating_sub(entry::HEADER_BYTES);
+            self.snapshots.count(batch_bytes, entry::command_count(&entry.payload));
+            self.snapshot_room.on_proposed(LogIndex(entry.index), bytes as u64);
+        }
         self.output.disk.push(DiskJob {
             id: persist.id,
             entries: persist.entries.into_iter().map(to_log_entry).collect(),
@@ -633,6 +937,17 @@ pub fn to_storage(membership: &replica::Membership) -> storage::wal::Membership 
     }
 }
 
+/// The disk's membership as the replica has it.
+fn to_replica(membership: &storage::wal::Membership) -> replica::Membership {
+    replica::Membership {
+        voters: membership.voters.clone(),
+        voters_outgoing: membership.voters_outgoing.clone(),
+        learners: membership.learners.clone(),
+        learners_next: membership.learners_next.clone(),
+        auto_leave: membership.auto_leave,
+    }
+}
+
 /// What a data directory gave, as the replica wants it.
 pub fn to_restored(
     hard_state: storage::wal::HardState,
@@ -650,13 +965,7 @@ pub fn to_restored(
             vote: hard_state.vote,
             commit: hard_state.commit,
         },
-        membership: replica::Membership {
-            voters: membership.voters,
-            voters_outgoing: membership.voters_outgoing,
-            learners: membership.learners,
-            learners_next: membership.learners_next,
-            auto_leave: membership.auto_leave,
-        },
+        membership: to_replica(&membership),
         snapshot_index: snapshot.index,
         snapshot_term: snapshot.term,
         entries: entries

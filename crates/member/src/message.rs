@@ -251,6 +251,8 @@ pub enum FromApply {
         installed: Option<Zxid>,
         /// What an image has at most after them.
         image_bytes_max: u64,
+        /// The last batch of this boot that was applied; 0 before there is one.
+        own_sequence: u64,
     },
     /// An image was started.
     Frozen {
@@ -380,4 +382,6 @@ pub struct Start {
     pub containers: ContainerSettings,
     /// Length of a tick.
     pub tick_ms: u64,
+    /// Length of a tick of the replica.
+    pub raft_tick_ms: u64,
 }

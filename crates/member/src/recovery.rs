@@ -50,6 +50,8 @@ pub struct Options {
     pub containers: ContainerSettings,
     /// `tickTime`.
     pub tick_ms: u64,
+    /// Length of a tick of the replica, in which it counts heartbeats and elections.
+    pub raft_tick_ms: u64,
     /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
     pub snapshot_commands: u64,
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
@@ -187,6 +189,7 @@ pub fn start(
         snapshot_log_bytes: options.snapshot_log_bytes,
         containers: options.containers,
         tick_ms: options.tick_ms,
+        raft_tick_ms: options.raft_tick_ms,
     })?;
     Ok((member, apply))
 }

@@ -58,8 +58,14 @@ impl SnapshotRoom {
         }
     }
 
-    /// An entry was proposed.
+    /// An entry goes into the log, in place of those from that index on.
     pub fn on_proposed(&mut self, index: LogIndex, bytes: u64) {
+        while let Some(&(replaced, bytes)) = self.unapplied.back()
+            && replaced >= index
+        {
+            self.unapplied.pop_back();
+            self.unapplied_bytes -= bytes;
+        }
         self.unapplied.push_back((index, bytes));
         self.unapplied_bytes += bytes;
     }

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-/// Length of a tick of the replica: heartbeats and elections count in these. A lone voter needs
-/// none of them, so this is also how often an idle server wakes up.
-pub const RAFT_TICK: Duration = Duration::from_millis(100);
+/// Length of a tick of the replica, in ms, in an ensemble of one. A lone voter needs neither heartbeats
+/// nor elections, so this is how often an idle server wakes up.
+pub const RAFT_TICK_ALONE_MS: u64 = 100;
+
+/// The same in an ensemble of several: a leader is missed after 20 to 40 of these.
+pub const RAFT_TICK_MS: u64 = 20;
 
 /// How long one hold of the state's lock by Apply may last, in whole steps of
 /// [`APPLY_STEP_COMMANDS`].

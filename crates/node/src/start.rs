@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -170,12 +170,13 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     let origin = recovered.origin;
     let identity = recovered.dir.identity();
     let member = config.member.clone();
+    let raft_tick = Duration::from_millis(member.raft_tick_ms);
     let (member, apply) =
         member::recovery::start(origin, &recovered.machine, recovered.restored, member)
             .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
-        main_loop: Mutex::new(LoopRunner::new(member)),
+        main_loop: Mutex::new(LoopRunner::new(member, raft_tick)),
         apply: Mutex::new(ApplyRunner::new(apply)),
         to_loop: Inbox::default(),
         to_apply: Inbox::default(),
@@ -186,6 +187,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         ready: Inbox::default(),
         serving: AtomicBool::new(false),
         started: Instant::now(),
+        contact_at_ms: AtomicU64::new(u64::MAX),
         metrics: Mutex::new(NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() }),
         snapshot_waiters: Mutex::default(),
         install_waiter: Mutex::default(),

@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::{Machine, QuotaExceeded};
@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 use crate::images::SnapshotWaiter;
 use crate::limits::{
     APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
-    RAFT_TICK, SNAPSHOT_REST_MAX,
+    SNAPSHOT_REST_MAX,
 };
 use crate::metrics::NodeMetrics;
 use crate::queue::{Inbox, Mail};
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     /// a long replay would fill their queues.
     pub serving: AtomicBool,
     pub started: Instant,
+    /// `Now::contact_at_ms`; the greatest number for none.
+    pub contact_at_ms: AtomicU64,
     pub metrics: Mutex<NodeMetrics>,
     /// One at most for each connection of the admin server.
     pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
@@ -78,6 +80,7 @@ pub(crate) struct LoopRunner {
     inputs: Vec<LoopInput>,
     last: Instant,
     next_tick: Instant,
+    tick: Duration,
 }
 
 /// Apply, and what it is about to take.
@@ -119,6 +122,11 @@ impl FrontHandle {
     pub fn monotonic_ms(&self) -> u64 {
         self.shared.now_ms()
     }
+
+    /// See [`Now::contact_at_ms`](member::front::Now::contact_at_ms).
+    pub fn contact_at_ms(&self) -> Option<u64> {
+        Some(self.shared.contact_at_ms.load(Ordering::Acquire)).filter(|at_ms| *at_ms != u64::MAX)
+    }
 }
 
 /// Ms since 1970.
@@ -143,9 +151,10 @@ fn fail(what: &str, error: &StorageError) -> ! {
 }
 
 impl LoopRunner {
-    pub fn new(member: Loop) -> LoopRunner {
+    /// `tick` is the length of a tick of the replica.
+    pub fn new(member: Loop, tick: Duration) -> LoopRunner {
         let last = Instant::now();
-        LoopRunner { member, inputs: Vec::new(), last, next_tick: last + RAFT_TICK }
+        LoopRunner { member, inputs: Vec::new(), last, next_tick: last + tick, tick }
     }
 
     /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees to
@@ -165,9 +174,14 @@ impl LoopRunner {
         let now = Instant::now();
         if now >= self.next_tick {
             let elapsed_ms = (now - self.last).as_millis() as u64;
-            self.last = now;
-            self.next_tick = now + RAFT_TICK;
+            self.last += Duration::from_millis(elapsed_ms);
+            self.next_tick = now + self.tick;
             self.member.on_time(elapsed_ms, true);
+            let contact_at_ms = match self.member.contact_ms() {
+                Some(silent_ms) => shared.now_ms().saturating_sub(silent_ms),
+                None => u64::MAX,
+            };
+            shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
         }
         let output = self.member.finish(wall_ms());
         if !output.disk.is_empty() {

@@ -331,7 +331,11 @@ impl Runtime {
     }
 
     fn now(&self) -> Now {
-        Now { monotonic_ms: self.handle.monotonic_ms(), wall_ms: node::wall_ms() }
+        Now {
+            monotonic_ms: self.handle.monotonic_ms(),
+            wall_ms: node::wall_ms(),
+            contact_at_ms: self.handle.contact_at_ms(),
+        }
     }
 
     fn accept(self: &Rc<Self>, stream: std::net::TcpStream, admission: Admission, wire: Wire) {

@@ -17,7 +17,7 @@ use crate::check::{Evidence, WakingTime, check, check_late_expiries, check_late_
 use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
 use crate::fault::{Fault, FaultMix};
-use crate::limits::{EVENTS_MAX, FINISH_US_MAX, LINGER_US_MAX, READY_US_MAX};
+use crate::limits::{EVENTS_MAX, FINISH_US_MAX, LINGER_US_MAX, RAFT_TICK_US, READY_US_MAX};
 use crate::network::Network;
 use crate::server::{Death, MemberConfig, Server};
 use crate::witness::Witness;
@@ -73,6 +73,7 @@ impl Options {
             options: recovery::Options {
                 settings: Settings::default(),
                 tick_ms,
+                raft_tick_ms: RAFT_TICK_US / 1000,
                 containers: Default::default(),
                 snapshot_commands: match is_heavy {
                     true => random.magnitude(200, 5_000),

@@ -8,7 +8,7 @@ use zk::request::ConnectRequest;
 use zk::response::ConnectResponse;
 
 use super::connection::State;
-use super::{Front, Halt, take_frame};
+use super::{Front, Halt, NO_CONTACT, take_frame};
 use crate::message::Answered;
 
 impl Front {
@@ -112,6 +112,10 @@ impl Front {
     fn ask_for_session(&mut self, id: ConnectionId, connect: ConnectRequest) {
         let (min, max) = (self.config.session_timeout_ms_min, self.config.session_timeout_ms_max);
         let timeout_ms = u32::try_from(connect.timeout_ms).unwrap_or(0).clamp(min, max);
+        if self.is_cut_off(timeout_ms) {
+            self.disconnect(id, NO_CONTACT);
+            return;
+        }
         let (session, password) = match connect.session {
             0 => self.draw_session(),
             session => {

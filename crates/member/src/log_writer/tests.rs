@@ -44,6 +44,7 @@ fn options() -> Options {
         settings,
         containers: Default::default(),
         tick_ms: 2_000,
+        raft_tick_ms: 100,
         snapshot_commands: u64::MAX,
         snapshot_log_bytes: None,
     }

@@ -23,7 +23,14 @@ fn leading(start: Start) -> Real {
 
 fn applied_up_to(index: u64) -> FromApply {
     let (index, sessions) = (LogIndex(index), Vec::new());
-    FromApply::Applied { index, sessions, configured: None, installed: None, image_bytes_max: 0 }
+    FromApply::Applied {
+        index,
+        sessions,
+        configured: None,
+        installed: None,
+        image_bytes_max: 0,
+        own_sequence: 0,
+    }
 }
 
 /// The last entry handed to Apply.
@@ -519,6 +526,7 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
         configured: None,
         installed: None,
         image_bytes_max: 0,
+        own_sequence: 0,
     });
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), [(1, 5)]);
@@ -538,6 +546,7 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
         configured: None,
         installed: None,
         image_bytes_max: 0,
+        own_sequence: 0,
     });
     for _ in 0..20 {
         real.member.on_front(ToLoop::Heard(vec![SessionId(1)]));
@@ -779,6 +788,7 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
         configured: None,
         installed: Some(Zxid(7)),
         image_bytes_max: 0,
+        own_sequence: 0,
     };
     real.persist(usize::MAX);
     real.finish(0);
@@ -816,6 +826,7 @@ fn sessions_of_before_an_image_expire_no_more_and_those_of_it_have_a_full_timeou
         configured: None,
         installed,
         image_bytes_max: 0,
+        own_sequence: 0,
     });
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), []);

@@ -22,6 +22,7 @@ fn options() -> Options {
         settings,
         containers: Default::default(),
         tick_ms: 2_000,
+        raft_tick_ms: 100,
         snapshot_commands: 10,
         snapshot_log_bytes: None,
     }

@@ -81,7 +81,7 @@ impl Runtime {
 
     fn set_now(&mut self, world: &World) {
         let monotonic_ms = (world.now_us - self.started_us) / 1000;
-        self.front.set_now(Now { monotonic_ms, wall_ms: world.wall_ms() });
+        self.front.set_now(Now { monotonic_ms, wall_ms: world.wall_ms(), contact_at_ms: None });
     }
 
     /// Writes what a connection has to say, as far as the socket takes it.

@@ -95,7 +95,7 @@ fn an_acl_is_shown_as_zookeeper_does() {
 fn a_slow_request_is_told_once_in_a_while() {
     let mut rig = rig(false, Some(10));
     rig.play("c1: connect\nc1~ create /a v | create /b v");
-    rig.now = Now { monotonic_ms: 11, wall_ms: 0 };
+    rig.now = Now { monotonic_ms: 11, wall_ms: 0, contact_at_ms: None };
     rig.fronts[0].set_now(rig.now);
     rig.run();
     let session = rig.client(1).session.0;
@@ -110,7 +110,7 @@ fn a_slow_request_is_told_once_in_a_while() {
     };
     assert_eq!(rig.slow, [told("/a", 1, 11, 0)]);
     rig.play("c1~ create /c v");
-    rig.now = Now { monotonic_ms: 11 + SLOW_REQUEST_INTERVAL_MS, wall_ms: 0 };
+    rig.now = Now { monotonic_ms: 11 + SLOW_REQUEST_INTERVAL_MS, wall_ms: 0, contact_at_ms: None };
     rig.fronts[0].set_now(rig.now);
     rig.run();
     assert_eq!(rig.slow[1..], [told("/c", 3, SLOW_REQUEST_INTERVAL_MS, 1)]);

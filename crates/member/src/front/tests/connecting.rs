@@ -155,7 +155,7 @@ fn a_report_counts_what_clients_saw() {
     let report = joined(&rig);
     assert_eq!((report.received, report.sent, report.outstanding), (6, 5, 1));
     assert_eq!((report.watches, report.data_watches, report.connections), (3, 2, 1));
-    rig.now = Now { monotonic_ms: 40, wall_ms: 2_000_000 };
+    rig.now = Now { monotonic_ms: 40, wall_ms: 2_000_000, contact_at_ms: None };
     rig.fronts[0].set_now(rig.now);
     rig.run();
     let report = joined(&rig);

@@ -112,6 +112,7 @@ pub(crate) fn start() -> Start {
         snapshot_log_bytes: None,
         containers: Default::default(),
         tick_ms: 1_000,
+        raft_tick_ms: 100,
     }
 }
 
@@ -310,7 +311,7 @@ impl Rig {
             slow: Vec::new(),
             read_bytes: 16 * 1024,
             hold: usize::MAX,
-            now: Now { monotonic_ms: 0, wall_ms: 1_000_000 },
+            now: Now { monotonic_ms: 0, wall_ms: 1_000_000, contact_at_ms: None },
             log: Vec::new(),
             next_connection: 1,
             sessions: Vec::new(),
@@ -1234,7 +1235,7 @@ pub(crate) fn own_batch(connection: u64, command: &Command<'_>) -> machine::entr
 }
 
 /// An entry of stamped batches.
-pub(crate) fn entry_of(index: u64, batches: &[Vec<u8>]) -> replica::Entry {
+pub(crate) fn entry_of(index: u64, batches: &[Bytes]) -> replica::Entry {
     let payload = machine::entry::encode(1_000 * index as i64, 0, batches);
     replica::Entry { index, term: 1, kind: replica::EntryKind::Normal, payload }
 }

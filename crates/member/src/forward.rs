@@ -1,0 +1,205 @@
+//! Own batches on their way into the log, and those that other members forward: each is in the log
+//! once, in its member's order, whoever leads meanwhile. See `docs/design/ensemble.md`.
+//!
+//! A batch is kept from when it is stamped until this member has applied it. What a leader was given
+//! is a prefix of what is kept; when that may be lost (another leader, another term, a link that
+//! broke, a long silence) the prefix is empty again: the machine skips what it has had.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::entry::{BatchHeader, UnstampedBatch};
+use machine::{BootId, MemberId, Origin};
+
+use crate::limits::{FORWARD_BATCHES_MAX, FORWARD_BYTES_MAX, FORWARD_SILENCE_MS};
+use crate::peer::{Forward, ForwardedBatch, PeerMessage};
+
+/// This member's batches.
+pub(crate) struct Forwarder {
+    origin: Origin,
+    next_sequence: u64,
+    /// Stamped, not applied here, in the order of their sequences.
+    unapplied: VecDeque<Unapplied>,
+    /// The first of them that the leader, be it this member or another, was not given.
+    given: usize,
+    given_bytes: usize,
+    unapplied_bytes: usize,
+    stream: u64,
+    position: u64,
+    /// Since anything that was given was applied, or given at first.
+    silent_ms: u64,
+}
+
+struct Unapplied {
+    batch: ForwardedBatch,
+    /// A command of Loop itself, which only the leader that it was may want.
+    is_loops: bool,
+}
+
+impl Forwarder {
+    pub fn new(origin: Origin) -> Forwarder {
+        Forwarder {
+            origin,
+            next_sequence: 1,
+            unapplied: VecDeque::new(),
+            given: 0,
+            given_bytes: 0,
+            unapplied_bytes: 0,
+            stream: 1,
+            position: 0,
+            silent_ms: 0,
+        }
+    }
+
+    /// Stamps a batch, to be given to the leader behind those before it. Returns its sequence.
+    pub fn push(&mut self, batch: UnstampedBatch, is_loops: bool) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let command_count = batch.command_count as u32;
+        let header = BatchHeader { origin: self.origin, sequence, command_count };
+        let bytes = batch.stamp(self.origin, sequence);
+        self.unapplied_bytes += bytes.len();
+        let batch = ForwardedBatch { header, bytes };
+        self.unapplied.push_back(Unapplied { batch, is_loops });
+        sequence
+    }
+
+    /// The next batch that the leader was not given.
+    pub fn peek(&self) -> Option<&ForwardedBatch> {
+        self.unapplied.get(self.given).map(|unapplied| &unapplied.batch)
+    }
+
+    /// The leader is given the next batch: this member leads, and it goes into an entry.
+    pub fn give(&mut self) -> ForwardedBatch {
+        let batch = self.unapplied[self.given].batch.clone();
+        if self.given == 0 {
+            self.silent_ms = 0;
+        }
+        self.given += 1;
+        self.given_bytes += batch.bytes.len();
+        batch
+    }
+
+    /// Bytes of what is kept.
+    pub fn unapplied_bytes(&self) -> usize {
+        self.unapplied_bytes
+    }
+
+    /// Whether another leader may be given more, on top of what it was and what was not applied.
+    fn has_room(&self) -> bool {
+        self.given == 0 || self.given_bytes < FORWARD_BYTES_MAX
+    }
+
+    /// The next piece of the stream to another leader, if there is anything to be given.
+    pub fn forward(&mut self) -> Option<PeerMessage> {
+        let mut batches = Vec::new();
+        while self.peek().is_some() && self.has_room() && batches.len() < FORWARD_BATCHES_MAX {
+            batches.push(self.give());
+        }
+        if batches.is_empty() {
+            return None;
+        }
+        let (boot, stream, position) = (self.origin.boot, self.stream, self.position);
+        self.position += 1;
+        Some(PeerMessage::Forward(Forward { boot, stream, position, batches }))
+    }
+
+    /// This member has applied its batches up to this one.
+    pub fn on_applied(&mut self, sequence: u64) {
+        while let Some(first) = self.unapplied.front()
+            && first.batch.header.sequence <= sequence
+        {
+            let applied = self.unapplied.pop_front().expect("it was just looked at");
+            self.unapplied_bytes -= applied.batch.bytes.len();
+            if self.given > 0 {
+                self.given -= 1;
+                self.given_bytes -= applied.batch.bytes.len();
+            }
+            self.silent_ms = 0;
+        }
+    }
+
+    /// What the leader was given may be lost.
+    pub fn restart(&mut self) {
+        self.stream += 1;
+        self.position = 0;
+        self.given = 0;
+        self.given_bytes = 0;
+        self.silent_ms = 0;
+    }
+
+    /// The leader says that it misses something of a stream.
+    pub fn on_restart(&mut self, boot: BootId, stream: u64) {
+        if boot == self.origin.boot && stream == self.stream {
+            self.restart();
+        }
+    }
+
+    /// This member leads no longer: what it wanted as leader is not wanted by the next one. Those
+    /// batches keep their place, without commands: what was proposed may still be in the log.
+    pub fn empty_loops(&mut self) {
+        for unapplied in self.unapplied.iter_mut().filter(|unapplied| unapplied.is_loops) {
+            let header = &mut unapplied.batch.header;
+            header.command_count = 0;
+            self.unapplied_bytes -= unapplied.batch.bytes.len();
+            unapplied.batch.bytes = UnstampedBatch::empty().stamp(self.origin, header.sequence);
+            self.unapplied_bytes += unapplied.batch.bytes.len();
+        }
+    }
+
+    /// Time went by. True if what was given seems to be lost.
+    pub fn is_silent_after(&mut self, elapsed_ms: u64) -> bool {
+        self.silent_ms = if self.given == 0 { 0 } else { self.silent_ms + elapsed_ms };
+        self.silent_ms >= FORWARD_SILENCE_MS
+    }
+}
+
+/// What a leader was forwarded in its term.
+#[derive(Default)]
+pub(crate) struct Followed {
+    members: BTreeMap<MemberId, Stream>,
+}
+
+struct Stream {
+    boot: BootId,
+    stream: u64,
+    next_position: u64,
+    /// The last sequence taken, of any stream of this boot: it is in the log, or on its way there.
+    taken: u64,
+}
+
+impl Followed {
+    /// What is new of a piece of a stream, or what to tell its sender.
+    pub fn take(
+        &mut self,
+        from: MemberId,
+        forward: Forward,
+    ) -> Result<Vec<ForwardedBatch>, Option<PeerMessage>> {
+        let Forward { boot, stream, position, batches } = forward;
+        let restart = || Some(PeerMessage::Restart { boot, stream });
+        let known = self.members.get(&from).filter(|known| known.boot >= boot);
+        let (expected, taken) = match known {
+            Some(known) if known.boot > boot || known.stream > stream => return Err(None),
+            Some(known) if known.stream == stream => (known.next_position, known.taken),
+            Some(known) => (0, known.taken),
+            None => (0, 0),
+        };
+        if position < expected {
+            return Err(None);
+        }
+        if position > expected {
+            return Err(restart());
+        }
+        let last = batches.last().map_or(taken, |batch| batch.header.sequence.max(taken));
+        let next_position = position + 1;
+        self.members.insert(from, Stream { boot, stream, next_position, taken: last });
+        Ok(batches.into_iter().filter(|batch| batch.header.sequence > taken).collect())
+    }
+
+    /// The leader is one no longer, or anew.
+    pub fn clear(&mut self) {
+        self.members.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

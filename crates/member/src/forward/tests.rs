@@ -1,0 +1,180 @@
+//! What a leader takes of what is forwarded, whatever happens on the way.
+
+use machine::entry::{BatchBuilder, encode_identities};
+use machine::{Command, ConnectionId, SessionId};
+
+use super::*;
+
+const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };
+const OTHER: MemberId = MemberId(7);
+
+fn batch_of(bytes: usize) -> UnstampedBatch {
+    let nobody = encode_identities([].into_iter());
+    let mut builder = BatchBuilder::default();
+    let data = vec![b'x'; bytes];
+    let (path, malformed, version) = ("/a", false, -1);
+    let op = machine::Op::SetData { path, malformed, data: Some(&data), version };
+    builder.push(ConnectionId(1), &nobody, &Command::Write { session: SessionId(1), op });
+    builder.finish()
+}
+
+fn with_batches(count: u64) -> Forwarder {
+    let mut forwarder = Forwarder::new(ORIGIN);
+    for sequence in 1..=count {
+        assert_eq!(forwarder.push(batch_of(10), false), sequence);
+    }
+    forwarder
+}
+
+/// A piece with this stream, position and these sequences.
+fn piece(stream: u64, position: u64, sequences: impl IntoIterator<Item = u64>) -> Forward {
+    let batch = |sequence| {
+        let header = BatchHeader { origin: ORIGIN, sequence, command_count: 1 };
+        ForwardedBatch { header, bytes: batch_of(10).stamp(ORIGIN, sequence) }
+    };
+    let batches = sequences.into_iter().map(batch).collect();
+    Forward { boot: ORIGIN.boot, stream, position, batches }
+}
+
+fn sequences(batches: &[ForwardedBatch]) -> Vec<u64> {
+    batches.iter().map(|batch| batch.header.sequence).collect()
+}
+
+fn forwarded(forwarder: &mut Forwarder) -> Option<(u64, u64, Vec<u64>)> {
+    match forwarder.forward()? {
+        PeerMessage::Forward(it) => Some((it.stream, it.position, sequences(&it.batches))),
+        message => panic!("{message:?}"),
+    }
+}
+
+#[test]
+fn a_stream_goes_on_where_it_stopped_and_restarts_with_what_is_not_applied() {
+    let mut forwarder = with_batches(3);
+    assert_eq!(forwarded(&mut forwarder), Some((1, 0, vec![1, 2, 3])));
+    assert_eq!(forwarded(&mut forwarder), None);
+    forwarder.push(batch_of(10), false);
+    assert_eq!(forwarded(&mut forwarder), Some((1, 1, vec![4])));
+    forwarder.on_applied(2);
+    assert_eq!(forwarded(&mut forwarder), None);
+    forwarder.restart();
+    assert_eq!(forwarded(&mut forwarder), Some((2, 0, vec![3, 4])));
+    forwarder.on_applied(4);
+    forwarder.restart();
+    assert_eq!(forwarded(&mut forwarder), None);
+    assert_eq!(forwarder.unapplied_bytes(), 0);
+}
+
+#[test]
+fn what_is_under_way_to_a_leader_is_bounded_but_one_batch_always_goes() {
+    let mut forwarder = Forwarder::new(ORIGIN);
+    for _ in 0..3 {
+        forwarder.push(batch_of(FORWARD_BYTES_MAX), false);
+    }
+    assert_eq!(forwarded(&mut forwarder), Some((1, 0, vec![1])));
+    assert_eq!(forwarded(&mut forwarder), None);
+    forwarder.on_applied(1);
+    assert_eq!(forwarded(&mut forwarder), Some((1, 1, vec![2])));
+}
+
+#[test]
+fn a_restart_is_asked_for_by_boot_and_stream() {
+    let mut forwarder = with_batches(1);
+    forwarder.forward();
+    for (boot, stream) in [(2, 1), (3, 0), (3, 2)] {
+        forwarder.on_restart(BootId(boot), stream);
+        assert_eq!(forwarded(&mut forwarder), None, "{boot} {stream}");
+    }
+    forwarder.on_restart(BootId(3), 1);
+    assert_eq!(forwarded(&mut forwarder), Some((2, 0, vec![1])));
+}
+
+#[test]
+fn silence_counts_while_something_is_under_way() {
+    let mut forwarder = with_batches(2);
+    assert!(!forwarder.is_silent_after(2 * FORWARD_SILENCE_MS));
+    forwarder.forward();
+    assert!(!forwarder.is_silent_after(FORWARD_SILENCE_MS - 1));
+    forwarder.on_applied(1);
+    assert!(!forwarder.is_silent_after(FORWARD_SILENCE_MS - 1));
+    assert!(forwarder.is_silent_after(1));
+    forwarder.on_applied(2);
+    assert!(!forwarder.is_silent_after(FORWARD_SILENCE_MS));
+}
+
+#[test]
+fn what_loop_wanted_as_a_leader_keeps_its_place_without_commands() {
+    let mut forwarder = Forwarder::new(ORIGIN);
+    forwarder.push(batch_of(10), false);
+    forwarder.push(batch_of(10), true);
+    forwarder.push(batch_of(10), false);
+    let before = forwarder.unapplied_bytes();
+    forwarder.empty_loops();
+    assert!(forwarder.unapplied_bytes() < before);
+    let Some(PeerMessage::Forward(forward)) = forwarder.forward() else {
+        panic!("there are three")
+    };
+    let counts: Vec<u32> = forward.batches.iter().map(|it| it.header.command_count).collect();
+    assert_eq!(counts, [1, 0, 1]);
+    for batch in &forward.batches {
+        let (header, end) = machine::entry::check_batch(&batch.bytes, 0).unwrap();
+        assert_eq!((header, end), (batch.header, batch.bytes.len()));
+    }
+    forwarder.on_applied(3);
+    assert_eq!(forwarder.unapplied_bytes(), 0);
+}
+
+/// Gives pieces to a leader one after the other, and says what became of each: the sequences taken,
+/// "again" for a restart, nothing for one that is dropped.
+fn check(pieces: &[Forward], expected: &str) {
+    let mut followed = Followed::default();
+    let said: Vec<String> = pieces
+        .iter()
+        .map(|piece| match followed.take(OTHER, piece.clone()) {
+            Ok(batches) => format!("{:?}", sequences(&batches)),
+            Err(Some(PeerMessage::Restart { stream, .. })) => format!("again {stream}"),
+            Err(answer) => format!("{answer:?}"),
+        })
+        .collect();
+    assert_eq!(said.join(" "), expected);
+}
+
+#[test]
+fn a_leader_takes_what_is_next_and_nothing_twice() {
+    check(&[piece(4, 0, 9..=10), piece(4, 1, 11..=11)], "[9, 10] [11]");
+    // Doubled, lost, reordered.
+    check(&[piece(4, 0, 1..=2), piece(4, 0, 1..=2), piece(4, 1, 3..=3)], "[1, 2] None [3]");
+    check(&[piece(4, 0, 1..=2), piece(4, 2, 4..=4), piece(4, 1, 3..=3)], "[1, 2] again 4 [3]");
+    check(&[piece(4, 1, 3..=3), piece(4, 0, 1..=2), piece(4, 1, 3..=3)], "again 4 [1, 2] [3]");
+    // A new stream begins with what is not applied there: some of it was taken.
+    check(&[piece(4, 0, 1..=3), piece(5, 0, 2..=5), piece(4, 1, 4..=4)], "[1, 2, 3] [4, 5] None");
+    check(&[piece(4, 0, 1..=3), piece(6, 1, 4..=4), piece(6, 0, 1..=3)], "[1, 2, 3] again 6 []");
+    // What lies between came with an earlier leader.
+    check(&[piece(4, 0, 1..=1), piece(5, 0, 8..=9)], "[1] [8, 9]");
+}
+
+#[test]
+fn another_boot_begins_anew_and_an_older_one_is_not_heard() {
+    let next = |mut piece: Forward| {
+        piece.boot = BootId(4);
+        piece
+    };
+    check(
+        &[
+            piece(9, 0, 5..=6),
+            next(piece(1, 0, 1..=2)),
+            piece(9, 1, 7..=7),
+            next(piece(1, 1, 3..=3)),
+        ],
+        "[5, 6] [1, 2] None [3]",
+    );
+}
+
+#[test]
+fn a_leader_that_is_one_anew_takes_whatever_a_stream_begins_with() {
+    let mut followed = Followed::default();
+    followed.take(OTHER, piece(4, 0, 1..=3)).unwrap();
+    followed.clear();
+    assert!(followed.take(OTHER, piece(4, 1, 4..=4)).is_err());
+    let taken = followed.take(OTHER, piece(5, 0, 2..=4)).unwrap();
+    assert_eq!(sequences(&taken), [2, 3, 4]);
+}

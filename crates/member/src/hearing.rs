@@ -1,0 +1,89 @@
+//! What a follower reports to its leader, and what it learns from that.
+//!
+//! The sessions whose clients were heard from go to the leader, which keeps their leases, one report at
+//! a time; what is not answered is reported again. Each answer is a proof that both can still hear each
+//! other, as of when the report was sent, and that the leader is one: this is the *contact* by which
+//! Fronts judge whether they may still answer for a session.
+
+use std::collections::BTreeSet;
+
+use machine::{BootId, SessionId};
+
+use crate::limits::{HEARD_INTERVAL_MS, HEARD_RETRY_MS, HEARD_SESSIONS_MAX};
+use crate::peer::{Heard, PeerMessage};
+
+/// A follower's reports.
+pub(crate) struct Hearing {
+    boot: BootId,
+    number: u64,
+    /// Not reported, or not answered.
+    waiting: BTreeSet<SessionId>,
+    under_way: Option<Report>,
+    reported_ms: u64,
+}
+
+struct Report {
+    number: u64,
+    sent_ms: u64,
+    sessions: Vec<SessionId>,
+}
+
+impl Hearing {
+    pub fn new(boot: BootId) -> Hearing {
+        let waiting = BTreeSet::new();
+        Hearing { boot, number: 0, waiting, under_way: None, reported_ms: 0 }
+    }
+
+    /// Clients of these were heard from.
+    pub fn heard(&mut self, sessions: impl IntoIterator<Item = SessionId>) {
+        self.waiting.extend(sessions);
+    }
+
+    /// There is another leader, or none, or a link to it that may have lost what was sent.
+    pub fn restart(&mut self) {
+        self.waiting.extend(self.under_way.take().into_iter().flat_map(|report| report.sessions));
+        self.reported_ms = 0;
+    }
+
+    /// This member leads: nobody is to be told.
+    pub fn take(&mut self) -> BTreeSet<SessionId> {
+        self.restart();
+        core::mem::take(&mut self.waiting)
+    }
+
+    /// What to send now, if it is time.
+    pub fn report(&mut self, now_ms: u64) -> Option<PeerMessage> {
+        match &self.under_way {
+            Some(report) if now_ms < report.sent_ms + HEARD_RETRY_MS => return None,
+            Some(_) => self.restart(),
+            None => {}
+        }
+        let is_due = self.reported_ms == 0 || now_ms >= self.reported_ms + HEARD_INTERVAL_MS;
+        if self.waiting.is_empty() && !is_due {
+            return None;
+        }
+        let mut sessions = Vec::new();
+        while sessions.len() < HEARD_SESSIONS_MAX {
+            let Some(session) = self.waiting.pop_first() else { break };
+            sessions.push(session);
+        }
+        self.number += 1;
+        self.reported_ms = now_ms;
+        let (boot, number) = (self.boot, self.number);
+        self.under_way = Some(Report { number, sent_ms: now_ms, sessions: sessions.clone() });
+        Some(PeerMessage::Heard(Heard { boot, number, sessions }))
+    }
+
+    /// The leader has answered. Returns when that report was sent, if it is the one under way.
+    pub fn on_heeded(&mut self, boot: BootId, number: u64) -> Option<u64> {
+        let is_current = boot == self.boot
+            && self.under_way.as_ref().is_some_and(|report| report.number == number);
+        match is_current {
+            true => self.under_way.take().map(|report| report.sent_ms),
+            false => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! What members say to each other, and its bytes. The frames around them, and the links, are the
+//! driver's.
+//!
+//! Bytes of a peer are checked here, whole: nothing that does not decode reaches the log. All numbers
+//! are little-endian:
+//!
+//! ```text
+//! 1 raft     bytes of `replica`
+//! 2 forward  boot u64 | stream u64 | position u64 | batch count u32 | batch*  (see `machine::entry`)
+//! 3 restart  boot u64 | stream u64
+//! 4 heard    boot u64 | number u64 | session count u32 | session i64*
+//! 5 heeded   boot u64 | number u64 | contact ms u64
+//! 6 full     u8: 0 or 1
+//! ```
+
+use bytes::Bytes;
+use machine::codec::{DecodeError, Reader, Write};
+use machine::entry::{self, BatchHeader};
+use machine::{BootId, MemberId, SessionId};
+use thiserror::Error;
+
+use crate::limits::{FORWARD_BATCHES_MAX, HEARD_SESSIONS_MAX};
+
+const KIND_RAFT: u8 = 1;
+const KIND_FORWARD: u8 = 2;
+const KIND_RESTART: u8 = 3;
+const KIND_HEARD: u8 = 4;
+const KIND_HEEDED: u8 = 5;
+const KIND_FULL: u8 = 6;
+
+/// A message as a link carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFrame {
+    /// What the body is.
+    pub kind: u8,
+    /// See the module.
+    pub body: Bytes,
+}
+
+/// A message between two members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerMessage {
+    /// What the replica wants sent.
+    Raft(Bytes),
+    /// A follower's batches, for the leader.
+    Forward(Forward),
+    /// The leader missed something of what was forwarded: begin anew.
+    Restart {
+        /// Of the member this is for.
+        boot: BootId,
+        /// The stream that has a gap.
+        stream: u64,
+    },
+    /// Sessions whose clients were heard from, for the leader.
+    Heard(Heard),
+    /// The leader has renewed those sessions.
+    Heeded {
+        /// Of the member this is for.
+        boot: BootId,
+        /// Of what it sent.
+        number: u64,
+        /// How long ago the leader heard from a quorum.
+        contact_ms: u64,
+    },
+    /// Whether the leader refuses writes for want of room.
+    Full(bool),
+}
+
+/// A report of sessions that were heard from. It is answered: that is how its sender knows that it is
+/// heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Of the member that sends it.
+    pub boot: BootId,
+    /// Grows with each.
+    pub number: u64,
+    /// At most [`HEARD_SESSIONS_MAX`].
+    pub sessions: Vec<SessionId>,
+}
+
+/// Batches in the order of their sequences, as a piece of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Of the member that sends it.
+    pub boot: BootId,
+    /// Grows with each beginning.
+    pub stream: u64,
+    /// How many pieces of the stream came before.
+    pub position: u64,
+    /// At most [`FORWARD_BATCHES_MAX`], stamped.
+    pub batches: Vec<ForwardedBatch>,
+}
+
+/// A stamped batch on its way to the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardedBatch {
+    /// What stands in the bytes.
+    pub header: BatchHeader,
+    /// As they go into an entry.
+    pub bytes: Bytes,
+}
+
+impl ForwardedBatch {
+    /// Commands and bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.header.command_count as usize, self.bytes.len())
+    }
+}
+
+/// Why a message of a peer was not taken. The link it came on is closed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PeerError {
+    /// The kind is of another version, or garbage.
+    #[error("a message of unknown kind {0}")]
+    UnknownKind(u8),
+    /// The body is no message of that kind.
+    #[error("a message of kind {kind}: {cause}")]
+    Malformed {
+        /// The kind.
+        kind: u8,
+        /// Where and why.
+        cause: DecodeError,
+    },
+    /// Batches of another member, or another boot than the message says.
+    #[error("forwarded batches of another origin than member {from:x}")]
+    ForeignBatch {
+        /// Who sent it.
+        from: u64,
+    },
+    /// The replica refuses it.
+    #[error("a Raft message: {0}")]
+    Raft(#[from] replica::MessageError),
+}
+
+impl PeerMessage {
+    /// The bytes. A Raft message is not copied.
+    pub fn encode(self) -> PeerFrame {
+        let mut out = Vec::new();
+        let kind = match self {
+            PeerMessage::Raft(body) => return PeerFrame { kind: KIND_RAFT, body },
+            PeerMessage::Forward(forward) => {
+                encode_forward(&forward, &mut out);
+                KIND_FORWARD
+            }
+            PeerMessage::Restart { boot, stream } => {
+                out.put_u64(boot.0);
+                out.put_u64(stream);
+                KIND_RESTART
+            }
+            PeerMessage::Heard(heard) => {
+                assert!(heard.sessions.len() <= HEARD_SESSIONS_MAX);
+                out.put_u64(heard.boot.0);
+                out.put_u64(heard.number);
+                out.put_u32(heard.sessions.len() as u32);
+                heard.sessions.iter().for_each(|session| out.put_i64(session.0));
+                KIND_HEARD
+            }
+            PeerMessage::Heeded { boot, number, contact_ms } => {
+                out.put_u64(boot.0);
+                out.put_u64(number);
+                out.put_u64(contact_ms);
+                KIND_HEEDED
+            }
+            PeerMessage::Full(is_full) => {
+                out.put_u8(u8::from(is_full));
+                KIND_FULL
+            }
+        };
+        PeerFrame { kind, body: out.into() }
+    }
+
+    /// Reads what [`PeerMessage::encode`] wrote, sent by `from`.
+    ///
+    /// # Errors
+    /// It is nothing that a correct member sends.
+    pub fn decode(from: MemberId, frame: PeerFrame) -> Result<PeerMessage, PeerError> {
+        let PeerFrame { kind, body } = frame;
+        if kind == KIND_RAFT {
+            return Ok(PeerMessage::Raft(body));
+        }
+        let malformed = |cause| PeerError::Malformed { kind, cause };
+        let mut reader = Reader::new(&body);
+        let message = match kind {
+            KIND_FORWARD => PeerMessage::Forward(decode_forward(&body).map_err(malformed)?),
+            KIND_RESTART => decode_restart(&mut reader).map_err(malformed)?,
+            KIND_HEARD => PeerMessage::Heard(decode_heard(&mut reader).map_err(malformed)?),
+            KIND_HEEDED => decode_heeded(&mut reader).map_err(malformed)?,
+            KIND_FULL => PeerMessage::Full(decode_full(&mut reader).map_err(malformed)?),
+            kind => return Err(PeerError::UnknownKind(kind)),
+        };
+        if let PeerMessage::Forward(forward) = &message {
+            check_origins(from, forward)?;
+        }
+        Ok(message)
+    }
+}
+
+fn encode_forward(forward: &Forward, out: &mut Vec<u8>) {
+    assert!(forward.batches.len() <= FORWARD_BATCHES_MAX);
+    let bytes: usize = forward.batches.iter().map(|batch| batch.bytes.len()).sum();
+    out.reserve(28 + bytes);
+    out.put_u64(forward.boot.0);
+    out.put_u64(forward.stream);
+    out.put_u64(forward.position);
+    out.put_u32(forward.batches.len() as u32);
+    forward.batches.iter().for_each(|batch| out.extend_from_slice(&batch.bytes));
+}
+
+fn decode_forward(body: &Bytes) -> Result<Forward, DecodeError> {
+    let mut reader = Reader::new(body);
+    let (boot, stream, position) = (BootId(reader.u64()?), reader.u64()?, reader.u64()?);
+    let count = reader.count("batch count", FORWARD_BATCHES_MAX)?;
+    let mut batches = Vec::new();
+    let mut offset = reader.offset();
+    for _ in 0..count {
+        let (header, end) = entry::check_batch(body, offset)?;
+        batches.push(ForwardedBatch { header, bytes: body.slice(offset..end) });
+        offset = end;
+    }
+    match body.len() - offset {
+        0 => Ok(Forward { boot, stream, position, batches }),
+        bytes => Err(DecodeError::Trailing { offset, bytes }),
+    }
+}
+
+/// Each batch is the sender's own, and they follow each other.
+fn check_origins(from: MemberId, forward: &Forward) -> Result<(), PeerError> {
+    let mut before = None;
+    for batch in &forward.batches {
+        let (origin, sequence) = (batch.header.origin, batch.header.sequence);
+        let is_own = origin.member == from && origin.boot == forward.boot;
+        let is_next =
+            sequence > 0 && before.is_none_or(|last: u64| last.checked_add(1) == Some(sequence));
+        if !is_own || !is_next {
+            return Err(PeerError::ForeignBatch { from: from.0 });
+        }
+        before = Some(sequence);
+    }
+    Ok(())
+}
+
+fn decode_restart(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
+    let (boot, stream) = (BootId(reader.u64()?), reader.u64()?);
+    reader.finish()?;
+    Ok(PeerMessage::Restart { boot, stream })
+}
+
+fn decode_heard(reader: &mut Reader<'_>) -> Result<Heard, DecodeError> {
+    let (boot, number) = (BootId(reader.u64()?), reader.u64()?);
+    let count = reader.count("session count", HEARD_SESSIONS_MAX)?;
+    let mut sessions = Vec::new();
+    for _ in 0..count {
+        sessions.push(SessionId(reader.i64()?));
+    }
+    reader.finish()?;
+    Ok(Heard { boot, number, sessions })
+}
+
+fn decode_heeded(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
+    let (boot, number, contact_ms) = (BootId(reader.u64()?), reader.u64()?, reader.u64()?);
+    reader.finish()?;
+    Ok(PeerMessage::Heeded { boot, number, contact_ms })
+}
+
+fn decode_full(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    let value = reader.u8()?;
+    reader.finish()?;
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        value => Err(reader.bad("flag", u64::from(value))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Messages of members: written and read, cut off anywhere, changed anywhere, of someone else.
+
+use machine::Origin;
+use machine::entry::UnstampedBatch;
+
+use super::*;
+
+const FROM: MemberId = MemberId(5);
+const ORIGIN: Origin = Origin { member: FROM, boot: BootId(9) };
+
+fn forward(origin: Origin, sequences: &[u64]) -> PeerMessage {
+    let batch = |sequence: &u64| {
+        let header = BatchHeader { origin, sequence: *sequence, command_count: 0 };
+        ForwardedBatch { header, bytes: UnstampedBatch::empty().stamp(origin, *sequence) }
+    };
+    let batches = sequences.iter().map(batch).collect();
+    PeerMessage::Forward(Forward { boot: ORIGIN.boot, stream: 3, position: 8, batches })
+}
+
+fn messages() -> Vec<PeerMessage> {
+    let sessions = vec![SessionId(-4), SessionId(7)];
+    vec![
+        PeerMessage::Raft(Bytes::from_static(b"anything")),
+        forward(ORIGIN, &[]),
+        forward(ORIGIN, &[1]),
+        forward(ORIGIN, &[4, 5, 6]),
+        PeerMessage::Restart { boot: BootId(1), stream: u64::MAX },
+        PeerMessage::Heard(Heard { boot: BootId(1), number: 6, sessions }),
+        PeerMessage::Heard(Heard { boot: BootId(1), number: 0, sessions: Vec::new() }),
+        PeerMessage::Heeded { boot: BootId(1), number: 6, contact_ms: u64::MAX },
+        PeerMessage::Full(true),
+        PeerMessage::Full(false),
+    ]
+}
+
+#[test]
+fn a_message_is_read_back() {
+    for message in messages() {
+        assert_eq!(PeerMessage::decode(FROM, message.clone().encode()), Ok(message));
+    }
+}
+
+#[test]
+fn a_message_that_is_cut_off_or_too_long_is_refused() {
+    for message in messages().into_iter().skip(1) {
+        let PeerFrame { kind, body } = message.encode();
+        for end in 0..body.len() {
+            let cut = PeerFrame { kind, body: body.slice(..end) };
+            assert!(PeerMessage::decode(FROM, cut).is_err(), "{kind} at {end}");
+        }
+        let mut longer = body.to_vec();
+        longer.push(0);
+        let longer = PeerFrame { kind, body: longer.into() };
+        assert!(PeerMessage::decode(FROM, longer).is_err(), "{kind}");
+    }
+}
+
+#[test]
+fn a_message_with_any_byte_changed_never_panics() {
+    for message in messages() {
+        let PeerFrame { kind, body } = message.encode();
+        for at in 0..body.len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut changed = body.to_vec();
+                changed[at] = value;
+                let _ = PeerMessage::decode(FROM, PeerFrame { kind, body: changed.into() });
+            }
+        }
+    }
+}
+
+#[test]
+fn kinds_of_other_versions_are_refused() {
+    for kind in [0, 7, 255] {
+        let frame = PeerFrame { kind, body: Bytes::new() };
+        assert_eq!(PeerMessage::decode(FROM, frame), Err(PeerError::UnknownKind(kind)));
+    }
+}
+
+#[test]
+fn only_own_batches_are_forwarded_and_in_order() {
+    let foreign = Err(PeerError::ForeignBatch { from: FROM.0 });
+    let other_boot = Origin { boot: BootId(8), ..ORIGIN };
+    for message in [
+        forward(Origin { member: MemberId(6), ..ORIGIN }, &[1]),
+        forward(other_boot, &[1]),
+        forward(ORIGIN, &[0]),
+        forward(ORIGIN, &[1, 3]),
+        forward(ORIGIN, &[2, 2]),
+        forward(ORIGIN, &[u64::MAX, 0]),
+    ] {
+        assert_eq!(PeerMessage::decode(FROM, message.encode()), foreign);
+    }
+}
