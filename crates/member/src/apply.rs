@@ -7,23 +7,27 @@
 //! A hold may end inside an entry; images are taken between entries only.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use machine::change::SharedChanges;
 use machine::codec::DecodeError;
 use machine::entry::{self, EntryHeader};
 use machine::freeze::FreezeStep;
 use machine::{
-    ChangeBatch, ChangeKind, ContainerSearch, LogIndex, Machine, Origin, PreparedImage, Stamp, Zxid,
+    ChangeBatch, ChangeKind, ContainerSearch, LogIndex, Machine, Origin, PreparedImage, SessionId,
+    Stamp, Zxid,
 };
 use replica::{Entry, EntryKind};
 use zk::ErrorCode;
 use zk::response::encode_read;
 
+use crate::catch_up::WholeImage;
 use crate::limits::{SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::message::{
     Answer, Delivery, FromApply, FrontId, ReadAnswer, SessionEvent, ToApply, TravellingRead,
     Unavailable, Waiter, borrow,
 };
+use crate::recovery::sessions;
 
 /// The third of a member's step functions.
 pub struct Apply {
@@ -41,6 +45,10 @@ pub struct Apply {
     thaw_wanted: bool,
     search_wanted: Option<ContainerSearch>,
     prepared: Option<PreparedImage>,
+    /// A snapshot to take the place of the state.
+    replacement: Option<WholeImage>,
+    /// The sessions of one that has, for Loop.
+    replaced_sessions: Option<Vec<SessionEvent>>,
     /// Index and term of the last whole entry.
     last_index: LogIndex,
     last_term: u64,
@@ -124,6 +132,8 @@ impl Apply {
             thaw_wanted: false,
             search_wanted: None,
             prepared: None,
+            replacement: None,
+            replaced_sessions: None,
             last_index: index,
             last_term: term,
             own_sequence: 0,
@@ -155,6 +165,12 @@ impl Apply {
             ToApply::Thaw => self.thaw_wanted = true,
             ToApply::FindContainers(search) => self.search_wanted = Some(search),
             ToApply::Prepare(image) => self.prepared = Some(image),
+            ToApply::Replace(image) => {
+                // These are in it; what follows comes later.
+                self.entries.clear();
+                self.at = None;
+                self.replacement = Some(image);
+            }
         }
     }
 
@@ -165,6 +181,7 @@ impl Apply {
             || self.freeze_step_wanted
             || self.thaw_wanted
             || self.search_wanted.is_some()
+            || self.replacement.is_some()
             || matches!(self.expected.front(), Some(Expected::Refused { .. }))
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
     }
@@ -177,6 +194,9 @@ impl Apply {
         }
         if let Some(image) = self.prepared.take() {
             machine.prepare_image(image);
+        }
+        if let Some(image) = self.replacement.take() {
+            self.replace(machine, image);
         }
         // Inside a batch its own waiters come first.
         if self.at.as_ref().is_none_or(|at| at.batch.is_none()) {
@@ -227,6 +247,10 @@ impl Apply {
                     sessions.push(SessionEvent::Closed(*session));
                 }
                 ChangeKind::Configured(settings) => configured = Some(settings.clone()),
+                ChangeKind::Installed { .. } if self.replaced_sessions.is_some() => {
+                    sessions.push(SessionEvent::AllReplaced);
+                    sessions.extend(self.replaced_sessions.take().into_iter().flatten());
+                }
                 ChangeKind::Installed { sessions: present } => {
                     installed = Some(change.zxid);
                     sessions.push(SessionEvent::AllReplaced);
@@ -255,6 +279,41 @@ impl Apply {
             );
         }
         output
+    }
+
+    /// The state of a snapshot takes the place of the one there is. Whoever is connected is
+    /// disconnected: the events between the two are not known, nor are the outcomes of this member's
+    /// commands that the snapshot contains. The sessions live on.
+    fn replace(&mut self, machine: &mut Machine, image: WholeImage) {
+        let replaced = core::mem::replace(machine, *image.machine);
+        if replaced.is_freezing() {
+            self.output.to_loop.push(FromApply::FreezeAborted);
+        }
+        self.output.replaced = Some(Box::new(replaced));
+        (self.last_index, self.last_term) = (LogIndex(image.at.index), image.at.term);
+        if let Some((boot, sequence)) = machine.last_batch(self.origin.member)
+            && boot == self.origin.boot
+        {
+            self.forget_expected(sequence);
+            self.own_sequence = sequence;
+        }
+        let counters = machine.counters();
+        let mut present: Vec<(SessionId, u32)> =
+            machine.sessions().iter().map(|(id, session)| (id, session.timeout_ms)).collect();
+        present.sort_unstable();
+        self.replaced_sessions = Some(sessions(machine));
+        let installed = ChangeKind::Installed { sessions: present.into() };
+        self.changes.push(counters.ordinal, counters.zxid, installed, "");
+        let settings = ChangeKind::Configured(Arc::new(machine.settings().clone()));
+        self.changes.push(counters.ordinal, counters.zxid, settings, "");
+    }
+
+    /// Own batches up to this one are in the snapshot: nobody can be told what came of them.
+    fn forget_expected(&mut self, sequence: u64) {
+        let last = self.expected.iter().rposition(|expected| {
+            matches!(expected, Expected::Batch { sequence: own, .. } if *own <= sequence)
+        });
+        self.expected.drain(..last.map_or(0, |last| last + 1));
     }
 
     /// Goes on with the first entry, for at most `commands_max` commands.

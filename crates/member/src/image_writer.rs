@@ -7,17 +7,22 @@
 use storage::StorageError;
 use storage::disk::Disk;
 use storage::snapshot::room::Room;
-use storage::snapshot::{self, SnapshotMeta, SnapshotWriter};
+use storage::snapshot::{self, ReceivedWriter, SnapshotMeta, SnapshotWriter};
 
-use crate::limits::SNAPSHOTS_KEPT;
-use crate::message::{FromSnapshot, RoomKept, RoomWanted, SnapshotJob};
+use crate::catch_up::WholeImage;
+use crate::limits::{FETCHED_PIECE_BYTES, SNAPSHOTS_KEPT};
+use crate::message::{FromSnapshot, FromTransfer, RoomKept, RoomWanted, SnapshotJob};
+use crate::peer::{PeerMessage, Piece, SnapshotAt, Want};
 use crate::received;
+use crate::recovery::{RecoveryError, read_image};
 
 /// The file being written.
 pub struct ImageWriter<D: Disk> {
     disk: D,
     cluster_id: u128,
     current: Option<(SnapshotWriter<D>, SnapshotMeta)>,
+    /// The one that comes from another member.
+    receiving: Option<ReceivedWriter<D>>,
     room: Room<D>,
     room_wanted: RoomWanted,
     /// What Loop was told of the room.
@@ -32,8 +37,10 @@ pub struct ImageOutput {
     pub room: Option<RoomKept>,
     /// For Loop.
     pub report: Option<FromSnapshot>,
+    /// For Loop, of snapshots of other members.
+    pub transfer: Option<FromTransfer>,
     /// What went wrong, to be logged; none of it is the end of the process.
-    pub problems: Vec<StorageError>,
+    pub problems: Vec<RecoveryError>,
 }
 
 impl<D: Disk + Clone> ImageWriter<D> {
@@ -42,12 +49,24 @@ impl<D: Disk + Clone> ImageWriter<D> {
         // What cannot be taken over is asked for again, and then said.
         let room = Room::take_over(disk.clone()).unwrap_or_else(|_| Room::none(disk.clone()));
         let room_wanted = RoomWanted { bytes_min: 0, bytes: 0, bytes_max: room.bytes() };
-        ImageWriter { disk, cluster_id, current: None, room, room_wanted, room_told: 0 }
+        ImageWriter {
+            disk,
+            cluster_id,
+            current: None,
+            receiving: None,
+            room,
+            room_wanted,
+            room_told: 0,
+        }
     }
 
     /// Does one job.
     pub fn handle(&mut self, job: SnapshotJob) -> ImageOutput {
-        let mut problems = Vec::new();
+        let mut problems: Vec<StorageError> = Vec::new();
+        let job = match self.transfer(job) {
+            Ok(transferred) => return transferred,
+            Err(job) => job,
+        };
         let is_piece = matches!(job, SnapshotJob::Piece(_));
         let is_asked = matches!(job, SnapshotJob::KeepRoom(_));
         let report = self.write(job).unwrap_or_else(|error| {
@@ -67,7 +86,68 @@ impl<D: Disk + Clone> ImageWriter<D> {
         let kept = RoomKept { bytes, bytes_wanted: self.room_wanted.bytes_max };
         let room = (is_asked || bytes != self.room_told).then_some(kept);
         self.room_told = bytes;
-        ImageOutput { room, report, problems }
+        let problems = problems.into_iter().map(RecoveryError::Storage).collect();
+        ImageOutput { room, report, transfer: None, problems }
+    }
+
+    /// Does a job for another member, or with what one sends; gives any other back.
+    fn transfer(&mut self, job: SnapshotJob) -> Result<ImageOutput, SnapshotJob> {
+        let transferred = match job {
+            SnapshotJob::Read { to, want } => {
+                let (message, problem) = match self.read(want) {
+                    Ok(piece) => (PeerMessage::Piece(piece), None),
+                    Err(error) => (PeerMessage::Gone(want.at), Some(error.into())),
+                };
+                let transfer = Some(FromTransfer::Read { to, message });
+                let problems = problem.into_iter().collect();
+                return Ok(ImageOutput { room: None, report: None, transfer, problems });
+            }
+            SnapshotJob::Receive { is_first, bytes } => self.receive(is_first, &bytes),
+            SnapshotJob::CheckReceived(at) => self.check_received(at),
+            job => return Err(job),
+        };
+        let mut problems = Vec::new();
+        let transfer = transferred.unwrap_or_else(|error| {
+            problems.push(error);
+            self.receiving = None;
+            problems.extend(received::discard(&self.disk).err().map(RecoveryError::Storage));
+            FromTransfer::Failed
+        });
+        Ok(ImageOutput { room: None, report: None, transfer: Some(transfer), problems })
+    }
+
+    fn read(&self, want: Want) -> Result<Piece, StorageError> {
+        let Want { at, offset } = want;
+        let name = snapshot::snapshot_name(at.index, at.term);
+        let (total, bytes) = snapshot::read_at(&self.disk, &name, offset, FETCHED_PIECE_BYTES)?;
+        Ok(Piece { at, offset, total, bytes: bytes.into() })
+    }
+
+    fn receive(&mut self, is_first: bool, bytes: &[u8]) -> Result<FromTransfer, RecoveryError> {
+        if is_first {
+            self.receiving = Some(ReceivedWriter::create(self.disk.clone())?);
+        }
+        // After a failure the rest has nowhere to go.
+        let Some(writer) = &mut self.receiving else { return Ok(FromTransfer::Failed) };
+        writer.write(bytes)?;
+        Ok(FromTransfer::Written)
+    }
+
+    fn check_received(&mut self, at: SnapshotAt) -> Result<FromTransfer, RecoveryError> {
+        let Some(writer) = self.receiving.take() else { return Ok(FromTransfer::Failed) };
+        writer.finish()?;
+        let name = snapshot::RECEIVING_NAME;
+        let mut reader = snapshot::SnapshotReader::open_received(self.disk.clone(), name)?;
+        let meta = reader.meta().clone();
+        let is_expected = (meta.index, meta.term) == (at.index, at.term);
+        if !is_expected || meta.cluster_id != self.cluster_id {
+            let what = "it is not the snapshot that was offered";
+            return Err(StorageError::corrupt(name, 0, what).into());
+        }
+        let machine = Box::new(read_image(&mut reader, name)?);
+        drop(reader);
+        snapshot::name_received(&self.disk, at.index, at.term)?;
+        Ok(FromTransfer::Whole(WholeImage { at, machine }))
     }
 
     /// Sets aside what is wanted, or what there is room for. A disk without is no problem to be told:
@@ -135,6 +215,9 @@ impl<D: Disk + Clone> ImageWriter<D> {
                 self.room_wanted = wanted;
                 Ok(None)
             }
+            SnapshotJob::Read { .. }
+            | SnapshotJob::Receive { .. }
+            | SnapshotJob::CheckReceived(_) => unreachable!("the caller did these"),
         }
     }
 }

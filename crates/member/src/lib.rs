@@ -13,6 +13,7 @@
 //! `sim` with virtual ones. Every decision is here, so the simulator runs the code that ships.
 
 pub mod apply;
+pub mod catch_up;
 pub mod container_znodes;
 pub mod expiry;
 mod forward;

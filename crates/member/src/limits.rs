@@ -130,6 +130,15 @@ pub const FORWARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// happens where a message is lost and the link goes on; a disk that is so slow costs duplicates.
 pub const FORWARD_SILENCE_MS: u64 = 3_000;
 
+/// How often a leader offers a snapshot again to a member that did not take it.
+pub const OFFER_INTERVAL_MS: u64 = 1_000;
+
+/// How long a piece of a snapshot may take before it is asked for again.
+pub const PIECE_PATIENCE_MS: u64 = 2_000;
+
+/// Bytes of a snapshot's file in one piece to another member.
+pub const FETCHED_PIECE_BYTES: usize = 1024 * 1024;
+
 /// How long the disk must be idle until the mark that says "all of this is durable" is written.
 pub const DISK_IDLE_MS: u64 = 100;
 

@@ -167,7 +167,7 @@ impl<D: Disk> LogWriter<D> {
     /// Appends and syncs the held jobs. Those that find no room stay held.
     fn write(&mut self, now_ms: u64) -> Result<Option<PersistId>, StorageError> {
         for job in &self.held[self.queued..] {
-            match self.wal.append(&job.entries, job.hard_state, job.membership.clone()) {
+            match append(&mut self.wal, job) {
                 Ok(()) => self.queued += 1,
                 Err(StorageError::DiskFull { .. }) => break,
                 Err(error) => return Err(error),
@@ -201,6 +201,17 @@ impl<D: Disk> LogWriter<D> {
         let is_full = !self.held.is_empty() || (is_refused && is_low);
         (mem::replace(&mut self.is_full, is_full) != is_full).then_some(is_full)
     }
+}
+
+/// Queues what a job says. An installed snapshot is durable at once, and so is what comes before it.
+fn append<D: Disk>(wal: &mut Wal<D>, job: &DiskJob) -> Result<(), StorageError> {
+    let mut membership = job.membership.clone();
+    // A job that found no room for its entries is tried again as a whole.
+    if let Some(point) = job.install.filter(|point| wal.snapshot() != *point) {
+        let of_snapshot = membership.take().expect("a snapshot has a membership");
+        wal.install_snapshot(point, of_snapshot)?;
+    }
+    wal.append(&job.entries, job.hard_state, membership)
 }
 
 #[cfg(test)]

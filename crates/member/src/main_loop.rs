@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, EXPIRE_SESSIONS_MAX};
 use machine::{
@@ -18,16 +19,17 @@ use replica::{
 };
 use thiserror::Error;
 
+use crate::catch_up::{Fetch, Offers, WholeImage};
 use crate::container_znodes::ContainerManager;
 use crate::expiry::Leases;
 use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
 use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, SNAPSHOT_RETRY_MS};
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, FrontId, RoomKept, SessionEvent, SnapshotJob, Start, ToApply,
-    ToLoop, Unavailable, Waiter,
+    DiskJob, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SessionEvent, SnapshotJob,
+    Start, ToApply, ToLoop, Unavailable, Waiter,
 };
-use crate::peer::{ForwardedBatch, PeerError, PeerFrame, PeerMessage};
+use crate::peer::{ForwardedBatch, PeerError, PeerFrame, PeerMessage, SnapshotAt};
 use crate::snapshot_room::SnapshotRoom;
 use crate::snapshots::Snapshots;
 
@@ -53,7 +55,7 @@ pub struct Loop {
     hearing: Hearing,
     waiting: VecDeque<Waiting>,
     /// An entry that the replica could not take yet.
-    unproposed: Option<bytes::Bytes>,
+    unproposed: Option<Bytes>,
     /// Jobs the disk has, in order; `false` for those that nothing waits for.
     persisting: VecDeque<(PersistId, bool)>,
     /// A hard state that changes only the commit index waits here for the next job that syncs.
@@ -67,6 +69,12 @@ pub struct Loop {
     containers: ContainerManager,
     snapshots: Snapshots,
     installing: Option<Installing>,
+    offers: Offers,
+    fetch: Option<Fetch>,
+    /// Received whole, on its way into the log.
+    whole: Option<WholeImage>,
+    /// The same, until the log says so durably.
+    replacing: Option<(PersistId, WholeImage)>,
     snapshot_room: SnapshotRoom,
     /// The newest membership last, each with the entry that it is active from: back to the one that the
     /// next snapshot has.
@@ -222,6 +230,10 @@ impl Loop {
             containers: ContainerManager::new(start.containers),
             snapshots,
             installing: None,
+            offers: Offers::default(),
+            fetch: None,
+            whole: None,
+            replacing: None,
             snapshot_room: SnapshotRoom::new(start.image_bytes_max),
             memberships,
             settings_wanted: start.settings,
@@ -267,7 +279,19 @@ impl Loop {
     /// No correct member sends this: the link is to be closed.
     pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
         match PeerMessage::decode(from, frame)? {
+            PeerMessage::Raft(bytes) if replica::peek(&bytes)?.snapshot.is_some() => {
+                return Err(PeerError::NoOffer);
+            }
             PeerMessage::Raft(bytes) => self.replica.step(from.0, &bytes)?,
+            PeerMessage::Offer(bytes) => self.on_offer(from, bytes)?,
+            PeerMessage::Want(want) => {
+                self.output.snapshot.push(SnapshotJob::Read { to: from, want });
+            }
+            PeerMessage::Piece(piece) => {
+                let job = self.fetch.as_mut().and_then(|fetch| fetch.on_piece(from, piece));
+                self.output.snapshot.extend(job);
+            }
+            PeerMessage::Gone(_) => {}
             PeerMessage::Forward(forward) if self.role == Role::Leader => {
                 match self.followed.take(from, forward) {
                     Ok(batches) => {
@@ -310,6 +334,9 @@ impl Loop {
     /// A link to another member was made, or one broke: what was sent on it may be lost.
     pub fn on_link(&mut self, member: MemberId, is_up: bool) {
         if !is_up {
+            if self.offers.withdraw(member) {
+                self.replica.report_snapshot(member.0, false);
+            }
             self.replica.report_unreachable(member.0);
             return;
         }
@@ -319,6 +346,56 @@ impl Loop {
         }
         if self.role == Role::Leader && self.disk_is_full {
             self.send(member, PeerMessage::Full(true));
+        }
+    }
+
+    /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has come
+    /// so far by itself.
+    fn on_offer(&mut self, from: MemberId, message: Bytes) -> Result<(), PeerError> {
+        let meta = replica::peek(&message)?.snapshot.ok_or(PeerError::NoOffer)?;
+        if self.replica.status().commit_index >= meta.index {
+            self.replica.step(from.0, &message)?;
+            return Ok(());
+        }
+        // One that is on its way into the log already is waited for.
+        let is_busy = self.whole.is_some() || self.replacing.is_some();
+        let is_known = self.fetch.as_mut().is_some_and(|fetch| fetch.is_of(from, &message, &meta));
+        if !is_busy && !is_known {
+            let fetch = Fetch::new(from, message, &meta, self.now_ms);
+            self.send(from, fetch.want());
+            self.fetch = Some(fetch);
+        }
+        Ok(())
+    }
+
+    /// Something from the snapshot thread, of snapshots of other members.
+    pub fn on_transfer(&mut self, message: FromTransfer) {
+        match message {
+            FromTransfer::Read { to, message } => {
+                let is_gone = matches!(message, PeerMessage::Gone(_));
+                if is_gone && self.offers.withdraw(to) {
+                    // The replica offers a newer one.
+                    self.replica.report_snapshot(to.0, false);
+                }
+                self.send(to, message);
+            }
+            FromTransfer::Written => {
+                let Some(fetch) = &mut self.fetch else { return };
+                let from = fetch.from;
+                match fetch.on_written(self.now_ms) {
+                    Ok(want) => self.send(from, want),
+                    Err(job) => self.output.snapshot.push(job),
+                }
+            }
+            FromTransfer::Whole(image) => {
+                let Some(fetch) = self.fetch.take() else { return };
+                self.whole = Some(image);
+                // What the replica does not take is not needed any more. It passed its check when it
+                // was offered.
+                let _ = self.replica.step(fetch.from.0, &fetch.message);
+            }
+            // It is offered again.
+            FromTransfer::Failed => self.fetch = None,
         }
     }
 
@@ -419,6 +496,9 @@ impl Loop {
             self.replica.on_persisted(job);
         }
         self.finish_lazy_jobs();
+        if let Some((_, image)) = self.replacing.take_if(|(job, _)| *job <= id) {
+            self.output.apply.push(ToApply::Replace(image));
+        }
     }
 
     /// Whether the log still has room to grow, as the disk thread sees it.
@@ -554,6 +634,7 @@ impl Loop {
             _ if self.forwarder.is_silent_after(elapsed_ms) => self.forwarder.restart(),
             _ => {}
         }
+        self.pursue_snapshots();
         self.leases.advance(elapsed_ms);
         self.snapshot_room.advance(elapsed_ms);
         if self.disk_is_full {
@@ -567,6 +648,21 @@ impl Loop {
         if self.is_caught_up() && self.ready && !self.disk_is_full {
             self.expire();
             self.containers.advance(elapsed_ms);
+        }
+    }
+
+    /// Says again what may have been lost of snapshots that are offered or fetched.
+    fn pursue_snapshots(&mut self) {
+        if !self.offers.is_empty() {
+            for (member, offer) in self.offers.due(&self.replica.peers(), self.now_ms) {
+                self.send(member, offer);
+            }
+        }
+        if let Some(fetch) = &mut self.fetch
+            && let Some(want) = fetch.maybe_ask(self.now_ms)
+        {
+            let from = fetch.from;
+            self.send(from, want);
         }
     }
 
@@ -769,7 +865,7 @@ impl Loop {
     }
 
     /// At least one batch, and as many as fit one entry.
-    fn next_entry(&mut self, wall_ms: i64) -> bytes::Bytes {
+    fn next_entry(&mut self, wall_ms: i64) -> Bytes {
         let mut batches = Vec::new();
         let (mut commands, mut bytes) = (0, 0);
         while let Some((more_commands, more_bytes)) = self.next_size() {
@@ -795,7 +891,7 @@ impl Loop {
         }
     }
 
-    fn next_batch(&mut self) -> bytes::Bytes {
+    fn next_batch(&mut self) -> Bytes {
         if self.forwarder.peek().is_none() {
             match self.waiting.pop_front().expect("the caller looked") {
                 Waiting::Own { front, batch, waiters } => self.stamp(front, batch, waiters),
@@ -836,11 +932,12 @@ impl Loop {
             }
         }
         for message in effects.messages {
-            if message.snapshot.is_some() {
-                self.replica.report_snapshot(message.to, false);
-            } else {
-                self.send(MemberId(message.to), PeerMessage::Raft(message.bytes));
-            }
+            let to = MemberId(message.to);
+            let message = match message.snapshot {
+                Some(_) => self.offers.offer(to, message.bytes, self.now_ms),
+                None => PeerMessage::Raft(message.bytes),
+            };
+            self.send(to, message);
         }
         if effects.snapshot_wanted.is_some() && !self.snapshots.is_running() {
             self.snapshots.want();
@@ -876,24 +973,32 @@ impl Loop {
         self.configuring = false;
         self.containers.stop();
         self.unproposed = None;
+        self.offers.clear();
         self.forwarder.empty_loops();
         self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
     }
 
     fn persist(&mut self, persist: replica::Persist, membership: Option<storage::wal::Membership>) {
-        assert!(persist.install.is_none(), "an ensemble of one is sent no snapshot");
+        let install = persist.install.map(|meta| self.install_snapshot(persist.id, meta));
+        // What was not installed is a snapshot like any other.
+        self.whole = None;
         let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
             term: state.term,
             vote: state.vote,
             commit: state.commit,
         });
-        if !persist.must_sync && persist.entries.is_empty() && membership.is_none() {
+        let is_lazy = !persist.must_sync && persist.entries.is_empty();
+        if is_lazy && membership.is_none() && install.is_none() {
             self.lazy_hard_state = hard_state.or(self.lazy_hard_state.take());
             self.persisting.push_back((persist.id, false));
             self.finish_lazy_jobs();
             return;
         }
         self.persisting.push_back((persist.id, true));
+        let (point, membership) = match install {
+            Some((point, of_snapshot)) => (Some(point), Some(of_snapshot)),
+            None => (None, membership),
+        };
         for entry in &persist.entries {
             let bytes = entry.payload.len();
             let batch_bytes = bytes.saturating_sub(entry::HEADER_BYTES);
@@ -905,8 +1010,26 @@ impl Loop {
             entries: persist.entries.into_iter().map(to_log_entry).collect(),
             hard_state: hard_state.or(self.lazy_hard_state),
             membership,
+            install: point,
         });
         self.lazy_hard_state = None;
+    }
+
+    /// The replica takes the snapshot that was received in place of its log.
+    fn install_snapshot(
+        &mut self,
+        job: PersistId,
+        meta: SnapshotMeta,
+    ) -> (storage::wal::SnapshotPoint, storage::wal::Membership) {
+        let at = SnapshotAt { index: meta.index, term: meta.term };
+        let image = self.whole.take().filter(|image| image.at == at);
+        let image = image.expect("only the message of a snapshot that is there is stepped");
+        self.replacing = Some((job, image));
+        let point = storage::wal::SnapshotPoint { index: meta.index, term: meta.term };
+        self.snapshots.on_installed(point);
+        let membership = to_storage(&meta.membership);
+        self.memberships.push_back((LogIndex(meta.index), membership.clone()));
+        (point, membership)
     }
 
     /// Jobs that nothing waits for are over once those before them are.

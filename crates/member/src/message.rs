@@ -5,14 +5,16 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
-    ConnectionId, ContainerSearch, ContainersFound, Identity, LogIndex, Ordinal, Outcome,
+    ConnectionId, ContainerSearch, ContainersFound, Identity, LogIndex, MemberId, Ordinal, Outcome,
     PreparedImage, Refusal, SessionId, Settings, Zxid,
 };
 pub use replica::{PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
 use zk::request::{ReadKind, ReadRequest};
 
+use crate::catch_up::WholeImage;
 use crate::container_znodes::ContainerSettings;
+use crate::peer::{PeerMessage, SnapshotAt, Want};
 
 /// Which connection runtime of this member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,6 +145,8 @@ pub enum ToApply {
     FindContainers(ContainerSearch),
     /// A command to come installs this. Comes before its entry.
     Prepare(PreparedImage),
+    /// The state of a snapshot takes the place of the one there is. What comes later goes on from it.
+    Replace(WholeImage),
 }
 
 impl ToApply {
@@ -239,7 +243,7 @@ pub enum SessionEvent {
 /// What Apply tells Loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromApply {
-    /// Whole entries were applied.
+    /// Whole entries were applied, or a snapshot was.
     Applied {
         /// Up to this one.
         index: LogIndex,
@@ -290,6 +294,9 @@ pub struct DiskJob {
     pub hard_state: Option<storage::wal::HardState>,
     /// The membership, where it changed.
     pub membership: Option<storage::wal::Membership>,
+    /// Before the entries: a snapshot, which is durable, takes the place of the whole log. The
+    /// membership is its own.
+    pub install: Option<storage::wal::SnapshotPoint>,
 }
 
 /// One job for the snapshot thread, done in order.
@@ -318,6 +325,40 @@ pub enum SnapshotJob {
     DiscardReceived,
     /// Set room aside for the next one, and keep as much from now on.
     KeepRoom(RoomWanted),
+    /// Read of one that there is, for another member.
+    Read {
+        /// For whom.
+        to: MemberId,
+        /// What.
+        want: Want,
+    },
+    /// Append to the one that comes from another member.
+    Receive {
+        /// Whether this is its beginning: what there was of another is thrown away.
+        is_first: bool,
+        /// The next bytes.
+        bytes: bytes::Bytes,
+    },
+    /// All of it is there: read it, and give it its name.
+    CheckReceived(SnapshotAt),
+}
+
+/// What the snapshot thread tells Loop of snapshots that go to other members, or come from them.
+#[derive(Debug)]
+pub enum FromTransfer {
+    /// For another member: a piece, or that there is none.
+    Read {
+        /// For whom.
+        to: MemberId,
+        /// What to say.
+        message: PeerMessage,
+    },
+    /// The bytes are in the file.
+    Written,
+    /// It is whole, and durable under its name.
+    Whole(WholeImage),
+    /// It cannot be written, or is not what it should be. Nothing is left of it.
+    Failed,
 }
 
 /// Room to set aside for the next snapshot.

@@ -11,6 +11,11 @@
 //! 4 heard    boot u64 | number u64 | session count u32 | session i64*
 //! 5 heeded   boot u64 | number u64 | contact ms u64
 //! 6 full     u8: 0 or 1
+//! 7 offer    bytes of `replica`: its message that installs a snapshot
+//!
+//! 16 want    index u64 | term u64 | offset u64
+//! 17 piece   index u64 | term u64 | offset u64 | bytes of the file u64 | bytes
+//! 18 gone    index u64 | term u64
 //! ```
 
 use bytes::Bytes;
@@ -19,7 +24,7 @@ use machine::entry::{self, BatchHeader};
 use machine::{BootId, MemberId, SessionId};
 use thiserror::Error;
 
-use crate::limits::{FORWARD_BATCHES_MAX, HEARD_SESSIONS_MAX};
+use crate::limits::{FETCHED_PIECE_BYTES, FORWARD_BATCHES_MAX, HEARD_SESSIONS_MAX};
 
 const KIND_RAFT: u8 = 1;
 const KIND_FORWARD: u8 = 2;
@@ -27,6 +32,13 @@ const KIND_RESTART: u8 = 3;
 const KIND_HEARD: u8 = 4;
 const KIND_HEEDED: u8 = 5;
 const KIND_FULL: u8 = 6;
+const KIND_OFFER: u8 = 7;
+
+/// Kinds from here on are bulk: nothing else waits behind them.
+const KIND_BULK: u8 = 16;
+const KIND_WANT: u8 = 16;
+const KIND_PIECE: u8 = 17;
+const KIND_GONE: u8 = 18;
 
 /// A message as a link carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +47,13 @@ pub struct PeerFrame {
     pub kind: u8,
     /// See the module.
     pub body: Bytes,
+}
+
+impl PeerFrame {
+    /// Whether it goes over the link's second channel: nothing else is to wait behind it.
+    pub fn is_bulk(&self) -> bool {
+        self.kind >= KIND_BULK
+    }
 }
 
 /// A message between two members.
@@ -64,6 +83,45 @@ pub enum PeerMessage {
     },
     /// Whether the leader refuses writes for want of room.
     Full(bool),
+    /// The leader's log does not reach the follower: the replica's message that installs a snapshot.
+    Offer(Bytes),
+    /// Of a snapshot that was offered.
+    Want(Want),
+    /// What was wanted.
+    Piece(Piece),
+    /// There is no such snapshot any more.
+    Gone(SnapshotAt),
+}
+
+/// Names a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotAt {
+    /// The last entry it holds.
+    pub index: u64,
+    /// Of that entry.
+    pub term: u64,
+}
+
+/// The next bytes of a snapshot's file, please.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// Which.
+    pub at: SnapshotAt,
+    /// Where they start.
+    pub offset: u64,
+}
+
+/// Bytes of a snapshot's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which.
+    pub at: SnapshotAt,
+    /// Where they start.
+    pub offset: u64,
+    /// Bytes of the whole file.
+    pub total: u64,
+    /// At most [`FETCHED_PIECE_BYTES`].
+    pub bytes: Bytes,
 }
 
 /// A report of sessions that were heard from. It is answered: that is how its sender knows that it is
@@ -127,6 +185,9 @@ pub enum PeerError {
         /// Who sent it.
         from: u64,
     },
+    /// A message that installs a snapshot comes as an offer, and no other does.
+    #[error("a Raft message that is no offer of a snapshot, or an offer that is none")]
+    NoOffer,
     /// The replica refuses it.
     #[error("a Raft message: {0}")]
     Raft(#[from] replica::MessageError),
@@ -165,6 +226,25 @@ impl PeerMessage {
                 out.put_u8(u8::from(is_full));
                 KIND_FULL
             }
+            PeerMessage::Offer(body) => return PeerFrame { kind: KIND_OFFER, body },
+            PeerMessage::Want(want) => {
+                encode_at(want.at, &mut out);
+                out.put_u64(want.offset);
+                KIND_WANT
+            }
+            PeerMessage::Piece(piece) => {
+                assert!(piece.bytes.len() <= FETCHED_PIECE_BYTES);
+                out.reserve(32 + piece.bytes.len());
+                encode_at(piece.at, &mut out);
+                out.put_u64(piece.offset);
+                out.put_u64(piece.total);
+                out.extend_from_slice(&piece.bytes);
+                KIND_PIECE
+            }
+            PeerMessage::Gone(at) => {
+                encode_at(at, &mut out);
+                KIND_GONE
+            }
         };
         PeerFrame { kind, body: out.into() }
     }
@@ -175,8 +255,10 @@ impl PeerMessage {
     /// It is nothing that a correct member sends.
     pub fn decode(from: MemberId, frame: PeerFrame) -> Result<PeerMessage, PeerError> {
         let PeerFrame { kind, body } = frame;
-        if kind == KIND_RAFT {
-            return Ok(PeerMessage::Raft(body));
+        match kind {
+            KIND_RAFT => return Ok(PeerMessage::Raft(body)),
+            KIND_OFFER => return Ok(PeerMessage::Offer(body)),
+            _ => {}
         }
         let malformed = |cause| PeerError::Malformed { kind, cause };
         let mut reader = Reader::new(&body);
@@ -186,6 +268,13 @@ impl PeerMessage {
             KIND_HEARD => PeerMessage::Heard(decode_heard(&mut reader).map_err(malformed)?),
             KIND_HEEDED => decode_heeded(&mut reader).map_err(malformed)?,
             KIND_FULL => PeerMessage::Full(decode_full(&mut reader).map_err(malformed)?),
+            KIND_WANT => PeerMessage::Want(decode_want(&mut reader).map_err(malformed)?),
+            KIND_PIECE => PeerMessage::Piece(decode_piece(&body).map_err(malformed)?),
+            KIND_GONE => {
+                let at = decode_at(&mut reader).map_err(malformed)?;
+                reader.finish().map_err(malformed)?;
+                PeerMessage::Gone(at)
+            }
             kind => return Err(PeerError::UnknownKind(kind)),
         };
         if let PeerMessage::Forward(forward) = &message {
@@ -260,6 +349,35 @@ fn decode_heeded(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
     let (boot, number, contact_ms) = (BootId(reader.u64()?), reader.u64()?, reader.u64()?);
     reader.finish()?;
     Ok(PeerMessage::Heeded { boot, number, contact_ms })
+}
+
+fn encode_at(at: SnapshotAt, out: &mut Vec<u8>) {
+    out.put_u64(at.index);
+    out.put_u64(at.term);
+}
+
+fn decode_at(reader: &mut Reader<'_>) -> Result<SnapshotAt, DecodeError> {
+    Ok(SnapshotAt { index: reader.u64()?, term: reader.u64()? })
+}
+
+fn decode_want(reader: &mut Reader<'_>) -> Result<Want, DecodeError> {
+    let want = Want { at: decode_at(reader)?, offset: reader.u64()? };
+    reader.finish()?;
+    Ok(want)
+}
+
+/// A piece lies within its file, and none is empty.
+fn decode_piece(body: &Bytes) -> Result<Piece, DecodeError> {
+    let mut reader = Reader::new(body);
+    let (at, offset, total) = (decode_at(&mut reader)?, reader.u64()?, reader.u64()?);
+    let bytes = body.slice(reader.offset()..);
+    let end = offset.checked_add(bytes.len() as u64);
+    match end {
+        Some(end) if end <= total && !bytes.is_empty() && bytes.len() <= FETCHED_PIECE_BYTES => {
+            Ok(Piece { at, offset, total, bytes })
+        }
+        _ => Err(reader.bad("piece", bytes.len() as u64)),
+    }
 }
 
 fn decode_full(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {

@@ -102,8 +102,14 @@ pub fn recover<D: Disk + Clone>(
     if log_ended.is_some() {
         skip_log(&mut wal, snapshot, meta.membership.clone())?;
     }
-    let entries: Vec<LogEntry> =
-        log.entries.into_iter().filter(|entry| entry.index > meta.index).collect();
+    let differs = |entry: &LogEntry| entry.index == meta.index && entry.term != meta.term;
+    let mut entries = log.entries;
+    if entries.iter().any(differs) {
+        // The snapshot came from another member, and what the log has there was never committed.
+        skip_log(&mut wal, snapshot, meta.membership.clone())?;
+        entries.clear();
+    }
+    entries.retain(|entry| entry.index > meta.index);
     prepare_image(disk, &entries, &mut machine)?;
     let restored = to_restored(wal.hard_state(), meta.membership, snapshot, entries);
     let boot = BootId(dir.next_boot()?);
@@ -271,7 +277,7 @@ pub(crate) fn read_image<D: Disk>(
 }
 
 /// The sessions of a restored machine, for the leases.
-fn sessions(machine: &Machine) -> Vec<SessionEvent> {
+pub(crate) fn sessions(machine: &Machine) -> Vec<SessionEvent> {
     machine
         .sessions()
         .iter()

@@ -99,6 +99,15 @@ impl Snapshots {
         }
     }
 
+    /// One of another member took the place of log and state.
+    pub fn on_installed(&mut self, point: SnapshotPoint) {
+        self.newest = point;
+        self.before = point;
+        self.log_bytes = 0;
+        self.commands = 0;
+        self.uncovered_bytes = 0;
+    }
+
     /// Whether one is under way.
     pub fn is_running(&self) -> bool {
         self.state != State::Idle
@@ -161,8 +170,9 @@ impl Snapshots {
             FromSnapshot::Finished { index, term } => {
                 self.state = State::Idle;
                 let finished = SnapshotPoint { index, term };
-                // One that was wanted where nothing was written replaces the newest.
-                if finished != self.newest {
+                // One that was wanted where nothing was written replaces the newest; one that was
+                // received meanwhile is newer.
+                if finished.index > self.newest.index {
                     self.before = self.newest;
                     self.newest = finished;
                 }

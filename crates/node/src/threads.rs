@@ -16,7 +16,8 @@ use member::front::audit_ended_sessions;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::message::{
-    Delivery, FromApply, FromSnapshot, FrontId, RoomKept, SnapshotJob, ToApply, ToLoop,
+    Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SnapshotJob, ToApply,
+    ToLoop,
 };
 use member::{Apply, ImageWriter, LogWriter, Loop};
 use parking_lot::{Mutex, RwLock};
@@ -41,6 +42,7 @@ pub(crate) enum LoopInput {
     DiskRoom { is_full: bool },
     SnapshotRoom(RoomKept),
     Snapshot(FromSnapshot),
+    Transfer(FromTransfer),
 }
 
 /// The queues and the state that the threads share.
@@ -169,6 +171,7 @@ impl LoopRunner {
                 LoopInput::DiskRoom { is_full } => self.member.on_disk_room(is_full),
                 LoopInput::SnapshotRoom(kept) => self.member.on_snapshot_room(kept),
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
+                LoopInput::Transfer(message) => self.member.on_transfer(message),
             }
         }
         let now = Instant::now();
@@ -478,8 +481,9 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
             }
             let room = output.room.map(LoopInput::SnapshotRoom);
             let report = output.report.map(LoopInput::Snapshot);
-            if room.is_some() || report.is_some() {
-                shared.tell_loop(room.into_iter().chain(report));
+            let transfer = output.transfer.map(LoopInput::Transfer);
+            if room.is_some() || report.is_some() || transfer.is_some() {
+                shared.tell_loop(room.into_iter().chain(report).chain(transfer));
             }
         }
     }

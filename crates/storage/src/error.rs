@@ -87,7 +87,7 @@ impl StorageError {
     }
 
     /// Corruption of `file` at `offset`.
-    pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> StorageError {
+    pub fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> StorageError {
         StorageError::Corrupt { file: file.to_owned(), offset, what: what.into() }
     }
 

@@ -25,7 +25,8 @@ use crate::snapshot::room::Room;
 use crate::wal::parse_number;
 
 pub use received::{
-    RECEIVED_NAME, RECEIVING_NAME, ReceivedWriter, has_received, keep_received, remove_received,
+    RECEIVED_NAME, RECEIVING_NAME, ReceivedWriter, has_received, keep_received, name_received,
+    remove_received,
 };
 
 /// The directory of the snapshots.
@@ -531,6 +532,30 @@ fn read_exactly<D: Disk>(
         }
     }
     Ok(bytes)
+}
+
+/// Bytes of the whole file with that name, and up to `bytes_max` of them from `offset` on: to be sent
+/// elsewhere. They are checked there.
+///
+/// # Errors
+/// There is no such file, or it ends before `offset`.
+pub fn read_at<D: Disk>(
+    disk: &D,
+    name: &str,
+    offset: u64,
+    bytes_max: usize,
+) -> Result<(u64, Vec<u8>), StorageError> {
+    let path = path_of(name);
+    let file = disk.open_read_only(&path);
+    let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
+    let length = disk.len(&file);
+    let length = length.map_err(|error| StorageError::io(&path, "measure", error))?;
+    let left = length.saturating_sub(offset);
+    if left == 0 {
+        return Err(StorageError::corrupt(&path, offset, "the file ends before"));
+    }
+    let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(bytes_max);
+    Ok((length, read_exactly(disk, &file, &path, offset, bytes)?))
 }
 
 /// The snapshots that have their name, oldest first. Whether one is good is known by reading it.

@@ -30,6 +30,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
             SnapshotJob::Abort => "abort",
             SnapshotJob::DiscardReceived => "discard",
             SnapshotJob::KeepRoom(_) => "keep room",
+            _ => "of another member",
         })
         .collect()
 }

@@ -4,7 +4,7 @@
 //! snapshot has: from then on an entry of the log may name it. It is removed when a snapshot of our own
 //! covers that entry. There is one at most.
 
-use super::{SNAPSHOT_DIR, path_of, remove};
+use super::{SNAPSHOT_DIR, path_of, remove, snapshot_name};
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::limits::{RECEIVED_BYTES_MAX, SNAPSHOT_SYNC_BYTES};
@@ -83,6 +83,17 @@ fn failed(op: &'static str, error: std::io::Error) -> StorageError {
 /// The disk failed.
 pub fn keep_received<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let renamed = disk.rename(&path_of(RECEIVING_NAME), &path_of(RECEIVED_NAME));
+    renamed.map_err(|error| failed("rename", error))?;
+    let synced = disk.sync_dir(SNAPSHOT_DIR);
+    synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))
+}
+
+/// Gives the one that was written and checked the name of a snapshot of our own, durably.
+///
+/// # Errors
+/// The disk failed.
+pub fn name_received<D: Disk>(disk: &D, index: u64, term: u64) -> Result<(), StorageError> {
+    let renamed = disk.rename(&path_of(RECEIVING_NAME), &path_of(&snapshot_name(index, term)));
     renamed.map_err(|error| failed("rename", error))?;
     let synced = disk.sync_dir(SNAPSHOT_DIR);
     synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))

@@ -290,6 +290,7 @@ impl Real {
             SnapshotJob::Abort => {}
             SnapshotJob::DiscardReceived => self.discarded += 1,
             SnapshotJob::KeepRoom(wanted) => self.keep_room(wanted.bytes_max),
+            job => panic!("an ensemble of one has nobody for {job:?}"),
         }
         true
     }
