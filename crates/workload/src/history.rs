@@ -80,6 +80,10 @@ pub struct ConnectionRecord {
     pub sent: Vec<usize>,
     /// What came, as it came.
     pub received: Vec<Received>,
+    /// When it asked for the session, where the driver notes that.
+    pub asked: Option<Moment>,
+    /// When it was told about its session, where the driver notes that.
+    pub told: Option<Moment>,
 }
 
 /// Everything.
@@ -108,6 +112,18 @@ impl History {
             ..ConnectionRecord::default()
         });
         self.connections.len() - 1
+    }
+
+    /// The session was asked for just now.
+    pub fn note_asked(&mut self, connection: usize, at_us: u64) {
+        let moment = self.moment(at_us);
+        self.connections[connection].asked = Some(moment);
+    }
+
+    /// What became of the session was told just now.
+    pub fn note_told(&mut self, connection: usize, at_us: u64) {
+        let moment = self.moment(at_us);
+        self.connections[connection].told = Some(moment);
     }
 
     /// An operation is sent.

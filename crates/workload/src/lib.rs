@@ -6,12 +6,14 @@
 //! - [`model`]: ZooKeeper's tree and sessions, written a second time and as plainly as can be.
 //! - [`order`]: the judge. It replays the committed order on the model and holds every answer and
 //!   every event against it.
+//! - [`linear`]: the judge of an ensemble. It has no order but what the zxids in the replies say.
 //!
 //! Nothing here imports the state machine: a judge must not share the bugs of the accused.
 
 pub mod generate;
 pub mod history;
 pub mod limits;
+pub mod linear;
 pub mod model;
 pub mod op;
 pub mod order;
