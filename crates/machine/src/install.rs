@@ -1,13 +1,13 @@
 //! Installing an image: a command that replaces the whole state by that of a snapshot.
 //!
 //! The command names the image; its bytes do not pass the log. Whoever applies the command has prepared
-//! the image before. What the ensemble has lived through stays: the settings, the batches of its
-//! members, and the counters, which never fall. So a client that was connected before finds no zxid
+//! the image before. What the ensemble has lived through stays: the settings (and with them the servers
+//! in `/zookeeper/config`), the batches of its members, and the counters, which never fall. So a client that was connected before finds no zxid
 //! below the last one that it has seen.
 
 use crate::change::{ChangeBatch, ChangeKind};
 use crate::ids::{Owner, SessionId};
-use crate::machine::Machine;
+use crate::machine::{Machine, Stamp};
 use crate::reply::Outcome;
 
 /// An image that was read and checked, and is not installed yet.
@@ -32,7 +32,12 @@ impl Machine {
 
     /// Panics where the image was not prepared: it was removed from the data directory, and without it
     /// the log cannot be applied.
-    pub(crate) fn install_image(&mut self, hash: u128, changes: &mut ChangeBatch) -> Outcome {
+    pub(crate) fn install_image(
+        &mut self,
+        stamp: &Stamp<'_>,
+        hash: u128,
+        changes: &mut ChangeBatch,
+    ) -> Outcome {
         let prepared = self.prepared.take().filter(|image| image.hash == hash);
         let Some(PreparedImage { machine: mut image, .. }) = prepared else {
             panic!("the log installs image {hash:032x}, which is not in the data directory");
@@ -53,6 +58,8 @@ impl Machine {
             // Nobody's, until its client attaches again.
             self.sessions.attach(session, timeout_ms, Owner::default(), ordinal);
         }
+        // The image may come from another ensemble. Nobody is left to be told.
+        let _ = self.show_ensemble(stamp);
         let kind = ChangeKind::Installed { sessions: sessions.into() };
         changes.push(ordinal, zxid, kind, "");
         self.replaced = Some(image);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::acl::Identity;
+use crate::acl::{Acl, Identity};
 use crate::change::{ChangeBatch, ChangeKind};
 use crate::codec::Write;
 use crate::command::Command;
@@ -20,6 +20,9 @@ use crate::sessions::{Session, Sessions};
 use crate::settings::Settings;
 use crate::tree::Tree;
 use crate::txn::Txn;
+
+/// `ZooDefs.CONFIG_NODE`.
+const CONFIG_PATH: &str = "/zookeeper/config";
 
 /// What an entry and a batch say about a command beside the command itself.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +126,7 @@ impl Machine {
             Command::CloseSession { session } => self.close_session(stamp, *session, changes),
             Command::ExpireSessions { sessions } => Ok(self.expire_sessions(sessions, changes)),
             Command::Configure(settings) => {
-                self.configure(settings, changes);
+                self.configure(stamp, settings, changes);
                 Ok(Outcome::Configured)
             }
             Command::Write { session, op } => self.write(stamp, *session, op, changes),
@@ -131,7 +134,7 @@ impl Machine {
             Command::DeleteContainers { paths, never_used_ms_max } => {
                 Ok(self.delete_container_znodes(stamp, paths, *never_used_ms_max, changes))
             }
-            Command::InstallImage { hash } => Ok(self.install_image(*hash, changes)),
+            Command::InstallImage { hash } => Ok(self.install_image(stamp, *hash, changes)),
         };
         Reply { ordinal: self.counters.ordinal, zxid: self.counters.zxid, outcome }
     }
@@ -195,10 +198,30 @@ impl Machine {
         self.counters.zxid
     }
 
-    fn configure(&mut self, settings: &Settings, changes: &mut ChangeBatch) {
+    fn configure(&mut self, stamp: &Stamp<'_>, settings: &Settings, changes: &mut ChangeBatch) {
         self.settings = settings.clone();
         let kind = ChangeKind::Configured(Arc::new(settings.clone()));
         changes.push(self.counters.ordinal, self.counters.zxid, kind, "");
+        if let Some(acl) = self.show_ensemble(stamp) {
+            let kind = ChangeKind::DataSet { acl };
+            changes.push(self.counters.ordinal, self.counters.zxid, kind, CONFIG_PATH);
+        }
+    }
+
+    /// Has `/zookeeper/config` say which servers the ensemble has. If it said something else, who may
+    /// know of it is returned: the outer none is no change. The znode is there but for images of a
+    /// ZooKeeper before 3.5.
+    pub(crate) fn show_ensemble(&mut self, stamp: &Stamp<'_>) -> Option<Option<Acl>> {
+        let text = self.settings.ensemble.as_deref()?;
+        let znode = self.tree.find(CONFIG_PATH)?;
+        if znode.data() == Some(text.as_bytes()) {
+            return None;
+        }
+        let (id, acl) = (znode.id(), znode.restricting_acl());
+        let version = text.rsplit_once("version=").map_or("", |(_, version)| version);
+        let version = i64::from_str_radix(version, 16).unwrap_or(0);
+        self.tree.set_config(id, CONFIG_PATH, text.as_bytes(), version, stamp.time_ms);
+        Some(acl)
     }
 
     fn open_session(

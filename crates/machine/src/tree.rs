@@ -642,6 +642,23 @@ impl Tree {
         old
     }
 
+    /// Replaces the data of `/zookeeper/config`, given its id and path, as a member of an ensemble does
+    /// when it starts (`ZKDatabase.initConfigInZKDatabase`): the version is -1 whatever it was, and
+    /// `zxid` is the version of the list of servers.
+    pub(crate) fn set_config(
+        &mut self,
+        id: ZnodeId,
+        path: &str,
+        data: &[u8],
+        zxid: i64,
+        time_ms: i64,
+    ) {
+        self.set_data(id, path, Some(data), zxid, time_ms);
+        self.forget_content(id.0, path);
+        self.extra_mut(id.0).version = -1;
+        self.learn_content(id.0, path);
+    }
+
     /// Replaces the data of a znode and nothing else of it, neither version nor zxid; `path` is its
     /// full path.
     pub(crate) fn rewrite_data(&mut self, id: ZnodeId, path: &str, data: &[u8]) -> OldData {

@@ -63,6 +63,7 @@ fn settings() -> Settings {
         digest_algorithm: "SHA-256".to_string(),
         sasl_enabled: false,
         sasl_any_user: None,
+        ensemble: None,
     }
 }
 

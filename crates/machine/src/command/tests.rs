@@ -14,6 +14,7 @@ fn settings() -> Settings {
         digest_algorithm: "SHA3-256".to_string(),
         sasl_enabled: true,
         sasl_any_user: Some("anyone".to_string()),
+        ensemble: Some("server.1=zk1:2888:3888:participant\nversion=0".to_string()),
     }
 }
 
@@ -137,7 +138,7 @@ fn values_outside_the_format_are_refused_by_name() {
     check_bad(&write(&[7]), "operation");
     check_bad(&write(&[OP_CREATE, 4]), "operation flags");
     check_bad(&write(&[OP_CREATE, 0, 8]), "create mode");
-    check_bad(&[KIND_CONFIGURE, 0, 1, 0, 0], "settings flags");
+    check_bad(&[KIND_CONFIGURE, 0, 2, 0, 0], "settings flags");
 }
 
 #[test]
@@ -196,7 +197,8 @@ fn text_that_is_not_utf8_is_refused() {
 #[test]
 fn settings_are_read_back() {
     let without_any = Settings { sasl_any_user: None, ..settings() };
-    for settings in [Settings::default(), settings(), without_any] {
+    let alone = Settings { ensemble: None, ..settings() };
+    for settings in [Settings::default(), settings(), without_any, alone] {
         let mut bytes = Vec::new();
         settings.encode(&mut bytes);
         let mut reader = Reader::new(&bytes);

@@ -93,10 +93,14 @@ fn what_is_foretold_of_settings_is_what_they_have() {
     for (super_digest, sasl_any_user) in
         [(None, None), (text.clone(), None), (None, text.clone()), (text.clone(), text)]
     {
-        let settings = Settings { super_digest, sasl_any_user, ..Settings::default() };
-        let mut bytes = Vec::new();
-        settings.encode(&mut bytes);
-        assert_eq!(settings.encoded_bytes(), bytes.len() as u64);
+        for ensemble in [None, Some("version=0".to_string())] {
+            let (super_digest, sasl_any_user) = (super_digest.clone(), sasl_any_user.clone());
+            let settings =
+                Settings { super_digest, sasl_any_user, ensemble, ..Settings::default() };
+            let mut bytes = Vec::new();
+            settings.encode(&mut bytes);
+            assert_eq!(settings.encoded_bytes(), bytes.len() as u64);
+        }
     }
 }
 

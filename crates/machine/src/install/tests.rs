@@ -140,3 +140,16 @@ fn an_image_that_was_not_prepared_stops_everything() {
     let text = panic.downcast_ref::<String>().expect("a panic with numbers has a text");
     assert!(text.contains("00000002, which is not in the data directory"), "{text}");
 }
+
+#[test]
+fn the_servers_shown_are_those_of_the_ensemble_and_not_of_the_image() {
+    let (mut rig, mut other) = (Rig::default(), Rig::default());
+    rig.run("configure ensemble=server.1=own version=0");
+    other.run("configure ensemble=server.1=other version=7");
+    let image = copy(&mut other.machine);
+    install(&mut rig, image);
+    let znode = rig.machine.tree().find("/zookeeper/config").unwrap();
+    assert_eq!(znode.data(), Some(&b"server.1=own version=0"[..]));
+    assert_eq!((znode.version(), znode.stat().mzxid), (-1, 0));
+    check_invariants(&mut rig.machine);
+}

@@ -331,6 +331,39 @@ fn settings_are_state() {
 }
 
 #[test]
+fn the_ensemble_is_shown_in_the_config_znode_as_zookeeper_shows_it() {
+    let mut rig = Rig::default();
+    let at_birth = rig.stat("/zookeeper/config");
+    assert_eq!(rig.run("configure skip_acl"), "configured");
+    assert_eq!(rig.stat("/zookeeper/config"), at_birth);
+    rig.take_changes();
+
+    rig.run("configure ensemble=server.1=a:1:2 version=0");
+    let data = |rig: &Rig| {
+        let znode = rig.machine.tree().find("/zookeeper/config").unwrap();
+        String::from_utf8(znode.data().unwrap().to_vec()).unwrap()
+    };
+    assert_eq!(data(&rig), "server.1=a:1:2 version=0");
+    let stat = rig.stat("/zookeeper/config");
+    assert_eq!((stat.version, stat.aversion, stat.czxid, stat.mzxid), (-1, -1, 0, 0));
+    assert_eq!((stat.ctime, stat.cversion, stat.pzxid), (0, 0, 0));
+    assert_eq!(stat.mtime, 1000 * rig.machine.counters().ordinal.0 as i64);
+    assert_eq!(rig.take_changes(), "1: configured; 1: data /zookeeper/config own world:anyone=r");
+    check_invariants(&mut rig.machine);
+
+    // The same once more is no change of it, and neither is a server that stands alone.
+    rig.run("configure skip_acl ensemble=server.1=a:1:2 version=0");
+    assert_eq!(rig.take_changes(), "1: configured");
+    rig.run("configure");
+    assert_eq!((rig.take_changes(), rig.stat("/zookeeper/config")), ("1: configured".into(), stat));
+
+    rig.run("configure ensemble=version=1f");
+    assert_eq!((data(&rig), rig.stat("/zookeeper/config").mzxid), ("version=1f".into(), 0x1f));
+    assert_eq!(rig.stat("/zookeeper/config").version, -1);
+    check_invariants(&mut rig.machine);
+}
+
+#[test]
 fn the_same_commands_give_the_same_state_and_replies() {
     for seed in 0..40 {
         let mut random = Random(seed);

@@ -206,6 +206,7 @@ fn parse_command(session: SessionId, text: &str) -> Command<'_> {
             extended_types: rest.contains("extended"),
             digest_enabled: !rest.contains("no_digest"),
             enforce_quota: rest.contains("enforce_quota"),
+            ensemble: rest.split_once("ensemble=").map(|(_, text)| text.to_string()),
             ..Settings::default()
         }),
         "multi" if rest.is_empty() => Command::Multi { session, ops: Vec::new() },
