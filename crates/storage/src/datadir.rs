@@ -1,11 +1,14 @@
 //! The data directory: who we are, whose it is, and that only one process uses it.
 //!
 //! ```text
-//! LOCK        held while a server runs
-//! identity    cluster id and member id; written last at birth, so it says that the birth ended
-//! boot        how many times a server has started here
-//! snapshots/  see snapshot
-//! wal/        see wal
+//! LOCK          held while a server runs
+//! draft         the member id that an unborn directory of an ensemble will be born with
+//! birth         cluster id and first voters, for those who join
+//! identity      cluster id and member id; written last at birth, so it says that the birth ended
+//! boot          how many times a server has started here
+//! snapshots/    see snapshot
+//! wal/          see wal
+//! set-aside-N/  all of this but the lock, as it was when it was given up
 //! ```
 //!
 //! A directory is born with a snapshot at index 1, term 1, which holds the cluster id and the first
@@ -14,14 +17,17 @@
 //! the directory. The count in `boot` is kept in place, in two slots written in turn, so that a
 //! start needs no room on the disk.
 //!
+//! In an ensemble others learn the member id before the birth. It is drawn once, and kept in `draft`
+//! until then: whoever comes with another id has lost its directory.
+//!
 //! Byte layouts: `docs/formats.md`, "The data directory".
 
 use std::io;
 
-use crate::codec::{DecodeError, Reader};
+use crate::codec::{DecodeError, Reader, put_u64_list};
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::limits::SMALL_FILE_BYTES_MAX;
+use crate::limits::{MEMBERS_MAX, SET_ASIDE_MAX, SMALL_FILE_BYTES_MAX};
 use crate::record::{HardState, Membership, SnapshotPoint};
 use crate::snapshot::{self, SNAPSHOT_DIR, SnapshotMeta, SnapshotWriter};
 use crate::wal::{self, WAL_DIR, Wal, WalOptions};
@@ -35,7 +41,16 @@ pub const IDENTITY_FILE: &str = "identity";
 /// The file that counts starts.
 pub const BOOT_FILE: &str = "boot";
 
-/// Version of the formats of `identity` and `boot`, and of the directory as a whole.
+/// The file that says who we will be once we are born.
+pub const DRAFT_FILE: &str = "draft";
+
+/// The file that says how the ensemble began.
+pub const BIRTH_FILE: &str = "birth";
+
+/// What the names of directories that hold what was set aside start with. A number follows.
+pub const SET_ASIDE_PREFIX: &str = "set-aside-";
+
+/// Version of the formats of the small files, and of the directory as a whole.
 pub const DATADIR_FORMAT_VERSION: u32 = 1;
 
 /// Where a new directory's log begins: its snapshot covers this one entry, which never existed.
@@ -56,6 +71,11 @@ const BOOT_FILE_BYTES: usize = SMALL_FILE_BYTES_MAX as usize;
 
 const IDENTITY_MAGIC: &[u8; 8] = b"QUORIDNT";
 const BOOT_MAGIC: &[u8; 8] = b"QUORBOOT";
+const DRAFT_MAGIC: &[u8; 8] = b"QUORDRFT";
+const BIRTH_MAGIC: &[u8; 8] = b"QUORBRTH";
+
+/// Bytes of a small file around its body.
+const SEAL_BYTES: usize = 20;
 
 /// Who a data directory belongs to. Drawn by the caller, once, and never changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +84,15 @@ pub struct Identity {
     pub cluster_id: u128,
     /// This directory's raft id; never used by another directory, and not 0.
     pub member_id: u64,
+}
+
+/// How an ensemble began. The same in the directories of all its members, whenever they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// That of [`Identity`].
+    pub cluster_id: u128,
+    /// The member ids that could vote at first, ascending.
+    pub voters: Vec<u64>,
 }
 
 /// What [`open`] found. Either way the directory is locked.
@@ -79,8 +108,9 @@ pub enum Opened<D: Disk> {
 #[derive(Debug)]
 pub struct DataDir<D: Disk> {
     disk: D,
-    _lock: D::File,
+    lock: D::File,
     identity: Identity,
+    birth: Birth,
 }
 
 /// A directory to be born, locked as long as this lives.
@@ -96,30 +126,90 @@ pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_zookeeper(&disk)?;
     }
-    let lock = disk.lock(LOCK_FILE).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => StorageError::InUse { file: LOCK_FILE.to_owned() },
-        _ => StorageError::io(LOCK_FILE, "lock", error),
-    })?;
+    let lock = take_lock(&disk)?;
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_lost_identity(&disk)?;
         return Ok(Opened::Empty(EmptyDir { disk, lock }));
     }
-    let bytes = read_small(&disk, IDENTITY_FILE)?;
-    check_version(IDENTITY_FILE, &bytes)?;
-    let identity = decode_identity(&bytes);
-    let identity = identity.map_err(|error| at(IDENTITY_FILE, error))?;
+    let identity = read_identity(&disk)?;
+    let birth = read_birth(&disk, identity)?;
+    remove_draft(&disk)?;
     snapshot::remove_temporaries(&disk)?;
     // A process that was killed before it synced these left names that a loss of power takes back.
     sync_root(&disk)?;
     let synced = disk.sync_dir(SNAPSHOT_DIR);
     synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))?;
-    Ok(Opened::Existing(DataDir { disk, _lock: lock, identity }))
+    Ok(Opened::Existing(DataDir { disk, lock, identity, birth }))
+}
+
+/// Moves everything of ours but the lock to a new directory `set-aside-N`, whose name is returned
+/// with the empty directory that is left. For a member of an ensemble whose directory [`open`] or
+/// recovery found corrupt: the others have what it held. What is not ours stays where it is.
+///
+/// A crash before this returns leaves the directory as it was, or corrupt, or empty; what a second
+/// call finds it sets aside by itself.
+pub fn set_aside<D: Disk>(disk: D) -> Result<(EmptyDir<D>, String), StorageError> {
+    let lock = take_lock(&disk)?;
+    let name = move_aside(&disk)?;
+    Ok((EmptyDir { disk, lock }, name))
+}
+
+fn take_lock<D: Disk>(disk: &D) -> Result<D::File, StorageError> {
+    disk.lock(LOCK_FILE).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StorageError::InUse { file: LOCK_FILE.to_owned() },
+        _ => StorageError::io(LOCK_FILE, "lock", error),
+    })
+}
+
+/// Without its identity a directory is no member's, and as long as it has something to lose it is
+/// refused as corrupt: so the identity goes first, and the count of starts, which says that there was
+/// one, last.
+fn move_aside<D: Disk>(disk: &D) -> Result<String, StorageError> {
+    let io = |file: &str, op| {
+        let file = file.to_owned();
+        move |error| StorageError::io(&file, op, error)
+    };
+    let name = free_set_aside(disk)?;
+    disk.create_dir(&name).map_err(io(&name, "create"))?;
+    sync_root(disk)?;
+    let between = [WAL_DIR, SNAPSHOT_DIR, BIRTH_FILE, DRAFT_FILE];
+    for files in [&[IDENTITY_FILE][..], &between[..], &[BOOT_FILE][..]] {
+        for file in files {
+            if exists(disk, file)? {
+                disk.rename(file, &format!("{name}/{file}")).map_err(io(file, "move"))?;
+            }
+        }
+        disk.sync_dir(&name).map_err(io(&name, "sync"))?;
+        sync_root(disk)?;
+    }
+    Ok(name)
+}
+
+fn free_set_aside<D: Disk>(disk: &D) -> Result<String, StorageError> {
+    for number in 1..=SET_ASIDE_MAX {
+        let name = format!("{SET_ASIDE_PREFIX}{number}");
+        if !exists(disk, &name)? {
+            return Ok(name);
+        }
+    }
+    Err(StorageError::TooManySetAside { count_max: SET_ASIDE_MAX })
 }
 
 impl<D: Disk> DataDir<D> {
     /// Who we are.
     pub fn identity(&self) -> Identity {
         self.identity
+    }
+
+    /// How the ensemble began.
+    pub fn birth(&self) -> &Birth {
+        &self.birth
+    }
+
+    /// As [`set_aside`], while the directory is ours. Nothing in it may be open any more.
+    pub fn set_aside(self) -> Result<(EmptyDir<D>, String), StorageError> {
+        let name = move_aside(&self.disk)?;
+        Ok((EmptyDir { disk: self.disk, lock: self.lock }, name))
     }
 
     /// Counts this start, durably, and returns its number: larger than at any start before. Called
@@ -140,9 +230,23 @@ impl<D: Disk> DataDir<D> {
 }
 
 impl<D: Disk + Clone> EmptyDir<D> {
-    /// Gives birth: snapshot, log, and at last the identity. `image_pieces` is the state machine's
-    /// first image. A crash before this returns leaves a directory that is still empty, or one that
-    /// is born.
+    /// The member id that this directory will be born with: the one that it has kept, else `drawn`,
+    /// which is not 0 and which it keeps from now on, durably. Called before anybody is told.
+    pub fn draft(&self, drawn: u64) -> Result<u64, StorageError> {
+        assert!(drawn != 0, "0 means nobody");
+        if exists(&self.disk, DRAFT_FILE)? {
+            let kept = read_draft(&self.disk)?;
+            // Whoever was killed before it synced the name may have told nobody; now we do.
+            sync_root(&self.disk)?;
+            return Ok(kept);
+        }
+        write_small(&self.disk, DRAFT_FILE, &encode_draft(drawn))?;
+        Ok(drawn)
+    }
+
+    /// Gives birth: snapshot, log, how the ensemble began, and at last the identity. `image_pieces`
+    /// is the state machine's first image. A crash before this returns leaves a directory that is
+    /// still unborn, and keeps its draft, or one that is born.
     pub fn birth(
         self,
         identity: Identity,
@@ -169,8 +273,11 @@ impl<D: Disk + Clone> EmptyDir<D> {
         }
         writer.finish()?;
         Wal::create(disk, options, BIRTH_STATE, membership, BIRTH_POINT)?;
+        let birth = Birth { cluster_id: identity.cluster_id, voters: membership.voters.clone() };
+        write_small(disk, BIRTH_FILE, &encode_birth(&birth))?;
         write_small(disk, IDENTITY_FILE, &encode_identity(&identity))?;
-        Ok(DataDir { disk: self.disk, _lock: self.lock, identity })
+        remove_draft(disk)?;
+        Ok(DataDir { disk: self.disk, lock: self.lock, identity, birth })
     }
 }
 
@@ -197,7 +304,7 @@ fn is_no_directory(error: &io::Error) -> bool {
 /// nothing but the beginnings of a birth: no start was counted, no snapshot but the first, and a log
 /// without anything in it. Each is looked at by itself, because whoever loses one file may have lost
 /// others: a backup of the log alone must not be wiped.
-fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
+pub(crate) fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let lost = |why: &str| StorageError::corrupt(IDENTITY_FILE, 0, format!("it is missing, {why}"));
     if exists(disk, BOOT_FILE)? && read_boot(disk)?.count > 0 {
         return Err(lost("and servers have started here"));
@@ -214,7 +321,42 @@ fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
     Ok(())
 }
 
-fn exists<D: Disk>(disk: &D, path: &str) -> Result<bool, StorageError> {
+pub(crate) fn read_identity<D: Disk>(disk: &D) -> Result<Identity, StorageError> {
+    let bytes = read_small(disk, IDENTITY_FILE)?;
+    check_version(IDENTITY_FILE, &bytes)?;
+    decode_identity(&bytes).map_err(|error| at(IDENTITY_FILE, error))
+}
+
+/// Directories that were born before there was a `birth` file were born alone.
+pub(crate) fn read_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Birth, StorageError> {
+    let Identity { cluster_id, member_id } = identity;
+    if !exists(disk, BIRTH_FILE)? {
+        return Ok(Birth { cluster_id, voters: vec![member_id] });
+    }
+    let bytes = read_small(disk, BIRTH_FILE)?;
+    check_version(BIRTH_FILE, &bytes)?;
+    let birth = decode_birth(&bytes).map_err(|error| at(BIRTH_FILE, error))?;
+    match birth.cluster_id == cluster_id {
+        true => Ok(birth),
+        false => Err(StorageError::corrupt(BIRTH_FILE, 16, "it is of another cluster")),
+    }
+}
+
+pub(crate) fn read_draft<D: Disk>(disk: &D) -> Result<u64, StorageError> {
+    let bytes = read_small(disk, DRAFT_FILE)?;
+    check_version(DRAFT_FILE, &bytes)?;
+    decode_draft(&bytes).map_err(|error| at(DRAFT_FILE, error))
+}
+
+/// A directory that is born needs no draft. That it is gone need not be durable.
+fn remove_draft<D: Disk>(disk: &D) -> Result<(), StorageError> {
+    if !exists(disk, DRAFT_FILE)? {
+        return Ok(());
+    }
+    disk.remove(DRAFT_FILE).map_err(|error| StorageError::io(DRAFT_FILE, "remove", error))
+}
+
+pub(crate) fn exists<D: Disk>(disk: &D, path: &str) -> Result<bool, StorageError> {
     let found = disk.exists(path);
     found.map_err(|error| StorageError::io(path, "look for", error))
 }
@@ -347,6 +489,38 @@ pub fn decode_identity(bytes: &[u8]) -> Result<Identity, DecodeError> {
     match identity.member_id {
         0 => Err(reader.bad("the member id is 0")),
         _ => Ok(identity),
+    }
+}
+
+/// Encodes the `draft` file.
+pub fn encode_draft(member_id: u64) -> Vec<u8> {
+    seal_small(DRAFT_MAGIC, &member_id.to_le_bytes())
+}
+
+/// Reads the `draft` file.
+pub fn decode_draft(bytes: &[u8]) -> Result<u64, DecodeError> {
+    let mut reader = unseal_small(bytes, DRAFT_MAGIC, 8)?;
+    match reader.u64()? {
+        0 => Err(reader.bad("the member id is 0")),
+        member_id => Ok(member_id),
+    }
+}
+
+/// Encodes the `birth` file.
+pub fn encode_birth(birth: &Birth) -> Vec<u8> {
+    let mut body = birth.cluster_id.to_le_bytes().to_vec();
+    put_u64_list(&mut body, &birth.voters);
+    seal_small(BIRTH_MAGIC, &body)
+}
+
+/// Reads the `birth` file.
+pub fn decode_birth(bytes: &[u8]) -> Result<Birth, DecodeError> {
+    let mut reader = unseal_small(bytes, BIRTH_MAGIC, bytes.len().saturating_sub(SEAL_BYTES))?;
+    let birth = Birth { cluster_id: reader.u128()?, voters: reader.u64_list(MEMBERS_MAX)? };
+    reader.finish()?;
+    match birth.voters.contains(&0) {
+        true => Err(reader.bad("a member id is 0")),
+        false => Ok(birth),
     }
 }
 

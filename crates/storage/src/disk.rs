@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
+use crate::datadir::SET_ASIDE_PREFIX;
 use crate::disk::direct::{DirectWriter, is_refusal};
 use crate::wal::WAL_DIR;
 
@@ -50,7 +51,9 @@ pub trait Disk {
     fn truncate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
     /// Makes every write to the file so far durable (fdatasync).
     fn sync_data(&self, file: &Self::File) -> io::Result<()>;
-    /// Gives a file another name in the same directory, replacing what had that name.
+    /// Gives a file another name in the same directory, replacing what had that name. Or gives a
+    /// file or a directory of the root a name in another directory, where nothing has it; that is
+    /// durable when both directories are synced.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &str) -> io::Result<()>;
@@ -100,8 +103,28 @@ impl RealDisk {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        let is_log = path.split('/').next() == Some(WAL_DIR);
+        let inside = if is_set_aside(path) { path.split_once('/').map_or("", |it| it.1) } else { path };
+        let is_log = inside.split('/').next() == Some(WAL_DIR);
         self.log_root.as_ref().filter(|_| is_log).unwrap_or(&self.root).join(path)
+    }
+
+    /// Where the log is, if that is elsewhere and it has this directory too.
+    fn beside(&self, dir: &str) -> Option<PathBuf> {
+        let is_both = dir.is_empty() || is_set_aside(dir) && !dir.contains('/');
+        self.log_root.as_ref().filter(|_| is_both).map(|log_root| log_root.join(dir))
+    }
+}
+
+/// Whether this names a directory that was set aside, or something in it.
+fn is_set_aside(path: &str) -> bool {
+    path.starts_with(SET_ASIDE_PREFIX)
+}
+
+/// Creates the last directory of a path; one that is there already is fine.
+fn create_one(path: &Path) -> io::Result<()> {
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
     }
 }
 
@@ -238,15 +261,15 @@ impl Disk for RealDisk {
     }
 
     fn create_dir(&self, dir: &str) -> io::Result<()> {
-        match std::fs::create_dir(self.path(dir)) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => other,
+        if let Some(beside) = self.beside(dir) {
+            create_one(&beside)?;
         }
+        create_one(&self.path(dir))
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        if let (Some(log_root), "") = (&self.log_root, dir) {
-            sync_directory(log_root)?;
+        if let Some(beside) = self.beside(dir) {
+            sync_directory(&beside)?;
         }
         sync_directory(&self.path(dir))
     }

@@ -68,6 +68,14 @@ pub enum StorageError {
         /// One file that shows it.
         file: String,
     },
+    /// As many directories were set aside as there may be.
+    #[error(
+        "{count_max} directories named set-aside-N are there already: find out why, and remove them"
+    )]
+    TooManySetAside {
+        /// The limit, from [`crate::limits`].
+        count_max: u32,
+    },
     /// A file was written in a format that this version does not know.
     #[error("{file} has format version {version}; this version reads up to {version_max}")]
     UnknownFormat {

@@ -142,6 +142,8 @@ impl Names {
             NameChange::Rename { from, to } => {
                 if let Some(inode) = self.files.remove(from) {
                     self.files.insert(to.clone(), inode);
+                } else if self.directories.contains(from) {
+                    self.move_directory(from, to);
                 }
             }
             NameChange::Remove { name } => {
@@ -149,6 +151,34 @@ impl Names {
             }
         }
     }
+
+    fn move_directory(&mut self, from: &str, to: &str) {
+        let moved = |path: String| moved_path(&path, from, to).unwrap_or(path);
+        self.directories = core::mem::take(&mut self.directories).into_iter().map(moved).collect();
+        let files = core::mem::take(&mut self.files).into_iter();
+        self.files = files.map(|(path, inode)| (moved(path), inode)).collect();
+    }
+}
+
+impl NameChange {
+    /// The same change after a directory was moved.
+    fn after_move(self, from: &str, to: &str) -> NameChange {
+        let moved = |path: String| moved_path(&path, from, to).unwrap_or(path);
+        match self {
+            NameChange::Link { name, inode } => NameChange::Link { name: moved(name), inode },
+            NameChange::Directory { name } => NameChange::Directory { name: moved(name) },
+            NameChange::Rename { from, to } => {
+                NameChange::Rename { from: moved(from), to: moved(to) }
+            }
+            NameChange::Remove { name } => NameChange::Remove { name: moved(name) },
+        }
+    }
+}
+
+/// What a path is called when the directory `from` is called `to`, if it is that or lies below it.
+fn moved_path(path: &str, from: &str, to: &str) -> Option<String> {
+    let rest = path.strip_prefix(from)?;
+    (rest.is_empty() || rest.starts_with('/')).then(|| format!("{to}{rest}"))
 }
 
 #[derive(Debug)]
@@ -366,10 +396,10 @@ impl State {
         }
         // What is in a directory that was lost is lost with it.
         let directories = self.durable.directories.clone();
-        let has_parent = |path: &str| match path.rsplit_once('/') {
-            Some((parent, _)) => directories.contains(parent),
-            None => true,
+        let has_parent = |path: &str| {
+            path.match_indices('/').all(|(end, _)| directories.contains(&path[..end]))
         };
+        self.durable.directories.retain(|path| has_parent(path));
         self.durable.files.retain(|path, _| has_parent(path));
         self.visible = self.durable.clone();
     }
@@ -431,6 +461,17 @@ impl State {
     fn change_names(&mut self, directory: &str, change: NameChange) {
         self.visible.apply(&change);
         self.unsynced_names.push((directory.to_owned(), change));
+    }
+
+    /// What is not synced yet within a directory that moves is of its new name.
+    fn move_unsynced(&mut self, from: &str, to: &str) {
+        let changes = core::mem::take(&mut self.unsynced_names);
+        self.unsynced_names.extend(changes.into_iter().map(|(dir, change)| {
+            match moved_path(&dir, from, to) {
+                Some(moved) => (moved, change.after_move(from, to)),
+                None => (dir, change),
+            }
+        }));
     }
 
     /// Refuses to let `file` grow to `bytes` when the plan's budget does not allow it.
@@ -634,11 +675,17 @@ impl Disk for FaultDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        assert_eq!(parent_of(from), parent_of(to), "names move within one directory");
+        let is_near = parent_of(from) == parent_of(to);
+        assert!(is_near || parent_of(from).is_empty(), "only what is in the root moves elsewhere");
         let mut state = self.state.borrow_mut();
         let begin = state.begin(Operation::Rename)?;
-        if !state.visible.files.contains_key(from) {
+        state.need_parent(to)?;
+        let is_directory = state.visible.directories.contains(from);
+        if !state.visible.files.contains_key(from) && !is_directory {
             return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        if is_directory {
+            state.move_unsynced(from, to);
         }
         let change = NameChange::Rename { from: from.to_owned(), to: to.to_owned() };
         state.change_names(parent_of(from), change);

@@ -6,7 +6,8 @@
 use core::fmt;
 
 use crate::datadir::{
-    BOOT_FILE, IDENTITY_FILE, Identity, check_version, decode_identity, read_boot, read_small,
+    BIRTH_FILE, BOOT_FILE, Birth, DRAFT_FILE, IDENTITY_FILE, Identity, SET_ASIDE_PREFIX, exists,
+    read_birth, read_boot, read_draft, read_identity, refuse_lost_identity,
 };
 use crate::disk::Disk;
 use crate::error::StorageError;
@@ -25,6 +26,10 @@ pub type VisitEntry<'v> = dyn FnMut(u64, u8, &[u8]) -> Result<(), String> + 'v;
 pub struct Report {
     /// Who it belongs to; `None` when the file is missing or bad.
     pub identity: Option<Identity>,
+    /// The member id of a directory of an ensemble that is not born yet.
+    pub draft: Option<u64>,
+    /// How the ensemble began, where the directory says it.
+    pub birth: Option<Birth>,
     /// How many servers have started here.
     pub boot: Option<u64>,
     /// The snapshots, oldest first, and behind them one that was received to be installed.
@@ -94,8 +99,24 @@ impl Report {
 /// it is; there is no error.
 pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
     let mut report = Report::default();
-    match inspect_identity(disk) {
-        Ok(identity) => report.identity = Some(identity),
+    inspect_set_aside(disk, &mut report);
+    match inspect_draft(disk) {
+        Ok(None) => {}
+        Ok(Some(member_id)) => {
+            report.draft = Some(member_id);
+            report.notes.push("it is not born yet: the ensemble waits for its servers".to_string());
+            return report;
+        }
+        Err(error) => report.problems.push(error.to_string()),
+    }
+    match read_identity(disk) {
+        Ok(identity) => {
+            report.identity = Some(identity);
+            match inspect_birth(disk, identity) {
+                Ok(birth) => report.birth = birth,
+                Err(error) => report.problems.push(error.to_string()),
+            }
+        }
         Err(error) => report.problems.push(error.to_string()),
     }
     match read_boot(disk) {
@@ -128,11 +149,28 @@ pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
     report
 }
 
-fn inspect_identity<D: Disk>(disk: &D) -> Result<Identity, StorageError> {
-    let bytes = read_small(disk, IDENTITY_FILE)?;
-    check_version(IDENTITY_FILE, &bytes)?;
-    decode_identity(&bytes)
-        .map_err(|error| StorageError::corrupt(IDENTITY_FILE, error.offset as u64, error.what))
+/// What was set aside is inspected as a directory of its own.
+fn inspect_set_aside<D: Disk>(disk: &D, report: &mut Report) {
+    let names = disk.list("").unwrap_or_default();
+    for name in names.iter().filter(|name| name.starts_with(SET_ASIDE_PREFIX)) {
+        report.notes.push(format!("{name} holds what was set aside"));
+    }
+}
+
+/// The member id that a directory will have, if it has none and nothing to lose.
+fn inspect_draft<D: Disk>(disk: &D) -> Result<Option<u64>, StorageError> {
+    if exists(disk, IDENTITY_FILE)? || !exists(disk, DRAFT_FILE)? {
+        return Ok(None);
+    }
+    refuse_lost_identity(disk)?;
+    read_draft(disk).map(Some)
+}
+
+fn inspect_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Option<Birth>, StorageError> {
+    match exists(disk, BIRTH_FILE)? {
+        true => read_birth(disk, identity).map(Some),
+        false => Ok(None),
+    }
 }
 
 /// The group is whatever the last segment says: inspection has no configuration.
@@ -286,13 +324,20 @@ fn check_together(report: &mut Report) {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        match &self.identity {
-            Some(it) => writeln!(out, "cluster {:032x} member {}", it.cluster_id, it.member_id)?,
-            None => writeln!(out, "no {IDENTITY_FILE}")?,
+        match (&self.identity, self.draft) {
+            (Some(it), _) => {
+                writeln!(out, "cluster {:032x} member {}", it.cluster_id, it.member_id)?;
+            }
+            (None, Some(member_id)) => writeln!(out, "member {member_id} of no cluster yet")?,
+            (None, None) => writeln!(out, "no {IDENTITY_FILE}")?,
+        }
+        if let Some(birth) = &self.birth {
+            writeln!(out, "first voters {:?}", birth.voters)?;
         }
         match self.boot {
             Some(boot) => writeln!(out, "boot {boot}")?,
-            None => writeln!(out, "no {BOOT_FILE}")?,
+            None if self.draft.is_none() => writeln!(out, "no {BOOT_FILE}")?,
+            None => {}
         }
         for snapshot in &self.snapshots {
             writeln!(out, "{snapshot}")?;

@@ -82,7 +82,11 @@ pub const SNAPSHOT_META_BYTES_MAX: usize = 64 * 1024;
 /// Snapshots listed in one directory; two or three are normal.
 pub const SNAPSHOTS_MAX: usize = 10_000;
 
-/// Bytes of the `identity` and `boot` files. The second has exactly as many.
+/// Directories that were set aside and are still there. One more is refused: a person should see why
+/// they come, and each takes as much room as the directory did.
+pub const SET_ASIDE_MAX: u32 = 16;
+
+/// Bytes of the small files: `identity`, `draft`, `birth` and `boot`, which has exactly as many.
 pub const SMALL_FILE_BYTES_MAX: u64 = 8192;
 
 /// Level of zstd for snapshot pieces: fast, since a snapshot must not take CPU from requests.
@@ -97,6 +101,7 @@ const _: () = assert!(DIRECT_PIECE_BYTES.is_multiple_of(DIRECT_BLOCK_BYTES));
 const _: () = assert!(FIRST_SEGMENT_BYTES_DEFAULT >= SEGMENT_BYTES_MIN);
 const _: () = assert!(SEGMENT_BYTES_DEFAULT >= FIRST_SEGMENT_BYTES_DEFAULT);
 const _: () = assert!(SEGMENT_BYTES_MAX > BODY_BYTES_MAX as u64 + SEGMENT_BYTES_MIN);
+const _: () = assert!(SMALL_FILE_BYTES_MAX as usize >= 8 * MEMBERS_MAX + 64);
 const _: () = assert!(SNAPSHOT_META_BYTES_MAX > 4 * MEMBERS_MAX * 8 + 1024);
 
 /// Bytes at the end of a segment that entries leave free, for hard states and snapshot points: on a

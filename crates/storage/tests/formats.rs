@@ -3,8 +3,8 @@
 //! version of a format gets files of its own.
 
 use storage::datadir::{
-    self, BOOT_FILE, BOOT_SLOT_BYTES, BOOT_SLOT_OFFSETS, DataDir, IDENTITY_FILE, Identity,
-    LOCK_FILE, Opened,
+    self, BIRTH_FILE, BOOT_FILE, BOOT_SLOT_BYTES, BOOT_SLOT_OFFSETS, Birth, DRAFT_FILE, DataDir,
+    IDENTITY_FILE, Identity, LOCK_FILE, Opened,
 };
 use storage::disk::Disk;
 use storage::fault_disk::FaultDisk;
@@ -43,6 +43,10 @@ const FILES: [(&str, &[u8]); 8] = [
     ),
     ("wal/0000000000000007.log", include_bytes!("fixtures/datadir-v1/wal/0000000000000007.log")),
 ];
+
+/// The small files of members of an ensemble, which came later.
+const DRAFT: &[u8] = include_bytes!("fixtures/ensemble-v1/draft");
+const BIRTH: &[u8] = include_bytes!("fixtures/ensemble-v1/birth");
 
 const IDENTITY: Identity = Identity {
     cluster_id: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
@@ -235,6 +239,33 @@ fn small_files_and_headers_of_version_1_are_written_with_the_same_bytes() {
     }
 }
 
+/// How the ensemble of the fixture began.
+fn first_birth() -> Birth {
+    let voters = vec![5, 6, IDENTITY.member_id];
+    Birth { cluster_id: IDENTITY.cluster_id, voters }
+}
+
+#[test]
+fn small_files_of_an_ensemble_of_version_1_say_what_they_said() {
+    assert_eq!(datadir::decode_draft(DRAFT), Ok(IDENTITY.member_id));
+    assert_eq!(datadir::encode_draft(IDENTITY.member_id), DRAFT);
+    assert_eq!(datadir::decode_birth(BIRTH), Ok(first_birth()));
+    assert_eq!(datadir::encode_birth(&first_birth()), BIRTH);
+    let disk = copy();
+    disk.set_content(BIRTH_FILE, BIRTH.to_vec());
+    assert_eq!(existing(&disk).birth(), &first_birth());
+    let unborn = FaultDisk::new(1);
+    unborn.set_content(DRAFT_FILE, DRAFT.to_vec());
+    let Ok(Opened::Empty(empty)) = datadir::open(unborn) else { panic!("it is not born") };
+    assert_eq!(empty.draft(1).expect("is there"), IDENTITY.member_id);
+}
+
+#[test]
+fn a_directory_of_version_1_without_a_birth_file_began_alone() {
+    let alone = Birth { voters: vec![IDENTITY.member_id], ..first_birth() };
+    assert_eq!(existing(&copy()).birth(), &alone);
+}
+
 /// Writes the body of a frame again from what it says.
 fn encode_body_again(header: &FrameHeader, body: &[u8]) -> Vec<u8> {
     match header.kind {
@@ -319,9 +350,16 @@ fn fixtures_are_written_only_when_asked_for() {
     if std::env::var_os("QUORATE_WRITE_FIXTURES").is_none() {
         return;
     }
+    let of_ensemble = format!("{}/tests/fixtures/ensemble-v1", env!("CARGO_MANIFEST_DIR"));
+    std::fs::create_dir_all(&of_ensemble).expect("makes");
+    let draft = datadir::encode_draft(IDENTITY.member_id);
+    std::fs::write(format!("{of_ensemble}/{DRAFT_FILE}"), draft).expect("writes");
+    let birth = datadir::encode_birth(&first_birth());
+    std::fs::write(format!("{of_ensemble}/{BIRTH_FILE}"), birth).expect("writes");
     for path in disk.paths() {
         let mut bytes = disk.content(&path).expect("the path was listed");
-        if path == LOCK_FILE {
+        // Directories of that time had no such file.
+        if [LOCK_FILE, BIRTH_FILE].contains(&path.as_str()) {
             continue;
         }
         if path.starts_with("wal/") {

@@ -184,7 +184,7 @@ fn zookeepers_files_beside_ours_are_fine() {
 
 #[test]
 fn a_newer_format_is_refused_as_such() {
-    for file in [IDENTITY_FILE, BOOT_FILE] {
+    for file in [IDENTITY_FILE, BOOT_FILE, BIRTH_FILE] {
         let disk = FaultDisk::new(1);
         drop(birth(&disk).expect("is born"));
         let mut bytes = disk.content(file).expect("is there");
@@ -290,6 +290,27 @@ fn a_log_whose_only_entry_is_damaged_is_not_wiped_either() {
 fn every_changed_or_missing_byte_of_the_small_files_is_noticed() {
     let identity = encode_identity(&IDENTITY);
     let boot = encode_boot(5);
+    let draft = encode_draft(7);
+    let first = Birth { cluster_id: 99, voters: vec![7, 8, 9] };
+    let birth = encode_birth(&first);
+    assert_eq!(decode_draft(&draft), Ok(7));
+    assert_eq!(decode_birth(&birth), Ok(first));
+    for at in 0..draft.len() {
+        assert!(decode_draft(&draft[..at]).is_err());
+        let mut bytes = draft.clone();
+        bytes[at] ^= 0x20;
+        assert!(decode_draft(&bytes).is_err(), "byte {at}");
+    }
+    for at in 0..birth.len() {
+        assert!(decode_birth(&birth[..at]).is_err());
+        let mut bytes = birth.clone();
+        bytes[at] ^= 0x20;
+        assert!(decode_birth(&bytes).is_err(), "byte {at}");
+    }
+    assert!(decode_draft(&encode_draft(0)).is_err());
+    assert!(decode_birth(&[&birth[..], &[0]].concat()).is_err());
+    let of_nobody = Birth { cluster_id: 1, voters: vec![5, 0] };
+    assert!(decode_birth(&encode_birth(&of_nobody)).is_err());
     assert_eq!(decode_identity(&identity), Ok(IDENTITY));
     assert_eq!(decode_boot(&boot), Ok(5));
     for at in 0..identity.len() {
@@ -404,4 +425,178 @@ fn a_boot_file_cut_at_any_byte_is_corrupt_or_counts_on() {
             (other, _) => panic!("cut at {cut}: {other:?}"),
         }
     }
+}
+
+fn empty(disk: &FaultDisk) -> EmptyDir<FaultDisk> {
+    match open(disk.clone()).expect("opens") {
+        Opened::Existing(_) => panic!("it was never born"),
+        Opened::Empty(empty) => empty,
+    }
+}
+
+#[test]
+fn a_draft_that_was_told_is_kept_whatever_crashes() {
+    for (seed, stop) in (0..40).flat_map(|seed| (0..6).map(move |stop| (seed, stop))) {
+        let disk = FaultDisk::new(seed);
+        let mut told = None;
+        for drawn in 1..6 {
+            disk.set_plan(FaultPlan { stop_at: Some(disk.ops() + stop), ..FaultPlan::default() });
+            if let Ok(Opened::Empty(empty)) = open(disk.clone())
+                && let Ok(draft) = empty.draft(drawn)
+            {
+                assert_eq!(*told.get_or_insert(draft), draft, "seed {seed}, stop {stop}");
+            }
+            match drawn % 2 {
+                0 => disk.crash(),
+                _ => disk.kill(),
+            }
+        }
+        let last = empty(&disk).draft(77).expect("drafts");
+        assert_eq!(told.unwrap_or(last), last);
+    }
+}
+
+#[test]
+fn a_draft_goes_with_the_birth_and_stays_while_that_fails() {
+    let count = {
+        let disk = FaultDisk::new(1);
+        empty(&disk).draft(7).expect("drafts");
+        let before = disk.ops();
+        drop(birth(&disk).expect("is born"));
+        assert!(disk.content(DRAFT_FILE).is_none());
+        disk.ops() - before
+    };
+    for (seed, stop) in (0..10).flat_map(|seed| (0..count).map(move |stop| (seed, stop))) {
+        let disk = FaultDisk::new(seed);
+        empty(&disk).draft(7).expect("drafts");
+        disk.set_plan(FaultPlan { stop_at: Some(disk.ops() + stop), ..FaultPlan::default() });
+        drop(birth(&disk));
+        disk.crash();
+        match open(disk.clone()).expect("opens") {
+            Opened::Existing(dir) => {
+                assert_eq!(dir.identity(), IDENTITY);
+                assert!(disk.content(DRAFT_FILE).is_none());
+            }
+            Opened::Empty(empty) => assert_eq!(empty.draft(8).expect("is there"), 7),
+        }
+    }
+}
+
+#[test]
+fn a_damaged_draft_is_corrupt_and_never_drawn_anew() {
+    let disk = FaultDisk::new(1);
+    empty(&disk).draft(7).expect("drafts");
+    let mut bytes = disk.content(DRAFT_FILE).expect("is there");
+    bytes[20] ^= 1;
+    disk.set_content(DRAFT_FILE, bytes);
+    assert!(matches!(empty(&disk).draft(8), Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn a_born_directory_says_how_the_ensemble_began() {
+    let disk = FaultDisk::new(1);
+    let voters = Membership { voters: vec![5, 6], ..Membership::default() };
+    let dir = empty(&disk).birth(IDENTITY, &voters, &[b"image".to_vec()], &options());
+    let first = Birth { cluster_id: IDENTITY.cluster_id, voters: vec![5, 6] };
+    assert_eq!(dir.expect("is born").birth(), &first);
+    let Ok(Opened::Existing(dir)) = open(disk.clone()) else { panic!("it was born") };
+    assert_eq!(dir.birth(), &first);
+    drop(dir);
+    disk.set_content(BIRTH_FILE, encode_birth(&Birth { cluster_id: 1, ..first }));
+    let refused = open(disk.clone()).expect_err("is refused");
+    assert!(refused.to_string().contains("of another cluster"), "{refused}");
+    // As before there was such a file.
+    disk.lose_file(BIRTH_FILE);
+    let Ok(Opened::Existing(dir)) = open(disk.clone()) else { panic!("it was born") };
+    assert_eq!(dir.birth().voters, [IDENTITY.member_id]);
+}
+
+#[test]
+fn what_is_set_aside_is_whole_and_what_is_left_is_unborn() {
+    let disk = FaultDisk::new(1);
+    let dir = birth(&disk).expect("is born");
+    dir.next_boot().expect("counts");
+    disk.set_content("myid", b"1\n".to_vec());
+    let before = everything(&disk);
+    let (empty, name) = dir.set_aside().expect("moves");
+    assert_eq!(name, "set-aside-1");
+    disk.crash();
+    drop(empty);
+    let moved: Vec<_> = before
+        .iter()
+        .filter(|(path, _)| path != "myid")
+        .map(|(path, bytes)| (format!("set-aside-1/{path}"), bytes.clone()))
+        .collect();
+    let mut after = everything(&disk);
+    assert!(after.iter().any(|(path, _)| path == "myid"));
+    after.retain(|(path, _)| path != "myid");
+    assert_eq!(after, moved);
+    drop(birth(&disk).expect("is born"));
+    check_whole(&disk);
+    // And so on, until somebody has to look.
+    for number in 2..=SET_ASIDE_MAX {
+        let (_, name) = set_aside(disk.clone()).expect("moves");
+        assert_eq!(name, format!("set-aside-{number}"));
+    }
+    let refused = set_aside(disk.clone()).expect_err("is refused");
+    assert!(matches!(refused, StorageError::TooManySetAside { count_max: SET_ASIDE_MAX }));
+    open(disk).expect("the directory is as it was");
+}
+
+#[test]
+fn a_directory_in_use_is_not_set_aside() {
+    let disk = FaultDisk::new(1);
+    let dir = birth(&disk).expect("is born");
+    assert!(matches!(set_aside(disk.clone()), Err(StorageError::InUse { .. })));
+    drop(dir);
+    set_aside(disk).expect("moves");
+}
+
+/// A log that is there in parts could pass for a shorter one, and its member vote against what it
+/// acknowledged.
+#[test]
+fn a_crash_at_every_operation_of_setting_aside_leaves_it_whole_corrupt_or_unborn() {
+    let lived = |seed| {
+        let disk = FaultDisk::new(seed);
+        let dir = birth(&disk).expect("is born");
+        dir.next_boot().expect("counts");
+        let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
+        for index in 2..9 {
+            let (term, kind) = (2, EntryKind::Normal);
+            let entry = LogEntry { index, term, kind, payload: vec![5; 30_000].into() };
+            wal.append(&[entry], None, None).expect("appends");
+            wal.commit().expect("commits");
+        }
+        disk
+    };
+    let count = {
+        let disk = lived(1);
+        let before = disk.ops();
+        set_aside(disk.clone()).expect("moves");
+        disk.ops() - before
+    };
+    let mut seen = [0; 3];
+    for (seed, stop) in (0..30).flat_map(|seed| (0..count).map(move |stop| (seed, stop))) {
+        let disk = lived(seed);
+        disk.set_plan(FaultPlan { stop_at: Some(disk.ops() + stop), ..FaultPlan::default() });
+        assert!(set_aside(disk.clone()).is_err());
+        disk.crash();
+        match open(disk.clone()) {
+            Ok(Opened::Existing(_)) => {
+                assert_eq!(check_whole(&disk).entries.len(), 7, "seed {seed}, stop {stop}");
+                seen[0] += 1;
+            }
+            Err(StorageError::Corrupt { .. }) => seen[1] += 1,
+            Ok(Opened::Empty(_)) => {
+                // Nothing that was worth a refusal was left.
+                assert!(disk.paths().iter().any(|path| path.starts_with("set-aside-1/wal/")));
+                seen[2] += 1;
+            }
+            Err(other) => panic!("seed {seed}, stop {stop}: {other}"),
+        }
+        set_aside(disk.clone()).expect("moves");
+        drop(birth(&disk).expect("is born"));
+        assert_eq!(check_whole(&disk).entries.len(), 0);
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
 }

@@ -56,6 +56,17 @@ fn the_log_may_lie_in_another_directory() {
     assert_eq!(disk.list("").expect("lists"), ["mount", "snapshots", "walnuts"]);
     assert!(log_root.join("wal/a").is_file());
     assert_eq!(disk.list(WAL_DIR).expect("lists"), ["a"]);
+    // What is set aside stays on its file system.
+    let aside = format!("{SET_ASIDE_PREFIX}1");
+    disk.create_dir(&aside).expect("makes both");
+    for dir in [WAL_DIR, "snapshots"] {
+        disk.rename(dir, &format!("{aside}/{dir}")).expect("moves");
+    }
+    disk.sync_dir(&aside).expect("syncs both");
+    assert!(log_root.join(&aside).join("wal/a").is_file());
+    assert!(disk.root.join(&aside).join("snapshots/a").is_file());
+    assert_eq!(disk.list(&format!("{aside}/{WAL_DIR}")).expect("lists"), ["a"]);
+    assert!(!disk.exists(WAL_DIR).expect("looks"));
     clean(&disk);
 }
 

@@ -151,3 +151,39 @@ fn a_snapshot_that_was_received_is_verified_whoever_wrote_it() {
 fn one_voter() -> Membership {
     Membership { voters: vec![6], ..Membership::default() }
 }
+
+#[test]
+fn an_unborn_directory_with_a_draft_is_sound_and_one_that_lost_its_identity_is_not() {
+    let disk = FaultDisk::new(1);
+    let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
+    empty.draft(6).expect("drafts");
+    let found = report(&disk);
+    assert!(found.is_sound(), "{found}");
+    assert!(found.to_string().contains("member 6 of no cluster yet"), "{found}");
+    let disk = lived();
+    disk.set_content(DRAFT_FILE, datadir::encode_draft(6));
+    assert!(report(&disk).is_sound());
+    disk.lose_file(IDENTITY_FILE);
+    let found = report(&disk);
+    assert!(!found.is_sound());
+    assert_eq!(found.draft, None);
+}
+
+#[test]
+fn the_first_voters_and_what_was_set_aside_are_shown() {
+    let disk = lived();
+    datadir::set_aside(disk.clone()).expect("moves");
+    let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
+    let membership = Membership { voters: vec![6, 7], ..Membership::default() };
+    let identity = Identity { cluster_id: 5, member_id: 6 };
+    drop(empty.birth(identity, &membership, &[b"image".to_vec()], &options()).expect("born"));
+    let found = report(&disk);
+    assert!(found.is_sound(), "{found}");
+    let text = found.to_string();
+    assert!(text.contains("first voters [6, 7]"), "{text}");
+    assert!(text.contains("note: set-aside-1 holds what was set aside"), "{text}");
+    let mut bytes = disk.content(BIRTH_FILE).expect("is there");
+    bytes[20] ^= 1;
+    disk.set_content(BIRTH_FILE, bytes);
+    assert!(report(&disk).problems[0].contains("birth is corrupt"));
+}
