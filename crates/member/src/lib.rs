@@ -9,16 +9,20 @@
 //! Two more write what these decide: [`LogWriter`] the log, [`ImageWriter`] the snapshots, over any
 //! `storage::disk::Disk`.
 //!
+//! Before there is a log, [`Bootstrap`] decides how the directory of an ensemble's member is born.
+//!
 //! None of them knows a socket, a thread or a clock: `node` drives them with real ones and
 //! `sim` with virtual ones. Every decision is here, so the simulator runs the code that ships.
 
 pub mod apply;
+pub mod bootstrap;
 pub mod catch_up;
 pub mod container_znodes;
 pub mod expiry;
 mod forward;
 pub mod front;
 mod hearing;
+pub mod hello;
 pub mod image_writer;
 pub mod limits;
 pub mod log_writer;
@@ -33,7 +37,9 @@ pub mod summary;
 pub mod throttle;
 
 pub use apply::Apply;
+pub use bootstrap::Bootstrap;
 pub use front::Front;
+pub use hello::Hello;
 pub use image_writer::ImageWriter;
 pub use log_writer::LogWriter;
 pub use main_loop::{Loop, LoopCounts};

@@ -200,9 +200,22 @@ pub const WATCH_PAGE_BYTES: usize = 256 * 1024;
 /// Connections that a runtime looks at in one go for a list of them.
 pub const CONNECTION_PAGE_COUNT: usize = 1_024;
 
+/// Servers that vote, as configured and as an ensemble begins. A configuration with more is refused.
+pub const VOTERS_MAX: usize = replica::limits::MEMBERS_MAX;
+
+/// Bytes of what a server says of itself.
+pub const HELLO_BYTES_MAX: usize = 64 + 2 * 8 * VOTERS_MAX;
+
+/// Bytes of a message to another member: one of the replica, or batches, of which the last one may be
+/// as large as an entry.
+pub const PEER_BODY_BYTES_MAX: usize = replica::limits::MESSAGE_BYTES_MAX + (1 << 20);
+
 // A pause must not use up what deadlines include.
 const _: () = assert!(LEASE_ADVANCE_MS_MAX < HEARING_MS_MAX);
 const _: () = assert!(CONNECTION_IDENTITIES_MAX < machine::limits::IDENTITIES_MAX);
+const _: () =
+    assert!(FORWARD_BYTES_MAX + machine::limits::ENTRY_BYTES_MAX + 64 <= PEER_BODY_BYTES_MAX);
+const _: () = assert!(8 * HEARD_SESSIONS_MAX + 64 <= PEER_BODY_BYTES_MAX);
 const _: () = assert!(OUTPUT_BYTES_MAX < OUTPUT_BYTES_LIMIT);
 // However many connections share a batch, it fits an entry, and so does the largest request.
 const _: () = assert!(

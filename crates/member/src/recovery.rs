@@ -1,12 +1,15 @@
 //! Recovery: what a data directory holds, as the step functions want it; a directory that is empty
 //! is born first. Called at start, by the real shell and by the simulator alike.
+//!
+//! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may be
+//! unborn for a while, until [`crate::Bootstrap`] knows how.
 
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
 use machine::freeze::{FreezeStep, Restore, RestoreError};
 use machine::{BootId, Command, LogIndex, Machine, MemberId, Origin, Settings};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
-use storage::datadir::{self, DataDir, EmptyDir, Identity, Opened};
+use storage::datadir::{self, Birth, DataDir, EmptyDir, Identity, Opened};
 use storage::disk::Disk;
 use storage::snapshot::{self, SnapshotMeta, SnapshotReader};
 use storage::wal::{
@@ -79,6 +82,32 @@ pub struct Recovered<D: Disk> {
     pub restored: Restored,
 }
 
+/// What a member of an ensemble finds.
+pub enum OpenedMember<D: Disk> {
+    /// A directory that was born. Boxed: the other one is small.
+    Born(Box<Recovered<D>>),
+    /// One that was not, or that holds nothing any more.
+    Unborn(UnbornMember<D>),
+}
+
+/// The directory of a member of an ensemble that is to be born, locked as long as this lives.
+pub struct UnbornMember<D: Disk> {
+    dir: EmptyDir<D>,
+    /// The member id that it has from now on.
+    pub member: MemberId,
+    /// Set if it was corrupt: the name of the directory that has all of it now, and what was wrong.
+    pub set_aside: Option<(String, RecoveryError)>,
+}
+
+/// Ids that nobody else has, from a secret that nobody else has: of a cluster and of a member.
+pub fn draw_ids(secret: &[u8; 32]) -> (u128, MemberId) {
+    let (cluster, rest) = secret.split_at(16);
+    let cluster_id = u128::from_le_bytes(cluster.try_into().expect("16 bytes were split off"));
+    let member_id = u64::from_le_bytes(rest[..8].try_into().expect("16 bytes are left"));
+    // 0 means nobody.
+    (cluster_id, MemberId(member_id.max(1)))
+}
+
 /// Opens the directory that is `disk`'s root, and counts this start. An empty one becomes an
 /// ensemble of one with ids drawn from `secret`, which is unpredictable. Each snapshot that cannot
 /// be used is told to `skipped`.
@@ -93,8 +122,95 @@ pub fn recover<D: Disk + Clone>(
 ) -> Result<Recovered<D>, RecoveryError> {
     let (dir, is_new) = match datadir::open(disk.clone())? {
         Opened::Existing(found) => (found, false),
-        Opened::Empty(empty) => (give_birth(empty, secret, &options)?, true),
+        Opened::Empty(empty) => {
+            let (cluster_id, member) = draw_ids(secret);
+            let alone = Birth { cluster_id, voters: vec![member.0] };
+            (give_birth(empty, member, &alone, &options)?, true)
+        }
     };
+    recover_born(disk, dir, is_new, options, skipped)
+}
+
+/// As [`recover`] for a member of an ensemble. One that is empty gets a member id, drawn from
+/// `secret`, that it keeps. One that is corrupt is set aside: the other members have what it held, and
+/// it comes back under another member id, without a vote.
+///
+/// # Errors
+/// The directory cannot be used, and setting it aside would not help or fails, too.
+pub fn open_member<D: Disk + Clone>(
+    disk: &D,
+    secret: &[u8; 32],
+    options: WalOptions,
+    skipped: impl FnMut(&RecoveryError),
+) -> Result<OpenedMember<D>, RecoveryError> {
+    match open_as_it_is(disk, secret, options, skipped) {
+        Err(cause) if cause.is_corruption() => {
+            let (dir, name) = datadir::set_aside(disk.clone())?;
+            unborn(dir, secret, Some((name, cause)))
+        }
+        other => other,
+    }
+}
+
+fn open_as_it_is<D: Disk + Clone>(
+    disk: &D,
+    secret: &[u8; 32],
+    options: WalOptions,
+    skipped: impl FnMut(&RecoveryError),
+) -> Result<OpenedMember<D>, RecoveryError> {
+    match datadir::open(disk.clone())? {
+        Opened::Existing(dir) => {
+            let recovered = recover_born(disk, dir, false, options, skipped)?;
+            Ok(OpenedMember::Born(Box::new(recovered)))
+        }
+        Opened::Empty(dir) => unborn(dir, secret, None),
+    }
+}
+
+fn unborn<D: Disk + Clone>(
+    dir: EmptyDir<D>,
+    secret: &[u8; 32],
+    set_aside: Option<(String, RecoveryError)>,
+) -> Result<OpenedMember<D>, RecoveryError> {
+    let (_, drawn) = draw_ids(secret);
+    let member = MemberId(dir.draft(drawn.0)?);
+    Ok(OpenedMember::Unborn(UnbornMember { dir, member, set_aside }))
+}
+
+impl<D: Disk + Clone> UnbornMember<D> {
+    /// The directory is born as was decided, and its first start counted.
+    ///
+    /// # Errors
+    /// It cannot be written. Another start finds it unborn, with the same member id, or born.
+    pub fn be_born(
+        self,
+        disk: &D,
+        birth: &Birth,
+        options: WalOptions,
+    ) -> Result<Recovered<D>, RecoveryError> {
+        let dir = give_birth(self.dir, self.member, birth, &options)?;
+        recover_born(disk, dir, true, options, |_| {})
+    }
+}
+
+impl RecoveryError {
+    /// Whether what was durable is not what was written, so that it has to come from elsewhere. Not a
+    /// disk that cannot be read, which another start may read.
+    pub fn is_corruption(&self) -> bool {
+        match self {
+            RecoveryError::Storage(error) => matches!(error, StorageError::Corrupt { .. }),
+            RecoveryError::Snapshot { .. } | RecoveryError::NoSnapshot { .. } => true,
+        }
+    }
+}
+
+fn recover_born<D: Disk + Clone>(
+    disk: &D,
+    dir: DataDir<D>,
+    is_new: bool,
+    options: WalOptions,
+    skipped: impl FnMut(&RecoveryError),
+) -> Result<Recovered<D>, RecoveryError> {
     let (mut wal, log) = Wal::open(disk.clone(), options)?;
     let (meta, mut machine) = restore_newest(disk, log.snapshot.index, skipped)?;
     let snapshot = SnapshotPoint { index: meta.index, term: meta.term };
@@ -200,18 +316,15 @@ pub fn start(
     Ok((member, apply))
 }
 
-/// A new directory: an ensemble of one, with ids that no other directory has.
+/// A new directory, of a voter or of one that is not among the first. All begin with the same snapshot.
 fn give_birth<D: Disk + Clone>(
     empty: EmptyDir<D>,
-    secret: &[u8; 32],
+    member: MemberId,
+    birth: &Birth,
     options: &WalOptions,
 ) -> Result<DataDir<D>, StorageError> {
-    let (cluster, rest) = secret.split_at(16);
-    let cluster_id = u128::from_le_bytes(cluster.try_into().expect("16 bytes were split off"));
-    let member_id = u64::from_le_bytes(rest[..8].try_into().expect("16 bytes are left"));
-    // 0 means nobody.
-    let identity = Identity { cluster_id, member_id: member_id.max(1) };
-    let membership = Membership { voters: vec![identity.member_id], ..Membership::default() };
+    let identity = Identity { cluster_id: birth.cluster_id, member_id: member.0 };
+    let membership = Membership { voters: birth.voters.clone(), ..Membership::default() };
     let mut machine = Machine::default();
     let index = machine.freeze();
     assert!(index == LogIndex(datadir::BIRTH_POINT.index));

@@ -103,7 +103,8 @@ impl RealDisk {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        let inside = if is_set_aside(path) { path.split_once('/').map_or("", |it| it.1) } else { path };
+        let inside =
+            if is_set_aside(path) { path.split_once('/').map_or("", |it| it.1) } else { path };
         let is_log = inside.split('/').next() == Some(WAL_DIR);
         self.log_root.as_ref().filter(|_| is_log).unwrap_or(&self.root).join(path)
     }

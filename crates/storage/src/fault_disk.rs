@@ -396,9 +396,8 @@ impl State {
         }
         // What is in a directory that was lost is lost with it.
         let directories = self.durable.directories.clone();
-        let has_parent = |path: &str| {
-            path.match_indices('/').all(|(end, _)| directories.contains(&path[..end]))
-        };
+        let has_parent =
+            |path: &str| path.match_indices('/').all(|(end, _)| directories.contains(&path[..end]));
         self.durable.directories.retain(|path| has_parent(path));
         self.durable.files.retain(|path, _| has_parent(path));
         self.visible = self.durable.clone();

@@ -109,3 +109,160 @@ fn a_snapshot_that_cannot_be_read_is_replaced_by_the_one_before_and_the_log() {
     let after = found(&disk);
     assert_eq!((after.restored.snapshot_index, after.restored.entries.len()), (1, 8));
 }
+
+fn open(disk: &FaultDisk, secret: u8) -> Result<OpenedMember<FaultDisk>, RecoveryError> {
+    open_member(disk, &[secret; 32], WalOptions::default(), |_| {})
+}
+
+fn unborn(disk: &FaultDisk, secret: u8) -> UnbornMember<FaultDisk> {
+    match open(disk, secret) {
+        Ok(OpenedMember::Unborn(unborn)) => unborn,
+        Ok(OpenedMember::Born(_)) => panic!("it was never born"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn born(disk: &FaultDisk) -> Box<Recovered<FaultDisk>> {
+    match open(disk, 99) {
+        Ok(OpenedMember::Born(recovered)) => recovered,
+        Ok(OpenedMember::Unborn(_)) => panic!("it was born"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_member_of_an_ensemble_keeps_its_id_from_before_its_birth() {
+    let disk = FaultDisk::new(1);
+    let member = unborn(&disk, 1).member;
+    disk.crash();
+    let again = unborn(&disk, 2);
+    assert_eq!((again.member, again.set_aside.is_none()), (member, true));
+    let birth = Birth { cluster_id: 7, voters: vec![3, member.0] };
+    let first = again.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+    assert!(first.is_new);
+    assert_eq!((first.origin.member, first.dir.birth()), (member, &birth));
+    assert_eq!(first.restored.membership.voters, birth.voters);
+    drop(first);
+    disk.crash();
+    let second = born(&disk);
+    assert!(!second.is_new);
+    assert_eq!((second.origin.member, second.origin.boot.0), (member, 2));
+    assert_eq!(second.dir.birth(), &birth);
+}
+
+#[test]
+fn whoever_is_not_among_the_first_voters_is_born_with_the_same_snapshot() {
+    let images = [(1, vec![3, 5]), (2, vec![3, 5])].map(|(secret, voters)| {
+        let disk = FaultDisk::new(1);
+        let birth = Birth { cluster_id: 7, voters };
+        let made = unborn(&disk, secret).be_born(&disk, &birth, WalOptions::default());
+        let recovered = made.expect("is born");
+        assert!(!birth.voters.contains(&recovered.origin.member.0));
+        let path = disk.paths().into_iter().find(|path| path.ends_with(".snap")).unwrap();
+        disk.content(&path).unwrap()
+    });
+    assert_eq!(images[0], images[1]);
+}
+
+#[test]
+fn a_birth_that_failed_at_any_operation_is_done_again_with_the_same_id() {
+    let birth = |member: MemberId| Birth { cluster_id: 7, voters: vec![3, member.0] };
+    let count = {
+        let disk = FaultDisk::new(1);
+        let member = unborn(&disk, 1);
+        let birth = birth(member.member);
+        member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+        disk.ops()
+    };
+    for (seed, stop) in (0..3).flat_map(|seed| (0..count).map(move |stop| (seed, stop))) {
+        let disk = FaultDisk::new(seed);
+        let stop_at = Some(stop);
+        disk.set_plan(storage::fault_disk::FaultPlan { stop_at, ..Default::default() });
+        let mut told = None;
+        if let Ok(OpenedMember::Unborn(unborn)) = open(&disk, 1) {
+            told = Some(unborn.member);
+            let birth = birth(unborn.member);
+            drop(unborn.be_born(&disk, &birth, WalOptions::default()));
+        }
+        disk.crash();
+        let after = match open(&disk, 2).unwrap_or_else(|error| panic!("{error}")) {
+            OpenedMember::Born(recovered) => *recovered,
+            OpenedMember::Unborn(unborn) => {
+                assert!(unborn.set_aside.is_none());
+                let birth = birth(unborn.member);
+                unborn.be_born(&disk, &birth, WalOptions::default()).expect("is born")
+            }
+        };
+        assert_eq!(told.unwrap_or(after.origin.member), after.origin.member);
+        assert_eq!(after.dir.birth(), &birth(after.origin.member));
+    }
+}
+
+#[test]
+fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
+    type Damage<'d> = (&'d str, &'d dyn Fn(&FaultDisk));
+    let flip = |disk: &FaultDisk, end: &str, at: usize| {
+        let path = disk.paths().into_iter().rfind(|path| path.ends_with(end)).unwrap();
+        let mut bytes = disk.content(&path).unwrap();
+        bytes[at] ^= 1;
+        disk.set_content(&path, bytes);
+    };
+    let damages: [Damage; 5] = [
+        ("identity is corrupt", &|disk| flip(disk, "identity", 20)),
+        ("identity is corrupt", &|disk| disk.lose_file("identity")),
+        ("birth is corrupt", &|disk| flip(disk, "birth", 20)),
+        (".snap is corrupt", &|disk| flip(disk, ".snap", 40)),
+        (".log is corrupt", &|disk| flip(disk, ".log", 8_220)),
+    ];
+    for (expected, damage) in damages {
+        let disk = FaultDisk::new(1);
+        let member = unborn(&disk, 1);
+        let id = member.member;
+        let birth = Birth { cluster_id: 7, voters: vec![3, id.0] };
+        let mut lived = member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+        (2..9).for_each(|index| append(&mut lived, index, 1));
+        drop(lived);
+        damage(&disk);
+        // A standalone server is refused: nobody else has what it held.
+        let refused = recover(&disk, &SECRET, WalOptions::default(), |_| {});
+        assert!(refused.is_err_and(|error| error.to_string().contains(expected)), "{expected}");
+        let before = disk.paths();
+        assert!(before.iter().all(|path| !path.starts_with("set-aside")));
+        let after = unborn(&disk, 2);
+        assert_ne!(after.member, id);
+        let (name, cause) = after.set_aside.as_ref().expect("was set aside");
+        assert_eq!(name, "set-aside-1");
+        assert!(cause.to_string().contains(expected), "{cause}");
+        // A start that finds a bad snapshot has opened the log, which then has other segments.
+        let is_log = |path: &String| path.starts_with("wal/");
+        for path in before.iter().filter(|path| *path != "LOCK" && !is_log(path)) {
+            assert!(disk.content(&format!("set-aside-1/{path}")).is_some(), "{path}");
+        }
+        let paths = disk.paths();
+        assert!(paths.iter().any(|path| path.starts_with("set-aside-1/wal/")));
+        let left = paths.iter().filter(|path| !path.starts_with("set-aside-1/"));
+        assert_eq!(left.collect::<Vec<_>>(), ["LOCK", "draft"]);
+        let again = after.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+        assert_eq!(again.restored.entries.len(), 0);
+    }
+}
+
+#[test]
+fn what_another_start_may_read_is_not_set_aside() {
+    let disk = FaultDisk::new(1);
+    let member = unborn(&disk, 1);
+    let birth = Birth { cluster_id: 7, voters: vec![member.member.0] };
+    let running = member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+    let refused = |disk: &FaultDisk| open(disk, 2).err().expect("is refused").to_string();
+    assert!(refused(&disk).contains("in use"));
+    drop(running);
+    let fail = vec![(storage::fault_disk::Operation::Read, 12)];
+    disk.set_plan(storage::fault_disk::FaultPlan { fail, ..Default::default() });
+    assert!(refused(&disk).contains("injected fault"));
+    // Written by a later version.
+    let mut bytes = disk.content("identity").unwrap();
+    bytes[8] = 2;
+    disk.set_content("identity", bytes);
+    assert!(refused(&disk).contains("format version 2"));
+    assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));
+}
