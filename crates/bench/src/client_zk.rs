@@ -77,6 +77,11 @@ struct Sent {
 pub struct Session {
     is_open: bool,
     timeout_ms: i32,
+    /// What the server gave, to be shown to the next one.
+    id: i64,
+    password: Vec<u8>,
+    /// The highest of any reply: a server that is behind it refuses the session.
+    zxid: i64,
     last_xid: i32,
     under_way: VecDeque<Sent>,
     /// What came and is not taken yet starts at `input_start`.
@@ -95,6 +100,9 @@ impl Session {
         Session {
             is_open: false,
             timeout_ms,
+            id: 0,
+            password: vec![0; 16],
+            zxid: 0,
             last_xid: 0,
             under_way: VecDeque::new(),
             input: Vec::new(),
@@ -102,6 +110,25 @@ impl Session {
             output,
             output_start: 0,
         }
+    }
+
+    /// Asks for the same session on another connection, as the Java client does
+    /// (`ClientCnxn.SendThread.primeConnection`). What was under way is forgotten: it may have
+    /// happened or not.
+    pub fn reconnect(&mut self) {
+        self.is_open = false;
+        self.under_way.clear();
+        self.input.clear();
+        self.input_start = 0;
+        self.output.clear();
+        self.output_start = 0;
+        let request = ConnectRequest {
+            last_zxid_seen: self.zxid,
+            session: self.id,
+            password: self.password.clone(),
+            ..ConnectRequest::new(self.timeout_ms)
+        };
+        request.encode(&mut self.output);
     }
 
     /// Whether the server has given the session.
@@ -177,6 +204,8 @@ impl Session {
             }
             self.is_open = true;
             self.timeout_ms = response.timeout_ms;
+            self.id = response.session;
+            self.password = response.password.to_vec();
             return Ok(Some(Incoming::Connected));
         }
         let mut body = JuteReader::new(frame);
@@ -190,6 +219,7 @@ impl Session {
             XID_PING => Ok(Some(Incoming::Pong)),
             got => match self.under_way.pop_front() {
                 Some(Sent { xid, since_ns }) if xid == got => {
+                    self.zxid = self.zxid.max(header.zxid);
                     Ok(Some(Incoming::Reply { since_ns, header, body }))
                 }
                 other => {

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
@@ -19,6 +19,7 @@ use zk::response::ReplyHeader;
 use crate::client_zk::{Incoming, Session, SessionError};
 use crate::limits::{CONNECT_LIMIT, CONNECTING_MAX, NAP, OUTPUT_BYTES, READ_BYTES, SILENCE_LIMIT};
 use crate::open_files;
+use crate::random::Random;
 
 /// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +54,33 @@ pub trait Load {
         let _ = (client, kind, path, now_ns);
     }
 
+    /// The connection of a client ended, and it will have another one: see
+    /// [`Driver::reconnect_after`].
+    fn on_lost(&mut self, client: usize, loss: &Loss, now_ns: u64) {
+        let _ = (client, loss, now_ns);
+    }
+
+    /// The run is to end though not all clients have finished. Asked again and again.
+    fn is_given_up(&mut self, now_ns: u64) -> bool {
+        let _ = now_ns;
+        false
+    }
+
     /// The client has nothing more to do or to wait for.
     fn on_finished(&mut self, client: usize, now_ns: u64) {
         let _ = (client, now_ns);
     }
+}
+
+/// The end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Why. After [`SessionError::Refused`] the session is over, and the next one is new.
+    pub error: SessionError,
+    /// The session was open on it; else it was an attempt.
+    pub was_open: bool,
+    /// Requests that may have happened or not.
+    pub unanswered: usize,
 }
 
 struct Connection {
@@ -68,7 +92,18 @@ struct Connection {
     heard_ns: u64,
     /// The newest time at which the load wants to be asked again.
     timer_ns: u64,
+    /// Its place among the addresses.
+    place: usize,
+    /// There is no connection before this time.
+    away_until_ns: Option<u64>,
     lost: Option<SessionError>,
+}
+
+/// What clients do whose connection ends.
+struct Reconnect {
+    /// It is waited for up to so long before each attempt.
+    pause_ns_max: u64,
+    random: Random,
 }
 
 /// The sessions of one run against one server.
@@ -78,7 +113,12 @@ pub struct Driver {
     connections: Vec<Connection>,
     timers: BinaryHeap<Reverse<(u64, usize)>>,
     next_ping_ns: u64,
+    /// When anything came back, or was due.
+    heard_ns: u64,
     buffer: Vec<u8>,
+    addresses: Vec<SocketAddr>,
+    /// None: a session is lost with its connection.
+    reconnect: Option<Reconnect>,
 }
 
 /// Connecting is no part of what is measured.
@@ -114,13 +154,15 @@ impl Driver {
             connections: Vec::with_capacity(count),
             timers: BinaryHeap::new(),
             next_ping_ns: 0,
+            heard_ns: 0,
             buffer: vec![0; READ_BYTES],
+            addresses: addresses.to_vec(),
+            reconnect: None,
         };
         while driver.connections.len() < count {
             let from = driver.connections.len();
             for number in from..count.min(from + CONNECTING_MAX) {
-                let address = addresses[number % addresses.len()];
-                driver.open(address, timeout_ms)?;
+                driver.open(number % addresses.len(), timeout_ms)?;
             }
             driver.run_until(&mut Connecting, CONNECT_LIMIT)?;
             if let Some((client, error)) = driver.lost().next() {
@@ -130,15 +172,8 @@ impl Driver {
         Ok(driver)
     }
 
-    fn open(&mut self, address: SocketAddr, timeout_ms: i32) -> anyhow::Result<()> {
-        let mut stream = TcpStream::connect(address)?;
-        let token = Token(self.connections.len());
-        self.poll.registry().register(
-            &mut stream,
-            token,
-            Interest::READABLE | Interest::WRITABLE,
-        )?;
-        stream.set_nodelay(true)?;
+    fn open(&mut self, place: usize, timeout_ms: i32) -> anyhow::Result<()> {
+        let stream = self.dial(place, self.connections.len())?;
         self.connections.push(Connection {
             stream,
             session: Session::connect(timeout_ms),
@@ -147,9 +182,30 @@ impl Driver {
             is_finished: false,
             heard_ns: self.now_ns(),
             timer_ns: 0,
+            place,
+            away_until_ns: None,
             lost: None,
         });
         Ok(())
+    }
+
+    /// Begins a connection to one of the addresses.
+    fn dial(&self, place: usize, client: usize) -> std::io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(self.addresses[place])?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut stream, Token(client), interest)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// From now on a session whose connection ends goes on at the next address, after a pause of up
+    /// to so long, by chance, before each attempt: the Java client's is up to a second
+    /// (`ClientCnxn.SendThread.startConnect`). A session that the server has ended is replaced by a
+    /// new one. As that client does, it gives a connection up on which nothing was heard for two
+    /// thirds of the session's timeout.
+    pub fn reconnect_after(&mut self, pause_max: Duration, seed: u64) {
+        let pause_ns_max = pause_max.as_nanos() as u64;
+        self.reconnect = Some(Reconnect { pause_ns_max, random: Random::new(seed) });
     }
 
     /// Sessions, those that were lost included.
@@ -186,15 +242,22 @@ impl Driver {
             // Timers are gone; a time that a load before this one waited for may come again.
             connection.timer_ns = 0;
             left += usize::from(!connection.is_finished);
+            if let Some(until_ns) = connection.away_until_ns {
+                self.timers.push(Reverse((until_ns, client)));
+            }
         }
         for client in 0..self.connections.len() {
             left -= usize::from(self.pump(client, load));
         }
         let mut events = Events::with_capacity(1024);
-        let mut heard_ns = self.now_ns();
-        while left > 0 {
+        self.heard_ns = self.now_ns();
+        while left > 0 && !load.is_given_up(self.now_ns()) {
             let now_ns = self.now_ns();
-            self.maybe_ping(now_ns);
+            if now_ns >= self.next_ping_ns {
+                self.next_ping_ns = now_ns + 500_000_000;
+                self.give_silent_up(now_ns, load);
+                self.ping(now_ns);
+            }
             let wait = self.wait(now_ns);
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -204,7 +267,10 @@ impl Driver {
                 self.maybe_nap();
             }
             for event in &events {
-                heard_ns = self.now_ns();
+                // Where clients connect again and again, the end of a connection is no sign of life.
+                if self.reconnect.is_none() {
+                    self.heard_ns = self.now_ns();
+                }
                 left -= usize::from(self.on_ready(event, load));
             }
             let now_ns = self.now_ns();
@@ -212,10 +278,12 @@ impl Driver {
                 && at_ns <= now_ns
             {
                 self.timers.pop();
-                heard_ns = now_ns;
+                if self.connections[client].away_until_ns.is_none() {
+                    self.heard_ns = now_ns;
+                }
                 left -= usize::from(self.pump(client, load));
             }
-            if now_ns.saturating_sub(heard_ns) > silence_ns {
+            if now_ns.saturating_sub(self.heard_ns) > silence_ns {
                 anyhow::bail!("nothing came back for {} s", silence.as_secs());
             }
         }
@@ -244,19 +312,81 @@ impl Driver {
         }
     }
 
-    /// Sessions that were silent for a third of their timeout ask whether the server is there.
-    fn maybe_ping(&mut self, now_ns: u64) {
-        if now_ns < self.next_ping_ns {
+    /// Connections that are silent for too long end, where there may be others.
+    fn give_silent_up(&mut self, now_ns: u64, load: &mut impl Load) {
+        if self.reconnect.is_none() {
             return;
         }
-        self.next_ping_ns = now_ns + 500_000_000;
+        for client in 0..self.connections.len() {
+            self.maybe_go_on(client, load);
+            let connection = &mut self.connections[client];
+            let timeout_ns = connection.session.timeout_ms() as u64 * 1_000_000;
+            let limit_ns = match connection.session.is_open() {
+                true => timeout_ns * 2 / 3,
+                false => timeout_ns / self.addresses.len() as u64,
+            };
+            let is_here = connection.lost.is_none() && connection.away_until_ns.is_none();
+            if is_here && now_ns.saturating_sub(connection.heard_ns) > limit_ns {
+                connection.lose("silent for two thirds of the timeout");
+                self.maybe_go_on(client, load);
+            }
+        }
+    }
+
+    /// A client whose connection has ended is to have another one, if that is wanted.
+    fn maybe_go_on(&mut self, client: usize, load: &mut impl Load) {
+        let now_ns = self.now_ns();
+        let connection = &mut self.connections[client];
+        let Some(reconnect) = &mut self.reconnect else { return };
+        // What is no ZooKeeper's answer is a fault and not an outage.
+        if !matches!(connection.lost, Some(SessionError::Refused | SessionError::Lost(_))) {
+            return;
+        }
+        let error = connection.lost.take().expect("it was just looked at");
+        let was_open = connection.session.is_open();
+        let loss = Loss { error, was_open, unanswered: connection.session.under_way() };
+        match loss.error {
+            SessionError::Refused => {
+                connection.session = Session::connect(connection.session.timeout_ms());
+            }
+            _ => connection.session.reconnect(),
+        }
+        // Closing a socket takes it out of the poll, too.
+        let _ = self.poll.registry().deregister(&mut connection.stream);
+        let _ = connection.stream.shutdown(Shutdown::Both);
+        let until_ns = now_ns + reconnect.random.below(reconnect.pause_ns_max.max(1));
+        connection.away_until_ns = Some(until_ns);
+        connection.is_blocked = true;
+        connection.timer_ns = 0;
+        self.timers.push(Reverse((until_ns, client)));
+        load.on_lost(client, &loss, now_ns);
+    }
+
+    /// Dials the next address, if it is time to.
+    fn maybe_dial(&mut self, client: usize) {
+        let now_ns = self.now_ns();
+        let connection = &mut self.connections[client];
+        if connection.away_until_ns.is_none_or(|until_ns| now_ns < until_ns) {
+            return;
+        }
+        connection.away_until_ns = None;
+        connection.heard_ns = now_ns;
+        connection.place = (connection.place + 1) % self.addresses.len();
+        match self.dial(self.connections[client].place, client) {
+            Ok(stream) => self.connections[client].stream = stream,
+            Err(error) => self.connections[client].lose(&error.to_string()),
+        }
+    }
+
+    /// Sessions that were silent for a third of their timeout ask whether the server is there.
+    fn ping(&mut self, now_ns: u64) {
         for client in 0..self.connections.len() {
             let connection = &mut self.connections[client];
             let third_ns = connection.session.timeout_ms() as u64 * 1_000_000 / 3;
             let is_due = connection.session.is_open()
                 && connection.session.under_way() == 0
                 && connection.lost.is_none()
-                && now_ns - connection.heard_ns > third_ns;
+                && now_ns.saturating_sub(connection.heard_ns) > third_ns;
             if is_due {
                 connection.heard_ns = now_ns;
                 connection.session.ping();
@@ -269,7 +399,8 @@ impl Driver {
     fn on_ready(&mut self, event: &Event, load: &mut impl Load) -> bool {
         let client = event.token().0;
         let connection = &mut self.connections[client];
-        if connection.lost.is_some() {
+        // An event of the connection before may come late.
+        if connection.lost.is_some() || connection.away_until_ns.is_some() {
             return false;
         }
         if event.is_writable() {
@@ -295,6 +426,7 @@ impl Driver {
             connection.session.input().extend_from_slice(&self.buffer[..count]);
             let now_ns = started.elapsed().as_nanos() as u64;
             connection.heard_ns = now_ns;
+            self.heard_ns = now_ns;
             loop {
                 match connection.session.take() {
                     Ok(None) => break,
@@ -329,11 +461,14 @@ impl Driver {
     fn pump(&mut self, client: usize, load: &mut impl Load) -> bool {
         let started = self.started;
         let mut now_ns = self.now_ns();
+        let was_finished = self.connections[client].is_finished;
+        self.maybe_dial(client);
         let connection = &mut self.connections[client];
-        if connection.is_finished {
-            return false;
+        // The load has its turn when there is a session to send on.
+        let mut wants_more = connection.session.is_open() && !was_finished;
+        if !wants_more {
+            connection.flush();
         }
-        let mut wants_more = true;
         while wants_more && connection.lost.is_none() {
             let mut next = Next::Sent;
             now_ns = started.elapsed().as_nanos() as u64;
@@ -354,16 +489,22 @@ impl Driver {
                 _ => {}
             }
         }
+        self.maybe_go_on(client, load);
+        let connection = &mut self.connections[client];
         if connection.lost.is_some() && !connection.is_finished {
             connection.is_finished = true;
             load.on_finished(client, now_ns);
         }
-        connection.is_finished
+        connection.is_finished && !was_finished
     }
 
     /// Closes every session in order, so that its ephemerals go.
     pub fn close(mut self) {
+        self.reconnect = None;
         for connection in &mut self.connections {
+            if connection.away_until_ns.take().is_some() {
+                connection.lose("and there is no other one yet");
+            }
             connection.session.send(&zk::request::Request::CloseSession, 0);
             connection.flush();
         }

@@ -27,6 +27,7 @@ pub mod open_files;
 pub mod process;
 pub mod published;
 pub mod pubsub;
+pub mod random;
 pub mod report;
 pub mod restart;
 pub mod snapshot_gap;

@@ -102,3 +102,34 @@ fn output_that_is_written_in_parts_stays_in_order() {
     session.on_written(rest);
     assert!(session.output().is_empty());
 }
+
+/// On the next connection a session shows what the one before gave it, and the highest zxid it saw;
+/// what it had asked for is forgotten.
+#[test]
+fn a_session_goes_on_where_it_was() {
+    let mut session = open();
+    get(&mut session, 10);
+    session.input().extend(reply(1));
+    assert!(matches!(session.take(), Ok(Some(Incoming::Reply { .. }))));
+    get(&mut session, 20);
+    session.input().extend([0, 0, 0]);
+    session.reconnect();
+    assert_eq!((session.under_way(), session.is_open()), (0, false));
+    assert!(matches!(session.take(), Ok(None)));
+    let request = ConnectRequest::decode(&session.output()[4..]).unwrap();
+    let expected = ConnectRequest {
+        session: 9,
+        password: vec![1; 16],
+        last_zxid_seen: 7,
+        ..ConnectRequest::new(4_000)
+    };
+    assert_eq!(request, expected);
+    let sent = session.output().len();
+    session.on_written(sent);
+    let mut answer = Vec::new();
+    let response =
+        ConnectResponse { timeout_ms: 4_000, session: 9, password: [1; 16], read_only: None };
+    response.encode(&mut answer);
+    session.input().extend(&answer);
+    assert!(matches!(session.take(), Ok(Some(Incoming::Connected))));
+}

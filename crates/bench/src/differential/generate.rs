@@ -7,44 +7,13 @@ use zk::request::{
     SetWatchesRequest, WatcherType, WriteRequest, XID_AUTH, XID_PING, XID_SET_WATCHES, opcode,
 };
 
+use crate::random::Random;
+
 /// Sessions that take part, each in a slot of its own.
 pub const SLOTS: usize = 4;
 
 /// Requests of one burst at most.
 const BURST_MAX: u64 = 60;
-
-/// SplitMix64.
-pub struct Random(u64);
-
-impl Random {
-    /// One whose numbers depend on the seed only.
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`, which is not 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// True `percent` times in a hundred.
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    /// One of a list, which is not empty.
-    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.below(list.len() as u64) as usize]
-    }
-}
 
 /// What the body of a reply without an error holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

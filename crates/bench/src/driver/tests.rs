@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use zk::request::XID_PING;
+use zk::request::{ConnectRequest, XID_PING};
 use zk::response::ConnectResponse;
 
 use super::*;
@@ -47,4 +47,104 @@ fn an_end_right_behind_the_last_bytes_is_seen() {
     drop(stream);
     driver.run(&mut Waiting).unwrap();
     assert_eq!(driver.lost().count(), 1);
+}
+
+/// Accepts a connection and gives what it asks for: the session that it names, or session 5.
+fn accept(listener: &TcpListener, timeout_ms: i32) -> (std::net::TcpStream, ConnectRequest) {
+    let mut stream = listener.accept().unwrap().0;
+    let mut greeting = [0; 49];
+    stream.read_exact(&mut greeting).unwrap();
+    let request = ConnectRequest::decode(&greeting[4..]).unwrap();
+    let (session, password) = (5, [3; 16]);
+    let mut answer = Vec::new();
+    let response = ConnectResponse { timeout_ms, session, password, read_only: Some(false) };
+    response.encode(&mut answer);
+    stream.write_all(&answer).unwrap();
+    (stream, request)
+}
+
+/// Sends one ping-like request and finishes when it was answered.
+#[derive(Default)]
+struct OneSync {
+    sent: usize,
+    answered: usize,
+    losses: Vec<Loss>,
+}
+
+impl Load for OneSync {
+    fn next(&mut self, _: usize, session: &mut Session, now_ns: u64) -> Next {
+        if self.answered > 0 {
+            return Next::Finished;
+        }
+        if session.under_way() > 0 {
+            return Next::Wait;
+        }
+        self.sent += 1;
+        session.send(&zk::request::Request::Sync { path: Some("/") }, now_ns);
+        Next::Sent
+    }
+
+    fn on_reply(&mut self, _: usize, _: ReplyHeader, _: JuteReader<'_>, _: u64, _: u64) {
+        self.answered += 1;
+    }
+
+    fn on_lost(&mut self, _: usize, loss: &Loss, _: u64) {
+        self.losses.push(loss.clone());
+    }
+}
+
+/// The first server closes behind the request, the second one before it gives a session, and nobody
+/// listens at the third: at the fourth the same session goes on.
+#[test]
+fn a_session_goes_on_at_the_next_server() {
+    let listeners: [TcpListener; 3] =
+        core::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let [first, second, fourth] = [0, 1, 2].map(|at: usize| listeners[at].local_addr().unwrap());
+    let servers = std::thread::spawn(move || {
+        let [first, second, fourth] = listeners;
+        let (mut stream, _) = accept(&first, TIMEOUT_MS);
+        stream.read_exact(&mut [0; 17]).unwrap();
+        drop(stream);
+        drop(second.accept().unwrap());
+        let (mut stream, request) = accept(&fourth, TIMEOUT_MS);
+        stream.read_exact(&mut [0; 17]).unwrap();
+        let answer = [&[0, 0, 0, 16, 0, 0, 0, 2][..], &[0; 12]].concat();
+        stream.write_all(&answer).unwrap();
+        (stream, request)
+    });
+    let mut driver = Driver::connect(&[first, second, nobody, fourth], 1, TIMEOUT_MS).unwrap();
+    driver.reconnect_after(Duration::from_millis(1), 1);
+    let mut load = OneSync::default();
+    driver.run(&mut load).unwrap();
+    let request = servers.join().unwrap().1;
+    assert_eq!((request.session, request.password), (5, vec![3; 16]));
+    assert_eq!((load.sent, load.answered, driver.lost().count()), (2, 1, 0));
+    let losses: Vec<_> = load.losses.iter().map(|it| (it.was_open, it.unanswered)).collect();
+    assert_eq!(losses, [(true, 1), (false, 0), (false, 0)]);
+}
+
+/// The servers have ended the session: it is told, and a new one takes its place.
+#[test]
+fn a_session_that_is_over_is_replaced() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let mut first = accept(&listener, TIMEOUT_MS).0;
+        first.read_exact(&mut [0; 17]).unwrap();
+        drop(first);
+        let refused = accept(&listener, 0).1;
+        let (mut stream, new) = accept(&listener, TIMEOUT_MS);
+        stream.read_exact(&mut [0; 17]).unwrap();
+        let answer = [&[0, 0, 0, 16, 0, 0, 0, 1][..], &[0; 12]].concat();
+        stream.write_all(&answer).unwrap();
+        (stream, refused.session, new.session)
+    });
+    let mut driver = Driver::connect(&[address], 1, TIMEOUT_MS).unwrap();
+    driver.reconnect_after(Duration::from_millis(1), 1);
+    let mut load = OneSync::default();
+    driver.run(&mut load).unwrap();
+    let (_stream, refused, new) = server.join().unwrap();
+    assert_eq!((refused, new), (5, 0));
+    assert!(load.losses.iter().any(|it| it.error == SessionError::Refused), "{:?}", load.losses);
 }

@@ -5,9 +5,10 @@
 
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 
-use bench::differential::generate::{Asked, Burst, Generator, Random, Round, entry};
+use bench::differential::generate::{Asked, Burst, Generator, Round, entry};
 use bench::differential::greet_anew;
 use bench::differential::side::Side;
+use bench::random::Random;
 
 use super::CONFIG;
 use crate::server::{RealServer, Server};
