@@ -10,6 +10,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use crate::census::Census;
 use crate::figures::{self, Block};
 use crate::machine_info::{MachineInfo, disk_latencies, stolen_ticks};
 use crate::null_server::NullServer;
@@ -105,6 +106,10 @@ pub struct Turn<'a> {
     pub target: &'a Target,
     /// Its place among the servers that are compared.
     pub place: usize,
+    /// Of the run, those that do not count included.
+    pub round: u32,
+    /// Its figures count.
+    pub counts: bool,
     /// For paths that no other run has.
     pub label: String,
     /// It is the last run on a server that stays: what is to be kept is kept by this one.
@@ -116,7 +121,8 @@ impl Turn<'_> {
     /// The only one, and nobody looks.
     #[cfg(test)]
     pub fn only(target: &Target) -> Turn<'_> {
-        Turn { target, place: 0, label: "t".to_string(), may_keep: true, said: None }
+        let label = "t".to_string();
+        Turn { target, place: 0, round: 0, counts: true, label, may_keep: true, said: None }
     }
 
     /// How far it is.
@@ -176,6 +182,7 @@ pub struct Comparison<'a> {
     workload: &'static str,
     about: String,
     targets: Vec<Target>,
+    census: Census,
     parts: Vec<Part>,
     progress: Progress,
     stolen: Stolen,
@@ -213,6 +220,7 @@ impl Comparison<'_> {
             parts: Vec::new(),
             progress: Progress::start(0),
             stolen: Stolen::start(),
+            census: Census::start(&targets),
             targets,
         })
     }
@@ -223,9 +231,11 @@ impl Comparison<'_> {
     }
 
     /// What is measured from here on stands below this title, beside what was published about it. A
-    /// workload that is one test needs none.
+    /// workload that is one test needs no title.
     pub fn begin(&mut self, title: String, published: Vec<String>) {
-        self.progress.say(&title);
+        if !title.is_empty() {
+            self.progress.say(&title);
+        }
         self.parts.push(Part { title, published, ..Part::default() });
     }
 
@@ -255,6 +265,8 @@ impl Comparison<'_> {
             let turn = Turn {
                 target: &self.targets[place],
                 place,
+                round,
+                counts: round >= repeat.warmup,
                 label: self.label(&round.to_string()),
                 may_keep: round + 1 == repeat.all(),
                 said: Some((prefix, &self.progress)),
@@ -280,6 +292,8 @@ impl Comparison<'_> {
         let turn = Turn {
             target: &null.target(),
             place: self.targets.len(),
+            round: 0,
+            counts: true,
             label: self.label("ceiling"),
             may_keep: false,
             said: Some((String::new(), &self.progress)),
@@ -304,10 +318,13 @@ impl Comparison<'_> {
         for part in &self.parts {
             part.print();
         }
-        let mut all = json!({ "workload": self.workload, "about": self.about });
+        let each = self.census.end();
+        let mut all =
+            json!({ "workload": self.workload, "about": self.about, "each_server": each });
         match self.parts.as_slice() {
             [part] if part.title.is_empty() => {
                 all["warm"] = json!(part.warm);
+                all["published"] = json!(part.published);
                 all["servers"] = part.servers_json();
             }
             parts => all["tests"] = parts.iter().map(Part::to_json).collect(),
@@ -473,6 +490,7 @@ mod tests {
             about: String::new(),
             targets: nulls.iter().map(NullServer::target).collect(),
             parts: Vec::new(),
+            census: Census::start(&[]),
             progress: Progress(None),
             stolen: Stolen(0),
         };

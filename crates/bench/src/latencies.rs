@@ -16,6 +16,7 @@ use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::ReplyHeader;
 use zk::{AclEntry, ErrorCode, JuteReader};
 
+use crate::census::Census;
 use crate::client_zk::Session;
 use crate::comparison::{self, Progress, Rounds, Stolen, Where};
 use crate::driver::{Driver, Load, Next};
@@ -145,6 +146,7 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
     };
     let null = NullServer::start(args.znode_size)?;
     let mut targets = args.at.targets()?;
+    let census = Census::start(&targets);
     targets.push(null.target());
     let header = args.at.header()?;
     print!("{header}");
@@ -179,8 +181,14 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
             "servers": series.iter().map(report::to_json).collect::<Vec<_>>(),
         }));
     }
+    let each = census.end();
     println!("\n{}", report::published(&args.clients));
-    args.at.write_json(&json!({ "workload": "zk-latencies", "about": header, "tests": tests }))?;
+    args.at.write_json(&json!({
+        "workload": "zk-latencies",
+        "about": header,
+        "each_server": each,
+        "tests": tests,
+    }))?;
     Ok(comparison::end(trouble))
 }
 

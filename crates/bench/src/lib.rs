@@ -10,6 +10,7 @@
 //! It never judges: a figure is printed with what it takes to doubt it. [`differential`] has no figures:
 //! it asks two servers the same, and says where they first differ.
 
+pub mod census;
 pub mod cli;
 pub mod client_zk;
 pub mod comparison;

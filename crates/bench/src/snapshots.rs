@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -41,11 +41,11 @@ impl Snapshots<'_> {
         if let Some(before) = target.monitored(KEY) {
             return Snapshots::Monitored { target, before };
         }
-        let Some(folder) = folder_of(target) else { return Snapshots::Unknown };
+        let Some(folders) = folders_of(target) else { return Snapshots::Unknown };
         let is_ended = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&is_ended);
-        let known = snapshots_in(&folder);
-        let look = move || count_new(&folder, known, &ended);
+        let known = snapshots_in(&folders);
+        let look = move || count_new(&folders, known, &ended);
         let thread = std::thread::Builder::new().name("snapshots".to_string()).spawn(look);
         thread.map_or(Snapshots::Unknown, |thread| Snapshots::Files { is_ended, thread })
     }
@@ -65,27 +65,33 @@ impl Snapshots<'_> {
     }
 }
 
-/// Where a server on this machine says that its data is.
-fn folder_of(target: &Target) -> Option<PathBuf> {
+/// Where the servers of a target, which are on this machine, say that their data is.
+fn folders_of(target: &Target) -> Option<Vec<PathBuf>> {
     target.processes().filter(|it| !Processes::is_empty(it))?;
-    let conf = target.ask("conf")?;
+    target.ask_all("conf")?.iter().map(|conf| folder_of(conf)).collect()
+}
+
+fn folder_of(conf: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(conf.lines().find_map(|line| line.strip_prefix("dataDir="))?);
     folder.is_dir().then_some(folder)
 }
 
-/// Names of finished snapshots of Quorate, and of ZooKeeper's.
-fn snapshots_in(folder: &Path) -> HashSet<String> {
-    let folders = [folder.to_path_buf(), folder.join("snapshots")];
-    let entries = folders.iter().filter_map(|it| fs::read_dir(it).ok()).flatten().flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.ends_with(".snap") || name.starts_with("snapshot.")).collect()
+/// Finished snapshots of Quorate, and of ZooKeeper's.
+fn snapshots_in(folders: &[PathBuf]) -> HashSet<PathBuf> {
+    let all = folders.iter().flat_map(|it| [it.clone(), it.join("snapshots")]);
+    let entries = all.filter_map(|it| fs::read_dir(it).ok()).flatten().flatten();
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".snap") || name.starts_with("snapshot.")
+    };
+    entries.map(|entry| entry.path()).filter(is_one).collect()
 }
 
-fn count_new(folder: &Path, known: HashSet<String>, is_ended: &AtomicBool) -> usize {
+fn count_new(folders: &[PathBuf], known: HashSet<PathBuf>, is_ended: &AtomicBool) -> usize {
     let mut all = known.clone();
     loop {
         let is_last = is_ended.load(Ordering::Relaxed);
-        all.extend(snapshots_in(folder));
+        all.extend(snapshots_in(folders));
         if is_last {
             return all.len() - known.len();
         }
@@ -105,10 +111,11 @@ mod tests {
         let write = |name: &str| fs::write(folder.join(name), b"").unwrap();
         write("snapshots/1.snap");
         write("log.1");
-        let (known, is_ended) = (snapshots_in(&folder), AtomicBool::new(false));
+        let folders = [folder.clone()];
+        let (known, is_ended) = (snapshots_in(&folders), AtomicBool::new(false));
         assert_eq!(known.len(), 1);
         let seen = std::thread::scope(|scope| {
-            let looking = scope.spawn(|| count_new(&folder, known, &is_ended));
+            let looking = scope.spawn(|| count_new(&folders, known, &is_ended));
             write("snapshots/2.snap");
             write("snapshots/3.tmp");
             write("snapshot.4");

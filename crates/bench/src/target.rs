@@ -1,4 +1,5 @@
-//! What is measured: a server or several of one ensemble, and what is known about it.
+//! What is measured: a server or the servers of one ensemble, and what is known about it. Clients are
+//! spread over all addresses; CPU and memory are those of all processes that listen there.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -76,7 +77,8 @@ impl Target {
             addresses.push(one.ok_or_else(|| anyhow::anyhow!("nothing answers at {server}"))?);
         }
         let cpu = Cpu::Processes(Processes::listening(&addresses));
-        let name = describe(&ask(&addresses[0], "srvr").unwrap_or_default());
+        let answers = addresses.iter().map(|at| ask(at, "srvr").unwrap_or_default());
+        let name = describe_all(&answers.collect::<Vec<_>>());
         Ok(Target { name, address: address.to_string(), addresses, cpu })
     }
 
@@ -129,11 +131,19 @@ impl Target {
         ask(self.addresses.first()?, word).ok()
     }
 
-    /// A figure of its answer to `mntr`, if it gives that.
+    /// The same of each of its servers.
+    pub fn ask_all(&self, word: &str) -> Option<Vec<String>> {
+        self.processes()?;
+        self.addresses.iter().map(|at| ask(at, word).ok()).collect()
+    }
+
+    /// A figure of the answers to `mntr`, of all servers together, if they give that.
     pub fn monitored(&self, key: &str) -> Option<f64> {
-        let answer = self.ask("mntr")?;
-        let of_line = |line: &str| line.strip_prefix(key)?.strip_prefix('\t')?.trim().parse().ok();
-        answer.lines().find_map(of_line)
+        let of_line = |line: &str| -> Option<f64> {
+            line.strip_prefix(key)?.strip_prefix('\t')?.trim().parse().ok()
+        };
+        let answers = self.ask_all("mntr")?;
+        answers.iter().map(|answer| answer.lines().find_map(of_line)).sum()
     }
 
     /// Memory of the server's processes, if they are on this machine.
@@ -159,10 +169,39 @@ fn ask(address: &SocketAddr, word: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// What a server says it is, from its answer to `srvr`.
-fn describe(srvr: &str) -> String {
-    let of = |name: &str| srvr.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let Some(version) = of("Zookeeper version:") else {
+/// What a server on one of the addresses says that it is: `leader`, `follower`, `standalone` and the
+/// like. None while it serves nobody.
+pub fn mode_at(address: &SocketAddr) -> Option<String> {
+    let srvr = ask(address, "srvr").ok()?;
+    let mode = srvr.lines().find_map(|line| line.strip_prefix("Mode:"))?;
+    Some(mode.trim().to_string())
+}
+
+/// A line of a server's answer to `conf`, which begins so.
+pub fn configured_at(address: &SocketAddr, key: &str) -> Option<String> {
+    let conf = ask(address, "conf").ok()?;
+    let value = conf.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
+    Some(value.to_string())
+}
+
+/// What several servers say they are, or the only one.
+fn describe_all(answers: &[String]) -> String {
+    let [only] = answers else {
+        let mut products: Vec<String> = answers.iter().map(|it| product(it)).collect();
+        products.dedup();
+        return format!("{}, {} servers", products.join(" and "), answers.len());
+    };
+    let mode = only.lines().find_map(|line| line.strip_prefix("Mode:")).map(str::trim);
+    match only.contains("Zookeeper version:") {
+        true => format!("{}, {}", product(only), mode.unwrap_or("mode unknown")),
+        false => product(only),
+    }
+}
+
+/// Name and version of a server, from its answer to `srvr`.
+fn product(srvr: &str) -> String {
+    let version = srvr.lines().find_map(|line| line.strip_prefix("Zookeeper version:"));
+    let Some(version) = version.map(str::trim) else {
         return "a server that does not say what it is".to_string();
     };
     let version = version.split([',', ' ']).next().unwrap_or_default();
@@ -170,7 +209,7 @@ fn describe(srvr: &str) -> String {
         true => "Quorate",
         false => "ZooKeeper",
     };
-    format!("{product} {version}, {}", of("Mode:").unwrap_or("mode unknown"))
+    format!("{product} {version}")
 }
 
 #[cfg(test)]

@@ -77,6 +77,7 @@ enum Step {
     MakeRoot,
     MakeParents,
     MakeChildren,
+    Sync,
     Count,
     RemoveChildren,
     RemoveParents,
@@ -162,15 +163,18 @@ impl Tree {
         Ok(self.step(driver, target, Step::MakeChildren, "fill")?.0)
     }
 
-    /// Asks each parent how many children it has.
+    /// Asks each parent how many children it has. Each session syncs before: in an ensemble it may be
+    /// on a server that has not yet applied what others made.
     ///
     /// # Errors
-    /// The server is silent.
+    /// The server is silent, or does not sync.
     pub fn count(
         &mut self,
         driver: &mut Driver,
         target: &Target,
     ) -> anyhow::Result<(Phase, Count)> {
+        let synced = self.step(driver, target, Step::Sync, "sync")?.0;
+        anyhow::ensure!(synced.errors == 0, "sync is answered with an error");
         self.step(driver, target, Step::Count, "count")
     }
 
@@ -197,6 +201,10 @@ impl Tree {
         let sent = vec![0; driver.client_count()];
         let mut load = TreeLoad {
             step,
+            request_count: match step {
+                Step::Sync => sent.len(),
+                _ => self.request_count(step),
+            },
             answered: sent.clone(),
             sent,
             acl: open_acl(),
@@ -212,7 +220,7 @@ impl Tree {
 
     fn request_count(&self, step: Step) -> usize {
         match step {
-            Step::MakeRoot | Step::RemoveRoot => 1,
+            Step::MakeRoot | Step::RemoveRoot | Step::Sync => 1,
             Step::MakeParents | Step::Count | Step::RemoveParents => self.parents,
             Step::MakeChildren | Step::RemoveChildren => self.znode_count(),
         }
@@ -221,7 +229,7 @@ impl Tree {
     fn path_of(&self, path: &mut String, step: Step, index: usize) {
         path.clear();
         match step {
-            Step::MakeRoot | Step::RemoveRoot => path.push_str(&self.root),
+            Step::MakeRoot | Step::RemoveRoot | Step::Sync => path.push_str(&self.root),
             Step::MakeParents | Step::Count | Step::RemoveParents => {
                 write!(path, "{}/p{index}", self.root).expect("a String takes everything");
             }
@@ -237,6 +245,8 @@ pub fn open_acl() -> Vec<AclEntry> {
 
 struct TreeLoad<'a> {
     step: Step,
+    /// Of all clients; one of each syncs.
+    request_count: usize,
     tree: &'a mut Tree,
     acl: Vec<AclEntry>,
     /// Requests of each client.
@@ -251,7 +261,7 @@ struct TreeLoad<'a> {
 impl Load for TreeLoad<'_> {
     fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next {
         let index = self.sent[client] * self.sent.len() + client;
-        if index >= self.tree.request_count(self.step) {
+        if index >= self.request_count {
             return Next::Finished;
         }
         if session.under_way() >= PIPELINE_REQUESTS {
@@ -267,6 +277,7 @@ impl Load for TreeLoad<'_> {
         let request = match self.step {
             Step::MakeRoot | Step::MakeParents => create(None),
             Step::MakeChildren => create(Some(&self.tree.data)),
+            Step::Sync => Request::Sync { path: Some(path) },
             Step::Count => {
                 let (kind, watch) = (ReadKind::Exists, false);
                 Request::Read(ReadRequest { kind, path, watch })

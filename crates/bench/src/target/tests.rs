@@ -27,6 +27,15 @@ fn targets_are_read_or_refused_with_a_reason() {
 #[test]
 fn a_server_is_described_by_what_it_says() {
     let theirs = "Zookeeper version: 3.9.5-abc, built on 2026\nMode: standalone\n";
-    assert_eq!(describe(theirs), "ZooKeeper 3.9.5-abc, standalone");
-    assert!(describe("srvr is not executed").contains("does not say"));
+    let describe = |answers: &[&str]| {
+        let answers: Vec<String> = answers.iter().map(|it| it.to_string()).collect();
+        describe_all(&answers)
+    };
+    assert_eq!(describe(&[theirs]), "ZooKeeper 3.9.5-abc, standalone");
+    assert!(describe(&["srvr is not executed"]).contains("does not say"));
+    let follower = "Zookeeper version: 3.9.5-abc, built on 2026\nMode: follower\n";
+    assert_eq!(describe(&[theirs, follower]), "ZooKeeper 3.9.5-abc, 2 servers");
+    let ours = "Zookeeper version: 0.1.0-quorate, built on 2026\nMode: leader\n";
+    let both = "ZooKeeper 3.9.5-abc and Quorate 0.1.0-quorate, 2 servers";
+    assert_eq!(describe(&[theirs, ours]), both);
 }

@@ -1,0 +1,144 @@
+//! What each server of an ensemble costs, beside the sums: which one leads decides who does the work.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::process::Processes;
+use crate::target::{self, Target};
+
+/// The servers of some targets, from when it is made on. Targets of one server have no list: all
+/// figures are that server's.
+#[derive(Debug)]
+pub struct Census {
+    servers: Vec<Counted>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    target: String,
+    address: SocketAddr,
+    processes: Processes,
+    cpu_ns: Option<u64>,
+}
+
+/// What one of them is now and has cost since.
+#[derive(Clone, Debug, PartialEq)]
+struct Cost {
+    address: SocketAddr,
+    /// What it says that it is.
+    mode: String,
+    cpu_ms: Option<f64>,
+    resident: Option<u64>,
+    peak: Option<u64>,
+}
+
+impl Census {
+    /// From now on.
+    pub fn start(targets: &[Target]) -> Census {
+        let ensembles = targets.iter().filter(|target| target.addresses.len() > 1);
+        let servers = ensembles.flat_map(|target| {
+            target.addresses.iter().map(|address| {
+                let processes = Processes::listening(&[*address]);
+                let cpu_ns = processes.cpu_ns();
+                Counted { target: target.name.clone(), address: *address, processes, cpu_ns }
+            })
+        });
+        Census { servers: servers.collect() }
+    }
+
+    /// Prints what each of them has cost until now, and gives it for the file.
+    pub fn end(&self) -> Value {
+        let mut heading = "";
+        let mut all = Vec::new();
+        for server in &self.servers {
+            if server.target != heading {
+                heading = &server.target;
+                println!("each of {heading}, from the first round to the last:");
+            }
+            let cost = server.cost();
+            println!("  {cost}");
+            all.push(cost.to_json());
+        }
+        Value::Array(all)
+    }
+}
+
+impl Counted {
+    fn cost(&self) -> Cost {
+        let now = Processes::listening(&[self.address]);
+        // One that was started again has its own clock.
+        let before = if now == self.processes { self.cpu_ns } else { Some(0) };
+        let cpu_ns = now.cpu_ns().zip(before).map(|(now, before)| now.saturating_sub(before));
+        let memory = now.memory();
+        Cost {
+            address: self.address,
+            mode: target::mode_at(&self.address).unwrap_or("serves nobody".to_string()),
+            cpu_ms: cpu_ns.map(|ns| ns as f64 / 1e6),
+            resident: memory.map(|it| it.resident),
+            peak: memory.map(|it| it.peak),
+        }
+    }
+}
+
+impl Cost {
+    fn to_json(&self) -> Value {
+        let Cost { address, mode, cpu_ms, resident, peak } = self;
+        json!({
+            "address": address.to_string(),
+            "mode": mode,
+            "cpu_ms": cpu_ms,
+            "resident_bytes": resident,
+            "resident_bytes_max": peak,
+        })
+    }
+}
+
+impl core::fmt::Display for Cost {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Cost { address, mode, cpu_ms, resident, peak } = self;
+        write!(f, "{address} ({mode}): ")?;
+        let (Some(cpu_ms), Some(resident), Some(peak)) = (cpu_ms, resident, peak) else {
+            return f.write_str("not on this machine");
+        };
+        let mib = |bytes: &u64| *bytes as f64 / f64::from(1 << 20);
+        let (resident, peak) = (mib(resident), mib(peak));
+        write!(f, "CPU {cpu_ms:.0} ms, VmRSS {resident:.0} MiB, VmHWM {peak:.0} MiB")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::null_server::NullServer;
+
+    #[test]
+    fn a_single_server_has_no_list() {
+        let null = NullServer::start(1).unwrap();
+        assert_eq!(Census::start(&[null.target()]).end(), json!([]));
+    }
+
+    /// Two servers in this process: each listens, so each has its cost.
+    #[test]
+    fn each_server_of_an_ensemble_is_listed() {
+        let nulls = [NullServer::start(1).unwrap(), NullServer::start(1).unwrap()];
+        let mut target = nulls[0].target();
+        target.addresses.push(nulls[1].target().addresses[0]);
+        let census = Census::start(&[target]);
+        assert_eq!(census.servers.len(), 2);
+        for server in &census.servers {
+            let cost = server.cost();
+            assert!(cost.resident.unwrap() > 0);
+            assert!(cost.cpu_ms.unwrap() >= 0.0);
+            assert!(cost.to_string().contains("VmRSS"), "{cost}");
+        }
+        let elsewhere = Cost {
+            address: SocketAddr::from(([10, 0, 0, 1], 2181)),
+            mode: "leader".to_string(),
+            cpu_ms: None,
+            resident: None,
+            peak: None,
+        };
+        assert_eq!(elsewhere.to_string(), "10.0.0.1:2181 (leader): not on this machine");
+    }
+}
