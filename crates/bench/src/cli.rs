@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::differential::{self, DifferentialArgs};
+use crate::failover::{self, FailoverArgs};
 use crate::fill::{self, FillArgs};
+use crate::join::{self, JoinArgs};
 use crate::latencies::{self, LatencyArgs};
 use crate::pubsub::{self, PubsubArgs};
 use crate::restart::{self, RestartArgs};
@@ -30,6 +32,12 @@ enum Workload {
     /// A million znodes, then kill -9: how long until the server answers again
     #[command(name = "zk-restart")]
     Restart(RestartArgs),
+    /// The leader is killed under load: how long no client can write, and what is lost
+    #[command(name = "zk-failover")]
+    Failover(FailoverArgs),
+    /// A million znodes and full write load: a member whose data was deleted joins again
+    #[command(name = "zk-join")]
+    Join(JoinArgs),
     /// A million znodes, half of the maximum rate: the longest gap between replies
     #[command(name = "zk-snapshot-gap")]
     SnapshotGap(SnapshotGapArgs),
@@ -53,6 +61,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Latencies(args) => latencies::command(args),
         Workload::Fill(args) => fill::command(args),
         Workload::Restart(args) => restart::command(args),
+        Workload::Failover(args) => failover::command(args),
+        Workload::Join(args) => join::command(args),
         Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
         Workload::Pubsub(args) => pubsub::command(args),

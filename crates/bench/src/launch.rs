@@ -51,6 +51,14 @@ impl Launch {
         Ok(Launch::Again { program, arguments, folder: link("cwd")?, environment })
     }
 
+    /// Where it runs, if that is known.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Launch::Again { folder, .. } => Some(folder),
+            Launch::Shell(_) => None,
+        }
+    }
+
     /// Starts it; what it prints goes to the end of a file. It has a process group of its own and
     /// nothing of ours, so that it goes on when this process ends.
     ///

@@ -2,10 +2,11 @@
 //! beside another server in the same run.
 //!
 //! The path of a figure: [`cli`] picks a workload ([`latencies`], [`fill`], [`restart`],
-//! [`snapshot_gap`], [`watch`], [`pubsub`]), which takes turns between the targets ([`comparison`]) and
+//! [`failover`], [`join`], [`snapshot_gap`], [`watch`], [`pubsub`]), which takes turns between the targets ([`comparison`]) and
 //! says what each client does next; [`driver`] sends it over [`client_zk`] sessions and measures; [`stats`] and
 //! [`meter`] keep it; [`report`] and [`figures`] print it. [`process`] knows what the servers cost,
-//! [`null_server`] what the generator itself can do.
+//! [`census`] what each of several does, [`null_server`] what the generator itself can do. [`ensemble`] ends
+//! and starts members of one, while [`writers`] count what they were told.
 //!
 //! It never judges: a figure is printed with what it takes to doubt it. [`differential`] has no figures:
 //! it asks two servers the same, and says where they first differ.
@@ -16,8 +17,11 @@ pub mod client_zk;
 pub mod comparison;
 pub mod differential;
 pub mod driver;
+pub mod ensemble;
+pub mod failover;
 pub mod figures;
 pub mod fill;
+pub mod join;
 pub mod latencies;
 pub mod launch;
 pub mod limits;
@@ -37,3 +41,4 @@ pub mod stats;
 pub mod target;
 pub mod tree;
 pub mod watch;
+pub mod writers;

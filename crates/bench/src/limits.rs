@@ -65,6 +65,16 @@ pub const RESTART_LIMIT: Duration = Duration::from_secs(900);
 /// How long it is waited between two attempts to reach it.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(2);
 
+/// How long it is waited between two attempts to reach a member that comes back while others serve: a
+/// server that does not serve yet logs each of them.
+pub const MEMBER_LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long clients may take to write again after an ensemble is whole again.
+pub const RECOVERY_LIMIT: Duration = Duration::from_secs(120);
+
+/// The longest pause that clients may be asked to make before they connect again, ms.
+pub const PAUSE_MS_MAX: u64 = 60_000;
+
 /// How long an attempt may take once somebody listens. A server that accepts connections and does
 /// not answer yet is waited for.
 pub const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);

@@ -51,10 +51,22 @@ impl Processes {
     /// # Errors
     /// One is gone already, or belongs to somebody else.
     pub fn kill(&self) -> std::io::Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Asks them to end, by SIGTERM.
+    ///
+    /// # Errors
+    /// One is gone already, or belongs to somebody else.
+    pub fn stop(&self) -> std::io::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    fn signal(&self, signal: Signal) -> std::io::Result<()> {
         for pid in &self.pids {
             let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);
             let pid = pid.ok_or(std::io::ErrorKind::NotFound)?;
-            kill_process(pid, Signal::KILL)?;
+            kill_process(pid, signal)?;
         }
         Ok(())
     }

@@ -104,6 +104,14 @@ pub const PUBSUB_DOUBTS: [&str; 5] = [
     "the document says that its writes take 50 to 60 ms at least, since they come in batches of 1000",
 ];
 
+/// What ZooKeeper's overview ("Reliability") says of failing leaders, and how it was found.
+pub const FAILOVER: [&str; 2] = [
+    "\"less than 200ms to elect a new leader\": 7 servers, saturated with 30 % writes, looked at by the \
+     second (ZooKeeper 3.9, overview, \"Reliability\")",
+    "that is the election; a gap here is also the end of the process, the connections, and the first \
+     write of each session",
+];
+
 impl PubsubRow {
     /// Whether it is about a test with so many bytes, whose subscribers see events only or read as
     /// well. The document's 255 is 256 elsewhere in it.

@@ -182,19 +182,23 @@ fn kill_and_start(target: &Target, launches: &[Launch], path: &str) -> anyhow::R
     for launch in launches {
         children.push(launch.start(&output)?);
     }
-    let error = first_answer(&target.addresses, path, &mut children, &output)?;
+    let error = first_answer(&target.addresses, path, &mut children, &output, RECONNECT_PAUSE)?;
     let answered = killed.elapsed();
     let back = Processes::listening(&target.addresses);
     let pids: Vec<String> = back.pids().iter().map(u32::to_string).collect();
     Ok(Outage { gone, answered, error, cpu_ns: back.cpu_ns(), pids: pids.join(" "), output })
 }
 
-/// Asks the servers in turn until one answers, whatever it says.
-fn first_answer(
+/// Asks the servers in turn until one answers, whatever it says, with a pause between two attempts.
+///
+/// # Errors
+/// What was started has failed, or nothing answers for [`RESTART_LIMIT`].
+pub fn first_answer(
     addresses: &[SocketAddr],
     path: &str,
     children: &mut [Child],
     output: &Path,
+    pause: Duration,
 ) -> anyhow::Result<ErrorCode> {
     let began = Instant::now();
     let log = output.display();
@@ -209,7 +213,7 @@ fn first_answer(
             anyhow::ensure!(status.is_none(), "the server does not start again: see {log}");
         }
         anyhow::ensure!(began.elapsed() < RESTART_LIMIT, "it does not come back ({failed}): {log}");
-        std::thread::sleep(RECONNECT_PAUSE);
+        std::thread::sleep(pause);
     }
     unreachable!("a target has an address, and they go round")
 }

@@ -5,7 +5,7 @@ use crate::null_server::NullServer;
 fn the_first_answer_ends_the_wait() {
     let null = NullServer::start(1).unwrap();
     let addresses = null.target().addresses;
-    let error = first_answer(&addresses, "/a", &mut [], Path::new("log")).unwrap();
+    let error = first_answer(&addresses, "/a", &mut [], Path::new("log"), RECONNECT_PAUSE).unwrap();
     assert_eq!(error, ErrorCode::OK);
 }
 
@@ -14,7 +14,7 @@ fn the_first_answer_ends_the_wait() {
 fn all_addresses_are_tried() {
     let null = NullServer::start(1).unwrap();
     let addresses = [SocketAddr::from(([127, 0, 0, 1], 1)), null.target().addresses[0]];
-    assert!(first_answer(&addresses, "/a", &mut [], Path::new("log")).is_ok());
+    assert!(first_answer(&addresses, "/a", &mut [], Path::new("log"), RECONNECT_PAUSE).is_ok());
 }
 
 #[test]
@@ -22,7 +22,8 @@ fn a_server_that_ends_at_once_is_not_waited_for() {
     let nobody = [SocketAddr::from(([127, 0, 0, 1], 1))];
     let path = std::env::temp_dir().join(format!("quorate-ends-{}", std::process::id()));
     let mut children = [Launch::Shell("exit 3".to_string()).start(&path).unwrap()];
-    let error = first_answer(&nobody, "/a", &mut children, &path).unwrap_err().to_string();
+    let error =
+        first_answer(&nobody, "/a", &mut children, &path, RECONNECT_PAUSE).unwrap_err().to_string();
     assert!(error.contains("does not start again"), "{error}");
     assert!(error.contains("quorate-ends-"), "{error}");
     std::fs::remove_file(path).unwrap();

@@ -198,6 +198,35 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
     std::fs::remove_dir_all(data).unwrap();
 }
 
+/// A standalone server leads nobody and is killed all the same; there is no other one to go on at.
+#[test]
+fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there() {
+    let (mut child, data, address) = serve_on_fixed_port("bench-failover-ours");
+    let real = RealServer::start("bench-failover-real", &CONFIG);
+    let (target, compared) = (format!("zk://{address}"), format!("zk://{}", real.address()));
+    let args = ["zk-failover", "--target", &target, "--compare", &compared, "--sessions", "20"];
+    let args =
+        [&args[..], &["--before", "1", "--away", "0", "--after", "0", "--pause", "20"]].concat();
+    let args = [&args[..], &["--rounds", "2", "--warmup", "0"]].concat();
+    let (text, json) = bench("failover", &args);
+    child.wait().unwrap();
+    for address in [address, real.address()] {
+        assert!(!below_root(address).contains("bench-"));
+    }
+    assert_eq!(end_restarted(&text), 2, "{text}");
+    for (key, value) in
+        [("acknowledged_writes_lost", 0.0), ("sessions_expired", 0.0), ("connections_lost", 20.0)]
+    {
+        assert_eq!(rounds(&json, key, 2), [value; 4], "{key}: {text}");
+    }
+    assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
+    let gaps = rounds(&json, "longest_gap_of_a_session_p50_ms", 2);
+    let back = rounds(&json, "serves_again_after_its_start_ms", 2);
+    assert!(gaps.iter().chain(&back).all(|ms| *ms > 0.0), "{text}");
+    assert_eq!(text.matches("longest gaps of 40 sessions in all rounds").count(), 2, "{text}");
+    std::fs::remove_dir_all(data).unwrap();
+}
+
 #[test]
 fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
     // A snapshot every 2,000 commands or so; ZooKeeper waits for a random part of its number.
@@ -289,6 +318,10 @@ fn wrong_options_are_named_in_one_line() {
         (&["zk-restart", "--target", "zk://127.0.0.1:1", "--children", "0"][..], "--children: 0"),
         (&["zk-restart", "--target", "zk://127.0.0.1:1", "--compare-start", "x"][..], "--compare"),
         (&["zk-snapshot-gap", "--target", "zk://127.0.0.1:1", "--rate", "0"][..], "--rate"),
+        (&["zk-failover", "--target", "zk://127.0.0.1:1", "--size", "7"][..], "--size: 7"),
+        (&["zk-failover", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
+        (&["zk-join", "--target", "zk://127.0.0.1:1"][..], "--delete-data"),
+        (&["zk-join", "--target", "zk://127.0.0.1:1", "--delete-data"][..], "127.0.0.1:1"),
         (&["zk-watch", "--target", "zk://127.0.0.1:1", "--seers", "0"][..], "--seers: 0"),
         (&["pubsub", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
         (&["pubsub", "--target", "zk://127.0.0.1:1", "--scenario", "1,4"][..], "--scenario"),

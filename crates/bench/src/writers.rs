@@ -1,0 +1,397 @@
+//! Sessions that count: each sets the data of a znode of its own to the next number, waits for the
+//! answer, and goes on, through outages as well. What each was told stands beside what the servers have
+//! in the end: a set that was acknowledged and is not there is lost.
+//!
+//! A connection that ends leaves one set without an answer, which may have happened or not. The next
+//! number follows on it, never the same one, so that the version of the znode, which counts all sets
+//! that happened, lies between those that were acknowledged and those that were sent.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use zk::request::{ReadKind, ReadRequest, Request, WriteRequest};
+use zk::response::{ReplyHeader, decode_stat};
+use zk::{ErrorCode, JuteReader};
+
+use crate::client_zk::{Session, SessionError};
+use crate::driver::{Driver, Load, Loss, Next};
+use crate::limits::RECOVERY_LIMIT;
+use crate::stats::Latencies;
+use crate::tree::Tree;
+
+/// Bytes of the number that data begins with.
+pub const NUMBER_BYTES: usize = 8;
+
+/// Stages of a run at most.
+pub const STAGES_MAX: usize = 4;
+
+/// How far a run is. A thread that ends and starts servers says so, the writers look.
+#[derive(Debug)]
+pub struct Stages {
+    now: AtomicUsize,
+    is_over: AtomicBool,
+    is_failed: AtomicBool,
+    began: Mutex<Vec<Instant>>,
+}
+
+impl Stages {
+    /// The first one begins now.
+    pub fn start() -> Stages {
+        Stages {
+            now: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+            is_failed: AtomicBool::new(false),
+            began: Mutex::new(vec![Instant::now()]),
+        }
+    }
+
+    /// The next one begins.
+    pub fn next(&self) {
+        let mut began = self.began.lock().expect("nobody panics with it");
+        assert!(began.len() < STAGES_MAX);
+        began.push(Instant::now());
+        self.now.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The last one is over; `is_good` if all went as planned, else nobody waits for anything.
+    pub fn end(&self, is_good: bool) {
+        self.began.lock().expect("nobody panics with it").push(Instant::now());
+        self.is_failed.store(!is_good, Ordering::Relaxed);
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// How long each took that has ended.
+    pub fn durations(&self) -> Vec<Duration> {
+        let began = self.began.lock().expect("nobody panics with it");
+        began.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+}
+
+/// What one session did and was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Writer {
+    /// Numbers that were sent: 1 to this one.
+    sent: u64,
+    acknowledged: u64,
+    /// The newest number that was.
+    newest: u64,
+    /// Sets that may have happened or not.
+    unknown: u64,
+    /// Of the newest acknowledgement.
+    last_ns: Option<u64>,
+    /// The longest time between two acknowledgements, the later one in this stage.
+    gap_ns: [u64; STAGES_MAX],
+    /// What the server has in the end.
+    found: Option<Found>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    number: u64,
+    /// Sets that happened.
+    version: u64,
+}
+
+/// What all writers did in one stage.
+#[derive(Clone, Debug, Default)]
+pub struct StageTally {
+    /// Sets that were acknowledged.
+    pub acknowledged: u64,
+    /// Of those, from the write to the socket.
+    pub latencies: Latencies,
+    /// The longest time between two acknowledgements to anybody, the later one in this stage.
+    pub gap_ns: u64,
+}
+
+/// What went wrong, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// Connections with a session that ended.
+    pub connections_lost: u64,
+    /// Attempts to connect that gave no session.
+    pub attempts_failed: u64,
+    /// Sessions that the servers had ended.
+    pub sessions_expired: u64,
+    /// Answers that were errors.
+    pub errors: u64,
+    /// How often each of those, by its name.
+    pub by_kind: BTreeMap<String, u64>,
+}
+
+/// What became of all sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Acknowledged.
+    pub acknowledged: u64,
+    /// Acknowledged, and not there.
+    pub lost: u64,
+    /// Neither acknowledged nor refused.
+    pub unknown: u64,
+    /// Of those, there.
+    pub unknown_that_happened: u64,
+    /// There, and never sent.
+    pub surplus: u64,
+    /// Writers that did not write again, or whose znode could not be read.
+    pub silent: u64,
+}
+
+/// The writers of one run: as many as the tree has children.
+pub struct Writers<'a> {
+    paths: Vec<String>,
+    data: Vec<u8>,
+    stages: &'a Stages,
+    writers: Vec<Writer>,
+    /// Of each stage.
+    pub tallies: [StageTally; STAGES_MAX],
+    /// Of all.
+    pub troubles: Troubles,
+    last_ns: Option<u64>,
+    over_ns: Option<u64>,
+}
+
+impl<'a> Writers<'a> {
+    /// Writes to the children of a tree that holds [`NUMBER_BYTES`] in each, or more.
+    pub fn new(tree: &Tree, stages: &'a Stages) -> Writers<'a> {
+        let path = |index| {
+            let mut path = String::new();
+            tree.child(&mut path, index);
+            path
+        };
+        assert!(tree.data().len() >= NUMBER_BYTES);
+        Writers {
+            paths: (0..tree.znode_count()).map(path).collect(),
+            data: tree.data().to_vec(),
+            stages,
+            writers: vec![Writer::default(); tree.znode_count()],
+            tallies: Default::default(),
+            troubles: Troubles::default(),
+            last_ns: None,
+            over_ns: None,
+        }
+    }
+
+    /// Writes until the last stage is over and each writer was acknowledged once more, or none was for
+    /// [`RECOVERY_LIMIT`]; then reads what is there, after a sync.
+    ///
+    /// # Errors
+    /// The servers are silent.
+    pub fn run(&mut self, driver: &mut Driver) -> anyhow::Result<Account> {
+        driver.run(self)?;
+        let now_ns = driver.now_ns();
+        let stage = self.stages.now.load(Ordering::Relaxed);
+        let over_ns = self.over_ns.unwrap_or(now_ns);
+        for writer in &mut self.writers {
+            let last_ns = writer.last_ns.unwrap_or(0);
+            if last_ns < over_ns {
+                writer.gap_ns[stage] = writer.gap_ns[stage].max(now_ns - last_ns);
+            }
+        }
+        let silent = self.writers.iter().filter(|it| it.last_ns.is_none_or(|ns| ns < over_ns));
+        let silent = silent.count() as u64;
+        if self.stages.is_failed.load(Ordering::Relaxed) {
+            return Ok(Account { silent, ..Account::default() });
+        }
+        let count = self.writers.len();
+        let mut check = Check { all: self, sent: vec![0; count], is_synced: vec![false; count] };
+        driver.run(&mut check)?;
+        let account = self.writers.iter().fold(Account::default(), add);
+        Ok(Account { silent: account.silent + silent, ..account })
+    }
+
+    /// The longest time between two acknowledgements, of each writer, in a stage.
+    pub fn gaps(&self, stage: usize) -> Latencies {
+        let mut gaps = Latencies::default();
+        for writer in &self.writers {
+            gaps.record(writer.gap_ns[stage]);
+        }
+        gaps
+    }
+}
+
+/// Adds what became of one writer's sets.
+fn add(mut all: Account, writer: &Writer) -> Account {
+    let Writer { acknowledged, newest, unknown, .. } = *writer;
+    all.acknowledged += acknowledged;
+    all.unknown += unknown;
+    let Some(Found { number, version }) = writer.found else {
+        all.silent += 1;
+        return all;
+    };
+    let missing = acknowledged.saturating_sub(version);
+    // As many as there should be, but not the newest one: one came too late or was undone.
+    all.lost += if number < newest { missing.max(1) } else { missing };
+    all.unknown_that_happened += version.saturating_sub(acknowledged).min(unknown);
+    all.surplus += version.saturating_sub(acknowledged + unknown);
+    all
+}
+
+impl Load for Writers<'_> {
+    fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next {
+        if session.under_way() > 0 {
+            return Next::Wait;
+        }
+        let writer = &mut self.writers[client];
+        if let Some(over_ns) = self.over_ns
+            && writer.last_ns.is_some_and(|last_ns| last_ns >= over_ns)
+        {
+            return Next::Finished;
+        }
+        writer.sent += 1;
+        self.data[..NUMBER_BYTES].copy_from_slice(&writer.sent.to_be_bytes());
+        let (path, data, version) = (self.paths[client].as_str(), Some(&self.data[..]), -1);
+        session.send(&Request::Write(WriteRequest::SetData { path, data, version }), now_ns);
+        Next::Sent
+    }
+
+    fn on_reply(
+        &mut self,
+        client: usize,
+        header: ReplyHeader,
+        _: JuteReader<'_>,
+        took_ns: u64,
+        now_ns: u64,
+    ) {
+        let writer = &mut self.writers[client];
+        if header.error != ErrorCode::OK {
+            // Whether it happened is not asked: it was not acknowledged.
+            writer.unknown += 1;
+            self.troubles.errors += 1;
+            self.troubles.count(&format!("answer {}", header.error.name()));
+            return;
+        }
+        writer.acknowledged += 1;
+        writer.newest = writer.sent;
+        let stage = self.stages.now.load(Ordering::Relaxed);
+        let since = |last_ns: Option<u64>| last_ns.map_or(0, |last| now_ns.saturating_sub(last));
+        writer.gap_ns[stage] = writer.gap_ns[stage].max(since(writer.last_ns));
+        writer.last_ns = Some(now_ns);
+        let tally = &mut self.tallies[stage];
+        tally.gap_ns = tally.gap_ns.max(since(self.last_ns));
+        tally.acknowledged += 1;
+        tally.latencies.record(took_ns);
+        self.last_ns = Some(now_ns);
+    }
+
+    fn on_lost(&mut self, client: usize, loss: &Loss, _: u64) {
+        self.writers[client].unknown += loss.unanswered as u64;
+        self.troubles.add(loss);
+    }
+
+    fn is_given_up(&mut self, now_ns: u64) -> bool {
+        if self.stages.is_over.load(Ordering::Relaxed) && self.over_ns.is_none() {
+            self.over_ns = Some(now_ns);
+        }
+        let is_late = |over_ns| now_ns > over_ns + RECOVERY_LIMIT.as_nanos() as u64;
+        self.over_ns.is_some_and(is_late) || self.stages.is_failed.load(Ordering::Relaxed)
+    }
+}
+
+impl Troubles {
+    fn add(&mut self, loss: &Loss) {
+        match (&loss.error, loss.was_open) {
+            (SessionError::Refused, _) => {
+                self.sessions_expired += 1;
+                self.count("session expired");
+            }
+            (error, true) => {
+                self.connections_lost += 1;
+                self.count(&format!("connection lost ({})", reason(error)));
+            }
+            (error, false) => {
+                self.attempts_failed += 1;
+                self.count(&format!("attempt failed ({})", reason(error)));
+            }
+        }
+    }
+
+    fn count(&mut self, kind: &str) {
+        *self.by_kind.entry(kind.to_string()).or_default() += 1;
+    }
+
+    /// Adds those of another run.
+    pub fn add_all(&mut self, other: &Troubles) {
+        self.connections_lost += other.connections_lost;
+        self.attempts_failed += other.attempts_failed;
+        self.sessions_expired += other.sessions_expired;
+        self.errors += other.errors;
+        for (kind, count) in &other.by_kind {
+            *self.by_kind.entry(kind.clone()).or_default() += count;
+        }
+    }
+
+    /// All kinds in one line.
+    pub fn kinds(&self) -> String {
+        let all: Vec<String> =
+            self.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        if all.is_empty() { "none".to_string() } else { all.join(", ") }
+    }
+}
+
+fn reason(error: &SessionError) -> String {
+    match error {
+        SessionError::Lost(why) => why.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Reads what is there. What a connection that ends takes with it is asked again.
+struct Check<'a, 'b> {
+    all: &'a mut Writers<'b>,
+    /// Requests of each client on this connection: a sync, then a read.
+    sent: Vec<u8>,
+    is_synced: Vec<bool>,
+}
+
+impl Load for Check<'_, '_> {
+    fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next {
+        if self.all.writers[client].found.is_some() {
+            return Next::Finished;
+        }
+        let path = self.all.paths[client].as_str();
+        let request = match self.sent[client] {
+            0 => Request::Sync { path: Some(path) },
+            1 => Request::Read(ReadRequest { kind: ReadKind::GetData, path, watch: false }),
+            _ if session.under_way() > 0 => return Next::Wait,
+            _ => return Next::Finished,
+        };
+        self.sent[client] += 1;
+        session.send(&request, now_ns);
+        Next::Sent
+    }
+
+    fn on_reply(
+        &mut self,
+        client: usize,
+        header: ReplyHeader,
+        mut body: JuteReader<'_>,
+        _: u64,
+        _: u64,
+    ) {
+        if !self.is_synced[client] {
+            self.is_synced[client] = header.error == ErrorCode::OK;
+            return;
+        }
+        if header.error != ErrorCode::OK {
+            return;
+        }
+        let Ok(data) = body.buffer() else { return };
+        let Some(number) = data.unwrap_or_default().first_chunk::<NUMBER_BYTES>() else { return };
+        // Before the first set it holds something else.
+        let number = u64::from_be_bytes(*number);
+        let Ok(stat) = decode_stat(&mut body) else { return };
+        let version = stat.version.max(0) as u64;
+        let number = if version == 0 { 0 } else { number };
+        self.all.writers[client].found = Some(Found { number, version });
+    }
+
+    fn on_lost(&mut self, client: usize, loss: &Loss, _: u64) {
+        self.sent[client] = 0;
+        self.is_synced[client] = false;
+        self.all.troubles.add(loss);
+    }
+}
+
+#[cfg(test)]
+mod tests;
