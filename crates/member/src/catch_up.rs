@@ -142,18 +142,27 @@ impl Fetch {
     }
 
     /// The piece is in the file: the next is asked for, or all of it is checked.
-    pub fn on_written(&mut self, now_ms: u64) -> Result<PeerMessage, SnapshotJob> {
+    pub fn on_written(&mut self, now_ms: u64) -> FetchStep {
         match self.state {
             FetchState::Writing { is_last: true } => {
                 self.state = FetchState::Checking;
-                Err(SnapshotJob::CheckReceived(self.at))
+                FetchStep::Check(self.at)
             }
             _ => {
                 self.state = FetchState::Asked { since_ms: now_ms };
-                Ok(self.want())
+                FetchStep::Ask(self.want())
             }
         }
     }
+}
+
+/// What comes next of a snapshot that is fetched.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FetchStep {
+    /// Another piece, from the one who has it.
+    Ask(PeerMessage),
+    /// All of it is there.
+    Check(SnapshotAt),
 }
 
 #[cfg(test)]

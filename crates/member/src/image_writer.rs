@@ -63,10 +63,12 @@ impl<D: Disk + Clone> ImageWriter<D> {
     /// Does one job.
     pub fn handle(&mut self, job: SnapshotJob) -> ImageOutput {
         let mut problems: Vec<StorageError> = Vec::new();
-        let job = match self.transfer(job) {
-            Ok(transferred) => return transferred,
-            Err(job) => job,
-        };
+        if matches!(
+            job,
+            SnapshotJob::Read { .. } | SnapshotJob::Receive { .. } | SnapshotJob::CheckReceived(_)
+        ) {
+            return self.transfer(job);
+        }
         let is_piece = matches!(job, SnapshotJob::Piece(_));
         let is_asked = matches!(job, SnapshotJob::KeepRoom(_));
         let report = self.write(job).unwrap_or_else(|error| {
@@ -90,8 +92,8 @@ impl<D: Disk + Clone> ImageWriter<D> {
         ImageOutput { room, report, transfer: None, problems }
     }
 
-    /// Does a job for another member, or with what one sends; gives any other back.
-    fn transfer(&mut self, job: SnapshotJob) -> Result<ImageOutput, SnapshotJob> {
+    /// Does a job for another member, or with what one sends.
+    fn transfer(&mut self, job: SnapshotJob) -> ImageOutput {
         let transferred = match job {
             SnapshotJob::Read { to, want } => {
                 let (message, problem) = match self.read(want) {
@@ -100,11 +102,11 @@ impl<D: Disk + Clone> ImageWriter<D> {
                 };
                 let transfer = Some(FromTransfer::Read { to, message });
                 let problems = problem.into_iter().collect();
-                return Ok(ImageOutput { room: None, report: None, transfer, problems });
+                return ImageOutput { room: None, report: None, transfer, problems };
             }
             SnapshotJob::Receive { is_first, bytes } => self.receive(is_first, &bytes),
             SnapshotJob::CheckReceived(at) => self.check_received(at),
-            job => return Err(job),
+            job => unreachable!("{job:?} is not of another member"),
         };
         let mut problems = Vec::new();
         let transfer = transferred.unwrap_or_else(|error| {
@@ -113,7 +115,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
             problems.extend(received::discard(&self.disk).err().map(RecoveryError::Storage));
             FromTransfer::Failed
         });
-        Ok(ImageOutput { room: None, report: None, transfer: Some(transfer), problems })
+        ImageOutput { room: None, report: None, transfer: Some(transfer), problems }
     }
 
     fn read(&self, want: Want) -> Result<Piece, StorageError> {

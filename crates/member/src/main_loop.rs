@@ -19,7 +19,7 @@ use replica::{
 };
 use thiserror::Error;
 
-use crate::catch_up::{Fetch, Offers, WholeImage};
+use crate::catch_up::{Fetch, FetchStep, Offers, WholeImage};
 use crate::container_znodes::ContainerManager;
 use crate::expiry::Leases;
 use crate::forward::{Followed, Forwarder};
@@ -383,8 +383,10 @@ impl Loop {
                 let Some(fetch) = &mut self.fetch else { return };
                 let from = fetch.from;
                 match fetch.on_written(self.now_ms) {
-                    Ok(want) => self.send(from, want),
-                    Err(job) => self.output.snapshot.push(job),
+                    FetchStep::Ask(want) => self.send(from, want),
+                    FetchStep::Check(at) => {
+                        self.output.snapshot.push(SnapshotJob::CheckReceived(at));
+                    }
                 }
             }
             FromTransfer::Whole(image) => {
