@@ -1,9 +1,10 @@
 //! What changed, for those who watch: one compact, shared batch for all connection runtimes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::acl::Acl;
-use crate::ids::{Ordinal, Owner, SessionId, Zxid};
+use crate::ids::{MemberId, Ordinal, Owner, SessionId, Zxid};
 use crate::limits::QUOTA_WARNINGS_MAX;
 use crate::settings::Settings;
 
@@ -46,6 +47,8 @@ pub enum ChangeKind {
     },
     /// The replicated settings were replaced.
     Configured(Arc<Settings>),
+    /// Which server of the configuration each member is.
+    Registered(Arc<BTreeMap<MemberId, u64>>),
     /// The state was replaced by an image: connections and watches of before are worth nothing.
     Installed {
         /// Those that there are now, by id, each with its timeout in ms: owned by nobody.

@@ -5,7 +5,7 @@
 
 use crate::acl::{self, AclEntry};
 use crate::codec::{DecodeError, Reader, Write};
-use crate::ids::{Ordinal, SessionId};
+use crate::ids::{MemberId, Ordinal, SessionId};
 use crate::limits::{CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX};
 use crate::settings::Settings;
 
@@ -212,6 +212,18 @@ pub enum Command<'a> {
         /// Of the snapshot's file ([`crate::install::PreparedImage`]).
         hash: u128,
     },
+    /// Note which server of the configuration a member is.
+    Register {
+        /// The member.
+        member: MemberId,
+        /// The server's number.
+        server: u64,
+    },
+    /// The member is gone for good, and so is what was kept of it.
+    Forget {
+        /// Which.
+        member: MemberId,
+    },
 }
 
 const KIND_OPEN_SESSION: u8 = 1;
@@ -223,6 +235,8 @@ const KIND_WRITE: u8 = 6;
 const KIND_MULTI: u8 = 7;
 const KIND_DELETE_CONTAINERS: u8 = 8;
 const KIND_INSTALL_IMAGE: u8 = 9;
+const KIND_REGISTER: u8 = 10;
+const KIND_FORGET: u8 = 11;
 
 const OP_CREATE: u8 = 1;
 const OP_DELETE: u8 = 2;
@@ -397,6 +411,15 @@ impl Command<'_> {
                 out.put_u8(KIND_INSTALL_IMAGE);
                 out.put_u128(*hash);
             }
+            Command::Register { member, server } => {
+                out.put_u8(KIND_REGISTER);
+                out.put_u64(member.0);
+                out.put_u64(*server);
+            }
+            Command::Forget { member } => {
+                out.put_u8(KIND_FORGET);
+                out.put_u64(member.0);
+            }
         }
     }
 
@@ -453,6 +476,10 @@ impl Command<'_> {
                 Command::DeleteContainers { paths, never_used_ms_max }
             }
             KIND_INSTALL_IMAGE => Command::InstallImage { hash: reader.u128()? },
+            KIND_REGISTER => {
+                Command::Register { member: MemberId(reader.u64()?), server: reader.u64()? }
+            }
+            KIND_FORGET => Command::Forget { member: MemberId(reader.u64()?) },
             _ => return Err(reader.bad("command", u64::from(kind))),
         })
     }

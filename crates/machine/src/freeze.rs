@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! header  = 'H' | version u8 | index u64 | ordinal u64 | zxid i64 | settings | origin count u32
-//!         | (member u64 boot u64 sequence u64)* | digest u128 | session count u64
+//!         | (member u64 boot u64 sequence u64)*
+//!         | [server count u32, not 0 | (member u64 server u64)*, in version 2] | digest u128 | session count u64
 //!         | slot count u32 | znode count u32
 //! session = 'S' | id i64 | timeout_ms u32 | password 16 | member u64 | boot u64 | connection u64
 //!         | attached u64
@@ -21,6 +22,8 @@
 //!
 //! Ids are labels that tie children to parents within the image; they are not state.
 
+use std::collections::BTreeMap;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use thiserror::Error;
@@ -31,14 +34,17 @@ use crate::digest::Digest;
 use crate::ids::{
     BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };
-use crate::limits::{FREEZE_OLD_BYTES_MAX, ORIGINS_MAX, ZNODES_MAX};
+use crate::limits::{FREEZE_OLD_BYTES_MAX, ORIGINS_MAX, SERVERS_MAX, ZNODES_MAX};
 use crate::machine::{Counters, Machine};
 use crate::sessions::{Session, Sessions};
 use crate::settings::Settings;
 use crate::tree::{Image, NO_PARENT, ROOT, Tree, ZnodeId, ephemeral_session};
 
-/// Version of the image format.
-pub const FORMAT_VERSION: u8 = 1;
+/// Version of the image format, of an ensemble's state.
+pub const FORMAT_VERSION: u8 = 2;
+
+/// The same of a state in which no server is registered, as of a standalone server.
+const FORMAT_VERSION_ALONE: u8 = 1;
 
 const TAG_HEADER: u8 = b'H';
 const TAG_SESSION: u8 = b'S';
@@ -51,6 +57,9 @@ const HEADER_BYTES: u64 = 2 + 8 + 8 + 8 + 4 + 16 + 8 + 4 + 4 + 1;
 
 /// Bytes of an origin in an image.
 const ORIGIN_BYTES: u64 = 24;
+
+/// Bytes of a registered server in an image.
+const SERVER_BYTES: u64 = 16;
 
 /// Bytes of a session in an image.
 const SESSION_BYTES: u64 = 61;
@@ -179,7 +188,10 @@ impl Machine {
     pub(crate) fn freeze_with_limit(&mut self, old_bytes_max: usize) -> LogIndex {
         let mut start = Vec::new();
         start.put_u8(TAG_HEADER);
-        start.put_u8(FORMAT_VERSION);
+        start.put_u8(match self.servers.is_empty() {
+            true => FORMAT_VERSION_ALONE,
+            false => FORMAT_VERSION,
+        });
         start.put_u64(self.counters.index.0);
         self.encode_scalars(&mut start);
         start.put_u128(self.digest().0);
@@ -204,6 +216,8 @@ impl Machine {
         HEADER_BYTES
             + self.settings.encoded_bytes()
             + self.origins.len() as u64 * ORIGIN_BYTES
+            + if self.servers.is_empty() { 0 } else { 4 }
+            + self.servers.len() as u64 * SERVER_BYTES
             + self.sessions.len() as u64 * SESSION_BYTES
             + u64::from(self.tree.znode_count()) * ZNODE_BYTES
             + self.tree.data_bytes()
@@ -288,6 +302,7 @@ struct Header {
     counters: Counters,
     settings: Settings,
     origins: Vec<(MemberId, BootId, u64)>,
+    servers: BTreeMap<MemberId, u64>,
     digest: u128,
     session_count: u64,
     slot_count: u32,
@@ -332,7 +347,7 @@ impl Restore {
 
     fn header(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
         let version = reader.u8()?;
-        if version != FORMAT_VERSION {
+        if ![FORMAT_VERSION, FORMAT_VERSION_ALONE].contains(&version) {
             return Err(reader.bad("image format version", u64::from(version)).into());
         }
         let index = LogIndex(reader.u64()?);
@@ -346,6 +361,12 @@ impl Restore {
             let boot = BootId(reader.u64()?);
             origins.push((member, boot, reader.u64()?));
         }
+        let mut servers = BTreeMap::new();
+        if version == FORMAT_VERSION {
+            for _ in 0..reader.count("server count", SERVERS_MAX)? {
+                servers.insert(MemberId(reader.u64()?), reader.u64()?);
+            }
+        }
         let digest = reader.u128()?;
         let session_count = reader.u64()?;
         let slot_count = reader.u32()?;
@@ -358,6 +379,7 @@ impl Restore {
             counters,
             settings,
             origins,
+            servers,
             digest,
             session_count,
             slot_count,
@@ -464,6 +486,7 @@ impl Restore {
                 .into_iter()
                 .map(|(member, boot, sequence)| (member, (boot, sequence)))
                 .collect(),
+            servers: header.servers,
             counters: header.counters,
             ..Machine::default()
         };

@@ -49,6 +49,10 @@ pub const ORIGINS_MAX: usize = 10_000;
 /// taken as no numbers, and costs nobody's writes anything. ZooKeeper reads any length.
 pub const QUOTA_TEXT_BYTES_MAX: usize = 1_024;
 
+/// Members whose server is remembered: those of an ensemble, and some that were replaced and not
+/// forgotten yet.
+pub const SERVERS_MAX: usize = 1_000;
+
 /// Exceeded quotas noted in one batch of changes, for the log. More are counted by nobody.
 pub const QUOTA_WARNINGS_MAX: usize = 4;
 

@@ -14,7 +14,7 @@ use crate::ids::{
     BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };
 use crate::install::PreparedImage;
-use crate::limits::ORIGINS_MAX;
+use crate::limits::{ORIGINS_MAX, SERVERS_MAX};
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::sessions::{Session, Sessions};
 use crate::settings::Settings;
@@ -61,6 +61,8 @@ pub struct Machine {
     pub(crate) settings: Settings,
     /// The last batch applied of each member, and of which boot.
     pub(crate) origins: BTreeMap<MemberId, (BootId, u64)>,
+    /// Which server of the configuration each member is, as far as a leader knew.
+    pub(crate) servers: BTreeMap<MemberId, u64>,
     pub(crate) counters: Counters,
     pub(crate) freeze: Option<Freeze>,
     /// Not state: what a command is to install, and what one has replaced.
@@ -82,6 +84,7 @@ impl Default for Machine {
             sessions: Sessions::default(),
             settings: Settings::default(),
             origins: BTreeMap::new(),
+            servers: BTreeMap::new(),
             counters: Counters { index: LogIndex(1), ..Counters::default() },
             freeze: None,
             prepared: None,
@@ -134,6 +137,8 @@ impl Machine {
             Command::DeleteContainers { paths, never_used_ms_max } => {
                 Ok(self.delete_container_znodes(stamp, paths, *never_used_ms_max, changes))
             }
+            Command::Register { member, server } => Ok(self.register(*member, *server, changes)),
+            Command::Forget { member } => Ok(self.forget(*member, changes)),
             Command::InstallImage { hash } => Ok(self.install_image(stamp, *hash, changes)),
         };
         Reply { ordinal: self.counters.ordinal, zxid: self.counters.zxid, outcome }
@@ -171,6 +176,11 @@ impl Machine {
         self.origins.get(&member).copied()
     }
 
+    /// Which server of the configuration each member is, as far as a leader knew.
+    pub fn servers(&self) -> &BTreeMap<MemberId, u64> {
+        &self.servers
+    }
+
     /// The digest of everything replicated.
     pub fn digest(&self) -> Digest {
         let mut scalars = Vec::new();
@@ -190,6 +200,14 @@ impl Machine {
             out.put_u64(member.0);
             out.put_u64(boot.0);
             out.put_u64(*sequence);
+        }
+        // Images and digests of those that have none are what they were before there were any.
+        if !self.servers.is_empty() {
+            out.put_u32(self.servers.len() as u32);
+            for (member, server) in &self.servers {
+                out.put_u64(member.0);
+                out.put_u64(*server);
+            }
         }
     }
 
@@ -222,6 +240,27 @@ impl Machine {
         let version = i64::from_str_radix(version, 16).unwrap_or(0);
         self.tree.set_config(id, CONFIG_PATH, text.as_bytes(), version, stamp.time_ms);
         Some(acl)
+    }
+
+    /// Beyond [`SERVERS_MAX`] nothing is noted: the leader forgets members that are gone.
+    fn register(&mut self, member: MemberId, server: u64, changes: &mut ChangeBatch) -> Outcome {
+        if self.servers.len() < SERVERS_MAX || self.servers.contains_key(&member) {
+            self.servers.insert(member, server);
+        }
+        self.tell_servers(changes);
+        Outcome::Configured
+    }
+
+    fn forget(&mut self, member: MemberId, changes: &mut ChangeBatch) -> Outcome {
+        self.servers.remove(&member);
+        self.origins.remove(&member);
+        self.tell_servers(changes);
+        Outcome::Configured
+    }
+
+    fn tell_servers(&self, changes: &mut ChangeBatch) {
+        let kind = ChangeKind::Registered(Arc::new(self.servers.clone()));
+        changes.push(self.counters.ordinal, self.counters.zxid, kind, "");
     }
 
     fn open_session(

@@ -247,6 +247,9 @@ impl Apply {
                     sessions.push(SessionEvent::Closed(*session));
                 }
                 ChangeKind::Configured(settings) => configured = Some(settings.clone()),
+                ChangeKind::Registered(servers) => {
+                    output.to_loop.push(FromApply::Registered(servers.clone()));
+                }
                 ChangeKind::Installed { .. } if self.replaced_sessions.is_some() => {
                     sessions.push(SessionEvent::AllReplaced);
                     sessions.extend(self.replaced_sessions.take().into_iter().flatten());
@@ -306,6 +309,8 @@ impl Apply {
         self.changes.push(counters.ordinal, counters.zxid, installed, "");
         let settings = ChangeKind::Configured(Arc::new(machine.settings().clone()));
         self.changes.push(counters.ordinal, counters.zxid, settings, "");
+        let servers = ChangeKind::Registered(Arc::new(machine.servers().clone()));
+        self.changes.push(counters.ordinal, counters.zxid, servers, "");
     }
 
     /// Own batches up to this one are in the snapshot: nobody can be told what came of them.

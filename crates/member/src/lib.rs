@@ -24,6 +24,7 @@ pub mod front;
 mod hearing;
 pub mod hello;
 pub mod image_writer;
+mod joining;
 pub mod limits;
 pub mod log_writer;
 pub mod main_loop;

@@ -130,6 +130,19 @@ pub const FORWARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// happens where a message is lost and the link goes on; a disk that is so slow costs duplicates.
 pub const FORWARD_SILENCE_MS: u64 = 3_000;
 
+/// Entries that a new member may be behind when it is given its vote: some round trips' worth.
+pub const CAUGHT_UP_ENTRIES: u64 = 64;
+
+/// How long a command that registers a member, or forgets one, may take before it is handed over again.
+pub const REGISTERS_INTERVAL_MS: u64 = 1_000;
+
+/// How long a member must not be heard before another takes its server's place.
+pub const REPLACED_SILENCE_MS: u64 = 2_000;
+
+/// How long the log's disk may take to make something durable before a leader hands over
+/// (`disk_stall_ms`).
+pub const DISK_STALL_MS: u64 = 3_000;
+
 /// How often a leader offers a snapshot again to a member that did not take it.
 pub const OFFER_INTERVAL_MS: u64 = 1_000;
 

@@ -24,7 +24,10 @@ use crate::container_znodes::ContainerManager;
 use crate::expiry::Leases;
 use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
-use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, SNAPSHOT_RETRY_MS};
+use crate::joining::{JoinStep, JoinView, Joining};
+use crate::limits::{
+    DISK_STALL_MS, ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS,
+};
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SessionEvent, SnapshotJob,
     Start, ToApply, ToLoop, Unavailable, Waiter,
@@ -70,6 +73,9 @@ pub struct Loop {
     snapshots: Snapshots,
     installing: Option<Installing>,
     offers: Offers,
+    joining: Joining,
+    /// How long the oldest job that the disk has is there.
+    stalled_ms: u64,
     fetch: Option<Fetch>,
     /// Received whole, on its way into the log.
     whole: Option<WholeImage>,
@@ -231,6 +237,8 @@ impl Loop {
             snapshots,
             installing: None,
             offers: Offers::default(),
+            joining: Joining::new((start.origin.member, start.server), start.servers),
+            stalled_ms: 0,
             fetch: None,
             whole: None,
             replacing: None,
@@ -329,6 +337,11 @@ impl Loop {
             }
         }
         Ok(())
+    }
+
+    /// A link from another member was made, which is that server of the configuration, or it ended.
+    pub fn on_linked(&mut self, member: MemberId, server: Option<u64>) {
+        self.joining.on_link(member, server);
     }
 
     /// A link to another member was made, or one broke: what was sent on it may be lost.
@@ -444,6 +457,7 @@ impl Loop {
                         Some(Installing::Installed { snapshot: self.snapshots.want() });
                 }
             }
+            FromApply::Registered(servers) => self.joining.on_registered(servers),
             FromApply::Containers(found) => {
                 if self.containers.on_found(&found) {
                     let never_used_ms_max = self.containers.never_used_ms_max();
@@ -491,6 +505,7 @@ impl Loop {
 
     /// Every disk job up to this one is durable.
     pub fn on_persisted(&mut self, id: PersistId) {
+        self.stalled_ms = 0;
         while let Some(&(job, _)) = self.persisting.front()
             && job <= id
         {
@@ -637,6 +652,8 @@ impl Loop {
             _ => {}
         }
         self.pursue_snapshots();
+        self.pursue_joining();
+        self.weigh_stall(elapsed_ms);
         self.leases.advance(elapsed_ms);
         self.snapshot_room.advance(elapsed_ms);
         if self.disk_is_full {
@@ -666,6 +683,65 @@ impl Loop {
             let from = fetch.from;
             self.send(from, want);
         }
+    }
+
+    /// Does the next thing for members that come or go.
+    fn pursue_joining(&mut self) {
+        if !self.is_caught_up() || self.is_alone() {
+            return;
+        }
+        let membership = self.replica.membership().clone();
+        let step = self.joining.step(&JoinView {
+            membership: &membership,
+            peers: &self.replica.peers(),
+            last_index: self.replica.status().last_index,
+            silent_ticks_min: REPLACED_SILENCE_MS / self.raft_tick_ms,
+            now_ms: self.now_ms,
+        });
+        match step {
+            Some(JoinStep::Submit(command)) => self.submit_own(&command),
+            Some(JoinStep::Change(change)) => {
+                // What is refused is tried again: another change is under way, or leadership moves.
+                let _ = self.replica.propose_membership(&change);
+            }
+            None => {}
+        }
+    }
+
+    /// A leader whose disk hangs lets another lead, whose log is not behind; where there is none, it
+    /// leads no longer.
+    fn weigh_stall(&mut self, elapsed_ms: u64) {
+        let is_waiting = self.persisting.iter().any(|(_, awaited)| *awaited);
+        self.stalled_ms = if is_waiting { self.stalled_ms + elapsed_ms } else { 0 };
+        if self.role != Role::Leader || self.is_alone() || self.stalled_ms < DISK_STALL_MS {
+            return;
+        }
+        match self.stalled_ms < 2 * DISK_STALL_MS {
+            true => {
+                self.hand_over(None);
+            }
+            false => self.replica.resign(),
+        }
+    }
+
+    /// Hands leadership to a member: to the given one, or to the voter that is least behind. False if
+    /// this member does not lead, or there is none to hand it to.
+    pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
+        let voters = &self.replica.membership().voters;
+        let peers = self.replica.peers();
+        let is_heard = |peer: &&PeerStatus| {
+            let silent_ms_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
+            peer.silent_ticks.is_some_and(|ticks| ticks < silent_ms_max)
+        };
+        let candidates = peers.iter().filter(|peer| voters.contains(&peer.member_id));
+        let closest = candidates.filter(is_heard).max_by_key(|peer| peer.matched_index);
+        let Some(to) = to.map(|to| to.0).or(closest.map(|peer| peer.member_id)) else {
+            return false;
+        };
+        if self.replica.status().transferring_to == Some(to) {
+            return true;
+        }
+        self.replica.transfer_leader(to).is_ok()
     }
 
     /// Asks for a snapshot of the state as it is now. Returns its number: it is done with when that
@@ -976,6 +1052,7 @@ impl Loop {
         self.containers.stop();
         self.unproposed = None;
         self.offers.clear();
+        self.joining.clear();
         self.forwarder.empty_loops();
         self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
     }

@@ -1,5 +1,6 @@
 //! The messages between Front, Loop and Apply, and what goes to the disk.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::change::SharedChanges;
@@ -280,6 +281,8 @@ pub enum FromApply {
     FreezeAborted,
     /// Containers and TTL znodes whose time has come.
     Containers(ContainersFound),
+    /// Which server of the configuration each member is, each time that changes.
+    Registered(Arc<BTreeMap<MemberId, u64>>),
 }
 
 /// One job for the disk thread. Jobs are done in order; whatever is queued goes in one write and
@@ -425,4 +428,8 @@ pub struct Start {
     pub tick_ms: u64,
     /// Length of a tick of the replica.
     pub raft_tick_ms: u64,
+    /// Which server of the configuration this member is; 0 where there is no ensemble.
+    pub server: u64,
+    /// Which the members are, in the restored machine.
+    pub servers: BTreeMap<machine::MemberId, u64>,
 }

@@ -55,6 +55,8 @@ pub struct Options {
     pub tick_ms: u64,
     /// Length of a tick of the replica, in which it counts heartbeats and elections.
     pub raft_tick_ms: u64,
+    /// Which server of the configuration this member is; 0 where there is no ensemble.
+    pub server: u64,
     /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
     pub snapshot_commands: u64,
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
@@ -312,6 +314,8 @@ pub fn start(
         containers: options.containers,
         tick_ms: options.tick_ms,
         raft_tick_ms: options.raft_tick_ms,
+        server: options.server,
+        servers: machine.servers().clone(),
     })?;
     Ok((member, apply))
 }

@@ -98,6 +98,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
             settings: config.replicated.clone(),
             tick_ms: u64::from(config.tick_ms),
             raft_tick_ms: node::limits::RAFT_TICK_ALONE_MS,
+            server: 0,
             containers: config.container.clone(),
             snapshot_commands: config.snapshot_command_count.map_or(u64::MAX, u64::from),
             snapshot_log_bytes: config.snapshot_log_bytes,

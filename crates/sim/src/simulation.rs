@@ -74,6 +74,7 @@ impl Options {
                 settings: Settings::default(),
                 tick_ms,
                 raft_tick_ms: RAFT_TICK_US / 1000,
+                server: 0,
                 containers: Default::default(),
                 snapshot_commands: match is_heavy {
                     true => random.magnitude(200, 5_000),

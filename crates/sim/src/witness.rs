@@ -323,6 +323,8 @@ impl Witness {
                 time_ms,
                 never_used_ms_max: i64::try_from(*never_used_ms_max).unwrap_or(i64::MAX),
             },
+            // No client can tell.
+            Command::Register { .. } | Command::Forget { .. } => Committed::Expire(Vec::new()),
             Command::InstallImage { hash } => {
                 let ordinal = self.images.get(hash);
                 let unknown = || format!("image {hash:032x}, which nobody brought");

@@ -54,6 +54,8 @@ fn commands() -> Vec<Command<'static>> {
         Command::Configure(settings()),
         Command::DeleteContainers { paths: vec![], never_used_ms_max: 0 },
         Command::InstallImage { hash: u128::MAX - 7 },
+        Command::Register { member: MemberId(u64::MAX), server: 255 },
+        Command::Forget { member: MemberId(1) },
         Command::DeleteContainers { paths: vec!["/a", "", "/ü/b"], never_used_ms_max: u64::MAX },
         Command::Multi { session, ops: vec![] },
         Command::Multi { session, ops: ops.iter().map(|op| parse_op(op)).collect() },
@@ -133,7 +135,7 @@ fn check_bad(bytes: &[u8], expected: &str) {
 fn values_outside_the_format_are_refused_by_name() {
     let write = |op: &[u8]| [&[KIND_WRITE], [0; 8].as_slice(), op].concat();
     check_bad(&[0], "command");
-    check_bad(&[10], "command");
+    check_bad(&[12], "command");
     check_bad(&write(&[0]), "operation");
     check_bad(&write(&[7]), "operation");
     check_bad(&write(&[OP_CREATE, 4]), "operation flags");

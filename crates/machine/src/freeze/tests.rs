@@ -1,4 +1,7 @@
 use super::*;
+use crate::change::ChangeBatch;
+use crate::command::Command;
+use crate::machine::Stamp;
 use crate::machine::tests::rig::{Random, Rig, check_invariants, dump, random_sent};
 
 /// A machine after random commands.
@@ -342,7 +345,7 @@ const fn znode(id: u32, parent: u32, name: &'static str) -> Handmade {
 fn check(znodes: &[Handmade], expected: &str) {
     let mut bytes = Vec::new();
     bytes.put_u8(TAG_HEADER);
-    bytes.put_u8(FORMAT_VERSION);
+    bytes.put_u8(FORMAT_VERSION_ALONE);
     bytes.put_u64(2);
     Machine::default().encode_scalars(&mut bytes);
     bytes.put_u128(0);
@@ -423,6 +426,40 @@ fn records_out_of_order_are_refused() {
     check_order(&[&whole, b"E"], "order of image records");
     check_order(&[&whole[..whole.len() - 1]], "not whole");
     check_order(&[&whole[..whole.len() - 1], b"X"], "bad image record");
+}
+
+#[test]
+fn an_image_says_which_servers_the_members_are_and_without_any_is_as_before() {
+    let mut machine = Machine::default();
+    let alone = machine.digest();
+    assert_eq!(image(&mut machine, usize::MAX, u32::MAX)[0][1], FORMAT_VERSION_ALONE);
+    let stamp = Stamp {
+        time_ms: 1,
+        origin: Origin { member: MemberId(7), boot: BootId(1) },
+        connection: ConnectionId(0),
+        identities: &[],
+    };
+    let mut changes = ChangeBatch::default();
+    for (member, server) in [(7, 1), (8, 2), (9, 2)] {
+        assert!(machine.begin_batch(stamp.origin, member - 6));
+        let command = Command::Register { member: MemberId(member), server };
+        assert!(machine.apply(&stamp, &command, &mut changes).outcome.is_ok());
+    }
+    machine.apply(&stamp, &Command::Forget { member: MemberId(8) }, &mut changes);
+    let servers = BTreeMap::from([(MemberId(7), 1), (MemberId(9), 2)]);
+    assert_eq!(machine.servers(), &servers);
+    let pieces = image(&mut machine, usize::MAX, u32::MAX);
+    assert_eq!(pieces[0][1], FORMAT_VERSION);
+    let mut restore = Restore::default();
+    pieces.iter().for_each(|piece| restore.piece(piece).unwrap());
+    let restored = restore.finish().unwrap();
+    assert_eq!(restored.servers(), &servers);
+    assert_eq!(restored.digest(), machine.digest());
+    assert_ne!(restored.digest(), alone);
+    // Whoever is forgotten may hand over batches anew.
+    assert!(machine.last_batch(MemberId(7)).is_some());
+    machine.apply(&stamp, &Command::Forget { member: MemberId(7) }, &mut changes);
+    assert_eq!(machine.last_batch(MemberId(7)), None);
 }
 
 #[test]

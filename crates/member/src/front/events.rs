@@ -39,6 +39,7 @@ impl Front {
                 self.on_session_attached(*session, *owner);
             }
             ChangeKind::Configured(settings) => self.settings = settings.clone(),
+            ChangeKind::Registered(_) => {}
             ChangeKind::Installed { .. } => self.on_installed(),
         }
     }

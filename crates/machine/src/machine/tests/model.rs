@@ -124,7 +124,9 @@ impl Model {
                 self.settings = settings.clone();
                 Ok(Outcome::Configured)
             }
-            Command::InstallImage { .. } => unreachable!("the random commands have none"),
+            Command::InstallImage { .. } | Command::Register { .. } | Command::Forget { .. } => {
+                unreachable!("the random commands have none")
+            }
             Command::Write { session, op } => {
                 self.zxid += 1;
                 self.may_act(sent, *session)?;

@@ -117,6 +117,7 @@ fn change_text((change, path): (&crate::change::Change, &str)) -> String {
             format!("session {} to {} for {timeout_ms}", session.0, owner.connection.0)
         }
         ChangeKind::Configured(_) => "configured".to_string(),
+        ChangeKind::Registered(servers) => format!("registered {servers:?}"),
         ChangeKind::Installed { sessions } => format!("installed {sessions:?}"),
     };
     format!("{}: {what}", change.zxid.0)

@@ -113,6 +113,8 @@ pub(crate) fn start() -> Start {
         containers: Default::default(),
         tick_ms: 1_000,
         raft_tick_ms: 100,
+        server: 0,
+        servers: Default::default(),
     }
 }
 

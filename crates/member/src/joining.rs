@@ -1,0 +1,162 @@
+//! Members that are new: a server that has lost its directory comes with another member id, and takes
+//! the place of the one that it was. See `docs/design/ensemble.md`, "Identity, birth, joining".
+//!
+//! Only a leader acts on it. It registers which server each member is that it is linked to; adds one
+//! that is not a member as a learner, if the member that was that server is not heard from; and when
+//! the learner has caught up, gives it the old one's vote, in one step of joint consensus. Whoever is
+//! no member any more is forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use machine::{Command, MemberId};
+use replica::{MemberChange, Membership, MembershipChange, PeerStatus, Transition};
+
+use crate::limits::{CAUGHT_UP_ENTRIES, REGISTERS_INTERVAL_MS};
+
+/// What a leader knows of who is which server.
+pub(crate) struct Joining {
+    own: (MemberId, u64),
+    /// As of the state.
+    registered: Arc<BTreeMap<MemberId, u64>>,
+    /// Whom there is a link from, and which server it is.
+    linked: BTreeMap<MemberId, u64>,
+    /// When a command of these was last handed over.
+    asked_ms: Option<u64>,
+}
+
+/// What is to be done next, one thing at a time.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum JoinStep {
+    /// A command for the log.
+    Submit(Command<'static>),
+    /// A change of the membership.
+    Change(MembershipChange),
+}
+
+/// What a step depends on beside that.
+pub(crate) struct JoinView<'a> {
+    pub membership: &'a Membership,
+    pub peers: &'a [PeerStatus],
+    pub last_index: u64,
+    /// A member that was not heard for so many ticks is gone.
+    pub silent_ticks_min: u64,
+    pub now_ms: u64,
+}
+
+impl Joining {
+    pub fn new(own: (MemberId, u64), registered: BTreeMap<MemberId, u64>) -> Joining {
+        Joining { own, registered: Arc::new(registered), linked: BTreeMap::new(), asked_ms: None }
+    }
+
+    /// The state says so.
+    pub fn on_registered(&mut self, registered: Arc<BTreeMap<MemberId, u64>>) {
+        self.registered = registered;
+        self.asked_ms = None;
+    }
+
+    /// A member links to this one, or its link ended.
+    pub fn on_link(&mut self, member: MemberId, server: Option<u64>) {
+        match server {
+            Some(server) => self.linked.insert(member, server),
+            None => self.linked.remove(&member),
+        };
+    }
+
+    /// This member leads no longer, or anew.
+    pub fn clear(&mut self) {
+        self.asked_ms = None;
+    }
+
+    /// What a leader is to do, if anything.
+    pub fn step(&mut self, view: &JoinView<'_>) -> Option<JoinStep> {
+        let is_soon =
+            self.asked_ms.is_some_and(|asked_ms| view.now_ms < asked_ms + REGISTERS_INTERVAL_MS);
+        if !is_soon && let Some(command) = self.command(view.membership) {
+            self.asked_ms = Some(view.now_ms);
+            return Some(JoinStep::Submit(command));
+        }
+        if view.membership.is_joint() {
+            return None;
+        }
+        self.promotion(view).or_else(|| self.addition(view)).map(JoinStep::Change)
+    }
+
+    fn command(&self, membership: &Membership) -> Option<Command<'static>> {
+        let known = core::iter::once(self.own).chain(self.linked.iter().map(|(id, at)| (*id, *at)));
+        for (member, server) in known {
+            if self.registered.get(&member) != Some(&server) {
+                return Some(Command::Register { member, server });
+            }
+        }
+        let mut gone = self
+            .registered
+            .keys()
+            .filter(|member| !membership.contains(member.0) && !self.linked.contains_key(member));
+        gone.next().map(|member| Command::Forget { member: *member })
+    }
+
+    /// The voters that were registered as this server, and are not this member.
+    fn voters_of(&self, membership: &Membership, server: u64, but: MemberId) -> BTreeSet<u64> {
+        let of_server = self.registered.iter().filter(|(_, other)| **other == server);
+        let members = of_server.map(|(member, _)| member.0).filter(|member| *member != but.0);
+        members.filter(|member| membership.voters.contains(member)).collect()
+    }
+
+    fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
+        let peer = view.peers.iter().find(|peer| peer.member_id == member);
+        let silent_ticks = peer.and_then(|peer| peer.silent_ticks);
+        silent_ticks.is_none_or(|ticks| ticks >= view.silent_ticks_min)
+    }
+
+    /// A learner that has caught up takes the vote of the member that was its server.
+    fn promotion(&self, view: &JoinView<'_>) -> Option<MembershipChange> {
+        for learner in &view.membership.learners {
+            let Some(server) = self.registered.get(&MemberId(*learner)) else { continue };
+            let peer = view.peers.iter().find(|peer| peer.member_id == *learner);
+            let has_caught_up = peer.is_some_and(|peer| {
+                peer.snapshot_index.is_none()
+                    && peer.matched_index + CAUGHT_UP_ENTRIES >= view.last_index
+            });
+            let replaced = self.voters_of(view.membership, *server, MemberId(*learner));
+            let are_silent = replaced.iter().all(|member| Joining::is_silent(view, *member));
+            if has_caught_up && are_silent && !replaced.is_empty() {
+                let removals = replaced.into_iter().map(MemberChange::Remove);
+                let changes = core::iter::once(MemberChange::AddVoter(*learner)).chain(removals);
+                return Some(change(Transition::Joint, changes.collect()));
+            }
+        }
+        None
+    }
+
+    /// Whoever comes as a server whose member is gone becomes a learner; so that there is one for each
+    /// server at most, an earlier one that is gone, too, makes place.
+    fn addition(&self, view: &JoinView<'_>) -> Option<MembershipChange> {
+        for (member, server) in &self.linked {
+            let is_registered = self.registered.get(member) == Some(server);
+            if view.membership.contains(member.0) || !is_registered {
+                continue;
+            }
+            let replaced = self.voters_of(view.membership, *server, *member);
+            let are_silent = replaced.iter().all(|member| Joining::is_silent(view, *member));
+            if replaced.is_empty() || !are_silent {
+                continue;
+            }
+            let others = view.membership.learners.iter().copied().filter(|learner| {
+                let is_of_server = self.registered.get(&MemberId(*learner)) == Some(server);
+                is_of_server && Joining::is_silent(view, *learner)
+            });
+            let mut changes: Vec<MemberChange> = others.map(MemberChange::Remove).collect();
+            changes.push(MemberChange::AddLearner(member.0));
+            return Some(change(Transition::Auto, changes));
+        }
+        None
+    }
+}
+
+fn change(transition: Transition, changes: Vec<MemberChange>) -> MembershipChange {
+    MembershipChange { transition, changes, context: bytes::Bytes::new() }
+}
+
+#[cfg(test)]
+mod tests;

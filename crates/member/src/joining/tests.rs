@@ -1,0 +1,96 @@
+//! Who is registered, added, promoted, forgotten, and when not.
+
+use super::*;
+
+const OWN: (MemberId, u64) = (MemberId(11), 1);
+
+fn peer(member_id: u64, silent_ticks: Option<u64>, matched_index: u64) -> PeerStatus {
+    PeerStatus { member_id, matched_index, snapshot_index: None, silent_ticks }
+}
+
+fn membership(voters: &[u64], learners: &[u64]) -> Membership {
+    Membership { learners: learners.to_vec(), ..Membership::of_voters(voters.iter().copied()) }
+}
+
+fn joining(registered: &[(u64, u64)], linked: &[(u64, u64)]) -> Joining {
+    let registered = registered.iter().map(|(member, server)| (MemberId(*member), *server));
+    let mut joining = Joining::new(OWN, registered.collect());
+    for (member, server) in linked {
+        joining.on_link(MemberId(*member), Some(*server));
+    }
+    joining
+}
+
+fn step(joining: &mut Joining, membership: &Membership, peers: &[PeerStatus]) -> Option<JoinStep> {
+    let (last_index, silent_ticks_min, now_ms) = (1_000, 50, 10);
+    joining.step(&JoinView { membership, peers, last_index, silent_ticks_min, now_ms })
+}
+
+fn submits(member: u64, server: Option<u64>) -> Option<JoinStep> {
+    let member = MemberId(member);
+    Some(JoinStep::Submit(match server {
+        Some(server) => Command::Register { member, server },
+        None => Command::Forget { member },
+    }))
+}
+
+fn changes(transition: Transition, changes: &[MemberChange]) -> Option<JoinStep> {
+    Some(JoinStep::Change(change(transition, changes.to_vec())))
+}
+
+const ALL: [(u64, u64); 3] = [(11, 1), (12, 2), (13, 3)];
+
+#[test]
+fn who_is_linked_is_registered_one_at_a_time() {
+    let mut joining = joining(&[], &[(12, 2)]);
+    let members = membership(&[11, 12, 13], &[]);
+    assert_eq!(step(&mut joining, &members, &[]), submits(11, Some(1)));
+    // Until that is known, or took too long.
+    assert_eq!(step(&mut joining, &members, &[]), None);
+    joining.on_registered(Arc::new(BTreeMap::from([(MemberId(11), 1)])));
+    assert_eq!(step(&mut joining, &members, &[]), submits(12, Some(2)));
+    joining.on_registered(Arc::new(BTreeMap::from([(MemberId(11), 1), (MemberId(12), 2)])));
+    assert_eq!(step(&mut joining, &members, &[]), None);
+}
+
+#[test]
+fn a_server_that_comes_with_another_member_replaces_one_that_is_silent() {
+    let mut joining = joining(&[(11, 1), (12, 2), (13, 3), (22, 2)], &[(13, 3), (22, 2)]);
+    let before = membership(&[11, 12, 13], &[]);
+    let heard = [peer(12, Some(3), 1_000), peer(13, Some(0), 1_000)];
+    assert_eq!(step(&mut joining, &before, &heard), None, "two servers have one number");
+    let silent = [peer(12, Some(50), 900), peer(13, Some(0), 1_000)];
+    let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
+    assert_eq!(step(&mut joining, &before, &silent), added);
+    let during = membership(&[11, 12, 13], &[22]);
+    let behind = [peer(12, None, 900), peer(22, Some(0), 1_000 - CAUGHT_UP_ENTRIES - 1)];
+    assert_eq!(step(&mut joining, &during, &behind), None);
+    let there = [peer(12, None, 900), peer(22, Some(0), 1_000 - CAUGHT_UP_ENTRIES)];
+    let promoted = [MemberChange::AddVoter(22), MemberChange::Remove(12)];
+    assert_eq!(step(&mut joining, &during, &there), changes(Transition::Joint, &promoted));
+    let joint = Membership { voters_outgoing: vec![11, 12, 13], ..membership(&[11, 13, 22], &[]) };
+    assert_eq!(step(&mut joining, &joint, &there), None);
+    let after = membership(&[11, 13, 22], &[]);
+    assert_eq!(step(&mut joining, &after, &there), submits(12, None));
+}
+
+#[test]
+fn one_that_came_and_went_makes_place_for_the_next() {
+    let registered = [(11, 1), (12, 2), (13, 3), (22, 2), (32, 2)];
+    let mut joining = joining(&registered, &[(13, 3), (32, 2)]);
+    let members = membership(&[11, 12, 13], &[22]);
+    let peers = [peer(12, None, 0), peer(13, Some(0), 1_000), peer(22, None, 0)];
+    let added = [MemberChange::Remove(22), MemberChange::AddLearner(32)];
+    assert_eq!(step(&mut joining, &members, &peers), changes(Transition::Auto, &added));
+}
+
+#[test]
+fn a_server_that_nobody_was_is_registered_and_no_more() {
+    let mut all = ALL.to_vec();
+    all.push((14, 4));
+    let mut joining = joining(&all, &[(12, 2), (13, 3), (14, 4)]);
+    let members = membership(&[11, 12, 13], &[]);
+    assert_eq!(step(&mut joining, &members, &[]), None);
+    joining.on_link(MemberId(14), None);
+    assert_eq!(step(&mut joining, &members, &[]), submits(14, None));
+}
