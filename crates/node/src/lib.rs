@@ -5,20 +5,29 @@
 //! session, an ordinal or a zxid: whatever decides anything is in `member`, where the simulator
 //! runs it too.
 //!
-//! Threads: *loop* (time), *disk* (the log), *apply* (the machine), *snapshot* (image files), and
-//! *spare* (log segments made ahead). Loop and Apply run on any thread that has something for them, so
-//! that a lone write wakes a connection runtime, the thread of the disk, and the runtime again. A
-//! panic anywhere must end the process: the program installs a hook that does.
+//! Threads: *loop* (time), *disk* (the log), *apply* (the machine), *snapshot* (image files), *spare*
+//! (log segments made ahead), and in an ensemble *peers* (the links to the other members). Loop and
+//! Apply run on any thread that has something for them, so that a lone write wakes a connection
+//! runtime, the thread of the disk, and the runtime again. A panic anywhere must end the process: the
+//! program installs a hook that does.
 
 mod images;
 pub mod limits;
 mod metrics;
+mod peer_frame;
+mod peer_hello;
+mod peer_sockets;
 mod queue;
 mod start;
 mod threads;
 
 pub use images::{NotInstalled, TakenSnapshot, Upload};
 pub use metrics::{MonitorHandle, NodeMetrics, Startup};
+pub use peer_hello::Channel;
+pub use peer_sockets::{
+    Link, LinkStatus, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput, PeerServer,
+    PeerSockets, PeerTls,
+};
 pub use queue::{Inbox, Mail};
 pub use start::{Node, NodeConfig, StartError, start};
 pub use threads::{FrontHandle, wall_ms};

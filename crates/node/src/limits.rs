@@ -37,3 +37,78 @@ const _: () = assert!(QUIET_MAIL_MAX < MAIL_MAX);
 
 /// Turns of Loop that a thread takes at once for others. After these Loop's own thread goes on.
 pub const LOOP_TURNS_MAX: usize = 4;
+
+/// Bytes of a frame of a handshake.
+pub const HANDSHAKE_FRAME_BYTES_MAX: usize = 4 * 1024;
+
+/// Bytes of the reason that a refusal gives.
+pub const REFUSAL_BYTES_MAX: usize = 1024;
+
+/// Bytes that a link reads at once.
+pub const PEER_READ_BYTES: usize = 64 * 1024;
+
+/// Frames that wait to be sent on one link. One more is dropped, as a network may; whoever sent it
+/// sends it again in time.
+pub const PEER_QUEUE_FRAMES_MAX: usize = 16 * 1024;
+
+/// Bytes of those frames, or one frame if larger.
+pub const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// Frames written to a socket together.
+pub const PEER_WRITE_FRAMES_MAX: usize = 256;
+
+/// Bytes of those frames, or one frame if larger.
+pub const PEER_WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// How long a link for the log is silent before one end says that it is there.
+pub const PEER_BEAT: Duration = Duration::from_millis(400);
+
+/// The same for a link for snapshots: nobody waits for news of it.
+pub const PEER_BEAT_BULK: Duration = Duration::from_millis(1_600);
+
+/// Beats in which nothing comes before a link is dead. Not a time: to one that was paused itself the
+/// others are not dead because it did not listen.
+pub const PEER_SILENT_BEATS_MAX: u32 = 4;
+
+/// How long a handshake may take, TLS included.
+pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Handshakes of others under way. One more, and the oldest is closed: whoever opens connections and
+/// says nothing is in nobody's way.
+pub const HANDSHAKES_MAX: usize = 64;
+
+/// How long a name may take to be resolved and one of its addresses to answer.
+pub const DIAL_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long one address may take to answer.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Addresses of a server that are tried in one go.
+pub const ADDRESSES_TRIED_MAX: usize = 8;
+
+/// The shortest time between two dials of one server; it doubles up to the longest. Up to half of it is
+/// left out by chance, so that servers that start together do not go on in step.
+pub const REDIAL_MIN: Duration = Duration::from_millis(50);
+
+/// The longest.
+pub const REDIAL_MAX: Duration = Duration::from_secs(1);
+
+/// A link that lasted so long makes the next dial begin with the shortest time.
+pub const LINK_LASTED: Duration = Duration::from_secs(1);
+
+/// How often the same trouble with a peer is logged.
+pub const PEER_COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Different troubles that are remembered for that. More are not logged before some are forgotten.
+pub const PEER_COMPLAINTS_MAX: usize = 256;
+
+/// How long accepting rests after it failed, for want of file descriptors for example.
+pub const PEER_ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// How often a server that waits for others before it is born says so.
+pub const WAITING_INTERVAL: Duration = Duration::from_secs(30);
+
+const _: () = assert!(member::limits::PEER_BODY_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(HANDSHAKE_FRAME_BYTES_MAX > member::limits::HELLO_BYTES_MAX + 256);
+const _: () = assert!(REFUSAL_BYTES_MAX < HANDSHAKE_FRAME_BYTES_MAX);
+const _: () = assert!(PEER_WRITE_BYTES_MAX <= PEER_QUEUE_BYTES_MAX);

@@ -47,7 +47,18 @@ const WALLS: [Wall; 12] = [
     Wall {
         name: "node",
         ours: &["machine", "member", "storage"],
-        theirs: &["parking_lot", "thiserror", "tokio", "tracing"],
+        theirs: &[
+            "bytes",
+            "crc32c",
+            "hmac",
+            "parking_lot",
+            "rustls",
+            "sha2",
+            "thiserror",
+            "tokio",
+            "tokio-rustls",
+            "tracing",
+        ],
     },
     Wall {
         name: "sim",

@@ -1,0 +1,336 @@
+//! The handshake of a link: what is said, how both sides prove that they know the shared secret, and
+//! whom one refuses.
+//!
+//! ```text
+//! dialler                         accepter
+//!   Offer   who, whom, nonce ->
+//!           <-  Answer   who, nonce, proof of both
+//!   Proof   of both          ->
+//!           <-  Accepted
+//! ```
+//!
+//! Either side may say Refused, with a reason, where the other waits for something, and close. A proof
+//! is an HMAC-SHA256 over everything that was said before, with the shared secret as its key and a
+//! label for the side that gives it: it cannot be used again, because of the nonces, nor be given back
+//! to whom it came from. It proves who is there when the link begins, no more: against somebody who
+//! can write into the network only TLS helps.
+//!
+//! Byte layouts: `docs/formats.md`, "Handshake".
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use member::Hello;
+use member::peer::PeerFrame;
+use sha2::Sha256;
+use storage::codec::{DecodeError, Reader};
+use thiserror::Error;
+
+use crate::limits::REFUSAL_BYTES_MAX;
+use crate::peer_frame::FrameError;
+
+/// Kinds of the frames of a handshake.
+const KIND_OFFER: u8 = 1;
+const KIND_ANSWER: u8 = 2;
+const KIND_PROOF: u8 = 3;
+const KIND_ACCEPTED: u8 = 4;
+const KIND_REFUSED: u8 = 5;
+
+const NONCE_BYTES: usize = 32;
+const PROOF_BYTES: usize = 32;
+
+const ACCEPTER_LABEL: &[u8] = b"quorate link v1, who accepts";
+const DIALLER_LABEL: &[u8] = b"quorate link v1, who dials";
+
+/// What a link carries. Each is a connection of its own, so that a heartbeat never waits behind a
+/// snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Channel {
+    /// Raft, and what is forwarded.
+    Log,
+    /// Pieces of snapshots.
+    Bulk,
+}
+
+/// By what both sides of a link prove themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthKind {
+    /// By nothing.
+    None,
+    /// By a secret that they share.
+    Secret,
+    /// By certificates, before the handshake.
+    Tls,
+}
+
+/// The beginning of the dialler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    pub auth: AuthKind,
+    pub channel: Channel,
+    /// The server that it means to reach.
+    pub wanted: u64,
+    /// Drawn by the process: tells two with the same directory apart.
+    pub process: u64,
+    pub nonce: [u8; NONCE_BYTES],
+    pub hello: Hello,
+}
+
+/// The beginning of the accepter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub auth: AuthKind,
+    pub process: u64,
+    pub nonce: [u8; NONCE_BYTES],
+    pub hello: Hello,
+}
+
+/// A proof; zeros where none is wanted.
+pub type Proof = [u8; PROOF_BYTES];
+
+/// What one side says to the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    Offer(Offer),
+    Answer(Answer, Proof),
+    Proof(Proof),
+    Accepted,
+    Refused(String),
+}
+
+/// Why there is no link. Said to the other side, and logged on both.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("what it says is malformed: {0}")]
+    Malformed(#[from] DecodeError),
+    #[error("it does not keep to the handshake")]
+    OutOfTurn,
+    #[error("one side is configured to prove itself by {}, the other by {}", auth_name(*.own), auth_name(*.other))]
+    AuthKinds { own: AuthKind, other: AuthKind },
+    #[error("it does not know the shared secret")]
+    Secret,
+    #[error("server {wanted} is wanted, and this is server {own}: see the addresses of both")]
+    WrongServer { wanted: u64, own: u64 },
+    #[error("it says that it is server {0}, and so are we")]
+    OwnNumber(u64),
+    #[error("server {0} is not configured here")]
+    Stranger(u64),
+    #[error("its data directory is a copy of the one of server {0}: one of both must go")]
+    CopiedDirectory(u64),
+    #[error(
+        "it is of another ensemble: cluster {:032x}, here {:032x}",
+        .theirs,
+        .own
+    )]
+    OtherCluster { own: u128, theirs: u128 },
+    #[error("another server {0} is there already")]
+    NumberTaken(u64),
+    #[error("an older link of it is being closed")]
+    Replaces,
+}
+
+fn auth_name(kind: AuthKind) -> &'static str {
+    match kind {
+        AuthKind::None => "nothing",
+        AuthKind::Secret => "a shared secret",
+        AuthKind::Tls => "certificates",
+    }
+}
+
+impl Handshake {
+    /// The bytes of its body.
+    pub fn encode(&self) -> PeerFrame {
+        let mut out = Vec::new();
+        let kind = match self {
+            Handshake::Offer(offer) => {
+                encode_offer(offer, &mut out);
+                KIND_OFFER
+            }
+            Handshake::Answer(answer, proof) => {
+                out.extend_from_slice(proof);
+                encode_answer(answer, &mut out);
+                KIND_ANSWER
+            }
+            Handshake::Proof(proof) => {
+                out.extend_from_slice(proof);
+                KIND_PROOF
+            }
+            Handshake::Accepted => KIND_ACCEPTED,
+            Handshake::Refused(reason) => {
+                let end = reason.floor_char_boundary(REFUSAL_BYTES_MAX);
+                out.extend_from_slice(&reason.as_bytes()[..end]);
+                KIND_REFUSED
+            }
+        };
+        PeerFrame { kind, body: Bytes::from(out) }
+    }
+
+    /// Reads what [`Handshake::encode`] wrote.
+    ///
+    /// # Errors
+    /// It is nothing that belongs to a handshake.
+    pub fn decode(frame: &PeerFrame) -> Result<Handshake, Refusal> {
+        let mut reader = Reader::new(&frame.body);
+        let handshake = match frame.kind {
+            KIND_OFFER => Handshake::Offer(decode_offer(&mut reader)?),
+            KIND_ANSWER => {
+                let proof = array(&mut reader)?;
+                Handshake::Answer(decode_answer(&mut reader)?, proof)
+            }
+            KIND_PROOF => Handshake::Proof(array(&mut reader)?),
+            KIND_ACCEPTED => Handshake::Accepted,
+            KIND_REFUSED => {
+                let reason = reader.take(frame.body.len())?;
+                let end = reason.len().min(REFUSAL_BYTES_MAX);
+                let reason = String::from_utf8_lossy(&reason[..end]);
+                // It goes to the log: one line, and no control over a terminal.
+                let shown = |c: char| if c.is_control() { '?' } else { c };
+                Handshake::Refused(reason.chars().map(shown).collect())
+            }
+            _ => return Err(Refusal::OutOfTurn),
+        };
+        reader.finish()?;
+        Ok(handshake)
+    }
+}
+
+fn encode_auth(auth: AuthKind) -> u8 {
+    match auth {
+        AuthKind::None => 0,
+        AuthKind::Secret => 1,
+        AuthKind::Tls => 2,
+    }
+}
+
+fn decode_auth(reader: &mut Reader) -> Result<AuthKind, DecodeError> {
+    match reader.u8()? {
+        0 => Ok(AuthKind::None),
+        1 => Ok(AuthKind::Secret),
+        2 => Ok(AuthKind::Tls),
+        _ => Err(reader.bad("an unknown kind of proof")),
+    }
+}
+
+fn array<const N: usize>(reader: &mut Reader) -> Result<[u8; N], DecodeError> {
+    let bytes = reader.take(N)?;
+    Ok(bytes.try_into().expect("as many were taken"))
+}
+
+fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
+    let channel = match offer.channel {
+        Channel::Log => 0,
+        Channel::Bulk => 1,
+    };
+    out.extend_from_slice(&[encode_auth(offer.auth), channel, 0, 0]);
+    out.extend_from_slice(&offer.wanted.to_le_bytes());
+    out.extend_from_slice(&offer.process.to_le_bytes());
+    out.extend_from_slice(&offer.nonce);
+    offer.hello.encode(out);
+}
+
+fn decode_offer(reader: &mut Reader) -> Result<Offer, DecodeError> {
+    let auth = decode_auth(reader)?;
+    let channel = match reader.u8()? {
+        0 => Channel::Log,
+        1 => Channel::Bulk,
+        _ => return Err(reader.bad("an unknown channel")),
+    };
+    reader.zeros(2)?;
+    let (wanted, process) = (reader.u64()?, reader.u64()?);
+    let nonce = array(reader)?;
+    Ok(Offer { auth, channel, wanted, process, nonce, hello: Hello::decode(reader)? })
+}
+
+fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[encode_auth(answer.auth), 0, 0, 0]);
+    out.extend_from_slice(&answer.process.to_le_bytes());
+    out.extend_from_slice(&answer.nonce);
+    answer.hello.encode(out);
+}
+
+fn decode_answer(reader: &mut Reader) -> Result<Answer, DecodeError> {
+    let auth = decode_auth(reader)?;
+    reader.zeros(3)?;
+    let process = reader.u64()?;
+    let nonce = array(reader)?;
+    Ok(Answer { auth, process, nonce, hello: Hello::decode(reader)? })
+}
+
+/// What both sides have said, for the proofs.
+#[derive(Clone, Debug)]
+pub struct Transcript {
+    pub offer: Offer,
+    pub answer: Answer,
+}
+
+impl Transcript {
+    /// What the accepter proves itself with.
+    pub fn accepter_proof(&self, secret: &[u8]) -> Proof {
+        self.mac(secret, ACCEPTER_LABEL).finalize().into_bytes().into()
+    }
+
+    /// What the dialler proves itself with.
+    pub fn dialler_proof(&self, secret: &[u8]) -> Proof {
+        self.mac(secret, DIALLER_LABEL).finalize().into_bytes().into()
+    }
+
+    /// Whether the accepter knows the secret. Takes as long whatever is wrong.
+    pub fn is_accepter(&self, secret: &[u8], proof: &Proof) -> bool {
+        self.mac(secret, ACCEPTER_LABEL).verify_slice(proof).is_ok()
+    }
+
+    /// Whether the dialler knows the secret.
+    pub fn is_dialler(&self, secret: &[u8], proof: &Proof) -> bool {
+        self.mac(secret, DIALLER_LABEL).verify_slice(proof).is_ok()
+    }
+
+    fn mac(&self, secret: &[u8], label: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key has any length");
+        let (mut offer, mut answer) = (Vec::new(), Vec::new());
+        encode_offer(&self.offer, &mut offer);
+        encode_answer(&self.answer, &mut answer);
+        // Each with its length, so that no two transcripts have the same bytes.
+        for part in [label, &offer, &answer] {
+            mac.update(&(part.len() as u64).to_le_bytes());
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+/// The other side of a link, as it said and proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub hello: Arc<Hello>,
+    pub process: u64,
+}
+
+/// Whether the other side may be there at all, whatever links there are: `numbers` are those of the
+/// configuration.
+///
+/// # Errors
+/// Why not.
+pub fn check_peer(own: &Hello, numbers: &[u64], other: &Hello) -> Result<(), Refusal> {
+    if other.server == own.server {
+        return Err(Refusal::OwnNumber(own.server));
+    }
+    if !numbers.contains(&other.server) {
+        return Err(Refusal::Stranger(other.server));
+    }
+    if other.member == own.member {
+        return Err(Refusal::CopiedDirectory(own.server));
+    }
+    match (&own.birth, &other.birth) {
+        (Some(own), Some(theirs)) if own.cluster_id != theirs.cluster_id => {
+            let (own, theirs) = (own.cluster_id, theirs.cluster_id);
+            Err(Refusal::OtherCluster { own, theirs })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

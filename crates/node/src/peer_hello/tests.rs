@@ -1,0 +1,113 @@
+use machine::{BootId, MemberId};
+use storage::datadir::Birth;
+
+use super::*;
+
+fn hello(server: u64) -> Hello {
+    let (member, boot) = (MemberId(10 * server), BootId(0));
+    Hello { server, member, boot, servers: vec![1, 2, 3], birth: None }
+}
+
+fn born(server: u64, cluster_id: u128) -> Hello {
+    let birth = Some(Birth { cluster_id, voters: vec![10, 20, 30] });
+    Hello { boot: BootId(3), birth, ..hello(server) }
+}
+
+fn transcript() -> Transcript {
+    let (auth, channel) = (AuthKind::Secret, Channel::Bulk);
+    let offer = Offer { auth, channel, wanted: 2, process: 8, nonce: [1; 32], hello: born(1, 7) };
+    let answer = Answer { auth, process: 9, nonce: [2; 32], hello: hello(2) };
+    Transcript { offer, answer }
+}
+
+#[test]
+fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
+    let Transcript { offer, answer } = transcript();
+    for said in [
+        Handshake::Offer(offer),
+        Handshake::Answer(answer, [3; 32]),
+        Handshake::Proof([4; 32]),
+        Handshake::Accepted,
+        Handshake::Refused("it rains".to_string()),
+    ] {
+        let frame = said.encode();
+        assert_eq!(Handshake::decode(&frame), Ok(said.clone()));
+        if let Handshake::Refused(_) = said {
+            continue;
+        }
+        for cut in 0..frame.body.len() {
+            let cut = PeerFrame { body: frame.body.slice(..cut), ..frame.clone() };
+            assert!(matches!(Handshake::decode(&cut), Err(Refusal::Malformed(_))));
+        }
+        let more = PeerFrame { body: [&frame.body[..], &[0]].concat().into(), ..frame };
+        assert!(matches!(Handshake::decode(&more), Err(Refusal::Malformed(_))));
+    }
+    let unknown = PeerFrame { kind: 6, body: Bytes::new() };
+    assert_eq!(Handshake::decode(&unknown), Err(Refusal::OutOfTurn));
+}
+
+#[test]
+fn the_reason_of_a_refusal_is_one_line_of_bounded_length() {
+    let reason = format!("a\nb\u{1b}[1m{}", "é".repeat(REFUSAL_BYTES_MAX));
+    let heard = Handshake::decode(&Handshake::Refused(reason).encode());
+    let Ok(Handshake::Refused(heard)) = heard else { panic!("{heard:?}") };
+    assert!(heard.starts_with("a?b?[1mé"), "{heard}");
+    assert!(heard.len() <= REFUSAL_BYTES_MAX);
+    let bytes = vec![0xff; REFUSAL_BYTES_MAX + 9];
+    let garbage = PeerFrame { kind: KIND_REFUSED, body: bytes.into() };
+    let Ok(Handshake::Refused(heard)) = Handshake::decode(&garbage) else { panic!("is read") };
+    assert_eq!(heard.chars().count(), REFUSAL_BYTES_MAX);
+}
+
+#[test]
+fn a_proof_is_good_for_one_side_of_one_handshake_with_one_secret() {
+    let transcript = transcript();
+    let (accepter, dialler) =
+        (transcript.accepter_proof(b"secret"), transcript.dialler_proof(b"secret"));
+    assert!(transcript.is_accepter(b"secret", &accepter));
+    assert!(transcript.is_dialler(b"secret", &dialler));
+    // Given back to whom it came from.
+    assert!(!transcript.is_accepter(b"secret", &dialler));
+    assert!(!transcript.is_dialler(b"secret", &accepter));
+    assert!(!transcript.is_accepter(b"other", &accepter));
+    assert!(!transcript.is_accepter(b"secret", &[0; 32]));
+    type Change<'c> = &'c dyn Fn(&mut Transcript);
+    let changes: [Change; 8] = [
+        &|it| it.offer.nonce[31] ^= 1,
+        &|it| it.answer.nonce[0] ^= 1,
+        &|it| it.offer.channel = Channel::Log,
+        &|it| it.offer.wanted = 3,
+        &|it| it.offer.process = 0,
+        &|it| it.offer.hello.server = 3,
+        &|it| it.answer.hello.member = MemberId(21),
+        &|it| it.answer.hello.birth = Some(Birth { cluster_id: 7, voters: vec![1] }),
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let mut changed = transcript.clone();
+        change(&mut changed);
+        assert!(!changed.is_accepter(b"secret", &accepter), "change {at}");
+        assert!(!changed.is_dialler(b"secret", &dialler), "change {at}");
+    }
+    for at in 0..32 {
+        let mut proof = dialler;
+        proof[at] ^= 1;
+        assert!(!transcript.is_dialler(b"secret", &proof));
+    }
+}
+
+#[test]
+fn whoever_may_not_be_there_is_told_why() {
+    let check = |own: &Hello, other: &Hello, expected: Result<(), Refusal>| {
+        assert_eq!(check_peer(own, &[1, 2, 3], other), expected);
+    };
+    check(&hello(1), &hello(2), Ok(()));
+    check(&born(1, 7), &hello(2), Ok(()));
+    check(&hello(1), &born(2, 7), Ok(()));
+    check(&born(1, 7), &born(2, 7), Ok(()));
+    check(&born(1, 7), &born(2, 8), Err(Refusal::OtherCluster { own: 7, theirs: 8 }));
+    check(&hello(1), &hello(4), Err(Refusal::Stranger(4)));
+    let other_one = Hello { member: MemberId(11), ..hello(1) };
+    check(&hello(1), &other_one, Err(Refusal::OwnNumber(1)));
+    let copy = Hello { member: MemberId(10), ..hello(2) };
+    check(&hello(1), &copy, Err(Refusal::CopiedDirectory(1)));
+}

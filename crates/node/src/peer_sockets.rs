@@ -1,0 +1,1013 @@
+//! The links between members: sockets, handshakes, beats, and the queues in front of them.
+//!
+//! Each server dials every other one, on two channels, and again whenever that ends. A link carries
+//! frames from the one that dialled; the other way there are only beats, so that each end notices a
+//! dead link. What a link gives is told in order: that it is up, its frames, that it is down. Towards
+//! a member there is at most one link of a channel, and one from it; a new one is made only when the
+//! old one was told to be down.
+//!
+//! All of this runs on one thread. Whoever sends never waits: what does not fit into a link's queue,
+//! or has no link, is dropped and counted, as a network may do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use machine::MemberId;
+use member::Hello;
+use member::limits::PEER_BODY_BYTES_MAX;
+use member::peer::PeerFrame;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use sha2::Sha256;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Interval, MissedTickBehavior, timeout, timeout_at};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::limits::{
+    ADDRESSES_TRIED_MAX, CONNECT_LIMIT, DIAL_LIMIT, HANDSHAKE_FRAME_BYTES_MAX, HANDSHAKE_LIMIT,
+    HANDSHAKES_MAX, LINK_LASTED, PEER_ACCEPT_REST, PEER_BEAT, PEER_BEAT_BULK,
+    PEER_COMPLAINT_INTERVAL, PEER_COMPLAINTS_MAX, PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX,
+    PEER_SILENT_BEATS_MAX, PEER_WRITE_BYTES_MAX, PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
+};
+use crate::peer_frame::{FrameBatch, FrameReader};
+use crate::peer_hello::{
+    Answer, AuthKind, Channel, Handshake, Offer, Peer, Proof, Refusal, Transcript, check_peer,
+};
+
+/// A frame that says that its sender is there. `member` has no kind 0.
+const KIND_BEAT: u8 = 0;
+
+/// Another server, as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerServer {
+    /// Its number.
+    pub number: u64,
+    /// Where it may be; they are tried in turn.
+    pub addresses: Vec<PeerAddress>,
+}
+
+/// An address that is resolved at each dial: it may lead elsewhere by then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// A name, or an address of IP.
+    pub host: String,
+    /// The port for other members.
+    pub port: u16,
+}
+
+/// How members prove themselves to each other. The same at all of them.
+#[derive(Clone)]
+pub enum PeerAuth {
+    /// Not at all: whoever reaches the port is believed.
+    None,
+    /// By a secret that all know; one that is short can be guessed from a handshake.
+    Secret(Arc<[u8]>),
+    /// By certificates, which both sides are to check. Asked for at each link, so that new ones are
+    /// used without a restart.
+    Tls(Arc<dyn Fn() -> PeerTls + Send + Sync>),
+}
+
+/// TLS between members.
+#[derive(Clone)]
+pub struct PeerTls {
+    /// For links that are dialled.
+    pub client: Arc<rustls::ClientConfig>,
+    /// For links that are accepted.
+    pub server: Arc<rustls::ServerConfig>,
+}
+
+/// What the links are told.
+pub struct PeerConfig {
+    /// The servers of the configuration. The own one may be among them and is not dialled.
+    pub servers: Vec<PeerServer>,
+    /// Where other members are accepted.
+    pub listeners: Vec<std::net::TcpListener>,
+    /// How members prove themselves.
+    pub auth: PeerAuth,
+    /// Unpredictable, and different at each start.
+    pub secret: [u8; 32],
+}
+
+/// One end of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Whether it was dialled from here, so that frames go out on it.
+    pub is_outgoing: bool,
+    /// What it is for.
+    pub channel: Channel,
+    /// What the other side said of itself.
+    pub hello: Arc<Hello>,
+}
+
+/// What the links give, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerInput {
+    /// A link is up.
+    LinkUp(Link),
+    /// It is not any more; frames that were sent may be lost.
+    LinkDown(Link),
+    /// A frame came.
+    Frame {
+        /// From whom.
+        from: MemberId,
+        /// On which channel.
+        channel: Channel,
+        /// What it is.
+        frame: PeerFrame,
+    },
+}
+
+/// A link with what waits in front of it, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// Which.
+    pub link: Link,
+    /// Frames that wait to be sent.
+    pub queued_frames: usize,
+    /// Bytes of their bodies.
+    pub queued_bytes: usize,
+}
+
+/// The links, as long as this lives.
+pub struct PeerSockets {
+    links: Arc<Links>,
+    thread: JoinHandle<()>,
+}
+
+/// What sends to other members.
+#[derive(Clone)]
+pub struct PeerHandle {
+    links: Arc<Links>,
+}
+
+/// Why there is no link.
+#[derive(Debug, Error)]
+enum Trouble {
+    /// We do not want it. The other side is told.
+    #[error("it is refused: {0}")]
+    Refused(#[from] Refusal),
+    #[error("it refuses us: {0}")]
+    RefusesUs(String),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("no address of {0} answers: {1}")]
+    Unreachable(String, io::Error),
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    #[error("it closes the connection within the handshake")]
+    Closed,
+    #[error("it took longer than {} s for the handshake", HANDSHAKE_LIMIT.as_secs())]
+    Slow,
+    #[error("others came before it was done with the handshake")]
+    Evicted,
+}
+
+impl Trouble {
+    /// Whether the next dial is likely to find it gone.
+    fn is_passing(&self) -> bool {
+        match self {
+            Trouble::Refused(reason) => *reason == Refusal::Replaces,
+            Trouble::RefusesUs(reason) => *reason == Refusal::Replaces.to_string(),
+            _ => false,
+        }
+    }
+}
+
+/// What all tasks share.
+struct Links {
+    servers: Vec<PeerServer>,
+    numbers: Vec<u64>,
+    auth: PeerAuth,
+    secret: [u8; 32],
+    /// Tells this process from any other.
+    process: u64,
+    drawn: AtomicU64,
+    hello: watch::Sender<Arc<Hello>>,
+    stop: watch::Sender<bool>,
+    open: Mutex<Vec<OpenLink>>,
+    next_id: AtomicU64,
+    dropped: AtomicU64,
+    /// Of each other server: it was just there, so that a dial may succeed.
+    seen: BTreeMap<u64, [Notify; 2]>,
+    handshakes: Mutex<VecDeque<Arc<Notify>>>,
+    complaints: Mutex<BTreeMap<String, Instant>>,
+    give: Box<dyn Fn(Vec<PeerInput>) + Send + Sync>,
+}
+
+/// A link from the end of its handshake.
+struct OpenLink {
+    id: u64,
+    link: Link,
+    process: u64,
+    /// Whether it was told to be up.
+    is_up: bool,
+    end: Arc<Notify>,
+    outbox: Arc<Outbox>,
+}
+
+/// Frames that wait for a link.
+#[derive(Default)]
+struct Outbox {
+    waiting: Mutex<Waiting>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    frames: VecDeque<PeerFrame>,
+    bytes: usize,
+}
+
+impl PeerSockets {
+    /// Starts the thread. `give` is called on it, with what came, in order; it must not wait.
+    ///
+    /// # Errors
+    /// The system has no thread, or refuses what a listener needs.
+    pub fn start(
+        config: PeerConfig,
+        hello: Hello,
+        give: impl Fn(Vec<PeerInput>) + Send + Sync + 'static,
+    ) -> io::Result<PeerSockets> {
+        let PeerConfig { servers, listeners, auth, secret } = config;
+        let others = servers.iter().filter(|server| server.number != hello.server);
+        let others: Vec<PeerServer> = others.cloned().collect();
+        let mut links = Links {
+            numbers: others.iter().map(|server| server.number).collect(),
+            seen: others.iter().map(|server| (server.number, <_>::default())).collect(),
+            servers: others,
+            auth,
+            secret,
+            process: 0,
+            drawn: AtomicU64::new(0),
+            hello: watch::Sender::new(Arc::new(hello)),
+            stop: watch::Sender::new(false),
+            open: Mutex::default(),
+            next_id: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            handshakes: Mutex::default(),
+            complaints: Mutex::default(),
+            give: Box::new(give),
+        };
+        links.process = links.draw_u64();
+        let links = Arc::new(links);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(ADDRESSES_TRIED_MAX)
+            .build()?;
+        let listeners = {
+            let _within = runtime.enter();
+            let listen = |listener: std::net::TcpListener| {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)
+            };
+            listeners.into_iter().map(listen).collect::<io::Result<Vec<_>>>()?
+        };
+        let of_thread = links.clone();
+        let thread = std::thread::Builder::new().name("peers".to_string()).spawn(move || {
+            runtime.block_on(run_links(of_thread, listeners));
+            // A name that is still being resolved is not waited for.
+            runtime.shutdown_background();
+        })?;
+        Ok(PeerSockets { links, thread })
+    }
+
+    /// What sends.
+    pub fn handle(&self) -> PeerHandle {
+        PeerHandle { links: self.links.clone() }
+    }
+
+    /// Ends all links, and the thread. Nothing is given any more, not even that they are down.
+    pub fn stop(self) {
+        self.links.stop.send_replace(true);
+        // A panic there has ended the process already.
+        let _ = self.thread.join();
+    }
+}
+
+impl PeerHandle {
+    /// Sends a frame, if there is a link and room in its queue.
+    pub fn send(&self, to: MemberId, channel: Channel, frame: PeerFrame) {
+        let outbox = {
+            let open = self.links.open.lock();
+            let link = open.iter().find(|it| {
+                it.is_up
+                    && it.link.is_outgoing
+                    && it.link.channel == channel
+                    && it.link.hello.member == to
+            });
+            link.map(|it| it.outbox.clone())
+        };
+        if !outbox.is_some_and(|outbox| outbox.push(frame)) {
+            self.links.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What this server says of itself from now on. All links are made anew.
+    pub fn set_hello(&self, hello: Hello) {
+        self.links.hello.send_replace(Arc::new(hello));
+    }
+
+    /// Ends the links from a member that sent what has no meaning.
+    pub fn end_links_from(&self, member: MemberId, why: &dyn Display) {
+        let mut server = 0;
+        for it in self.links.open.lock().iter() {
+            if !it.link.is_outgoing && it.link.hello.member == member {
+                server = it.link.hello.server;
+                it.end.notify_one();
+            }
+        }
+        self.links.complain(&format!("server {server}"), &format!("its link is closed: {why}"));
+    }
+
+    /// The links that are up.
+    pub fn links(&self) -> Vec<LinkStatus> {
+        let open = self.links.open.lock();
+        let status = |it: &OpenLink| {
+            let waiting = it.outbox.waiting.lock();
+            let (queued_frames, queued_bytes) = (waiting.frames.len(), waiting.bytes);
+            LinkStatus { link: it.link.clone(), queued_frames, queued_bytes }
+        };
+        open.iter().filter(|it| it.is_up).map(status).collect()
+    }
+
+    /// Frames that had no link, or no room.
+    pub fn dropped_count(&self) -> u64 {
+        self.links.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Outbox {
+    /// Whether there was room.
+    fn push(&self, frame: PeerFrame) -> bool {
+        let mut waiting = self.waiting.lock();
+        let bytes = waiting.bytes.saturating_add(frame.body.len());
+        let is_full = waiting.frames.len() >= PEER_QUEUE_FRAMES_MAX || bytes > PEER_QUEUE_BYTES_MAX;
+        if is_full && !waiting.frames.is_empty() {
+            return false;
+        }
+        waiting.bytes = bytes;
+        waiting.frames.push_back(frame);
+        let was_empty = waiting.frames.len() == 1;
+        drop(waiting);
+        if was_empty {
+            self.arrived.notify_one();
+        }
+        true
+    }
+
+    /// What is to be written next.
+    fn take(&self) -> Vec<PeerFrame> {
+        let mut waiting = self.waiting.lock();
+        let (mut frames, mut bytes) = (Vec::new(), 0_usize);
+        while let Some(frame) = waiting.frames.front() {
+            bytes = bytes.saturating_add(frame.body.len());
+            let is_full = frames.len() >= PEER_WRITE_FRAMES_MAX || bytes > PEER_WRITE_BYTES_MAX;
+            if is_full && !frames.is_empty() {
+                break;
+            }
+            waiting.bytes -= frame.body.len();
+            frames.extend(waiting.frames.pop_front());
+        }
+        frames
+    }
+}
+
+async fn run_links(links: Arc<Links>, listeners: Vec<TcpListener>) {
+    let mut stop = links.stop.subscribe();
+    for listener in listeners {
+        tokio::spawn(accept(links.clone(), listener));
+    }
+    for server in &links.servers {
+        for channel in [Channel::Log, Channel::Bulk] {
+            tokio::spawn(dial_for_ever(links.clone(), server.clone(), channel));
+        }
+    }
+    // The sender is among the links, which live as long as this.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn accept(links: Arc<Links>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                // Without it a link is only slower.
+                let _ = stream.set_nodelay(true);
+                tokio::spawn(serve(links.clone(), stream, from));
+            }
+            Err(error) => {
+                links.complain("the port for other members", &error);
+                tokio::time::sleep(PEER_ACCEPT_REST).await;
+            }
+        }
+    }
+}
+
+/// One that was accepted, to its end.
+async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
+    let about = format!("a connection from {}", from.ip().to_canonical());
+    // What is said of us from here on, so that a change ends the link.
+    let hello = links.hello.subscribe();
+    let turn = Turn::begin(&links);
+    let served = match &links.auth {
+        PeerAuth::Tls(tls) => {
+            let accepted = TlsAcceptor::from(tls().server).accept(stream);
+            let accepted = async { accepted.await.map_err(Trouble::Tls) };
+            match turn.limit(accepted).await {
+                Ok(stream) => links.serve_on(stream, hello, turn).await,
+                Err(trouble) => Err(trouble),
+            }
+        }
+        _ => links.serve_on(stream, hello, turn).await,
+    };
+    if let Err(trouble) = served
+        && !trouble.is_passing()
+    {
+        links.complain(&about, &trouble);
+    }
+}
+
+/// The place of a handshake among those of others; dropped, it makes room for another.
+struct Turn {
+    links: Arc<Links>,
+    evicted: Arc<Notify>,
+    deadline: tokio::time::Instant,
+}
+
+impl Turn {
+    /// Makes room for one more, at the cost of the oldest.
+    fn begin(links: &Arc<Links>) -> Turn {
+        let evicted = Arc::new(Notify::new());
+        let mut handshakes = links.handshakes.lock();
+        if handshakes.len() >= HANDSHAKES_MAX
+            && let Some(oldest) = handshakes.pop_front()
+        {
+            oldest.notify_one();
+        }
+        handshakes.push_back(evicted.clone());
+        let deadline = tokio::time::Instant::now() + HANDSHAKE_LIMIT;
+        Turn { links: links.clone(), evicted, deadline }
+    }
+
+    /// Does a part of the handshake, as long as there is time and room for it.
+    async fn limit<T>(&self, part: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+        tokio::select! {
+            biased;
+            () = self.evicted.notified() => Err(Trouble::Evicted),
+            done = timeout_at(self.deadline, part) => done.unwrap_or(Err(Trouble::Slow)),
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.links.handshakes.lock().retain(|it| !Arc::ptr_eq(it, &self.evicted));
+    }
+}
+
+async fn dial_for_ever(links: Arc<Links>, server: PeerServer, channel: Channel) {
+    let about = format!("server {}", server.number);
+    let seen = &links.seen[&server.number][channel as usize];
+    let mut redial = Redial::new(links.draw_u64());
+    loop {
+        let mut hello = links.hello.subscribe();
+        let began = Instant::now();
+        let dialled = tokio::select! {
+            dialled = links.dial(&server, channel, hello.clone()) => dialled,
+            // Said too late for this handshake.
+            _ = hello.changed() => Ok(()),
+        };
+        if let Err(trouble) = dialled
+            && !trouble.is_passing()
+        {
+            links.complain(&about, &trouble);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(redial.next(began.elapsed())) => {}
+            () = seen.notified() => {}
+        }
+    }
+}
+
+/// Times between dials.
+struct Redial {
+    wait: Duration,
+    chance: u64,
+}
+
+impl Redial {
+    fn new(seed: u64) -> Redial {
+        Redial { wait: REDIAL_MIN, chance: seed }
+    }
+
+    /// How long to wait after a dial and what came of it have lasted so long.
+    fn next(&mut self, lasted: Duration) -> Duration {
+        if lasted >= LINK_LASTED {
+            self.wait = REDIAL_MIN;
+        }
+        let wait = self.wait;
+        self.wait = (wait * 2).min(REDIAL_MAX);
+        // splitmix64
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.chance;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let part = (bits ^ (bits >> 31)) % 1_000;
+        wait / 2 + wait / 2 * part as u32 / 1_000
+    }
+}
+
+/// A connection within its handshake.
+struct Talk<S> {
+    stream: S,
+    frames: FrameReader,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
+    fn new(stream: S) -> Talk<S> {
+        Talk { stream, frames: FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX) }
+    }
+
+    async fn say(&mut self, what: &Handshake) -> io::Result<()> {
+        write_frames(&mut self.stream, vec![what.encode()]).await
+    }
+
+    /// What the other side says next. A refusal is an error.
+    async fn hear(&mut self) -> Result<Handshake, Trouble> {
+        loop {
+            if let Some(frame) = self.frames.next().map_err(Refusal::Frame)? {
+                return match Handshake::decode(&frame)? {
+                    Handshake::Refused(reason) => Err(Trouble::RefusesUs(reason)),
+                    said => Ok(said),
+                };
+            }
+            if self.stream.read_buf(self.frames.room()).await? == 0 {
+                return Err(Trouble::Closed);
+            }
+        }
+    }
+
+    /// Says why there will be no link, and waits a moment for the other side to read it: closing with
+    /// bytes unread would take it back.
+    async fn refuse(mut self, reason: &Refusal) {
+        let said = async {
+            self.say(&Handshake::Refused(reason.to_string())).await?;
+            self.stream.shutdown().await?;
+            let mut rest = [0; 1024];
+            for _ in 0..HANDSHAKE_FRAME_BYTES_MAX {
+                if self.stream.read(&mut rest).await? == 0 {
+                    break;
+                }
+            }
+            Ok::<(), io::Error>(())
+        };
+        // Whoever does not take it has lost only the reason.
+        let _ = timeout(REDIAL_MAX, said).await;
+    }
+}
+
+impl Links {
+    /// The next number that nobody else can know before.
+    fn draw(&self) -> [u8; 32] {
+        let count = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("a key has any length");
+        mac.update(b"drawn for links");
+        mac.update(&count.to_le_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
+    fn draw_u64(&self) -> u64 {
+        let drawn = self.draw();
+        u64::from_le_bytes(drawn[..8].try_into().expect("8 of 32 bytes"))
+    }
+
+    fn auth_kind(&self) -> AuthKind {
+        match self.auth {
+            PeerAuth::None => AuthKind::None,
+            PeerAuth::Secret(_) => AuthKind::Secret,
+            PeerAuth::Tls(_) => AuthKind::Tls,
+        }
+    }
+
+    /// Logs trouble with a peer, unless it was logged lately.
+    fn complain(&self, about: &str, trouble: &dyn Display) {
+        let text = format!("links: {about}: {trouble}");
+        let now = Instant::now();
+        let mut complaints = self.complaints.lock();
+        complaints.retain(|_, at| now < *at + PEER_COMPLAINT_INTERVAL);
+        if complaints.len() < PEER_COMPLAINTS_MAX && !complaints.contains_key(&text) {
+            tracing::warn!("{text}");
+            complaints.insert(text, now);
+        }
+    }
+
+    /// The handshake of one that was accepted, and then its link to the end.
+    async fn serve_on<S: AsyncRead + AsyncWrite + Unpin>(
+        self: &Arc<Self>,
+        stream: S,
+        hello: watch::Receiver<Arc<Hello>>,
+        turn: Turn,
+    ) -> Result<(), Trouble> {
+        let mut talk = Talk::new(stream);
+        let own = hello.borrow().clone();
+        match turn.limit(self.agree_with_dialler(&mut talk, &own)).await {
+            Ok(open) => {
+                drop(turn);
+                self.run(talk, open, hello).await;
+                Ok(())
+            }
+            Err(Trouble::Refused(reason)) => {
+                talk.refuse(&reason).await;
+                Err(reason.into())
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn agree_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
+        self: &Arc<Self>,
+        talk: &mut Talk<S>,
+        own: &Arc<Hello>,
+    ) -> Result<Registered, Trouble> {
+        let Handshake::Offer(offer) = talk.hear().await? else {
+            return Err(Refusal::OutOfTurn.into());
+        };
+        self.check_auth(offer.auth)?;
+        if offer.wanted != own.server {
+            let (wanted, own) = (offer.wanted, own.server);
+            return Err(Refusal::WrongServer { wanted, own }.into());
+        }
+        check_peer(own, &self.numbers, &offer.hello)?;
+        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
+        let answer = Answer { auth, process, nonce, hello: Hello::clone(own) };
+        let transcript = Transcript { offer, answer };
+        let own_proof = match &self.auth {
+            PeerAuth::Secret(secret) => transcript.accepter_proof(secret),
+            _ => Proof::default(),
+        };
+        talk.say(&Handshake::Answer(transcript.answer.clone(), own_proof)).await?;
+        let Handshake::Proof(proof) = talk.hear().await? else {
+            return Err(Refusal::OutOfTurn.into());
+        };
+        if let PeerAuth::Secret(secret) = &self.auth
+            && !transcript.is_dialler(secret, &proof)
+        {
+            return Err(Refusal::Secret.into());
+        }
+        let Offer { hello, process, channel, .. } = transcript.offer;
+        let peer = Peer { hello: Arc::new(hello), process };
+        // From here on it is who it says it is.
+        let registered = self.register(&peer, channel, false)?;
+        talk.say(&Handshake::Accepted).await?;
+        Ok(registered)
+    }
+
+    fn check_auth(&self, other: AuthKind) -> Result<(), Refusal> {
+        let own = self.auth_kind();
+        if own == other { Ok(()) } else { Err(Refusal::AuthKinds { own, other }) }
+    }
+
+    /// Dials a server once; if it answers, the link to its end.
+    async fn dial(
+        self: &Arc<Self>,
+        server: &PeerServer,
+        channel: Channel,
+        hello: watch::Receiver<Arc<Hello>>,
+    ) -> Result<(), Trouble> {
+        let (stream, host) = connect(server).await?;
+        stream.set_nodelay(true)?;
+        match &self.auth {
+            PeerAuth::Tls(tls) => {
+                let name = ServerName::try_from(host.to_string());
+                let name = name.map_err(|error| Trouble::Tls(io::Error::other(error)))?;
+                let connected = TlsConnector::from(tls().client).connect(name, stream);
+                let stream = timeout(HANDSHAKE_LIMIT, connected).await;
+                let stream = stream.map_err(|_| Trouble::Slow)?.map_err(Trouble::Tls)?;
+                self.dial_on(stream, server.number, channel, hello).await
+            }
+            _ => self.dial_on(stream, server.number, channel, hello).await,
+        }
+    }
+
+    async fn dial_on<S: AsyncRead + AsyncWrite + Unpin>(
+        self: &Arc<Self>,
+        stream: S,
+        wanted: u64,
+        channel: Channel,
+        hello: watch::Receiver<Arc<Hello>>,
+    ) -> Result<(), Trouble> {
+        let mut talk = Talk::new(stream);
+        let own = hello.borrow().clone();
+        let agreed = self.agree_with_accepter(&mut talk, &own, wanted, channel);
+        match timeout(HANDSHAKE_LIMIT, agreed).await.unwrap_or(Err(Trouble::Slow)) {
+            Ok(open) => {
+                self.run(talk, open, hello).await;
+                Ok(())
+            }
+            Err(Trouble::Refused(reason)) => {
+                talk.refuse(&reason).await;
+                Err(reason.into())
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn agree_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
+        self: &Arc<Self>,
+        talk: &mut Talk<S>,
+        own: &Arc<Hello>,
+        wanted: u64,
+        channel: Channel,
+    ) -> Result<Registered, Trouble> {
+        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
+        let hello = Hello::clone(own);
+        let offer = Offer { auth, channel, wanted, process, nonce, hello };
+        talk.say(&Handshake::Offer(offer.clone())).await?;
+        let Handshake::Answer(answer, proof) = talk.hear().await? else {
+            return Err(Refusal::OutOfTurn.into());
+        };
+        self.check_auth(answer.auth)?;
+        let transcript = Transcript { offer, answer };
+        let own_proof = match &self.auth {
+            PeerAuth::Secret(secret) if !transcript.is_accepter(secret, &proof) => {
+                return Err(Refusal::Secret.into());
+            }
+            PeerAuth::Secret(secret) => transcript.dialler_proof(secret),
+            _ => Proof::default(),
+        };
+        let Answer { hello, process, .. } = transcript.answer;
+        if hello.server != wanted {
+            return Err(Refusal::WrongServer { wanted, own: hello.server }.into());
+        }
+        check_peer(own, &self.numbers, &hello)?;
+        let peer = Peer { hello: Arc::new(hello), process };
+        let registered = self.register(&peer, channel, true)?;
+        talk.say(&Handshake::Proof(own_proof)).await?;
+        match talk.hear().await? {
+            Handshake::Accepted => Ok(registered),
+            _ => Err(Refusal::OutOfTurn.into()),
+        }
+    }
+
+    /// Takes a place among the links, unless one that is there forbids it.
+    fn register(
+        self: &Arc<Self>,
+        peer: &Peer,
+        channel: Channel,
+        is_outgoing: bool,
+    ) -> Result<Registered, Refusal> {
+        let mut open = self.open.lock();
+        let hello = &peer.hello;
+        let mut replaces = false;
+        for it in open.iter() {
+            let other = &it.link.hello;
+            if other.server != hello.server && other.member == hello.member {
+                return Err(Refusal::CopiedDirectory(other.server));
+            }
+            if other.server != hello.server {
+                continue;
+            }
+            let is_restart = other.member == hello.member && hello.boot > other.boot;
+            let is_same = other.member == hello.member && it.process == peer.process;
+            if !is_restart && !is_same {
+                return Err(Refusal::NumberTaken(hello.server));
+            }
+            let is_place = it.link.is_outgoing == is_outgoing && it.link.channel == channel;
+            if !is_same || is_place {
+                // The other side knows that it is dead, or did not live to.
+                it.end.notify_one();
+                replaces = true;
+            }
+        }
+        if replaces {
+            return Err(Refusal::Replaces);
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let link = Link { is_outgoing, channel, hello: hello.clone() };
+        let (end, outbox) = (Arc::new(Notify::new()), Arc::new(Outbox::default()));
+        let (process, is_up) = (peer.process, false);
+        open.push(OpenLink {
+            id,
+            link: link.clone(),
+            process,
+            is_up,
+            end: end.clone(),
+            outbox: outbox.clone(),
+        });
+        let was_told = false;
+        Ok(Registered { links: self.clone(), id, link, end, outbox, was_told })
+    }
+
+    /// A link from its handshake to its end.
+    async fn run<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        talk: Talk<S>,
+        mut open: Registered,
+        mut hello: watch::Receiver<Arc<Hello>>,
+    ) {
+        open.tell_up();
+        let Link { is_outgoing, channel, hello: other } = &open.link;
+        if !is_outgoing {
+            self.seen.get(&other.server).into_iter().flatten().for_each(Notify::notify_one);
+        }
+        let Talk { stream, mut frames } = talk;
+        frames.set_body_bytes_max(PEER_BODY_BYTES_MAX);
+        let (read, write) = tokio::io::split(stream);
+        let ended = tokio::select! {
+            ended = self.read_frames(read, frames, &open.link) => ended,
+            ended = write_link(write, &open.outbox, beats(*channel)) => Ended::Io(ended),
+            () = open.end.notified() => Ended::Closed,
+            _ = hello.changed() => Ended::Closed,
+        };
+        match ended {
+            Ended::Refused(_) => self.complain(&format!("server {}", other.server), &ended),
+            ended => tracing::debug!("a link with server {} is down: {ended}", other.server),
+        }
+    }
+
+    /// Gives what comes, until the link ends.
+    async fn read_frames<R: AsyncRead + Unpin>(
+        &self,
+        mut read: R,
+        mut frames: FrameReader,
+        link: &Link,
+    ) -> Ended {
+        let mut beats = beats(link.channel);
+        let mut silent_beats = 0;
+        loop {
+            // What came with the handshake first.
+            match take_frames(&mut frames, link) {
+                Ok(inputs) if inputs.is_empty() => {}
+                Ok(inputs) => (self.give)(inputs),
+                Err(error) => return Ended::Refused(error),
+            }
+            tokio::select! {
+                biased;
+                count = read.read_buf(frames.room()) => match count {
+                    Ok(0) => return Ended::Closed,
+                    Ok(_) => silent_beats = 0,
+                    Err(error) => return Ended::Io(error),
+                },
+                _ = beats.tick() => {
+                    silent_beats += 1;
+                    if silent_beats > PEER_SILENT_BEATS_MAX {
+                        return Ended::Silent;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why a link is not any more.
+#[derive(Debug, Error)]
+enum Ended {
+    #[error("its link is closed: {0}")]
+    Refused(Refusal),
+    #[error("{0}")]
+    Io(io::Error),
+    #[error("it is silent")]
+    Silent,
+    #[error("it was closed")]
+    Closed,
+}
+
+/// The place of a link among all. Dropped, wherever its task was, it tells that the link is down, and
+/// only then makes room for another.
+struct Registered {
+    links: Arc<Links>,
+    id: u64,
+    link: Link,
+    end: Arc<Notify>,
+    outbox: Arc<Outbox>,
+    /// Whether it was told to be up.
+    was_told: bool,
+}
+
+impl Registered {
+    fn tell_up(&mut self) {
+        if let Some(it) = self.links.open.lock().iter_mut().find(|it| it.id == self.id) {
+            it.is_up = true;
+        }
+        self.was_told = true;
+        (self.links.give)(vec![PeerInput::LinkUp(self.link.clone())]);
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if self.was_told && !*self.links.stop.borrow() {
+            (self.links.give)(vec![PeerInput::LinkDown(self.link.clone())]);
+        }
+        self.links.open.lock().retain(|it| it.id != self.id);
+    }
+}
+
+fn beats(channel: Channel) -> Interval {
+    let mut beats = tokio::time::interval(match channel {
+        Channel::Log => PEER_BEAT,
+        Channel::Bulk => PEER_BEAT_BULK,
+    });
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beats
+}
+
+/// The complete frames that are there, but for beats.
+fn take_frames(frames: &mut FrameReader, link: &Link) -> Result<Vec<PeerInput>, Refusal> {
+    let mut inputs = Vec::new();
+    while let Some(frame) = frames.next()? {
+        if frame.kind == KIND_BEAT && frame.body.is_empty() {
+            continue;
+        }
+        if frame.kind == KIND_BEAT || link.is_outgoing {
+            return Err(Refusal::OutOfTurn);
+        }
+        let (from, channel) = (link.hello.member, link.channel);
+        inputs.push(PeerInput::Frame { from, channel, frame });
+    }
+    Ok(inputs)
+}
+
+/// Writes what waits, and a beat where nothing does. Ends with the error that ends the link.
+async fn write_link<W: AsyncWrite + Unpin>(
+    mut write: W,
+    outbox: &Outbox,
+    mut beats: Interval,
+) -> io::Error {
+    loop {
+        let mut frames = outbox.take();
+        if frames.is_empty() {
+            tokio::select! {
+                biased;
+                () = outbox.arrived.notified() => continue,
+                _ = beats.tick() => {
+                    frames.push(PeerFrame { kind: KIND_BEAT, body: Bytes::new() });
+                }
+            }
+        }
+        if let Err(error) = write_frames(&mut write, frames).await {
+            return error;
+        }
+    }
+}
+
+async fn write_frames<W: AsyncWrite + Unpin>(
+    write: &mut W,
+    frames: Vec<PeerFrame>,
+) -> io::Result<()> {
+    let batch = FrameBatch::new(frames);
+    let mut slices = batch.slices();
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        let count = write.write_vectored(rest).await?;
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut rest, count);
+    }
+    write.flush().await
+}
+
+/// Connects to the first address of a server that answers; and the host that it was found under.
+async fn connect(server: &PeerServer) -> Result<(TcpStream, &str), Trouble> {
+    let names = server.addresses.iter().map(|it| format!("{}:{}", it.host, it.port));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let mut failure = io::Error::from(io::ErrorKind::NotFound);
+    let tried = async {
+        for PeerAddress { host, port } in &server.addresses {
+            let found = match tokio::net::lookup_host((host.as_str(), *port)).await {
+                Ok(found) => found,
+                Err(error) => {
+                    failure = error;
+                    continue;
+                }
+            };
+            for address in found.take(ADDRESSES_TRIED_MAX) {
+                match timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
+                    Ok(Ok(stream)) => return Some((stream, host.as_str())),
+                    Ok(Err(error)) => failure = error,
+                    Err(_) => failure = io::ErrorKind::TimedOut.into(),
+                }
+            }
+        }
+        None
+    };
+    match timeout(DIAL_LIMIT, tried).await {
+        Ok(Some(connected)) => Ok(connected),
+        Ok(None) => Err(Trouble::Unreachable(names, failure)),
+        Err(_) => Err(Trouble::Unreachable(names, io::ErrorKind::TimedOut.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

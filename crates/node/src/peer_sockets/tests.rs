@@ -1,0 +1,673 @@
+//! Real sockets on this machine's loopback: servers that link, and what harms none of them.
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+
+use machine::BootId;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use storage::datadir::Birth;
+
+use super::*;
+use crate::limits::HANDSHAKE_FRAME_BYTES_MAX;
+use crate::peer_frame::{FRAME_HEAD_BYTES, PEER_VERSION};
+
+/// How long what must happen may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const SECRET: &[u8] = b"a secret of the test";
+
+fn listener() -> std::net::TcpListener {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port")
+}
+
+fn port(listener: &std::net::TcpListener) -> u16 {
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn server(number: u64, port: u16) -> PeerServer {
+    PeerServer { number, addresses: vec![PeerAddress { host: "127.0.0.1".to_string(), port }] }
+}
+
+fn hello(server: u64) -> Hello {
+    let (member, boot) = (MemberId(10 * server), BootId(0));
+    Hello { server, member, boot, servers: vec![1, 2, 3], birth: None }
+}
+
+fn born(server: u64, cluster_id: u128) -> Hello {
+    let birth = Some(Birth { cluster_id, voters: vec![10, 20, 30] });
+    Hello { boot: BootId(1), birth, ..hello(server) }
+}
+
+fn secret() -> PeerAuth {
+    PeerAuth::Secret(SECRET.into())
+}
+
+/// A server and what its links give.
+struct Peers {
+    sockets: PeerSockets,
+    handle: PeerHandle,
+    inputs: Receiver<PeerInput>,
+    port: u16,
+}
+
+impl Peers {
+    fn start(
+        hello: Hello,
+        listener: std::net::TcpListener,
+        servers: &[PeerServer],
+        auth: PeerAuth,
+    ) -> Peers {
+        let port = port(&listener);
+        let (give, inputs) = channel();
+        // The tests have no chance of their own: the port tells the servers apart.
+        let mut secret = [hello.server as u8; 32];
+        secret[..2].copy_from_slice(&port.to_le_bytes());
+        let config =
+            PeerConfig { servers: servers.to_vec(), listeners: vec![listener], auth, secret };
+        let sockets = PeerSockets::start(config, hello, move |inputs| {
+            // Whoever has seen enough does not listen any more.
+            inputs.into_iter().for_each(|input| drop(give.send(input)));
+        });
+        let sockets = sockets.expect("the thread starts");
+        Peers { handle: sockets.handle(), sockets, inputs, port }
+    }
+
+    /// One that only accepts, from servers 1 to 3.
+    fn alone(hello: Hello, auth: PeerAuth) -> Peers {
+        // Nobody is there: these ports were closed.
+        let gone: Vec<u16> = (0..3).map(|_| port(&listener())).collect();
+        let servers: Vec<_> = (1..4).zip(gone).map(|(number, port)| server(number, port)).collect();
+        Peers::start(hello, listener(), &servers, auth)
+    }
+
+    fn next(&self) -> PeerInput {
+        self.inputs.recv_timeout(PATIENCE).expect("something comes")
+    }
+
+    /// The next that is looked for; what comes before is passed over.
+    fn wait_for<T>(&self, mut look: impl FnMut(PeerInput) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let input = self.inputs.recv_timeout(left).expect("it comes in time");
+            if let Some(found) = look(input) {
+                return found;
+            }
+        }
+    }
+
+    /// Waits for both channels, in both directions, with each of these servers.
+    fn wait_linked(&self, servers: &[u64]) {
+        let mut missing: Vec<(u64, bool, Channel)> = Vec::new();
+        for server in servers {
+            for channel in [Channel::Log, Channel::Bulk] {
+                missing.extend([(*server, false, channel), (*server, true, channel)]);
+            }
+        }
+        self.wait_for(|input| {
+            match input {
+                PeerInput::LinkUp(link) => {
+                    let found = (link.hello.server, link.is_outgoing, link.channel);
+                    missing.retain(|it| *it != found);
+                }
+                PeerInput::LinkDown(link) => {
+                    missing.push((link.hello.server, link.is_outgoing, link.channel));
+                }
+                PeerInput::Frame { .. } => {}
+            }
+            missing.is_empty().then_some(())
+        });
+    }
+
+    fn wait_up(&self) -> Link {
+        self.wait_for(|input| match input {
+            PeerInput::LinkUp(link) => Some(link),
+            _ => None,
+        })
+    }
+
+    fn wait_down(&self) -> Link {
+        self.wait_for(|input| match input {
+            PeerInput::LinkDown(link) => Some(link),
+            _ => None,
+        })
+    }
+
+    fn wait_frame(&self) -> (MemberId, Channel, PeerFrame) {
+        self.wait_for(|input| match input {
+            PeerInput::Frame { from, channel, frame } => Some((from, channel, frame)),
+            _ => None,
+        })
+    }
+}
+
+/// Servers 1 to 3, each of which knows the others.
+fn three(auth: impl Fn(usize) -> PeerAuth) -> Vec<Peers> {
+    let listeners: Vec<_> = (0..3).map(|_| listener()).collect();
+    let servers: Vec<_> = (1..4).zip(&listeners).map(|(it, from)| server(it, port(from))).collect();
+    let started = listeners
+        .into_iter()
+        .enumerate()
+        .map(|(at, listener)| Peers::start(hello(at as u64 + 1), listener, &servers, auth(at)));
+    started.collect()
+}
+
+fn frame(kind: u8, bytes: usize) -> PeerFrame {
+    PeerFrame { kind, body: vec![kind; bytes].into() }
+}
+
+#[test]
+fn three_servers_link_and_frames_come_in_order_on_each_channel() {
+    let peers = three(|_| secret());
+    peers[0].wait_linked(&[2, 3]);
+    peers[1].wait_linked(&[1, 3]);
+    peers[2].wait_linked(&[1, 2]);
+    assert_eq!(peers[0].handle.links().len(), 8);
+    // A snapshot's pieces, among heartbeats.
+    for count in 0..200 {
+        peers[0].handle.send(MemberId(20), Channel::Log, frame(1, count));
+    }
+    for _ in 0..4 {
+        peers[0].handle.send(MemberId(20), Channel::Bulk, frame(7, 9 << 20));
+    }
+    peers[0].handle.send(MemberId(30), Channel::Log, frame(2, 0));
+    let (mut log_count, mut bulk_count) = (0, 0);
+    while log_count < 200 || bulk_count < 4 {
+        match peers[1].wait_frame() {
+            (MemberId(10), Channel::Log, it) => {
+                assert_eq!(it, frame(1, log_count));
+                log_count += 1;
+            }
+            (MemberId(10), Channel::Bulk, it) => {
+                assert!(it == frame(7, 9 << 20));
+                bulk_count += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(peers[2].wait_frame(), (MemberId(10), Channel::Log, frame(2, 0)));
+    // Nobody has this id.
+    assert_eq!(peers[0].handle.dropped_count(), 0);
+    peers[0].handle.send(MemberId(21), Channel::Log, frame(2, 0));
+    assert_eq!(peers[0].handle.dropped_count(), 1);
+    peers.into_iter().for_each(|it| it.sockets.stop());
+}
+
+#[test]
+fn a_server_that_goes_is_missed_and_one_that_comes_back_is_found() {
+    let mut peers = three(|_| PeerAuth::None);
+    peers[0].wait_linked(&[2, 3]);
+    peers[1].wait_linked(&[1, 3]);
+    let gone = peers.pop().expect("there are three");
+    let (at, hello_of) = (gone.port, hello(3));
+    gone.sockets.stop();
+    for it in &peers {
+        let mut ends = 0;
+        it.wait_for(|input| {
+            ends += u32::from(matches!(input, PeerInput::LinkDown(link) if link.hello.server == 3));
+            (ends == 4).then_some(())
+        });
+        it.handle.send(MemberId(30), Channel::Log, frame(1, 1));
+        assert_eq!(it.handle.dropped_count(), 1);
+    }
+    let servers: Vec<_> =
+        peers.iter().zip(1..).map(|(it, number)| server(number, it.port)).collect();
+    let again = std::net::TcpListener::bind(("127.0.0.1", at)).expect("the port is free again");
+    let back = Peers::start(Hello { boot: BootId(1), ..hello_of }, again, &servers, PeerAuth::None);
+    back.wait_linked(&[1, 2]);
+    peers[0].wait_linked(&[3]);
+    back.sockets.stop();
+    peers.into_iter().for_each(|it| it.sockets.stop());
+}
+
+#[test]
+fn a_birth_makes_the_links_anew_and_says_so() {
+    let mut peers = three(|_| secret());
+    peers.truncate(2);
+    peers[0].wait_linked(&[2]);
+    peers[1].wait_linked(&[1]);
+    peers[0].handle.set_hello(born(1, 7));
+    let mut ends = 0;
+    peers[1].wait_for(|input| {
+        match input {
+            PeerInput::LinkDown(link) => {
+                assert_eq!(*link.hello, hello(1));
+                ends += 1;
+            }
+            PeerInput::LinkUp(link) => assert_eq!(*link.hello, born(1, 7)),
+            PeerInput::Frame { .. } => {}
+        }
+        (ends == 4).then_some(())
+    });
+    let is_whole = |it: &Peers| it.handle.links().len() == 4;
+    while !is_whole(&peers[1]) {
+        assert_eq!(*peers[1].wait_up().hello, born(1, 7));
+    }
+    // Born of different clusters they part.
+    peers[1].handle.set_hello(born(2, 8));
+    while !peers[0].handle.links().is_empty() {
+        peers[0].next();
+    }
+    peers[1].handle.set_hello(born(2, 7));
+    peers[0].wait_linked(&[2]);
+    peers.into_iter().for_each(|it| it.sockets.stop());
+}
+
+/// A connection that says what it likes.
+struct Stranger {
+    stream: std::net::TcpStream,
+    frames: FrameReader,
+}
+
+impl Stranger {
+    fn connect(peers: &Peers) -> Stranger {
+        let stream = std::net::TcpStream::connect(("127.0.0.1", peers.port)).expect("connects");
+        stream.set_read_timeout(Some(PATIENCE)).expect("is set");
+        Stranger { stream, frames: FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX) }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        // The other side may have closed before it read everything.
+        drop(self.stream.write_all(bytes));
+    }
+
+    fn say(&mut self, what: &Handshake) {
+        let bytes = FrameBatch::new(vec![what.encode()]).to_bytes();
+        self.send(&bytes);
+    }
+
+    /// The next frame, or none if it was closed.
+    fn hear(&mut self) -> Option<PeerFrame> {
+        loop {
+            if let Some(frame) = self.frames.next().expect("our side speaks well") {
+                return Some(frame);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => self.frames.room().extend_from_slice(&bytes[..count]),
+            }
+        }
+    }
+
+    /// The reason for which it is refused.
+    fn refusal(&mut self) -> String {
+        let frame = self.hear().expect("it is refused, not dropped");
+        match Handshake::decode(&frame) {
+            Ok(Handshake::Refused(reason)) => {
+                assert_eq!(self.hear(), None, "it is closed then");
+                reason
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A handshake up to where the other side has the last word.
+    fn knock(&mut self, offer: Offer, secret: &[u8]) {
+        self.say(&Handshake::Offer(offer.clone()));
+        let frame = self.hear().expect("it answers");
+        let answer = match Handshake::decode(&frame) {
+            Ok(Handshake::Answer(answer, proof)) => {
+                let transcript = Transcript { offer: offer.clone(), answer: answer.clone() };
+                if offer.auth == AuthKind::Secret {
+                    assert!(transcript.is_accepter(SECRET, &proof));
+                }
+                answer
+            }
+            other => panic!("{other:?}"),
+        };
+        let transcript = Transcript { offer, answer };
+        self.say(&Handshake::Proof(transcript.dialler_proof(secret)));
+    }
+
+    /// A link that is kept up.
+    fn link(&mut self, offer: Offer) {
+        self.link_silently(offer);
+        let mut stream = self.stream.try_clone().expect("has a second handle");
+        let beat = FrameBatch::new(vec![frame(KIND_BEAT, 0)]).to_bytes();
+        // Until one side closes.
+        std::thread::spawn(move || {
+            while stream.write_all(&beat).is_ok() {
+                std::thread::park_timeout(PEER_BEAT / 4);
+            }
+        });
+    }
+
+    /// A link on which nothing is said.
+    fn link_silently(&mut self, offer: Offer) {
+        self.knock(offer, SECRET);
+        let frame = self.hear().expect("it accepts");
+        assert_eq!(Handshake::decode(&frame), Ok(Handshake::Accepted));
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // It may be closed already.
+        drop(self.stream.shutdown(std::net::Shutdown::Both));
+    }
+}
+
+fn offer(from: Hello) -> Offer {
+    let (auth, channel) = (AuthKind::Secret, Channel::Log);
+    Offer { auth, channel, wanted: 1, process: 5, nonce: [6; 32], hello: from }
+}
+
+fn refused(peers: &Peers, offer: Offer) -> String {
+    let mut stranger = Stranger::connect(peers);
+    stranger.say(&Handshake::Offer(offer));
+    stranger.refusal()
+}
+
+#[test]
+fn whoever_may_not_link_is_told_why_and_nothing_is_told_of_it() {
+    let peers = Peers::alone(born(1, 7), secret());
+    let check = |offer: Offer, expected: &str| {
+        let reason = refused(&peers, offer);
+        assert!(reason.contains(expected), "{reason}");
+    };
+    check(offer(hello(4)), "server 4 is not configured here");
+    check(offer(Hello { member: MemberId(11), ..hello(1) }), "it says that it is server 1");
+    check(offer(Hello { member: MemberId(10), ..hello(2) }), "a copy of the one of server 1");
+    check(offer(born(2, 8)), "of another ensemble");
+    check(Offer { wanted: 3, ..offer(hello(2)) }, "server 3 is wanted, and this is server 1");
+    for auth in [AuthKind::None, AuthKind::Tls] {
+        check(Offer { auth, ..offer(hello(2)) }, "prove itself by a shared secret");
+    }
+    let mut stranger = Stranger::connect(&peers);
+    stranger.knock(offer(hello(2)), b"another secret");
+    assert_eq!(stranger.refusal(), "it does not know the shared secret");
+    // An answer where an offer is due, and an offer where a proof is.
+    let mut stranger = Stranger::connect(&peers);
+    stranger.say(&Handshake::Accepted);
+    assert_eq!(stranger.refusal(), "it does not keep to the handshake");
+    let mut stranger = Stranger::connect(&peers);
+    stranger.say(&Handshake::Offer(offer(hello(2))));
+    stranger.hear().expect("it answers");
+    stranger.say(&Handshake::Offer(offer(hello(2))));
+    assert_eq!(stranger.refusal(), "it does not keep to the handshake");
+    assert_eq!(peers.inputs.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
+    assert!(peers.handle.links().is_empty());
+    peers.sockets.stop();
+}
+
+#[test]
+fn a_proof_that_was_heard_before_is_worth_nothing() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut first = Stranger::connect(&peers);
+    first.say(&Handshake::Offer(offer(hello(2))));
+    let frame = first.hear().expect("it answers");
+    let Ok(Handshake::Answer(answer, proof)) = Handshake::decode(&frame) else {
+        panic!("{frame:?}")
+    };
+    let transcript = Transcript { offer: offer(hello(2)), answer };
+    let good = transcript.dialler_proof(SECRET);
+    // In another handshake, and the accepter's own given back.
+    for stolen in [good, proof] {
+        let mut second = Stranger::connect(&peers);
+        second.say(&Handshake::Offer(offer(hello(2))));
+        second.hear().expect("it answers");
+        second.say(&Handshake::Proof(stolen));
+        assert_eq!(second.refusal(), "it does not know the shared secret");
+    }
+    first.say(&Handshake::Proof(good));
+    assert_eq!(Handshake::decode(&first.hear().expect("it accepts")), Ok(Handshake::Accepted));
+    peers.sockets.stop();
+}
+
+#[test]
+fn garbage_of_every_kind_is_refused_and_disturbs_no_link() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut linked = Stranger::connect(&peers);
+    linked.link(offer(hello(2)));
+    peers.wait_up();
+    let good = FrameBatch::new(vec![Handshake::Offer(offer(hello(3))).encode()]).to_bytes();
+    let mut other_version = good.clone();
+    other_version[8] = PEER_VERSION + 1;
+    let crc = crc32c::crc32c(&other_version[8..]);
+    other_version[4..8].copy_from_slice(&crc.to_le_bytes());
+    let mut flipped = good.clone();
+    flipped[FRAME_HEAD_BYTES + 3] ^= 1;
+    // ZooKeeper's own: the first of an election, `QuorumCnxManager`, and an HTTP client.
+    let zookeeper = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let too_long = vec![0xff; 100_000];
+    let unknown = FrameBatch::new(vec![frame(9, 10)]).to_bytes();
+    let said: [(&[u8], &str); 6] = [
+        (&other_version, "it speaks version 2 of the protocol between members, this one 1"),
+        (&flipped, "the checksum of a frame does not match"),
+        (&zookeeper, "no member sends that"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "no member sends that"),
+        (&too_long, "no member sends that"),
+        (&unknown, "it does not keep to the handshake"),
+    ];
+    for (bytes, expected) in said {
+        let mut stranger = Stranger::connect(&peers);
+        stranger.send(bytes);
+        let reason = stranger.refusal();
+        assert!(reason.contains(expected), "{reason}");
+    }
+    for cut in 0..good.len() {
+        let mut stranger = Stranger::connect(&peers);
+        stranger.send(&good[..cut]);
+        drop(stranger.stream.shutdown(std::net::Shutdown::Write));
+        assert_eq!(stranger.hear(), None, "cut at {cut}");
+    }
+    linked.send(&FrameBatch::new(vec![frame(1, 3)]).to_bytes());
+    // The first that comes: nothing was told in between.
+    let (from, channel) = (MemberId(20), Channel::Log);
+    assert_eq!(peers.next(), PeerInput::Frame { from, channel, frame: frame(1, 3) });
+    peers.sockets.stop();
+}
+
+#[test]
+fn garbage_on_a_link_ends_it_and_no_other() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut good = Stranger::connect(&peers);
+    good.link(offer(hello(3)));
+    peers.wait_up();
+    let whole = FrameBatch::new(vec![frame(1, 50)]).to_bytes();
+    let mut flipped = whole.clone();
+    flipped[30] ^= 4;
+    let mut too_long = whole.clone();
+    too_long[..4].copy_from_slice(&(PEER_BODY_BYTES_MAX as u32 + 1).to_le_bytes());
+    let beat_with_body = FrameBatch::new(vec![frame(KIND_BEAT, 1)]).to_bytes();
+    for bytes in [flipped, too_long, beat_with_body, whole[..whole.len() - 1].to_vec()] {
+        let mut linked = Stranger::connect(&peers);
+        linked.link_silently(offer(hello(2)));
+        assert_eq!(peers.wait_up().hello.server, 2);
+        linked.send(&whole);
+        assert_eq!(peers.wait_frame().2, frame(1, 50));
+        linked.send(&bytes);
+        drop(linked.stream.shutdown(std::net::Shutdown::Write));
+        assert_eq!(
+            peers.next(),
+            PeerInput::LinkDown(Link {
+                is_outgoing: false,
+                channel: Channel::Log,
+                hello: Arc::new(hello(2)),
+            })
+        );
+        while linked.hear().is_some() {}
+    }
+    assert_eq!(peers.handle.links().len(), 1);
+    peers.handle.end_links_from(MemberId(30), &"what it says has no meaning");
+    assert_eq!(peers.wait_down().hello.server, 3);
+    peers.sockets.stop();
+}
+
+#[test]
+fn whoever_says_nothing_is_in_nobodys_way_and_closed_in_time() {
+    let mut peers = Peers::alone(hello(1), secret());
+    let mut silent: Vec<_> = (0..HANDSHAKES_MAX).map(|_| Stranger::connect(&peers)).collect();
+    // One byte at a time, never a whole frame.
+    silent.iter_mut().for_each(|it| it.send(&[1]));
+    let mut late: Vec<_> = (0..8).map(|_| Stranger::connect(&peers)).collect();
+    // The oldest had to go, long before its time.
+    assert!(silent[..8].iter_mut().all(|it| it.hear().is_none()));
+    let mut linked = Stranger::connect(&peers);
+    linked.link(offer(hello(2)));
+    peers.wait_up();
+    let began = Instant::now();
+    assert!(silent[8..].iter_mut().chain(&mut late).all(|it| it.hear().is_none()));
+    assert!(began.elapsed() < HANDSHAKE_LIMIT + PATIENCE);
+    peers.inputs = channel().1;
+    peers.sockets.stop();
+}
+
+#[test]
+fn a_link_that_falls_silent_is_down_within_seconds() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut linked = Stranger::connect(&peers);
+    linked.link_silently(offer(hello(2)));
+    peers.wait_up();
+    let began = Instant::now();
+    // It is open, takes what comes, and says nothing.
+    assert_eq!(peers.wait_down().hello.server, 2);
+    assert!(began.elapsed() >= PEER_BEAT * (PEER_SILENT_BEATS_MAX - 1));
+    let mut beats = 0;
+    while let Some(frame) = linked.hear() {
+        assert_eq!(frame, PeerFrame { kind: KIND_BEAT, body: Bytes::new() });
+        beats += 1;
+    }
+    assert!(beats >= PEER_SILENT_BEATS_MAX);
+    peers.sockets.stop();
+}
+
+#[test]
+fn a_second_server_of_one_number_waits_until_the_first_is_gone() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut first = Stranger::connect(&peers);
+    first.link(offer(hello(2)));
+    peers.wait_up();
+    let knock = |offer: Offer| {
+        let mut second = Stranger::connect(&peers);
+        second.knock(offer, SECRET);
+        second.refusal()
+    };
+    let other = Hello { member: MemberId(21), ..hello(2) };
+    assert_eq!(knock(offer(other.clone())), "another server 2 is there already");
+    // A copy of its directory, run beside it, under its own and under another number.
+    assert_eq!(knock(Offer { process: 6, ..offer(hello(2)) }), "another server 2 is there already");
+    let copy = Hello { member: MemberId(20), ..hello(3) };
+    assert!(knock(offer(copy)).contains("a copy of the one of server 2"));
+    assert_eq!(peers.handle.links().len(), 1);
+    drop(first);
+    assert_eq!(*peers.wait_down().hello, hello(2));
+    Stranger::connect(&peers).link(offer(other.clone()));
+    assert_eq!(*peers.wait_up().hello, other);
+    peers.sockets.stop();
+}
+
+#[test]
+fn a_link_in_place_of_a_dead_one_comes_after_its_end_was_told() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut first = Stranger::connect(&peers);
+    first.link(offer(hello(2)));
+    peers.wait_up();
+    // The same process again, which knows that the first is dead; then a later start of it.
+    for again in [offer(hello(2)), Offer { process: 6, ..offer(born(2, 7)) }] {
+        let mut second = Stranger::connect(&peers);
+        second.knock(again.clone(), SECRET);
+        assert_eq!(second.refusal(), "an older link of it is being closed");
+        assert!(matches!(peers.next(), PeerInput::LinkDown(_)));
+        let mut third = Stranger::connect(&peers);
+        third.link(again);
+        assert!(matches!(peers.next(), PeerInput::LinkUp(_)));
+        first = third;
+    }
+    drop(first);
+    peers.sockets.stop();
+}
+
+#[test]
+fn a_queue_has_its_bounds_and_takes_one_frame_of_any_size() {
+    let outbox = Outbox::default();
+    assert!(outbox.push(frame(1, PEER_QUEUE_BYTES_MAX + 1)));
+    assert!(!outbox.push(frame(1, 0)));
+    assert_eq!(outbox.take().len(), 1);
+    assert!(outbox.take().is_empty());
+    let half = frame(1, PEER_QUEUE_BYTES_MAX / 2);
+    assert!(outbox.push(half.clone()) && outbox.push(half));
+    assert!(!outbox.push(frame(1, 1)));
+    assert_eq!((outbox.take().len(), outbox.take().len()), (1, 1));
+    for _ in 0..PEER_QUEUE_FRAMES_MAX {
+        assert!(outbox.push(frame(1, 0)));
+    }
+    assert!(!outbox.push(frame(1, 0)));
+    assert_eq!(outbox.take().len(), PEER_WRITE_FRAMES_MAX);
+    assert_eq!(outbox.waiting.lock().bytes, 0);
+}
+
+#[test]
+fn dials_come_slower_up_to_a_bound_and_fast_after_a_link_that_lasted() {
+    let mut redial = Redial::new(7);
+    let short = Duration::ZERO;
+    let mut wait = REDIAL_MIN;
+    for _ in 0..20 {
+        let next = redial.next(short);
+        assert!(next >= wait / 2 && next <= wait, "{next:?} of {wait:?}");
+        wait = (wait * 2).min(REDIAL_MAX);
+    }
+    assert!(redial.next(LINK_LASTED) <= REDIAL_MIN);
+}
+
+const CA: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/ca.pem");
+const MEMBER: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/server.pem");
+const STRANGER: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/stranger.pem");
+
+/// TLS with this certificate, and a key behind it, believing those of the authority.
+fn tls(own: &'static [u8]) -> PeerAuth {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(CA).expect("is PEM")).expect("is an authority");
+    let roots = Arc::new(roots);
+    let chain = vec![CertificateDer::from_pem_slice(own).expect("is PEM")];
+    let key = PrivateKeyDer::from_pem_slice(own).expect("is PEM");
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+    let server = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_client_cert_verifier(verifier.build().expect("there is an authority"))
+        .with_single_cert(chain.clone(), key.clone_key())
+        .expect("they fit");
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .expect("they fit");
+    let tls = PeerTls { client: Arc::new(client), server: Arc::new(server) };
+    PeerAuth::Tls(Arc::new(move || tls.clone()))
+}
+
+#[test]
+fn servers_with_certificates_link_and_one_without_a_good_one_does_not() {
+    let peers = three(|at| tls(if at == 2 { STRANGER } else { MEMBER }));
+    peers[0].wait_linked(&[2]);
+    peers[1].wait_linked(&[1]);
+    peers[0].handle.send(MemberId(20), Channel::Bulk, frame(3, 5 << 20));
+    assert!(peers[1].wait_frame().2 == frame(3, 5 << 20));
+    // Plain bytes where TLS is wanted.
+    let mut plain = Stranger::connect(&peers[0]);
+    plain.say(&Handshake::Offer(offer(hello(3))));
+    let mut rest = Vec::new();
+    drop(plain.stream.read_to_end(&mut rest));
+    let links = peers[0].handle.links();
+    assert!(links.iter().all(|it| it.link.hello.server == 2), "{links:?}");
+    let error = peers[2].inputs.try_recv().expect_err("nobody believes it");
+    assert_eq!(error, std::sync::mpsc::TryRecvError::Empty);
+    peers.into_iter().for_each(|it| it.sockets.stop());
+}
+
+#[test]
+fn a_stop_tells_nothing_more() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut linked = Stranger::connect(&peers);
+    linked.link(offer(hello(2)));
+    peers.wait_up();
+    peers.sockets.stop();
+    assert_eq!(peers.inputs.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+    while linked.hear().is_some() {}
+}
