@@ -11,6 +11,7 @@
 //! runtime, the thread of the disk, and the runtime again. A panic anywhere must end the process: the
 //! program installs a hook that does.
 
+mod cluster;
 mod images;
 pub mod limits;
 mod metrics;
@@ -21,6 +22,7 @@ mod queue;
 mod start;
 mod threads;
 
+pub use cluster::ClusterConfig;
 pub use images::{NotInstalled, TakenSnapshot, Upload};
 pub use metrics::{MonitorHandle, NodeMetrics, Startup};
 pub use peer_hello::Channel;

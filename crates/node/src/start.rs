@@ -20,7 +20,9 @@ use storage::disk::RealDisk;
 use storage::wal::{WAL_DIR, WalOptions};
 use thiserror::Error;
 
+use crate::cluster::{self, ClusterConfig};
 use crate::metrics::{MonitorHandle, NodeMetrics, Startup};
+use crate::peer_sockets::{PeerHandle, PeerSockets};
 use crate::queue::{Inbox, Mail};
 use crate::threads::{
     ApplyRunner, FrontHandle, LoopRunner, Shared, run_apply, run_disk, run_loop, run_snapshot,
@@ -28,7 +30,7 @@ use crate::threads::{
 };
 
 /// What a node is told.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct NodeConfig {
     /// Where everything is kept.
     pub data_dir: PathBuf,
@@ -46,6 +48,8 @@ pub struct NodeConfig {
     /// Who runs the server, where the ephemerals that go with their sessions are told to the audit log
     /// (`audit.enable`).
     pub audit_user: Option<String>,
+    /// The other members, if there are to be any.
+    pub cluster: Option<ClusterConfig>,
 }
 
 /// Why a node cannot start. Each says its cause itself: there is no chain to print.
@@ -116,13 +120,15 @@ pub enum StartError {
 pub struct Node {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    links: Option<PeerSockets>,
     origin: Origin,
     /// Held as long as the node lives.
     _dir: DataDir<RealDisk>,
 }
 
 /// Opens or makes the data directory and starts the threads. Clients may be served once
-/// [`Node::wait_ready`] returns.
+/// [`Node::wait_ready`] returns. The member of an ensemble that is not born yet waits for the others
+/// here, for as long as it takes.
 ///
 /// # Errors
 /// Nothing is started then.
@@ -141,8 +147,17 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         disk = disk.with_log(log_dir).map_err(system("log directory", log_dir))?;
     }
     let skipped = |error: &RecoveryError| tracing::error!("{error}");
-    let recovered = recover(&disk, &config.secret, WalOptions::default(), skipped)
-        .map_err(|error| recovery_error(config, error))?;
+    let (recovered, cluster) = match &config.cluster {
+        Some(cluster) => {
+            let (recovered, cluster) = cluster::join(config, cluster, &disk, skipped)?;
+            (recovered, Some(cluster))
+        }
+        None => {
+            let recovered = recover(&disk, &config.secret, WalOptions::default(), skipped)
+                .map_err(|error| recovery_error(config, error))?;
+            (recovered, None)
+        }
+    };
     if recovered.is_new {
         tracing::info!("data directory {dir_name} was empty: a new state begins");
     }
@@ -195,12 +210,17 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         data_dir: config.data_dir.clone(),
         fsync_warning: config.fsync_warning,
         audit_user: config.audit_user.clone(),
+        peers: cluster.as_ref().map(|it| it.sockets.handle()),
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
     let image = ImageWriter::new(disk.clone(), identity.cluster_id);
     let threads = start_threads(&shared, log, image, disk)
         .map_err(|cause| StartError::System { what: "a thread".to_string(), cause })?;
-    Ok(Node { shared, threads, origin, _dir: recovered.dir })
+    let links = cluster.map(|it| {
+        it.gate.open(&shared);
+        it.sockets
+    });
+    Ok(Node { shared, threads, links, origin, _dir: recovered.dir })
 }
 
 /// When the newest snapshot was written, in s since 1970: for people only.
@@ -249,6 +269,11 @@ impl Node {
             .collect()
     }
 
+    /// The links to the other members, if there are to be any.
+    pub fn peers(&self) -> Option<&PeerHandle> {
+        self.shared.peers.as_ref()
+    }
+
     /// What reads the numbers of this node.
     pub fn monitor_handle(&self) -> MonitorHandle {
         MonitorHandle { shared: self.shared.clone() }
@@ -274,6 +299,9 @@ impl Node {
     /// Ends the threads after what they have been handed: everything acknowledged is on disk
     /// already, and the log says so.
     pub fn stop(self) {
+        if let Some(links) = self.links {
+            links.stop();
+        }
         self.shared.to_loop.close();
         self.shared.to_apply.close();
         self.shared.to_snapshot.close();
@@ -313,7 +341,7 @@ fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String
     Ok(())
 }
 
-fn recovery_error(config: &NodeConfig, error: RecoveryError) -> StartError {
+pub(crate) fn recovery_error(config: &NodeConfig, error: RecoveryError) -> StartError {
     let dir = config.data_dir.display().to_string();
     let inspect = match &config.log_dir {
         Some(log_dir) => format!("quorate inspect --log-dir {} {dir}", log_dir.display()),

@@ -32,6 +32,8 @@ use crate::limits::{
     SNAPSHOT_REST_MAX,
 };
 use crate::metrics::NodeMetrics;
+use crate::peer_hello::Channel;
+use crate::peer_sockets::{Link, PeerHandle, PeerInput};
 use crate::queue::{Inbox, Mail};
 
 /// What arrives at Loop.
@@ -43,6 +45,7 @@ pub(crate) enum LoopInput {
     SnapshotRoom(RoomKept),
     Snapshot(FromSnapshot),
     Transfer(FromTransfer),
+    Peer(PeerInput),
 }
 
 /// The queues and the state that the threads share.
@@ -74,6 +77,8 @@ pub(crate) struct Shared {
     pub fsync_warning: Duration,
     /// Who is told to the audit log to end sessions, if it is wanted.
     pub audit_user: Option<String>,
+    /// The links to the other members, if there are to be any.
+    pub peers: Option<PeerHandle>,
 }
 
 /// Loop, and when it was last told the time.
@@ -162,8 +167,9 @@ impl LoopRunner {
     /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees to
     /// it.
     fn turn(&mut self, shared: &Shared, wakes_apply: bool) {
-        shared.to_loop.take_now(&mut self.inputs);
-        for input in self.inputs.drain(..) {
+        let mut inputs = std::mem::take(&mut self.inputs);
+        shared.to_loop.take_now(&mut inputs);
+        for input in inputs.drain(..) {
             match input {
                 LoopInput::Front(message) => self.member.on_front(message),
                 LoopInput::Apply(message) => self.member.on_apply(message),
@@ -172,8 +178,10 @@ impl LoopRunner {
                 LoopInput::SnapshotRoom(kept) => self.member.on_snapshot_room(kept),
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
                 LoopInput::Transfer(message) => self.member.on_transfer(message),
+                LoopInput::Peer(input) => self.on_peer(input, shared),
             }
         }
+        self.inputs = inputs;
         let now = Instant::now();
         if now >= self.next_tick {
             let elapsed_ms = (now - self.last).as_millis() as u64;
@@ -194,6 +202,12 @@ impl LoopRunner {
         match wakes_apply && is_work {
             true => shared.to_apply.push(output.apply),
             false => shared.to_apply.push_quietly(output.apply),
+        }
+        if let Some(peers) = &shared.peers {
+            for (to, frame) in output.peers {
+                let channel = if frame.is_bulk() { Channel::Bulk } else { Channel::Log };
+                peers.send(to, channel, frame);
+            }
         }
         if !output.snapshot.is_empty() {
             shared.to_snapshot.push(output.snapshot);
@@ -217,6 +231,29 @@ impl LoopRunner {
         }
         if output.ready {
             shared.ready.push([()]);
+        }
+    }
+}
+
+impl LoopRunner {
+    /// Loop is told of the links on which it sends.
+    fn on_peer(&mut self, input: PeerInput, shared: &Shared) {
+        let is_heard = |link: &Link| link.is_outgoing && link.channel == Channel::Log;
+        match input {
+            PeerInput::LinkUp(link) if is_heard(&link) => {
+                self.member.on_link(link.hello.member, true);
+            }
+            PeerInput::LinkDown(link) if is_heard(&link) => {
+                self.member.on_link(link.hello.member, false);
+            }
+            PeerInput::Frame { from, frame, .. } => {
+                if let Err(error) = self.member.on_peer(from, frame)
+                    && let Some(peers) = &shared.peers
+                {
+                    peers.end_links_from(from, &error);
+                }
+            }
+            PeerInput::LinkUp(_) | PeerInput::LinkDown(_) => {}
         }
     }
 }
@@ -316,7 +353,7 @@ impl Shared {
         }
     }
 
-    fn tell_loop(&self, inputs: impl IntoIterator<Item = LoopInput>) {
+    pub fn tell_loop(&self, inputs: impl IntoIterator<Item = LoopInput>) {
         self.to_loop.push_quietly(inputs);
         self.turn_loop(true);
     }

@@ -94,6 +94,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         secret,
         fsync_warning: Duration::from_millis(config.fsync_warning_ms),
         audit_user: config.audit.then(user_name),
+        cluster: None,
         member: Options {
             settings: config.replicated.clone(),
             tick_ms: u64::from(config.tick_ms),

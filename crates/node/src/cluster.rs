@@ -1,0 +1,196 @@
+//! A member of an ensemble on real sockets: the links that it needs before it has a Loop, its birth,
+//! and what the links give from then on.
+
+use std::fmt;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Instant;
+
+use member::bootstrap::Decision;
+use member::recovery::{
+    OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member,
+};
+use member::{Bootstrap, Hello};
+use parking_lot::Mutex;
+use storage::disk::RealDisk;
+use storage::wal::WalOptions;
+
+use crate::limits::WAITING_INTERVAL;
+use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
+use crate::queue::Inbox;
+use crate::start::{NodeConfig, StartError, recovery_error};
+use crate::threads::{LoopInput, Shared};
+
+/// What a member of an ensemble is told beside what any server is.
+pub struct ClusterConfig {
+    /// Its own number.
+    pub server: u64,
+    /// The numbers of the servers that vote; at most `member::limits::VOTERS_MAX`. Its own is not
+    /// among them if it is to observe.
+    pub voters: Vec<u64>,
+    /// Every server, and where the others reach it.
+    pub servers: Vec<PeerServer>,
+    /// Where the other members are accepted.
+    pub listeners: Vec<TcpListener>,
+    /// How members prove themselves to each other.
+    pub auth: PeerAuth,
+}
+
+/// Who takes what the links give: whoever waits for a birth, then Loop.
+#[derive(Default)]
+pub(crate) struct PeerGate {
+    /// Held while something is given, so that nothing comes in another order when Loop is there.
+    target: Mutex<Option<Arc<Shared>>>,
+    /// Links that came up or ended before. Frames are nothing that anybody could take then.
+    early: Inbox<PeerInput>,
+}
+
+impl PeerGate {
+    fn give(&self, inputs: Vec<PeerInput>) {
+        let target = self.target.lock();
+        match &*target {
+            Some(shared) => shared.tell_loop(inputs.into_iter().map(LoopInput::Peer)),
+            None => {
+                let is_frame = |input: &PeerInput| matches!(input, PeerInput::Frame { .. });
+                self.early.push(inputs.into_iter().filter(|input| !is_frame(input)));
+            }
+        }
+    }
+
+    /// From now on Loop is told, first of what it missed.
+    pub fn open(&self, shared: &Arc<Shared>) {
+        let mut target = self.target.lock();
+        let mut early = Vec::new();
+        self.early.take_now(&mut early);
+        shared.tell_loop(early.into_iter().map(LoopInput::Peer));
+        *target = Some(shared.clone());
+    }
+}
+
+/// The links of a member that was born.
+pub(crate) struct Cluster {
+    pub sockets: PeerSockets,
+    pub gate: Arc<PeerGate>,
+}
+
+/// Opens the directory, starts the links, and waits until it is born, if it was not: for as long as it
+/// takes.
+pub(crate) fn join(
+    config: &NodeConfig,
+    cluster: &ClusterConfig,
+    disk: &RealDisk,
+    skipped: impl FnMut(&RecoveryError),
+) -> Result<(Recovered<RealDisk>, Cluster), StartError> {
+    let failed = |error| recovery_error(config, error);
+    let opened = open_member(disk, &config.secret, WalOptions::default(), skipped);
+    let gate = Arc::new(PeerGate::default());
+    match opened.map_err(failed)? {
+        OpenedMember::Born(recovered) => {
+            let sockets = link(config, cluster, born_hello(cluster, &recovered), &gate)?;
+            Ok((*recovered, Cluster { sockets, gate }))
+        }
+        OpenedMember::Unborn(unborn) => {
+            if let Some((name, cause)) = &unborn.set_aside {
+                let dir = config.data_dir.display();
+                tracing::error!(
+                    "data directory {dir}: {cause}; all of it was moved to {dir}/{name}, and this \
+                     server begins anew as member {}",
+                    unborn.member.0
+                );
+            }
+            let bootstrap = Bootstrap::new(cluster.server, unborn.member, &cluster.voters);
+            let sockets = link(config, cluster, bootstrap.hello().clone(), &gate)?;
+            let born = wait_for_birth(config, unborn, bootstrap, disk, &gate);
+            match born {
+                Ok(recovered) => {
+                    sockets.handle().set_hello(born_hello(cluster, &recovered));
+                    Ok((recovered, Cluster { sockets, gate }))
+                }
+                Err(error) => {
+                    sockets.stop();
+                    Err(failed(error))
+                }
+            }
+        }
+    }
+}
+
+fn born_hello(cluster: &ClusterConfig, recovered: &Recovered<RealDisk>) -> Hello {
+    let (member, boot) = (recovered.origin.member, recovered.origin.boot);
+    let mut servers = cluster.voters.clone();
+    servers.sort_unstable();
+    let birth = Some(recovered.dir.birth().clone());
+    Hello { server: cluster.server, member, boot, servers, birth }
+}
+
+fn link(
+    config: &NodeConfig,
+    cluster: &ClusterConfig,
+    hello: Hello,
+    gate: &Arc<PeerGate>,
+) -> Result<PeerSockets, StartError> {
+    let system = |cause| StartError::System { what: "links to other members".to_string(), cause };
+    let listeners = cluster.listeners.iter().map(TcpListener::try_clone);
+    let peers = PeerConfig {
+        servers: cluster.servers.clone(),
+        listeners: listeners.collect::<Result<_, _>>().map_err(system)?,
+        auth: cluster.auth.clone(),
+        secret: config.secret,
+    };
+    let gate = gate.clone();
+    PeerSockets::start(peers, hello, move |inputs| gate.give(inputs)).map_err(system)
+}
+
+fn wait_for_birth(
+    config: &NodeConfig,
+    unborn: UnbornMember<RealDisk>,
+    mut bootstrap: Bootstrap,
+    disk: &RealDisk,
+    gate: &PeerGate,
+) -> Result<Recovered<RealDisk>, RecoveryError> {
+    let (cluster_id, _) = draw_ids(&config.secret);
+    let mut inputs = Vec::new();
+    let mut said = None;
+    loop {
+        let waiting = match bootstrap.decide(cluster_id) {
+            Decision::BeBorn(birth) => {
+                let recovered = unborn.be_born(disk, &birth, WalOptions::default())?;
+                let (member, voters) = (recovered.origin.member.0, &birth.voters);
+                match voters.contains(&member) {
+                    true => tracing::info!("an ensemble of {} begins", voters.len()),
+                    false => tracing::info!("member {member} joins an ensemble that is there"),
+                }
+                return Ok(recovered);
+            }
+            Decision::Wait(waiting) => waiting.to_string(),
+        };
+        let now = Instant::now();
+        let is_said =
+            said.as_ref().is_some_and(|(it, at)| *it == waiting && now < *at + WAITING_INTERVAL);
+        if !is_said {
+            tracing::info!("{waiting}");
+            said = Some((waiting, now));
+        }
+        gate.early.take(&mut inputs, Some(now + WAITING_INTERVAL));
+        for input in inputs.drain(..) {
+            match input {
+                PeerInput::LinkUp(link) => bootstrap.on_link_up(Hello::clone(&link.hello)),
+                PeerInput::LinkDown(link) => bootstrap.on_link_down(&link.hello),
+                PeerInput::Frame { .. } => {}
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ClusterConfig {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        // How members prove themselves is no one's business.
+        let ClusterConfig { server, voters, servers, listeners, auth: _ } = self;
+        let mut shown = out.debug_struct("ClusterConfig");
+        shown.field("server", server).field("voters", voters).field("servers", servers);
+        shown.field("listeners", listeners).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Ensembles in one process: real directories, threads and sockets on loopback.
+
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use machine::entry::{BatchBuilder, encode_identities};
+use machine::{Command, ConnectionId, SessionId, Settings};
+use member::message::{Submission, ToLoop, Waiter};
+use member::recovery::Options;
+use storage::datadir::{BIRTH_FILE, Identity, decode_birth};
+
+use super::*;
+use crate::limits::RAFT_TICK_MS;
+use crate::peer_sockets::PeerAddress;
+use crate::start::{Node, start};
+
+/// How long what must happen may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Servers 1 to `count`, of which each may be started and stopped again.
+struct Ensemble {
+    dir: PathBuf,
+    listeners: Vec<TcpListener>,
+    starts: u8,
+}
+
+impl Ensemble {
+    fn new(name: &str, count: usize) -> Ensemble {
+        let dir = std::env::temp_dir().join(format!("quorate-node-{}-{name}", std::process::id()));
+        drop(std::fs::remove_dir_all(&dir));
+        let listener = |_| TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        Ensemble { dir, listeners: (0..count).map(listener).collect(), starts: 0 }
+    }
+
+    fn data_dir(&self, number: u64) -> PathBuf {
+        self.dir.join(number.to_string())
+    }
+
+    fn config(&mut self, number: u64) -> NodeConfig {
+        self.starts += 1;
+        let servers = self.listeners.iter().zip(1..).map(|(listener, number)| {
+            let port = listener.local_addr().expect("it is bound").port();
+            let host = "localhost".to_string();
+            PeerServer { number, addresses: vec![PeerAddress { host, port }] }
+        });
+        let own = &self.listeners[number as usize - 1];
+        NodeConfig {
+            data_dir: self.data_dir(number),
+            log_dir: None,
+            front_count: 1,
+            secret: [self.starts; 32],
+            member: Options {
+                settings: Settings::default(),
+                containers: Default::default(),
+                tick_ms: 2_000,
+                raft_tick_ms: RAFT_TICK_MS,
+                snapshot_commands: u64::MAX,
+                snapshot_log_bytes: None,
+            },
+            fsync_warning: PATIENCE,
+            audit_user: None,
+            cluster: Some(ClusterConfig {
+                server: number,
+                voters: (1..=self.listeners.len() as u64).collect(),
+                servers: servers.collect(),
+                listeners: vec![own.try_clone().expect("has a second handle")],
+                auth: PeerAuth::Secret(b"a secret of the test"[..].into()),
+            }),
+        }
+    }
+
+    /// Starts servers at once: each waits for the others.
+    fn start(&mut self, numbers: &[u64]) -> Vec<Node> {
+        let begin = |number: &u64| -> JoinHandle<Node> {
+            let config = self.config(*number);
+            std::thread::spawn(move || start(&config).unwrap_or_else(|error| panic!("{error}")))
+        };
+        let begun: Vec<_> = numbers.iter().map(begin).collect();
+        begun.into_iter().map(|it| it.join().expect("it starts")).collect()
+    }
+
+    fn identity(&self, number: u64) -> Identity {
+        let bytes = std::fs::read(self.data_dir(number).join("identity")).expect("it is born");
+        storage::datadir::decode_identity(&bytes).expect("it is whole")
+    }
+
+    fn first_voters(&self, number: u64) -> Vec<u64> {
+        let bytes = std::fs::read(self.data_dir(number).join(BIRTH_FILE)).expect("it is born");
+        decode_birth(&bytes).expect("it is whole").voters
+    }
+}
+
+impl Drop for Ensemble {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Opens a session by way of this server.
+fn open_session(node: &Node, session: i64) {
+    let nobody = encode_identities([].into_iter());
+    let mut builder = BatchBuilder::default();
+    let connection = ConnectionId(session as u64);
+    let (session, password) = (SessionId(session), [7; 16]);
+    let command = Command::OpenSession { session, password, timeout_ms: 3_600_000 };
+    builder.push(connection, &nobody, &command);
+    let handle = &node.front_handles()[0];
+    let waiters = vec![Waiter { connection, reads: Vec::new() }];
+    let (front, batch) = (handle.id(), builder.finish());
+    handle.send(vec![ToLoop::Submit(Submission { front, batch, waiters })]);
+}
+
+/// Waits until each has this many sessions, and asserts that all are in the same state.
+fn wait_alike(nodes: &[Node], session_count: usize) {
+    let state = |node: &Node| {
+        let handle = &node.front_handles()[0];
+        let machine = handle.machine().read();
+        (machine.sessions().iter().count(), machine.digest())
+    };
+    wait_until("all have all sessions", || nodes.iter().all(|it| state(it).0 == session_count));
+    wait_until("all are alike", || nodes.iter().all(|it| state(it).1 == state(&nodes[0]).1));
+}
+
+#[test]
+fn three_servers_are_born_together_replicate_and_go_on_without_one() {
+    let mut ensemble = Ensemble::new("three", 3);
+    let mut nodes = ensemble.start(&[3, 1, 2]);
+    assert!(nodes.iter().all(|it| it.wait_ready(PATIENCE)));
+    let voters = ensemble.first_voters(1);
+    for number in 1..4 {
+        assert_eq!(ensemble.identity(number).cluster_id, ensemble.identity(1).cluster_id);
+        assert_eq!(ensemble.first_voters(number), voters);
+        assert!(voters.contains(&ensemble.identity(number).member_id));
+    }
+    for (node, session) in nodes.iter().zip(1..) {
+        open_session(node, session);
+    }
+    wait_alike(&nodes, 3);
+    // Whoever it is, the other two are enough.
+    nodes.remove(0).stop();
+    open_session(&nodes[0], 4);
+    open_session(&nodes[1], 5);
+    wait_alike(&nodes, 5);
+    nodes.extend(ensemble.start(&[3]));
+    assert!(nodes[2].wait_ready(PATIENCE));
+    open_session(&nodes[2], 6);
+    wait_alike(&nodes, 6);
+    nodes.into_iter().for_each(Node::stop);
+    // All at once, from what is on disk.
+    let nodes = ensemble.start(&[1, 2, 3]);
+    assert!(nodes.iter().all(|it| it.wait_ready(PATIENCE)));
+    wait_alike(&nodes, 6);
+    nodes.into_iter().for_each(Node::stop);
+}
+
+#[test]
+fn a_server_that_lost_its_directory_is_born_into_the_ensemble_without_a_vote() {
+    let mut ensemble = Ensemble::new("lost", 3);
+    let mut nodes = ensemble.start(&[1, 2, 3]);
+    assert!(nodes.iter().all(|it| it.wait_ready(PATIENCE)));
+    let before = ensemble.identity(1);
+    nodes.remove(0).stop();
+    // One that is damaged: it is set aside.
+    let identity = ensemble.data_dir(1).join("identity");
+    let mut bytes = std::fs::read(&identity).expect("is there");
+    bytes[20] ^= 1;
+    std::fs::write(&identity, bytes).expect("writes");
+    nodes.extend(ensemble.start(&[1]));
+    let after = ensemble.identity(1);
+    assert_eq!(after.cluster_id, before.cluster_id);
+    assert_ne!(after.member_id, before.member_id);
+    assert_eq!(ensemble.first_voters(1), ensemble.first_voters(2));
+    assert!(!ensemble.first_voters(1).contains(&after.member_id));
+    assert!(ensemble.data_dir(1).join("set-aside-1/boot").is_file());
+    nodes.into_iter().for_each(Node::stop);
+}
+
+#[test]
+fn a_lone_server_of_an_ensemble_needs_nobody() {
+    let mut ensemble = Ensemble::new("lone", 1);
+    let nodes = ensemble.start(&[1]);
+    assert!(nodes[0].wait_ready(PATIENCE));
+    open_session(&nodes[0], 1);
+    wait_alike(&nodes, 1);
+    nodes.into_iter().for_each(Node::stop);
+}
