@@ -10,6 +10,7 @@
 //! default. Without a file the variables of ZooKeeper's container image (`ZOO_*`) stand for one.
 //! [`load_from`] is pure: files and environment are its arguments.
 
+pub mod cluster;
 mod container_env;
 pub(crate) mod jaas;
 mod monitoring;
@@ -39,6 +40,7 @@ use member::throttle::ThrottleConfig;
 use crate::cli::ServeArgs;
 use monitoring::{AdminDraft, MetricsDraft};
 
+pub use cluster::ClusterConfig;
 pub use container_env::ContainerEnv;
 pub use monitoring::{AdminConfig, ImageConfig, MetricsConfig};
 pub use units::parse_ms;
@@ -137,8 +139,8 @@ pub struct ServeConfig {
     pub auth: AuthConfig,
     /// `myid`, if the data directory or the file gives one.
     pub my_id: Option<u64>,
-    /// The `server.N` lines: at most one participant as long as only one member is served.
-    pub servers: Vec<EnsembleServer>,
+    /// The ensemble that this server is a member of; none: it is alone.
+    pub cluster: Option<ClusterConfig>,
 }
 
 impl ServeConfig {
@@ -227,25 +229,6 @@ impl FromStr for ListenAddress {
         };
         Ok(ListenAddress { host, port })
     }
-}
-
-/// One `server.N=host:peer:election[:role][;[host:]port]` line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EnsembleServer {
-    pub id: u64,
-    pub host: String,
-    pub peer_port: u16,
-    pub election_port: u16,
-    pub role: Role,
-    /// Where this server's clients connect, if the line says so.
-    pub client: Option<ListenAddress>,
-}
-
-/// What a configured server does in an ensemble.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Participant,
-    Observer,
 }
 
 /// Where a setting was found: a file and, where it has one, the line (from 1); or the name of an
@@ -375,9 +358,7 @@ pub fn load_from(
     if let Some(data_dir) = &args.data_dir {
         draft.data_dir = Some(data_dir.clone());
     }
-    if draft.is_zoo_cfg {
-        zoo_cfg::settle_ensemble(&mut draft, read)?;
-    }
+    let cluster = cluster::settle(&mut draft, read)?;
     if let Some(zk_addr) = &args.zk_addr {
         draft.zk_addr = Some(zk_addr.clone());
     }
@@ -388,7 +369,7 @@ pub fn load_from(
         draft.metrics.addr = Some(metrics_addr.clone());
     }
     draft.sasl_users = sasl::settle(&mut draft, read)?;
-    draft.finish()
+    draft.finish(cluster)
 }
 
 /// Reads a file that must be there.
@@ -459,9 +440,7 @@ struct Draft {
     sasl_users: Option<BTreeMap<String, String>>,
     sasl_failed_allowed: bool,
     my_id: Option<u64>,
-    /// What it is where no file says so.
-    my_id_default: Option<u64>,
-    servers: Vec<EnsembleServer>,
+    cluster: cluster::ClusterDraft,
     zoo: zoo_cfg::FileKeys,
     tls: tls::TlsDraft,
 }
@@ -492,7 +471,10 @@ impl Draft {
     }
 
     /// Fills in the defaults and checks what spans several settings.
-    fn finish(mut self) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
+    fn finish(
+        mut self,
+        cluster: Option<ClusterConfig>,
+    ) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
         let tick_ms = self.tick_ms.unwrap_or(TICK_MS_DEFAULT);
         let ticks = |count: u32| tick_ms.saturating_mul(count).min(i32::MAX.unsigned_abs());
         let session_timeout_ms_min = self.session_timeout_ms_min.unwrap_or(ticks(2));
@@ -506,6 +488,7 @@ impl Draft {
                 ),
             });
         }
+        self.replicated.ensemble = cluster.as_ref().map(ClusterConfig::to_string);
         let port_unification = self.tls.port_unification();
         let tls = tls::settle(&mut self)?;
         let enforce_auth_schemes = self.settle_enforced_schemes(tls.as_ref())?;
@@ -518,7 +501,13 @@ impl Draft {
         }
         let only_tls = self.zk_addr.is_none() && self.tls.address.is_some();
         if self.is_zoo_cfg && self.zk_addr.is_none() && !only_tls {
-            return Err(self.missing(self.zoo.why_no_client_port()));
+            let has_servers = cluster.is_some() || self.cluster.first_place().is_some();
+            return Err(self.missing(match has_servers {
+                true => {
+                    "clientPort is not set, and no server.N line with this member's myid names one"
+                }
+                false => "clientPort is not set",
+            }));
         }
         let data_dir = self.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
         let config = ServeConfig {
@@ -563,7 +552,7 @@ impl Draft {
                 enforced_schemes: enforce_auth_schemes,
             },
             my_id: self.my_id,
-            servers: self.servers,
+            cluster,
             file: self.file,
         };
         Ok((config, self.warnings))

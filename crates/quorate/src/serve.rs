@@ -76,6 +76,10 @@ fn start_logging(verbose: u8) {
 
 async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     LazyLock::force(&monitor::process::BEGAN);
+    if let Some(cluster) = &config.cluster {
+        let count = cluster.servers.len();
+        anyhow::bail!("{count} servers are configured; ensembles are not served yet");
+    }
     // The ports first: a second server is told so before it touches anything.
     let plain = config.zk_addr.as_ref().map(|wanted| listen(&config, wanted, "--zk-addr"));
     let plain = plain.transpose()?;
@@ -372,26 +376,38 @@ fn port_of(listener: Option<&TcpListener>) -> String {
     port.map_or("-1".to_string(), |address| address.port().to_string())
 }
 
-/// The lines of `conf` (`ZooKeeperServer.dumpConf`); of the ports the one for TLS comes second.
+/// The lines of `conf` (`ZooKeeperServer.dumpConf`, and that of `QuorumZooKeeperServer`); of the ports
+/// the one for TLS comes second.
 fn conf_report(config: &ServeConfig, [client_port, secure_client_port]: [String; 2]) -> ConfReport {
     let dir = config.data_dir.display().to_string();
     let log_dir = config.log_dir.as_ref().map_or(dir.clone(), |it| it.display().to_string());
-    ConfReport {
-        lines: vec![
-            ("clientPort", client_port),
-            ("secureClientPort", secure_client_port),
-            ("dataDir", dir.clone()),
-            ("dataLogDir", log_dir),
-            ("tickTime", config.tick_ms.to_string()),
-            ("maxClientCnxns", config.connections_per_ip_max.to_string()),
-            ("minSessionTimeout", config.session_timeout_ms_min.to_string()),
-            ("maxSessionTimeout", config.session_timeout_ms_max.to_string()),
-            (
-                "clientPortListenBacklog",
-                config.listen_backlog.map_or("-1".to_string(), |backlog| backlog.to_string()),
-            ),
-            ("serverId", config.my_id.unwrap_or(0).to_string()),
-        ],
-        environment: environment(),
+    let mut lines = vec![
+        ("clientPort", client_port),
+        ("secureClientPort", secure_client_port),
+        ("dataDir", dir.clone()),
+        ("dataLogDir", log_dir),
+        ("tickTime", config.tick_ms.to_string()),
+        ("maxClientCnxns", config.connections_per_ip_max.to_string()),
+        ("minSessionTimeout", config.session_timeout_ms_min.to_string()),
+        ("maxSessionTimeout", config.session_timeout_ms_max.to_string()),
+        (
+            "clientPortListenBacklog",
+            config.listen_backlog.map_or("-1".to_string(), |backlog| backlog.to_string()),
+        ),
+        ("serverId", config.my_id.unwrap_or(0).to_string()),
+    ];
+    if let Some(cluster) = &config.cluster {
+        let own = cluster.own();
+        lines.extend([
+            ("initLimit", cluster.init_limit.to_string()),
+            ("syncLimit", cluster.sync_limit.to_string()),
+            ("electionAlg", "3".to_string()),
+            ("electionPort", own.election_port.to_string()),
+            ("quorumPort", own.peer_port.to_string()),
+            // `LearnerType.PARTICIPANT`.
+            ("peerType", "0".to_string()),
+        ]);
     }
+    let membership = config.cluster.as_ref().map(ToString::to_string);
+    ConfReport { lines, membership, environment: environment() }
 }

@@ -236,6 +236,8 @@ pub struct ServerReport {
 pub struct ConfReport {
     /// Lines of `key=value`, in ZooKeeper's order.
     pub lines: Vec<(&'static str, String)>,
+    /// The servers of the ensemble, as the znode `/zookeeper/config` has them; none: it has none.
+    pub membership: Option<String>,
     /// Lines of `key=value` for `envi`, beside the version.
     pub environment: Vec<(&'static str, String)>,
 }
@@ -288,7 +290,7 @@ pub const CONNECTION_STATS_RESET: &str = "Connection stats reset.\n";
 pub const SERVER_STATS_RESET: &str = "Server stats reset.\n";
 
 /// The lines of `conf`, with the bytes of snapshots and log behind the folder of each
-/// (`ZooKeeperServer.dumpConf`).
+/// (`ZooKeeperServer.dumpConf`), and the servers (`QuorumZooKeeperServer.dumpConf`).
 pub fn conf(conf: &ConfReport, data_bytes: u64, log_bytes: u64) -> String {
     let mut text = String::new();
     for (key, value) in &conf.lines {
@@ -298,6 +300,9 @@ pub fn conf(conf: &ConfReport, data_bytes: u64, log_bytes: u64) -> String {
             "dataLogDir" => writeln!(text, "dataLogSize={log_bytes}"),
             _ => Ok(()),
         };
+    }
+    if let Some(membership) = &conf.membership {
+        let _ = write!(text, "membership: \n{membership}");
     }
     text
 }

@@ -60,7 +60,7 @@ pub(super) fn apply(draft: &mut Draft, env: &ContainerEnv) -> Result<(), ConfigE
         place: Place::of(MY_ID),
         cause: format!("{:?} is not the number of a server", text(MY_ID)),
     })?;
-    draft.my_id_default = Some(my_id.unwrap_or(MY_ID_DEFAULT));
+    draft.cluster.own_number_default = Some((my_id.unwrap_or(MY_ID_DEFAULT), Place::of(MY_ID)));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! What the three sources of a configuration mean, alone and together.
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
 mod tls;
 
 use super::*;
@@ -127,7 +128,7 @@ fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
     assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
     assert_eq!(config.log_dir.as_deref(), Some(Path::new("/datalog")));
     assert_eq!(config.my_id, Some(1));
-    assert_eq!(config.servers.len(), 1);
+    assert_eq!(config.cluster, None);
     assert_eq!(config.admin.as_ref().map(|admin| admin.addr.port), Some(8080));
     assert_eq!(
         world.warnings(),
@@ -556,34 +557,6 @@ fn a_file_that_is_not_there_is_named() {
 // ---- ensembles
 
 #[test]
-fn server_lines_are_read_in_full() {
-    let servers = |line: &str| zoo(line).config().servers;
-    assert_eq!(
-        servers("server.3=[::1]:2888:3888:participant;[::1]:2181"),
-        [EnsembleServer {
-            id: 3,
-            host: "::1".to_string(),
-            peer_port: 2888,
-            election_port: 3888,
-            role: Role::Participant,
-            client: Some(ListenAddress { host: Some("::1".to_string()), port: 2181 }),
-        }]
-    );
-    assert_eq!(servers("server.0=zk:1:2").first().map(|s| s.client.clone()), Some(None));
-}
-
-#[test]
-fn one_server_line_is_a_standalone_server_and_more_are_refused() {
-    assert_eq!(zoo("server.1=h:1:2").warnings(), Vec::<String>::new());
-    assert_eq!(zoo("server.1=h:1:2\nstandaloneEnabled=false").warnings().len(), 1);
-    assert_eq!(
-        zoo("server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2").error(),
-        "conf/zoo.cfg:3: 3 servers are configured; ensembles are not served yet"
-    );
-    assert!(zoo("server.1=h:1:2:observer").error().contains("observers without participants"));
-}
-
-#[test]
 fn the_own_server_line_names_the_client_port() {
     let world =
         |myid: &str| World::zoo("dataDir=/d\nserver.1=h:1:2;127.0.0.1:2182").and("/d/myid", myid);
@@ -598,7 +571,7 @@ fn the_own_server_line_names_the_client_port() {
 #[test]
 fn a_dynamic_file_holds_servers_only() {
     let world = |text: &str| zoo("dynamicConfigFile=/c/dyn").and("/c/dyn", text);
-    assert_eq!(world("server.1=h:1:2;2181").config().servers.len(), 1);
+    assert_eq!(world("server.1=h:1:2;2181").and("/d/myid", "1").config().my_id, Some(1));
     assert_eq!(world("tickTime=1").error(), "/c/dyn:1: tickTime: is not a key of a dynamic file");
     assert!(world("version=1").error().starts_with("/c/dyn:1: version"));
     assert!(zoo("dynamicConfigFile=/c/dyn").error().contains("/c/dyn: cannot be read"));

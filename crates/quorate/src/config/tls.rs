@@ -1,5 +1,6 @@
 //! TLS for clients: the settings that ZooKeeper 3.9 reads in `ClientX509Util`,
-//! `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as `zookeeper.<name>`.
+//! `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as `zookeeper.<name>`. And TLS between
+//! the servers of an ensemble: those of `QuorumX509Util`, which are `ssl.quorum.` and the same names.
 //!
 //! They are kept as they were written, under ZooKeeper's names whichever the file, until it is known
 //! that a port speaks TLS: ZooKeeper does not look at them otherwise either. The stores are not read
@@ -38,6 +39,24 @@ impl TlsConfig {
     pub fn asks_for_certificates(&self) -> bool {
         self.client_auth != ClientAuth::None && self.trust_store.is_some()
     }
+}
+
+/// Everything TLS between servers needs. Both ends show a certificate, as with
+/// `ssl.quorum.clientAuth=need`, which is ZooKeeper's default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerTlsConfig {
+    /// Our key and certificate.
+    pub key_store: StoreFile,
+    /// Whose certificates servers may show.
+    pub trust_store: StoreFile,
+    /// Whether a certificate must be for the host of the server that shows it.
+    pub checks_names: bool,
+    pub tls12: bool,
+    pub tls13: bool,
+    /// The suites that may be used, as Java names them; empty: all that we have.
+    pub cipher_suites: Vec<String>,
+    /// Whether the stores are read again when their files change.
+    pub reload: bool,
 }
 
 /// A file with keys or certificates.
@@ -85,6 +104,10 @@ pub enum ClientAuth {
 pub(super) struct TlsDraft {
     pub address: Option<ListenAddress>,
     said: Vec<Said>,
+    /// What is about servers, with the names that it has for clients.
+    said_of_quorum: Vec<Said>,
+    /// `sslQuorumReloadCertFiles`.
+    pub quorum_reload: Option<bool>,
 }
 
 /// One setting as it was written.
@@ -109,18 +132,20 @@ const NAMES: [&str; 6] = [
 ];
 
 impl TlsDraft {
-    /// Keeps a setting. False if it is not about TLS for clients.
+    /// Keeps a setting. False if it is not about TLS.
     pub fn say(&mut self, place: &Place, key: &str, name: &str, value: &str) -> bool {
         let covers = |pattern: &&str| match pattern.strip_suffix('*') {
             Some(start) => name.starts_with(start),
             None => name == *pattern,
         };
-        if name.starts_with("ssl.quorum.") || !NAMES.iter().any(covers) {
-            return false;
-        }
-        self.said.retain(|said| said.name != name);
-        self.said.push(Said {
-            name: name.to_string(),
+        let (said_here, name) = match name.strip_prefix("ssl.quorum.") {
+            Some(rest) => (&mut self.said_of_quorum, format!("ssl.{rest}")),
+            None if NAMES.iter().any(covers) => (&mut self.said, name.to_string()),
+            None => return false,
+        };
+        said_here.retain(|said| said.name != name);
+        said_here.push(Said {
+            name,
             value: value.to_string(),
             key: key.to_string(),
             place: place.clone(),
@@ -299,26 +324,84 @@ pub(super) fn settle(draft: &mut Draft) -> Result<Option<TlsConfig>, ConfigError
     }
     let mut settings = Settings::default();
     for said in &said {
-        match settings.take(said) {
-            Ok(Fate::Taken | Fate::Moot) => {}
-            Ok(Fate::Noted(message)) => draft.note(&said.place, &said.key, message),
-            Ok(Fate::Differs(message)) => draft.warn(&said.place, &said.key, message),
-            Ok(Fate::Unknown) => draft.warn(&said.place, &said.key, "is unknown; it is ignored"),
-            Err(cause) => {
-                let (place, key) = (said.place.clone(), said.key.clone());
-                return Err(ConfigError::Invalid { place, key, cause });
-            }
-        }
+        let fate = settings.take(said);
+        tell(draft, said, fate)?;
     }
     // QuorumPeerConfig.configureSSLAuth.
     draft.replicated.x509_enabled = true;
     settings.settle(draft).map(Some)
 }
 
+/// Says what became of a setting.
+fn tell(draft: &mut Draft, said: &Said, fate: Result<Fate, String>) -> Result<(), ConfigError> {
+    match fate {
+        Ok(Fate::Taken | Fate::Moot) => {}
+        Ok(Fate::Noted(message)) => draft.note(&said.place, &said.key, message),
+        Ok(Fate::Differs(message)) => draft.warn(&said.place, &said.key, message),
+        Ok(Fate::Unknown) => draft.warn(&said.place, &said.key, "is unknown; it is ignored"),
+        Err(cause) => {
+            let (place, key) = (said.place.clone(), said.key.clone());
+            return Err(ConfigError::Invalid { place, key, cause });
+        }
+    }
+    Ok(())
+}
+
+/// Puts together what was said about TLS between servers, which is wanted.
+pub(super) fn settle_quorum(draft: &mut Draft) -> Result<PeerTlsConfig, ConfigError> {
+    let mut settings = Settings::default();
+    let mut checks_names = true;
+    for said in std::mem::take(&mut draft.tls.said_of_quorum) {
+        let fate = match said.name.as_str() {
+            "ssl.hostnameVerification" => boolean(&said.value).map(|value| {
+                checks_names = value;
+                Fate::Taken
+            }),
+            // Follows the other, unless someone wants the client's half alone to be off.
+            "ssl.clientHostnameVerification" => boolean(&said.value)
+                .map(|is_on| unless(is_on, "who dials and who is dialled are checked alike")),
+            "ssl.clientAuth" => client_auth(&said.value).map(|auth| {
+                unless(auth == ClientAuth::Need, "servers always show each other certificates")
+            }),
+            _ => settings.take(&said),
+        };
+        tell(draft, &said, fate)?;
+    }
+    let (key_store_key, trust_store_key) = match draft.is_zoo_cfg || draft.file.is_none() {
+        true => ("ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"),
+        false => ("cluster.tls_key_store", "cluster.tls_trust_store"),
+    };
+    let missing = |key| draft.missing(format!("{key} is not set: TLS between servers needs it"));
+    let versions = settings.versions();
+    Ok(PeerTlsConfig {
+        key_store: settings.key_store.settle().ok_or_else(|| missing(key_store_key))?,
+        trust_store: settings.trust_store.settle().ok_or_else(|| missing(trust_store_key))?,
+        checks_names,
+        tls12: versions.tls12,
+        tls13: versions.tls13,
+        cipher_suites: settings.cipher_suites,
+        reload: draft.tls.quorum_reload.unwrap_or(true),
+    })
+}
+
+/// Says that servers do not speak TLS, where stores for it are named.
+pub(super) fn ignore_quorum(draft: &mut Draft) {
+    let said = std::mem::take(&mut draft.tls.said_of_quorum);
+    if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
+        draft.warn(&first.place, &first.key, "sslQuorum is not true; it is ignored");
+    }
+}
+
 impl Settings {
+    fn versions(&self) -> Versions {
+        let both = Versions { tls12: true, tls13: true };
+        self.enabled_protocols.or(self.protocol).unwrap_or(both)
+    }
+
     fn settle(self, draft: &Draft) -> Result<TlsConfig, ConfigError> {
         let is_zoo_cfg = draft.is_zoo_cfg || draft.file.is_none();
         let spell = |zoo_cfg, toml| if is_zoo_cfg { zoo_cfg } else { toml };
+        let versions = self.versions();
         let Some(key_store) = self.key_store.settle() else {
             let key = spell("ssl.keyStore.location", "tls_key_store");
             return Err(draft.missing(format!("{key} is not set: TLS needs a key")));
@@ -333,8 +416,6 @@ impl Settings {
                  set it, or {auth}"
             )));
         }
-        let both = Versions { tls12: true, tls13: true };
-        let versions = self.enabled_protocols.or(self.protocol).unwrap_or(both);
         Ok(TlsConfig {
             key_store,
             trust_store,

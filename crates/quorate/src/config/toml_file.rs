@@ -1,4 +1,5 @@
-//! Our own configuration file, `quorate.toml`: one flat table of the keys in [`KEYS`].
+//! Our own configuration file, `quorate.toml`: one flat table of the keys in [`KEYS`], and in it the
+//! table `cluster` of those in [`CLUSTER_KEYS`].
 //!
 //! Times carry a unit (`"2s"`), sizes may (`"64MiB"`), and a limit of 0 means none. A key that is
 //! not ours is an error here: nobody has old files of this format.
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::cluster::Said;
 use super::{
     ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, Place, SNAPSHOT_COMMAND_COUNT_MIN,
     digest_algorithm, super_digest, throttle, units,
@@ -81,6 +83,28 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("tls_reload", "true"),
     ("tls_handshakes_max", "0"),
     ("x509_super_user", "\"CN=admin,O=Example\""),
+    ("cluster", "{ id = 1, servers = { 1 = \"zk1:2888:3888\" } }"),
+];
+
+/// Every key of the table `cluster`.
+pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
+    ("id", "1"),
+    ("servers", "{ 1 = \"zk1:2888:3888;2181\" }"),
+    ("listen_on_all", "false"),
+    ("connect_timeout", "\"5s\""),
+    ("secret_file", "\"/etc/quorate/secret\""),
+    ("tls_key_store", "\"/etc/quorate/server.pem\""),
+    ("tls_key_store_type", "\"PEM\", or \"PKCS12\", \"JKS\""),
+    ("tls_key_store_password", "\"secret\""),
+    ("tls_key_store_password_file", "\"/etc/quorate/password\""),
+    ("tls_trust_store", "\"/etc/quorate/servers.pem\""),
+    ("tls_trust_store_type", "\"PEM\", or \"PKCS12\", \"JKS\""),
+    ("tls_trust_store_password", "\"secret\""),
+    ("tls_trust_store_password_file", "\"/etc/quorate/password\""),
+    ("tls_host_names", "true"),
+    ("tls_reload", "true"),
+    ("tls_protocols", "[\"TLSv1.2\", \"TLSv1.3\"]"),
+    ("tls_cipher_suites", "[\"TLS_AES_128_GCM_SHA256\"]"),
 ];
 
 /// True for a text of this format. The first line that speaks decides: a table header or one of
@@ -120,6 +144,11 @@ pub(super) fn apply(draft: &mut Draft, file: &str, text: &str) -> Result<(), Con
         cause: error.message().lines().collect::<Vec<_>>().join("; "),
     })?;
     for (key, value) in table.get_ref() {
+        let name = key.get_ref();
+        if let (true, Some(cluster)) = (name == "cluster", value.get_ref().as_table()) {
+            apply_cluster(draft, &place, cluster)?;
+            continue;
+        }
         let place = place(key.span().start);
         apply_key(draft, &place, key.get_ref(), value).map_err(|cause| ConfigError::Invalid {
             place,
@@ -130,14 +159,89 @@ pub(super) fn apply(draft: &mut Draft, file: &str, text: &str) -> Result<(), Con
     Ok(())
 }
 
+/// Takes over the table of an ensemble; `place` is where an offset of the text lies.
+fn apply_cluster(
+    draft: &mut Draft,
+    place: &dyn Fn(usize) -> Place,
+    table: &DeTable<'_>,
+) -> Result<(), ConfigError> {
+    for (key, value) in table {
+        let said = Said::new(&place(key.span().start), &format!("cluster.{}", key.get_ref()));
+        let refused = |cause| said.refused(cause);
+        let servers = value.get_ref().as_table().filter(|_| key.get_ref() == "servers");
+        let Some(servers) = servers else {
+            apply_cluster_key(draft, &said, key.get_ref(), value).map_err(refused)?;
+            continue;
+        };
+        for (number, address) in servers {
+            let key = format!("cluster.servers.{}", number.get_ref());
+            let said = Said::new(&place(number.span().start), &key);
+            let address = Value { key: "servers", forms: CLUSTER_KEYS, value: address.get_ref() };
+            address
+                .text()
+                .and_then(|text| draft.cluster.add(said.clone(), number.get_ref(), text))
+                .map_err(|cause| said.refused(cause))?;
+        }
+    }
+    Ok(())
+}
+
+fn apply_cluster_key(
+    draft: &mut Draft,
+    said: &Said,
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<(), String> {
+    let value = Value { key, forms: CLUSTER_KEYS, value: value.get_ref() };
+    match key {
+        "id" => {
+            draft.cluster.own_number = Some((u64::from(value.count()?), said.place.clone()));
+        }
+        "servers" => return Err(value.wrong()),
+        "listen_on_all" => draft.cluster.listen_on_all = value.boolean()?,
+        "connect_timeout" => draft.cluster.connect_timeout_ms = Some(value.ms_above_0()?),
+        "secret_file" => {
+            draft.cluster.secret_file = Some((PathBuf::from(value.text()?), said.clone()));
+        }
+        "tls_reload" => draft.tls.quorum_reload = Some(value.boolean()?),
+        _ => {
+            let Some((_, name)) = TLS_NAMES_OF_SERVERS.iter().find(|(ours, _)| *ours == key) else {
+                return Err("is not a key of this table".to_string());
+            };
+            if key == "tls_key_store" {
+                draft.cluster.tls = Some(said.clone());
+            }
+            let text = value.tls_text()?;
+            assert!(draft.tls.say(&said.place, &said.key, name, &text), "{name} is about TLS");
+        }
+    }
+    Ok(())
+}
+
+/// The keys about TLS between servers, each with ZooKeeper's name for it.
+const TLS_NAMES_OF_SERVERS: [(&str, &str); 11] = [
+    ("tls_key_store", "ssl.quorum.keyStore.location"),
+    ("tls_key_store_type", "ssl.quorum.keyStore.type"),
+    ("tls_key_store_password", "ssl.quorum.keyStore.password"),
+    ("tls_key_store_password_file", "ssl.quorum.keyStore.passwordPath"),
+    ("tls_trust_store", "ssl.quorum.trustStore.location"),
+    ("tls_trust_store_type", "ssl.quorum.trustStore.type"),
+    ("tls_trust_store_password", "ssl.quorum.trustStore.password"),
+    ("tls_trust_store_password_file", "ssl.quorum.trustStore.passwordPath"),
+    ("tls_host_names", "ssl.quorum.hostnameVerification"),
+    ("tls_protocols", "ssl.quorum.enabledProtocols"),
+    ("tls_cipher_suites", "ssl.quorum.ciphersuites"),
+];
+
 fn apply_key(
     draft: &mut Draft,
     place: &Place,
     key: &str,
     value: &Spanned<DeValue<'_>>,
 ) -> Result<(), String> {
-    let value = Value { key, value: value.get_ref() };
+    let value = Value { key, forms: KEYS, value: value.get_ref() };
     match key {
+        "cluster" => return Err(value.wrong()),
         "data_dir" => draft.data_dir = Some(PathBuf::from(value.text()?)),
         "log_dir" => draft.log_dir = Some(PathBuf::from(value.text()?)),
         "zk_addr" => draft.zk_addr = Some(value.text()?.parse()?),
@@ -308,14 +412,7 @@ fn apply_tls_key(
     let Some((_, name)) = TLS_NAMES.iter().find(|(ours, _)| *ours == key) else {
         return Err("is not a key of this file".to_string());
     };
-    let text = match key {
-        "tls_port_unification" | "tls_reload" => value.boolean()?.to_string(),
-        "tls_protocols" | "tls_cipher_suites" => {
-            value.texts()?.into_iter().collect::<Vec<_>>().join(",")
-        }
-        "tls_handshakes_max" => value.count()?.to_string(),
-        _ => value.text()?.to_string(),
-    };
+    let text = value.tls_text()?;
     assert!(draft.tls.say(place, key, name, &text), "{name} is about TLS");
     Ok(())
 }
@@ -323,6 +420,8 @@ fn apply_tls_key(
 /// A value with its key, whose form a complaint shows.
 struct Value<'a> {
     key: &'a str,
+    /// How the values of the table look.
+    forms: &'a [(&'a str, &'a str)],
     value: &'a DeValue<'a>,
 }
 
@@ -332,7 +431,7 @@ impl Value<'_> {
     }
 
     fn cannot_be(&self, what: &str) -> String {
-        let form = KEYS.iter().find(|(key, _)| *key == self.key).map_or("", |(_, form)| form);
+        let form = self.forms.iter().find(|(key, _)| *key == self.key).map_or("", |(_, form)| form);
         format!("cannot be {what}; write it like {form}")
     }
 
@@ -396,7 +495,7 @@ impl Value<'_> {
     fn counts(&self) -> Result<BTreeMap<String, u32>, String> {
         let table = self.value.as_table().ok_or_else(|| self.wrong())?;
         let counts = table.iter().map(|(key, value)| {
-            let count = Value { key: self.key, value: value.get_ref() }.count()?;
+            let count = Value { value: value.get_ref(), ..*self }.count()?;
             Ok((key.get_ref().to_string(), count))
         });
         counts.collect()
@@ -410,6 +509,18 @@ impl Value<'_> {
             Ok((key.get_ref().to_string(), text.to_string()))
         });
         pairs.collect()
+    }
+
+    /// As ZooKeeper would have a setting of TLS.
+    fn tls_text(&self) -> Result<String, String> {
+        Ok(match self.key {
+            "tls_port_unification" | "tls_reload" | "tls_host_names" => self.boolean()?.to_string(),
+            "tls_protocols" | "tls_cipher_suites" => {
+                self.texts()?.into_iter().collect::<Vec<_>>().join(",")
+            }
+            "tls_handshakes_max" => self.count()?.to_string(),
+            _ => self.text()?.to_string(),
+        })
     }
 
     fn texts(&self) -> Result<BTreeSet<String>, String> {

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::cluster::{Role, Said, version_of_file};
 use super::{
-    ConfigError, Draft, EnsembleServer, FourLetterWords, JUTE_BYTES_MAX_MAX, ListenAddress, Place,
-    ReadFile, Role, SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, properties, sasl,
-    super_digest,
+    ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, ListenAddress, Place, ReadFile,
+    SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, properties, sasl, super_digest,
 };
 
 /// Properties that ZooKeeper reads without its prefix.
@@ -24,42 +24,14 @@ const UNPREFIXED: [&str; 7] = [
     "fsync.warningthresholdms",
 ];
 
-/// What the keys of a file say together, until [`settle_ensemble`] has seen them all.
-#[derive(Debug)]
+/// What the keys of a file say together, until all of them are seen.
+#[derive(Debug, Default)]
 pub(super) struct FileKeys {
     client_port: Option<(u16, Place)>,
     client_port_address: Option<(String, Place)>,
     secure_client_port: Option<u16>,
     secure_client_port_address: Option<(String, Place)>,
-    standalone_enabled: bool,
     dynamic_file: Option<(PathBuf, Place)>,
-    /// Where the first `server.N` stands.
-    servers_place: Option<Place>,
-}
-
-impl Default for FileKeys {
-    fn default() -> Self {
-        FileKeys {
-            client_port: None,
-            client_port_address: None,
-            secure_client_port: None,
-            secure_client_port_address: None,
-            standalone_enabled: true,
-            dynamic_file: None,
-            servers_place: None,
-        }
-    }
-}
-
-impl FileKeys {
-    /// The complaint about a file that names no port to listen on.
-    pub(super) fn why_no_client_port(&self) -> &'static str {
-        if self.servers_place.is_some() {
-            "clientPort is not set, and no server.N line with this member's myid names one"
-        } else {
-            "clientPort is not set"
-        }
-    }
 }
 
 /// What became of a key.
@@ -147,7 +119,8 @@ pub(super) fn apply_entry(
     Ok(())
 }
 
-/// The entries of a properties file, of each key only the last, as `Properties` keeps it.
+/// The entries of a properties file, of each key only the last, as `Properties` keeps it. A server
+/// that is named twice is refused: of two lists of servers one is wrong.
 fn last_of_each_key(
     draft: &mut Draft,
     file: &str,
@@ -158,6 +131,11 @@ fn last_of_each_key(
         .map_err(|(line, cause)| ConfigError::Malformed { place: Place::at(file, line), cause })?;
     for entry in entries {
         if let Some(index) = kept.iter().position(|earlier| earlier.key == entry.key) {
+            if entry.key.starts_with("server.") {
+                let cause = format!("stands on line {}, too", kept[index].line);
+                let place = Place::at(file, entry.line);
+                return Err(ConfigError::Invalid { place, key: entry.key, cause });
+            }
             let earlier = kept.remove(index);
             let message = format!("is set again on line {}; only that counts", entry.line);
             draft.warn(&Place::at(file, earlier.line), &earlier.key, message);
@@ -193,7 +171,7 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
             };
         }
         "reconfigEnabled" => draft.replicated.reconfig_enabled = boolean(value)?,
-        "standaloneEnabled" => draft.zoo.standalone_enabled = boolean(value)?,
+        "standaloneEnabled" => draft.cluster.standalone_enabled = boolean(value)?,
         "dynamicConfigFile" => {
             draft.zoo.dynamic_file = Some((path(value)?, place.clone()));
         }
@@ -204,34 +182,63 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
         "localSessionsEnabled" | "localSessionsUpgradingEnabled" => {
             return Ok(unless(!boolean(value)?, "local sessions are not built yet"));
         }
-        "sslQuorum" | "portUnification" | "sslQuorumReloadCertFiles" => {
-            return Ok(unless(!boolean(value)?, TLS_NOT_BUILT));
-        }
         "electionAlg" if value != "3" => return Err("only 3 is supported".to_string()),
-        "peerType" => drop(role(value)?),
-        "initLimit" | "syncLimit" | "connectToLearnerMasterLimit" => {
-            decimal_in::<i32>(value, i32::MIN, i32::MAX)?;
-        }
-        "electionAlg" | "quorumListenOnAllIPs" | "syncEnabled" | "oraclePath" => {}
-        "observerMasterPort" => return Ok(Fate::Differs(ENSEMBLES_NOT_BUILT.to_string())),
+        "electionAlg" | "syncEnabled" => {}
         _ if key.starts_with("metricsProvider.") => {
             let name = key.strip_prefix("metricsProvider.").unwrap_or(key);
             return draft.metrics.apply(name, value);
         }
-        _ if key.starts_with("server.") => return apply_server(draft, place, key, value),
-        _ if is_grouping(key) => return Ok(Fate::Differs(ENSEMBLES_NOT_BUILT.to_string())),
+        _ => return apply_ensemble_key(draft, place, key, value),
+    }
+    Ok(Fate::Taken)
+}
+
+/// Those of them that are about ensembles.
+fn apply_ensemble_key(
+    draft: &mut Draft,
+    place: &Place,
+    key: &str,
+    value: &str,
+) -> Result<Fate, String> {
+    let cluster = &mut draft.cluster;
+    let said = || Said::new(place, key);
+    let mut complain = |is_so: bool, message| {
+        if is_so {
+            cluster.complaints.push((said(), message));
+        }
+    };
+    match key {
+        "peerType" => cluster.peer_type = Some((Role::parse(value)?, place.clone())),
+        "initLimit" => cluster.init_limit = Some(decimal_in(value, 1, i32::MAX)?),
+        "syncLimit" => cluster.sync_limit = Some(decimal_in(value, 1, i32::MAX)?),
+        "connectToLearnerMasterLimit" => drop(decimal_in::<i32>(value, i32::MIN, i32::MAX)?),
+        "quorumListenOnAllIPs" => cluster.listen_on_all = boolean(value)?,
+        "sslQuorum" => cluster.tls = boolean(value)?.then(said),
+        "portUnification" => complain(boolean(value)?, NO_PORT_UNIFICATION),
+        "sslQuorumReloadCertFiles" => draft.tls.quorum_reload = Some(boolean(value)?),
+        "quorum.auth.enableSasl" => cluster.sasl = boolean(value)?.then(said),
+        "observerMasterPort" => {
+            complain(properties::parse_decimal(value)? > 0, "observers are not served yet")
+        }
+        "oraclePath" => complain(true, "no oracle is asked: more than half of the servers decide"),
+        _ if key.starts_with("server.") => {
+            cluster.add(said(), key.strip_prefix("server.").unwrap_or(key), value)?;
+        }
+        _ if is_grouping(key) => {
+            cluster.grouping.get_or_insert_with(said);
+        }
         _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)
 }
 
+const NO_PORT_UNIFICATION: &str = "servers that do not speak TLS are not let in beside those that do: \
+                                   switch it on for all of them at once";
+
 /// `group.N` and `weight.N`, which `QuorumPeerConfig` tells by the start of the key alone.
 fn is_grouping(key: &str) -> bool {
     key.starts_with("group") || key.starts_with("weight")
 }
-
-const TLS_NOT_BUILT: &str = "TLS between members is not served yet; it is ignored";
-const ENSEMBLES_NOT_BUILT: &str = "ensembles are not served yet; it is ignored";
 
 /// `Moot` where nothing is lost, otherwise the complaint.
 pub(super) fn unless(nothing_lost: bool, complaint: &str) -> Fate {
@@ -327,6 +334,13 @@ fn apply_property(
             let is_own = value == "org.apache.zookeeper.audit.Slf4jAuditLogger";
             return Ok(unless(is_own, "there is no such audit logger; the log is used"));
         }
+        // `QuorumCnxManager`.
+        "cnxTimeout" => {
+            draft.cluster.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
+        }
+        "quorate.quorum.secretFile" => {
+            draft.cluster.secret_file = Some((path(value)?, Said::new(place, name)));
+        }
         "quorate.slowRequestMs" => {
             draft.slow_request_ms = u64::try_from(number(value)?).ok().filter(|&ms| ms > 0);
         }
@@ -385,7 +399,6 @@ const MOOT: &[&str] = &[
     "DEBUG",
     "bitHashCacheSize",
     "closeSessionTxn.enabled",
-    "cnxTimeout",
     "commitLogCount",
     "commitProcessor.*",
     "console.threshold",
@@ -442,11 +455,10 @@ const UNBUILT: &[(&str, &str)] = &[
     ("enableEagerACLCheck", "permissions are checked once, when a request is applied"),
     ("extendedTypesEmulate*", "is not built; it is ignored"),
     ("kinit", KERBEROS_NOT_BUILT),
-    ("observerMaster.*", ENSEMBLES_NOT_BUILT),
+    ("observerMaster.*", "observers are not served yet; it is ignored"),
     ("requireClientAuthScheme*", AUTH_SCHEME_UNKNOWN),
     ("requireKerberosConfig", KERBEROS_NOT_BUILT),
     ("security.auth_to_local", KERBEROS_NOT_BUILT),
-    ("ssl.quorum.*", TLS_NOT_BUILT),
     ("txnLogSizeLimitInKb", "segments of the log have our own size; it is ignored"),
     ("X509AuthenticationProvider.*", "is not built; it is ignored"),
 ];
@@ -473,59 +485,8 @@ fn fate_of_unbuilt(name: &str, value: &str) -> Fate {
     }
 }
 
-/// A `server.N` line (`QuorumPeer.QuorumServer`).
-fn apply_server(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result<Fate, String> {
-    let id = key.strip_prefix("server.").unwrap_or(key);
-    let id = id.parse().map_err(|_| format!("{id:?} is not the number of a server"))?;
-    draft.servers.push(ensemble_server(id, value)?);
-    draft.zoo.servers_place.get_or_insert_with(|| place.clone());
-    Ok(Fate::Taken)
-}
-
-/// Reads `host:peer:election[:role][;[host:]port]`.
-fn ensemble_server(id: u64, text: &str) -> Result<EnsembleServer, String> {
-    let malformed = || format!("{text:?} is not of the form host:port:port[:role][;[host:]port]");
-    let (server, client) = match text.split_once(';') {
-        Some((server, client)) => (server, Some(client)),
-        None => (text, None),
-    };
-    if server.contains('|') {
-        return Err("several addresses of one server are not built".to_string());
-    }
-    let (host, rest) = match server.strip_prefix('[') {
-        Some(inside) => {
-            let (host, rest) = inside.split_once(']').ok_or_else(malformed)?;
-            (host, rest.strip_prefix(':').ok_or_else(malformed)?)
-        }
-        None => server.split_once(':').ok_or_else(malformed)?,
-    };
-    let mut parts = rest.split(':');
-    let (Some(peer), Some(election)) = (parts.next(), parts.next()) else {
-        return Err(malformed());
-    };
-    let role = parts.next().map(role).transpose()?.unwrap_or(Role::Participant);
-    if parts.next().is_some() || host.is_empty() {
-        return Err(malformed());
-    }
-    let (peer_port, election_port) = (port(peer)?, port(election)?);
-    if peer_port == election_port {
-        return Err("the peer port and the election port are the same".to_string());
-    }
-    let client = client.map(client_address).transpose()?;
-    Ok(EnsembleServer { id, host: host.to_string(), peer_port, election_port, role, client })
-}
-
-/// What stands behind the `;` of a `server.N` line: a port, or an address.
-fn client_address(text: &str) -> Result<ListenAddress, String> {
-    let text = text.trim();
-    if !text.contains(':') {
-        return Ok(ListenAddress { host: None, port: port(text)? });
-    }
-    text.parse().map(every_address_if_unspecified)
-}
-
 /// `0.0.0.0` and `::` mean every local address, as an absent host does.
-fn every_address_if_unspecified(address: ListenAddress) -> ListenAddress {
+pub(super) fn every_address_if_unspecified(address: ListenAddress) -> ListenAddress {
     match address.host.as_deref() {
         Some("0.0.0.0" | "::") => ListenAddress { host: None, port: address.port },
         _ => address,
@@ -539,28 +500,26 @@ fn apply_dynamic_file(
     place: &Place,
     read: ReadFile<'_>,
 ) -> Result<(), ConfigError> {
-    if let Some(servers_place) = &draft.zoo.servers_place {
+    if let Some(servers_place) = draft.cluster.first_place() {
         return Err(ConfigError::Malformed {
             place: servers_place.clone(),
             cause: format!("with dynamicConfigFile ({place}) servers belong into that file"),
         });
     }
     let text = must_read(read, path)?;
+    draft.cluster.version = version_of_file(path);
     let file = path.display().to_string();
     for entry in last_of_each_key(draft, &file, &text)? {
         let place = Place::at(&file, entry.line);
         let applied = match entry.key.as_str() {
-            key if key.starts_with("server.") => apply_server(draft, &place, key, &entry.value),
-            key if is_grouping(key) => Ok(Fate::Differs(ENSEMBLES_NOT_BUILT.to_string())),
+            key if key.starts_with("server.") || is_grouping(key) => {
+                apply_ensemble_key(draft, &place, key, &entry.value)
+            }
             "version" => Err("the version is not written into the file".to_string()),
             _ => Err("is not a key of a dynamic file".to_string()),
         };
-        match applied {
-            Ok(Fate::Differs(message)) => draft.warn(&place, &entry.key, message),
-            Ok(_) => {}
-            Err(cause) => {
-                return Err(ConfigError::Invalid { place, key: entry.key, cause });
-            }
+        if let Err(cause) = applied {
+            return Err(ConfigError::Invalid { place, key: entry.key, cause });
         }
     }
     Ok(())
@@ -606,75 +565,12 @@ fn bare(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').to_string()
 }
 
-/// Reads `myid`, lets this member's `server.N` line name the client port, and refuses what only
-/// an ensemble could serve (`QuorumPeerConfig.parseDynamicConfig`, `setupClientPort`).
-pub(super) fn settle_ensemble(draft: &mut Draft, read: ReadFile<'_>) -> Result<(), ConfigError> {
-    if let Some(data_dir) = &draft.data_dir {
-        draft.my_id = read_my_id(&data_dir.join("myid"), read)?.or(draft.my_id_default);
-    }
-    let Some(place) = draft.zoo.servers_place.clone() else {
-        return Ok(());
-    };
-    let participants = draft.servers.iter().filter(|s| s.role == Role::Participant).count();
-    let refuse = |cause: String| Err(ConfigError::Malformed { place: place.clone(), cause });
-    if participants == 0 {
-        return refuse("observers without participants are not an ensemble".to_string());
-    }
-    if draft.servers.len() > 1 {
-        let count = draft.servers.len();
-        return refuse(format!("{count} servers are configured; ensembles are not served yet"));
-    }
-    if !draft.zoo.standalone_enabled {
-        let message = "an ensemble of one is served as a standalone server";
-        draft.warn(&place, "standaloneEnabled", message);
-    }
-    let own = draft.servers.iter().find(|server| Some(server.id) == draft.my_id);
-    let Some(client) = own.and_then(|server| server.client.clone()) else {
-        return Ok(());
-    };
-    if let Some(static_address) = &draft.zk_addr
-        && *static_address != client
-        && (static_address.host.is_some() || static_address.port != client.port)
-    {
-        return refuse(format!(
-            "clients connect to {client} here, but clientPort says \
-                               {static_address}"
-        ));
-    }
-    draft.zk_addr = Some(client);
-    Ok(())
-}
-
-/// The number in the first line of `myid`, if there is such a file.
-fn read_my_id(path: &Path, read: ReadFile<'_>) -> Result<Option<u64>, ConfigError> {
-    let file = path.display().to_string();
-    let text = read(path)
-        .map_err(|e| ConfigError::Unreadable { file: file.clone(), cause: e.to_string() })?;
-    let Some(text) = text else { return Ok(None) };
-    let line = text.lines().next().unwrap_or("").trim();
-    match line.parse() {
-        Ok(id) => Ok(Some(id)),
-        Err(_) => Err(ConfigError::Malformed {
-            place: Place::at(&file, 1),
-            cause: format!("{line:?} is not the number of a server"),
-        }),
-    }
-}
-
 pub(super) fn path(value: &str) -> Result<PathBuf, String> {
     if value.is_empty() { Err("is empty".to_string()) } else { Ok(PathBuf::from(value)) }
 }
 
-fn port(value: &str) -> Result<u16, String> {
+pub(super) fn port(value: &str) -> Result<u16, String> {
     value.trim().parse().map_err(|_| format!("{value:?} is not a port"))
-}
-
-fn role(value: &str) -> Result<Role, String> {
-    match value.trim().to_ascii_lowercase().as_str() {
-        "participant" => Ok(Role::Participant),
-        "observer" => Ok(Role::Observer),
-        _ => Err(format!("{value:?} is neither participant nor observer")),
-    }
 }
 
 pub(super) fn boolean(value: &str) -> Result<bool, String> {

@@ -171,6 +171,11 @@ fn conf_is_a_setting_a_line_with_the_bytes_of_each_folder() {
     let expected = "clientPort=2181\ndataDir=/a\ndataDirSize=11\ndataLogDir=/b\ndataLogSize=22\n\
         tickTime=2000\n";
     assert_eq!(text, expected);
+    let membership = Some("server.1=a:1:2:participant\nversion=0".to_string());
+    let lines = vec![line("peerType", "0")];
+    let of_member = conf(&ConfReport { lines, membership, ..ConfReport::default() }, 11, 22);
+    let expected = "peerType=0\nmembership: \nserver.1=a:1:2:participant\nversion=0";
+    assert_eq!(of_member, expected);
     assert_eq!(dirs(11, 22), "datadir_size: 11\nlogdir_size: 22\n");
 }
 

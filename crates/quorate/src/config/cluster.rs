@@ -1,0 +1,574 @@
+//! Ensembles: which servers there are, which of them this one is, and how they believe each other
+//! (`QuorumPeer.QuorumServer`; `QuorumPeerConfig.parseDynamicConfig` and `setupQuorumPeerConfig`,
+//! ZooKeeper 3.9).
+//!
+//! The sources only collect in a [`ClusterDraft`]; [`settle`] decides what they say together. One
+//! participant alone is a standalone server, unless `standaloneEnabled=false`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use super::tls::PeerTlsConfig;
+use super::zoo_cfg::{every_address_if_unspecified, port};
+use super::{ConfigError, DATA_DIR_DEFAULT, Draft, ListenAddress, Place, ReadFile, must_read};
+
+/// Servers of one ensemble at most: while one of them is replaced there are two members of its
+/// number, and a membership has room for 64. ZooKeeper has no bound; more than seven are hardly ever
+/// seen, since each write waits for more than half of them.
+pub const SERVERS_MAX: usize = 32;
+
+/// What the secret of an ensemble must have at least: less can be guessed.
+pub const SECRET_BYTES_MIN: usize = 16;
+/// And at most, so that no other file is taken for one.
+pub const SECRET_BYTES_MAX: usize = 4_096;
+
+/// `initLimit` and `syncLimit` where they are not set, as in ZooKeeper's sample file; ZooKeeper
+/// itself refuses to start without.
+const INIT_LIMIT_DEFAULT: u32 = 10;
+const SYNC_LIMIT_DEFAULT: u32 = 5;
+/// `QuorumPeer.quorumCnxnTimeoutMs` and `cnxTimeout`: 5 s to be connected to another server.
+pub const CONNECT_TIMEOUT_MS_DEFAULT: u32 = 5_000;
+
+/// What a member of an ensemble is to know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// The number of this server (`myid`); it is one of `servers`.
+    pub number: u32,
+    /// All servers by their numbers. Their names are to be looked up anew at each dial.
+    pub servers: BTreeMap<u32, ServerAddress>,
+    /// Where this server waits for the others.
+    pub listen: ListenAddress,
+    /// How servers are believed to be of this ensemble.
+    pub auth: PeerAuth,
+    /// How long a dial of another server may take (`cnxTimeout`).
+    pub connect_timeout_ms: u32,
+    /// `initLimit`, in ticks: shown by `conf`, of no effect here.
+    pub init_limit: u32,
+    /// `syncLimit`, in ticks: likewise.
+    pub sync_limit: u32,
+    /// Of the list of servers, from the end of the dynamic file's name.
+    pub version: u64,
+}
+
+impl ClusterConfig {
+    /// This server's own line.
+    pub fn own(&self) -> &ServerAddress {
+        self.servers.get(&self.number).expect("the own number is among the servers")
+    }
+}
+
+/// As the znode `/zookeeper/config` has it (`QuorumMaj.toString`): by number, then the version.
+impl fmt::Display for ClusterConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, server) in &self.servers {
+            writeln!(f, "server.{number}={server}")?;
+        }
+        write!(f, "version={:x}", self.version)
+    }
+}
+
+/// What a `server.N` line says: `host:port:port[:role][;[host:]port]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerAddress {
+    pub host: String,
+    /// Where the other servers connect.
+    pub peer_port: u16,
+    /// ZooKeeper's servers elect a leader here; ours only show it.
+    pub election_port: u16,
+    pub role: Role,
+    /// Where its clients connect, if the line says so.
+    pub client: Option<ListenAddress>,
+}
+
+/// `QuorumServer.toString`.
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ServerAddress { host, peer_port, election_port, role, client } = self;
+        write!(f, "{}:{peer_port}:{election_port}:{}", in_brackets(host), role.name())?;
+        match client {
+            Some(client) => write!(f, ";{}", shown_address(client)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a configured server does in an ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Participant,
+    Observer,
+}
+
+impl Role {
+    /// As ZooKeeper spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Participant => "participant",
+            Role::Observer => "observer",
+        }
+    }
+
+    /// `QuorumServer.getType`.
+    pub(super) fn parse(value: &str) -> Result<Role, String> {
+        match value.trim().to_ascii_lowercase().as_str() {
+            "participant" => Ok(Role::Participant),
+            "observer" => Ok(Role::Observer),
+            _ => Err(format!("{value:?} is neither participant nor observer")),
+        }
+    }
+}
+
+/// How a server knows that another one is of its ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerAuth {
+    /// Whoever reaches the port is believed, as in a ZooKeeper that is told nothing else.
+    None,
+    /// Each proves to know the same secret. What they say is not encrypted.
+    Secret(Secret),
+    /// Each shows a certificate that the other trusts, and what they say is encrypted.
+    Tls(Box<PeerTlsConfig>),
+}
+
+/// What the servers of an ensemble know and nobody else. Never to be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// What the sources said so far about an ensemble.
+#[derive(Debug)]
+pub(super) struct ClusterDraft {
+    servers: Vec<ServerLine>,
+    /// `myid` of a `quorate.toml`, and what it is where no file says so.
+    pub own_number: Option<(u64, Place)>,
+    pub own_number_default: Option<(u64, Place)>,
+    pub standalone_enabled: bool,
+    pub version: u64,
+    pub peer_type: Option<(Role, Place)>,
+    pub listen_on_all: bool,
+    pub connect_timeout_ms: Option<u32>,
+    pub init_limit: Option<u32>,
+    pub sync_limit: Option<u32>,
+    /// With the key that names it.
+    pub secret_file: Option<(PathBuf, Said)>,
+    /// `sslQuorum`.
+    pub tls: Option<Said>,
+    /// `quorum.auth.enableSasl`.
+    pub sasl: Option<Said>,
+    /// The first of `group.N` and `weight.N`.
+    pub grouping: Option<Said>,
+    /// Keys that do what their author expects only where there is no ensemble, each with what to say.
+    pub complaints: Vec<(Said, &'static str)>,
+}
+
+/// A key where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub place: Place,
+    pub key: String,
+}
+
+impl Said {
+    pub fn new(place: &Place, key: &str) -> Said {
+        Said { place: place.clone(), key: key.to_string() }
+    }
+
+    pub fn refused(&self, cause: impl Into<String>) -> ConfigError {
+        let (place, key) = (self.place.clone(), self.key.clone());
+        ConfigError::Invalid { place, key, cause: cause.into() }
+    }
+}
+
+/// One server where it stands.
+#[derive(Debug)]
+struct ServerLine {
+    number: u32,
+    address: ServerAddress,
+    said: Said,
+}
+
+impl Default for ClusterDraft {
+    fn default() -> Self {
+        ClusterDraft {
+            servers: Vec::new(),
+            own_number: None,
+            own_number_default: None,
+            standalone_enabled: true,
+            version: 0,
+            peer_type: None,
+            listen_on_all: false,
+            connect_timeout_ms: None,
+            init_limit: None,
+            sync_limit: None,
+            secret_file: None,
+            tls: None,
+            sasl: None,
+            grouping: None,
+            complaints: Vec::new(),
+        }
+    }
+}
+
+impl ClusterDraft {
+    /// Takes a server of this number over.
+    pub fn add(&mut self, said: Said, number: &str, value: &str) -> Result<(), String> {
+        let number = number
+            .parse()
+            .map_err(|_| format!("{number:?} is not the number of a server: 0 to {}", u32::MAX))?;
+        if let Some(earlier) = self.servers.iter().find(|server| server.number == number) {
+            return Err(format!("is server {number}, as {} already is", earlier.said.place));
+        }
+        let address = server_address(value)?;
+        self.servers.push(ServerLine { number, address, said });
+        Ok(())
+    }
+
+    /// The first `server.N`, if there is one.
+    pub fn first_place(&self) -> Option<&Place> {
+        self.servers.first().map(|server| &server.said.place)
+    }
+
+    fn participants(&self) -> usize {
+        let role = |server: &&ServerLine| server.address.role == Role::Participant;
+        self.servers.iter().filter(role).count()
+    }
+}
+
+/// Reads `host:port:port[:role][;[host:]port]`.
+fn server_address(text: &str) -> Result<ServerAddress, String> {
+    let malformed = || format!("{text:?} is not of the form host:port:port[:role][;[host:]port]");
+    let mut halves = text.split(';');
+    let server = halves.next().unwrap_or_default();
+    let client = halves.next().map(str::trim).filter(|client| !client.is_empty());
+    if halves.any(|more| !more.is_empty()) {
+        return Err(malformed());
+    }
+    if server.contains('|') {
+        return Err("several addresses of one server are not served: name one".to_string());
+    }
+    let (host, rest) = match server.strip_prefix('[') {
+        Some(inside) => {
+            let (host, rest) = inside.split_once(']').ok_or_else(malformed)?;
+            (host, rest.strip_prefix(':').ok_or_else(malformed)?)
+        }
+        None => server.split_once(':').ok_or_else(malformed)?,
+    };
+    let host = host.trim();
+    let mut parts = rest.split(':');
+    let (Some(peer), Some(election)) = (parts.next(), parts.next()) else {
+        return Err(malformed());
+    };
+    let role = parts.next().map(Role::parse).transpose()?.unwrap_or(Role::Participant);
+    if parts.next().is_some() || host.is_empty() || host.contains(char::is_whitespace) {
+        return Err(malformed());
+    }
+    let (peer_port, election_port) = (dialled_port(peer)?, dialled_port(election)?);
+    if peer_port == election_port {
+        return Err("the peer port and the election port are the same".to_string());
+    }
+    let client = client.map(client_address).transpose()?;
+    Ok(ServerAddress { host: host.to_string(), peer_port, election_port, role, client })
+}
+
+/// A port that others are to find: 0 would be any.
+fn dialled_port(text: &str) -> Result<u16, String> {
+    match port(text)? {
+        0 => Err("port 0 cannot be dialled".to_string()),
+        port => Ok(port),
+    }
+}
+
+/// What stands behind the `;` of a `server.N` line: a port, or an address.
+fn client_address(text: &str) -> Result<ListenAddress, String> {
+    if !text.contains(':') {
+        return Ok(ListenAddress { host: None, port: port(text)? });
+    }
+    text.parse().map(every_address_if_unspecified)
+}
+
+/// The version in the name of a dynamic file: the hexadecimal number behind its last dot
+/// (`QuorumPeerConfig.getVersionFromFilename`).
+pub(super) fn version_of_file(path: &Path) -> u64 {
+    let name = path.to_string_lossy();
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    i64::from_str_radix(end, 16).ok().and_then(|version| version.try_into().ok()).unwrap_or(0)
+}
+
+/// A host as Java shows it (`InetSocketAddress.getHostString`): an IPv6 address with all its parts.
+fn shown_host(host: &str) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => address.segments().map(|part| format!("{part:x}")).join(":"),
+        Err(_) => host.to_string(),
+    }
+}
+
+/// `QuorumServer.delimitedHostString`.
+fn in_brackets(host: &str) -> String {
+    let shown = shown_host(host);
+    if shown.contains(':') { format!("[{shown}]") } else { shown }
+}
+
+/// An address to listen on, as `QuorumServer.toString` shows it.
+pub fn shown_address(address: &ListenAddress) -> String {
+    let host = address.host.as_deref().unwrap_or("0.0.0.0");
+    format!("{}:{}", in_brackets(host), address.port)
+}
+
+/// Finds out which server this is, lets its line name the client port, and puts together what was
+/// said. None: a standalone server.
+pub(super) fn settle(
+    draft: &mut Draft,
+    read: ReadFile<'_>,
+) -> Result<Option<ClusterConfig>, ConfigError> {
+    let own_number = own_number(draft, read)?;
+    draft.my_id = own_number.as_ref().map(|(number, _)| *number);
+    let Some(first) = draft.cluster.servers.first() else {
+        return no_servers(draft);
+    };
+    let first = first.said.clone();
+    if draft.cluster.participants() == 0 {
+        return Err(first.refused("observers without participants are not an ensemble"));
+    }
+    settle_client_port(draft)?;
+    if draft.cluster.servers.len() == 1 && draft.cluster.standalone_enabled {
+        complain_of_grouping(draft);
+        return Ok(None);
+    }
+    check_servers(&draft.cluster)?;
+    let Some(number) = settle_own_number(draft, own_number)? else { return Ok(None) };
+    warn_of_numbers(draft, &first);
+    warn_of_peer_type(draft);
+    for (said, message) in std::mem::take(&mut draft.cluster.complaints) {
+        draft.warn(&said.place, &said.key, message);
+    }
+    let auth = settle_auth(draft, read)?;
+    let cluster = &mut draft.cluster;
+    let lines = std::mem::take(&mut cluster.servers);
+    let servers: BTreeMap<_, _> =
+        lines.into_iter().map(|line| (line.number, line.address)).collect();
+    let own = servers.get(&number).expect("the own number was found among them");
+    let host = Some(own.host.clone()).filter(|_| !cluster.listen_on_all);
+    let listen = every_address_if_unspecified(ListenAddress { host, port: own.peer_port });
+    Ok(Some(ClusterConfig {
+        number,
+        listen,
+        servers,
+        auth,
+        connect_timeout_ms: cluster.connect_timeout_ms.unwrap_or(CONNECT_TIMEOUT_MS_DEFAULT),
+        init_limit: cluster.init_limit.unwrap_or(INIT_LIMIT_DEFAULT),
+        sync_limit: cluster.sync_limit.unwrap_or(SYNC_LIMIT_DEFAULT),
+        version: cluster.version,
+    }))
+}
+
+/// Without a list of servers it is a standalone one, unless that is forbidden.
+fn no_servers(draft: &mut Draft) -> Result<Option<ClusterConfig>, ConfigError> {
+    if !draft.cluster.standalone_enabled {
+        return Err(draft.missing("standaloneEnabled=false, and there is no server.N"));
+    }
+    complain_of_grouping(draft);
+    Ok(None)
+}
+
+fn complain_of_grouping(draft: &mut Draft) {
+    if let Some(said) = draft.cluster.grouping.take() {
+        draft.warn(&said.place, &said.key, "is for ensembles of several servers; it is ignored");
+    }
+}
+
+/// Where the number of this server stands, if it does not stand in the configuration itself.
+fn my_id_file(draft: &Draft) -> Option<PathBuf> {
+    match &draft.data_dir {
+        Some(data_dir) => Some(data_dir.join("myid")),
+        None if draft.is_zoo_cfg => None,
+        None => Some(Path::new(DATA_DIR_DEFAULT).join("myid")),
+    }
+}
+
+/// The number of this server and where it stands, if anything says it.
+fn own_number(draft: &Draft, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, ConfigError> {
+    if draft.cluster.own_number.is_some() {
+        return Ok(draft.cluster.own_number.clone());
+    }
+    let is_wanted = draft.is_zoo_cfg || !draft.cluster.servers.is_empty();
+    let found = match my_id_file(draft).filter(|_| is_wanted) {
+        Some(path) => read_my_id(&path, read)?,
+        None => None,
+    };
+    Ok(found.or_else(|| draft.cluster.own_number_default.clone()))
+}
+
+/// The number in the first line of `myid`, if there is such a file.
+fn read_my_id(path: &Path, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, ConfigError> {
+    let file = path.display().to_string();
+    let text = read(path)
+        .map_err(|e| ConfigError::Unreadable { file: file.clone(), cause: e.to_string() })?;
+    let Some(text) = text else { return Ok(None) };
+    let line = text.lines().next().unwrap_or("").trim();
+    let place = Place::at(&file, 1);
+    match line.parse() {
+        Ok(number) => Ok(Some((number, place))),
+        Err(_) => {
+            let cause = format!("{line:?} is not the number of a server");
+            Err(ConfigError::Malformed { place, cause })
+        }
+    }
+}
+
+/// The number of this server, which must be one of the list. None where it cannot be looked for: a
+/// `zoo.cfg` without `dataDir`, which is refused for that.
+fn settle_own_number(draft: &Draft, own: Option<(u64, Place)>) -> Result<Option<u32>, ConfigError> {
+    let mut numbers: Vec<_> = draft.cluster.servers.iter().map(|server| server.number).collect();
+    numbers.sort_unstable();
+    let known = || numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let Some((number, place)) = own else {
+        let Some(file) = my_id_file(draft) else { return Ok(None) };
+        let place = Place::of(&file.display().to_string());
+        let cause =
+            format!("there is no such file, which says what number this server has: {}", known());
+        return Err(ConfigError::Malformed { place, cause });
+    };
+    match numbers.iter().find(|known| u64::from(**known) == number) {
+        Some(number) => Ok(Some(*number)),
+        None => {
+            let cause = format!("{number} is the number of none of the servers: {}", known());
+            Err(ConfigError::Malformed { place, cause })
+        }
+    }
+}
+
+/// What cannot be in a list of several servers.
+fn check_servers(cluster: &ClusterDraft) -> Result<(), ConfigError> {
+    if let Some(observer) = cluster.servers.iter().find(|it| it.address.role == Role::Observer) {
+        return Err(observer
+            .said
+            .refused("observers are not served yet: leave it out, or make it a participant"));
+    }
+    if let Some(said) = &cluster.grouping {
+        return Err(said.refused(
+            "quorums by groups and weights are not served: without them more than half of the \
+             servers decide",
+        ));
+    }
+    if let Some(said) = &cluster.sasl {
+        return Err(said.refused(
+            "SASL between servers is not served: have sslQuorum=true, or a secret of theirs in \
+             quorate.quorum.secretFile",
+        ));
+    }
+    if let Some(one_too_many) = cluster.servers.get(SERVERS_MAX) {
+        return Err(one_too_many.said.refused(format!("more than {SERVERS_MAX} servers")));
+    }
+    for (position, later) in cluster.servers.iter().enumerate() {
+        for earlier in &cluster.servers[..position] {
+            if let Some(shared) = shared_address(&earlier.address, &later.address) {
+                let cause = format!("{shared} is an address of server {}, too", earlier.number);
+                return Err(later.said.refused(cause));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A port for other servers that both have on the same host.
+fn shared_address(one: &ServerAddress, other: &ServerAddress) -> Option<String> {
+    if !one.host.eq_ignore_ascii_case(&other.host) {
+        return None;
+    }
+    let ports = [other.peer_port, other.election_port];
+    let shared = [one.peer_port, one.election_port].into_iter().find(|it| ports.contains(it))?;
+    Some(format!("{}:{shared}", in_brackets(&one.host)))
+}
+
+/// `QuorumPeerConfig.setupClientPort`: the own line's client address is the one, and must not
+/// disagree with `clientPort`.
+fn settle_client_port(draft: &mut Draft) -> Result<(), ConfigError> {
+    let is_own = |server: &&ServerLine| Some(u64::from(server.number)) == draft.my_id;
+    let Some(own) = draft.cluster.servers.iter().find(is_own) else { return Ok(()) };
+    let Some(client) = own.address.client.clone() else { return Ok(()) };
+    if let Some(static_address) = &draft.zk_addr
+        && *static_address != client
+        && (static_address.host.is_some() || static_address.port != client.port)
+    {
+        let key = if draft.is_zoo_cfg { "clientPort" } else { "zk_addr" };
+        return Err(ConfigError::Malformed {
+            place: own.said.place.clone(),
+            cause: format!("clients connect to {client} here, but {key} says {static_address}"),
+        });
+    }
+    draft.zk_addr = Some(client);
+    Ok(())
+}
+
+/// `QuorumPeerConfig.parseDynamicConfig` warns of these, too.
+fn warn_of_numbers(draft: &mut Draft, first: &Said) {
+    let count = draft.cluster.servers.len();
+    if count <= 2 {
+        let message =
+            format!("with {count} of them no failure is survived: an ensemble needs 3 servers");
+        draft.warn(&first.place, &first.key, message);
+    } else if count % 2 == 0 {
+        let message = format!(
+            "{count} servers survive no more failures than {}: have an odd number",
+            count - 1
+        );
+        draft.warn(&first.place, &first.key, message);
+    }
+}
+
+/// The list outweighs `peerType` (`QuorumPeerConfig.setupPeerType`).
+fn warn_of_peer_type(draft: &mut Draft) {
+    if let Some((Role::Observer, place)) = draft.cluster.peer_type.take() {
+        let message = "the list of servers says participant, and counts";
+        draft.warn(&place, "peerType", message);
+    }
+}
+
+fn settle_auth(draft: &mut Draft, read: ReadFile<'_>) -> Result<PeerAuth, ConfigError> {
+    let tls = match draft.cluster.tls.take() {
+        Some(said) => Some((super::tls::settle_quorum(draft)?, said)),
+        None => {
+            super::tls::ignore_quorum(draft);
+            None
+        }
+    };
+    match (draft.cluster.secret_file.take(), tls) {
+        (None, None) => {
+            let (secret, tls) = match draft.is_zoo_cfg {
+                true => ("quorate.quorum.secretFile", "sslQuorum=true"),
+                false => ("secret_file", "tls_key_store"),
+            };
+            let place = draft.whole();
+            let message = format!(
+                "whoever reaches the peer port is taken for a server: have {secret} or {tls}"
+            );
+            draft.warn(&place, "authentication between servers", message);
+            Ok(PeerAuth::None)
+        }
+        (Some((path, said)), None) => read_secret(&path, &said, read).map(PeerAuth::Secret),
+        (None, Some((tls, _))) => Ok(PeerAuth::Tls(Box::new(tls))),
+        (Some((_, said)), Some((_, tls))) => {
+            Err(said.refused(format!("with {} servers are known by their certificates", tls.key)))
+        }
+    }
+}
+
+/// The secret is the content of the file but for white space at its end.
+fn read_secret(path: &Path, said: &Said, read: ReadFile<'_>) -> Result<Secret, ConfigError> {
+    let text = must_read(read, path).map_err(|error| said.refused(error.to_string()))?;
+    let bytes = text.trim_end().as_bytes();
+    if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()) {
+        return Err(said.refused(format!(
+            "{}: {} bytes are not a secret of {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}",
+            path.display(),
+            bytes.len()
+        )));
+    }
+    Ok(Secret(bytes.to_vec()))
+}
