@@ -18,6 +18,7 @@ use replica::{
     SnapshotMeta, Status,
 };
 use thiserror::Error;
+use zk::four_letter::Latency;
 
 use crate::catch_up::{Fetch, FetchStep, Offers, WholeImage};
 use crate::container_znodes::ContainerManager;
@@ -110,6 +111,42 @@ pub struct LoopCounts {
     pub commands_proposed: u64,
     /// Sessions that were judged to be silent for too long.
     pub sessions_expired: u64,
+    /// Bytes of the last entry that was proposed, of the smallest and of the largest; none: there
+    /// was none.
+    pub proposal_bytes: Option<[u64; 3]>,
+    /// How often no leader was known any more (`looking_count`).
+    pub looking_count: u64,
+    /// How long that took until one was (`election_time`).
+    pub election_time: Latency,
+    looking_since_ms: Option<u64>,
+    /// Since when this member leads; none: it does not.
+    pub leading_since_ms: Option<u64>,
+}
+
+impl LoopCounts {
+    fn on_proposal(&mut self, bytes: u64) {
+        let [_, min, max] = self.proposal_bytes.unwrap_or([bytes; 3]);
+        self.proposal_bytes = Some([bytes, min.min(bytes), max.max(bytes)]);
+    }
+
+    fn on_role(&mut self, is_leader: bool, is_leader_known: bool, now_ms: u64) {
+        self.leading_since_ms = match self.leading_since_ms {
+            _ if !is_leader => None,
+            None => Some(now_ms),
+            since => since,
+        };
+        match (is_leader_known, self.looking_since_ms) {
+            (false, None) => {
+                self.looking_count += 1;
+                self.looking_since_ms = Some(now_ms);
+            }
+            (true, Some(since_ms)) => {
+                self.election_time.record(now_ms.saturating_sub(since_ms));
+                self.looking_since_ms = None;
+            }
+            _ => {}
+        }
+    }
 }
 
 /// An image on its way into the state: until it is covered by a snapshot no other may be received.
@@ -253,7 +290,11 @@ impl Loop {
             leader_is_full: false,
             disk_full_ms: 0,
             ready: false,
-            counts: LoopCounts::default(),
+            counts: LoopCounts {
+                looking_count: 1,
+                looking_since_ms: Some(0),
+                ..LoopCounts::default()
+            },
             output: LoopOutput::default(),
         })
     }
@@ -957,7 +998,9 @@ impl Loop {
             batches.push(self.next_batch());
         }
         self.counts.commands_proposed += commands as u64;
-        entry::encode(wall_ms, 0, &batches)
+        let payload = entry::encode(wall_ms, 0, &batches);
+        self.counts.on_proposal(payload.len() as u64);
+        payload
     }
 
     /// Commands and bytes of the batch that goes into an entry next: own ones that an earlier leader
@@ -1028,6 +1071,8 @@ impl Loop {
         self.role = change.role;
         self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
         self.leader_is_full = false;
+        let is_leader = change.role == Role::Leader;
+        self.counts.on_role(is_leader, change.leader.is_some(), self.now_ms);
         if led {
             self.stop_leading();
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use machine::{Machine, SessionId};
-use member::LoopCounts;
 use member::summary::Summary;
+use member::{LoopCounts, PeerStatus, Status};
 use parking_lot::RwLock;
 
 use crate::threads::Shared;
@@ -69,6 +69,11 @@ impl MonitorHandle {
     /// What Loop counted since the start.
     pub fn loop_counts(&self) -> LoopCounts {
         self.shared.look_at_loop(|member| member.counts())
+    }
+
+    /// Where the replica of this member stands and, if it leads, how far the others are.
+    pub fn replica(&self) -> (Status, Vec<PeerStatus>) {
+        self.shared.look_at_loop(|member| (member.status(), member.peers()))
     }
 
     /// Sessions with the time that they have left, at most `max` of them, and how many there are.

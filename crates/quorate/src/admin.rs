@@ -28,10 +28,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use zk::four_letter;
 use zk::metrics::PROMETHEUS_MEDIA_TYPE;
 
 use crate::config::ListenAddress;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Started};
 
 /// Connections of one port. One more waits in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 256;
@@ -120,7 +121,7 @@ impl Port {
     }
 
     /// Serves until the process ends.
-    pub async fn serve(self, monitor: Rc<Monitor>) {
+    pub async fn serve(self, monitor: Started) {
         let listener = match tokio::net::TcpListener::from_std(self.listener) {
             Ok(listener) => listener,
             Err(error) => {
@@ -157,14 +158,18 @@ async fn serve_connection(
     peer: SocketAddr,
     idle: Duration,
     service: &Service,
-    monitor: &Rc<Monitor>,
+    monitor: &Started,
 ) {
     let answer = service_fn(|request: Request<Incoming>| async move {
-        Ok::<Answer, Infallible>(match service {
-            Service::Metrics { with_process } => {
+        Ok::<Answer, Infallible>(match (service, monitor.get()) {
+            (Service::Metrics { with_process }, Some(monitor)) => {
                 answer_metrics(monitor, *with_process, &request).await
             }
-            Service::Commands { url } => answer_command(monitor, url, peer, request).await,
+            (Service::Commands { url }, Some(monitor)) => {
+                answer_command(monitor, url, peer, request).await
+            }
+            (Service::Metrics { .. }, None) => refuse(StatusCode::SERVICE_UNAVAILABLE),
+            (Service::Commands { url }, None) => answer_before_start(url, &request),
         })
     });
     let served = http1::Builder::new()
@@ -238,18 +243,42 @@ async fn answer_command(
     json_answer(commands::run(monitor, command, primary, &query).await)
 }
 
+/// What a server answers that has not started yet, and may wait for others: that it lives.
+fn answer_before_start(url: &str, request: &Request<Incoming>) -> Answer {
+    let not_serving = four_letter::NOT_SERVING;
+    let (live, unavailable) = (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE);
+    let text = |status, text: &str| text_answer(status, PLAIN_TEXT, text.to_string());
+    match request.uri().path() {
+        "/health/live" => text(live, LIVE),
+        "/health/ready" => text(unavailable, not_serving),
+        path => match command_name(url, path) {
+            None => refuse(StatusCode::NOT_FOUND),
+            Some(name) => {
+                let name = commands::find(&name).map_or(name.as_str(), |(_, primary)| primary);
+                json_answer(CommandResponse::error(StatusCode::OK, name, not_serving.trim_end()))
+            }
+        },
+    }
+}
+
+const PLAIN_TEXT: &str = "text/plain;charset=utf-8";
+const LIVE: &str = "live\n";
+
 /// Probes, which ZooKeeper has not: whether the process is there, and whether it serves requests. That
 /// is asked of every connection runtime, and the state must be readable.
 async fn answer_health(monitor: &Monitor, which: &str) -> Answer {
     let (status, text) = match which {
-        "live" => (StatusCode::OK, "live\n"),
+        "live" => (StatusCode::OK, LIVE),
+        "ready" if !monitor.is_serving() => {
+            (StatusCode::SERVICE_UNAVAILABLE, four_letter::NOT_SERVING)
+        }
         "ready" => match tokio::time::timeout(PROBE_TIME_MAX, monitor.server()).await {
             Ok(_) => (StatusCode::OK, "ready\n"),
             Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "requests are not served in time\n"),
         },
         _ => return refuse(StatusCode::NOT_FOUND),
     };
-    text_answer(status, "text/plain;charset=utf-8", text.to_string())
+    text_answer(status, PLAIN_TEXT, text.to_string())
 }
 
 /// What follows the URL of the commands: empty for the list of them. None if the path is another.

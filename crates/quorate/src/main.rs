@@ -10,6 +10,7 @@ mod config;
 mod inspect;
 mod listen_zk;
 mod monitor;
+mod not_serving;
 mod serve;
 mod sim_command;
 mod tls;

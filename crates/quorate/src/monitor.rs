@@ -4,13 +4,14 @@
 //! runtime is asked for its own by a message, one page of a list at a time, so that serving clients
 //! never waits for monitoring, however much there is to show.
 
+pub mod ensemble;
 pub mod images;
 pub mod process;
 
 mod lists;
 mod metrics;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -25,8 +26,9 @@ use tokio::task::LocalSet;
 use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
 
 use crate::admin::Port;
-use crate::config::ImageConfig;
+use crate::config::{ClusterConfig, ImageConfig};
 use crate::listen_zk::{Face, ToRuntime};
+use ensemble::{Ensemble, Part};
 
 /// Words that wait for their answer. One more is not answered: its connection is closed.
 pub const QUESTIONS_MAX: usize = 1_024;
@@ -60,6 +62,8 @@ pub struct About {
     pub initial_config: String,
     /// What ZooKeeper would have as properties of its Java machine, in order.
     pub system_properties: BTreeMap<String, String>,
+    /// The ensemble that this server is a member of.
+    pub cluster: Option<ClusterConfig>,
     /// Whether metrics are served to Prometheus: counters must not fall then.
     pub has_prometheus: bool,
 }
@@ -76,52 +80,76 @@ pub struct Monitor {
     images: Images,
 }
 
-/// Starts the thread. It ends with the process.
+/// The monitor of a server, which is there once that has started.
+pub type Started = Rc<OnceCell<Monitor>>;
+
+/// What monitoring needs of a server that has started.
+pub struct Begin {
+    pub node: MonitorHandle,
+    pub face: Arc<Face>,
+    pub about: About,
+    pub images: ImageConfig,
+    pub questions: mpsc::Receiver<Question>,
+}
+
+/// Starts the thread, which serves these ports from now on, and tells the rest when it is given what it
+/// needs. It ends with the process.
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
-pub fn start(
-    node: MonitorHandle,
-    face: Arc<Face>,
-    about: About,
-    images: ImageConfig,
-    questions: mpsc::Receiver<Question>,
-    ports: Vec<Port>,
-) -> std::io::Result<()> {
+pub fn start(ports: Vec<Port>) -> std::io::Result<oneshot::Sender<Begin>> {
+    let (sender, begin) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("monitor".to_string()).spawn(move || {
-        let trace_mask = Cell::new(TRACE_MASK_DEFAULT);
-        let listing = Semaphore::new(1);
-        let images = Images::new(images);
-        let monitor = Rc::new(Monitor { node, face, about, trace_mask, listing, images });
+        let started = Started::default();
         let local = LocalSet::new();
         for port in ports {
-            local.spawn_local(port.serve(monitor.clone()));
+            local.spawn_local(port.serve(started.clone()));
         }
-        local.block_on(&runtime, monitor.run(questions));
+        local.block_on(&runtime, watch(started, begin));
     })?;
-    Ok(())
+    Ok(sender)
+}
+
+/// Answers words once the server has started.
+async fn watch(started: Started, begin: oneshot::Receiver<Begin>) {
+    // Without one the process is about to end.
+    let Ok(Begin { node, face, about, images, questions }) = begin.await else { return };
+    let trace_mask = Cell::new(TRACE_MASK_DEFAULT);
+    let listing = Semaphore::new(1);
+    let images = Images::new(images);
+    started.get_or_init(|| Monitor { node, face, about, trace_mask, listing, images });
+    run(started, questions).await;
+}
+
+async fn run(started: Started, mut questions: mpsc::Receiver<Question>) {
+    let answers = Arc::new(Semaphore::new(ANSWERS_MAX));
+    while let Some(question) = questions.recv().await {
+        let Ok(turn) = answers.clone().acquire_owned().await else { return };
+        let started = started.clone();
+        tokio::task::spawn_local(async move {
+            let Some(monitor) = started.get() else { return };
+            let text = monitor.answer(question.word).await;
+            let answer = ToRuntime::Answer(question.connection, text);
+            // A runtime ends with the process only.
+            let _ = monitor.face.runtimes[question.runtime].send(answer).await;
+            drop(turn);
+        });
+    }
 }
 
 impl Monitor {
-    async fn run(self: Rc<Self>, mut questions: mpsc::Receiver<Question>) {
-        let answers = Arc::new(Semaphore::new(ANSWERS_MAX));
-        while let Some(question) = questions.recv().await {
-            let Ok(turn) = answers.clone().acquire_owned().await else { return };
-            let monitor = self.clone();
-            tokio::task::spawn_local(async move {
-                let text = monitor.answer(question.word).await;
-                let answer = ToRuntime::Answer(question.connection, text);
-                // A runtime ends with the process only.
-                let _ = monitor.face.runtimes[question.runtime].send(answer).await;
-                drop(turn);
-            });
-        }
-    }
-
     /// The answer to a word.
     async fn answer(&self, word: Word) -> String {
         let About { version, conf, .. } = &self.about;
+        match word {
+            // `TraceMaskCommand` and `SetTraceMaskCommand` do not ask.
+            Word::Gtmk | Word::Stmk { .. } => {}
+            word if !self.is_serving() => {
+                return four_letter::while_not_serving(word, version, conf);
+            }
+            _ => {}
+        }
         match word {
             Word::Ruok => four_letter::RUOK.to_string(),
             Word::Isro => "rw".to_string(),
@@ -149,7 +177,11 @@ impl Monitor {
             Word::Wchc => four_letter::watches_by_session(&self.watches().await),
             Word::Wchp => four_letter::watches_by_path(&self.watches().await),
             Word::Wchs => four_letter::watch_summary(&self.watch_summary().await),
-            Word::Mntr => four_letter::mntr(version, self.mode(), &self.metrics().await),
+            Word::Mntr => {
+                let ensemble = self.ensemble();
+                let peer_state = ensemble.as_ref().map(|ensemble| ensemble.part.peer_state());
+                four_letter::mntr(version, self.mode(), peer_state, &self.metrics().await)
+            }
             Word::Gtmk => self.trace_mask().to_string(),
             Word::Stmk { mask } => {
                 self.set_trace_mask(mask);
@@ -197,7 +229,24 @@ impl Monitor {
 
     /// What this member is to its clients.
     pub fn mode(&self) -> &'static str {
-        "standalone"
+        self.ensemble().map_or("standalone", |ensemble| ensemble.part.mode())
+    }
+
+    /// How the ensemble stands; none where there is none.
+    pub fn ensemble(&self) -> Option<Ensemble> {
+        self.about.cluster.as_ref().map(|cluster| Ensemble::of(&self.node, cluster))
+    }
+
+    /// The number of the server that leads, where it is known.
+    pub fn leader(&self) -> Option<u32> {
+        let (cluster, ensemble) = (self.about.cluster.as_ref()?, self.ensemble()?);
+        (ensemble.part == Part::Leading).then_some(cluster.number)
+    }
+
+    /// Whether clients are served: without a leader none are
+    /// (`AbstractFourLetterCommand.isZKServerRunning`).
+    pub fn is_serving(&self) -> bool {
+        self.ensemble().is_none_or(|ensemble| ensemble.part != Part::Looking)
     }
 
     /// Asks every runtime, one after the other.
@@ -239,9 +288,11 @@ impl Monitor {
             let machine = self.node.machine().read();
             (machine.counters().zxid.0, machine.tree().znode_count())
         };
+        let ensemble = self.ensemble();
         ServerReport {
             version: self.about.version.clone(),
-            mode: self.mode(),
+            mode: ensemble.as_ref().map_or("standalone", |ensemble| ensemble.part.mode()),
+            proposal_sizes: ensemble.and_then(|ensemble| ensemble.proposal_sizes()),
             latency: fronts.latency,
             received: fronts.received,
             sent: fronts.sent,

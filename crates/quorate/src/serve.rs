@@ -22,7 +22,8 @@ use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
-use crate::monitor::{self, About};
+use crate::monitor::{self, About, Begin};
+use crate::not_serving::{self, Answers};
 use crate::tls::Tls;
 
 /// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
@@ -31,8 +32,11 @@ const FRONTS_MAX: usize = 16;
 /// How long a connection for metrics may be silent, as Jetty has it.
 const METRICS_IDLE: Duration = Duration::from_secs(30);
 
-/// How long a member may take from its start until it serves: replaying a long log takes seconds.
+/// How long a server may take from its start until it serves: replaying a long log takes seconds.
 const READY_LIMIT: Duration = Duration::from_secs(600);
+
+/// A member of an ensemble waits for the others as long as it takes: a century.
+const READY_LIMIT_OF_MEMBER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Runs a server until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
@@ -87,11 +91,22 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         config.zk_tls_addr.as_ref().map(|wanted| listen(&config, wanted, "secureClientPort"));
     let secure = secure.transpose()?;
     let (ports, shown_ports) = bind_monitoring(&config)?;
+    let begin_monitoring = monitor::start(ports)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
     let front_count = fronts.min(FRONTS_MAX) as u32;
     let secret = secret()?;
-    let started = node::start(&NodeConfig {
+    let client_ports = [port_of(plain.as_ref()), port_of(secure.as_ref())];
+    let conf = conf_report(&config, client_ports);
+    let answers = Arc::new(Answers {
+        words_allowed: config.four_letter_words.allowed(),
+        version: version(),
+        conf: conf.clone(),
+    });
+    // Before anybody is told that the server is there, and may end it.
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let node_config = NodeConfig {
         data_dir: config.data_dir.clone(),
         log_dir: config.log_dir.clone(),
         front_count,
@@ -108,9 +123,16 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
             snapshot_commands: config.snapshot_command_count.map_or(u64::MAX, u64::from),
             snapshot_log_bytes: config.snapshot_log_bytes,
         },
-    });
-    let node = started?;
-    anyhow::ensure!(node.wait_ready(READY_LIMIT), "the member did not become ready");
+    };
+    let limit = if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT };
+    let node = tokio::select! {
+        started = start_node(node_config, limit) => started?,
+        () = not_serving::answer(plain.as_ref(), true, answers.clone()) => unreachable!("it goes on"),
+        () = not_serving::answer(secure.as_ref(), false, answers) => unreachable!("it goes on"),
+        // What is left half done is done again, or goes on, at the next start.
+        _ = terminated.recv() => return Ok(ExitCode::SUCCESS),
+        _ = interrupted.recv() => return Ok(ExitCode::SUCCESS),
+    };
     let settings = Arc::new(node.front_handles()[0].machine().read().settings().clone());
     let auth = Arc::new(config.auth.clone());
     let throttle = Arc::new(Throttle::new(config.throttle.clone()));
@@ -124,28 +146,26 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
             (handle, front)
         })
         .collect();
-    let client_ports = [port_of(plain.as_ref()), port_of(secure.as_ref())];
     let about = About {
         version: version(),
-        conf: conf_report(&config, client_ports),
+        conf,
         data_dir: config.data_dir.clone(),
         log_dir: config.log_dir.clone(),
         tick_ms: u64::from(config.tick_ms),
         initial_config: config.initial_config.clone(),
         system_properties: shown_properties(&config.system_properties),
+        cluster: config.cluster.clone(),
         has_prometheus: config.metrics.is_some(),
     };
     let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts, asker, tls.clone())?;
-    let (monitor, images) = (node.monitor_handle(), config.images.clone());
-    monitor::start(monitor, acceptor.face(), about, images, questions, ports)?;
+    let (face, images) = (acceptor.face(), config.images.clone());
+    let begin = Begin { node: node.monitor_handle(), face, about, images, questions };
+    anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
     let limits = ConnectionLimits {
         per_ip_max: config.connections_per_ip_max as usize,
         total_max: config.connections_max as usize,
     };
-    // Before anybody is told that the server is there, and may end it.
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
     let mut ready = "quorate ready".to_string();
     for (name, listener) in [("zk", &plain), ("zk-tls", &secure)] {
         if let Some(listener) = listener {
@@ -181,6 +201,22 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     audit("serverStop", "invoked");
     node.stop();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the member, which may wait for others, on a thread of its own. That thread ends with the
+/// process where nobody waits for it any more.
+async fn start_node(config: NodeConfig, limit: Duration) -> anyhow::Result<Node> {
+    let (sender, started) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("start".to_string()).spawn(move || {
+        let started = (|| {
+            let node = node::start(&config)?;
+            anyhow::ensure!(node.wait_ready(limit), "the member did not become ready");
+            Ok(node)
+        })();
+        // Whoever waited may have been told to end.
+        let _ = sender.send(started);
+    })?;
+    started.await.context("the start was given up")?
 }
 
 /// Accepts what comes to a port, if there is one.

@@ -225,6 +225,8 @@ pub struct ServerReport {
     pub znode_count: u64,
     /// Connections, whatever is shown of them.
     pub connection_count: u64,
+    /// Of a leader: bytes of the last proposal, of the smallest and of the largest, -1 of none.
+    pub proposal_sizes: Option<[i64; 3]>,
     /// Every connection, where a word shows them.
     pub connections: Vec<ConnectionReport>,
     /// Connections that are not shown.
@@ -288,6 +290,21 @@ pub const CONNECTION_STATS_RESET: &str = "Connection stats reset.\n";
 
 /// `StatResetCommand`.
 pub const SERVER_STATS_RESET: &str = "Server stats reset.\n";
+
+/// `AbstractFourLetterCommand.ZK_NOT_SERVING`.
+pub const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
+
+/// The answer of a server that does not serve clients now: it has not started yet, or its ensemble has
+/// no leader. `isro` says `null` then, since `IsroCommand` does not expect it.
+pub fn while_not_serving(word: Word, version: &str, conf: &ConfReport) -> String {
+    match word {
+        Word::Ruok => RUOK.to_string(),
+        Word::Envi => environment(version, conf),
+        Word::Isro => "null".to_string(),
+        Word::TelnetClose => String::new(),
+        _ => NOT_SERVING.to_string(),
+    }
+}
 
 /// The lines of `conf`, with the bytes of snapshots and log behind the folder of each
 /// (`ZooKeeperServer.dumpConf`), and the servers (`QuorumZooKeeperServer.dumpConf`).
@@ -437,9 +454,12 @@ pub fn watch_summary(summary: &WatchSummary) -> String {
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
-/// `MonitorCommand`.
-pub fn mntr(version: &str, mode: &str, metrics: &[Metric]) -> String {
+/// `MonitorCommand`. `peer_state` is that of a member of an ensemble.
+pub fn mntr(version: &str, mode: &str, peer_state: Option<&str>, metrics: &[Metric]) -> String {
     let mut text = format!("zk_version\t{version}\nzk_server_state\t{mode}\n");
+    if let Some(peer_state) = peer_state {
+        let _ = writeln!(text, "zk_peer_state\t{peer_state}");
+    }
     for (key, number) in metrics::flat(metrics) {
         let _ = writeln!(text, "zk_{key}\t{number}");
     }
@@ -452,9 +472,12 @@ fn key_values(lines: &[(&'static str, String)]) -> String {
 
 fn brief(server: &ServerReport) -> String {
     let latency = &server.latency;
+    let proposal_sizes = server.proposal_sizes.map_or(String::new(), |[last, min, max]| {
+        format!("Proposal sizes last/min/max: {last}/{min}/{max}\n")
+    });
     format!(
         "Latency min/avg/max: {}/{}/{}\nReceived: {}\nSent: {}\nConnections: {}\n\
-         Outstanding: {}\nZxid: {:#x}\nMode: {}\nNode count: {}\n",
+         Outstanding: {}\nZxid: {:#x}\nMode: {}\nNode count: {}\n{proposal_sizes}",
         latency.min_ms,
         java_double(latency.average()),
         latency.max_ms,

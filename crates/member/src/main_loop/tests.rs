@@ -852,3 +852,27 @@ fn a_snapshot_that_is_wanted_is_taken_whatever_was_written() {
     rig.run();
     assert_eq!(rig.real().released, [1, 1, index]);
 }
+
+#[test]
+fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
+    let mut counts =
+        LoopCounts { looking_count: 1, looking_since_ms: Some(0), ..LoopCounts::default() };
+    let elections = |counts: &LoopCounts| (counts.looking_count, counts.election_time.count);
+    counts.on_role(false, false, 10);
+    assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 0), None));
+    counts.on_role(true, true, 30);
+    assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 1), Some(30)));
+    assert_eq!(counts.election_time.last_ms, 30);
+    counts.on_role(true, true, 40);
+    assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 1), Some(30)));
+    counts.on_role(false, false, 50);
+    counts.on_role(false, true, 70);
+    assert_eq!((elections(&counts), counts.leading_since_ms), ((2, 2), None));
+    assert_eq!(counts.election_time.last_ms, 20);
+
+    assert_eq!(counts.proposal_bytes, None);
+    for bytes in [7, 9, 3] {
+        counts.on_proposal(bytes);
+    }
+    assert_eq!(counts.proposal_bytes, Some([3, 3, 9]));
+}

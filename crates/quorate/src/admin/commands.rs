@@ -1,5 +1,5 @@
 //! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and what each
-//! answers as a standalone server does. Those about whole states are in [`super::images`].
+//! answers. Those about whole states are in [`super::images`].
 
 use hyper::StatusCode;
 use member::front::{FrontReport, Reset};
@@ -7,7 +7,10 @@ use zk::four_letter::{self, ConnectionReport};
 use zk::metrics::{self, Number};
 
 use super::json::Json;
+use crate::config::ListenAddress;
+use crate::config::cluster::{Role, shown_address};
 use crate::monitor::Monitor;
+use crate::monitor::ensemble::Part;
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +123,19 @@ pub async fn run(
     name: &str,
     query: &[(String, String)],
 ) -> CommandResponse {
+    // `Commands.runCommand`: few commands do without a server that serves.
+    let needs_server = !matches!(
+        command,
+        Command::Environment
+            | Command::GetTraceMask
+            | Command::SetTraceMask
+            | Command::SystemProperties
+            | Command::ZabState
+    );
+    if needs_server && !monitor.is_serving() {
+        let error = four_letter::NOT_SERVING.trim_end();
+        return CommandResponse::error(StatusCode::OK, name, error);
+    }
     let data = match command {
         Command::Configuration => configuration(monitor),
         Command::ConnectionStatReset => {
@@ -141,12 +157,17 @@ pub async fn run(
         Command::SetTraceMask => set_trace_mask(monitor, query),
         // Digests by zxid: none are kept here.
         Command::Hash => vec![("digests", Json::List(vec![]))],
-        Command::InitialConfiguration => {
-            vec![("initial_configuration", monitor.about().initial_config.as_str().into())]
-        }
+        // Only a standalone ZooKeeper tells.
+        Command::InitialConfiguration => vec![(
+            "initial_configuration",
+            match &monitor.about().cluster {
+                Some(_) => Json::Null,
+                None => monitor.about().initial_config.as_str().into(),
+            },
+        )],
         Command::IsReadOnly => vec![("read_only", false.into())],
         Command::LastSnapshot => last_snapshot(monitor),
-        Command::Leader => vec![("error", "server is not initialized".into())],
+        Command::Leader => leader(monitor),
         Command::Monitor => {
             return CommandResponse {
                 status: StatusCode::OK,
@@ -169,7 +190,7 @@ pub async fn run(
             let properties = monitor.about().system_properties.iter();
             properties.map(|(key, value)| (key.as_str(), value.as_str().into())).collect()
         }
-        Command::VotingView => vec![("current_config", Json::Object(vec![]))],
+        Command::VotingView => vec![("current_config", Json::Object(voting_view(monitor)))],
         Command::WatchSummary => {
             let summary = monitor.watch_summary().await;
             vec![
@@ -180,7 +201,7 @@ pub async fn run(
         }
         Command::Watches => watches_by_session(monitor).await,
         Command::WatchesByPath => watches_by_path(monitor).await,
-        Command::ZabState => vec![("voting", false.into()), ("zabstate", "".into())],
+        Command::ZabState => zab_state(monitor),
     };
     let own = |(key, value): (&str, Json)| (key.to_string(), value);
     let data = data.into_iter().map(own).collect();
@@ -306,6 +327,9 @@ async fn monitor_values(monitor: &Monitor) -> Vec<(String, Json)> {
         ("version".to_string(), monitor.about().version.as_str().into()),
         ("server_state".to_string(), monitor.mode().into()),
     ];
+    if let Some(ensemble) = monitor.ensemble() {
+        data.push(("peer_state".to_string(), ensemble.part.peer_state().into()));
+    }
     let metrics = monitor.metrics().await;
     let numbers = metrics::flat(&metrics).into_iter();
     data.extend(numbers.map(|(key, number)| (key, Json::Number(number))));
@@ -339,13 +363,17 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         ("non_mtlsremote_conn_count", Json::whole(0)),
         ("non_mtlslocal_conn_count", Json::whole(0)),
     ]);
-    vec![
+    let mut data = vec![
         ("version", server.version.into()),
         ("read_only", false.into()),
         ("server_stats", stats),
         ("client_response", response_sizes(&fronts)),
-        ("node_count", Json::whole(server.znode_count)),
-    ]
+    ];
+    if let Some([last, min, max]) = server.proposal_sizes {
+        data.push(("proposal_stats", buffer_stats(last, min, max)));
+    }
+    data.push(("node_count", Json::whole(server.znode_count)));
+    data
 }
 
 /// `BufferStats`: -1 where there is none.
@@ -355,10 +383,93 @@ fn response_sizes(fronts: &FrontReport) -> Json {
         Some((last, _)) => (last as i64, size.min as i64, size.max as i64),
         None => (-1, -1, -1),
     };
+    buffer_stats(last, min, max)
+}
+
+fn buffer_stats(last: i64, min: i64, max: i64) -> Json {
     Json::object([
         ("last_buffer_size", Json::whole(last)),
         ("min_buffer_size", Json::whole(min)),
         ("max_buffer_size", Json::whole(max)),
+    ])
+}
+
+/// `LeaderCommand`.
+fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let (Some(cluster), Some(ensemble)) = (&monitor.about().cluster, monitor.ensemble()) else {
+        return vec![("error", "server is not initialized".into())];
+    };
+    let number = monitor.leader();
+    let host = number.and_then(|number| cluster.servers.get(&number)).map(|it| it.host.as_str());
+    vec![
+        ("is_leader", (ensemble.part == Part::Leading).into()),
+        ("leader_id", Json::whole(number.map_or(-1, i64::from))),
+        ("leader_ip", host.unwrap_or_default().into()),
+    ]
+}
+
+/// `VotingViewCommand`: the servers that vote, by number.
+fn voting_view(monitor: &Monitor) -> Vec<(String, Json)> {
+    let servers = monitor.about().cluster.iter().flat_map(|cluster| &cluster.servers);
+    let view = servers.map(|(number, server)| {
+        let address = |port| {
+            let host = Some(server.host.clone());
+            Json::List(vec![shown_address(&ListenAddress { host, port }).into()])
+        };
+        let client = server.client.as_ref().map(shown_address).unwrap_or_default();
+        let view = Json::object([
+            ("server_addresses", address(server.peer_port)),
+            ("election_addresses", address(server.election_port)),
+            ("client_address", client.into()),
+            ("learner_type", server.role.name().into()),
+        ]);
+        (number.to_string(), view)
+    });
+    view.collect()
+}
+
+/// `ZabStateCommand`.
+fn zab_state(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let (Some(cluster), Some(ensemble)) = (&monitor.about().cluster, monitor.ensemble()) else {
+        return vec![("voting", false.into()), ("zabstate", "".into())];
+    };
+    if ensemble.part == Part::Looking {
+        return vec![("voting", false.into()), ("zabstate", "".into())];
+    }
+    let own = cluster.own();
+    let zxid = monitor.look(|machine| machine.counters().zxid.0);
+    let client = own.client.as_ref().map(shown_address).unwrap_or_default();
+    vec![
+        ("myid", Json::whole(i64::from(cluster.number))),
+        ("is_leader", (ensemble.part == Part::Leading).into()),
+        ("quorum_address", addresses(&own.host, own.peer_port)),
+        ("election_address", addresses(&own.host, own.election_port)),
+        ("client_address", client.into()),
+        ("voting", (own.role == Role::Participant).into()),
+        ("last_zxid", format!("{zxid:#x}").into()),
+        ("zab_epoch", Json::whole(zxid >> 32)),
+        ("zab_counter", Json::whole(zxid & 0xffff_ffff)),
+        ("zabstate", "broadcast".into()),
+    ]
+}
+
+/// `MultipleAddresses`, as Jackson takes it apart; ours is one address, and not dialled for this.
+fn addresses(host: &str, port: u16) -> Json {
+    let shown = |host: &str| -> Json {
+        shown_address(&ListenAddress { host: Some(host.to_string()), port }).into()
+    };
+    let one = || Json::List(vec![shown(host)]);
+    Json::object([
+        ("empty", false.into()),
+        ("all_addresses", one()),
+        ("wildcard_addresses", Json::List(vec![shown("0.0.0.0")])),
+        ("all_ports", Json::List(vec![Json::whole(port)])),
+        ("all_host_strings", Json::List(vec![host.into()])),
+        ("reachable_address", shown(host)),
+        ("all_reachable_addresses", one()),
+        ("all_reachable_addresses_or_all", one()),
+        ("reachable_or_one", shown(host)),
+        ("one", shown(host)),
     ])
 }
 

@@ -23,6 +23,7 @@ impl Monitor {
         let mut metrics = self.gauges(&fronts);
         metrics.extend(self.counters(&fronts, &node));
         metrics.extend(self.distributions(&fronts, &node));
+        metrics.extend(self.ensemble().iter().flat_map(|ensemble| ensemble.metrics()));
         metrics
     }
 

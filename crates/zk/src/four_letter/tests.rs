@@ -65,6 +65,7 @@ fn server() -> ServerReport {
         connection_count: 2,
         connections: connections(),
         connections_missing: 0,
+        proposal_sizes: None,
     }
 }
 
@@ -155,7 +156,11 @@ zk_p95_readlatency	1
 zk_p99_readlatency	1
 zk_p999_readlatency	1
 ";
-    assert_eq!(mntr("3.9.5-quorate", "standalone", &metrics), expected);
+    assert_eq!(mntr("3.9.5-quorate", "standalone", None, &metrics), expected);
+    let of_member = mntr("3.9.5-quorate", "leader", Some("leading - broadcast"), &[]);
+    let expected = "zk_version\t3.9.5-quorate\nzk_server_state\tleader\n\
+                    zk_peer_state\tleading - broadcast\n";
+    assert_eq!(of_member, expected);
 }
 
 #[test]
@@ -185,6 +190,29 @@ fn envi_begins_with_the_version() {
     let conf = ConfReport { environment, ..ConfReport::default() };
     let expected = "Environment:\nzookeeper.version=3.9.5-quorate\nhost.name=here\n";
     assert_eq!(super::environment("3.9.5-quorate", &conf), expected);
+}
+
+#[test]
+fn a_leader_shows_the_sizes_of_proposals_behind_all_else() {
+    let leader = ServerReport { mode: "leader", proposal_sizes: Some([48, 40, 70]), ..server() };
+    let (standalone, leader) = (srvr(&server()), srvr(&leader));
+    let expected = standalone.replace("standalone", "leader");
+    assert_eq!(leader, expected + "Proposal sizes last/min/max: 48/40/70\n");
+}
+
+#[test]
+fn while_it_does_not_serve_a_server_still_says_that_it_is_alive() {
+    let conf = ConfReport { environment: vec![("a", "b".to_string())], ..ConfReport::default() };
+    for word in WORDS {
+        let expected = match word {
+            Word::Ruok => "imok",
+            Word::Envi => "Environment:\nzookeeper.version=v\na=b\n",
+            Word::Isro => "null",
+            Word::TelnetClose => "",
+            _ => "This ZooKeeper instance is not currently serving requests\n",
+        };
+        assert_eq!(while_not_serving(word, "v", &conf), expected, "{word:?}");
+    }
 }
 
 #[test]
