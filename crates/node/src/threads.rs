@@ -236,16 +236,11 @@ impl LoopRunner {
 }
 
 impl LoopRunner {
-    /// Loop is told of the links on which it sends.
+    /// Loop is told of the links on which it sends, and who links to it.
     fn on_peer(&mut self, input: PeerInput, shared: &Shared) {
-        let is_heard = |link: &Link| link.is_outgoing && link.channel == Channel::Log;
         match input {
-            PeerInput::LinkUp(link) if is_heard(&link) => {
-                self.member.on_link(link.hello.member, true);
-            }
-            PeerInput::LinkDown(link) if is_heard(&link) => {
-                self.member.on_link(link.hello.member, false);
-            }
+            PeerInput::LinkUp(link) if link.channel == Channel::Log => self.on_link(&link, true),
+            PeerInput::LinkDown(link) if link.channel == Channel::Log => self.on_link(&link, false),
             PeerInput::Frame { from, frame, .. } => {
                 if let Err(error) = self.member.on_peer(from, frame)
                     && let Some(peers) = &shared.peers
@@ -254,6 +249,14 @@ impl LoopRunner {
                 }
             }
             PeerInput::LinkUp(_) | PeerInput::LinkDown(_) => {}
+        }
+    }
+
+    fn on_link(&mut self, link: &Link, is_up: bool) {
+        let member = link.hello.member;
+        match link.is_outgoing {
+            true => self.member.on_link(member, is_up),
+            false => self.member.on_linked(member, is_up.then_some(link.hello.server)),
         }
     }
 }

@@ -55,6 +55,7 @@ impl Ensemble {
                 containers: Default::default(),
                 tick_ms: 2_000,
                 raft_tick_ms: RAFT_TICK_MS,
+                server: number,
                 snapshot_commands: u64::MAX,
                 snapshot_log_bytes: None,
             },

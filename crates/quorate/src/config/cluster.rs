@@ -513,7 +513,7 @@ fn warn_of_numbers(draft: &mut Draft, first: &Said) {
         let message =
             format!("with {count} of them no failure is survived: an ensemble needs 3 servers");
         draft.warn(&first.place, &first.key, message);
-    } else if count % 2 == 0 {
+    } else if count.is_multiple_of(2) {
         let message = format!(
             "{count} servers survive no more failures than {}: have an odd number",
             count - 1
