@@ -662,7 +662,8 @@ fn acl(perms: u32) -> Vec<AclEntry> {
     vec![AclEntry { perms, scheme: "world".into(), id: "anyone".into() }]
 }
 
-fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
+/// Appends the frame of a request.
+pub fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
     match op {
         Op::Multi(ops) => Request::Multi(ops.iter().filter_map(write).collect()).encode(xid, out),
         Op::MultiRead(ops) => {
@@ -755,7 +756,11 @@ fn names(reader: &mut JuteReader<'_>) -> Result<Vec<String>, JuteError> {
     Ok(names)
 }
 
-fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
+/// The body of the reply to an operation.
+///
+/// # Errors
+/// It is none.
+pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
     Ok(match op {
         Op::Create { request: CreateRequest::Create, .. } | Op::Sync { .. } => {
             Answer::Path(reader.text()?.to_string())

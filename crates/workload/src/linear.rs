@@ -207,6 +207,8 @@ struct Judge<'h> {
     write_of: BTreeMap<usize, usize>,
     /// Who wrote this data: the write, the part.
     writers: BTreeMap<&'h [u8], (usize, usize)>,
+    /// What writes of unknown fate may have removed, and behind which zxid.
+    open_deletes: BTreeMap<&'h str, i64>,
     /// After which note of the history which zxid was the newest that was shown.
     shown: Vec<(u64, i64)>,
     lives: BTreeMap<i64, Life>,
@@ -263,6 +265,7 @@ impl<'h> Judge<'h> {
             writes: Vec::new(),
             write_of: BTreeMap::new(),
             writers: BTreeMap::new(),
+            open_deletes: BTreeMap::new(),
             shown: shown_zxids(history),
             lives: BTreeMap::new(),
             complaints: Vec::new(),

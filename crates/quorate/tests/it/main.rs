@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bench;
+mod chaos;
 mod client;
 mod container_znodes;
 mod crash;

@@ -165,7 +165,16 @@ pub fn command(folder: &Path) -> Command {
 /// A port that is free.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
+/// As [`command`], at the address that the zoo.cfg says.
+pub fn command_of(folder: &Path) -> Command {
+    command_with(folder, &[])
+}
+
 fn command_at(folder: &Path, address: SocketAddr) -> Command {
+    command_with(folder, &["--zk-addr", &address.to_string()])
+}
+
+fn command_with(folder: &Path, arguments: &[&str]) -> Command {
     let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let flags = format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
@@ -173,7 +182,7 @@ fn command_at(folder: &Path, address: SocketAddr) -> Command {
         .arg("serve")
         .arg("--config")
         .arg(folder.join("zoo.cfg"))
-        .args(["--zk-addr", &address.to_string()])
+        .args(arguments)
         .env("SERVER_JVMFLAGS", flags)
         .env("JVMFLAGS", fs::read_to_string(folder.join(JVMFLAGS_FILE)).unwrap_or_default())
         .current_dir(folder)
@@ -210,7 +219,7 @@ impl Running {
 
 /// A free port that the system gives to nobody who asks for any: the servers of other tests come and go
 /// on those, and one of them would be taken for the one that is waited for.
-fn port_of_its_own() -> u16 {
+pub fn port_of_its_own() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(61);
     loop {

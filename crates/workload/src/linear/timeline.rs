@@ -39,7 +39,7 @@ pub struct Fact {
 pub enum Seen {
     Absent,
     There,
-    Stat(Stat),
+    Stat(Box<Stat>),
     Version(i32),
     OtherVersion(i32),
 }
@@ -58,7 +58,7 @@ pub struct Demand {
 #[derive(Default)]
 pub struct Timelines {
     pub facts: BTreeMap<String, BTreeMap<i64, Fact>>,
-    sights: BTreeMap<String, Vec<(i64, usize, Seen)>>,
+    sights: Sights,
     /// Children made or removed, by parent.
     pub child_changes: BTreeMap<String, BTreeSet<i64>>,
     pub demands: Vec<Demand>,
@@ -66,6 +66,30 @@ pub struct Timelines {
     pub owners_alive: Vec<(i64, i64, String)>,
     /// A session's ephemeral znode is gone at a zxid, and nobody may have deleted it.
     pub owners_over: Vec<(i64, i64, String)>,
+}
+
+/// Lists one after the other that say the same of a path, with nothing known to happen to it between
+/// them: the first and the last say it all.
+#[derive(Default)]
+struct Run {
+    is_there: bool,
+    /// The last fact before them.
+    fact: Option<i64>,
+    first: Option<(i64, usize)>,
+    last: Option<(i64, usize)>,
+}
+
+type Sights = BTreeMap<String, Vec<(i64, usize, Seen)>>;
+
+impl Run {
+    fn end(&self, path: &str, sights: &mut Sights) {
+        let seen = || if self.is_there { Seen::There } else { Seen::Absent };
+        let both = [self.first, self.last];
+        if self.first.is_some() {
+            let of_path = sights.entry(path.to_string()).or_default();
+            of_path.extend(both.iter().flatten().map(|(zxid, number)| (*zxid, *number, seen())));
+        }
+    }
 }
 
 /// A znode that is there, while its line is walked.
@@ -290,7 +314,7 @@ impl<'h> Judge<'h> {
                     | Answer::ChildrenStat(_, stat),
                 ),
             ) => {
-                sees(path, Seen::Stat(*stat));
+                sees(path, Seen::Stat(Box::new(*stat)));
                 self.draw_stat(number, path, stat, zxid, lines);
             }
             _ => {}
@@ -389,16 +413,27 @@ impl<'h> Judge<'h> {
                 paths.insert(path.clone());
             }
         }
+        lists.sort_by_key(|(_, zxid, number, _)| (*zxid, *number));
+        let mut runs: BTreeMap<(&str, &str), Run> = BTreeMap::new();
         for (parent, zxid, number, names) in lists {
             let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-            for path in known.get(parent).into_iter().flatten() {
-                if is_of_the_server(path) {
-                    continue;
-                }
+            let Some((parent, known)) = known.get_key_value(parent) else { continue };
+            for path in known.iter().filter(|path| !is_of_the_server(path)) {
                 let name = &path[path.rfind('/').map_or(0, |at| at + 1)..];
-                let seen = if names.contains(name) { Seen::There } else { Seen::Absent };
-                lines.sights.entry(path.clone()).or_default().push((zxid, number, seen));
+                let is_there = names.contains(name);
+                let line = lines.facts.get(path);
+                let fact = line.and_then(|line| line.range(..=zxid).next_back()).map(|(at, _)| *at);
+                let run = runs.entry((parent, path)).or_default();
+                if run.first.is_none() || (run.is_there, run.fact) != (is_there, fact) {
+                    run.end(path, &mut lines.sights);
+                    *run = Run { is_there, fact, first: Some((zxid, number)), last: None };
+                } else {
+                    run.last = Some((zxid, number));
+                }
             }
+        }
+        for ((_, path), run) in runs {
+            run.end(path, &mut lines.sights);
         }
     }
 
@@ -411,6 +446,7 @@ impl<'h> Judge<'h> {
             sights.entry(path.clone()).or_default();
         }
         let none = BTreeMap::new();
+        self.learn_open_deletes();
         self.check_foreign_facts(&facts);
         for (path, mut seen) in sights {
             seen.sort_by_key(|(zxid, number, _)| (*zxid, *number));
@@ -421,6 +457,17 @@ impl<'h> Judge<'h> {
             }
         }
         lines.facts = facts;
+    }
+
+    fn learn_open_deletes(&mut self) {
+        for write in self.writes.iter().filter(|write| write.fate == Fate::Unknown) {
+            for part in write.parts {
+                if let Op::Delete { path, .. } = part {
+                    let floor = self.open_deletes.entry(path).or_insert(write.floor);
+                    *floor = (*floor).min(write.floor);
+                }
+            }
+        }
     }
 
     /// What somebody saw happen at a zxid was done by the write with that zxid, if there is one.
@@ -451,11 +498,9 @@ impl<'h> Judge<'h> {
         found.into_iter().for_each(|what| self.complain(Rule::Order, what));
     }
 
-    /// Whether a write of unknown fate may have done this by then.
-    fn may_have_done(&self, kind: FactKind, path: &str, until: i64) -> bool {
-        self.writes.iter().filter(|write| write.fate == Fate::Unknown).any(|write| {
-            write.floor < until && write.parts.iter().any(|part| is_such(part, kind, path))
-        })
+    /// Whether a write of unknown fate may have removed a znode by then.
+    fn may_have_removed(&self, path: &str, until: i64) -> bool {
+        self.open_deletes.get(path).is_some_and(|floor| *floor < until)
     }
 
     // Settling.
@@ -510,20 +555,6 @@ impl<'h> Judge<'h> {
                 }
             }
         }
-    }
-}
-
-fn is_such(part: &Op, kind: FactKind, path: &str) -> bool {
-    match (part, kind) {
-        (Op::Create { path: of, flag, .. }, FactKind::Created) => {
-            match flag::is_sequential(*flag) {
-                true => split_number(path).is_some_and(|(prefix, _)| prefix == of),
-                false => of == path,
-            }
-        }
-        (Op::SetData { path: of, .. }, FactKind::Set)
-        | (Op::Delete { path: of, .. }, FactKind::Deleted) => of == path,
-        _ => false,
     }
 }
 
@@ -689,7 +720,7 @@ impl Walker<'_> {
             _ if until <= alive => self.demand(kind, 1, alive, until, why),
             // Nobody knows whose it was, or somebody may have deleted it.
             None => Ok(()),
-            Some(_) if judge.may_have_done(kind, self.path, until) => Ok(()),
+            Some(_) if judge.may_have_removed(self.path, until) => Ok(()),
             Some(owner) => {
                 self.lines.owners_over.push((owner, until, self.path.to_string()));
                 Ok(())

@@ -1,0 +1,212 @@
+//! Three members as processes, real connections, and everything that goes wrong: `kill -9`, pauses,
+//! cuts between members and to clients, in one direction or both. At the end all is well again, all
+//! members must show one tree, and `workload::linear` judges what the clients saw.
+//!
+//! `QUORATE_CHAOS_SEED=N` repeats the choice of what goes wrong and of what clients ask (not the
+//! moments: processes are not a simulator); `QUORATE_CHAOS_SECONDS=N` is how long it lasts.
+//! `QUORATE_CHAOS_PEER=1` does it to the real ZooKeeper, to test the test; `QUORATE_CHAOS_PORT=N`
+//! gives the servers the ports from N on instead of any.
+
+mod ensemble;
+mod faults;
+mod load;
+mod proxy;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use workload::generate::Random;
+use workload::history::History;
+use workload::linear::{Rule, Rules, Violation, judge};
+use workload::op::{Answer, Op, Stat, error};
+
+use crate::server::{port_of_its_own, wait_until};
+use ensemble::{Ensemble, Kind, MEMBERS};
+use faults::{Begun, Planned};
+use load::{Client, Gone, Greeting, Session, TIMEOUT_MS, World};
+
+/// Clients that work while things go wrong.
+const CLIENTS: u32 = 6;
+
+/// Things that are wrong at one time, at most.
+const FAULTS_MAX: usize = 2;
+
+/// How long the load goes on when all is well again.
+const CALM: Duration = Duration::from_secs(2);
+
+fn number_from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+#[test]
+fn an_ensemble_keeps_its_promises_whatever_goes_wrong() {
+    let seed = number_from_env("QUORATE_CHAOS_SEED").unwrap_or(1);
+    let seconds = number_from_env("QUORATE_CHAOS_SECONDS").unwrap_or(45);
+    let kind = match number_from_env("QUORATE_CHAOS_PEER") {
+        Some(1) => Kind::Real,
+        _ => Kind::Ours,
+    };
+    let mut next = number_from_env("QUORATE_CHAOS_PORT").map(|port| port as u16);
+    let port = move || match &mut next {
+        None => port_of_its_own(),
+        Some(next) => {
+            *next += 1;
+            *next - 1
+        }
+    };
+    let repeat = format!("QUORATE_CHAOS_SEED={seed} QUORATE_CHAOS_SECONDS={seconds}");
+    println!("{repeat}");
+    let mut ensemble = Ensemble::start(kind, "chaos", port);
+    let world = World::new((0..MEMBERS).map(|own| ensemble.client_address(own)).collect());
+    await_all(&ensemble, &world);
+    under_load(&mut ensemble, &world, seed, Duration::from_secs(seconds));
+    await_all(&ensemble, &world);
+    check_convergence(&world);
+    ensemble.assert_running();
+    ensemble.assert_no_panics();
+    let history = world.history.lock().unwrap();
+    let rules = Rules { refusal_is_committed: kind == Kind::Ours, expiry_slack_ms: TIMEOUT_MS / 2 };
+    match judge(&history, rules) {
+        Ok(verdict) => println!("{verdict:?}"),
+        Err(violations) => {
+            let file = ensemble.folder().join("history.txt");
+            std::fs::write(&file, written(&history)).unwrap();
+            let is_known = |it: &Violation| kind == Kind::Real && it.rule == Rule::Sync;
+            violations.iter().for_each(|violation| println!("{violation}"));
+            let known = violations.iter().all(is_known);
+            assert!(known, "see {}; repeat with {repeat}", file.display());
+        }
+    }
+}
+
+/// Waits until every member has a session for whoever asks.
+fn await_all(ensemble: &Ensemble, world: &World) {
+    for member in 0..MEMBERS {
+        let mut session = Session::new(world, CLIENTS);
+        wait_until(&format!("member {} serves; {:?}", member + 1, ensemble.mode(member)), || {
+            session.connect(member).is_ok_and(|it| it == Greeting::Attached)
+                && session.call(Op::Sync { path: "/".to_string() }).is_ok()
+        });
+        let _ = session.call(Op::CloseSession);
+    }
+}
+
+/// Clients work, things go wrong and well again.
+fn under_load(ensemble: &mut Ensemble, world: &World, seed: u64, lasts: Duration) {
+    let mut random = Random::new(seed);
+    let mut of_faults = random.fork();
+    std::thread::scope(|scope| {
+        // Whatever happens, the clients end.
+        let _over = Over(world);
+        for id in 0..CLIENTS {
+            let random = random.fork();
+            scope.spawn(move || Client::new(world, id, random).run());
+        }
+        let end = Instant::now() + lasts;
+        let mut begun: Vec<(Instant, Begun)> = Vec::new();
+        let mut planned = Planned::draw(&mut of_faults);
+        let mut next = Instant::now() + planned.pause;
+        while Instant::now() < end && !world.has_failed() {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = Instant::now();
+            while let Some(at) = begun.iter().position(|(until, _)| *until <= now) {
+                begun.remove(at).1.end(ensemble);
+            }
+            ensemble.assert_running();
+            if now >= next && begun.len() < FAULTS_MAX {
+                println!("{:>6} ms: {planned:?}", (lasts.saturating_sub(end - now)).as_millis());
+                let fault = Begun::begin(planned, ensemble);
+                begun.push((now + fault.lasts(), fault));
+                planned = Planned::draw(&mut of_faults);
+                next = now + planned.pause;
+            }
+        }
+        begun.into_iter().for_each(|(_, fault)| fault.end(ensemble));
+        std::thread::sleep(CALM);
+    });
+}
+
+struct Over<'w>(&'w World);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+type Tree = BTreeMap<String, (Option<Vec<u8>>, Stat)>;
+
+/// All members show one tree, and in it no znode of a session that is over.
+fn check_convergence(world: &World) {
+    let has_ephemerals = |tree: &Tree| tree.values().any(|(_, stat)| stat.ephemeral_owner != 0);
+    wait_until("the sessions are over", || {
+        read_tree(world, 0).is_ok_and(|it| !has_ephemerals(&it))
+    });
+    let mut trees = Vec::new();
+    for member in 0..MEMBERS {
+        wait_until("a member is read", || {
+            let tree = read_tree(world, member);
+            let is_read = tree.is_ok();
+            trees.extend(tree);
+            is_read
+        });
+    }
+    assert!(!trees[0].is_empty());
+    for (member, tree) in trees.iter().enumerate() {
+        for (path, znode) in tree {
+            assert_eq!(Some(znode), trees[0].get(path), "member {} at {path}", member + 1);
+        }
+        assert_eq!(tree.len(), trees[0].len(), "member {}", member + 1);
+    }
+}
+
+/// The tree as one member shows it behind a sync.
+fn read_tree(world: &World, member: usize) -> Result<Tree, Gone> {
+    let mut session = Session::new(world, CLIENTS);
+    session.connect(member)?;
+    session.call(Op::Sync { path: "/".to_string() })?;
+    let mut tree = Tree::new();
+    for parent in world.parents() {
+        let op = Op::GetChildren { path: parent.clone(), watch: false, with_stat: true };
+        let (code, answer) = session.call(op)?;
+        let names = match (code, answer) {
+            (error::OK, Answer::ChildrenStat(names, _)) => names,
+            // Nobody came to make it.
+            (error::NO_NODE, _) => continue,
+            other => panic!("{parent}: {other:?}"),
+        };
+        let paths = names.iter().map(|name| format!("{parent}/{name}"));
+        for path in paths.chain([parent.clone()]) {
+            let (code, answer) = session.call(Op::GetData { path: path.clone(), watch: false })?;
+            match (code, answer) {
+                (error::OK, Answer::Data(data, stat)) => {
+                    tree.insert(path, (data, stat));
+                }
+                // Its session ended in between.
+                (error::NO_NODE, _) => return Err(Gone),
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+    }
+    let _ = session.call(Op::CloseSession);
+    Ok(tree)
+}
+
+/// A history for people: every operation, then every connection.
+fn written(history: &History) -> String {
+    let mut text = String::new();
+    for (number, record) in history.ops.iter().enumerate() {
+        text += &format!("{number} connection {} {:?}\n", record.connection, record.op);
+        text += &format!("    sent {:?}, {:x?}\n", record.invoked, record.completed);
+    }
+    for (number, connection) in history.connections.iter().enumerate() {
+        text += &format!(
+            "connection {number} client {} asked {:#x} {:?} told {:?}\n",
+            connection.client, connection.session_asked, connection.asked, connection.told
+        );
+        for received in &connection.received {
+            text += &format!("    {received:x?}\n");
+        }
+    }
+    text
+}

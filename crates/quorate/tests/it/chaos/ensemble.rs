@@ -1,0 +1,256 @@
+//! Three servers as processes, with a proxy on each way between two of them and before each of them.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::proxy::{Cut, Proxy};
+use crate::server;
+
+/// Members of the ensemble.
+pub const MEMBERS: usize = 3;
+
+/// `tickTime`.
+pub const TICK_MS: u64 = 500;
+
+/// How long whoever asks for a status waits for the answer.
+const STATUS_WAIT: Duration = Duration::from_secs(2);
+
+/// Which server is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// This tree's binary.
+    Ours,
+    /// The real ZooKeeper.
+    Real,
+}
+
+/// What it takes to reach one server.
+#[derive(Clone, Copy)]
+struct Ports {
+    client: u16,
+    quorum: u16,
+    election: u16,
+}
+
+struct Member {
+    folder: PathBuf,
+    ports: Ports,
+    running: Option<Child>,
+    is_paused: bool,
+    /// Before its client port.
+    clients: Proxy,
+    /// On its ways to the others, by their position: quorum port and election port.
+    ways: Vec<Option<[Proxy; 2]>>,
+}
+
+/// All three.
+pub struct Ensemble {
+    kind: Kind,
+    folder: PathBuf,
+    members: Vec<Member>,
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+impl Ensemble {
+    /// Starts three servers on empty folders.
+    pub fn start(kind: Kind, name: &str, mut port: impl FnMut() -> u16) -> Ensemble {
+        let folder = server::folder(name);
+        let ports: Vec<Ports> = (0..MEMBERS)
+            .map(|_| Ports { client: port(), quorum: port(), election: port() })
+            .collect();
+        let member = |own: usize| {
+            let way = |other: usize| {
+                let to = ports[other];
+                (other != own)
+                    .then(|| [to.quorum, to.election].map(|port| Proxy::start(loopback(port))))
+            };
+            Member {
+                folder: folder.join(format!("{}", own + 1)),
+                ports: ports[own],
+                running: None,
+                is_paused: false,
+                clients: Proxy::start(loopback(ports[own].client)),
+                ways: (0..MEMBERS).map(way).collect(),
+            }
+        };
+        let members: Vec<Member> = (0..MEMBERS).map(member).collect();
+        let mut ensemble = Ensemble { kind, folder, members };
+        for own in 0..MEMBERS {
+            ensemble.configure(own);
+            ensemble.restart(own);
+        }
+        ensemble
+    }
+
+    fn configure(&self, own: usize) {
+        let member = &self.members[own];
+        let data = member.folder.join("data");
+        fs::create_dir_all(&data).unwrap();
+        fs::write(data.join("myid"), format!("{}\n", own + 1)).unwrap();
+        let mut config = format!(
+            "tickTime={TICK_MS}\ninitLimit=20\nsyncLimit=6\ndataDir={}\nclientPort={}\n\
+             clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n\
+             admin.enableServer=false\nsnapCount=2000\n",
+            data.display(),
+            member.ports.client,
+        );
+        for (other, ways) in member.ways.iter().enumerate() {
+            let [quorum, election] = match ways {
+                None => [member.ports.quorum, member.ports.election],
+                Some(proxies) => [0, 1].map(|way| proxies[way].address().port()),
+            };
+            config += &format!("server.{}=127.0.0.1:{quorum}:{election}\n", other + 1);
+        }
+        fs::write(member.folder.join("zoo.cfg"), config).unwrap();
+    }
+
+    fn command(&self, own: usize) -> Command {
+        let folder = &self.members[own].folder;
+        match self.kind {
+            Kind::Ours => server::command_of(folder),
+            Kind::Real => {
+                let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+                let log = File::options().create(true).append(true).open(folder.join("log"));
+                let log = log.unwrap();
+                let mut command = Command::new("bash");
+                command
+                    .arg(root.join("tests/peers/real-zk.sh"))
+                    .arg(folder.join("zoo.cfg"))
+                    .env("SERVER_JVMFLAGS", "-Dzookeeper.forceSync=no")
+                    .env("ZK_TIER", "1")
+                    .env("ZK_HEAP", "256m")
+                    .env("ZK_LOGLEVEL", "INFO")
+                    .stdin(Stdio::null())
+                    .stdout(log.try_clone().unwrap())
+                    .stderr(log);
+                command
+            }
+        }
+    }
+
+    /// Starts a server that is down, and waits for nothing.
+    pub fn restart(&mut self, own: usize) {
+        if self.members[own].running.is_none() {
+            let child = self.command(own).spawn().unwrap();
+            self.members[own].running = Some(child);
+        }
+    }
+
+    /// Ends a server with SIGKILL.
+    pub fn kill_nine(&mut self, own: usize) {
+        if let Some(mut child) = self.members[own].running.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            self.members[own].is_paused = false;
+        }
+    }
+
+    /// SIGSTOP, or SIGCONT.
+    pub fn pause(&mut self, own: usize, is_paused: bool) {
+        let member = &mut self.members[own];
+        if let Some(child) = &member.running
+            && member.is_paused != is_paused
+        {
+            member.is_paused = is_paused;
+            let signal = if is_paused { Signal::STOP } else { Signal::CONT };
+            kill_process(Pid::from_child(child), signal).unwrap();
+        }
+    }
+
+    /// Fails if a server ended by itself.
+    pub fn assert_running(&mut self) {
+        for own in 0..MEMBERS {
+            let Some(child) = &mut self.members[own].running else { continue };
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("server {} ended by itself, {status}\n{}", own + 1, self.log_end(own));
+            }
+        }
+    }
+
+    /// The end of what a server logged.
+    pub fn log_end(&self, own: usize) -> String {
+        const BYTES: usize = 3000;
+        let log = fs::read(self.members[own].folder.join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(BYTES)..]).into_owned()
+    }
+
+    /// Fails if a server panicked.
+    pub fn assert_no_panics(&self) {
+        for member in &self.members {
+            let log = fs::read(member.folder.join("log")).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            assert!(!log.contains("panicked"), "{}: {log}", member.folder.display());
+        }
+    }
+
+    /// Where clients reach a member.
+    pub fn client_address(&self, own: usize) -> SocketAddr {
+        self.members[own].clients.address()
+    }
+
+    /// All that can be cut: whom clients reach, and who reaches whom.
+    pub fn cut_clients(&self, own: usize, cut: Cut) {
+        self.members[own].clients.set(cut);
+    }
+
+    /// Cuts what one member dials to another.
+    pub fn cut_way(&self, from: usize, to: usize, cut: Cut) {
+        self.members[from].ways[to].iter().flatten().for_each(|proxy| proxy.set(cut));
+    }
+
+    /// Breaks what clients have with a member.
+    pub fn break_clients(&self, own: usize) {
+        self.members[own].clients.break_all();
+    }
+
+    /// Breaks what one member dialled to another.
+    pub fn break_way(&self, from: usize, to: usize) {
+        self.members[from].ways[to].iter().flatten().for_each(Proxy::break_all);
+    }
+
+    /// What a member says it is: its `Mode`, if it answers.
+    pub fn mode(&self, own: usize) -> Option<String> {
+        let mut stream = TcpStream::connect(loopback(self.members[own].ports.client)).ok()?;
+        stream.set_read_timeout(Some(STATUS_WAIT)).ok()?;
+        stream.write_all(b"srvr").ok()?;
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_string)
+    }
+
+    /// Who leads, if somebody says so.
+    pub fn leader(&self) -> Option<usize> {
+        let is_up = |own: &usize| {
+            let member = &self.members[*own];
+            member.running.is_some() && !member.is_paused
+        };
+        (0..MEMBERS).filter(is_up).find(|own| self.mode(*own).as_deref() == Some("leader"))
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Ensemble {
+    fn drop(&mut self) {
+        for own in 0..MEMBERS {
+            self.kill_nine(own);
+        }
+        if !std::thread::panicking() {
+            // What is left lies below the target folder.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What goes wrong and when, from a seed.
+
+use std::time::Duration;
+
+use workload::generate::Random;
+
+use super::ensemble::{Ensemble, MEMBERS};
+use super::load::TIMEOUT_MS;
+use super::proxy::Cut;
+
+/// Whom a fault is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Whom {
+    /// The member at this position.
+    Member(usize),
+    /// Whoever leads then; the member at this position if nobody says that it does.
+    Leader(usize),
+}
+
+/// What goes wrong.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// SIGKILL; started again at the end.
+    Kill(Vec<Whom>),
+    /// SIGSTOP until the end.
+    Pause(Whom),
+    /// No way between it and the other members.
+    Isolate(Whom, Cut),
+    /// No way between two members: neither what one dialled nor what the other did.
+    Part(usize, usize, Cut),
+    /// No way between it and its clients.
+    CutClients(Whom, Cut),
+    /// All connections with its clients break at once.
+    BreakClients(Whom),
+    /// All connections between the members break at once.
+    BreakMembers,
+}
+
+/// A fault and its time.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// After the one before has begun.
+    pub pause: Duration,
+    pub fault: Fault,
+    /// How long it lasts.
+    pub lasts: Duration,
+    /// What was held back by a cut is lost at its end.
+    pub is_lossy: bool,
+}
+
+fn draw_cut(random: &mut Random) -> Cut {
+    match random.below(4) {
+        0 => Cut { there: true, back: false },
+        1 => Cut { there: false, back: true },
+        _ => Cut { there: true, back: true },
+    }
+}
+
+fn draw_whom(random: &mut Random) -> Whom {
+    let any = random.below(MEMBERS as u64) as usize;
+    if random.one_in(2) { Whom::Leader(any) } else { Whom::Member(any) }
+}
+
+impl Planned {
+    /// The next one.
+    pub fn draw(random: &mut Random) -> Planned {
+        let any = random.below(MEMBERS as u64) as usize;
+        let other = (any + random.between(1, MEMBERS as u64 - 1) as usize) % MEMBERS;
+        let fault = match random.below(16) {
+            0..=3 => Fault::Kill(vec![draw_whom(random)]),
+            4 => Fault::Kill(vec![Whom::Member(any), Whom::Member(other)]),
+            5 => Fault::Kill((0..MEMBERS).map(Whom::Member).collect()),
+            6..=8 => Fault::Pause(draw_whom(random)),
+            9 | 10 => Fault::Isolate(draw_whom(random), draw_cut(random)),
+            11 | 12 => Fault::Part(any, other, draw_cut(random)),
+            13 => Fault::CutClients(draw_whom(random), draw_cut(random)),
+            14 => Fault::BreakClients(draw_whom(random)),
+            _ => Fault::BreakMembers,
+        };
+        // Half of them are shorter than anybody's patience, a few longer than a session's.
+        let lasts_ms = match random.below(8) {
+            0..=3 => random.between(20, 800),
+            4..=6 => random.between(800, TIMEOUT_MS),
+            _ => random.between(TIMEOUT_MS, 2 * TIMEOUT_MS),
+        };
+        Planned {
+            pause: Duration::from_millis(random.between(500, 4000)),
+            fault,
+            lasts: Duration::from_millis(lasts_ms),
+            is_lossy: random.one_in(2),
+        }
+    }
+}
+
+fn find(whom: Whom, ensemble: &Ensemble) -> usize {
+    match whom {
+        Whom::Member(own) => own,
+        Whom::Leader(own) => ensemble.leader().unwrap_or(own),
+    }
+}
+
+/// A fault that has begun: on whom.
+pub struct Begun {
+    planned: Planned,
+    whom: Vec<usize>,
+}
+
+impl Begun {
+    pub fn begin(planned: Planned, ensemble: &mut Ensemble) -> Begun {
+        let whom: Vec<usize> = match &planned.fault {
+            Fault::Kill(all) => all.iter().map(|whom| find(*whom, ensemble)).collect(),
+            Fault::Pause(whom)
+            | Fault::Isolate(whom, _)
+            | Fault::CutClients(whom, _)
+            | Fault::BreakClients(whom) => vec![find(*whom, ensemble)],
+            Fault::Part(one, other, _) => vec![*one, *other],
+            Fault::BreakMembers => Vec::new(),
+        };
+        match &planned.fault {
+            Fault::Kill(_) => whom.iter().for_each(|own| ensemble.kill_nine(*own)),
+            Fault::Pause(_) => ensemble.pause(whom[0], true),
+            Fault::Isolate(_, cut) => isolate(ensemble, whom[0], *cut),
+            Fault::Part(one, other, cut) => part(ensemble, *one, *other, *cut),
+            Fault::CutClients(_, cut) => ensemble.cut_clients(whom[0], *cut),
+            Fault::BreakClients(_) => ensemble.break_clients(whom[0]),
+            Fault::BreakMembers => break_members(ensemble),
+        }
+        Begun { planned, whom }
+    }
+
+    pub fn end(self, ensemble: &mut Ensemble) {
+        match self.planned.fault {
+            Fault::Kill(_) => self.whom.iter().for_each(|own| ensemble.restart(*own)),
+            Fault::Pause(_) => ensemble.pause(self.whom[0], false),
+            Fault::Isolate(..) => isolate(ensemble, self.whom[0], Cut::NONE),
+            Fault::Part(one, other, _) => part(ensemble, one, other, Cut::NONE),
+            Fault::CutClients(..) => {
+                if self.planned.is_lossy {
+                    ensemble.break_clients(self.whom[0]);
+                }
+                ensemble.cut_clients(self.whom[0], Cut::NONE);
+                return;
+            }
+            Fault::BreakClients(_) | Fault::BreakMembers => return,
+        }
+        if self.planned.is_lossy && !matches!(self.planned.fault, Fault::Kill(_) | Fault::Pause(_))
+        {
+            break_members(ensemble);
+        }
+    }
+
+    pub fn lasts(&self) -> Duration {
+        self.planned.lasts
+    }
+}
+
+/// What goes from `one` to `other` is cut `there`, whoever dialled.
+fn part(ensemble: &Ensemble, one: usize, other: usize, cut: Cut) {
+    ensemble.cut_way(one, other, cut);
+    ensemble.cut_way(other, one, Cut { there: cut.back, back: cut.there });
+}
+
+fn isolate(ensemble: &Ensemble, own: usize, cut: Cut) {
+    for other in (0..MEMBERS).filter(|other| *other != own) {
+        part(ensemble, own, other, cut);
+    }
+}
+
+fn break_members(ensemble: &Ensemble) {
+    for from in 0..MEMBERS {
+        (0..MEMBERS).filter(|to| *to != from).for_each(|to| ensemble.break_way(from, to));
+    }
+}

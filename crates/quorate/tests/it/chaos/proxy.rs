@@ -1,0 +1,150 @@
+//! A TCP proxy that can be cut: in one direction or both, for what it carries and for what is to
+//! come.
+//!
+//! What is cut is held back, not lost: it arrives late, as over a network that was down for a while.
+//! Whoever wants it lost breaks the connections.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// Bytes that are read at once, and so the most that is held back beside the sockets' buffers.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Which directions are cut, seen from who connects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// What it sends does not arrive.
+    pub there: bool,
+    /// What it is sent does not arrive.
+    pub back: bool,
+}
+
+impl Cut {
+    pub const NONE: Cut = Cut { there: false, back: false };
+}
+
+#[derive(Default)]
+struct Inner {
+    cut: Cut,
+    is_over: bool,
+    /// Both ends of each connection there was.
+    streams: Vec<TcpStream>,
+}
+
+#[derive(Default)]
+struct Shared {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Waits until a direction is open. False if all is over.
+    fn wait_open(&self, is_there: bool) -> bool {
+        let mut inner = self.lock();
+        loop {
+            let is_cut = if is_there { inner.cut.there } else { inner.cut.back };
+            if inner.is_over || !is_cut {
+                return !inner.is_over;
+            }
+            inner = self.changed.wait(inner).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}
+
+/// One way from one process to another.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Proxy {
+    /// Carries whatever connects to it to `target`.
+    pub fn start(target: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared::default());
+        let of_thread = shared.clone();
+        std::thread::spawn(move || accept(&listener, target, &of_thread));
+        Proxy { address, shared }
+    }
+
+    /// Where to connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Cuts and heals.
+    pub fn set(&self, cut: Cut) {
+        self.shared.lock().cut = cut;
+        self.shared.changed.notify_all();
+    }
+
+    /// Breaks all its connections. What was held back is lost.
+    pub fn break_all(&self) {
+        for stream in self.shared.lock().streams.drain(..) {
+            // It may be gone already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_all();
+        self.break_all();
+        // The listener waits for one more.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn accept(listener: &TcpListener, target: SocketAddr, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        if shared.lock().is_over {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let shared = shared.clone();
+        std::thread::spawn(move || {
+            // It is on its way as long as nothing gets there.
+            if shared.wait_open(true) {
+                let _ = carry(stream, target, &shared);
+            }
+        });
+    }
+}
+
+fn carry(from: TcpStream, target: SocketAddr, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let to = TcpStream::connect(target)?;
+    from.set_nodelay(true)?;
+    to.set_nodelay(true)?;
+    {
+        let mut inner = shared.lock();
+        inner.streams.retain(|stream| stream.peer_addr().is_ok());
+        inner.streams.push(from.try_clone()?);
+        inner.streams.push(to.try_clone()?);
+    }
+    let (back_from, back_to) = (to.try_clone()?, from.try_clone()?);
+    let of_back = shared.clone();
+    std::thread::spawn(move || copy(back_from, back_to, &of_back, false));
+    copy(from, to, shared, true);
+    Ok(())
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_there: bool) {
+    let mut bytes = [0; CHUNK_BYTES];
+    loop {
+        let count = from.read(&mut bytes).unwrap_or(0);
+        // Also the news that the other end is gone comes late.
+        if !shared.wait_open(is_there) || count == 0 || to.write_all(&bytes[..count]).is_err() {
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+            return;
+        }
+    }
+}
