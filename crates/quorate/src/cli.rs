@@ -48,6 +48,7 @@ Examples:
   quorate serve                               data in ./quorate-data, clients on 127.0.0.1:2181
   quorate serve --config /etc/zoo.cfg         as ZooKeeper would run on that file
   quorate serve --data-dir /srv/q --zk-addr 0.0.0.0:2181
+  quorate serve --local-ensemble 3            three servers here, clients on ports 2181 to 2183
 
 A FILE is a zoo.cfg or a quorate.toml, told apart by what is in it. Options win over the file, the
 file over -D properties in SERVER_JVMFLAGS and JVMFLAGS. The server is ready when it prints
@@ -92,9 +93,25 @@ pub struct ServeArgs {
     /// Where metrics are served to Prometheus [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_addr: Option<ListenAddress>,
+    /// Run an ensemble of 3, 5 or 7 servers on this machine, each a process of its own: data in
+    /// DIR/1 and so on, clients on PORT, PORT+1 and so on
+    #[arg(long, value_name = "N", value_parser = ensemble_size)]
+    #[arg(conflicts_with_all = ["config", "config_file"])]
+    pub local_ensemble: Option<u32>,
+    /// End when the process that started this one ends
+    #[arg(long, hide = true)]
+    pub end_with_parent: bool,
     /// Log more; twice for everything
     #[arg(short, long, action = ArgAction::Count)]
     pub verbose: u8,
+}
+
+/// Sizes of an ensemble that survives failures and needs no more servers for that than others do.
+fn ensemble_size(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ (3 | 5 | 7)) => Ok(count),
+        _ => Err("an ensemble has 3, 5 or 7 servers".to_string()),
+    }
 }
 
 impl ServeArgs {

@@ -9,6 +9,7 @@ mod cli;
 mod config;
 mod inspect;
 mod listen_zk;
+mod local_ensemble;
 mod monitor;
 mod not_serving;
 mod serve;

@@ -22,6 +22,7 @@ use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
+use crate::local_ensemble;
 use crate::monitor::{self, About, Begin};
 use crate::not_serving::{self, Answers};
 use crate::tls::Tls;
@@ -40,6 +41,12 @@ const READY_LIMIT_OF_MEMBER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Runs a server until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    if let Some(count) = args.local_ensemble {
+        return local_ensemble::run(args, count);
+    }
+    if args.end_with_parent {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    }
     start_logging(args.verbose);
     end_on_panic();
     let (config, warnings) = config::load(args, &Env::of_process())?;
@@ -241,7 +248,7 @@ async fn reload(tls: Option<Arc<Tls>>) {
 }
 
 /// From the system's source of randomness: session ids and passwords, and a new directory's ids.
-fn secret() -> anyhow::Result<[u8; 32]> {
+pub(crate) fn secret() -> anyhow::Result<[u8; 32]> {
     let mut secret = [0; 32];
     let count = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
         .context("no randomness")?;

@@ -29,6 +29,18 @@ fn wrong(line: &str) -> String {
 }
 
 #[test]
+fn a_local_ensemble_has_a_size_that_makes_sense_and_no_file() {
+    assert_eq!(serve("quorate serve").local_ensemble, None);
+    assert_eq!(serve("quorate serve --local-ensemble 5").local_ensemble, Some(5));
+    for size in ["0", "1", "2", "4", "9", "three"] {
+        let text = wrong(&format!("quorate serve --local-ensemble {size}"));
+        assert!(text.contains("3, 5 or 7 servers"), "{text}");
+    }
+    let text = wrong("quorate serve --local-ensemble 3 --config zoo.cfg");
+    assert!(text.contains("cannot be used with"), "{text}");
+}
+
+#[test]
 fn serve_needs_no_option() {
     let args = serve("quorate serve");
     assert_eq!(args.file(), None);

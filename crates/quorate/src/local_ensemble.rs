@@ -1,0 +1,303 @@
+//! `quorate serve --local-ensemble N`: an ensemble on one machine, to try things out. Each server is
+//! a process of its own, so that one can be killed as any other would be; this one starts them, shows
+//! what they log, and ends them.
+//!
+//! Each server has a folder `DIR/1` and so on with its `quorate.toml`, which a server that has ended is
+//! started with again by hand. The servers are ended with this process, however that ends.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use storage::datadir::IDENTITY_FILE;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::cli::ServeArgs;
+use crate::config::{DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT};
+use crate::serve::secret;
+
+/// From a server's client port to that for other servers: 2181 makes ZooKeeper's 2888.
+const PEER_PORT_DISTANCE: u16 = 707;
+/// And to that which is only shown: 3888.
+const ELECTION_PORT_DISTANCE: u16 = 1_707;
+
+/// How often it is looked whether the servers still run.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long they may take to end when they are told to.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+
+/// Lines of the servers that wait to be shown.
+const LINES_MAX: usize = 64;
+
+/// One server of the ensemble.
+struct Server {
+    number: u32,
+    /// None when it has ended.
+    child: Option<Child>,
+    config: PathBuf,
+    /// What it said when it was ready: each face with its address.
+    faces: Option<Vec<(String, String)>>,
+}
+
+/// Starts the servers and waits until it is told to end.
+pub fn run(args: &ServeArgs, count: u32) -> anyhow::Result<ExitCode> {
+    let folder = args.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
+    let configs = prepare(args, &folder, count)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(watch(args, configs))
+}
+
+/// Writes the configuration of each server.
+fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<PathBuf>> {
+    let shown = folder.display();
+    ensure!(
+        !folder.join(IDENTITY_FILE).exists(),
+        "{shown} is the data directory of a single server; choose another with --data-dir"
+    );
+    let folder = std::path::absolute(folder).with_context(|| format!("{shown}"))?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("{shown}"))?;
+    let first_line = format!("# An ensemble of {count}: quorate serve --local-ensemble {count}");
+    let secret_file = folder.join("secret");
+    if !secret_file.exists() {
+        write_secret(&secret_file).with_context(|| format!("{}", secret_file.display()))?;
+    }
+    let configs: Vec<PathBuf> =
+        (1..=count).map(|number| folder.join(number.to_string()).join("quorate.toml")).collect();
+    for config in &configs {
+        let Ok(text) = std::fs::read_to_string(config) else { continue };
+        ensure!(
+            text.lines().next() == Some(&first_line),
+            "{shown} holds an ensemble of another size, which cannot be changed yet; choose another \
+             with --data-dir"
+        );
+    }
+    let beyond = folder.join((count + 1).to_string()).join("quorate.toml");
+    ensure!(!beyond.exists(), "{shown} holds a larger ensemble; choose another with --data-dir");
+    let servers = servers(args, count)?;
+    for (number, config) in (1..).zip(&configs) {
+        let text = server_config(args, number, &servers, config, &secret_file)?;
+        let server_folder = config.parent().expect("it is a file in a folder");
+        std::fs::create_dir_all(server_folder)
+            .and_then(|()| std::fs::write(config, format!("{first_line}\n{text}")))
+            .with_context(|| format!("{}", config.display()))?;
+    }
+    Ok(configs)
+}
+
+/// What the servers know each other by: others on this machine could reach their ports.
+fn write_secret(file: &Path) -> anyhow::Result<()> {
+    let text: String = secret()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(file)?;
+    writeln!(file, "{text}")?;
+    Ok(())
+}
+
+/// The table of the servers, the same for each.
+fn servers(args: &ServeArgs, count: u32) -> anyhow::Result<String> {
+    let first = zk_addr(args);
+    ensure!(first.port != 0, "--local-ensemble needs a port: {count} servers listen from it on");
+    let mut text = "[cluster.servers]\n".to_string();
+    for number in 1..=count {
+        let port = server_port(first.port, number)?;
+        let peer_port = port.checked_add(PEER_PORT_DISTANCE);
+        let election_port = port.checked_add(ELECTION_PORT_DISTANCE);
+        let (Some(peer_port), Some(election_port)) = (peer_port, election_port) else {
+            bail!("port {port} is too high: servers listen {ELECTION_PORT_DISTANCE} above, too");
+        };
+        let client = ListenAddress { host: first.host.clone(), port };
+        text += &format!("{number} = \"127.0.0.1:{peer_port}:{election_port};{client}\"\n");
+    }
+    // As ZooKeeper's lines have it: without an address every one is meant.
+    Ok(text.replace(";*:", ";"))
+}
+
+/// Where the clients of the first server connect.
+fn zk_addr(args: &ServeArgs) -> ListenAddress {
+    let default = ListenAddress { host: Some("127.0.0.1".to_string()), port: ZK_PORT_DEFAULT };
+    args.zk_addr.clone().unwrap_or(default)
+}
+
+/// The port of a server where the first has this one.
+fn server_port(first: u16, number: u32) -> anyhow::Result<u16> {
+    let port = u32::from(first) + number - 1;
+    u16::try_from(port).map_err(|_| anyhow::anyhow!("there is no port {port}"))
+}
+
+/// The `quorate.toml` of a server.
+fn server_config(
+    args: &ServeArgs,
+    number: u32,
+    servers: &str,
+    config: &Path,
+    secret_file: &Path,
+) -> anyhow::Result<String> {
+    let data_dir = config.parent().expect("it is a file in a folder");
+    let mut text = format!("data_dir = {}\n", quoted(data_dir)?);
+    let ports = [("admin_addr", &args.admin_addr), ("metrics_addr", &args.metrics_addr)];
+    for (key, first) in ports {
+        if let Some(first) = first {
+            let port = if first.port == 0 { 0 } else { server_port(first.port, number)? };
+            let address = ListenAddress { host: first.host.clone(), port };
+            text += &format!("{key} = \"{address}\"\n");
+        }
+    }
+    let secret_file = quoted(secret_file)?;
+    text += &format!("[cluster]\nid = {number}\nsecret_file = {secret_file}\n{servers}");
+    Ok(text)
+}
+
+/// A path as TOML has it, without escapes.
+fn quoted(path: &Path) -> anyhow::Result<String> {
+    let text = path.to_str().filter(|text| !text.contains(['\'', '\n', '\r']));
+    let text = text.with_context(|| format!("{path:?} cannot be written into a file"))?;
+    Ok(format!("'{text}'"))
+}
+
+/// Runs the servers until a signal, or until none is left.
+async fn watch(args: &ServeArgs, configs: Vec<PathBuf>) -> anyhow::Result<ExitCode> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let (sender, mut ready_lines) = mpsc::channel(LINES_MAX);
+    let mut servers = Vec::new();
+    for (number, config) in (1..).zip(configs) {
+        match start(args, number, &config, &sender) {
+            Ok(child) => servers.push(Server { number, child: Some(child), config, faces: None }),
+            Err(error) => {
+                stop(&mut servers).await;
+                return Err(error);
+            }
+        }
+    }
+    drop(sender);
+    let mut interval = tokio::time::interval(LOOK_INTERVAL);
+    let mut is_ready = false;
+    loop {
+        tokio::select! {
+            _ = terminated.recv() => break,
+            _ = interrupted.recv() => break,
+            Some((number, line)) = ready_lines.recv() => {
+                let server = servers.iter_mut().find(|server| server.number == number);
+                server.expect("it was started").faces = Some(faces(&line));
+                if !is_ready && servers.iter().all(|server| server.faces.is_some()) {
+                    is_ready = true;
+                    println!("{}", ready_line(&servers));
+                }
+            }
+            _ = interval.tick() => {
+                if let Err(error) = look(&mut servers, is_ready) {
+                    stop(&mut servers).await;
+                    return Err(error);
+                }
+            }
+        }
+    }
+    stop(&mut servers).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts one server, whose lines are shown with its number.
+fn start(
+    args: &ServeArgs,
+    number: u32,
+    config: &Path,
+    ready: &mpsc::Sender<(u32, String)>,
+) -> anyhow::Result<Child> {
+    let program = std::env::current_exe().context("this program cannot be found")?;
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--config").arg(config).arg("--end-with-parent");
+    command.args(std::iter::repeat_n("-v", usize::from(args.verbose)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("server {number}"))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let stdout = BufReader::new(stdout.expect("it is a pipe"));
+    let stderr = BufReader::new(stderr.expect("it is a pipe"));
+    let ready = ready.clone();
+    std::thread::spawn(move || {
+        for line in stdout.lines().map_while(Result::ok) {
+            // Nobody listens any more once all are told to end.
+            let _ = ready.blocking_send((number, line));
+        }
+    });
+    std::thread::spawn(move || {
+        for line in stderr.split(b'\n').map_while(Result::ok) {
+            eprintln!("[{number}] {}", String::from_utf8_lossy(&line));
+        }
+    });
+    Ok(child)
+}
+
+/// The faces in a server's ready line.
+fn faces(line: &str) -> Vec<(String, String)> {
+    let face = |word: &str| {
+        word.split_once('=').map(|(name, address)| (name.to_string(), address.to_string()))
+    };
+    line.split(' ').filter_map(face).collect()
+}
+
+/// One line that names each face once, with the addresses of all servers.
+fn ready_line(servers: &[Server]) -> String {
+    let all = || servers.iter().filter_map(|server| server.faces.as_deref()).flatten();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in all() {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let mut line = "quorate ready".to_string();
+    for wanted in names {
+        let addresses: Vec<&str> =
+            all().filter(|(name, _)| name == wanted).map(|(_, address)| address.as_str()).collect();
+        line += &format!(" {wanted}={}", addresses.join(","));
+    }
+    line
+}
+
+/// Says who has ended. Before all are ready, and when none is left, that is the end.
+fn look(servers: &mut [Server], is_ready: bool) -> anyhow::Result<()> {
+    for server in servers.iter_mut() {
+        let Some(child) = &mut server.child else { continue };
+        let Some(status) = child.try_wait()? else { continue };
+        server.child = None;
+        let number = server.number;
+        ensure!(is_ready, "server {number} ended with {status} before all were ready");
+        eprintln!(
+            "quorate: server {number} ended with {status}; the others go on. To start it again: \
+             quorate serve --config {}",
+            server.config.display()
+        );
+    }
+    ensure!(servers.iter().any(|server| server.child.is_some()), "no server is left");
+    Ok(())
+}
+
+/// Tells the servers to end, and waits until they have.
+async fn stop(servers: &mut [Server]) {
+    for child in servers.iter().filter_map(|server| server.child.as_ref()) {
+        // It may have ended just now.
+        let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    }
+    let deadline = Instant::now() + STOP_LIMIT;
+    for server in servers {
+        let Some(child) = &mut server.child else { continue };
+        while matches!(child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                eprintln!("quorate: server {} does not end and is killed", server.number);
+                let _ = child.kill();
+                let _ = child.wait();
+                break;
+            }
+            tokio::time::sleep(LOOK_INTERVAL / 10).await;
+        }
+        server.child = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;
