@@ -12,6 +12,7 @@ mod listen_zk;
 mod local_ensemble;
 mod monitor;
 mod not_serving;
+mod peers;
 mod serve;
 mod sim_command;
 mod tls;

@@ -240,7 +240,14 @@ impl Monitor {
     /// The number of the server that leads, where it is known.
     pub fn leader(&self) -> Option<u32> {
         let (cluster, ensemble) = (self.about.cluster.as_ref()?, self.ensemble()?);
-        (ensemble.part == Part::Leading).then_some(cluster.number)
+        match ensemble.part {
+            Part::Leading => Some(cluster.number),
+            _ => {
+                let leader = ensemble.leader?;
+                let number = self.look(|machine| machine.servers().get(&leader).copied());
+                u32::try_from(number?).ok()
+            }
+        }
     }
 
     /// Whether clients are served: without a leader none are

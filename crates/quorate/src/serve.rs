@@ -25,6 +25,7 @@ use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
 use crate::monitor::{self, About, Begin};
 use crate::not_serving::{self, Answers};
+use crate::peers;
 use crate::tls::Tls;
 
 /// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
@@ -87,10 +88,6 @@ fn start_logging(verbose: u8) {
 
 async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     LazyLock::force(&monitor::process::BEGAN);
-    if let Some(cluster) = &config.cluster {
-        let count = cluster.servers.len();
-        anyhow::bail!("{count} servers are configured; ensembles are not served yet");
-    }
     // The ports first: a second server is told so before it touches anything.
     let plain = config.zk_addr.as_ref().map(|wanted| listen(&config, wanted, "--zk-addr"));
     let plain = plain.transpose()?;
@@ -120,12 +117,15 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         secret,
         fsync_warning: Duration::from_millis(config.fsync_warning_ms),
         audit_user: config.audit.then(user_name),
-        cluster: None,
+        cluster: config.cluster.as_ref().map(peers::prepare).transpose()?,
         member: Options {
             settings: config.replicated.clone(),
             tick_ms: u64::from(config.tick_ms),
-            raft_tick_ms: node::limits::RAFT_TICK_ALONE_MS,
-            server: 0,
+            raft_tick_ms: match &config.cluster {
+                Some(_) => node::limits::RAFT_TICK_MS,
+                None => node::limits::RAFT_TICK_ALONE_MS,
+            },
+            server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
             containers: config.container.clone(),
             snapshot_commands: config.snapshot_command_count.map_or(u64::MAX, u64::from),
             snapshot_log_bytes: config.snapshot_log_bytes,

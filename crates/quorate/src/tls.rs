@@ -8,6 +8,7 @@ mod client_verifier;
 mod der;
 mod jks;
 pub mod key_store;
+pub mod peers;
 pub mod server_verifier;
 mod subject;
 pub mod trust;
@@ -128,13 +129,13 @@ impl Tls {
         if !self.config.reload {
             return std::future::pending().await;
         }
-        let mut seen = stamps(&self.config);
+        let mut seen = own_stamps(&self.config);
         let mut interval = tokio::time::interval(RELOAD_INTERVAL);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
             // Before they are read: what is written meanwhile is seen as one more change.
-            let stamps = stamps(&self.config);
+            let stamps = own_stamps(&self.config);
             if stamps == seen {
                 continue;
             }
@@ -205,10 +206,15 @@ impl Complaints {
 
 /// What tells one version of the files from another: length and time of the last change, and which
 /// file it is, since a name may be led elsewhere.
-fn stamps(config: &TlsConfig) -> Vec<Option<(u64, SystemTime, u64)>> {
+type FileStamps = Vec<Option<(u64, SystemTime, u64)>>;
+
+fn own_stamps(config: &TlsConfig) -> FileStamps {
+    stamps([&config.key_store].into_iter().chain(&config.trust_store))
+}
+
+fn stamps<'a>(stores: impl IntoIterator<Item = &'a StoreFile>) -> FileStamps {
     use std::os::unix::fs::MetadataExt;
-    let stores = [Some(&config.key_store), config.trust_store.as_ref()];
-    let files = stores.into_iter().flatten().flat_map(|store| {
+    let files = stores.into_iter().flat_map(|store| {
         let password = match &store.password {
             Password::File(path) => Some(path),
             Password::Text(_) => None,

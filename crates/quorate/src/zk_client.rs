@@ -8,7 +8,7 @@ mod connection;
 mod limits;
 mod path;
 mod target;
-mod tls;
+pub mod tls;
 mod watches;
 
 use std::fmt;

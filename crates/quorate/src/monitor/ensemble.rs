@@ -1,6 +1,7 @@
 //! What this member knows of its ensemble, as monitoring shows it: which part it has, who leads, and at a
 //! leader how far the others are.
 
+use machine::MemberId;
 use member::{LoopCounts, Role};
 use node::MonitorHandle;
 use zk::metrics::{Distribution, Metric, Number, Value};
@@ -16,6 +17,8 @@ pub struct Ensemble {
     /// The configured servers that vote.
     pub size: usize,
     pub part: Part,
+    /// The member that leads, where it is known.
+    pub leader: Option<MemberId>,
     /// The members that the leader hears; 0 at others.
     pub learners: usize,
     /// Those of them that have the log that is in memory, and need no snapshot.
@@ -71,6 +74,7 @@ impl Ensemble {
         Ensemble {
             size: cluster.servers.len(),
             part,
+            leader: status.leader.map(MemberId),
             learners: heard.count(),
             synced_followers: synced.count(),
             counts: node.loop_counts(),

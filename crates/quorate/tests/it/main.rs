@@ -8,6 +8,7 @@ mod client;
 mod container_znodes;
 mod crash;
 mod differential;
+mod ensemble;
 mod images;
 mod monitoring;
 mod sasl;

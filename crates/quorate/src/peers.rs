@@ -1,0 +1,77 @@
+//! What the node is told of the ensemble that this server is a member of: the port for other servers,
+//! bound, and how servers believe each other.
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::config::cluster::PeerAuth;
+use crate::config::{ClusterConfig, ListenAddress};
+use crate::tls::peers::PeerStores;
+
+/// Binds the port for other servers and reads the stores.
+pub fn prepare(cluster: &ClusterConfig) -> anyhow::Result<node::ClusterConfig> {
+    let servers = cluster.servers.iter().map(|(number, server)| node::PeerServer {
+        number: u64::from(*number),
+        addresses: vec![node::PeerAddress { host: server.host.clone(), port: server.peer_port }],
+    });
+    let auth = match &cluster.auth {
+        PeerAuth::None => node::PeerAuth::None,
+        PeerAuth::Secret(secret) => node::PeerAuth::Secret(secret.0.clone().into()),
+        PeerAuth::Tls(tls) => {
+            let stores = PeerStores::load((**tls).clone())?;
+            node::PeerAuth::Tls(Arc::new(move || stores.current()))
+        }
+    };
+    Ok(node::ClusterConfig {
+        server: u64::from(cluster.number),
+        voters: cluster.servers.keys().map(|number| u64::from(*number)).collect(),
+        servers: servers.collect(),
+        listeners: vec![listen(cluster)?],
+        auth,
+    })
+}
+
+/// How often, and after how long, an address is tried that cannot be bound: names of machines that have
+/// just started are known a little later (`zookeeper.electionPortBindRetry`, 3 times).
+const BIND_RETRIES: u32 = 3;
+const BIND_PAUSE: Duration = Duration::from_secs(1);
+
+/// Binds the own address, once it can be.
+fn listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
+    for _ in 0..BIND_RETRIES {
+        match try_listen(cluster) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => tracing::warn!("{error:#}; it is tried again"),
+        }
+        std::thread::sleep(BIND_PAUSE);
+    }
+    try_listen(cluster)
+}
+
+/// The first of the addresses behind the own name that can be bound.
+fn try_listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
+    let wanted = &cluster.listen;
+    let own = format!("server.{}", cluster.number);
+    let mut failure = anyhow::anyhow!("{own}: {wanted} has no address");
+    let candidates = wanted.candidates();
+    let candidates = candidates.with_context(|| format!("{own}: {wanted} has no address"))?;
+    for address in candidates {
+        match TcpListener::bind(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = cannot_listen(&own, wanted, &error),
+        }
+    }
+    Err(failure)
+}
+
+fn cannot_listen(own: &str, wanted: &ListenAddress, error: &std::io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => "",
+        _ => "; with quorumListenOnAllIPs=true every address of this machine is listened on",
+    };
+    anyhow::anyhow!("{own}: other servers cannot be listened to on {wanted}: {error}{hint}")
+}

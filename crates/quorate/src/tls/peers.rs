@@ -1,0 +1,69 @@
+//! TLS between the servers of an ensemble (`QuorumX509Util`, ZooKeeper 3.9): both ends show a
+//! certificate that the other's trust store knows, and the one that dials checks the name.
+
+use std::sync::{Mutex, PoisonError};
+
+use node::PeerTls;
+
+use super::{FileStamps, TlsError, key_store, read_store, server_config, stamps};
+use crate::config::tls::{ClientAuth, PeerTlsConfig, TlsConfig};
+use crate::zk_client::tls::client_config;
+
+/// The stores as they were read last.
+pub struct PeerStores {
+    config: PeerTlsConfig,
+    current: Mutex<(PeerTls, FileStamps)>,
+}
+
+impl PeerStores {
+    /// Reads the stores.
+    pub fn load(config: PeerTlsConfig) -> Result<PeerStores, TlsError> {
+        let stamps = own_stamps(&config);
+        let current = Mutex::new((read(&config)?, stamps));
+        Ok(PeerStores { config, current })
+    }
+
+    /// What a new link is to begin with. Stores that have changed are read again; if they cannot be
+    /// used, what was read before stays, and one line says so.
+    pub fn current(&self) -> PeerTls {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = own_stamps(&self.config);
+        if self.config.reload && current.1 != stamps {
+            current.1 = stamps;
+            match read(&self.config) {
+                Ok(new) => {
+                    current.0 = new;
+                    tracing::info!("TLS between servers: the stores have changed and are used");
+                }
+                Err(error) => {
+                    tracing::error!("TLS between servers: what was read before is kept: {error}");
+                }
+            }
+        }
+        current.0.clone()
+    }
+}
+
+fn own_stamps(config: &PeerTlsConfig) -> FileStamps {
+    stamps([&config.key_store, &config.trust_store])
+}
+
+fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
+    let server = server_config(&TlsConfig {
+        key_store: config.key_store.clone(),
+        trust_store: Some(config.trust_store.clone()),
+        client_auth: ClientAuth::Need,
+        tls12: config.tls12,
+        tls13: config.tls13,
+        cipher_suites: config.cipher_suites.clone(),
+        reload: config.reload,
+        handshakes_max: 0,
+        super_user: None,
+    })?;
+    let keys = read_store(&config.key_store, key_store::read_keys)?;
+    let trusted = read_store(&config.trust_store, key_store::read_trusted)?;
+    // Versions and suites are agreed on by the other end, which is configured alike.
+    let client = client_config(keys, trusted, config.checks_names)
+        .map_err(|cause| config.trust_store.error(cause))?;
+    Ok(PeerTls { client, server: server.into() })
+}

@@ -1,0 +1,280 @@
+//! Ensembles as processes: on one machine, by `--local-ensemble` and by files.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::Client;
+use crate::server::{folder, wait_until};
+
+const TIMEOUT_MS: i32 = 10_000;
+
+/// What lies between the ports of one server: for clients, for servers, and the one that is shown.
+const DISTANCES: [u16; 3] = [0, 707, 1_707];
+
+/// A port from which on an ensemble of this size finds all that it needs.
+fn first_port(count: u16) -> u16 {
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let seed = u16::try_from(std::process::id() % 7_000).unwrap();
+    let mut candidates = (0..7_000).map(|step| 22_000 + (seed + step * 8) % 7_000);
+    let found = candidates.find(|first| {
+        (0..count).all(|index| DISTANCES.iter().all(|distance| is_free(first + index + distance)))
+    });
+    found.expect("some ports are free")
+}
+
+/// `quorate serve --local-ensemble`, ended by its own process id when dropped; its servers end with it.
+struct LocalEnsemble {
+    child: Child,
+    folder: PathBuf,
+    clients: Vec<SocketAddr>,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl LocalEnsemble {
+    fn start(name: &str, count: u16) -> LocalEnsemble {
+        let folder = folder(name);
+        let log = File::create(folder.join("log")).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_quorate"))
+            .args(["serve", "--local-ensemble", &count.to_string(), "--data-dir"])
+            .arg(folder.join("data"))
+            .args(["--zk-addr", &format!("127.0.0.1:{}", first_port(count))])
+            .env("JVMFLAGS", "-Dzookeeper.4lw.commands.whitelist=*")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let clients = line.trim_end().strip_prefix("quorate ready zk=").map(|addresses| {
+            addresses.split(',').map(|address| address.parse().unwrap()).collect()
+        });
+        let Some(clients) = clients else {
+            let _ = child.kill();
+            panic!("no ready line but {line:?}\n{}", log_in(&folder));
+        };
+        LocalEnsemble { child, folder, clients, _stdout: stdout }
+    }
+
+    /// The process of a server, by its number.
+    fn pid_of(&self, number: usize) -> Pid {
+        let own = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap();
+        let config = format!("/{number}/quorate.toml");
+        let is_wanted = |pid: &&str| {
+            let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.contains(&config)
+        };
+        let pid = children.split_whitespace().find(is_wanted).expect("the server runs");
+        Pid::from_raw(pid.parse().unwrap()).unwrap()
+    }
+
+    /// The places of those that say that they lead.
+    fn leaders(&self) -> Vec<usize> {
+        let leads = |address: &SocketAddr| word(*address, "srvr").contains("Mode: leader\n");
+        let places = self.clients.iter().enumerate();
+        places.filter(|(_, address)| leads(address)).map(|(place, _)| place).collect()
+    }
+
+    /// Ends it with SIGTERM and waits; it must end with status 0.
+    fn stop(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "it ended with {status}; {}", log_in(&self.folder));
+        for address in &self.clients {
+            assert!(TcpStream::connect(address).is_err(), "a server goes on");
+        }
+        fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+impl Drop for LocalEnsemble {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn log_in(folder: &Path) -> String {
+    fs::read_to_string(folder.join("log")).unwrap_or_default()
+}
+
+/// The answer to a four-letter word; nothing if there is none.
+fn word(address: SocketAddr, word: &str) -> String {
+    let mut text = String::new();
+    let Ok(mut socket) = TcpStream::connect(address) else { return text };
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let _ = socket.write_all(word.as_bytes()).and_then(|()| socket.read_to_string(&mut text));
+    text
+}
+
+#[test]
+fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
+    let ensemble = LocalEnsemble::start("local-ensemble", 3);
+    assert_eq!(ensemble.clients.len(), 3);
+    wait_until("one leader", || ensemble.leaders().len() == 1);
+    let leader = ensemble.leaders()[0];
+    let follower = (leader + 1) % 3;
+
+    let mut client = Client::open(ensemble.clients[follower], TIMEOUT_MS);
+    assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
+    for address in &ensemble.clients {
+        let mut client = Client::open(*address, TIMEOUT_MS);
+        let config = String::from_utf8(client.get("/zookeeper/config").unwrap()).unwrap();
+        let lines: Vec<&str> = config.lines().collect();
+        assert_eq!((lines.len(), lines[3]), (4, "version=0"), "{config}");
+        for (number, (line, client)) in (1..).zip(lines.iter().zip(&ensemble.clients)) {
+            let (start, end) =
+                (format!("server.{number}=127.0.0.1:"), format!(":participant;{client}"));
+            assert!(line.starts_with(&start) && line.ends_with(&end), "{line}");
+        }
+        wait_until("what one server was told is known by all", || client.exists("/a"));
+    }
+    let shown = word(ensemble.clients[follower], "mntr");
+    for line in
+        ["zk_server_state\tfollower", "zk_peer_state\tfollowing - broadcast", "zk_quorum_size\t3"]
+    {
+        assert!(shown.lines().any(|it| it == line), "{line} in {shown}");
+    }
+    wait_until("the leader hears both", || {
+        let shown = word(ensemble.clients[leader], "mntr");
+        ["zk_server_state\tleader", "zk_learners\t2", "zk_synced_followers\t2"]
+            .iter()
+            .all(|line| shown.lines().any(|it| it == *line))
+    });
+
+    kill_process(ensemble.pid_of(leader + 1), Signal::KILL).unwrap();
+    wait_until("another leader", || {
+        let leaders = ensemble.leaders();
+        leaders.len() == 1 && leaders[0] != leader
+    });
+    let mut client = Client::open(ensemble.clients[follower], TIMEOUT_MS);
+    assert_eq!(client.get("/a").unwrap(), b"one");
+    assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
+    let said = format!("server {} ended with signal: 9", leader + 1);
+    wait_until("it is said who has ended", || log_in(&ensemble.folder).contains(&said));
+    ensemble.stop();
+}
+
+/// Servers on a `zoo.cfg` each, killed when dropped.
+struct Members {
+    folder: PathBuf,
+    children: Vec<Child>,
+    clients: Vec<SocketAddr>,
+}
+
+impl Members {
+    /// Writes the files of three servers, with these lines more in each.
+    fn prepare(name: &str, lines: &str) -> Members {
+        let folder = folder(name);
+        let first = first_port(3);
+        let servers: String = (0..3)
+            .map(|index| {
+                let (peer, election) = (first + 707 + index, first + 1_707 + index);
+                format!("server.{}=localhost:{peer}:{election}\n", index + 1)
+            })
+            .collect();
+        let mut clients = Vec::new();
+        for index in 0..3 {
+            let own = folder.join((index + 1).to_string());
+            let (data, port) = (own.join("data"), first + index);
+            fs::create_dir_all(&data).unwrap();
+            fs::write(data.join("myid"), format!("{}\n", index + 1)).unwrap();
+            let config = format!(
+                "tickTime=2000\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+                 4lw.commands.whitelist=*\n{servers}{lines}",
+                data.display()
+            );
+            fs::write(own.join("zoo.cfg"), config).unwrap();
+            clients.push(SocketAddr::from(([127, 0, 0, 1], port)));
+        }
+        Members { folder, children: Vec::new(), clients }
+    }
+
+    /// Starts the one at this place.
+    fn start(&mut self, place: usize) {
+        let own = self.folder.join((place + 1).to_string());
+        let address = self.clients[place].to_string();
+        let child = crate::server::command(&own).args(["--zk-addr", &address]).spawn();
+        self.children.push(child.unwrap());
+    }
+
+    fn logs(&self) -> String {
+        (1..=3).map(|number| log_in(&self.folder.join(number.to_string()))).collect()
+    }
+
+    /// Ends all with SIGTERM; each must end with status 0.
+    fn stop(mut self) {
+        for child in &self.children {
+            kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+        }
+        for mut child in std::mem::take(&mut self.children) {
+            let status = child.wait().unwrap();
+            assert!(status.success(), "one ended with {status}; {}", self.logs());
+        }
+        fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_server_that_waits_for_the_others_lives_and_serves_nobody() {
+    let mut members = Members::prepare("waiting-member", "");
+    members.start(1);
+    let address = members.clients[1];
+    wait_until("it says that it lives", || word(address, "ruok") == "imok");
+    let not_serving = "This ZooKeeper instance is not currently serving requests\n";
+    assert_eq!(word(address, "srvr"), not_serving);
+    assert_eq!(word(address, "isro"), "null");
+    // The length of a connect request.
+    assert_eq!(word(address, "\0\0\0\u{2c}"), "");
+    assert!(members.logs().contains("whoever reaches the peer port is taken for a server"));
+    members.stop();
+}
+
+#[test]
+fn servers_that_show_each_other_certificates_are_an_ensemble() {
+    let fixture =
+        |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name);
+    let mut members = Members::prepare(
+        "servers-by-tls",
+        &format!(
+            "sslQuorum=true\nssl.quorum.keyStore.location={}\nssl.quorum.trustStore.location={}\n",
+            fixture("server.pem").display(),
+            fixture("ca.pem").display()
+        ),
+    );
+    (0..3).for_each(|place| members.start(place));
+    let clients = members.clients.clone();
+    let leaders = || {
+        let leads = |address: &&SocketAddr| word(**address, "srvr").contains("Mode: leader\n");
+        clients.iter().filter(leads).count()
+    };
+    wait_until("one leader", || leaders() == 1);
+    let mut client = Client::open(clients[0], TIMEOUT_MS);
+    assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
+    // Who speaks no TLS is not a server.
+    let first = members.clients[0].port() + DISTANCES[1];
+    let mut stranger = TcpStream::connect(("127.0.0.1", first)).unwrap();
+    stranger.write_all(&[0; 64]).unwrap();
+    stranger.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut answer = Vec::new();
+    let _ = stranger.read_to_end(&mut answer);
+    assert_eq!(leaders(), 1);
+    members.stop();
+}
