@@ -44,7 +44,7 @@ use crate::message::{
 };
 use crate::throttle::Throttle;
 use auth::AuthConfig;
-use connection::{Connection, Slot, SlotKind, Spare, State, Stats};
+use connection::{Connection, ReadOnly, Slot, SlotKind, Spare, State, Stats};
 use journal::SlowRequests;
 use watches::Watches;
 
@@ -84,6 +84,9 @@ pub struct FrontConfig {
     pub audit: bool,
     /// Requests that took longer are told; none: no request is.
     pub slow_request_ms: Option<u64>,
+    /// Without contact for so long, clients that ask for it are served reads (`readonlymode.enabled`);
+    /// none: nobody is.
+    pub read_only_after_ms: Option<u64>,
 }
 
 /// The clocks of the driver.
@@ -149,6 +152,8 @@ pub struct Front {
     closing: VecDeque<(u64, ConnectionId)>,
     heard: HashSet<SessionId, FixedState>,
     heard_reported_ms: u64,
+    /// Some may be served reads only.
+    has_read_only: bool,
     secrets_drawn: u64,
     spare: Spare,
     /// The highest zxid this Front has seen; for pings.
@@ -202,6 +207,7 @@ impl Front {
             closing: VecDeque::new(),
             heard: HashSet::with_hasher(FixedState::default()),
             heard_reported_ms: 0,
+            has_read_only: false,
             secrets_drawn: 0,
             spare: Spare::default(),
             last_zxid: 0,
@@ -243,6 +249,7 @@ impl Front {
             sasl: Exchange::New,
             identities: Arc::new([]),
             identity_bytes: Vec::new(),
+            read_only: ReadOnly::No,
             listed: false,
             dirty: false,
             starved_since_ms: None,
@@ -282,7 +289,9 @@ impl Front {
         if let Some(connection) = self.connections.get_mut(&id)
             && let State::Attached = connection.state
         {
-            self.heard.extend(connection.session);
+            if connection.read_only == ReadOnly::No {
+                self.heard.extend(connection.session);
+            }
             connection.take_spare(&mut self.spare);
         }
         self.decode(id);
@@ -435,24 +444,40 @@ impl Front {
         silent_ms.is_some_and(|silent_ms| silent_ms >= u64::from(timeout_ms) / 3)
     }
 
-    /// Ends a session's connection whose client must not be answered any more.
+    /// Whether clients are served reads only, if they ask for that (`ReadOnlyZooKeeperServer`).
+    fn is_read_only(&self) -> bool {
+        let silent_ms =
+            self.now.contact_at_ms.map(|at_ms| self.now.monotonic_ms.saturating_sub(at_ms));
+        match (silent_ms, self.config.read_only_after_ms) {
+            (Some(silent_ms), Some(after_ms)) => silent_ms >= after_ms,
+            _ => false,
+        }
+    }
+
+    /// Ends a session's connection whose client must not be answered any more, or may be served more
+    /// than reads again.
     fn end_if_cut_off(&mut self, id: ConnectionId) -> bool {
-        let timeout_ms = match self.connections.get(&id) {
+        let (timeout_ms, read_only) = match self.connections.get(&id) {
             Some(connection) if matches!(connection.state, State::Attached) => {
-                connection.timeout_ms
+                (connection.timeout_ms, connection.read_only)
             }
             _ => return false,
         };
-        let is_cut_off = self.is_cut_off(timeout_ms);
-        if is_cut_off {
-            self.disconnect(id, NO_CONTACT);
+        let (is_over, why) = match read_only {
+            ReadOnly::No => (self.is_cut_off(timeout_ms), NO_CONTACT),
+            _ => (!self.is_read_only(), "there is contact with a leader again"),
+        };
+        if is_over {
+            self.disconnect(id, why);
         }
-        is_cut_off
+        is_over
     }
 
     fn end_those_cut_off(&mut self) {
         // Mostly no session is, and those that there are need not be looked at.
-        if self.is_cut_off(self.config.session_timeout_ms_min) {
+        let may_serve_more = self.has_read_only && !self.is_read_only();
+        if may_serve_more || self.is_cut_off(self.config.session_timeout_ms_min) {
+            self.has_read_only &= !may_serve_more;
             let mut ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
             ids.sort_unstable();
             for id in ids {

@@ -1,6 +1,7 @@
 //! What the threads measure, and the handle that reads it and the rest of a node's numbers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use machine::{Machine, SessionId};
 use member::summary::Summary;
@@ -69,6 +70,12 @@ impl MonitorHandle {
     /// What Loop counted since the start.
     pub fn loop_counts(&self) -> LoopCounts {
         self.shared.look_at_loop(|member| member.counts())
+    }
+
+    /// How long ago this member was in touch with a leader, or a quorum; none where it needs nobody.
+    pub fn contact_silent_ms(&self) -> Option<u64> {
+        let at_ms = self.shared.contact_at_ms.load(Ordering::Acquire);
+        (at_ms != u64::MAX).then(|| self.shared.now_ms().saturating_sub(at_ms))
     }
 
     /// Where the replica of this member stands and, if it leads, how far the others are.

@@ -99,6 +99,8 @@ pub struct ServeConfig {
     /// A standing keep-alive on client connections (`clientTcpKeepAlive`).
     pub client_keep_alive: bool,
     pub four_letter_words: FourLetterWords,
+    /// Whether clients that ask for it are served reads without a leader (`readonlymode.enabled`).
+    pub read_only_mode: bool,
     /// The largest request (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
     pub jute_bytes_max: u32,
     /// Writes of all clients that are not yet answered (`request_throttle_max_requests`,
@@ -528,6 +530,7 @@ impl Draft {
             listen_backlog: self.listen_backlog,
             client_keep_alive: self.client_keep_alive.unwrap_or(false),
             four_letter_words: settle_words(self.four_letter_words, self.read_only_mode),
+            read_only_mode: self.read_only_mode,
             jute_bytes_max: self.jute_bytes_max.unwrap_or(JUTE_BYTES_MAX_DEFAULT),
             commands_in_flight_max: self.commands_in_flight_max,
             throttled_op_wait_ms: self.throttled_op_wait_ms,

@@ -64,6 +64,8 @@ pub struct About {
     pub system_properties: BTreeMap<String, String>,
     /// The ensemble that this server is a member of.
     pub cluster: Option<ClusterConfig>,
+    /// Without contact to a leader for so long, it serves reads, if it does at all.
+    pub read_only_after_ms: Option<u64>,
     /// Whether metrics are served to Prometheus: counters must not fall then.
     pub has_prometheus: bool,
 }
@@ -145,14 +147,14 @@ impl Monitor {
         match word {
             // `TraceMaskCommand` and `SetTraceMaskCommand` do not ask.
             Word::Gtmk | Word::Stmk { .. } => {}
-            word if !self.is_serving() => {
+            word if !self.is_serving() && !self.is_read_only() => {
                 return four_letter::while_not_serving(word, version, conf);
             }
             _ => {}
         }
         match word {
             Word::Ruok => four_letter::RUOK.to_string(),
-            Word::Isro => "rw".to_string(),
+            Word::Isro => if self.is_read_only() { "ro" } else { "rw" }.to_string(),
             Word::Conf => {
                 let (data_bytes, log_bytes) = self.dirs();
                 four_letter::conf(conf, data_bytes, log_bytes)
@@ -229,7 +231,12 @@ impl Monitor {
 
     /// What this member is to its clients.
     pub fn mode(&self) -> &'static str {
-        self.ensemble().map_or("standalone", |ensemble| ensemble.part.mode())
+        match self.ensemble() {
+            // `ReadOnlyZooKeeperServer.getState`.
+            _ if self.is_read_only() => "read-only",
+            Some(ensemble) => ensemble.part.mode(),
+            None => "standalone",
+        }
     }
 
     /// How the ensemble stands; none where there is none.
@@ -254,6 +261,13 @@ impl Monitor {
     /// (`AbstractFourLetterCommand.isZKServerRunning`).
     pub fn is_serving(&self) -> bool {
         self.ensemble().is_none_or(|ensemble| ensemble.part != Part::Looking)
+    }
+
+    /// Whether clients are served reads only (`readonlymode.enabled`).
+    pub fn is_read_only(&self) -> bool {
+        let after_ms = self.about.read_only_after_ms;
+        let silent_ms = self.node.contact_silent_ms();
+        after_ms.zip(silent_ms).is_some_and(|(after_ms, silent_ms)| silent_ms >= after_ms)
     }
 
     /// Asks every runtime, one after the other.
@@ -298,7 +312,7 @@ impl Monitor {
         let ensemble = self.ensemble();
         ServerReport {
             version: self.about.version.clone(),
-            mode: ensemble.as_ref().map_or("standalone", |ensemble| ensemble.part.mode()),
+            mode: self.mode(),
             proposal_sizes: ensemble.and_then(|ensemble| ensemble.proposal_sizes()),
             latency: fronts.latency,
             received: fronts.received,

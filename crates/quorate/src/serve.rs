@@ -40,6 +40,9 @@ const READY_LIMIT: Duration = Duration::from_secs(600);
 /// A member of an ensemble waits for the others as long as it takes: a century.
 const READY_LIMIT_OF_MEMBER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
+/// The least time that a member looks for a leader before it serves reads (`QuorumPeer.run`).
+const READ_ONLY_AFTER_MS_MIN: u64 = 2_000;
+
 /// Runs a server until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if let Some(count) = args.local_ensemble {
@@ -131,9 +134,10 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
             snapshot_log_bytes: config.snapshot_log_bytes,
         },
     };
+    let read_only_after_ms = read_only_after_ms(&config);
     let limit = if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT };
     let node = tokio::select! {
-        started = start_node(node_config, limit) => started?,
+        started = start_node(node_config, limit, read_only_after_ms) => started?,
         () = not_serving::answer(plain.as_ref(), true, answers.clone()) => unreachable!("it goes on"),
         () = not_serving::answer(secure.as_ref(), false, answers) => unreachable!("it goes on"),
         // What is left half done is done again, or goes on, at the next start.
@@ -162,6 +166,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         initial_config: config.initial_config.clone(),
         system_properties: shown_properties(&config.system_properties),
         cluster: config.cluster.clone(),
+        read_only_after_ms,
         has_prometheus: config.metrics.is_some(),
     };
     let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
@@ -212,12 +217,22 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
 
 /// Starts the member, which may wait for others, on a thread of its own. That thread ends with the
 /// process where nobody waits for it any more.
-async fn start_node(config: NodeConfig, limit: Duration) -> anyhow::Result<Node> {
+async fn start_node(
+    config: NodeConfig,
+    limit: Duration,
+    read_only_after_ms: Option<u64>,
+) -> anyhow::Result<Node> {
     let (sender, started) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("start".to_string()).spawn(move || {
         let started = (|| {
             let node = node::start(&config)?;
-            anyhow::ensure!(node.wait_ready(limit), "the member did not become ready");
+            let is_ready = match read_only_after_ms {
+                Some(ms) => node.wait_ready(limit.min(Duration::from_millis(ms))),
+                None => node.wait_ready(limit),
+            };
+            // Whoever takes reads is served them before there is a leader.
+            let is_served = is_ready || read_only_after_ms.is_some();
+            anyhow::ensure!(is_served, "the member did not become ready");
             Ok(node)
         })();
         // Whoever waited may have been told to end.
@@ -280,7 +295,14 @@ fn front_config(
         throttle: throttle.clone(),
         audit: config.audit,
         slow_request_ms: config.slow_request_ms,
+        read_only_after_ms: read_only_after_ms(config),
     }
+}
+
+/// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), if it does at all.
+fn read_only_after_ms(config: &ServeConfig) -> Option<u64> {
+    let is_wanted = config.read_only_mode && config.cluster.is_some();
+    is_wanted.then(|| u64::from(config.tick_ms).max(READ_ONLY_AFTER_MS_MIN))
 }
 
 /// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where another

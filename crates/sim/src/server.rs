@@ -169,6 +169,7 @@ impl Server {
                     throttle: Arc::default(),
                     audit: false,
                     slow_request_ms: None,
+                    read_only_after_ms: None,
                 };
                 Runtime::new(config, world.now_us)
             })

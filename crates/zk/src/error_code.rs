@@ -44,6 +44,8 @@ impl ErrorCode {
     pub const AUTH_FAILED: ErrorCode = ErrorCode(-115);
     /// The session moved to another connection.
     pub const SESSION_MOVED: ErrorCode = ErrorCode(-118);
+    /// A write, where only reads are served.
+    pub const NOT_READ_ONLY: ErrorCode = ErrorCode(-119);
     /// The connection has no such watch.
     pub const NO_WATCHER: ErrorCode = ErrorCode(-121);
     /// The configuration does not allow reconfig.

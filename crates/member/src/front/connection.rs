@@ -39,6 +39,17 @@ pub(super) enum State {
     Closing,
 }
 
+/// Whether a connection is served reads only, without contact to a leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadOnly {
+    /// It is served all.
+    No,
+    /// Its session is of here, and of nowhere else.
+    Local,
+    /// Its session is one of the ensemble.
+    Global,
+}
+
 /// A request that was decoded and not yet answered.
 pub(super) struct Slot {
     pub xid: i32,
@@ -178,6 +189,7 @@ pub(super) struct Connection {
     pub identities: Identities,
     /// The same as a batch wants them.
     pub identity_bytes: Vec<u8>,
+    pub read_only: ReadOnly,
     /// Whether this connection stands in the Front's list of those with something to run.
     pub listed: bool,
     /// Whether this connection stands in the Front's list of those with output.

@@ -1,5 +1,6 @@
 //! The first frame of a connection: a four-letter word, or a connect request that asks for a session.
 
+use machine::sessions::Session;
 use machine::{Command, ConnectionId, Machine, Outcome, Refusal, SessionId};
 use zk::auth::session_secret;
 use zk::four_letter::{TRACE_MASK_BYTES, Word};
@@ -7,9 +8,16 @@ use zk::limits::CONNECT_BYTES_MAX;
 use zk::request::ConnectRequest;
 use zk::response::ConnectResponse;
 
-use super::connection::State;
+use super::connection::{ReadOnly, State};
 use super::{Front, Halt, NO_CONTACT, take_frame};
 use crate::message::Answered;
+
+/// What a client is told of its session.
+struct Welcome {
+    session: SessionId,
+    password: [u8; 16],
+    timeout_ms: u32,
+}
 
 impl Front {
     /// A four-letter word or a connect request.
@@ -99,6 +107,11 @@ impl Front {
             unreachable!("the caller looked");
         };
         let connect = connect.clone();
+        let is_read_only = self.is_read_only();
+        if is_read_only && connect.read_only != Some(true) {
+            self.disconnect(id, "it wants more than reads, and there is no leader");
+            return;
+        }
         let zxid = machine.counters().zxid.0;
         if connect.last_zxid_seen > zxid {
             let seen = connect.last_zxid_seen;
@@ -106,7 +119,35 @@ impl Front {
             self.disconnect(id, &what);
             return;
         }
-        self.ask_for_session(id, connect);
+        match is_read_only {
+            true => self.greet_read_only(id, &connect, machine),
+            false => self.ask_for_session(id, connect),
+        }
+    }
+
+    /// A session of here, or one of the ensemble as this member last knew it.
+    fn greet_read_only(&mut self, id: ConnectionId, connect: &ConnectRequest, machine: &Machine) {
+        let (min, max) = (self.config.session_timeout_ms_min, self.config.session_timeout_ms_max);
+        let timeout_ms = u32::try_from(connect.timeout_ms).unwrap_or(0).clamp(min, max);
+        let (session, password, read_only) = match connect.session {
+            0 => {
+                let (session, password) = self.draw_session();
+                (session, password, ReadOnly::Local)
+            }
+            session => {
+                let session = SessionId(session);
+                let is_own = |found: &&Session| found.password[..] == *connect.password;
+                let Some(found) = machine.sessions().get(session).filter(is_own) else {
+                    self.refuse_session(id, connect.read_only);
+                    return;
+                };
+                (session, found.password, ReadOnly::Global)
+            }
+        };
+        self.has_read_only = true;
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        connection.read_only = read_only;
+        self.welcome(id, connect, Welcome { session, password, timeout_ms });
     }
 
     fn ask_for_session(&mut self, id: ConnectionId, connect: ConnectRequest) {
@@ -161,23 +202,8 @@ impl Front {
         };
         match answered {
             Ok(Ok(Outcome::Opened | Outcome::Attached)) => {
-                let response = ConnectResponse {
-                    timeout_ms: timeout_ms as i32,
-                    session: session.0,
-                    password,
-                    read_only: connect.read_only.map(|_| false),
-                };
-                response.encode(&mut connection.output);
-                connection.state = State::Attached;
-                connection.session = Some(session);
-                connection.timeout_ms = timeout_ms;
-                connection.stats.sent += 1;
-                connection.stats.last_operation = "SESS";
-                self.sent += 1;
-                self.sessions.insert(session, id);
                 self.heard.insert(session);
-                self.soil(id);
-                self.resumable.push(id);
+                self.welcome(id, &connect, Welcome { session, password, timeout_ms });
             }
             Ok(Err(Refusal::SessionIdTaken(_))) => self.ask_for_session(id, connect),
             Ok(_) => self.refuse_session(id, connect.read_only),
@@ -185,6 +211,29 @@ impl Front {
                 self.disconnect(id, "no session can be opened now");
             }
         }
+    }
+
+    /// The connection speaks for the session from now on.
+    fn welcome(&mut self, id: ConnectionId, connect: &ConnectRequest, welcome: Welcome) {
+        let Welcome { session, password, timeout_ms } = welcome;
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let is_read_only = connection.read_only != ReadOnly::No;
+        let response = ConnectResponse {
+            timeout_ms: timeout_ms as i32,
+            session: session.0,
+            password,
+            read_only: connect.read_only.map(|_| is_read_only),
+        };
+        response.encode(&mut connection.output);
+        connection.state = State::Attached;
+        connection.session = Some(session);
+        connection.timeout_ms = timeout_ms;
+        connection.stats.sent += 1;
+        connection.stats.last_operation = "SESS";
+        self.sent += 1;
+        self.sessions.insert(session, id);
+        self.soil(id);
+        self.resumable.push(id);
     }
 
     fn refuse_session(&mut self, id: ConnectionId, read_only: Option<bool>) {

@@ -7,7 +7,7 @@ use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
 use zk::response::WriteForm;
 use zk::{ErrorCode, ops};
 
-use super::connection::{Connection, OwnedSetWatches, SlotKind};
+use super::connection::{Connection, OwnedSetWatches, ReadOnly, SlotKind};
 use super::{Front, Halt, take_frame};
 use crate::limits::{TRAVELLING_READS_MAX, WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX};
 use crate::message::{OwnedRead, ToLoop, TravellingRead};
@@ -79,6 +79,9 @@ impl Front {
             self.fail(id, header.xid, ErrorCode::THROTTLED_OP, None, false);
             return Ok(());
         }
+        if self.lacks_leader(id, header) {
+            return Ok(());
+        }
         match Request::decode(header.opcode, &mut reader) {
             Ok(request) => self.on_request(id, header, &request, frame.len()),
             // `ZooKeeperServer.processPacket` reads these before all others, and does not catch.
@@ -99,6 +102,37 @@ impl Front {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// What only a leader can do is refused where there is none; the end of a session of here is its
+    /// end. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`.
+    fn lacks_leader(&mut self, id: ConnectionId, header: RequestHeader) -> bool {
+        let connection = self.connections.get(&id).expect("the caller looked");
+        let read_only = connection.read_only;
+        let RequestHeader { xid, opcode } = header;
+        match opcode {
+            _ if read_only == ReadOnly::No => false,
+            op::CLOSE_SESSION if read_only == ReadOnly::Local => {
+                self.fail(id, xid, ErrorCode::OK, None, true);
+                true
+            }
+            op::CLOSE_SESSION
+            | op::SYNC
+            | op::CREATE
+            | op::CREATE2
+            | op::CREATE_TTL
+            | op::CREATE_CONTAINER
+            | op::DELETE
+            | op::SET_DATA
+            | op::RECONFIG
+            | op::SET_ACL
+            | op::MULTI
+            | op::CHECK => {
+                self.fail(id, xid, ErrorCode::NOT_READ_ONLY, None, false);
+                true
+            }
+            _ => false,
         }
     }
 

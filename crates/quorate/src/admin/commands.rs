@@ -165,7 +165,7 @@ pub async fn run(
                 None => monitor.about().initial_config.as_str().into(),
             },
         )],
-        Command::IsReadOnly => vec![("read_only", false.into())],
+        Command::IsReadOnly => vec![("read_only", monitor.is_read_only().into())],
         Command::LastSnapshot => last_snapshot(monitor),
         Command::Leader => leader(monitor),
         Command::Monitor => {
@@ -365,7 +365,7 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]);
     let mut data = vec![
         ("version", server.version.into()),
-        ("read_only", false.into()),
+        ("read_only", monitor.is_read_only().into()),
         ("server_stats", stats),
         ("client_response", response_sizes(&fronts)),
     ];

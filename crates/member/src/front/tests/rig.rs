@@ -212,6 +212,7 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         throttle: Arc::default(),
         audit: false,
         slow_request_ms: None,
+        read_only_after_ms: None,
     }
 }
 
