@@ -79,6 +79,7 @@ impl ErrorCode {
             -114 => "invalid ACL",
             -115 => "auth failed",
             -118 => "session moved",
+            -119 => "not read-only",
             -121 => "no watcher",
             -123 => "reconfig disabled",
             -124 => "authentication required",

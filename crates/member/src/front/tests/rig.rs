@@ -9,6 +9,7 @@
 //! - `time 500`, `stall c1`, `unstall c1`, `close c1`, `full`, `room`, `hold 3` change the world;
 //! - `expire c1`, `configure NAME=VALUE ...` are commands of the loop itself, and so is `install`, of
 //!   the state at the last `keep`;
+//! - `contact` is the last contact with a leader, `contact alone` says that none is needed;
 //! - `serve NAME=VALUE ...` makes the Fronts anew: before anyone connects.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -379,6 +380,15 @@ impl Rig {
             "keep" => self.kept = Some(copy(&mut self.machine)),
             "install" => self.install(),
             "serve" => self.serve(rest),
+            "contact" => {
+                let is_alone = rest == "alone";
+                self.now.contact_at_ms = (!is_alone).then_some(self.now.monotonic_ms);
+                for front in &mut self.fronts {
+                    front.set_now(self.now);
+                    front.on_tick();
+                }
+                self.run();
+            }
             _ => self.client_line(first, rest),
         }
     }
@@ -504,6 +514,7 @@ impl Rig {
     /// Lists in a value are separated by `,`, a user from the password by `:`.
     fn serve(&mut self, words: &str) {
         let mut auth = AuthConfig::default();
+        let mut read_only_after_ms = None;
         let owned = |value: &str| value.split(',').map(str::to_string).collect();
         for (name, value) in words.split(' ').map(|word| word.split_once('=').unwrap()) {
             match name {
@@ -515,6 +526,7 @@ impl Rig {
                 "super" => auth.sasl_super_users = owned(value),
                 "failed" => auth.sasl_failed_allowed = value == "allowed",
                 "enforce" => auth.enforced_schemes = owned(value),
+                "read_only_after" => read_only_after_ms = Some(value.parse().unwrap()),
                 "ensemble" if value == "any" => auth.ensemble = Some(EnsembleNames::Any),
                 "ensemble" => auth.ensemble = Some(EnsembleNames::These(owned(value))),
                 _ => panic!("option {name}"),
@@ -522,7 +534,8 @@ impl Rig {
         }
         assert!(self.clients.is_empty());
         let (auth, count) = (Arc::new(auth), self.fronts.len() as u32);
-        let front = |id| Front::new(FrontConfig { auth: auth.clone(), ..config(id) });
+        let front =
+            |id| Front::new(FrontConfig { auth: auth.clone(), read_only_after_ms, ..config(id) });
         self.fronts = (0..count).map(front).collect();
     }
 
@@ -950,7 +963,7 @@ impl Rig {
             timeout_ms: option("timeout=").map_or(10_000, |ms| ms.parse().unwrap()),
             session,
             password,
-            read_only: option("44").map_or(Some(false), |_| None),
+            read_only: option("44").map_or(Some(words.contains(&"ro")), |_| None),
         };
         connect.encode(out);
     }
@@ -983,7 +996,11 @@ impl Rig {
 
     fn connected_text(&mut self, number: u32, frame: &[u8]) -> String {
         let response = ConnectResponse::decode(frame).unwrap();
-        let byte = if response.read_only.is_some() { "" } else { ", without the byte" };
+        let byte = match response.read_only {
+            Some(true) => ", for reads",
+            Some(false) => "",
+            None => ", without the byte",
+        };
         if response.session == 0 {
             assert_eq!((response.timeout_ms, response.password), (0, [0; 16]));
             return format!("refused{byte}");

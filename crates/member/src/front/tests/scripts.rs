@@ -3,7 +3,7 @@
 
 use super::rig::Rig;
 
-const SCRIPTS: [(&str, &str); 38] = [
+const SCRIPTS: [(&str, &str); 40] = [
     ("acl_hides_events", include_str!("scripts/acl_hides_events.txt")),
     ("add_watch_answers", include_str!("scripts/add_watch_answers.txt")),
     ("auth_adds_identities_in_order", include_str!("scripts/auth_adds_identities_in_order.txt")),
@@ -19,6 +19,11 @@ const SCRIPTS: [(&str, &str); 38] = [
     ("connect_negotiates", include_str!("scripts/connect_negotiates.txt")),
     ("connect_refused", include_str!("scripts/connect_refused.txt")),
     ("descendants_are_counted", include_str!("scripts/descendants_are_counted.txt")),
+    ("contact_that_is_lost_closes", include_str!("scripts/contact_that_is_lost_closes.txt")),
+    (
+        "reads_are_served_without_a_leader",
+        include_str!("scripts/reads_are_served_without_a_leader.txt"),
+    ),
     ("disk_full_refuses_in_order", include_str!("scripts/disk_full_refuses_in_order.txt")),
     (
         "ensemble_names_turn_others_away",
