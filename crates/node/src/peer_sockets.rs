@@ -201,7 +201,7 @@ struct Links {
     /// Of each other server: it was just there, so that a dial may succeed.
     seen: BTreeMap<u64, [Notify; 2]>,
     handshakes: Mutex<VecDeque<Arc<Notify>>>,
-    complaints: Mutex<BTreeMap<String, Instant>>,
+    complaints: Mutex<Complaints>,
     give: Box<dyn Fn(Vec<PeerInput>) + Send + Sync>,
 }
 
@@ -499,6 +499,27 @@ async fn dial_for_ever(links: Arc<Links>, server: PeerServer, channel: Channel) 
     }
 }
 
+/// What was logged lately: about whom, and the trouble but for its numbers, of which garbage has
+/// others each time.
+#[derive(Default)]
+struct Complaints {
+    seen: BTreeMap<(String, String), Instant>,
+}
+
+impl Complaints {
+    /// Whether this is to be logged now.
+    fn is_due(&mut self, about: &str, trouble: &str, now: Instant) -> bool {
+        self.seen.retain(|_, at| now < *at + PEER_COMPLAINT_INTERVAL);
+        let kind = trouble.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let key = (about.to_string(), kind);
+        let is_due = self.seen.len() < PEER_COMPLAINTS_MAX && !self.seen.contains_key(&key);
+        if is_due {
+            self.seen.insert(key, now);
+        }
+        is_due
+    }
+}
+
 /// Times between dials.
 struct Redial {
     wait: Duration,
@@ -601,13 +622,9 @@ impl Links {
 
     /// Logs trouble with a peer, unless it was logged lately.
     fn complain(&self, about: &str, trouble: &dyn Display) {
-        let text = format!("links: {about}: {trouble}");
-        let now = Instant::now();
-        let mut complaints = self.complaints.lock();
-        complaints.retain(|_, at| now < *at + PEER_COMPLAINT_INTERVAL);
-        if complaints.len() < PEER_COMPLAINTS_MAX && !complaints.contains_key(&text) {
-            tracing::warn!("{text}");
-            complaints.insert(text, now);
+        let trouble = trouble.to_string();
+        if self.complaints.lock().is_due(about, &trouble, Instant::now()) {
+            tracing::warn!("links: {about}: {trouble}");
         }
     }
 

@@ -601,6 +601,23 @@ fn a_queue_has_its_bounds_and_takes_one_frame_of_any_size() {
 }
 
 #[test]
+fn the_same_trouble_is_logged_once_a_minute_whatever_its_numbers() {
+    let mut complaints = Complaints::default();
+    let now = Instant::now();
+    assert!(complaints.is_due("server 2", "a frame of 17 bytes", now));
+    assert!(!complaints.is_due("server 2", "a frame of 4711 bytes", now));
+    assert!(complaints.is_due("server 3", "a frame of 17 bytes", now));
+    assert!(complaints.is_due("server 2", "it is silent", now));
+    let later = now + PEER_COMPLAINT_INTERVAL;
+    assert!(!complaints.is_due("server 2", "it is silent", later - Duration::from_millis(1)));
+    assert!(complaints.is_due("server 2", "it is silent", later));
+    for count in 1..PEER_COMPLAINTS_MAX {
+        assert!(complaints.is_due(&format!("server {count}"), "something", later));
+    }
+    assert!(!complaints.is_due("server 0", "something", later));
+}
+
+#[test]
 fn dials_come_slower_up_to_a_bound_and_fast_after_a_link_that_lasted() {
     let mut redial = Redial::new(7);
     let short = Duration::ZERO;
