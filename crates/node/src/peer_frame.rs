@@ -75,17 +75,22 @@ impl FrameBatch {
         FrameBatch { heads: frames.iter().map(encode_head).collect(), frames }
     }
 
-    /// What is to be written, in order. None is empty.
-    pub fn slices(&self) -> Vec<IoSlice<'_>> {
+    /// What is to be written behind so many bytes, in order. None is empty.
+    pub fn slices(&self, mut written: usize) -> Vec<IoSlice<'_>> {
         let pairs = self.heads.iter().zip(&self.frames);
         let slices = pairs.flat_map(|(head, frame)| [&head[..], &frame.body[..]]);
-        slices.filter(|slice| !slice.is_empty()).map(IoSlice::new).collect()
+        let rest = slices.map(|slice| {
+            let rest = slice.get(written..).unwrap_or(&[]);
+            written -= slice.len() - rest.len();
+            rest
+        });
+        rest.filter(|slice| !slice.is_empty()).map(IoSlice::new).collect()
     }
 
     /// The same in one piece.
     #[cfg(test)]
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.slices().iter().flat_map(|slice| slice.iter().copied()).collect()
+        self.slices(0).iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 }
 

@@ -6,8 +6,9 @@
 //! a member there is at most one link of a channel, and one from it; a new one is made only when the
 //! old one was told to be down.
 //!
-//! All of this runs on one thread. Whoever sends never waits: what does not fit into a link's queue,
-//! or has no link, is dropped and counted, as a network may do.
+//! All of this runs on one thread, but that whoever sends writes to the socket itself where it has
+//! room: a wake-up costs more. Nobody who sends ever waits: what does not fit into a link's queue, or
+//! has no link, is dropped and counted, as a network may do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -28,7 +29,8 @@ use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use sha2::Sha256;
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Interval, MissedTickBehavior, timeout, timeout_at};
@@ -142,7 +144,7 @@ pub struct LinkStatus {
 /// The links, as long as this lives.
 pub struct PeerSockets {
     links: Arc<Links>,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// What sends to other members.
@@ -220,7 +222,17 @@ struct OpenLink {
 #[derive(Default)]
 struct Outbox {
     waiting: Mutex<Waiting>,
+    /// The task of the link is to look.
     arrived: Notify,
+    /// What is being written, by whoever has the lock; none where only the link's task may write.
+    socket: Mutex<Option<DirectSocket>>,
+}
+
+/// A socket on which any thread may write.
+struct DirectSocket {
+    socket: Arc<OwnedWriteHalf>,
+    /// What was taken out of the queue and is not written yet, and how much of it is.
+    batch: Option<(FrameBatch, usize)>,
 }
 
 #[derive(Default)]
@@ -279,7 +291,7 @@ impl PeerSockets {
             // A name that is still being resolved is not waited for.
             runtime.shutdown_background();
         })?;
-        Ok(PeerSockets { links, thread })
+        Ok(PeerSockets { links, thread: Some(thread) })
     }
 
     /// What sends.
@@ -287,16 +299,24 @@ impl PeerSockets {
         PeerHandle { links: self.links.clone() }
     }
 
-    /// Ends all links, and the thread. Nothing is given any more, not even that they are down.
-    pub fn stop(self) {
+    /// Ends all links, and waits for the thread to end. Nothing is given any more, not even that they
+    /// are down.
+    pub fn stop(mut self) {
         self.links.stop.send_replace(true);
         // A panic there has ended the process already.
-        let _ = self.thread.join();
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for PeerSockets {
+    fn drop(&mut self) {
+        self.links.stop.send_replace(true);
     }
 }
 
 impl PeerHandle {
-    /// Sends a frame, if there is a link and room in its queue.
+    /// Takes a frame for a member, if there is a link and room in its queue. [`PeerHandle::flush`] sends
+    /// what was taken.
     pub fn send(&self, to: MemberId, channel: Channel, frame: PeerFrame) {
         let outbox = {
             let open = self.links.open.lock();
@@ -310,6 +330,21 @@ impl PeerHandle {
         };
         if !outbox.is_some_and(|outbox| outbox.push(frame)) {
             self.links.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends what was taken, as far as the sockets have room: the thread of the links need not be woken
+    /// for it. It goes on with the rest.
+    pub fn flush(&self) {
+        let outboxes: Vec<_> = {
+            let open = self.links.open.lock();
+            let is_sending = |it: &&OpenLink| it.is_up && it.link.is_outgoing;
+            open.iter().filter(is_sending).map(|it| it.outbox.clone()).collect()
+        };
+        for outbox in outboxes {
+            if !outbox.is_empty() && !matches!(outbox.write_now(), Ok(true)) {
+                outbox.arrived.notify_one();
+            }
         }
     }
 
@@ -358,12 +393,41 @@ impl Outbox {
         }
         waiting.bytes = bytes;
         waiting.frames.push_back(frame);
-        let was_empty = waiting.frames.len() == 1;
-        drop(waiting);
-        if was_empty {
-            self.arrived.notify_one();
-        }
         true
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.lock().frames.is_empty()
+    }
+
+    /// Writes what the socket takes; whether that is all. Not where another thread is at it, or only
+    /// the link's task may.
+    fn write_now(&self) -> io::Result<bool> {
+        let Some(mut direct) = self.socket.try_lock() else { return Ok(false) };
+        let Some(DirectSocket { socket, batch }) = direct.as_mut() else { return Ok(false) };
+        loop {
+            let (frames, written) = match batch {
+                Some(batch) => batch,
+                None => {
+                    let frames = self.take();
+                    if frames.is_empty() {
+                        return Ok(true);
+                    }
+                    batch.insert((FrameBatch::new(frames), 0))
+                }
+            };
+            let slices = frames.slices(*written);
+            if slices.is_empty() {
+                *batch = None;
+                continue;
+            }
+            match socket.try_write_vectored(&slices) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => *written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// What is to be written next.
@@ -424,11 +488,11 @@ async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
             let accepted = TlsAcceptor::from(tls().server).accept(stream);
             let accepted = async { accepted.await.map_err(Trouble::Tls) };
             match turn.limit(accepted).await {
-                Ok(stream) => links.serve_on(stream, hello, turn).await,
+                Ok(stream) => links.serve_on(stream, split_any, hello, turn).await,
                 Err(trouble) => Err(trouble),
             }
         }
-        _ => links.serve_on(stream, hello, turn).await,
+        _ => links.serve_on(stream, split_plain, hello, turn).await,
     };
     if let Err(trouble) = served
         && !trouble.is_passing()
@@ -629,9 +693,10 @@ impl Links {
     }
 
     /// The handshake of one that was accepted, and then its link to the end.
-    async fn serve_on<S: AsyncRead + AsyncWrite + Unpin>(
+    async fn serve_on<S: AsyncRead + AsyncWrite + Unpin, R: AsyncRead + Unpin>(
         self: &Arc<Self>,
         stream: S,
+        split: impl FnOnce(S) -> (R, Writer<S>),
         hello: watch::Receiver<Arc<Hello>>,
         turn: Turn,
     ) -> Result<(), Trouble> {
@@ -640,7 +705,8 @@ impl Links {
         match turn.limit(self.agree_with_dialler(&mut talk, &own)).await {
             Ok(open) => {
                 drop(turn);
-                self.run(talk, open, hello).await;
+                let Talk { stream, frames } = talk;
+                self.run(split(stream), frames, open, hello).await;
                 Ok(())
             }
             Err(Trouble::Refused(reason)) => {
@@ -710,15 +776,16 @@ impl Links {
                 let connected = TlsConnector::from(tls().client).connect(name, stream);
                 let stream = timeout(HANDSHAKE_LIMIT, connected).await;
                 let stream = stream.map_err(|_| Trouble::Slow)?.map_err(Trouble::Tls)?;
-                self.dial_on(stream, server.number, channel, hello).await
+                self.dial_on(stream, split_any, server.number, channel, hello).await
             }
-            _ => self.dial_on(stream, server.number, channel, hello).await,
+            _ => self.dial_on(stream, split_plain, server.number, channel, hello).await,
         }
     }
 
-    async fn dial_on<S: AsyncRead + AsyncWrite + Unpin>(
+    async fn dial_on<S: AsyncRead + AsyncWrite + Unpin, R: AsyncRead + Unpin>(
         self: &Arc<Self>,
         stream: S,
+        split: impl FnOnce(S) -> (R, Writer<S>),
         wanted: u64,
         channel: Channel,
         hello: watch::Receiver<Arc<Hello>>,
@@ -728,7 +795,8 @@ impl Links {
         let agreed = self.agree_with_accepter(&mut talk, &own, wanted, channel);
         match timeout(HANDSHAKE_LIMIT, agreed).await.unwrap_or(Err(Trouble::Slow)) {
             Ok(open) => {
-                self.run(talk, open, hello).await;
+                let Talk { stream, frames } = talk;
+                self.run(split(stream), frames, open, hello).await;
                 Ok(())
             }
             Err(Trouble::Refused(reason)) => {
@@ -826,9 +894,10 @@ impl Links {
     }
 
     /// A link from its handshake to its end.
-    async fn run<S: AsyncRead + AsyncWrite + Unpin>(
+    async fn run<S: AsyncWrite, R: AsyncRead + Unpin>(
         &self,
-        talk: Talk<S>,
+        (read, write): (R, Writer<S>),
+        mut frames: FrameReader,
         mut open: Registered,
         mut hello: watch::Receiver<Arc<Hello>>,
     ) {
@@ -837,12 +906,10 @@ impl Links {
         if !is_outgoing {
             self.seen.get(&other.server).into_iter().flatten().for_each(Notify::notify_one);
         }
-        let Talk { stream, mut frames } = talk;
         frames.set_body_bytes_max(PEER_BODY_BYTES_MAX);
-        let (read, write) = tokio::io::split(stream);
         let ended = tokio::select! {
             ended = self.read_frames(read, frames, &open.link) => ended,
-            ended = write_link(write, &open.outbox, beats(*channel)) => Ended::Io(ended),
+            ended = write.run(&open.outbox, beats(*channel)) => Ended::Io(ended),
             () = open.end.notified() => Ended::Closed,
             _ = hello.changed() => Ended::Closed,
         };
@@ -955,12 +1022,61 @@ fn take_frames(frames: &mut FrameReader, link: &Link) -> Result<Vec<PeerInput>, 
     Ok(inputs)
 }
 
-/// Writes what waits, and a beat where nothing does. Ends with the error that ends the link.
-async fn write_link<W: AsyncWrite + Unpin>(
-    mut write: W,
+/// The half of a connection that is written.
+enum Writer<S> {
+    /// By any thread.
+    Plain(OwnedWriteHalf),
+    /// By the link's task.
+    Any(WriteHalf<S>),
+}
+
+fn split_plain(stream: TcpStream) -> (OwnedReadHalf, Writer<TcpStream>) {
+    let (read, write) = stream.into_split();
+    (read, Writer::Plain(write))
+}
+
+fn split_any<S: AsyncRead + AsyncWrite>(stream: S) -> (ReadHalf<S>, Writer<S>) {
+    let (read, write) = tokio::io::split(stream);
+    (read, Writer::Any(write))
+}
+
+impl<S: AsyncWrite> Writer<S> {
+    /// Writes what waits, and a beat where nothing does. Ends with the error that ends the link.
+    async fn run(self, outbox: &Outbox, beats: Interval) -> io::Error {
+        let ended = match self {
+            Writer::Plain(write) => write_plain(Arc::new(write), outbox, beats).await,
+            Writer::Any(write) => write_any(write, outbox, beats).await,
+        };
+        ended.err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+async fn write_plain(
+    socket: Arc<OwnedWriteHalf>,
     outbox: &Outbox,
     mut beats: Interval,
-) -> io::Error {
+) -> io::Result<()> {
+    *outbox.socket.lock() = Some(DirectSocket { socket: socket.clone(), batch: None });
+    loop {
+        if !outbox.write_now()? {
+            socket.writable().await?;
+            continue;
+        }
+        tokio::select! {
+            biased;
+            () = outbox.arrived.notified() => {}
+            _ = beats.tick() => {
+                outbox.push(PeerFrame { kind: KIND_BEAT, body: Bytes::new() });
+            }
+        }
+    }
+}
+
+async fn write_any<S: AsyncWrite>(
+    mut write: WriteHalf<S>,
+    outbox: &Outbox,
+    mut beats: Interval,
+) -> io::Result<()> {
     loop {
         let mut frames = outbox.take();
         if frames.is_empty() {
@@ -972,9 +1088,7 @@ async fn write_link<W: AsyncWrite + Unpin>(
                 }
             }
         }
-        if let Err(error) = write_frames(&mut write, frames).await {
-            return error;
-        }
+        write_frames(&mut write, frames).await?;
     }
 }
 
@@ -983,7 +1097,7 @@ async fn write_frames<W: AsyncWrite + Unpin>(
     frames: Vec<PeerFrame>,
 ) -> io::Result<()> {
     let batch = FrameBatch::new(frames);
-    let mut slices = batch.slices();
+    let mut slices = batch.slices(0);
     let mut rest = &mut slices[..];
     while !rest.is_empty() {
         let count = write.write_vectored(rest).await?;

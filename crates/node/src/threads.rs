@@ -165,8 +165,8 @@ impl LoopRunner {
     }
 
     /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees to
-    /// it.
-    fn turn(&mut self, shared: &Shared, wakes_apply: bool) {
+    /// it. Whether something waits to be sent to other members.
+    fn turn(&mut self, shared: &Shared, wakes_apply: bool) -> bool {
         let mut inputs = std::mem::take(&mut self.inputs);
         shared.to_loop.take_now(&mut inputs);
         for input in inputs.drain(..) {
@@ -203,6 +203,7 @@ impl LoopRunner {
             true => shared.to_apply.push(output.apply),
             false => shared.to_apply.push_quietly(output.apply),
         }
+        let is_sending = !output.peers.is_empty();
         if let Some(peers) = &shared.peers {
             for (to, frame) in output.peers {
                 let channel = if frame.is_bulk() { Channel::Bulk } else { Channel::Log };
@@ -232,6 +233,7 @@ impl LoopRunner {
         if output.ready {
             shared.ready.push([()]);
         }
+        is_sending
     }
 }
 
@@ -366,8 +368,11 @@ impl Shared {
     fn turn_loop(&self, wakes_apply: bool) {
         for _ in 0..LOOP_TURNS_MAX {
             let Some(mut runner) = self.main_loop.try_lock() else { return };
-            runner.turn(self, wakes_apply);
+            let is_sending = runner.turn(self, wakes_apply);
             drop(runner);
+            if let Some(peers) = self.peers.as_ref().filter(|_| is_sending) {
+                peers.flush();
+            }
             if self.to_loop.is_empty() {
                 return;
             }

@@ -101,3 +101,15 @@ fn memory_follows_what_is_there() {
         assert!(reader.room().capacity() <= 4 * PEER_READ_BYTES);
     }
 }
+
+#[test]
+fn a_batch_goes_on_wherever_the_socket_stopped() {
+    let batch = FrameBatch::new(vec![frame(1, 3), frame(2, 0), frame(3, 20)]);
+    let whole = batch.to_bytes();
+    for written in 0..=whole.len() {
+        let slices = batch.slices(written);
+        assert!(slices.iter().all(|slice| !slice.is_empty()));
+        let rest: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        assert_eq!(rest, whole[written..]);
+    }
+}

@@ -171,8 +171,10 @@ fn three_servers_link_and_frames_come_in_order_on_each_channel() {
     }
     for _ in 0..4 {
         peers[0].handle.send(MemberId(20), Channel::Bulk, frame(7, 9 << 20));
+        peers[0].handle.flush();
     }
     peers[0].handle.send(MemberId(30), Channel::Log, frame(2, 0));
+    peers[0].handle.flush();
     let (mut log_count, mut bulk_count) = (0, 0);
     while log_count < 200 || bulk_count < 4 {
         match peers[1].wait_frame() {
@@ -665,6 +667,7 @@ fn servers_with_certificates_link_and_one_without_a_good_one_does_not() {
     peers[0].wait_linked(&[2]);
     peers[1].wait_linked(&[1]);
     peers[0].handle.send(MemberId(20), Channel::Bulk, frame(3, 5 << 20));
+    peers[0].handle.flush();
     assert!(peers[1].wait_frame().2 == frame(3, 5 << 20));
     // Plain bytes where TLS is wanted.
     let mut plain = Stranger::connect(&peers[0]);
