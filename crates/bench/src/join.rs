@@ -253,6 +253,38 @@ fn figures(writers: &Writers<'_>, stages: &Stages, rejoined: &Rejoined) -> Vec<F
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::null_server::NullServer;
+
+    /// Three sessions that write on in the last stage; the ones before were too short for any.
+    #[test]
+    fn each_stage_has_its_figures() {
+        let null = NullServer::start(20).unwrap();
+        let args = TreeArgs { parents: 1, children: 3, size: 20, clients: 1, keep: false };
+        let tree = Tree::new(&args, "t");
+        let mut driver = Driver::connect(&null.target().addresses, 3, 10_000).unwrap();
+        let stages = Stages::start();
+        for _ in 1..STAGES.len() {
+            stages.next();
+        }
+        stages.end(true);
+        let mut writers = Writers::new(&tree, &stages);
+        writers.run(&mut driver).unwrap();
+        let (gone, serves) = (Duration::from_millis(5), Duration::from_millis(1_500));
+        let rejoined = Rejoined { gone, serves, cpu_ns: None, output: PathBuf::from("log") };
+        let figures = figures(&writers, &stages, &rejoined);
+        let of = |name| {
+            let figure = figures.iter().find(|figure| figure.name == name).unwrap();
+            figure.values.first().copied()
+        };
+        assert_eq!(of("writes before"), Some(0.0));
+        assert!(of("writes after it serves").unwrap() > 0.0);
+        assert_eq!(of("serves after its start"), Some(1_500.0));
+        assert_eq!(of("its CPU until it serves"), None);
+        let mut names: Vec<_> = figures.iter().map(|figure| figure.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), figures.len());
+    }
 
     #[test]
     fn a_folder_is_emptied_but_for_the_number() {

@@ -227,6 +227,21 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
     std::fs::remove_dir_all(data).unwrap();
 }
 
+/// The data of a server that follows nobody is all there is: it is refused before anything is done.
+#[test]
+fn a_member_joins_only_where_one_follows() {
+    let ours = Server::start("bench-join-ours", &CONFIG);
+    let target = format!("zk://{}", ours.address());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(["bench", "zk-join", "--target", &target, "--delete-data"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(text.contains("no server says it follows"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(!below_root(ours.address()).contains("bench-"));
+}
+
 #[test]
 fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
     // A snapshot every 2,000 commands or so; ZooKeeper waits for a random part of its number.
