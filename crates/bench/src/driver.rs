@@ -327,7 +327,7 @@ impl Driver {
             };
             let is_here = connection.lost.is_none() && connection.away_until_ns.is_none();
             if is_here && now_ns.saturating_sub(connection.heard_ns) > limit_ns {
-                connection.lose("silent for two thirds of the timeout");
+                connection.lose("silent for too long");
                 self.maybe_go_on(client, load);
             }
         }
