@@ -809,6 +809,11 @@ impl Loop {
         self.replica.status()
     }
 
+    /// Those whose votes count, by member id.
+    pub fn voters(&self) -> &[u64] {
+        &self.replica.membership().voters
+    }
+
     /// The other members as a leader sees them; none at anyone else.
     pub fn peers(&self) -> Vec<PeerStatus> {
         self.replica.peers()

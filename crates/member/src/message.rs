@@ -9,7 +9,7 @@ use machine::{
     ConnectionId, ContainerSearch, ContainersFound, Identity, LogIndex, MemberId, Ordinal, Outcome,
     PreparedImage, Refusal, SessionId, Settings, Zxid,
 };
-pub use replica::{PersistId, ReplicaError, Restored};
+pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
 use zk::request::{ReadKind, ReadRequest};
 

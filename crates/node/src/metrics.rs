@@ -78,6 +78,11 @@ impl MonitorHandle {
         (at_ms != u64::MAX).then(|| self.shared.now_ms().saturating_sub(at_ms))
     }
 
+    /// Those whose votes count, by member id.
+    pub fn voters(&self) -> Vec<u64> {
+        self.shared.look_at_loop(|member| member.voters().to_vec())
+    }
+
     /// Where the replica of this member stands and, if it leads, how far the others are.
     pub fn replica(&self) -> (Status, Vec<PeerStatus>) {
         self.shared.look_at_loop(|member| (member.status(), member.peers()))

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use machine::Origin;
 use machine::freeze::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
-use member::message::{FrontId, ReplicaError};
+use member::message::{FrontId, Membership, ReplicaError};
 use member::recovery::{Options, RecoveryError, recover};
 use member::{ImageWriter, LogWriter};
 use parking_lot::{Mutex, RwLock};
@@ -106,6 +106,15 @@ pub enum StartError {
         /// Where it is, and what to do.
         cause: String,
     },
+    /// The directory is of a standalone server, and the configuration of a member, or the other way
+    /// round.
+    #[error("data directory {dir}: {cause}")]
+    Ensemble {
+        /// Which.
+        dir: String,
+        /// What it is, and what to do.
+        cause: String,
+    },
     /// The system refuses a thread or the directory.
     #[error("{what}: {cause}")]
     System {
@@ -158,6 +167,8 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
             (recovered, None)
         }
     };
+    check_ensemble(&recovered.restored.membership, recovered.origin, config.cluster.as_ref())
+        .map_err(|cause| StartError::Ensemble { dir: dir_name.clone(), cause })?;
     if recovered.is_new {
         tracing::info!("data directory {dir_name} was empty: a new state begins");
     }
@@ -311,6 +322,29 @@ impl Node {
             // A panic there has ended the process already.
             let _ = thread.join();
         }
+    }
+}
+
+/// A standalone server's directory would go on alone, and clients of the ensemble with it; a member's
+/// would wait for ever for others that nobody names.
+fn check_ensemble(
+    membership: &Membership,
+    origin: Origin,
+    cluster: Option<&ClusterConfig>,
+) -> Result<(), String> {
+    let is_alone = membership.voters == [origin.member.0];
+    match cluster {
+        Some(cluster) if is_alone && cluster.voters.len() > 1 => Err(format!(
+            "it is of a standalone server, and an ensemble of {} is configured: start this server \
+             with an empty directory, or alone",
+            cluster.voters.len()
+        )),
+        None if !is_alone => Err(format!(
+            "it is of a member of an ensemble of {}: name the servers in the configuration \
+             (server.N=...)",
+            membership.voters.len()
+        )),
+        _ => Ok(()),
     }
 }
 

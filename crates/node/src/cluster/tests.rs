@@ -182,7 +182,30 @@ fn a_server_that_lost_its_directory_is_born_into_the_ensemble_without_a_vote() {
     assert_eq!(ensemble.first_voters(1), ensemble.first_voters(2));
     assert!(!ensemble.first_voters(1).contains(&after.member_id));
     assert!(ensemble.data_dir(1).join("set-aside-1/boot").is_file());
+    // It is given what it lacks, and the vote of the one that it was.
+    assert!(nodes[2].wait_ready(PATIENCE));
+    let has_vote = |node: &Node| node.monitor_handle().voters().contains(&after.member_id);
+    wait_until("it has a vote", || nodes.iter().all(has_vote));
+    let is_gone = |node: &Node| !node.monitor_handle().voters().contains(&before.member_id);
+    wait_until("the one that it was has none", || nodes.iter().all(is_gone));
+    nodes.remove(0).stop();
+    open_session(&nodes[0], 1);
+    open_session(&nodes[1], 2);
+    wait_alike(&nodes, 2);
     nodes.into_iter().for_each(Node::stop);
+}
+
+#[test]
+fn a_directory_of_a_standalone_server_is_none_of_an_ensemble_and_the_other_way_round() {
+    let mut ensemble = Ensemble::new("places", 3);
+    let alone = NodeConfig { cluster: None, ..ensemble.config(1) };
+    start(&alone).expect("it starts").stop();
+    let refused = |config: NodeConfig| start(&config).err().expect("it is refused").to_string();
+    assert!(refused(ensemble.config(1)).contains("it is of a standalone server"));
+    std::fs::remove_dir_all(ensemble.data_dir(1)).expect("is there");
+    ensemble.start(&[1, 2, 3]).into_iter().for_each(Node::stop);
+    let alone = NodeConfig { cluster: None, ..ensemble.config(1) };
+    assert!(refused(alone).contains("it is of a member of an ensemble of 3"));
 }
 
 #[test]
