@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::history::{History, Received};
+use crate::history::{ConnectionRecord, History, Received};
 use crate::model::{Change, ChangeKind, Model, NOBODY, Settings, parent_of};
 use crate::op::{Answer, EventKind, Op, Signature, error};
 
@@ -80,6 +80,9 @@ pub struct Rules {
     pub may_refuse: bool,
     /// What is configured for containers that never had a child.
     pub never_used_ms_max: i64,
+    /// Reads are of a member's own state, which may be older than another's: only what the session was
+    /// shown before, and what was finished before a sync of its connection began, must be in it.
+    pub reads_may_lag: bool,
 }
 
 /// What the judge found in a history that is sound.
@@ -136,7 +139,7 @@ pub fn judge(
         let over = over.get(&number).copied();
         verdict_counts.events += check_stream(history, number, &changes, &missed, over)?;
     }
-    check_real_time(history)?;
+    check_real_time(history, rules)?;
     Ok(Verdict {
         model,
         acknowledged: verdict_counts.acknowledged,
@@ -761,8 +764,9 @@ fn check_stream(
     Ok(event_count)
 }
 
-/// The third part: what was finished before an operation began is seen by it.
-fn check_real_time(history: &History) -> Result<(), Violation> {
+/// The third part: what was finished before an operation began is seen by it. A read that may lag sees
+/// what its session was shown, and what a sync before it on its connection must see.
+fn check_real_time(history: &History, rules: Rules) -> Result<(), Violation> {
     let mut notes: Vec<(u64, usize, bool)> = Vec::new();
     for (number, record) in history.ops.iter().enumerate() {
         let Some(completed) = &record.completed else { continue };
@@ -773,14 +777,27 @@ fn check_real_time(history: &History) -> Result<(), Violation> {
         }
     }
     notes.sort_unstable();
+    let sessions: Vec<Option<i64>> = history.connections.iter().map(session_of).collect();
     let mut newest = 0;
+    let mut shown: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut synced: BTreeMap<usize, i64> = BTreeMap::new();
     let mut floors: BTreeMap<usize, i64> = BTreeMap::new();
     for (_, number, is_end) in notes {
+        let record = &history.ops[number];
+        let session = sessions[record.connection];
         if !is_end {
-            floors.insert(number, newest);
+            if let Op::Sync { .. } = record.op {
+                synced.insert(record.connection, newest);
+            }
+            let may_lag = rules.reads_may_lag && !record.op.is_write();
+            let own = session.and_then(|session| shown.get(&session)).copied().unwrap_or(0);
+            let floor = match may_lag {
+                true => own.max(synced.get(&record.connection).copied().unwrap_or(0)),
+                false => newest,
+            };
+            floors.insert(number, floor);
             continue;
         }
-        let record = &history.ops[number];
         let zxid = record.completed.as_ref().map_or(0, |completed| completed.zxid);
         let floor = floors.remove(&number).unwrap_or(0);
         let least = if record.op.is_write() { floor + 1 } else { floor };
@@ -792,8 +809,20 @@ fn check_real_time(history: &History) -> Result<(), Violation> {
             ));
         }
         newest = newest.max(zxid);
+        if let Some(session) = session {
+            let own = shown.entry(session).or_default();
+            *own = zxid.max(*own);
+        }
     }
     Ok(())
+}
+
+/// The session that a connection was given.
+fn session_of(connection: &ConnectionRecord) -> Option<i64> {
+    connection.received.iter().find_map(|received| match received {
+        Received::Connected { session, .. } => Some(*session),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

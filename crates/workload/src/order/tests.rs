@@ -451,6 +451,59 @@ fn a_read_that_misses_what_was_finished_before_is_rejected() {
     case.rejected("was seen before it began");
 }
 
+/// As above, but of several members, each with a state of its own age.
+fn lagging() -> (Case, usize) {
+    let mut case = Case::new();
+    case.rules.reads_may_lag = true;
+    let other = case.connect(0);
+    case.create(0, "/a", 3);
+    (case, other)
+}
+
+fn sync() -> Op {
+    Op::Sync { path: "/".to_string() }
+}
+
+#[test]
+fn a_read_of_a_member_that_lags_may_miss_what_others_finished() {
+    let (mut case, other) = lagging();
+    case.read(other, exists("/a", false), 2, error::NO_NODE, Answer::Empty);
+    case.accepted();
+}
+
+#[test]
+fn a_read_that_misses_what_was_finished_before_its_sync_is_rejected() {
+    let (mut case, other) = lagging();
+    case.read(other, sync(), 3, 0, Answer::Path("/".to_string()));
+    case.accepted();
+    let (mut case, other) = lagging();
+    case.read(other, sync(), 2, 0, Answer::Path("/".to_string()));
+    case.rejected("was seen before it began");
+}
+
+#[test]
+fn a_read_that_misses_what_its_session_was_shown_elsewhere_is_rejected() {
+    let (mut case, _) = lagging();
+    let moved = case.connect(SESSION);
+    case.read(moved, exists("/a", false), 2, error::NO_NODE, Answer::Empty);
+    case.rejected("was seen before it began");
+}
+
+#[test]
+fn a_write_does_not_lag() {
+    let mut case = Case::new();
+    case.rules.reads_may_lag = true;
+    let other = case.connect(0);
+    let first = case.send(0, create("/a"));
+    case.reply(first, 4, 0, Answer::Path("/a".to_string()));
+    // Sent only when the first was finished, and stands before it.
+    let second = case.send(other, create("/b"));
+    case.commit(second);
+    case.commit(first);
+    case.reply(second, 3, 0, Answer::Path("/b".to_string()));
+    case.rejected("was seen before it began");
+}
+
 #[test]
 fn expired_sessions_take_their_ephemerals_with_them() {
     let mut case = Case::new();
