@@ -7,7 +7,10 @@ use workload::history::{History, Received};
 use workload::model::{Goes, Model};
 use workload::order::{Rules, Verdict, judge};
 
-use crate::limits::{HEARING_US_MAX, LATE_US_MAX, PAUSE_COUNTS_US};
+use crate::limits::{
+    CLOCK_PPM_MAX, FALLS_SILENT_US_MAX, HEARD_AT_LEADER_US_MAX, HEARING_US_MAX, LATE_US_MAX,
+    LINK_LATENCY_US_MAX, PAUSE_COUNTS_US,
+};
 use crate::network::Network;
 use crate::witness::{Times, Witness};
 
@@ -48,6 +51,38 @@ impl WakingTime {
     }
 }
 
+/// When a member was in trouble: its process was not there, not given the CPU or not ready, or one of
+/// its links did not carry everything at once. What a client says to it then may be lost to the others.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble {
+    /// Start of each, and its end; the last may go on. In order.
+    spans: Vec<(u64, Option<u64>)>,
+}
+
+impl Trouble {
+    /// Whether it is in trouble from now on.
+    pub fn note(&mut self, is_any: bool, now_us: u64) {
+        let is_open = matches!(self.spans.last(), Some((_, None)));
+        if is_any && !is_open {
+            self.spans.push((now_us, None));
+        }
+        if let Some((_, until_us)) = self.spans.last_mut()
+            && !is_any
+            && is_open
+        {
+            *until_us = Some(now_us);
+        }
+    }
+
+    /// Whether there was none between two points in time.
+    fn is_none_between(&self, from_us: u64, until_us: u64) -> bool {
+        let touches = |(start_us, end_us): &(u64, Option<u64>)| {
+            *start_us <= until_us && end_us.is_none_or(|end_us| end_us >= from_us)
+        };
+        !self.spans.iter().any(touches)
+    }
+}
+
 /// What the judges are given beside the history.
 pub struct Evidence<'a> {
     /// What every client saw.
@@ -56,32 +91,36 @@ pub struct Evidence<'a> {
     pub witness: &'a Witness,
     /// When bytes arrived.
     pub network: &'a Network,
-    /// When the process ran.
-    pub waking: &'a WakingTime,
+    /// When the process of each member ran.
+    pub waking: Vec<&'a WakingTime>,
+    /// When each member was in trouble.
+    pub trouble: Vec<&'a Trouble>,
+    /// When each member may have applied late.
+    pub lag: Vec<&'a Trouble>,
     /// Whether the disk was full at any time.
     pub may_refuse: bool,
     /// What the member is configured to do with containers that never had a child.
     pub never_used_ms_max: u64,
 }
 
-/// Judges a run whose member ended in the state `machine`.
+/// Judges a run whose members ended in the states `machines`.
 ///
 /// # Errors
 /// What no correct server would have done.
-pub fn check(evidence: &Evidence<'_>, machine: Option<&Machine>) -> Result<Verdict, String> {
+pub fn check(evidence: &Evidence<'_>, machines: &[&Machine]) -> Result<Verdict, String> {
     let (committed, times) = evidence.witness.order()?;
     let never_used_ms_max = i64::try_from(evidence.never_used_ms_max).unwrap_or(i64::MAX);
-    let rules = Rules { may_refuse: evidence.may_refuse, never_used_ms_max };
+    let reads_may_lag = evidence.waking.len() > 1;
+    let rules = Rules { may_refuse: evidence.may_refuse, never_used_ms_max, reads_may_lag };
     let verdict = judge(evidence.history, &committed, rules).map_err(|found| found.to_string())?;
-    if let Some(machine) = machine {
-        compare(machine, &verdict.model)?;
-    }
+    machines.iter().try_for_each(|machine| compare(machine, &verdict.model))?;
     check_acknowledgements(evidence, &verdict, &times)?;
     check_expiries(evidence, &verdict, &times)?;
+    check_silence(evidence, &verdict, &times)?;
     Ok(verdict)
 }
 
-/// The member's final state is the model's.
+/// A member's final state is the model's.
 fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
     let counters = machine.counters();
     if (counters.zxid.0, counters.ordinal.0) != (model.zxid, model.ordinal) {
@@ -166,27 +205,40 @@ fn check_acknowledgements(
 ///
 /// `t` itself is known only where nothing waits in Loop: else the command was thought of some time
 /// after `judged_us`, and the silence may have ended since.
+///
+/// In an ensemble the leader judges, and hears of the clients of others by frames, so a little later;
+/// and its clock may be faster. What a client says to a member in trouble, or while the leader is in
+/// trouble, need not be heard.
 fn check_expiries(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
     times: &[Times],
 ) -> Result<(), String> {
     for &(session, position) in &verdict.expired {
-        let Times { judged_us, proposed_us, .. } = times[position];
-        if evidence.witness.is_shut_between(judged_us, proposed_us) {
+        let Times { member, judged_us, proposed_us, .. } = times[position];
+        let is_ensemble = evidence.waking.len() > 1;
+        if evidence.witness.is_shut_between(member, judged_us, proposed_us) {
             return Err(format!(
                 "session {session:#x} expired at {proposed_us} us, when no client could attach"
             ));
         }
-        let (timeout_us, mut heard_us) = signs_of_life(evidence, session);
-        let renewals_us = evidence.witness.opened_us();
+        let (timeout_us, mut heard_us) = signs_of_life(evidence, session, member);
+        let renewals_us = evidence.witness.opened_us(member);
         let renewed_us = renewals_us.filter(|at_us| *at_us <= judged_us).max().unwrap_or(0);
         // Silence before that is forgiven, and Loop knows of it at once.
         heard_us.retain(|at_us| *at_us > renewed_us && *at_us <= proposed_us);
         heard_us.push(renewed_us);
         heard_us.sort_unstable();
-        let silence_us = longest_silence(evidence.waking, &heard_us, judged_us, proposed_us);
-        if silence_us + LATE_US_MAX < timeout_us {
+        let (waking, hearing_us, late_us) = match is_ensemble {
+            false => (evidence.waking[member], HEARING_US_MAX, LATE_US_MAX),
+            true => {
+                let fast_us = timeout_us * CLOCK_PPM_MAX / 1_000_000;
+                let late_us = LATE_US_MAX + 4 * LINK_LATENCY_US_MAX + fast_us;
+                (evidence.waking[member], HEARD_AT_LEADER_US_MAX, late_us)
+            }
+        };
+        let silence_us = longest_silence(waking, &heard_us, hearing_us, judged_us, proposed_us);
+        if silence_us + late_us < timeout_us {
             return Err(format!(
                 "session {session:#x} expired at {proposed_us} us, after {silence_us} us of \
                  silence, its timeout is {timeout_us} us"
@@ -196,33 +248,86 @@ fn check_expiries(
     Ok(())
 }
 
-/// The timeout of a session, and when bytes of its client arrived.
-fn signs_of_life(evidence: &Evidence<'_>, session: i64) -> (u64, Vec<u64>) {
-    let (mut timeout_us, mut heard_us) = (0, Vec::new());
-    for (number, connection) in evidence.history.connections.iter().enumerate() {
-        let told = connection.received.iter().find_map(|received| match received {
-            Received::Connected { session, timeout_ms, .. } => Some((*session, *timeout_ms)),
+/// No client is answered for a session that the others have ended: a member without contact falls
+/// silent after a third of the timeout, one with contact soon knows.
+fn check_silence(
+    evidence: &Evidence<'_>,
+    verdict: &Verdict,
+    times: &[Times],
+) -> Result<(), String> {
+    if evidence.waking.len() == 1 {
+        return Ok(());
+    }
+    for &(session, position) in &verdict.expired {
+        let ended_us = times[position].handed_us;
+        for (number, timeout_us) in connections_of(evidence, session) {
+            let connection = &evidence.network.connections[number];
+            let until_us = ended_us + timeout_us / 3 + FALLS_SILENT_US_MAX;
+            let lag = evidence.lag[connection.member];
+            if connection.written_us > until_us
+                && lag.is_none_between(ended_us, connection.written_us)
+            {
+                return Err(format!(
+                    "session {session:#x} expired at {ended_us} us, and connection {number} was \
+                     written to at {} us, its timeout is {timeout_us} us",
+                    connection.written_us
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The connections that were given a session, each with its timeout.
+fn connections_of(evidence: &Evidence<'_>, session: i64) -> impl Iterator<Item = (usize, u64)> {
+    let connections = evidence.history.connections.iter().enumerate();
+    connections.filter_map(move |(number, connection)| {
+        connection.received.iter().find_map(|received| match received {
+            Received::Connected { session: told, timeout_ms, .. } if *told == session => {
+                Some((number, u64::from(*timeout_ms) * 1000))
+            }
             _ => None,
-        });
-        let Some((_, timeout_ms)) = told.filter(|(told, _)| *told == session) else { continue };
-        timeout_us = u64::from(timeout_ms) * 1000;
+        })
+    })
+}
+
+/// The timeout of a session, and when bytes of its client arrived of which the leader must have heard.
+fn signs_of_life(evidence: &Evidence<'_>, session: i64, leader: usize) -> (u64, Vec<u64>) {
+    let (mut timeout_us, mut heard_us) = (0, Vec::new());
+    for (number, told_us) in connections_of(evidence, session) {
+        timeout_us = told_us;
         let until_us = successor_opened_us(evidence.network, number);
-        let arrivals = evidence.network.connections[number].arrivals_us.iter();
-        heard_us.extend(arrivals.filter(|at_us| **at_us < until_us));
+        let found = &evidence.network.connections[number];
+        let is_passed_on = |at_us: u64| {
+            let is_well = |member: usize| {
+                let until_us = at_us + HEARD_AT_LEADER_US_MAX;
+                evidence.trouble[member].is_none_between(at_us, until_us)
+            };
+            evidence.waking.len() == 1 || (is_well(found.member) && is_well(leader))
+        };
+        let arrivals = found.arrivals_us.iter().copied();
+        heard_us.extend(arrivals.filter(|at_us| *at_us < until_us && is_passed_on(*at_us)));
     }
     (timeout_us, heard_us)
 }
 
 /// The longest silence, in the server's waking time and with what its pauses may have counted, that
-/// a server can have seen behind it when it judged, some time from `judged_us` to `proposed_us`.
-fn longest_silence(waking: &WakingTime, heard_us: &[u64], judged_us: u64, proposed_us: u64) -> u64 {
+/// a server can have seen behind it when it judged, some time from `judged_us` to `proposed_us`. It has
+/// heard of what arrived `hearing_us` before.
+fn longest_silence(
+    waking: &WakingTime,
+    heard_us: &[u64],
+    hearing_us: u64,
+    judged_us: u64,
+    proposed_us: u64,
+) -> u64 {
     let (judged, proposed) = (waking.before(judged_us), waking.before(proposed_us));
     let mut longest_us = 0;
     for (at, &from_us) in heard_us.iter().enumerate() {
         let until_us = heard_us.get(at + 1).copied().unwrap_or(proposed_us);
         let (from, until) = (waking.before(from_us), waking.before(until_us));
-        let is_heard = from + HEARING_US_MAX <= proposed;
-        let is_over = until + HEARING_US_MAX <= judged;
+        let is_heard = from + hearing_us <= proposed;
+        let is_over = until + hearing_us <= judged;
         if is_heard && !is_over {
             let pauses = waking.ended_between(from_us, proposed_us);
             longest_us = longest_us.max(until - from + pauses * PAUSE_COUNTS_US);

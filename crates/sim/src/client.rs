@@ -96,6 +96,11 @@ pub struct Client {
     is_gone: bool,
     /// Last words: none, sent, answered.
     last_words: LastWords,
+    /// The member that it tried last, and how many it knows.
+    member: usize,
+    member_count: usize,
+    /// It connects only when it is told to.
+    is_obedient: bool,
     /// Of the wake-up that counts.
     pub token: u64,
 }
@@ -150,6 +155,9 @@ impl Client {
             is_calm: false,
             is_gone: false,
             last_words: LastWords::NotYet,
+            member: 0,
+            member_count: 1,
+            is_obedient: false,
             token: 0,
         }
     }
@@ -220,7 +228,7 @@ impl Client {
             State::Away if self.is_gone => {}
             State::Away if now_us >= self.next_us => return Wish::Connect,
             State::Away => {}
-            State::Greeting if now_us >= self.heard_us + timeout_us => {
+            State::Greeting if now_us >= self.heard_us + self.patience_us() => {
                 self.leave(world, network);
             }
             State::Greeting => {}
@@ -239,7 +247,7 @@ impl Client {
         let at_us = match self.state {
             State::Away if self.is_gone => u64::MAX,
             State::Away => self.next_us,
-            State::Greeting => self.heard_us + timeout_us,
+            State::Greeting => self.heard_us + self.patience_us(),
             State::Connected => {
                 let mut at_us = self.heard_us + timeout_us * 2 / 3;
                 let ping_us = self.sent_us + timeout_us / 3;
@@ -258,6 +266,11 @@ impl Client {
         at_us.max(now_us + 1)
     }
 
+    /// How long it waits for its session (`ClientCnxn`: connectTimeout).
+    fn patience_us(&self) -> u64 {
+        u64::from(self.timeout_ms.max(1_000)) * 1000 / self.member_count as u64
+    }
+
     /// Whether it reads what has arrived.
     pub fn is_deaf(&self, now_us: u64) -> bool {
         self.deaf_until_us > now_us
@@ -269,6 +282,59 @@ impl Client {
         // It gives the server time, but not more than its session has.
         if self.config.is_erratic && !self.is_calm && self.random.one_in(8) {
             self.next_us = now_us + self.random.below(u64::from(self.timeout_ms) * 1000 + 1);
+        }
+    }
+
+    /// The member that it tries next, of so many: sometimes the same again.
+    pub fn next_member(&mut self, member_count: usize) -> usize {
+        self.member_count = member_count;
+        if member_count > 1 && !self.is_obedient && !self.random.one_in(4) {
+            self.member = self.random.below(member_count as u64) as usize;
+        }
+        self.member
+    }
+
+    /// From now on it connects and asks only when it is told to.
+    #[cfg(test)]
+    pub fn obey(&mut self) {
+        self.is_obedient = true;
+        self.next_us = u64::MAX;
+    }
+
+    /// It is to connect to this member, on a new connection.
+    #[cfg(test)]
+    pub fn dial(&mut self, member: usize, world: &mut World, network: &mut Network) {
+        if self.connection.is_some() {
+            self.leave(world, network);
+        }
+        self.member = member;
+        self.next_us = world.now_us;
+    }
+
+    /// Whether nothing that it asked for is under way.
+    #[cfg(test)]
+    pub fn is_waiting_for_nothing(&self) -> bool {
+        let is_resting = match self.state {
+            State::Away => self.next_us == u64::MAX,
+            State::Greeting => false,
+            State::Connected => true,
+        };
+        is_resting && self.outstanding.is_empty()
+    }
+
+    /// It is to send this, if it is connected.
+    #[cfg(test)]
+    pub fn do_op(
+        &mut self,
+        op: Op,
+        world: &mut World,
+        network: &mut Network,
+        history: &mut History,
+    ) {
+        if self.state == State::Connected {
+            let mut out = Vec::new();
+            self.request(op, world.now_us, history, &mut out);
+            self.send(&out, world, network);
         }
     }
 
@@ -325,6 +391,9 @@ impl Client {
             self.last_words = LastWords::Wanted;
         }
         self.next_us = world.now_us + self.random.magnitude(10, 300_000);
+        if self.is_obedient {
+            self.next_us = u64::MAX;
+        }
     }
 
     // Sending.

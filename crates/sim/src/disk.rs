@@ -173,6 +173,13 @@ impl SimDisk {
         watch.entries.get(&index).is_some_and(|watched| watched.progress == Progress::Synced)
     }
 
+    /// Whether a completed sync covers an entry with these bytes.
+    pub fn has_synced(&self, index: u64, payload: &Bytes) -> bool {
+        let watch = self.watch.borrow();
+        let watched = watch.entries.get(&index);
+        watched.is_some_and(|it| it.progress == Progress::Synced && it.payload == *payload)
+    }
+
     /// Completed syncs since the last call.
     pub fn take_sync_count(&self) -> u64 {
         core::mem::take(&mut self.watch.borrow_mut().sync_count)

@@ -3,6 +3,24 @@
 use storage::fault_disk::Operation;
 use workload::generate::Random;
 
+use crate::links::Roughness;
+
+/// Whom a fault is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Those whose bits are set, by number.
+    Members(u32),
+    /// Who leads then, or thinks so.
+    Leader,
+}
+
+impl Whom {
+    /// The member with this number.
+    pub fn one(member: usize) -> Whom {
+        Whom::Members(1 << member)
+    }
+}
+
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -62,6 +80,36 @@ pub enum Fault {
         /// How long.
         for_us: u64,
     },
+    /// Members are cut off from the others, for a time.
+    Partition {
+        /// Nothing comes through from them; to them it does.
+        is_one_way: bool,
+        /// How long.
+        for_us: u64,
+    },
+    /// Links between members break.
+    BreakLinks {
+        /// One of so many.
+        one_in: u64,
+    },
+    /// Links between members carry little, for a time.
+    SlowLinks {
+        /// One of so many.
+        one_in: u64,
+        /// How much they carry.
+        bytes_per_s: u64,
+        /// How much longer each frame takes beside that.
+        latency_us: u64,
+        /// How long.
+        for_us: u64,
+    },
+    /// Single frames between members are lost, come twice or overtake each other, for a time.
+    RoughLinks {
+        /// How many.
+        roughness: Roughness,
+        /// How long.
+        for_us: u64,
+    },
     /// Someone restores a snapshot: the newest, or one that was put aside at an earlier time.
     Restore,
     /// Someone sets the wall clock.
@@ -80,14 +128,21 @@ const RESTORE: u64 = KINDS;
 /// Of those, a full disk.
 const DISK_FULL: u64 = 5;
 
+/// Those that only an ensemble has.
+const PARTITION: u64 = KINDS + 1;
+const BREAK_LINKS: u64 = KINDS + 2;
+const SLOW_LINKS: u64 = KINDS + 3;
+const ROUGH_LINKS: u64 = KINDS + 4;
+
 /// Which faults a run has.
 #[derive(Clone, Debug)]
 pub struct FaultMix {
     random: Random,
+    member_count: usize,
     kinds: Vec<u64>,
     interval_us: u64,
     /// What is not left to chance, each with the time since the one before, the last first.
-    planned: Vec<(u64, Fault)>,
+    planned: Vec<(u64, Whom, Fault)>,
 }
 
 impl FaultMix {
@@ -98,7 +153,18 @@ impl FaultMix {
             kinds.extend((0..KINDS).filter(|_| random.one_in(3)));
         }
         let interval_us = random.magnitude(100_000, 8_000_000);
-        FaultMix { random, kinds, interval_us, planned: Vec::new() }
+        FaultMix { random, member_count: 1, kinds, interval_us, planned: Vec::new() }
+    }
+
+    /// The same for so many members.
+    pub fn draw_ensemble(mut random: Random, member_count: usize) -> FaultMix {
+        let mut kinds = Vec::new();
+        if !random.one_in(12) {
+            kinds.extend((0..KINDS).filter(|_| random.one_in(4)));
+            kinds.extend((PARTITION..=ROUGH_LINKS).filter(|_| random.one_in(3)));
+        }
+        let interval_us = random.magnitude(300_000, 12_000_000);
+        FaultMix { random, member_count, kinds, interval_us, planned: Vec::new() }
     }
 
     /// Snapshots are restored, time and again, and the process ends in the middle of that.
@@ -106,7 +172,7 @@ impl FaultMix {
         let mut kinds = vec![RESTORE; 3];
         kinds.extend((0..KINDS).filter(|_| random.one_in(3)));
         let interval_us = random.magnitude(100_000, 4_000_000);
-        FaultMix { random, kinds, interval_us, planned: Vec::new() }
+        FaultMix { random, member_count: 1, kinds, interval_us, planned: Vec::new() }
     }
 
     /// No faults.
@@ -115,9 +181,17 @@ impl FaultMix {
     }
 
     /// These faults, each so long after the one before.
-    pub fn planned(mut planned: Vec<(u64, Fault)>) -> FaultMix {
+    pub fn planned(planned: Vec<(u64, Fault)>) -> FaultMix {
+        let everybody = Whom::Members(u32::MAX);
+        let planned = planned.into_iter().map(|(wait_us, fault)| (wait_us, everybody, fault));
+        FaultMix::planned_for(planned.collect())
+    }
+
+    /// The same, for those that they are for.
+    pub fn planned_for(mut planned: Vec<(u64, Whom, Fault)>) -> FaultMix {
         planned.reverse();
-        FaultMix { random: Random::new(0), kinds: Vec::new(), interval_us: 1, planned }
+        let (random, kinds) = (Random::new(0), Vec::new());
+        FaultMix { random, member_count: 1, kinds, interval_us: 1, planned }
     }
 
     /// Whether the disk may become full by chance.
@@ -132,7 +206,7 @@ impl FaultMix {
 
     /// How long until the next fault, or none will come.
     pub fn next_us(&mut self) -> Option<u64> {
-        if let Some((wait_us, _)) = self.planned.last() {
+        if let Some((wait_us, ..)) = self.planned.last() {
             return Some(*wait_us);
         }
         match self.kinds.is_empty() {
@@ -142,10 +216,27 @@ impl FaultMix {
     }
 
     /// The next fault.
-    pub fn next_fault(&mut self) -> Fault {
-        if let Some((_, fault)) = self.planned.pop() {
-            return fault;
+    pub fn next_fault(&mut self) -> (Whom, Fault) {
+        if let Some((_, whom, fault)) = self.planned.pop() {
+            return (whom, fault);
         }
+        (self.next_whom(), self.next_kind())
+    }
+
+    /// Mostly one, often the leader, sometimes several or all.
+    fn next_whom(&mut self) -> Whom {
+        let (random, count) = (&mut self.random, self.member_count);
+        if count == 1 {
+            return Whom::one(0);
+        }
+        match random.below(8) {
+            0..=2 => Whom::Leader,
+            3 => Whom::Members(random.below(1 << count) as u32),
+            _ => Whom::one(random.below(count as u64) as usize),
+        }
+    }
+
+    fn next_kind(&mut self) -> Fault {
         let random = &mut self.random;
         match *random.pick(&self.kinds) {
             0 => Fault::Kill,
@@ -181,6 +272,29 @@ impl FaultMix {
                 for_us: random.magnitude(10_000, 20_000_000),
             },
             RESTORE => Fault::Restore,
+            PARTITION => Fault::Partition {
+                is_one_way: random.one_in(3),
+                for_us: random.magnitude(100_000, 30_000_000),
+            },
+            BREAK_LINKS => Fault::BreakLinks { one_in: random.between(1, 4) },
+            SLOW_LINKS => Fault::SlowLinks {
+                one_in: random.between(1, 4),
+                bytes_per_s: random.magnitude(10_000, 10_000_000),
+                latency_us: random.magnitude(1_000, 2_000_000),
+                for_us: random.magnitude(100_000, 20_000_000),
+            },
+            ROUGH_LINKS => {
+                let mut one_in = || match random.one_in(2) {
+                    true => random.magnitude(2, 100),
+                    false => 0,
+                };
+                let roughness = Roughness {
+                    lost_one_in: one_in(),
+                    doubled_one_in: one_in(),
+                    early_one_in: one_in(),
+                };
+                Fault::RoughLinks { roughness, for_us: random.magnitude(100_000, 30_000_000) }
+            }
             9 => Fault::SlowApply {
                 lag_us: random.magnitude(1_000, 1_000_000),
                 for_us: random.magnitude(100_000, 20_000_000),

@@ -1,4 +1,4 @@
-//! The fake world: a member with its disk, its network and its clients, under one seed.
+//! The fake world: members with their disks, their network and their clients, under one seed.
 //!
 //! It runs the step functions that ship (`member`), driven as the shell that ships drives them, in
 //! virtual time over [`storage::fault_disk`]. Clients speak ZooKeeper's bytes. Whatever is left to
@@ -13,6 +13,7 @@ pub mod client;
 pub mod disk;
 pub mod fault;
 pub mod limits;
+pub mod links;
 pub mod network;
 pub mod script;
 pub mod server;
@@ -28,15 +29,30 @@ use thiserror::Error;
 
 /// A run that went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{reason}\nrepeat with: quorate sim --seed {seed}")]
+#[error("{reason}\nrepeat with: quorate sim --seed {seed} --members {member_count}")]
 pub struct Failure {
     /// Of the run.
     pub seed: u64,
+    /// Members in it.
+    pub member_count: usize,
     /// What went wrong.
     pub reason: String,
 }
 
-/// Runs everything that a seed says.
+/// Seeds from here on are those of ensembles, where nobody says how many members there are to be. The
+/// others are of one member, as they were before there were ensembles.
+pub const ENSEMBLE_SEEDS: u64 = 1_000_000_000;
+
+/// How many members a seed has if nobody says so: 1, 3 or 5.
+pub fn member_count(seed: u64) -> usize {
+    match seed {
+        ENSEMBLE_SEEDS.. if seed.is_multiple_of(4) => 5,
+        ENSEMBLE_SEEDS.. => 3,
+        _ => 1,
+    }
+}
+
+/// Runs everything that a seed says, with one member.
 ///
 /// # Errors
 /// The member did what no correct one would have done.
@@ -44,12 +60,20 @@ pub fn run_seed(seed: u64) -> Result<Summary, Failure> {
     run(Options::draw(seed))
 }
 
+/// Runs everything that a seed says, with so many members: 1 to [`limits::MEMBERS_MAX`].
+///
+/// # Errors
+/// The members did what no correct ones would have done.
+pub fn run_ensemble(seed: u64, member_count: usize) -> Result<Summary, Failure> {
+    run(Options::draw_ensemble(seed, member_count))
+}
+
 /// Runs what the options say.
 ///
 /// # Errors
 /// As [`run_seed`].
 pub fn run(options: Options) -> Result<Summary, Failure> {
-    let seed = options.seed;
+    let (seed, member_count) = (options.seed, options.member_count);
     let outcome = catch_unwind(AssertUnwindSafe(|| Simulation::new(options).run()));
     let reason = match outcome {
         Ok(Ok(summary)) => return Ok(summary),
@@ -60,5 +84,5 @@ pub fn run(options: Options) -> Result<Summary, Failure> {
             format!("an invariant is broken: {}", text.unwrap_or("no message"))
         }
     };
-    Err(Failure { seed, reason })
+    Err(Failure { seed, member_count, reason })
 }

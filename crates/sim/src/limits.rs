@@ -1,7 +1,10 @@
 //! Named bounds of a simulated run. Times are virtual unless they say otherwise.
 
-/// Length of a tick of the replica, as in the shell that ships.
-pub const RAFT_TICK_US: u64 = 100_000;
+/// Length of a tick of the replica in an ensemble of one, as in the shell that ships.
+pub const RAFT_TICK_ALONE_MS: u64 = 100;
+
+/// The same in an ensemble of several.
+pub const RAFT_TICK_MS: u64 = 20;
 
 /// How often a connection runtime looks at the clock, as in the shell that ships.
 pub const FRONT_TICK_US: u64 = 100_000;
@@ -52,3 +55,35 @@ pub const SYNC_US_MAX: u64 = 3_000_000;
 
 /// Bytes of a snapshot that someone brings, at once.
 pub const RECEIVED_PIECE_BYTES: usize = 16 * 1024;
+
+/// The least time that a frame takes between two members, at most.
+pub const LINK_LATENCY_US_MAX: u64 = 20_000;
+
+/// How long a member waits until it dials again, at most.
+pub const DIAL_US_MAX: u64 = 1_000_000;
+
+/// Bytes on their way on one link. What is sent beyond is dropped.
+pub const LINK_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How long a link that carries nothing is taken for alive, at least.
+pub const LINK_PATIENCE_US_MIN: u64 = 500_000;
+
+/// How long at most; and how late one end may learn that the other's machine is gone.
+pub const LINK_PATIENCE_US_MAX: u64 = 15_000_000;
+
+/// How much faster or slower than the world's the clock of a machine goes at most, in millionths: ten
+/// times what a quartz of a common server does.
+pub const CLOCK_PPM_MAX: u64 = 500;
+
+/// How long the news that a client was heard may take from its member to the leader, beside
+/// [`HEARING_US_MAX`]: a look at the clock of each Loop, twice the latency and what threads are late.
+pub const HEARD_AT_LEADER_US_MAX: u64 =
+    HEARING_US_MAX + 2 * RAFT_TICK_MS * 1_000 + 4 * LINK_LATENCY_US_MAX;
+
+/// How late a member may fall silent for a session that the others have ended, beside a third of its
+/// timeout: a look at the clock, a report of who was heard, and some syncs of its disk, each of which
+/// may take 400 ms.
+pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
+
+/// Members of an ensemble.
+pub const MEMBERS_MAX: usize = 5;

@@ -49,7 +49,9 @@ pub struct Connection {
     pub client: usize,
     /// When the client opened it.
     pub opened_us: u64,
-    /// To which life of the server's process.
+    /// To which member.
+    pub member: usize,
+    /// To which life of its process.
     pub life: u64,
     /// Which of its connection runtimes has it.
     pub front: u32,
@@ -69,6 +71,8 @@ pub struct Connection {
     window_bytes: usize,
     /// When bytes arrived at the server, for the judge of expiries.
     pub arrivals_us: Vec<u64>,
+    /// When the server wrote last.
+    pub written_us: u64,
     /// The client has closed its side and hears nothing any more.
     client_is_gone: bool,
 }
@@ -93,11 +97,12 @@ impl Network {
     }
 
     /// A client connects to a server that is there.
-    pub fn connect(&mut self, client: usize, life: u64, now_us: u64) -> usize {
+    pub fn connect(&mut self, client: usize, member: usize, life: u64, now_us: u64) -> usize {
         let window_bytes = self.random.magnitude(512, WINDOW_BYTES_MAX) as usize;
         self.connections.push(Connection {
             client,
             opened_us: now_us,
+            member,
             life,
             front: 0,
             server_id: 0,
@@ -109,6 +114,7 @@ impl Network {
             client_end: End::Open,
             window_bytes,
             arrivals_us: Vec::new(),
+            written_us: 0,
             client_is_gone: false,
         });
         self.connections.len() - 1
@@ -130,6 +136,9 @@ impl Network {
         let taken = connection.down.bytes_in_flight() + connection.client_buffer.len();
         let room = connection.window_bytes.saturating_sub(taken);
         let count = room.min(bytes.len());
+        if count > 0 {
+            self.connections[number].written_us = world.now_us;
+        }
         for piece in self.cut(&bytes[..count]) {
             self.post(world, number, false, Parcel::Bytes(piece));
         }

@@ -12,33 +12,53 @@ mod runtime;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::{ConnectionId, Machine, Origin, Settings};
+use machine::{ConnectionId, Machine, MemberId, Origin, Settings};
 use member::front::FrontConfig;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX};
 use member::log_writer::LogInput;
 use member::message::{
-    Answer, Delivery, FromApply, FromSnapshot, FrontId, PersistId, RoomKept, SnapshotJob, ToApply,
-    ToLoop,
+    Answer, Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, PersistId, RoomKept,
+    SnapshotJob, ToApply, ToLoop,
 };
+use member::peer::PeerFrame;
 use member::received::{self, ImageReceiver};
-use member::recovery::{self, RecoveryError, recover, restore_newest};
+use member::recovery::{
+    self, OpenedMember, Recovered, RecoveryError, open_member, recover, restore_newest,
+};
 use member::{Apply, ImageWriter, LogWriter, Loop};
 use storage::StorageError;
-use storage::datadir::DataDir;
+use storage::datadir::{Birth, DataDir};
 use storage::disk::Disk;
 use storage::snapshot::{self, SNAPSHOT_DIR};
 use storage::wal::{SpareJob, WalOptions};
 
 use crate::disk::SimDisk;
-use crate::limits::{MAIL_WAIT_US, RAFT_TICK_US, RECEIVED_PIECE_BYTES, SYNC_US_MAX};
+use crate::limits::{MAIL_WAIT_US, RECEIVED_PIECE_BYTES, SYNC_US_MAX};
 use crate::network::Network;
 use crate::witness::Witness;
-use crate::world::{Actor, Event, World};
+use crate::world::{Actor, Clock, Event, World};
 use runtime::Runtime;
+
+/// What the shell does wrong, to see that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Loop is told that a job is durable when the disk is given it.
+    PersistedTooEarly,
+    /// Terms and votes are not written.
+    VotesForgotten,
+    /// A sync is answered from what is applied here.
+    SyncFromLocalState,
+    /// A Front does not know that nobody else was heard.
+    ContactIgnored,
+}
 
 /// What a member is configured to be, the same in each of its lives.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
+    /// Its number among the members, from 0.
+    pub number: usize,
+    /// The raft ids of all members, by number; of an ensemble of one none: it draws its own.
+    pub ensemble: Vec<u64>,
     /// Connection runtimes.
     pub front_count: u32,
     /// For ids.
@@ -53,6 +73,8 @@ pub struct MemberConfig {
     pub mail_max: usize,
     /// Bytes of a request frame.
     pub frame_bytes_max: u32,
+    /// What is done wrong.
+    pub sabotage: Option<Sabotage>,
 }
 
 /// Why a process is at its end.
@@ -74,12 +96,19 @@ enum LoopInput {
     DiskRoom { is_full: bool },
     SnapshotRoom(RoomKept),
     Snapshot(FromSnapshot),
+    Transfer(FromTransfer),
+    Peer(MemberId, PeerFrame),
+    Link { peer: MemberId, is_up: bool },
+    Linked { peer: MemberId, server: Option<u64> },
 }
 
 /// One life of the process.
 pub struct Server {
     life: u64,
+    number: usize,
+    ensemble: Vec<u64>,
     origin: Origin,
+    clock: Clock,
     disk: SimDisk,
     _dir: DataDir<SimDisk>,
     machine: Machine,
@@ -93,6 +122,10 @@ pub struct Server {
     to_loop: VecDeque<LoopInput>,
     last_us: u64,
     next_tick_us: u64,
+    raft_tick_us: u64,
+    sabotage: Option<Sabotage>,
+    /// `Now::contact_at_ms`, by the clock of the runtimes.
+    contact_at_ms: Option<u64>,
     /// Jobs that Loop gave to the disk and was not told about.
     persisting: VecDeque<PersistId>,
     /// Since when something may wait in Loop for the disk to take more; none if nothing does.
@@ -113,6 +146,8 @@ pub struct Server {
     is_ready: bool,
     started_us: u64,
     snapshot_count: u64,
+    /// Snapshots of other members that took the place of the state.
+    fetched_count: u64,
     /// How much slower syncs are than usual.
     sync_slowness: u64,
     /// How late Apply is given the CPU at most, if later than usual.
@@ -122,6 +157,8 @@ pub struct Server {
     /// Jobs that could not be written for want of room.
     refusals_possible: bool,
     next_front: u32,
+    /// For other members, by number, in order.
+    outbox: Vec<(usize, PeerFrame)>,
 }
 
 fn disk_failed(error: StorageError) -> Death {
@@ -136,18 +173,23 @@ impl Server {
     pub fn start(
         config: &MemberConfig,
         disk: &SimDisk,
+        clock: Clock,
         life: u64,
         world: &mut World,
         witness: &mut Witness,
     ) -> Result<Server, Death> {
-        let recovered = recover(disk, &config.secret, config.wal, |_| {})
-            .map_err(|error| Death::Disk(error.to_string()))?;
+        let recovered = match config.ensemble.is_empty() {
+            true => recover(disk, &config.secret, config.wal, |_| {}).map_err(not_recovered)?,
+            false => open(config, disk)?,
+        };
         let origin = recovered.origin;
         let identity = recovered.dir.identity();
         let restored = recovered.restored;
         let snapshot_index = restored.snapshot_index;
         let applied_index = restored.applied_index;
-        witness.on_start(applied_index, &restored.entries, world.now_us).map_err(Death::Bug)?;
+        witness
+            .on_start(config.number, applied_index, &restored.entries, world.now_us)
+            .map_err(Death::Bug)?;
         let settings = Arc::new(recovered.machine.settings().clone());
         let (member, apply) =
             recovery::start(origin, &recovered.machine, restored, config.options.clone())
@@ -163,7 +205,7 @@ impl Server {
                     session_timeout_ms_min: 2 * config.options.tick_ms as u32,
                     session_timeout_ms_max: 20 * config.options.tick_ms as u32,
                     words_allowed: vec!["*".to_string()],
-                    secret: secret_of_boot(config.secret, origin.boot.0),
+                    secret: secret_of_boot(config.secret, config.number, origin.boot.0),
                     settings: settings.clone(),
                     auth: Arc::default(),
                     throttle: Arc::default(),
@@ -174,9 +216,13 @@ impl Server {
                 Runtime::new(config, world.now_us)
             })
             .collect();
+        let raft_tick_us = config.options.raft_tick_ms * 1000;
         let mut server = Server {
             life,
+            number: config.number,
+            ensemble: config.ensemble.clone(),
             origin,
+            clock,
             disk: disk.clone(),
             _dir: recovered.dir,
             machine: recovered.machine,
@@ -187,8 +233,11 @@ impl Server {
             runtimes,
             wakes: BTreeMap::new(),
             to_loop: VecDeque::new(),
-            last_us: world.now_us,
-            next_tick_us: world.now_us + RAFT_TICK_US,
+            last_us: clock.local_us(world.now_us),
+            next_tick_us: world.now_us + clock.world_us(raft_tick_us),
+            raft_tick_us,
+            sabotage: config.sabotage,
+            contact_at_ms: None,
             persisting: VecDeque::new(),
             waiting_since_us: None,
             syncs: BTreeMap::new(),
@@ -203,12 +252,14 @@ impl Server {
             is_ready: false,
             started_us: world.now_us,
             snapshot_count: 0,
+            fetched_count: 0,
             sync_slowness: 1,
             apply_lag_us: 0,
             settings: config.options.settings.clone(),
             mail_max: config.mail_max,
             refusals_possible: false,
             next_front: 0,
+            outbox: Vec::new(),
         };
         server.wake(world, Actor::Loop);
         server.wake(world, Actor::Disk);
@@ -242,6 +293,11 @@ impl Server {
         self.snapshot_count
     }
 
+    /// Snapshots of other members that took the place of the state in this life.
+    pub fn fetched_count(&self) -> u64 {
+        self.fetched_count
+    }
+
     /// Whether writes were refused in this life because the disk was full.
     pub fn has_refused(&self) -> bool {
         self.refusals_possible
@@ -255,6 +311,40 @@ impl Server {
     /// From now on Apply is given the CPU up to `lag_us` late; 0 is as usual.
     pub fn starve_apply(&mut self, lag_us: u64) {
         self.apply_lag_us = lag_us;
+    }
+
+    /// Someone sets the wall clock.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
+    /// A frame came from the member with this number.
+    pub fn on_peer(&mut self, from: usize, frame: PeerFrame, world: &mut World) {
+        let from = MemberId(self.ensemble[from]);
+        self.push_loop(world, [LoopInput::Peer(from, frame)]);
+    }
+
+    /// The member with this number has linked to this one, or that link has ended.
+    pub fn on_linked(&mut self, peer: usize, is_up: bool, world: &mut World) {
+        let server = is_up.then_some(peer as u64 + 1);
+        let peer = MemberId(self.ensemble[peer]);
+        self.push_loop(world, [LoopInput::Linked { peer, server }]);
+    }
+
+    /// The link to the member with this number is up, or has ended.
+    pub fn on_link(&mut self, peer: usize, is_up: bool, world: &mut World) {
+        let peer = MemberId(self.ensemble[peer]);
+        self.push_loop(world, [LoopInput::Link { peer, is_up }]);
+    }
+
+    /// What is to be sent to the members with these numbers.
+    pub fn take_outbox(&mut self) -> Vec<(usize, PeerFrame)> {
+        core::mem::take(&mut self.outbox)
+    }
+
+    /// Where its replica stands.
+    pub fn status(&self) -> replica::Status {
+        self.member.status()
     }
 
     /// Connections that it has not closed.
@@ -363,16 +453,24 @@ impl Server {
                 self.push_loop(world, reports);
                 if !self.to_disk.is_empty() {
                     self.wake(world, Actor::Disk);
-                } else if let Some(at_ms) = self.log.deadline_ms(world.now_us / 1000) {
-                    self.wake_at(world, Actor::Disk, world.now_us.max(at_ms * 1000));
+                } else {
+                    let local_us = self.clock.local_us(world.now_us);
+                    if let Some(at_ms) = self.log.deadline_ms(local_us / 1000) {
+                        let wait_us = (at_ms * 1000).saturating_sub(local_us);
+                        let at_us = world.now_us + self.clock.world_us(wait_us);
+                        self.wake_at(world, Actor::Disk, at_us);
+                    }
                 }
             }
             Actor::Snapshot => {
                 let reports = self.snapshot_report.take().expect("a snapshot was being written");
                 for report in &reports {
-                    if let LoopInput::Snapshot(FromSnapshot::Finished { index, .. }) = report {
-                        self.snapshot_index = *index;
-                    }
+                    let durable = match report {
+                        LoopInput::Snapshot(FromSnapshot::Finished { index, .. }) => *index,
+                        LoopInput::Transfer(FromTransfer::Whole(image)) => image.at.index,
+                        _ => continue,
+                    };
+                    self.snapshot_index = self.snapshot_index.max(durable);
                 }
                 self.push_loop(world, reports);
                 if !self.to_snapshot.is_empty() {
@@ -415,12 +513,19 @@ impl Server {
             false => self.to_loop.len(),
         };
         let since_us = *self.waiting_since_us.get_or_insert(world.now_us);
-        for input in self.to_loop.drain(..some) {
+        let inputs: Vec<LoopInput> = self.to_loop.drain(..some).collect();
+        for input in inputs {
             match input {
                 LoopInput::Front(message) => {
                     if let ToLoop::Sync(front, connection) = message {
                         let committed = self.syncs.entry((front, connection)).or_default();
                         committed.push_back(witness.newest_index());
+                        if self.sabotage == Some(Sabotage::SyncFromLocalState) {
+                            let index = self.machine.counters().index;
+                            self.to_apply.push_back(ToApply::Sync { index, front, connection });
+                            self.wake(world, Actor::Apply);
+                            continue;
+                        }
                     }
                     self.member.on_front(message);
                 }
@@ -430,24 +535,56 @@ impl Server {
                     self.member.on_persisted(id);
                 }
                 LoopInput::DiskRoom { is_full } => {
-                    witness.on_room(is_full, world.now_us);
+                    witness.on_room(self.number, is_full, world.now_us);
                     self.member.on_disk_room(is_full);
                 }
                 LoopInput::SnapshotRoom(kept) => self.member.on_snapshot_room(kept),
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
+                LoopInput::Transfer(message) => self.member.on_transfer(message),
+                LoopInput::Peer(from, frame) => {
+                    let taken = self.member.on_peer(from, frame);
+                    taken.map_err(|error| Death::Bug(format!("from {from:?}: {error}")))?;
+                }
+                LoopInput::Link { peer, is_up } => self.member.on_link(peer, is_up),
+                LoopInput::Linked { peer, server } => self.member.on_linked(peer, server),
             }
         }
         if world.now_us >= self.next_tick_us {
-            let elapsed_ms = (world.now_us - self.last_us) / 1000;
-            self.last_us = world.now_us;
-            self.next_tick_us = world.now_us + RAFT_TICK_US;
+            let local_us = self.clock.local_us(world.now_us);
+            let elapsed_ms = (local_us - self.last_us) / 1000;
+            self.last_us += elapsed_ms * 1000;
+            self.next_tick_us = world.now_us + self.clock.world_us(self.raft_tick_us);
             self.member.on_time(elapsed_ms, true);
+            let now_ms = (local_us - self.clock.local_us(self.started_us)) / 1000;
+            let is_ignored = self.sabotage == Some(Sabotage::ContactIgnored);
+            let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
+            self.contact_at_ms = silent_ms.map(|silent_ms| now_ms.saturating_sub(silent_ms));
         }
-        let output = self.member.finish(world.wall_ms());
-        for job in output.disk {
+        let output = self.member.finish(self.clock.wall_ms(world.now_us));
+        for (to, frame) in output.peers {
+            let number = self.ensemble.iter().position(|id| *id == to.0);
+            let number = number.ok_or_else(|| Death::Bug(format!("a frame for {to:?}")))?;
+            self.outbox.push((number, frame));
+        }
+        if !self.ensemble.is_empty() {
+            witness
+                .on_status(self.number, &self.member.status(), world.now_us)
+                .map_err(Death::Bug)?;
+        }
+        for mut job in output.disk {
             for entry in job.entries.iter().filter(|entry| !entry.payload.is_empty()) {
                 self.disk.announce(entry.index, &entry.payload);
-                witness.on_proposed(entry.index, since_us, world.now_us);
+                let at = (entry.index, entry.term);
+                witness
+                    .on_proposed(self.number, at, &entry.payload, since_us, world.now_us)
+                    .map_err(Death::Bug)?;
+            }
+            match self.sabotage {
+                Some(Sabotage::PersistedTooEarly) => {
+                    self.to_loop.push_back(LoopInput::Persisted(job.id));
+                }
+                Some(Sabotage::VotesForgotten) => job.hard_state = None,
+                _ => {}
             }
             self.persisting.push_back(job.id);
             self.to_disk.push_back(LogInput::Job(job));
@@ -459,10 +596,16 @@ impl Server {
         for message in output.apply {
             match &message {
                 ToApply::Entries(entries) => {
-                    let committed = witness.on_committed(entries, &self.disk, world.now_us);
+                    let committed = witness.on_committed(self.number, entries, world.now_us);
                     committed.map_err(Death::Bug)?;
                 }
                 ToApply::Refuse { .. } => self.refusals_possible = true,
+                ToApply::Replace(image) => {
+                    let counters = image.machine.counters();
+                    let replaced = witness.on_replaced(self.number, image.at.index, counters);
+                    replaced.map_err(Death::Bug)?;
+                    self.fetched_count += 1;
+                }
                 _ => {}
             }
             self.to_apply.push_back(message);
@@ -492,9 +635,10 @@ impl Server {
             assert!(!self.is_ready, "a member becomes ready once");
             self.is_ready = true;
             let index = self.machine.counters().index.0;
-            witness.on_ready(index, world.now_us).map_err(Death::Bug)?;
+            witness.on_ready(self.number, index, world.now_us).map_err(Death::Bug)?;
             let settings = Arc::new(self.machine.settings().clone());
-            if *settings != self.settings {
+            // In an ensemble the leader's are wanted.
+            if self.ensemble.is_empty() && *settings != self.settings {
                 return Err(Death::Bug("ready without the settings that are wanted".to_string()));
             }
             self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
@@ -509,7 +653,7 @@ impl Server {
         Ok(())
     }
 
-    fn run_apply(&mut self, world: &mut World, witness: &Witness) -> Lived {
+    fn run_apply(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
         self.to_apply.drain(..).for_each(|input| self.apply.receive(input));
         if !self.apply.has_work() {
             return Ok(());
@@ -527,6 +671,9 @@ impl Server {
             if world.random.one_in(3) {
                 break;
             }
+        }
+        if !self.ensemble.is_empty() {
+            witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }
         let mut output = self.apply.take_output();
         for (front, delivery) in output.deliveries(self.runtimes.len() as u32) {
@@ -572,7 +719,7 @@ impl Server {
         }
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
-        let now_ms = world.now_us / 1000;
+        let now_ms = self.clock.local_us(world.now_us) / 1000;
         for input in core::mem::take(&mut self.to_disk) {
             self.log.receive(input, now_ms).map_err(disk_failed)?;
         }
@@ -643,7 +790,8 @@ impl Server {
         let took_us = self.took_us(world, ops_before);
         let room = output.room.map(LoopInput::SnapshotRoom);
         let report = report.map(LoopInput::Snapshot);
-        self.snapshot_report = Some(room.into_iter().chain(report).collect());
+        let transfer = output.transfer.map(LoopInput::Transfer);
+        self.snapshot_report = Some(room.into_iter().chain(report).chain(transfer).collect());
         world.schedule(
             world.now_us + took_us,
             Event::Done { life: self.life, actor: Actor::Snapshot },
@@ -655,8 +803,9 @@ impl Server {
     /// counters.
     fn check_snapshot(&self, index: u64, witness: &Witness) -> Lived {
         match restore_newest(&self.disk, index, |_| {}) {
-            Ok((_, machine)) => {
-                witness.check_snapshot(index, machine.counters()).map_err(Death::Bug)
+            // A newer one may have come from another member.
+            Ok((meta, machine)) => {
+                witness.check_snapshot(meta.index, machine.counters()).map_err(Death::Bug)
             }
             // The disk stopped meanwhile.
             Err(RecoveryError::Storage(_)) if self.disk.is_stopping() => Ok(()),
@@ -665,10 +814,29 @@ impl Server {
     }
 }
 
-/// Two starts must not draw the same session ids.
-fn secret_of_boot(mut secret: [u8; 32], boot: u64) -> [u8; 32] {
+/// The directory of a member of an ensemble whose members are all known.
+fn open(config: &MemberConfig, disk: &SimDisk) -> Result<Recovered<SimDisk>, Death> {
+    let opened = open_member(disk, &config.secret, config.wal, |_| {}).map_err(not_recovered)?;
+    let unborn = match opened {
+        OpenedMember::Born(recovered) => return Ok(*recovered),
+        OpenedMember::Unborn(unborn) => unborn,
+    };
+    if let Some((_, cause)) = &unborn.set_aside {
+        return Err(Death::Bug(format!("nothing damages a disk, but: {cause}")));
+    }
+    let birth = Birth { cluster_id: 1, voters: config.ensemble.clone() };
+    unborn.be_born(disk, &birth, config.wal).map_err(not_recovered)
+}
+
+fn not_recovered(error: RecoveryError) -> Death {
+    Death::Disk(error.to_string())
+}
+
+/// Two starts, and two members, must not draw the same session ids.
+fn secret_of_boot(mut secret: [u8; 32], number: usize, boot: u64) -> [u8; 32] {
     for (byte, boot) in secret.iter_mut().zip(boot.to_le_bytes()) {
         *byte ^= boot;
     }
+    secret[31] ^= number as u8;
     secret
 }

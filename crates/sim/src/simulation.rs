@@ -1,38 +1,54 @@
-//! One run: the world, the member, the clients and the faults, event by event, and the end of it.
+//! One run: the world, the members, the clients and the faults, event by event, and the end of it.
 //!
 //! A run has three parts. While faults come, clients work. Then the faults stop: whatever is down
-//! is started, and the member must serve and the clients must finish within a bounded time. At last
-//! power is cut once more: what was there must be there again, to the bit.
+//! is started, every member must serve, all must have the same state and the clients must finish
+//! within a bounded time. At last power is cut once more, everywhere: what was there must be there
+//! again, to the bit.
+
+mod faults;
+#[cfg(test)]
+mod play;
+mod process;
 
 use std::collections::BTreeMap;
 
 use machine::Settings;
 use member::container_znodes::ContainerSettings;
-use member::recovery;
+use member::recovery::{self, draw_ids};
 use storage::wal::WalOptions;
 use workload::generate::Random;
 use workload::history::{History, Received};
 
-use crate::check::{Evidence, WakingTime, check, check_late_expiries, check_late_removals};
+use crate::check::{Evidence, check, check_late_expiries, check_late_removals};
 use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
-use crate::fault::{Fault, FaultMix};
-use crate::limits::{EVENTS_MAX, FINISH_US_MAX, LINGER_US_MAX, RAFT_TICK_US, READY_US_MAX};
+use crate::fault::{Fault, FaultMix, Whom};
+use crate::limits::{
+    CLOCK_PPM_MAX, EVENTS_MAX, FINISH_US_MAX, LINGER_US_MAX, MEMBERS_MAX, RAFT_TICK_ALONE_MS,
+    RAFT_TICK_MS, READY_US_MAX,
+};
+use crate::links::{Links, Told};
 use crate::network::Network;
-use crate::server::{Death, MemberConfig, Server};
+use crate::server::{MemberConfig, Server};
 use crate::witness::Witness;
-use crate::world::{Event, World};
+use crate::world::{Clock, Event, World};
+use process::Host;
 
 /// What sets a seed apart from itself, for what must not change the rest. With this number the kept
 /// seeds have nothing more, and mean what they meant before there was more.
 const MORE_SEED: u64 = 0x6d6f_7265_0000_0002;
+
+/// The same, for what only an ensemble has.
+const ENSEMBLE_SEED: u64 = 0x656e_7365_6d00_0001;
 
 /// What a run consists of. Everything else comes from the seed.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// For everything that is left to chance.
     pub seed: u64,
-    /// The member.
+    /// How many members there are: 1 to [`MEMBERS_MAX`].
+    pub member_count: usize,
+    /// The members; what tells one from another is drawn from the seed.
     pub member: MemberConfig,
     /// Its clients.
     pub clients: Vec<ClientConfig>,
@@ -42,7 +58,7 @@ pub struct Options {
     pub faults_us: u64,
     /// The disk says that it synced, and did not.
     pub syncs_lie: bool,
-    /// Everything stops at this operation of the disk; `true` if power is cut.
+    /// Everything stops at this operation of the first member's disk; `true` if power is cut.
     pub stop_at: Option<(u64, bool)>,
     /// If the clients make containers, znodes with a time to live and quotas, and the configuration
     /// of these changes: from this seed, so that what else happens does not depend on it.
@@ -68,12 +84,14 @@ impl Options {
         let segment_bytes_max = if is_heavy { 96 * 1024 } else { 256 * 1024 };
         let segment_bytes = random.magnitude(64 * 1024, segment_bytes_max);
         let mut member = MemberConfig {
+            number: 0,
+            ensemble: Vec::new(),
             front_count: random.between(1, 3) as u32,
             secret,
             options: recovery::Options {
                 settings: Settings::default(),
                 tick_ms,
-                raft_tick_ms: RAFT_TICK_US / 1000,
+                raft_tick_ms: RAFT_TICK_ALONE_MS,
                 server: 0,
                 containers: Default::default(),
                 snapshot_commands: match is_heavy {
@@ -92,6 +110,7 @@ impl Options {
             room_bytes_min: segment_bytes * random.between(1, 3) / 4,
             mail_max: random.magnitude(1, 64) as usize,
             frame_bytes_max: 0xf_ffff,
+            sabotage: None,
         };
         let is_erratic = !random.one_in(4);
         let clients = (0..random.between(1, 5))
@@ -128,6 +147,7 @@ impl Options {
         }
         Options {
             seed,
+            member_count: 1,
             more_seed: has_more.then(|| more.bits()),
             member,
             clients,
@@ -140,6 +160,32 @@ impl Options {
             is_verbose: false,
         }
     }
+
+    /// Everything drawn from the seed, for so many members.
+    pub fn draw_ensemble(seed: u64, member_count: usize) -> Options {
+        assert!((1..=MEMBERS_MAX).contains(&member_count));
+        let mut options = Options::draw(seed);
+        if member_count == 1 {
+            return options;
+        }
+        let mut random = Random::new(seed ^ ENSEMBLE_SEED);
+        options.member_count = member_count;
+        options.faults = FaultMix::draw_ensemble(random.fork(), member_count);
+        // Elections take seconds.
+        options.faults_us = random.magnitude(5_000_000, 120_000_000);
+        let tick_ms = random.magnitude(500, 2_000);
+        options.member.options.tick_ms = tick_ms;
+        options.member.options.raft_tick_ms = RAFT_TICK_MS;
+        let client_count = random.between(1, 2 * member_count as u64) as usize;
+        let clients = options.clients.iter().cycle().take(client_count).cloned();
+        options.clients = clients
+            .map(|client| ClientConfig {
+                timeout_ms: random.magnitude(tick_ms, 20 * tick_ms) as u32,
+                ..client
+            })
+            .collect();
+        options
+    }
 }
 
 /// What a run was like.
@@ -147,13 +193,19 @@ impl Options {
 pub struct Summary {
     /// Of the run.
     pub seed: u64,
+    /// Members.
+    pub member_count: usize,
+    /// Terms that had a leader.
+    pub led_count: usize,
     /// The same for the same seed.
     pub trace: u64,
     /// Virtual time it took.
     pub virtual_us: u64,
+    /// When all clients had done everything they had to, and had every answer.
+    pub worked_us: u64,
     /// Events in it.
     pub event_count: u64,
-    /// Starts of the process, those that failed included.
+    /// Starts of processes, those that failed included.
     pub start_count: u64,
     /// Faults, by name.
     pub faults: BTreeMap<String, u64>,
@@ -177,6 +229,8 @@ pub struct Summary {
     pub over_quota_count: usize,
     /// Snapshots taken.
     pub snapshot_count: u64,
+    /// Snapshots that members fetched from others.
+    pub fetched_count: u64,
     /// Snapshots restored.
     pub restored_count: usize,
     /// Log entries committed.
@@ -195,7 +249,7 @@ enum Phase {
     LastWords,
     /// Some of them vanish: their sessions expire, and those of the others do not.
     Silence,
-    /// The member is started once more after a loss of power.
+    /// The members are started once more after a loss of power.
     LastStart,
 }
 
@@ -203,30 +257,22 @@ enum Phase {
 pub(crate) struct Simulation {
     options: Options,
     world: World,
-    disk: SimDisk,
+    hosts: Vec<Host>,
     network: Network,
+    links: Links,
     clients: Vec<Client>,
     history: History,
     witness: Witness,
-    server: Option<Server>,
-    life: u64,
+    /// Counts the lives of all processes, and the times without one.
+    lives: u64,
     start_count: u64,
     phase: Phase,
     phase_began_us: u64,
-    waking: WakingTime,
-    paused_until_us: u64,
-    /// Whether the disk has failed in a way that excuses the end of the process.
-    is_excused: bool,
     may_refuse: bool,
+    worked_us: u64,
     snapshot_count: u64,
-    /// A snapshot that someone keeps elsewhere.
-    put_aside: Option<Vec<u8>>,
-    reliefs: BTreeMap<u32, Fault>,
-    stop_cuts_power: bool,
-    slowness: u64,
-    apply_lag_us: u64,
-    /// The same while a started process is not ready.
-    replay_lag_us: u64,
+    fetched_count: u64,
+    reliefs: BTreeMap<u32, (Vec<usize>, Fault)>,
     fault_counts: BTreeMap<String, u64>,
     /// Draws changes of the configuration, if there is more to configure.
     more: Option<Random>,
@@ -246,29 +292,26 @@ impl Simulation {
                 Client::new(number as u32, config.clone(), tick_us, random.fork())
             })
             .collect();
+        let mut apart = Random::new(options.seed ^ ENSEMBLE_SEED);
+        let hosts = hosts(&options, disk, apart.fork());
+        let disks = hosts.iter().map(|host| host.disk.clone()).collect();
         let mut simulation = Simulation {
             world: World::new(random.fork()),
-            disk,
+            hosts,
             network,
+            links: Links::new(options.member_count, apart.fork()),
             clients,
             history: History::default(),
-            witness: Witness::new(options.looks_inside),
-            server: None,
-            life: 0,
+            witness: Witness::new(options.looks_inside, disks),
+            lives: 0,
             start_count: 0,
             phase: Phase::Faults,
             phase_began_us: 0,
-            waking: WakingTime::default(),
-            paused_until_us: 0,
-            is_excused: false,
             may_refuse: false,
+            worked_us: 0,
             snapshot_count: 0,
-            put_aside: None,
+            fetched_count: 0,
             reliefs: BTreeMap::new(),
-            stop_cuts_power: false,
-            slowness: 1,
-            apply_lag_us: 0,
-            replay_lag_us: 0,
             fault_counts: BTreeMap::new(),
             more: options.more_seed.map(Random::new),
             silence_began_at: (0, 0),
@@ -277,9 +320,11 @@ impl Simulation {
         if let Some(more) = &mut simulation.more {
             simulation.clients.iter_mut().for_each(|client| client.do_more(more.fork()));
         }
-        simulation.world.schedule(0, Event::Start);
+        for member in 0..simulation.hosts.len() {
+            simulation.world.schedule(0, Event::Start { member });
+        }
         if let Some((op, power_is_cut)) = simulation.options.stop_at {
-            simulation.stop_at(op, power_is_cut);
+            simulation.hosts[0].stop_at(op, power_is_cut);
         }
         if let Some(wait_us) = simulation.options.faults.next_us() {
             simulation.world.schedule(wait_us, Event::Fault);
@@ -288,6 +333,10 @@ impl Simulation {
             simulation.wake_client(client);
         }
         simulation
+    }
+
+    fn is_ensemble(&self) -> bool {
+        self.hosts.len() > 1
     }
 
     pub fn run(mut self) -> Result<Summary, String> {
@@ -300,6 +349,9 @@ impl Simulation {
                 return Err(format!("more than {EVENTS_MAX} events, in phase {:?}", self.phase));
             }
             self.on_event(event)?;
+            if self.is_ensemble() {
+                self.note_trouble();
+            }
             match self.phase {
                 Phase::Faults => self.maybe_calm(),
                 Phase::Calm => self.maybe_last_words()?,
@@ -318,7 +370,11 @@ impl Simulation {
                 }
                 Phase::LastStart => {
                     self.check_in_time()?;
-                    if self.server.as_ref().is_some_and(Server::is_ready) {
+                    if self
+                        .hosts
+                        .iter()
+                        .all(|host| host.server.as_ref().is_some_and(Server::is_ready))
+                    {
                         return self.finish(digest);
                     }
                 }
@@ -331,14 +387,14 @@ impl Simulation {
     fn on_event(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Run { life, .. } | Event::Done { life, .. } => {
-                if life != self.life || self.server.is_none() {
+                let lives = |host: &Host| host.life == life && host.server.is_some();
+                let Some(member) = self.hosts.iter().position(lives) else { return Ok(()) };
+                let paused_until_us = self.hosts[member].paused_until_us;
+                if self.world.now_us < paused_until_us {
+                    self.world.schedule(paused_until_us, event);
                     return Ok(());
                 }
-                if self.world.now_us < self.paused_until_us {
-                    self.world.schedule(self.paused_until_us, event);
-                    return Ok(());
-                }
-                self.on_process(event)
+                self.on_process(member, event)
             }
             Event::Arrive { connection, at_server } => self.on_arrival(connection, at_server),
             Event::Client { client, token } => {
@@ -347,7 +403,29 @@ impl Simulation {
                 }
                 Ok(())
             }
-            Event::Start => self.start(),
+            Event::Start { member } => self.start(member),
+            Event::Frame { link, epoch, is_bulk } => {
+                let told = self.links.arrive(&mut self.world, link, epoch, is_bulk);
+                told.into_iter().for_each(|told| self.tell(told));
+                Ok(())
+            }
+            Event::Dial { link } => {
+                let hosts = &self.hosts;
+                let now_us = self.world.now_us;
+                let answers = |member: usize| hosts[member].is_awake(now_us);
+                let told = self.links.dial(&mut self.world, link, answers);
+                told.into_iter().for_each(|told| self.tell(told));
+                Ok(())
+            }
+            Event::LinkOver { link, epoch } => {
+                let told = self.links.over(&mut self.world, link, epoch);
+                told.into_iter().for_each(|told| self.tell(told));
+                Ok(())
+            }
+            Event::LinkPatience { link, epoch } => {
+                self.links.lose_patience(&mut self.world, link, epoch);
+                Ok(())
+            }
             Event::Fault => {
                 if self.phase == Phase::Faults {
                     self.fault();
@@ -365,38 +443,17 @@ impl Simulation {
         }
     }
 
-    /// Something of the server's process.
-    fn on_process(&mut self, event: Event) -> Result<(), String> {
-        let Some(server) = &mut self.server else { return Ok(()) };
-        let was_ready = server.is_ready();
-        let lived = match event {
-            Event::Run { actor, token, .. } => {
-                let (world, network) = (&mut self.world, &mut self.network);
-                server.run(actor, token, world, network, &mut self.witness)
-            }
-            Event::Done { actor, .. } => {
-                server.done(actor, &mut self.world);
-                Ok(())
-            }
-            _ => unreachable!("other events are not the process's"),
+    /// A member is told something by the links.
+    fn tell(&mut self, told: Told) {
+        let member = match &told {
+            Told::Frame { member, .. } | Told::Link { member, .. } => *member,
+            Told::Linked { member, .. } => *member,
         };
-        self.may_refuse |= server.has_refused();
-        if server.is_ready() && !was_ready {
-            server.starve_apply(self.apply_lag_us);
-        }
-        if self.disk.is_stopped() || (lived.is_err() && self.disk.is_stopping()) {
-            self.end_process(self.stop_cuts_power);
-            return Ok(());
-        }
-        match lived {
-            Ok(()) => Ok(()),
-            Err(Death::Disk(what)) if self.is_excused => {
-                self.say(|| format!("the process ended itself: {what}"));
-                self.end_process(false);
-                Ok(())
-            }
-            Err(Death::Disk(what)) => Err(format!("the disk did not fail, but: {what}")),
-            Err(Death::Bug(what)) => Err(what),
+        let Some(server) = &mut self.hosts[member].server else { return };
+        match told {
+            Told::Frame { from, frame, .. } => server.on_peer(from, frame, &mut self.world),
+            Told::Link { peer, is_up, .. } => server.on_link(peer, is_up, &mut self.world),
+            Told::Linked { peer, is_up, .. } => server.on_linked(peer, is_up, &mut self.world),
         }
     }
 
@@ -419,8 +476,11 @@ impl Simulation {
 
     /// The server's kernel has something new for a connection.
     fn tell_server(&mut self, number: usize) {
-        let life = self.network.connections[number].life;
-        if let Some(server) = &mut self.server
+        let (member, life) = {
+            let connection = &self.network.connections[number];
+            (connection.member, connection.life)
+        };
+        if let Some(server) = &mut self.hosts[member].server
             && server.life() == life
         {
             server.on_socket(number, &mut self.world, &self.network);
@@ -454,11 +514,14 @@ impl Simulation {
     }
 
     fn connect(&mut self, client: usize) {
-        let Some(server) = self.server.as_mut().filter(|server| server.is_ready()) else {
+        let member = self.clients[client].next_member(self.hosts.len());
+        let is_last = self.phase == Phase::LastStart;
+        let server = self.hosts[member].server.as_mut();
+        let Some(server) = server.filter(|server| server.is_ready() && !is_last) else {
             self.clients[client].on_refused(self.world.now_us);
             return;
         };
-        let number = self.network.connect(client, server.life(), self.world.now_us);
+        let number = self.network.connect(client, member, server.life(), self.world.now_us);
         let asked = self.clients[client].ask();
         assert!(self.history.connect(client as u32, asked.0, asked.1) == number);
         server.accept(number, &mut self.world, &mut self.network);
@@ -468,7 +531,7 @@ impl Simulation {
         if self.clients[client].take_race() && may_be_slow {
             let factor = self.world.random.magnitude(300, 3_000);
             let for_us = self.world.random.magnitude(100_000, 3_000_000);
-            self.begin_fault(Fault::SlowDisk { factor, for_us });
+            self.begin_fault(Whom::one(member), Fault::SlowDisk { factor, for_us });
         }
     }
 
@@ -479,215 +542,10 @@ impl Simulation {
         self.world.schedule(at_us, Event::Client { client, token });
     }
 
-    // The process.
-
-    fn start(&mut self) -> Result<(), String> {
-        if self.server.is_some() {
-            return Ok(());
-        }
-        self.life += 1;
-        self.start_count += 1;
-        // Someone changes the configuration: something that no client here notices.
-        if self.phase == Phase::Faults && self.world.random.one_in(4) {
-            self.options.member.options.settings.reconfig_enabled ^= true;
-        }
-        // And now something that they do.
-        if self.phase == Phase::Faults
-            && let Some(more) = self.more.as_mut()
-        {
-            let settings = &mut self.options.member.options.settings;
-            settings.extended_types ^= more.one_in(6);
-            settings.enforce_quota ^= more.one_in(6);
-        }
-        self.witness.on_configuration(&self.options.member.options.settings);
-        self.replay_lag_us = 0;
-        // A long replay: clients wait for the server, and not the other way round.
-        if self.phase == Phase::Faults
-            && self.options.faults.is_any()
-            && self.world.random.one_in(4)
-        {
-            self.replay_lag_us = self.world.random.magnitude(100_000, 8_000_000);
-        }
-        let started = Server::start(
-            &self.options.member,
-            &self.disk,
-            self.life,
-            &mut self.world,
-            &mut self.witness,
-        );
-        match started {
-            Ok(mut server) if !self.disk.is_stopped() => {
-                self.say(|| "the process is started".to_string());
-                server.slow_down(self.slowness);
-                server.starve_apply(self.apply_lag_us.max(self.replay_lag_us));
-                self.server = Some(server);
-                Ok(())
-            }
-            Ok(_) => {
-                self.end_process(self.stop_cuts_power);
-                Ok(())
-            }
-            Err(Death::Disk(_)) if self.disk.is_stopping() => {
-                self.end_process(self.stop_cuts_power);
-                Ok(())
-            }
-            Err(Death::Disk(what)) if self.is_excused => {
-                self.say(|| format!("the process did not start: {what}"));
-                self.end_process(false);
-                Ok(())
-            }
-            Err(Death::Disk(what)) => Err(format!("the server does not start: {what}")),
-            Err(Death::Bug(what)) => Err(what),
-        }
-    }
-
-    /// The process is gone, and is started again after a while.
-    fn end_process(&mut self, power_is_cut: bool) {
-        self.say(|| format!("the process is gone, power cut: {power_is_cut}"));
-        if let Some(server) = self.server.take() {
-            self.snapshot_count += server.snapshot_count();
-        }
-        self.disk.end_life(power_is_cut);
-        self.is_excused = self.disk.plan().bytes_max.is_some();
-        self.paused_until_us = 0;
-        self.waking.cut_short(self.world.now_us);
-        for number in 0..self.network.connections.len() {
-            if self.network.connections[number].life == self.life {
-                self.network.close_by_server(&mut self.world, number);
-            }
-        }
-        // Connections are told once.
-        self.life += 1;
-        let down_us = self.world.random.magnitude(1_000, 3_000_000);
-        self.world.schedule(self.world.now_us + down_us, Event::Start);
-    }
-
-    fn stop_at(&mut self, op: u64, power_is_cut: bool) {
-        self.stop_cuts_power = power_is_cut;
-        self.disk.change_plan(|plan| plan.stop_at = Some(op));
-    }
-
-    // Faults.
-
-    fn fault(&mut self) {
-        let fault = self.options.faults.next_fault();
-        self.begin_fault(fault);
-    }
-
-    fn begin_fault(&mut self, fault: Fault) {
-        self.say(|| format!("{fault:?}"));
-        let text = format!("{fault:?}");
-        let name = text.split([' ', '{']).next().unwrap_or_default().to_string();
-        *self.fault_counts.entry(name).or_default() += 1;
-        let now_us = self.world.now_us;
-        match fault {
-            Fault::Kill => self.maybe_end_process(false),
-            Fault::PowerLoss => self.maybe_end_process(true),
-            Fault::StopAt { ops, power_is_cut } => {
-                let op = self.disk.ops() + ops;
-                self.stop_at(op, power_is_cut);
-            }
-            Fault::IoError { operation, nth } => {
-                self.is_excused = true;
-                self.disk.change_plan(|plan| plan.fail.push((operation, nth)));
-            }
-            Fault::DiskFull { bytes, for_us } => {
-                self.is_excused = true;
-                let bytes_max = self.disk.bytes() + bytes;
-                self.disk.change_plan(|plan| plan.bytes_max = Some(bytes_max));
-                self.relieve_later(fault, for_us);
-            }
-            Fault::SlowDisk { factor, for_us } => {
-                self.slowness = factor;
-                if let Some(server) = &mut self.server {
-                    server.slow_down(factor);
-                }
-                self.relieve_later(fault, for_us);
-            }
-            Fault::SlowApply { lag_us, for_us } => {
-                self.apply_lag_us = lag_us;
-                if let Some(server) = &mut self.server {
-                    server.starve_apply(lag_us);
-                }
-                self.relieve_later(fault, for_us);
-            }
-            Fault::Pause { for_us } => {
-                if self.server.is_some() && self.paused_until_us <= now_us {
-                    self.paused_until_us = now_us + for_us;
-                    self.waking.pause(now_us, now_us + for_us);
-                }
-            }
-            Fault::Cut { one_in } => {
-                for number in self.some_connections(one_in) {
-                    self.network.cut_off(&mut self.world, number);
-                }
-            }
-            Fault::Stall { one_in, for_us } => {
-                for number in self.some_connections(one_in) {
-                    let is_up = self.world.random.one_in(2);
-                    self.network.stall(number, is_up, now_us + for_us);
-                }
-            }
-            Fault::WallJump { by_ms } => self.world.wall_offset_ms += by_ms,
-            Fault::Restore => self.restore(),
-        }
-    }
-
-    fn restore(&mut self) {
-        let Some(server) = &mut self.server else { return };
-        let Some(newest) = server.newest_snapshot() else { return };
-        let aside = self.put_aside.take().filter(|_| !self.world.random.one_in(3));
-        let bytes = aside.as_ref().unwrap_or(&newest);
-        server.restore(bytes, &mut self.world, &mut self.witness);
-        self.put_aside = Some(newest);
-        if self.disk.is_stopped() {
-            self.end_process(self.stop_cuts_power);
-        }
-    }
-
-    fn maybe_end_process(&mut self, power_is_cut: bool) {
-        if self.server.is_some() {
-            self.end_process(power_is_cut);
-        }
-    }
-
-    fn some_connections(&mut self, one_in: u64) -> Vec<usize> {
-        let connections = self.clients.iter().filter_map(Client::connection);
-        let connections: Vec<usize> = connections.collect();
-        connections.into_iter().filter(|_| self.world.random.one_in(one_in)).collect()
-    }
-
-    fn relieve_later(&mut self, fault: Fault, for_us: u64) {
-        let number = self.reliefs.last_key_value().map_or(0, |(number, _)| number + 1);
-        self.reliefs.insert(number, fault);
-        self.world.schedule(self.world.now_us + for_us, Event::Relief(number));
-    }
-
-    fn relieve(&mut self, number: u32) {
-        match self.reliefs.remove(&number) {
-            Some(Fault::DiskFull { .. }) => {
-                self.disk.change_plan(|plan| plan.bytes_max = None);
-            }
-            Some(Fault::SlowDisk { .. }) => {
-                self.slowness = 1;
-                if let Some(server) = &mut self.server {
-                    server.slow_down(1);
-                }
-            }
-            Some(Fault::SlowApply { .. }) => {
-                self.apply_lag_us = 0;
-                if let Some(server) = &mut self.server {
-                    server.starve_apply(0);
-                }
-            }
-            _ => {}
-        }
-    }
-
     // Phases.
 
     fn begin(&mut self, phase: Phase) {
-        self.say(|| format!("{phase:?}"));
+        self.say(None, || format!("{phase:?}"));
         self.phase = phase;
         self.phase_began_us = self.world.now_us;
     }
@@ -701,16 +559,20 @@ impl Simulation {
             return;
         }
         self.begin(Phase::Calm);
-        if let Some(server) = &mut self.server {
-            server.starve_apply(0);
+        for host in &mut self.hosts {
+            if let Some(server) = &mut host.server {
+                server.starve_apply(0);
+            }
         }
         let reliefs: Vec<u32> = self.reliefs.keys().copied().collect();
         reliefs.into_iter().for_each(|number| self.relieve(number));
-        self.disk.change_plan(|plan| {
-            plan.stop_at = None;
-            plan.fail.clear();
-            plan.bytes_max = None;
-        });
+        for host in &self.hosts {
+            host.disk.change_plan(|plan| {
+                plan.stop_at = None;
+                plan.fail.clear();
+                plan.bytes_max = None;
+            });
+        }
         for client in 0..self.clients.len() {
             self.clients[client].calm_down();
             self.wake_client(client);
@@ -720,19 +582,28 @@ impl Simulation {
     /// With nothing going wrong, a started server serves soon, and clients finish.
     fn check_in_time(&self) -> Result<(), String> {
         let now_us = self.world.now_us;
-        let since_us = |began_us: u64| {
-            now_us - began_us.max(self.phase_began_us).max(self.paused_until_us).min(now_us)
-        };
-        if let Some(server) = &self.server
-            && !server.is_ready()
-            && since_us(server.started_us()) > READY_US_MAX
-        {
-            return Err("a started server does not become ready".to_string());
+        let paused_us = self.hosts.iter().map(|host| host.paused_until_us).max().unwrap_or(0);
+        let since_us =
+            |began_us: u64| now_us - began_us.max(self.phase_began_us).max(paused_us).min(now_us);
+        for (member, host) in self.hosts.iter().enumerate() {
+            if let Some(server) = &host.server
+                && !server.is_ready()
+                && since_us(server.started_us()) > READY_US_MAX
+            {
+                let states: Vec<String> = self.hosts.iter().map(Host::describe).collect();
+                let states = states.join("; ");
+                return Err(format!("started server {member} does not become ready: {states}"));
+            }
         }
         if since_us(0) > FINISH_US_MAX {
             let late: Vec<usize> =
                 (0..self.clients.len()).filter(|at| !self.clients[*at].is_idle()).collect();
-            return Err(format!("clients {late:?} do not finish, in phase {:?}", self.phase));
+            let states: Vec<String> = self.hosts.iter().map(Host::describe).collect();
+            return Err(format!(
+                "clients {late:?} do not finish, in phase {:?}; {}",
+                self.phase,
+                states.join("; ")
+            ));
         }
         Ok(())
     }
@@ -741,6 +612,7 @@ impl Simulation {
         self.check_in_time()?;
         if self.are_idle() {
             self.begin(Phase::LastWords);
+            self.worked_us = self.world.now_us;
             for client in 0..self.clients.len() {
                 self.clients[client].say_last_words();
                 self.wake_client(client);
@@ -749,19 +621,44 @@ impl Simulation {
         Ok(())
     }
 
-    /// Everything is said and done, and no connection is left that nobody has.
+    /// Everything is said and done, no connection is left that nobody has, and members agree.
     fn has_settled(&self) -> Result<bool, String> {
         self.check_in_time()?;
-        let all_said = self.clients.iter().all(Client::has_said_last_words);
-        let Some(server) = self.server.as_ref().filter(|_| all_said) else { return Ok(false) };
+        if !self.clients.iter().all(Client::has_said_last_words) {
+            return Ok(false);
+        }
         let there = self.clients.iter().filter(|client| client.connection().is_some()).count();
-        Ok(server.is_idle() && server.connection_count() == there)
+        let mut connection_count = 0;
+        for host in &self.hosts {
+            let Some(server) = host.server.as_ref().filter(|server| server.is_idle()) else {
+                return Ok(false);
+            };
+            connection_count += server.connection_count();
+        }
+        Ok(connection_count == there && (!self.is_ensemble() || self.do_agree()))
+    }
+
+    /// Whether all members have the same leader and the same state.
+    fn do_agree(&self) -> bool {
+        let mut views = self.servers().map(|server| {
+            let (status, machine) = (server.status(), server.machine());
+            (server.is_ready(), status.term, status.leader, machine.counters(), machine.digest())
+        });
+        let first = views.next();
+        first.is_some_and(|(is_ready, _, leader, ..)| is_ready && leader.is_some())
+            && views.all(|view| Some(view) == first)
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.hosts.iter().filter_map(|host| host.server.as_ref())
     }
 
     fn let_some_vanish(&mut self) {
         self.begin(Phase::Silence);
-        let server = self.server.as_ref().expect("it answered the last words");
-        self.silence_began_at = (server.machine().counters().zxid.0, self.world.wall_ms());
+        let zxids = self.servers().map(|server| server.machine().counters().zxid.0);
+        let zxid = zxids.max().expect("it answered the last words");
+        let walls = self.hosts.iter().map(|host| host.clock.wall_ms(self.world.now_us));
+        self.silence_began_at = (zxid, walls.min().expect("there is a member"));
         let kept = self.world.random.below(self.clients.len() as u64 + 1) as usize;
         for client in kept..self.clients.len() {
             self.clients[client].vanish(&mut self.world, &mut self.network);
@@ -787,11 +684,10 @@ impl Simulation {
 
     /// Judges the life that served clients, ends it and gives its digest.
     fn end_last_life(&mut self) -> Result<machine::digest::Digest, String> {
-        let server = self.server.as_ref().expect("it answered the last words");
-        let digest = server.machine().digest();
+        let digest = self.servers().next().expect("it answered the last words").machine().digest();
         self.judge()?;
         self.begin(Phase::LastStart);
-        self.end_process(true);
+        (0..self.hosts.len()).for_each(|member| self.end_process(member, true));
         Ok(digest)
     }
 
@@ -800,15 +696,17 @@ impl Simulation {
             history: &self.history,
             witness: &self.witness,
             network: &self.network,
-            waking: &self.waking,
+            waking: self.hosts.iter().map(|host| &host.waking).collect(),
+            trouble: self.hosts.iter().map(|host| &host.trouble).collect(),
+            lag: self.hosts.iter().map(|host| &host.lag).collect(),
             may_refuse: self.may_refuse,
             never_used_ms_max: self.options.member.options.containers.never_used_ms_max,
         }
     }
 
     fn judge(&self) -> Result<(), String> {
-        let server = self.server.as_ref().expect("it answered the last words");
-        let verdict = check(&self.evidence(), Some(server.machine()))?;
+        let machines: Vec<_> = self.servers().map(Server::machine).collect();
+        let verdict = check(&self.evidence(), &machines)?;
         let gone = self.clients.iter().filter(|client| client.is_gone()).map(Client::session);
         check_late_expiries(
             &verdict,
@@ -826,21 +724,28 @@ impl Simulation {
         }
     }
 
-    /// After the last start: the state is what it was.
-    fn finish(mut self, digest: Option<machine::digest::Digest>) -> Result<Summary, String> {
-        let server = self.server.take().expect("the caller looked");
-        if Some(server.machine().digest()) != digest {
+    /// After the last start: the state is what it was. Of an ensemble some are ready before others,
+    /// and what goes by itself may have gone: there the order says what the state must be.
+    fn finish(self, digest: Option<machine::digest::Digest>) -> Result<Summary, String> {
+        let machines: Vec<_> = self.servers().map(Server::machine).collect();
+        if !self.is_ensemble() && Some(machines[0].digest()) != digest {
             return Err("after a loss of power the state is another one".to_string());
         }
-        let verdict = check(&self.evidence(), Some(server.machine()))?;
+        let machines = if self.is_ensemble() && !self.do_agree() { Vec::new() } else { machines };
+        let verdict = check(&self.evidence(), &machines)?;
+        let snapshot_count = self.servers().map(Server::snapshot_count).sum::<u64>();
+        let fetched_count = self.servers().map(Server::fetched_count).sum::<u64>();
         Ok(Summary {
             seed: self.options.seed,
+            member_count: self.hosts.len(),
+            led_count: self.witness.led_count(),
             trace: self.world.trace(),
             virtual_us: self.world.now_us,
+            worked_us: self.worked_us,
             event_count: self.world.event_count(),
             start_count: self.start_count,
             missed_count: self.missed_count(),
-            faults: self.fault_counts,
+            faults: self.fault_counts.clone(),
             write_count: verdict.acknowledged.len(),
             refused_count: verdict.refused_count,
             read_count: verdict.read_count,
@@ -849,10 +754,11 @@ impl Simulation {
             expired_count: verdict.expired.len(),
             gone_count: verdict.gone_count,
             over_quota_count: verdict.over_quota_count,
-            snapshot_count: self.snapshot_count + server.snapshot_count(),
+            snapshot_count: self.snapshot_count + snapshot_count,
+            fetched_count: self.fetched_count + fetched_count,
             restored_count: verdict.installed_count,
             entry_count: self.witness.entry_count(),
-            disk_ops: self.disk.ops(),
+            disk_ops: self.hosts.iter().map(|host| host.disk.ops()).sum(),
         })
     }
 
@@ -861,9 +767,42 @@ impl Simulation {
         received.filter(|it| matches!(it, Received::Event { zxid: -1, .. })).count()
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
+    fn say(&self, member: Option<usize>, what: impl FnOnce() -> String) {
         if self.options.is_verbose {
-            eprintln!("{:>12} us: {}", self.world.now_us, what());
+            let which = member.filter(|_| self.is_ensemble());
+            let which = which.map(|member| format!("member {member}: ")).unwrap_or_default();
+            eprintln!("{:>12} us: {which}{}", self.world.now_us, what());
         }
     }
+}
+
+/// The machines of all members; the first has this disk.
+fn hosts(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
+    if options.member_count == 1 {
+        return vec![Host::new(options.member.clone(), disk, Clock::default())];
+    }
+    let mut secret = || {
+        let mut secret = [0; 32];
+        secret.fill_with(|| random.bits() as u8);
+        secret
+    };
+    let mut secrets: Vec<[u8; 32]> = (0..options.member_count).map(|_| secret()).collect();
+    secrets.sort_unstable_by_key(|secret| draw_ids(secret).1);
+    let ensemble: Vec<u64> = secrets.iter().map(|secret| draw_ids(secret).1.0).collect();
+    let mut disks = vec![disk];
+    disks.resize_with(options.member_count, || SimDisk::new(random.bits(), options.syncs_lie));
+    let mut hosts = Vec::new();
+    for (number, disk) in disks.into_iter().enumerate() {
+        let clock = Clock {
+            fast_ppm: random.below(2 * CLOCK_PPM_MAX + 1) as i64 - CLOCK_PPM_MAX as i64,
+            wall_offset_ms: random.magnitude(1, 10_000) as i64 - 100,
+        };
+        let ensemble = ensemble.clone();
+        let secret = secrets[number];
+        let config = MemberConfig { number, ensemble, secret, ..options.member.clone() };
+        let mut host = Host::new(config, disk, clock);
+        host.config.options.server = number as u64 + 1;
+        hosts.push(host);
+    }
+    hosts
 }

@@ -1,8 +1,11 @@
-//! What the member claims to have done: every entry that was handed to Apply, by its index.
+//! What the members claim to have done: every entry that was handed to Apply, by its index.
 //!
-//! What was handed over once is there for ever, under the same index and with the same bytes, and
-//! is covered by a sync. That is checked here, in all lives of the process. From the entries comes
-//! the committed order that the judge is given.
+//! What was handed over once, by any member, is there for ever, under the same index and with the same
+//! bytes; a sync of the member that hands it over covers it, and syncs of a quorum. That is checked
+//! here, in all lives of the processes. From the entries comes the committed order that the judge is
+//! given. Of an ensemble it is checked, too, that a term has one leader, who has everything that was
+//! handed over in earlier terms; that the same index and term never name two entries; and that states
+//! at the same index are equal.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -10,9 +13,10 @@ use std::collections::btree_map::Entry as Slot;
 use bytes::Bytes;
 use machine::codec::DecodeError;
 use machine::command::Op as MachineOp;
+use machine::digest::Digest;
 use machine::entry::{self, Framed};
-use machine::{Command, Counters, Settings};
-use replica::{Entry, EntryKind};
+use machine::{Command, Counters, Machine, Origin, Settings};
+use replica::{Entry, EntryKind, Role, Status};
 use workload::model;
 use workload::op::Signature;
 use workload::order::Committed;
@@ -22,19 +26,34 @@ use crate::disk::SimDisk;
 struct Handed {
     term: u64,
     payload: Bytes,
-    /// Commands in this entry and all before it.
+    /// Commands in this entry and all before it, but for those that are skipped.
     ordinal: u64,
-    /// When it may have been thought of first, as far as is known.
-    judged_us: u64,
-    /// When it was proposed, as far as is known.
-    proposed_us: u64,
+    /// The last batch of each origin in this entry and all before it: boot and sequence.
+    last_batches: LastBatches,
+    /// How it was thought of, as far as is known.
+    proposed: Proposed,
     /// When it was handed over first; a sync covered it then.
     handed_us: u64,
+}
+
+/// By member.
+type LastBatches = BTreeMap<u64, (u64, u64)>;
+
+#[derive(Clone, Copy)]
+struct Proposed {
+    /// By which member.
+    member: usize,
+    /// When it may have been thought of first.
+    judged_us: u64,
+    /// When it went to the disk.
+    at_us: u64,
 }
 
 /// When the entry of a command was proposed and when it was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
+    /// By the member with this number.
+    pub member: usize,
     /// The earliest that the member can have had it in mind: later than this it was waiting.
     pub judged_us: u64,
     /// On its way to the disk.
@@ -43,22 +62,38 @@ pub struct Times {
     pub handed_us: u64,
 }
 
-/// The record of all lives.
-pub struct Witness {
-    /// Whether what the member does inside is checked, and not only what clients see.
-    looks_inside: bool,
-    entries: BTreeMap<u64, Handed>,
-    /// The last entry that was handed over before the process was started.
+/// What one member did.
+#[derive(Default)]
+struct Seen {
+    /// The last entry that it handed over, in any life.
+    handed: u64,
+    /// The last entry that anybody had handed over when its process was started.
     handed_in_earlier_lives: u64,
-    /// When it may have been thought of, and when it was proposed, by index.
-    proposed_us: BTreeMap<u64, (u64, u64)>,
-    /// Whether the member serves clients, and whether it knows the disk to be full.
+    /// Whether it serves clients, and whether it knows its disk to be full.
     is_ready: bool,
     is_full: bool,
     /// When clients could attach from then on, or could not.
     doors: Vec<(u64, bool)>,
-    /// By boot and connection.
-    connections: BTreeMap<(u64, u64), usize>,
+    /// When it began to lead.
+    led_us: Vec<u64>,
+}
+
+/// The record of all lives.
+pub struct Witness {
+    /// Whether what the members do inside is checked, and not only what clients see.
+    looks_inside: bool,
+    disks: Vec<SimDisk>,
+    seen: Vec<Seen>,
+    entries: BTreeMap<u64, Handed>,
+    /// How entries were thought of, by index and term; and what they hold.
+    proposed: BTreeMap<(u64, u64), Proposed>,
+    payloads: BTreeMap<(u64, u64), Bytes>,
+    /// By term.
+    leaders: BTreeMap<u64, usize>,
+    /// Of the state at the end of an entry, by its index.
+    digests: BTreeMap<u64, Digest>,
+    /// By member, boot and connection.
+    connections: BTreeMap<(u64, u64, u64), usize>,
     /// The ordinal of the state of each image that was to be installed, by its hash.
     images: BTreeMap<u128, u64>,
     /// What processes were started with.
@@ -66,20 +101,25 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Nothing happened yet.
-    pub fn new(looks_inside: bool) -> Witness {
+    /// Nothing happened yet to members with these disks.
+    pub fn new(looks_inside: bool, disks: Vec<SimDisk>) -> Witness {
         Witness {
             looks_inside,
+            seen: disks.iter().map(|_| Seen::default()).collect(),
+            disks,
             entries: BTreeMap::new(),
-            handed_in_earlier_lives: 0,
-            proposed_us: BTreeMap::new(),
-            is_ready: false,
-            is_full: false,
-            doors: Vec::new(),
+            proposed: BTreeMap::new(),
+            payloads: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            digests: BTreeMap::new(),
             connections: BTreeMap::new(),
             images: BTreeMap::new(),
             configured: Vec::new(),
         }
+    }
+
+    fn is_ensemble(&self) -> bool {
+        self.seen.len() > 1
     }
 
     /// A process is started with these settings.
@@ -90,12 +130,20 @@ impl Witness {
     }
 
     /// A process was started with a state up to `index` and these entries behind it.
-    pub fn on_start(&mut self, index: u64, entries: &[Entry], now_us: u64) -> Result<(), String> {
+    pub fn on_start(
+        &mut self,
+        member: usize,
+        index: u64,
+        entries: &[Entry],
+        now_us: u64,
+    ) -> Result<(), String> {
         let last = entries.last().map_or(index, |entry| entry.index);
-        let handed = self.newest_index();
-        self.handed_in_earlier_lives = handed;
-        (self.is_ready, self.is_full) = (false, false);
-        self.note_door(now_us);
+        let newest = self.newest_index();
+        let seen = &mut self.seen[member];
+        seen.handed_in_earlier_lives = newest;
+        (seen.is_ready, seen.is_full) = (false, false);
+        let handed = seen.handed;
+        self.note_door(member, now_us);
         if !self.looks_inside {
             self.entries.split_off(&(last + 1));
             return Ok(());
@@ -106,9 +154,22 @@ impl Witness {
             ));
         }
         for entry in entries {
-            self.check_same(entry)?;
+            // What is behind may have lost against another leader's.
+            if entry.index <= handed {
+                self.check_same(entry)?;
+            }
+            self.check_payload((entry.index, entry.term), &entry.payload)?;
         }
         Ok(())
+    }
+
+    /// The same index and term name one entry, whoever has it.
+    fn check_payload(&mut self, at: (u64, u64), payload: &Bytes) -> Result<(), String> {
+        let found = self.payloads.entry(at).or_insert_with(|| payload.clone());
+        match !self.looks_inside || found == payload {
+            true => Ok(()),
+            false => Err(format!("entry {} of term {} is two different ones", at.0, at.1)),
+        }
     }
 
     fn check_same(&self, entry: &Entry) -> Result<(), String> {
@@ -120,9 +181,60 @@ impl Witness {
         }
     }
 
-    /// An entry goes to the disk. What is in it waits since `judged_us` at the earliest.
-    pub fn on_proposed(&mut self, index: u64, judged_us: u64, now_us: u64) {
-        self.proposed_us.insert(index, (judged_us, now_us));
+    /// An entry, by index and term, goes to the disk of a member. What is in it waits since `judged_us`
+    /// at the earliest, if it is the first that has it.
+    pub fn on_proposed(
+        &mut self,
+        member: usize,
+        at: (u64, u64),
+        payload: &Bytes,
+        judged_us: u64,
+        now_us: u64,
+    ) -> Result<(), String> {
+        self.proposed.entry(at).or_insert(Proposed { member, judged_us, at_us: now_us });
+        self.check_payload(at, payload)
+    }
+
+    /// Where the replica of a member stands: a term has one leader, who has everything that was
+    /// committed in earlier ones.
+    pub fn on_status(&mut self, member: usize, status: &Status, now_us: u64) -> Result<(), String> {
+        if status.role != Role::Leader {
+            return Ok(());
+        }
+        let term = status.term;
+        let has_begun = !self.leaders.contains_key(&term);
+        let leader = *self.leaders.entry(term).or_insert(member);
+        if leader != member {
+            return Err(format!("members {leader} and {member} both lead in term {term}"));
+        }
+        if has_begun {
+            self.seen[member].led_us.push(now_us);
+            let mut earlier = self.entries.iter().rev().filter(|(_, handed)| handed.term < term);
+            if let Some((index, _)) = earlier.next()
+                && *index > status.last_index
+            {
+                return Err(format!(
+                    "member {member} leads in term {term} with a log up to {}, and entry {index} \
+                     was applied",
+                    status.last_index
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// States of members at the end of the same entry are equal.
+    pub fn on_applied(&mut self, machine: &Machine) -> Result<(), String> {
+        let Counters { index, ordinal, .. } = machine.counters();
+        // In the middle of an entry there is nothing to compare.
+        if !self.looks_inside || ordinal.0 != self.ordinal_at(index.0) {
+            return Ok(());
+        }
+        let digest = machine.digest();
+        match *self.digests.entry(index.0).or_insert(digest) == digest {
+            true => Ok(()),
+            false => Err(format!("two members have different states at entry {}", index.0)),
+        }
     }
 
     /// The last entry that was handed over, in any life.
@@ -136,10 +248,10 @@ impl Witness {
     }
 
     /// A process says that it serves clients, with everything up to `index` applied.
-    pub fn on_ready(&mut self, index: u64, now_us: u64) -> Result<(), String> {
-        self.is_ready = true;
-        self.note_door(now_us);
-        let earlier = self.handed_in_earlier_lives;
+    pub fn on_ready(&mut self, member: usize, index: u64, now_us: u64) -> Result<(), String> {
+        self.seen[member].is_ready = true;
+        self.note_door(member, now_us);
+        let earlier = self.seen[member].handed_in_earlier_lives;
         match self.looks_inside && earlier > index {
             true => Err(format!("ready at entry {index}, and entry {earlier} was applied before")),
             false => Ok(()),
@@ -173,8 +285,8 @@ impl Witness {
     /// Entries are handed to Apply: from now on they may be acknowledged.
     pub fn on_committed(
         &mut self,
+        member: usize,
         entries: &[Entry],
-        disk: &SimDisk,
         now_us: u64,
     ) -> Result<(), String> {
         for entry in entries {
@@ -183,59 +295,110 @@ impl Witness {
                 if !self.entries.is_empty() && entry.index > self.newest_index() + 1 {
                     return Err(format!("entry {} leaves a gap", entry.index));
                 }
-                if !entry.payload.is_empty() && !disk.is_synced(entry.index) {
-                    return Err(format!(
-                        "entry {} is applied before a sync covers it",
-                        entry.index
-                    ));
-                }
+                self.check_synced(member, entry)?;
             }
-            let proposed = self.proposed_us.get(&entry.index).copied();
-            let (judged_us, proposed_us) = proposed.unwrap_or((now_us, now_us));
-            let (term, payload) = (entry.term, entry.payload.clone());
-            let is_membership = entry.kind == EntryKind::Membership;
-            let payload = if is_membership { Bytes::new() } else { payload };
-            let ordinal = self.ordinal_at(entry.index - 1) + command_count(&payload).unwrap_or(0);
-            let handed_us = now_us;
-            let new = Handed { term, payload, ordinal, judged_us, proposed_us, handed_us };
-            match self.entries.entry(entry.index) {
-                // A later life hands it over again.
-                Slot::Occupied(old) if old.get().payload == new.payload => {}
-                Slot::Occupied(mut old) => {
-                    old.insert(new);
-                }
-                Slot::Vacant(vacant) => {
-                    vacant.insert(new);
-                }
-            }
+            let seen = &mut self.seen[member];
+            seen.handed = seen.handed.max(entry.index);
+            self.hand_over(member, entry, now_us);
         }
         Ok(())
     }
 
-    /// The member learns that the disk is full, or that it has room again.
-    pub fn on_room(&mut self, is_full: bool, now_us: u64) {
-        self.is_full = is_full;
-        self.note_door(now_us);
+    /// A member takes the state of a snapshot that it fetched, and which is durable.
+    pub fn on_replaced(
+        &mut self,
+        member: usize,
+        index: u64,
+        counters: Counters,
+    ) -> Result<(), String> {
+        let seen = &mut self.seen[member];
+        seen.handed = seen.handed.max(index);
+        self.check_snapshot(index, counters)
     }
 
-    fn note_door(&mut self, now_us: u64) {
-        self.doors.push((now_us, self.is_ready && !self.is_full));
+    /// A sync covers an entry here, and syncs of a quorum do.
+    fn check_synced(&self, member: usize, entry: &Entry) -> Result<(), String> {
+        let Entry { index, payload, .. } = entry;
+        if payload.is_empty() || entry.kind == EntryKind::Membership {
+            return Ok(());
+        }
+        if !self.disks[member].has_synced(*index, payload) {
+            return Err(format!("entry {index} is applied before a sync covers it"));
+        }
+        if self.entries.contains_key(index) {
+            return Ok(());
+        }
+        let synced = self.disks.iter().filter(|disk| disk.has_synced(*index, payload)).count();
+        match synced > self.disks.len() / 2 {
+            true => Ok(()),
+            false => Err(format!("entry {index} is applied, and on {synced} disks only")),
+        }
     }
 
-    /// When clients could attach again that could not before.
-    pub fn opened_us(&self) -> impl Iterator<Item = u64> {
-        self.doors.iter().filter(|(_, is_open)| *is_open).map(|(at_us, _)| *at_us)
+    fn hand_over(&mut self, member: usize, entry: &Entry, now_us: u64) {
+        let proposed = self.proposed.get(&(entry.index, entry.term)).copied();
+        let proposed = proposed.unwrap_or(Proposed { member, judged_us: now_us, at_us: now_us });
+        let (term, handed_us) = (entry.term, now_us);
+        let is_membership = entry.kind == EntryKind::Membership;
+        let payload = if is_membership { Bytes::new() } else { entry.payload.clone() };
+        let before = self.entries.range(..entry.index).next_back().map(|(_, handed)| handed);
+        let mut ordinal = before.map_or(0, |handed| handed.ordinal);
+        let mut last_batches = before.map_or_else(LastBatches::new, |it| it.last_batches.clone());
+        // What does not decode is found when the order is made.
+        ordinal += command_count(&payload, &mut last_batches).unwrap_or(0);
+        let new = Handed { term, payload, ordinal, last_batches, proposed, handed_us };
+        match self.entries.entry(entry.index) {
+            // A later life, or another member, hands it over again.
+            Slot::Occupied(old) if old.get().payload == new.payload => {}
+            Slot::Occupied(mut old) => {
+                old.insert(new);
+            }
+            Slot::Vacant(vacant) => {
+                vacant.insert(new);
+            }
+        }
     }
 
-    /// Whether no client could attach from one point in time to another.
-    pub fn is_shut_between(&self, from_us: u64, until_us: u64) -> bool {
-        let before = self.doors.iter().take_while(|(at_us, _)| *at_us <= until_us);
+    /// A member learns that its disk is full, or that it has room again.
+    pub fn on_room(&mut self, member: usize, is_full: bool, now_us: u64) {
+        self.seen[member].is_full = is_full;
+        self.note_door(member, now_us);
+    }
+
+    fn note_door(&mut self, member: usize, now_us: u64) {
+        let seen = &mut self.seen[member];
+        seen.doors.push((now_us, seen.is_ready && !seen.is_full));
+    }
+
+    /// When a member gave all sessions a full timeout: clients could attach again that could not
+    /// before, or it began to lead.
+    pub fn opened_us(&self, member: usize) -> impl Iterator<Item = u64> {
+        let Seen { doors, led_us, .. } = &self.seen[member];
+        let opened = doors.iter().filter(|(_, is_open)| *is_open).map(|(at_us, _)| *at_us);
+        opened.chain(led_us.iter().copied())
+    }
+
+    /// Whether no client could attach to a member from one point in time to another.
+    pub fn is_shut_between(&self, member: usize, from_us: u64, until_us: u64) -> bool {
+        let doors = &self.seen[member].doors;
+        let before = doors.iter().take_while(|(at_us, _)| *at_us <= until_us);
         before.last().is_some_and(|(at_us, is_open)| !is_open && *at_us <= from_us)
     }
 
-    /// A connection got its name in a life of the process.
-    pub fn on_accept(&mut self, boot: u64, connection: u64, number: usize) {
-        self.connections.insert((boot, connection), number);
+    /// A connection got its name in a life of a process.
+    pub fn on_accept(&mut self, origin: Origin, connection: u64, number: usize) {
+        self.connections.insert((origin.member.0, origin.boot.0, connection), number);
+    }
+
+    /// Terms that had a leader, and who it was.
+    #[cfg(test)]
+    pub fn leaders(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.leaders.iter().map(|(term, member)| (*term, *member))
+    }
+
+    /// How many terms had a leader.
+    pub fn led_count(&self) -> usize {
+        self.leaders.len()
     }
 
     /// An image is to be installed: the state at this ordinal.
@@ -251,11 +414,12 @@ impl Witness {
     /// The committed order, and the times of each command's entry.
     ///
     /// # Errors
-    /// A batch is there twice, or is missing.
+    /// Of an ensemble of one: a batch is there twice, or is missing. Others send them again, and skip
+    /// what is not the next one.
     pub fn order(&self) -> Result<(Vec<Committed>, Vec<Times>), String> {
         let mut committed = Vec::new();
         let mut times = Vec::new();
-        let mut last: Option<(u64, u64)> = None;
+        let mut last_batches = LastBatches::new();
         for (index, handed) in &self.entries {
             if handed.payload.is_empty() {
                 continue;
@@ -265,33 +429,41 @@ impl Witness {
             let mut offset = entry::HEADER_BYTES;
             for _ in 0..header.batch_count {
                 let batch = entry::decode_batch(&handed.payload, offset).map_err(bad)?;
-                let at = (batch.origin.boot.0, batch.sequence);
-                let expected = match last {
-                    Some((boot, sequence)) if boot == at.0 => (boot, sequence + 1),
-                    _ => (at.0, 1),
-                };
-                if at != expected || last.is_some_and(|(boot, _)| boot > at.0) {
-                    return Err(format!("entry {index} holds batch {at:?} after {last:?}"));
+                offset = batch.end;
+                if !is_next(&mut last_batches, batch.origin, batch.sequence) {
+                    if !self.is_ensemble() {
+                        let (origin, sequence) = (batch.origin, batch.sequence);
+                        return Err(format!(
+                            "entry {index} holds batch {sequence} of {origin:?} after \
+                             {last_batches:?}"
+                        ));
+                    }
+                    continue;
                 }
-                last = Some(at);
                 let mut command_offset = 0;
                 while let Some(framed) = batch.command(command_offset).map_err(bad)? {
                     command_offset = framed.end;
-                    committed.push(self.translate(at.0, header.time_ms, &framed)?);
-                    let Handed { judged_us, proposed_us, handed_us, .. } = *handed;
-                    times.push(Times { judged_us, proposed_us, handed_us });
+                    committed.push(self.translate(batch.origin, header.time_ms, &framed)?);
+                    let Proposed { member, judged_us, at_us: proposed_us } = handed.proposed;
+                    let handed_us = handed.handed_us;
+                    times.push(Times { member, judged_us, proposed_us, handed_us });
                 }
-                offset = batch.end;
             }
         }
         Ok((committed, times))
     }
 
-    fn translate(&self, boot: u64, time_ms: i64, framed: &Framed<'_>) -> Result<Committed, String> {
+    fn translate(
+        &self,
+        origin: Origin,
+        time_ms: i64,
+        framed: &Framed<'_>,
+    ) -> Result<Committed, String> {
         let number = || {
-            let found = self.connections.get(&(boot, framed.connection.0));
+            let (member, boot) = (origin.member.0, origin.boot.0);
+            let found = self.connections.get(&(member, boot, framed.connection.0));
             found.copied().ok_or_else(|| {
-                format!("a command of connection {} of boot {boot}", framed.connection.0)
+                format!("a command of connection {} of {origin:?}", framed.connection.0)
             })
         };
         Ok(match &framed.command {
@@ -346,8 +518,22 @@ impl Witness {
     }
 }
 
-/// Commands of an entry. What does not decode is found when the order is made.
-fn command_count(payload: &Bytes) -> Result<u64, DecodeError> {
+/// Whether a batch is the next one of its origin, as the machine has it; notes it then.
+fn is_next(last_batches: &mut LastBatches, origin: Origin, sequence: u64) -> bool {
+    let (member, boot) = (origin.member.0, origin.boot.0);
+    let expected = match last_batches.get(&member) {
+        Some((newest, _)) if *newest > boot => return false,
+        Some((newest, last)) if *newest == boot => last + 1,
+        _ => 1,
+    };
+    if sequence == expected {
+        last_batches.insert(member, (boot, sequence));
+    }
+    sequence == expected
+}
+
+/// Commands of an entry that are not skipped.
+fn command_count(payload: &Bytes, last_batches: &mut LastBatches) -> Result<u64, DecodeError> {
     if payload.is_empty() {
         return Ok(0);
     }
@@ -355,12 +541,15 @@ fn command_count(payload: &Bytes) -> Result<u64, DecodeError> {
     let (mut offset, mut count) = (entry::HEADER_BYTES, 0);
     for _ in 0..header.batch_count {
         let batch = entry::decode_batch(payload, offset)?;
+        offset = batch.end;
+        if !is_next(last_batches, batch.origin, batch.sequence) {
+            continue;
+        }
         let mut command_offset = 0;
         while let Some(framed) = batch.command(command_offset)? {
             command_offset = framed.end;
             count += 1;
         }
-        offset = batch.end;
     }
     Ok(count)
 }

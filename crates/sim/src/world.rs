@@ -57,8 +57,39 @@ pub enum Event {
         /// Of the wake-up.
         token: u64,
     },
-    /// The process is started.
-    Start,
+    /// The process of a member is started.
+    Start {
+        /// Which member.
+        member: usize,
+    },
+    /// Something arrives on a link between members.
+    Frame {
+        /// Which link.
+        link: usize,
+        /// Which of the times that it was up.
+        epoch: u64,
+        /// On its channel for pieces of snapshots.
+        is_bulk: bool,
+    },
+    /// A link is dialled.
+    Dial {
+        /// Which link.
+        link: usize,
+    },
+    /// The one that dialled a link learns that it is over.
+    LinkOver {
+        /// Which link.
+        link: usize,
+        /// Which of the times that it was up.
+        epoch: u64,
+    },
+    /// Someone loses patience with a link, if it carries nothing.
+    LinkPatience {
+        /// Which link.
+        link: usize,
+        /// Which of the times that it was up.
+        epoch: u64,
+    },
     /// The next fault is due.
     Fault,
     /// A fault that lasted is over.
@@ -71,8 +102,6 @@ pub struct World {
     pub now_us: u64,
     /// For everything that is left to chance.
     pub random: Random,
-    /// How far the wall clock is off, in ms: it may jump.
-    pub wall_offset_ms: i64,
     queue: BTreeMap<(u64, u64), Event>,
     sequence: u64,
     trace: u64,
@@ -82,13 +111,38 @@ pub struct World {
 /// Ms since 1970 when a run begins.
 const EPOCH_MS: i64 = 1_700_000_000_000;
 
+/// The clocks of one machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// How much faster than the world's it goes, in millionths.
+    pub fast_ppm: i64,
+    /// How far the wall clock is off, in ms, beside that: it may jump.
+    pub wall_offset_ms: i64,
+}
+
+impl Clock {
+    /// What it shows when the world's shows `at_us`: monotonic.
+    pub fn local_us(&self, at_us: u64) -> u64 {
+        at_us.saturating_add_signed(at_us as i64 * self.fast_ppm / 1_000_000)
+    }
+
+    /// How long it takes in the world until this clock has gone on by so much.
+    pub fn world_us(&self, local_us: u64) -> u64 {
+        local_us.saturating_add_signed(-(local_us as i64 * self.fast_ppm / 1_000_000))
+    }
+
+    /// What its machine believes to be the time of day.
+    pub fn wall_ms(&self, at_us: u64) -> i64 {
+        EPOCH_MS + (self.local_us(at_us) / 1000) as i64 + self.wall_offset_ms
+    }
+}
+
 impl World {
     /// Time 0.
     pub fn new(random: Random) -> World {
         World {
             now_us: 0,
             random,
-            wall_offset_ms: 0,
             queue: BTreeMap::new(),
             sequence: 0,
             trace: 0xcbf2_9ce4_8422_2325,
@@ -119,14 +173,15 @@ impl World {
         Some(event)
     }
 
+    /// When the next event is.
+    #[cfg(test)]
+    pub fn next_us(&self) -> Option<u64> {
+        self.queue.first_key_value().map(|((at_us, _), _)| *at_us)
+    }
+
     /// Events so far.
     pub fn event_count(&self) -> u64 {
         self.event_count
-    }
-
-    /// What the server believes to be the time of day.
-    pub fn wall_ms(&self) -> i64 {
-        EPOCH_MS + (self.now_us / 1000) as i64 + self.wall_offset_ms
     }
 
     /// How long a message between two threads takes: mostly a wake-up, sometimes a thread that is

@@ -7,7 +7,10 @@ const S: u64 = 1_000_000;
 /// The longest silence that a server can have seen which heard its client then, and judged it then.
 #[track_caller]
 fn check_silence(waking: &WakingTime, heard_us: &[u64], judged_us: u64, expected_us: u64) {
-    assert_eq!(longest_silence(waking, heard_us, judged_us, judged_us), expected_us);
+    assert_eq!(
+        longest_silence(waking, heard_us, HEARING_US_MAX, judged_us, judged_us),
+        expected_us
+    );
 }
 
 #[test]
@@ -26,7 +29,8 @@ fn a_silence_lasts_until_the_session_is_judged_or_its_client_speaks() {
 #[test]
 fn a_silence_that_ended_while_the_command_waited_counts() {
     let waking = WakingTime::default();
-    let silence_us = |judged_us| longest_silence(&waking, &[S, 6 * S], judged_us, 9 * S);
+    let silence_us =
+        |judged_us| longest_silence(&waking, &[S, 6 * S], HEARING_US_MAX, judged_us, 9 * S);
     assert_eq!(silence_us(6 * S), 5 * S);
     assert_eq!(silence_us(7 * S), 3 * S);
 }
@@ -41,6 +45,21 @@ fn a_pause_of_the_process_counts_little() {
     // Before the client spoke: not at all.
     check_silence(&waking, &[20 * S], 21 * S, S + PAUSE_COUNTS_US);
     check_silence(&waking, &[20 * S + 1], 21 * S, S - 1);
+}
+
+#[test]
+fn trouble_lasts_until_it_is_over() {
+    let mut trouble = Trouble::default();
+    assert!(trouble.is_none_between(0, 9 * S));
+    for (is_any, at_us) in [(false, 0), (true, 2), (true, 3), (false, 4), (false, 5), (true, 8)] {
+        trouble.note(is_any, at_us * S);
+    }
+    assert!(trouble.is_none_between(0, 2 * S - 1));
+    assert!(!trouble.is_none_between(0, 2 * S));
+    assert!(!trouble.is_none_between(3 * S, 3 * S));
+    assert!(!trouble.is_none_between(4 * S, 5 * S));
+    assert!(trouble.is_none_between(4 * S + 1, 8 * S - 1));
+    assert!(!trouble.is_none_between(7 * S, 9 * S));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::{LoopInput, Server};
 use crate::limits::{FRONT_TICK_LATE_US_MAX, FRONT_TICK_US, READ_BYTES};
 use crate::network::{End, Network};
 use crate::witness::Witness;
-use crate::world::{Actor, World};
+use crate::world::{Actor, Clock, World};
 
 /// One connection runtime.
 pub(super) struct Runtime {
@@ -79,9 +79,10 @@ impl Runtime {
         self.sockets.len() + self.accepted.len()
     }
 
-    fn set_now(&mut self, world: &World) {
-        let monotonic_ms = (world.now_us - self.started_us) / 1000;
-        self.front.set_now(Now { monotonic_ms, wall_ms: world.wall_ms(), contact_at_ms: None });
+    fn set_now(&mut self, world: &World, clock: Clock, contact_at_ms: Option<u64>) {
+        let monotonic_us = clock.local_us(world.now_us) - clock.local_us(self.started_us);
+        let wall_ms = clock.wall_ms(world.now_us);
+        self.front.set_now(Now { monotonic_ms: monotonic_us / 1000, wall_ms, contact_at_ms });
     }
 
     /// Writes what a connection has to say, as far as the socket takes it.
@@ -172,16 +173,16 @@ impl Server {
         witness: &mut Witness,
     ) {
         let runtime = &mut self.runtimes[front];
-        runtime.set_now(world);
+        runtime.set_now(world, self.clock, self.contact_at_ms);
         if world.now_us >= runtime.next_tick_us {
             let was_late = world.now_us > runtime.next_tick_us + FRONT_TICK_LATE_US_MAX;
             let since_us = if was_late { world.now_us } else { runtime.next_tick_us };
-            runtime.next_tick_us = since_us + FRONT_TICK_US;
+            runtime.next_tick_us = since_us + self.clock.world_us(FRONT_TICK_US);
             runtime.front.on_tick();
         } else if let Some(number) = runtime.accepted.pop_front() {
             let id = ConnectionId(runtime.next_connection);
             runtime.next_connection += 1;
-            witness.on_accept(self.origin.boot.0, id.0, number);
+            witness.on_accept(self.origin, id.0, number);
             network.connections[number].server_id = id.0;
             let socket = Socket { number, is_blocked: false, is_paused: false, is_done: false };
             runtime.sockets.insert(id, socket);
@@ -248,7 +249,7 @@ impl Server {
     /// Runs the Front until it has nothing more to do, and passes on what it gives.
     fn drive(&mut self, front: usize, world: &mut World, network: &mut Network) {
         let runtime = &mut self.runtimes[front];
-        runtime.set_now(world);
+        runtime.set_now(world, self.clock, self.contact_at_ms);
         if !runtime.is_driving {
             for delivery in core::mem::take(&mut runtime.mail) {
                 runtime.front.on_delivery(delivery);

@@ -1,4 +1,4 @@
-//! The witness notices what a member must not do with entries it has handed over.
+//! The witness notices what members must not do with entries they have handed over.
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin};
@@ -20,30 +20,109 @@ fn disk() -> SimDisk {
     disk
 }
 
+/// A disk on which entry 2 is written, and no sync covers it.
+fn unsynced() -> SimDisk {
+    let disk = SimDisk::new(1, false);
+    let file = disk.create("log").unwrap();
+    disk.announce(2, &Bytes::from_static(b"two"));
+    disk.write_at(&file, 0, b"two").unwrap();
+    disk
+}
+
+fn witness(disks: &[SimDisk]) -> Witness {
+    Witness::new(true, disks.to_vec())
+}
+
 #[test]
 fn an_entry_that_no_sync_covers_must_not_be_applied() {
-    let (disk, mut witness) = (disk(), Witness::new(true));
-    assert_eq!(witness.on_committed(&[entry(2, b"two")], &disk, 0), Ok(()));
+    let disk = disk();
+    let mut witness = witness(core::slice::from_ref(&disk));
+    assert_eq!(witness.on_committed(0, &[entry(2, b"two")], 0), Ok(()));
     disk.announce(3, &Bytes::from_static(b"three"));
-    let refused = witness.on_committed(&[entry(3, b"three")], &disk, 0);
+    let refused = witness.on_committed(0, &[entry(3, b"three")], 0);
     assert_eq!(refused, Err("entry 3 is applied before a sync covers it".to_string()));
 }
 
 #[test]
 fn an_applied_entry_stays_what_it_was() {
-    let (disk, mut witness) = (disk(), Witness::new(true));
-    witness.on_committed(&[entry(2, b"two")], &disk, 0).unwrap();
-    assert!(witness.on_start(1, &[entry(2, b"two")], 0).is_ok());
-    assert!(witness.on_start(1, &[entry(2, b"other")], 0).is_err());
-    assert!(witness.on_committed(&[entry(2, b"other")], &disk, 0).is_err());
+    let mut witness = witness(&[disk()]);
+    witness.on_committed(0, &[entry(2, b"two")], 0).unwrap();
+    assert!(witness.on_start(0, 1, &[entry(2, b"two")], 0).is_ok());
+    assert!(witness.on_start(0, 1, &[entry(2, b"other")], 0).is_err());
+    assert!(witness.on_committed(0, &[entry(2, b"other")], 0).is_err());
 }
 
 #[test]
 fn an_applied_entry_is_there_after_a_restart() {
-    let (disk, mut witness) = (disk(), Witness::new(true));
-    witness.on_committed(&[entry(2, b"two")], &disk, 0).unwrap();
-    assert!(witness.on_start(2, &[], 0).is_ok());
-    assert!(witness.on_start(1, &[], 0).is_err());
+    let mut witness = witness(&[disk()]);
+    witness.on_committed(0, &[entry(2, b"two")], 0).unwrap();
+    assert!(witness.on_start(0, 2, &[], 0).is_ok());
+    assert!(witness.on_start(0, 1, &[], 0).is_err());
+}
+
+#[test]
+fn an_entry_must_be_on_the_disks_of_a_quorum() {
+    let mut few = witness(&[disk(), unsynced(), unsynced()]);
+    let refused = few.on_committed(0, &[entry(2, b"two")], 0);
+    assert_eq!(refused, Err("entry 2 is applied, and on 1 disks only".to_string()));
+    let mut enough = witness(&[disk(), unsynced(), disk()]);
+    assert_eq!(enough.on_committed(0, &[entry(2, b"two")], 0), Ok(()));
+    // Elsewhere only once it is there, too.
+    assert!(enough.on_committed(1, &[entry(2, b"two")], 0).is_err());
+    assert_eq!(enough.on_committed(2, &[entry(2, b"two")], 0), Ok(()));
+}
+
+#[test]
+fn a_follower_may_lose_what_nobody_has_applied() {
+    let mut witness = witness(&[disk(), disk(), disk()]);
+    witness.on_committed(0, &[entry(2, b"two")], 0).unwrap();
+    let other = Entry { term: 1, ..entry(2, b"old") };
+    assert!(witness.on_start(1, 1, core::slice::from_ref(&other), 0).is_ok());
+    assert!(witness.on_start(0, 1, &[other], 0).is_err());
+}
+
+#[test]
+fn an_index_and_a_term_name_one_entry() {
+    let mut witness = witness(&[disk(), disk(), disk()]);
+    let (two, other) = (Bytes::from_static(b"two"), Bytes::from_static(b"other"));
+    assert!(witness.on_proposed(0, (2, 2), &two, 0, 0).is_ok());
+    assert!(witness.on_proposed(1, (2, 2), &two, 0, 0).is_ok());
+    assert!(witness.on_proposed(1, (2, 3), &other, 0, 0).is_ok());
+    assert!(witness.on_proposed(2, (2, 2), &other, 0, 0).is_err());
+}
+
+/// A leader of a term whose log ends there.
+fn leader(term: u64, last_index: u64) -> Status {
+    Status {
+        role: Role::Leader,
+        term,
+        leader: None,
+        transferring_to: None,
+        commit_index: 0,
+        applied_index: 0,
+        persisted_index: 0,
+        first_index: 1,
+        last_index,
+        has_committed_in_term: false,
+        uncommitted_bytes: 0,
+        log_applied_bytes: 0,
+        persist_job_count: 0,
+        messages_dropped_count: 0,
+        contact_ticks: 0,
+    }
+}
+
+#[test]
+fn a_term_has_one_leader_who_has_what_was_applied() {
+    let mut witness = witness(&[disk(), disk(), disk()]);
+    witness.on_committed(0, &[entry(2, b"two")], 0).unwrap();
+    assert!(witness.on_status(1, &leader(3, 2), 0).is_ok());
+    assert!(witness.on_status(1, &leader(3, 2), 0).is_ok());
+    assert!(witness.on_status(2, &leader(3, 2), 0).is_err());
+    assert!(witness.on_status(2, &leader(4, 1), 0).is_err());
+    // Late to hear that a later term began.
+    assert!(witness.on_status(2, &leader(2, 1), 0).is_ok());
+    assert_eq!(witness.led_count(), 3);
 }
 
 /// Entry 2 with as many commands as asked.
@@ -56,24 +135,24 @@ fn handed(command_count: usize) -> Witness {
     }
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let payload = entry::encode(0, 0, &[builder.finish().stamp(origin, 1)]);
-    let mut witness = Witness::new(true);
     let disk = SimDisk::new(1, false);
+    let mut witness = witness(core::slice::from_ref(&disk));
     let file = disk.create("log").unwrap();
     disk.announce(2, &payload);
     disk.write_at(&file, 0, &payload).unwrap();
     disk.sync_data(&file).unwrap();
     let entry = Entry { index: 2, term: 2, kind: EntryKind::Normal, payload };
-    witness.on_committed(&[entry], &disk, 0).unwrap();
+    witness.on_committed(0, &[entry], 0).unwrap();
     witness
 }
 
 #[test]
 fn a_member_is_not_ready_before_it_has_applied_what_was_committed_in_earlier_lives() {
     let mut witness = handed(1);
-    assert!(witness.on_ready(1, 0).is_ok());
-    witness.on_start(2, &[], 0).unwrap();
-    assert!(witness.on_ready(2, 0).is_ok());
-    assert!(witness.on_ready(1, 0).is_err());
+    assert!(witness.on_ready(0, 1, 0).is_ok());
+    witness.on_start(0, 2, &[], 0).unwrap();
+    assert!(witness.on_ready(0, 2, 0).is_ok());
+    assert!(witness.on_ready(0, 1, 0).is_err());
 }
 
 #[test]
@@ -101,17 +180,17 @@ fn a_snapshot_is_the_state_at_the_end_of_its_entry() {
 #[test]
 fn clients_can_attach_while_the_member_is_ready_and_its_disk_is_not_full() {
     let mut witness = handed(1);
-    witness.on_start(2, &[], 5).unwrap();
-    assert!(witness.is_shut_between(5, 9));
-    witness.on_ready(2, 10).unwrap();
-    assert!(!witness.is_shut_between(5, 10));
-    witness.on_room(true, 20);
-    assert!(witness.is_shut_between(20, 24));
-    assert!(!witness.is_shut_between(19, 24));
-    witness.on_room(false, 25);
-    assert!(!witness.is_shut_between(20, 25));
-    witness.on_start(2, &[], 40).unwrap();
-    witness.on_room(false, 45);
-    assert!(witness.is_shut_between(45, 50));
-    assert_eq!(witness.opened_us().collect::<Vec<_>>(), [10, 25]);
+    witness.on_start(0, 2, &[], 5).unwrap();
+    assert!(witness.is_shut_between(0, 5, 9));
+    witness.on_ready(0, 2, 10).unwrap();
+    assert!(!witness.is_shut_between(0, 5, 10));
+    witness.on_room(0, true, 20);
+    assert!(witness.is_shut_between(0, 20, 24));
+    assert!(!witness.is_shut_between(0, 19, 24));
+    witness.on_room(0, false, 25);
+    assert!(!witness.is_shut_between(0, 20, 25));
+    witness.on_start(0, 2, &[], 40).unwrap();
+    witness.on_room(0, false, 45);
+    assert!(witness.is_shut_between(0, 45, 50));
+    assert_eq!(witness.opened_us(0).collect::<Vec<_>>(), [10, 25]);
 }

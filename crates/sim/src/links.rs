@@ -1,0 +1,408 @@
+//! Links between members: frames from the one that dialled to the one that accepted.
+//!
+//! Within a link frames arrive in order, or the link ends: a part of what is on its way may still
+//! arrive, and each end is told, at times of its own. Where nothing comes through in one direction
+//! frames wait, as in a kernel that sends them again, until that is over or somebody takes the link
+//! for dead. Pieces of snapshots have a channel of their own, so that nothing waits behind them.
+//!
+//! A member must bear more than that, so in a rough network single frames are lost, come
+//! twice or overtake each other.
+
+use std::collections::VecDeque;
+
+use member::peer::PeerFrame;
+use workload::generate::Random;
+
+use crate::limits::{
+    DIAL_US_MAX, LINK_BYTES_MAX, LINK_LATENCY_US_MAX, LINK_PATIENCE_US_MAX, LINK_PATIENCE_US_MIN,
+};
+use crate::world::{Event, World};
+
+/// One direction between two members, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Who dials and sends.
+    pub from: usize,
+    /// Who accepts and receives.
+    pub to: usize,
+}
+
+/// What a member is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A frame came from this member.
+    Frame {
+        /// To whom.
+        member: usize,
+        /// From whom.
+        from: usize,
+        /// What.
+        frame: PeerFrame,
+    },
+    /// A link that it accepted is up, or has ended.
+    Linked {
+        /// Who is told.
+        member: usize,
+        /// The other end.
+        peer: usize,
+        /// Whether it is up.
+        is_up: bool,
+    },
+    /// The link that it dialled is up, or has ended.
+    Link {
+        /// Who is told.
+        member: usize,
+        /// The other end.
+        peer: usize,
+        /// Whether it is up.
+        is_up: bool,
+    },
+}
+
+/// How single frames fare in a rough network; 0 is never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roughness {
+    /// One of so many is lost.
+    pub lost_one_in: u64,
+    /// One of so many comes twice.
+    pub doubled_one_in: u64,
+    /// One of so many overtakes others.
+    pub early_one_in: u64,
+}
+
+#[derive(Debug)]
+enum Parcel {
+    Frame(PeerFrame),
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody has dialled, or the one that did knows that it is over.
+    Down,
+    /// Frames are taken.
+    Up,
+    /// It is over, and the one that dialled was not told yet.
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    in_flight: VecDeque<Parcel>,
+    /// The last of them arrives then.
+    last_us: u64,
+    /// Arrivals that wait for a link that carries nothing.
+    held_count: usize,
+}
+
+#[derive(Debug)]
+struct Link {
+    pair: Pair,
+    state: State,
+    /// Counts the times that it was up.
+    epoch: u64,
+    /// What is small, and the pieces of snapshots.
+    channels: [Channel; 2],
+    /// Nothing comes through.
+    is_blocked: bool,
+    /// What it carries, if that is little.
+    bytes_per_s: Option<u64>,
+    more_latency_us: u64,
+    /// The receiver knows of a link that was up and not of its end.
+    is_known: bool,
+}
+
+/// All links of an ensemble.
+pub struct Links {
+    member_count: usize,
+    links: Vec<Link>,
+    random: Random,
+    latency_us: u64,
+    roughness: Roughness,
+}
+
+impl Links {
+    /// Between so many members; all down.
+    pub fn new(member_count: usize, mut random: Random) -> Links {
+        let pairs = (0..member_count).flat_map(|from| (0..member_count).map(move |to| (from, to)));
+        let links = pairs
+            .map(|(from, to)| Link {
+                pair: Pair { from, to },
+                state: State::Down,
+                epoch: 0,
+                channels: Default::default(),
+                is_blocked: false,
+                bytes_per_s: None,
+                more_latency_us: 0,
+                is_known: false,
+            })
+            .collect();
+        let latency_us = random.magnitude(20, LINK_LATENCY_US_MAX);
+        Links { member_count, links, random, latency_us, roughness: Roughness::default() }
+    }
+
+    fn at(&self, pair: Pair) -> usize {
+        pair.from * self.member_count + pair.to
+    }
+
+    /// All pairs of two members.
+    pub fn pairs(&self) -> Vec<Pair> {
+        let pairs = self.links.iter().map(|link| link.pair);
+        pairs.filter(|pair| pair.from != pair.to).collect()
+    }
+
+    /// Whether everything that is sent now from one to the other arrives, and soon.
+    pub fn is_good(&self, pair: Pair) -> bool {
+        let link = &self.links[self.at(pair)];
+        link.state == State::Up
+            && !link.is_blocked
+            && link.channels.iter().all(|channel| channel.held_count == 0)
+            && link.bytes_per_s.is_none()
+            && link.more_latency_us == 0
+            && self.roughness == Roughness::default()
+    }
+
+    /// Whether single frames are lost anywhere, or some links carry little.
+    pub fn are_any_slow(&self) -> bool {
+        let is_slow = |link: &Link| link.bytes_per_s.is_some();
+        self.roughness != Roughness::default() || self.links.iter().any(is_slow)
+    }
+
+    // The life of a link.
+
+    /// A process was started: it dials everybody.
+    pub fn on_start(&mut self, world: &mut World, member: usize) {
+        for to in (0..self.member_count).filter(|to| *to != member) {
+            let link = self.at(Pair { from: member, to });
+            self.dial_later(world, link);
+        }
+    }
+
+    fn dial_later(&mut self, world: &mut World, link: usize) {
+        let wait_us = self.random.magnitude(100, DIAL_US_MAX);
+        world.schedule(world.now_us + wait_us, Event::Dial { link });
+    }
+
+    /// Someone dials, if it is still wanted. `answers` says of a member whether its process runs.
+    pub fn dial(
+        &mut self,
+        world: &mut World,
+        link: usize,
+        answers: impl Fn(usize) -> bool,
+    ) -> Vec<Told> {
+        let Pair { from, to } = self.links[link].pair;
+        if self.links[link].state != State::Down {
+            return Vec::new();
+        }
+        let back = self.at(Pair { from: to, to: from });
+        let is_cut_off = self.links[link].is_blocked || self.links[back].is_blocked;
+        if is_cut_off || !answers(from) || !answers(to) {
+            self.dial_later(world, link);
+            return Vec::new();
+        }
+        let found = &mut self.links[link];
+        let mut told = Vec::new();
+        // The receiver's end of the one before ends with the new one at the latest.
+        if found.is_known {
+            told.push(Told::Linked { member: to, peer: from, is_up: false });
+        }
+        found.state = State::Up;
+        found.epoch += 1;
+        found.channels = Default::default();
+        found.is_known = true;
+        told.push(Told::Linked { member: to, peer: from, is_up: true });
+        told.push(Told::Link { member: from, peer: to, is_up: true });
+        told
+    }
+
+    /// A process is gone. Who is left learns it soon, or late if its machine is gone, too.
+    pub fn on_end(&mut self, world: &mut World, member: usize, power_is_cut: bool) {
+        for other in (0..self.member_count).filter(|other| *other != member) {
+            let (out, back) = (
+                self.at(Pair { from: member, to: other }),
+                self.at(Pair { from: other, to: member }),
+            );
+            self.end(world, out, power_is_cut);
+            self.links[out].state = State::Down;
+            self.end(world, back, power_is_cut);
+            // Nobody is there to be told.
+            self.links[back].is_known = false;
+            self.links[back].channels = Default::default();
+        }
+    }
+
+    /// A link breaks: a part of what is on its way may still arrive.
+    pub fn break_off(&mut self, world: &mut World, pair: Pair) {
+        let is_late = self.random.one_in(3);
+        let link = self.at(pair);
+        self.end(world, link, is_late);
+    }
+
+    fn end(&mut self, world: &mut World, link: usize, is_late: bool) {
+        if self.links[link].state != State::Up {
+            return;
+        }
+        let wait_us = |random: &mut Random| match is_late {
+            true => random.magnitude(1_000, LINK_PATIENCE_US_MAX),
+            false => random.magnitude(10, 10_000),
+        };
+        let (sender_us, receiver_us) = (wait_us(&mut self.random), wait_us(&mut self.random));
+        let found = &mut self.links[link];
+        found.state = State::Over;
+        let epoch = found.epoch;
+        for channel in &mut found.channels {
+            let kept = self.random.below(channel.in_flight.len() as u64 + 1) as usize;
+            channel.in_flight.truncate(kept);
+        }
+        let channel = &mut found.channels[0];
+        channel.in_flight.push_back(Parcel::Over);
+        let at_us = channel.last_us.max(world.now_us + receiver_us);
+        channel.last_us = at_us;
+        world.schedule(at_us, Event::Frame { link, epoch, is_bulk: false });
+        world.schedule(world.now_us + sender_us, Event::LinkOver { link, epoch });
+    }
+
+    /// The one that dialled learns that a link is over, and dials again.
+    pub fn over(&mut self, world: &mut World, link: usize, epoch: u64) -> Option<Told> {
+        let found = &mut self.links[link];
+        if found.epoch != epoch || found.state != State::Over {
+            return None;
+        }
+        found.state = State::Down;
+        let Pair { from, to } = found.pair;
+        self.dial_later(world, link);
+        Some(Told::Link { member: from, peer: to, is_up: false })
+    }
+
+    /// Someone loses patience with a link that carries nothing.
+    pub fn lose_patience(&mut self, world: &mut World, link: usize, epoch: u64) {
+        let found = &self.links[link];
+        if found.epoch == epoch && found.is_blocked {
+            self.end(world, link, true);
+        }
+    }
+
+    // Frames.
+
+    /// A member sends. What does not fit, or has no link, is dropped.
+    pub fn send(&mut self, world: &mut World, pair: Pair, frame: PeerFrame) {
+        let link = self.at(pair);
+        let found = &self.links[link];
+        let channel = &found.channels[usize::from(frame.is_bulk())];
+        let waiting: usize = channel.in_flight.iter().map(Parcel::byte_count).sum();
+        if found.state != State::Up || waiting > LINK_BYTES_MAX {
+            return;
+        }
+        let Roughness { lost_one_in, doubled_one_in, early_one_in } = self.roughness;
+        let chance = |random: &mut Random, one_in: u64| one_in > 0 && random.one_in(one_in);
+        if chance(&mut self.random, lost_one_in) {
+            return;
+        }
+        let count = if chance(&mut self.random, doubled_one_in) { 2 } else { 1 };
+        for _ in 0..count {
+            let is_early = chance(&mut self.random, early_one_in);
+            self.post(world, link, frame.clone(), is_early);
+        }
+    }
+
+    fn post(&mut self, world: &mut World, link: usize, frame: PeerFrame, is_early: bool) {
+        let jitter_us = self.random.magnitude(1, self.latency_us);
+        let found = &mut self.links[link];
+        let bytes = frame.body.len() as u64;
+        let transfer_us = found.bytes_per_s.map_or(0, |per_s| bytes * 1_000_000 / per_s);
+        let arrival_us = world.now_us + self.latency_us + found.more_latency_us + jitter_us;
+        let is_bulk = frame.is_bulk();
+        let epoch = found.epoch;
+        let channel = &mut found.channels[usize::from(is_bulk)];
+        let at_us = arrival_us.max(channel.last_us) + transfer_us;
+        channel.last_us = at_us;
+        let position = match is_early {
+            true => self.random.below(channel.in_flight.len() as u64 + 1) as usize,
+            false => channel.in_flight.len(),
+        };
+        channel.in_flight.insert(position, Parcel::Frame(frame));
+        world.schedule(at_us, Event::Frame { link, epoch, is_bulk });
+    }
+
+    /// Something arrives, if it is not held up.
+    pub fn arrive(
+        &mut self,
+        world: &mut World,
+        link: usize,
+        epoch: u64,
+        is_bulk: bool,
+    ) -> Option<Told> {
+        let found = &mut self.links[link];
+        if found.epoch != epoch {
+            return None;
+        }
+        let channel = &mut found.channels[usize::from(is_bulk)];
+        if found.is_blocked && found.state == State::Up {
+            channel.held_count += 1;
+            return None;
+        }
+        if found.is_blocked {
+            channel.in_flight.retain(|parcel| matches!(parcel, Parcel::Over));
+        }
+        let Pair { from, to } = found.pair;
+        match channel.in_flight.pop_front()? {
+            Parcel::Frame(frame) => {
+                world.note(u64::from(frame.kind));
+                world.note_bytes(&frame.body);
+                Some(Told::Frame { member: to, from, frame })
+            }
+            Parcel::Over => {
+                let was_known = core::mem::take(&mut found.is_known);
+                was_known.then_some(Told::Linked { member: to, peer: from, is_up: false })
+            }
+        }
+    }
+
+    // What goes wrong.
+
+    /// From now on nothing comes through, or all that waits does.
+    pub fn block(&mut self, world: &mut World, pair: Pair, is_blocked: bool) {
+        let link = self.at(pair);
+        if self.links[link].is_blocked == is_blocked {
+            return;
+        }
+        let patience_us = self.random.between(LINK_PATIENCE_US_MIN, LINK_PATIENCE_US_MAX);
+        let found = &mut self.links[link];
+        found.is_blocked = is_blocked;
+        let epoch = found.epoch;
+        if is_blocked {
+            world.schedule(world.now_us + patience_us, Event::LinkPatience { link, epoch });
+            return;
+        }
+        for (channel, is_bulk) in found.channels.iter_mut().zip([false, true]) {
+            for _ in 0..core::mem::take(&mut channel.held_count) {
+                world.schedule(world.now_us, Event::Frame { link, epoch, is_bulk });
+            }
+        }
+    }
+
+    /// From now on a link is slow, or as it was.
+    pub fn slow_down(&mut self, pair: Pair, slow: Option<(u64, u64)>) {
+        let link = self.at(pair);
+        let found = &mut self.links[link];
+        found.bytes_per_s = slow.map(|(bytes_per_s, _)| bytes_per_s);
+        found.more_latency_us = slow.map_or(0, |(_, more_latency_us)| more_latency_us);
+    }
+
+    /// From now on the network is so rough.
+    pub fn roughen(&mut self, roughness: Roughness) {
+        self.roughness = roughness;
+    }
+}
+
+impl Parcel {
+    fn byte_count(&self) -> usize {
+        match self {
+            Parcel::Frame(frame) => frame.body.len(),
+            Parcel::Over => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

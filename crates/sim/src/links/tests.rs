@@ -1,0 +1,149 @@
+//! What a link does with frames, and when its ends are told that it is over.
+
+use bytes::Bytes;
+
+use super::*;
+
+const PAIR: Pair = Pair { from: 0, to: 1 };
+
+fn frame(number: u8) -> PeerFrame {
+    PeerFrame { kind: 1, body: Bytes::from(vec![number; 100]) }
+}
+
+/// The one that dialled is told.
+fn link_at(member: usize, is_up: bool) -> Told {
+    Told::Link { member, peer: 1 - member, is_up }
+}
+
+/// The one that accepted is.
+fn linked_at(member: usize, is_up: bool) -> Told {
+    Told::Linked { member, peer: 1 - member, is_up }
+}
+
+/// Two members with a link that is up from the first to the second.
+fn linked() -> (World, Links) {
+    let mut world = World::new(Random::new(1));
+    let mut links = Links::new(2, Random::new(2));
+    let link = links.at(PAIR);
+    let told = links.dial(&mut world, link, |_| true);
+    assert_eq!(told, [linked_at(1, true), link_at(0, true)]);
+    (world, links)
+}
+
+/// Everything that is told until nothing happens any more. A link that is over is not dialled again.
+fn run(world: &mut World, links: &mut Links) -> Vec<Told> {
+    let mut told = Vec::new();
+    while let Some(event) = world.next_event() {
+        match event {
+            Event::Frame { link, epoch, is_bulk } => {
+                told.extend(links.arrive(world, link, epoch, is_bulk));
+            }
+            Event::LinkOver { link, epoch } => told.extend(links.over(world, link, epoch)),
+            Event::LinkPatience { link, epoch } => links.lose_patience(world, link, epoch),
+            Event::Dial { .. } => {}
+            event => panic!("{event:?}"),
+        }
+    }
+    told
+}
+
+fn numbers(told: &[Told]) -> Vec<u8> {
+    let number = |told: &Told| match told {
+        Told::Frame { frame, .. } => Some(frame.body[0]),
+        Told::Link { .. } | Told::Linked { .. } => None,
+    };
+    told.iter().filter_map(number).collect()
+}
+
+#[test]
+fn frames_arrive_in_order_and_all_of_them() {
+    let (mut world, mut links) = linked();
+    (0..50).for_each(|number| links.send(&mut world, PAIR, frame(number)));
+    assert_eq!(numbers(&run(&mut world, &mut links)), (0..50).collect::<Vec<u8>>());
+}
+
+#[test]
+fn nothing_waits_behind_a_piece_of_a_snapshot() {
+    let (mut world, mut links) = linked();
+    links.slow_down(PAIR, Some((1_000, 0)));
+    let want = PeerFrame { kind: 16, ..frame(9) };
+    assert!(want.is_bulk());
+    (0..50).for_each(|_| links.send(&mut world, PAIR, want.clone()));
+    links.send(&mut world, PAIR, frame(1));
+    let arrived = numbers(&run(&mut world, &mut links));
+    let position = arrived.iter().position(|number| *number == 1).unwrap();
+    assert!(position < 5, "{arrived:?}");
+}
+
+#[test]
+fn a_link_that_breaks_loses_the_end_and_both_are_told() {
+    let (mut world, mut links) = linked();
+    (0..50).for_each(|number| links.send(&mut world, PAIR, frame(number)));
+    links.break_off(&mut world, PAIR);
+    links.send(&mut world, PAIR, frame(99));
+    let told = run(&mut world, &mut links);
+    let arrived = numbers(&told);
+    assert_eq!(arrived, (0..arrived.len() as u8).collect::<Vec<u8>>());
+    assert!(told.contains(&link_at(0, false)));
+    assert!(told.contains(&linked_at(1, false)));
+}
+
+#[test]
+fn what_is_held_up_arrives_when_it_is_over() {
+    let (mut world, mut links) = linked();
+    links.block(&mut world, PAIR, true);
+    (0..5).for_each(|number| links.send(&mut world, PAIR, frame(number)));
+    assert!(!links.is_good(PAIR));
+    while world.now_us < LINK_PATIENCE_US_MIN / 2 {
+        let Some(Event::Frame { link, epoch, is_bulk }) = world.next_event() else { break };
+        assert_eq!(links.arrive(&mut world, link, epoch, is_bulk), None);
+    }
+    links.block(&mut world, PAIR, false);
+    assert_eq!(numbers(&run(&mut world, &mut links)), [0, 1, 2, 3, 4]);
+    assert!(links.is_good(PAIR));
+}
+
+#[test]
+fn a_link_that_carries_nothing_for_long_is_taken_for_dead() {
+    let (mut world, mut links) = linked();
+    links.block(&mut world, PAIR, true);
+    links.send(&mut world, PAIR, frame(1));
+    let told = run(&mut world, &mut links);
+    assert_eq!(numbers(&told), []);
+    assert!(told.contains(&link_at(0, false)));
+    assert!(told.contains(&linked_at(1, false)));
+    // Nobody gets through.
+    let link = links.at(PAIR);
+    assert_eq!(links.dial(&mut world, link, |_| true), []);
+}
+
+#[test]
+fn a_rough_network_loses_doubles_and_reorders() {
+    let (mut world, mut links) = linked();
+    links.roughen(Roughness { lost_one_in: 3, doubled_one_in: 3, early_one_in: 3 });
+    (0..50).for_each(|number| links.send(&mut world, PAIR, frame(number)));
+    let arrived = numbers(&run(&mut world, &mut links));
+    assert!(!arrived.is_sorted());
+    assert!((0..50).any(|number| !arrived.contains(&number)));
+    assert!((0..50).any(|number| arrived.iter().filter(|it| **it == number).count() == 2));
+}
+
+#[test]
+fn a_new_link_ends_the_one_before_at_the_receiver() {
+    let (mut world, mut links) = linked();
+    links.break_off(&mut world, PAIR);
+    let link = links.at(PAIR);
+    links.over(&mut world, link, 1).unwrap();
+    let told = links.dial(&mut world, link, |_| true);
+    assert_eq!(told, [linked_at(1, false), linked_at(1, true), link_at(0, true)]);
+    // What was on its way on the old one does not arrive.
+    assert_eq!(run(&mut world, &mut links), []);
+}
+
+#[test]
+fn a_process_that_ends_is_told_nothing() {
+    let (mut world, mut links) = linked();
+    links.send(&mut world, PAIR, frame(1));
+    links.on_end(&mut world, 1, false);
+    assert_eq!(run(&mut world, &mut links), [link_at(0, false)]);
+}

@@ -1,0 +1,236 @@
+//! What goes wrong, and its end.
+
+use replica::Role;
+
+use crate::client::Client;
+use crate::fault::{Fault, Whom};
+use crate::links::{Pair, Roughness};
+
+use super::Simulation;
+
+impl Simulation {
+    /// The next fault of the mix.
+    pub(super) fn fault(&mut self) {
+        let (whom, fault) = self.options.faults.next_fault();
+        self.begin_fault(whom, fault);
+    }
+
+    /// The members that a fault is for.
+    fn resolve(&self, whom: Whom) -> Vec<usize> {
+        let all = 0..self.hosts.len();
+        match whom {
+            Whom::Members(mask) => all.filter(|member| mask >> member & 1 == 1).collect(),
+            Whom::Leader => self.leaders(),
+        }
+    }
+
+    /// Who leads, or thinks so: the one of the newest term last.
+    pub(super) fn leaders(&self) -> Vec<usize> {
+        let term = |member: usize| {
+            let status = self.hosts[member].server.as_ref()?.status();
+            (status.role == Role::Leader).then_some((status.term, member))
+        };
+        let mut leaders: Vec<(u64, usize)> = (0..self.hosts.len()).filter_map(term).collect();
+        leaders.sort_unstable();
+        leaders.into_iter().map(|(_, member)| member).collect()
+    }
+
+    pub(super) fn begin_fault(&mut self, whom: Whom, fault: Fault) {
+        let members = self.resolve(whom);
+        match self.hosts.len() {
+            1 => self.say(None, || format!("{fault:?}")),
+            _ => self.say(None, || format!("{fault:?} for {members:?}")),
+        }
+        let text = format!("{fault:?}");
+        let name = text.split([' ', '{']).next().unwrap_or_default().to_string();
+        *self.fault_counts.entry(name).or_default() += 1;
+        let now_us = self.world.now_us;
+        match fault {
+            Fault::Cut { one_in } => {
+                for number in self.some_connections(one_in) {
+                    self.network.cut_off(&mut self.world, number);
+                }
+            }
+            Fault::Stall { one_in, for_us } => {
+                for number in self.some_connections(one_in) {
+                    let is_up = self.world.random.one_in(2);
+                    self.network.stall(number, is_up, now_us + for_us);
+                }
+            }
+            Fault::Partition { is_one_way, for_us } => {
+                for pair in self.cut_pairs(&members, is_one_way) {
+                    self.links.block(&mut self.world, pair, true);
+                }
+                self.relieve_later(members, fault, for_us);
+            }
+            Fault::BreakLinks { one_in } => {
+                for pair in self.some_pairs(one_in) {
+                    self.links.break_off(&mut self.world, pair);
+                }
+            }
+            Fault::SlowLinks { one_in, bytes_per_s, latency_us, for_us } => {
+                for pair in self.some_pairs(one_in) {
+                    self.links.slow_down(pair, Some((bytes_per_s, latency_us)));
+                }
+                self.relieve_later(members, fault, for_us);
+            }
+            Fault::RoughLinks { roughness, for_us } => {
+                self.links.roughen(roughness);
+                self.relieve_later(members, fault, for_us);
+            }
+            fault => {
+                for &member in &members {
+                    self.begin_fault_of(member, fault);
+                }
+                if let Some(for_us) = lasts_us(fault) {
+                    self.relieve_later(members, fault, for_us);
+                }
+            }
+        }
+    }
+
+    /// What concerns one machine.
+    fn begin_fault_of(&mut self, member: usize, fault: Fault) {
+        let now_us = self.world.now_us;
+        let host = &mut self.hosts[member];
+        match fault {
+            Fault::Kill => self.maybe_end_process(member, false),
+            Fault::PowerLoss => self.maybe_end_process(member, true),
+            Fault::StopAt { ops, power_is_cut } => {
+                let op = host.disk.ops() + ops;
+                host.stop_at(op, power_is_cut);
+            }
+            Fault::IoError { operation, nth } => {
+                host.is_excused = true;
+                host.disk.change_plan(|plan| plan.fail.push((operation, nth)));
+            }
+            Fault::DiskFull { bytes, .. } => {
+                host.is_excused = true;
+                let bytes_max = host.disk.bytes() + bytes;
+                host.disk.change_plan(|plan| plan.bytes_max = Some(bytes_max));
+            }
+            Fault::SlowDisk { factor, .. } => {
+                host.slowness = factor;
+                if let Some(server) = &mut host.server {
+                    server.slow_down(factor);
+                }
+            }
+            Fault::SlowApply { lag_us, .. } => {
+                host.apply_lag_us = lag_us;
+                if let Some(server) = &mut host.server {
+                    server.starve_apply(lag_us);
+                }
+            }
+            Fault::Pause { for_us } => {
+                if host.server.is_some() && host.paused_until_us <= now_us {
+                    host.paused_until_us = now_us + for_us;
+                    host.waking.pause(now_us, now_us + for_us);
+                }
+            }
+            Fault::WallJump { by_ms } => {
+                host.clock.wall_offset_ms += by_ms;
+                if let Some(server) = &mut host.server {
+                    server.set_clock(host.clock);
+                }
+            }
+            Fault::Restore => self.restore(member),
+            _ => unreachable!("it is of no one machine"),
+        }
+    }
+
+    fn restore(&mut self, member: usize) {
+        let host = &mut self.hosts[member];
+        let Some(server) = &mut host.server else { return };
+        let Some(newest) = server.newest_snapshot() else { return };
+        let aside = host.put_aside.take().filter(|_| !self.world.random.one_in(3));
+        let bytes = aside.as_ref().unwrap_or(&newest);
+        server.restore(bytes, &mut self.world, &mut self.witness);
+        host.put_aside = Some(newest);
+        if host.disk.is_stopped() {
+            let stop_cuts_power = host.stop_cuts_power;
+            self.end_process(member, stop_cuts_power);
+        }
+    }
+
+    fn maybe_end_process(&mut self, member: usize, power_is_cut: bool) {
+        if self.hosts[member].server.is_some() {
+            self.end_process(member, power_is_cut);
+        }
+    }
+
+    fn some_connections(&mut self, one_in: u64) -> Vec<usize> {
+        let connections = self.clients.iter().filter_map(Client::connection);
+        let connections: Vec<usize> = connections.collect();
+        connections.into_iter().filter(|_| self.world.random.one_in(one_in)).collect()
+    }
+
+    fn some_pairs(&mut self, one_in: u64) -> Vec<Pair> {
+        let pairs = self.links.pairs().into_iter();
+        pairs.filter(|_| self.world.random.one_in(one_in)).collect()
+    }
+
+    /// Those on which nothing comes through when these members are cut off from the others: what they
+    /// send, and unless it is one way only, what they are sent.
+    fn cut_pairs(&self, members: &[usize], is_one_way: bool) -> Vec<Pair> {
+        let is_in = |member: usize| members.contains(&member);
+        let is_cut = |pair: &Pair| match (is_in(pair.from), is_in(pair.to)) {
+            (true, false) => true,
+            (false, true) => !is_one_way,
+            _ => false,
+        };
+        self.links.pairs().into_iter().filter(is_cut).collect()
+    }
+
+    fn relieve_later(&mut self, members: Vec<usize>, fault: Fault, for_us: u64) {
+        let number = self.reliefs.last_key_value().map_or(0, |(number, _)| number + 1);
+        self.reliefs.insert(number, (members, fault));
+        self.world.schedule(self.world.now_us + for_us, crate::world::Event::Relief(number));
+    }
+
+    pub(super) fn relieve(&mut self, number: u32) {
+        let Some((members, fault)) = self.reliefs.remove(&number) else { return };
+        match fault {
+            // Whatever else was cut off meanwhile is whole again, too.
+            Fault::Partition { .. } => {
+                for pair in self.links.pairs() {
+                    self.links.block(&mut self.world, pair, false);
+                }
+            }
+            Fault::SlowLinks { .. } => {
+                self.links.pairs().into_iter().for_each(|pair| self.links.slow_down(pair, None));
+            }
+            Fault::RoughLinks { .. } => self.links.roughen(Roughness::default()),
+            fault => members.into_iter().for_each(|member| self.relieve_of(member, fault)),
+        }
+    }
+
+    fn relieve_of(&mut self, member: usize, fault: Fault) {
+        let host = &mut self.hosts[member];
+        match fault {
+            Fault::DiskFull { .. } => host.disk.change_plan(|plan| plan.bytes_max = None),
+            Fault::SlowDisk { .. } => {
+                host.slowness = 1;
+                if let Some(server) = &mut host.server {
+                    server.slow_down(1);
+                }
+            }
+            Fault::SlowApply { .. } => {
+                host.apply_lag_us = 0;
+                if let Some(server) = &mut host.server {
+                    server.starve_apply(0);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How long a fault of a machine lasts, if something has to be done at its end.
+fn lasts_us(fault: Fault) -> Option<u64> {
+    match fault {
+        Fault::DiskFull { for_us, .. }
+        | Fault::SlowDisk { for_us, .. }
+        | Fault::SlowApply { for_us, .. } => Some(for_us),
+        _ => None,
+    }
+}

@@ -1,0 +1,321 @@
+//! Behaviour of ensembles as text: what is done, and below each line, indented, what came of it. The
+//! name of a file is what it shows.
+//!
+//! ```text
+//! members 3             a new ensemble
+//! run 500ms             time goes by
+//! settle                until all that run follow one leader and have applied the same
+//! kill 0 | kill leader  a process ends, and stays down until
+//! start 0               it is started again
+//! cut leader            a member is cut off from the others, until
+//! heal                  everything is connected again
+//! pause leader 5s       a process is not given the CPU
+//! c1: connect 0         a client connects to a member, with its session if it has one
+//! c1: leave             and closes its connection
+//! c1: create /a x       also: set, get, exists, ls, delete, sync, close; `e` behind the data: ephemeral;
+//!                       `w`: with a watch; several on a line are separated by |
+//! ```
+
+use std::collections::BTreeMap;
+
+use workload::history::Received;
+use workload::op::{Answer, CreateRequest, Op, flag, perms};
+
+use crate::client::{Client, ClientConfig};
+use crate::fault::{Fault, FaultMix, Whom};
+use crate::simulation::{Options, Simulation};
+
+const SCRIPTS: [(&str, &str); 5] = [
+    ("conflicting_log_is_replaced", include_str!("play/scripts/conflicting_log_is_replaced.txt")),
+    ("election_after_a_kill", include_str!("play/scripts/election_after_a_kill.txt")),
+    (
+        "forwarded_write_meets_a_new_leader",
+        include_str!("play/scripts/forwarded_write_meets_a_new_leader.txt"),
+    ),
+    (
+        "session_moves_between_members",
+        include_str!("play/scripts/session_moves_between_members.txt"),
+    ),
+    ("watches_after_a_failover", include_str!("play/scripts/watches_after_a_failover.txt")),
+];
+
+const MS: u64 = 1_000;
+
+/// How long a settling may take.
+const SETTLE_US_MAX: u64 = 30_000 * MS;
+
+struct Play {
+    simulation: Simulation,
+    /// The terms that were told, and of each connection how much.
+    terms_told: usize,
+    received_told: BTreeMap<usize, usize>,
+    connected: Vec<Option<usize>>,
+    sessions: Vec<i64>,
+    out: Vec<String>,
+}
+
+impl Play {
+    fn new(member_count: usize) -> Play {
+        let mut options = Options::draw_ensemble(1, member_count);
+        options.faults = FaultMix::none();
+        options.more_seed = None;
+        options.member.options.tick_ms = 2_000;
+        let client = ClientConfig {
+            ops: 0,
+            pipeline_max: 10,
+            large_one_in: 1,
+            timeout_ms: 6_000,
+            think_us_max: 1,
+            is_erratic: false,
+        };
+        options.clients = vec![client; 3];
+        let mut simulation = Simulation::new(options);
+        simulation.clients.iter_mut().for_each(Client::obey);
+        (0..3).for_each(|client| simulation.wake_client(client));
+        let connected = vec![None; 3];
+        let (received_told, sessions, out) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Play { simulation, terms_told: 0, received_told, connected, sessions, out }
+    }
+
+    fn line(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["run", span] => self.run(us(span)),
+            ["settle"] => self.settle(),
+            ["kill", who] => {
+                let member = self.member(who);
+                self.simulation.hosts[member].is_left_down = true;
+                self.simulation.begin_fault(Whom::one(member), Fault::Kill);
+            }
+            ["start", who] => {
+                let member = self.member(who);
+                self.simulation.hosts[member].is_left_down = false;
+                self.simulation.start(member).unwrap();
+            }
+            ["cut", who] => {
+                let member = self.member(who);
+                let cut = Fault::Partition { is_one_way: false, for_us: u64::MAX / 2 };
+                self.simulation.begin_fault(Whom::one(member), cut);
+            }
+            ["heal"] => {
+                let numbers: Vec<u32> = self.simulation.reliefs.keys().copied().collect();
+                numbers.into_iter().for_each(|number| self.simulation.relieve(number));
+            }
+            ["pause", who, span] => {
+                let whom = Whom::one(self.member(who));
+                self.simulation.begin_fault(whom, Fault::Pause { for_us: us(span) });
+            }
+            [client, ref rest @ ..] => {
+                let number = client.strip_prefix('c').and_then(|it| it.strip_suffix(':'));
+                let number: usize = number.expect(line).parse().expect(line);
+                self.client(number - 1, &rest.join(" "));
+            }
+            [] => unreachable!("a line has a word"),
+        }
+    }
+
+    /// A member by its number, or by what it is now.
+    fn member(&self, who: &str) -> usize {
+        let leader = self.simulation.leaders().last().copied();
+        match who {
+            "leader" => leader.expect("somebody leads"),
+            "follower" => (0..self.simulation.hosts.len())
+                .find(|member| Some(*member) != leader)
+                .expect("there are several"),
+            number => number.parse().expect("a number"),
+        }
+    }
+
+    fn client(&mut self, client: usize, what: &str) {
+        let Simulation { clients, world, network, history, .. } = &mut self.simulation;
+        if what == "leave" {
+            clients[client].dial(0, world, network);
+            clients[client].obey();
+        } else if let Some(who) = what.strip_prefix("connect ") {
+            let member = self.member(who);
+            let Simulation { clients, world, network, .. } = &mut self.simulation;
+            clients[client].dial(member, world, network);
+        } else {
+            for text in what.split(" | ") {
+                clients[client].do_op(op(text), world, network, history);
+            }
+        }
+        self.simulation.wake_client(client);
+    }
+
+    fn run(&mut self, for_us: u64) {
+        let until_us = self.simulation.world.now_us + for_us;
+        while self.simulation.world.next_us().is_some_and(|at_us| at_us <= until_us) {
+            self.step();
+        }
+        self.simulation.world.now_us = until_us;
+    }
+
+    fn step(&mut self) {
+        let event = self.simulation.world.next_event().expect("something always happens");
+        self.simulation.on_event(event).unwrap();
+        self.simulation.note_trouble();
+        self.tell();
+    }
+
+    fn settle(&mut self) {
+        let until_us = self.simulation.world.now_us + SETTLE_US_MAX;
+        while !self.has_settled() {
+            assert!(self.simulation.world.now_us < until_us, "it does not settle: {:?}", self.out);
+            self.step();
+        }
+    }
+
+    fn has_settled(&self) -> bool {
+        let clients = &self.simulation.clients;
+        let is_quiet = clients.iter().all(Client::is_waiting_for_nothing);
+        is_quiet && self.simulation.leaders().len() == 1 && self.simulation.do_agree()
+    }
+
+    /// Puts down what happened since the last time.
+    fn tell(&mut self) {
+        let led = self.simulation.witness.leaders();
+        for (term, member) in led.skip(self.terms_told) {
+            self.terms_told += 1;
+            self.out.push(format!("member {member} leads in term {term}"));
+        }
+        let history = &self.simulation.history;
+        for (number, connection) in history.connections.iter().enumerate() {
+            let told = self.received_told.entry(number).or_default();
+            for received in &connection.received[*told..] {
+                *told += 1;
+                let who = connection.client + 1;
+                let what = match received {
+                    Received::Connected { session, timeout_ms, .. } => {
+                        let at = self.sessions.iter().position(|known| known == session);
+                        let at = at.unwrap_or_else(|| {
+                            self.sessions.push(*session);
+                            self.sessions.len() - 1
+                        });
+                        let name = char::from(b'A' + at as u8);
+                        format!("connected as {name} for {timeout_ms}")
+                    }
+                    Received::Refused => "refused: its session is gone".to_string(),
+                    Received::Event { zxid, kind, path } => {
+                        format!("event {kind:?} {path} @{zxid}")
+                    }
+                    Received::Reply(op) => match &history.ops[*op] {
+                        record if record.op == Op::Ping => continue,
+                        record => {
+                            let completed = record.completed.as_ref().expect("it came");
+                            let answer = match completed.error {
+                                0 => shown(&completed.answer),
+                                error => format!("error {error}"),
+                            };
+                            format!("{} -> {answer} @{}", asked(&record.op), completed.zxid)
+                        }
+                    },
+                };
+                self.out.push(format!("c{who}: {what}"));
+            }
+        }
+        for (client, connected) in self.connected.iter_mut().enumerate() {
+            let now = self.simulation.clients[client].connection();
+            if connected.is_some() && now.is_none() {
+                self.out.push(format!("c{}: disconnected", client + 1));
+            }
+            *connected = now;
+        }
+    }
+}
+
+fn us(span: &str) -> u64 {
+    match span.strip_suffix("ms") {
+        Some(ms) => ms.parse::<u64>().expect("a number") * MS,
+        None => {
+            span.strip_suffix('s').expect("a span").parse::<u64>().expect("a number") * 1_000 * MS
+        }
+    }
+}
+
+fn op(text: &str) -> Op {
+    let words: Vec<&str> = text.split(' ').collect();
+    let path = words.get(1).unwrap_or(&"/").to_string();
+    let watch = words.last() == Some(&"w");
+    let data = words.get(2).map(|data| data.as_bytes().to_vec());
+    match words[0] {
+        "create" => {
+            let is_ephemeral = words.get(3) == Some(&"e");
+            let flag = if is_ephemeral { flag::EPHEMERAL } else { flag::PERSISTENT };
+            Op::Create { path, data, perms: perms::ALL, flag, request: CreateRequest::Create }
+        }
+        "set" => Op::SetData { path, data, version: -1 },
+        "delete" => Op::Delete { path, version: -1 },
+        "get" => Op::GetData { path, watch },
+        "exists" => Op::Exists { path, watch },
+        "ls" => Op::GetChildren { path, watch, with_stat: false },
+        "sync" => Op::Sync { path },
+        "close" => Op::CloseSession,
+        other => panic!("{other} is no operation"),
+    }
+}
+
+fn asked(op: &Op) -> String {
+    match op {
+        Op::Create { path, .. } => format!("create {path}"),
+        Op::SetData { path, .. } => format!("set {path}"),
+        Op::Delete { path, .. } => format!("delete {path}"),
+        Op::GetData { path, .. } => format!("get {path}"),
+        Op::Exists { path, .. } => format!("exists {path}"),
+        Op::GetChildren { path, .. } => format!("ls {path}"),
+        Op::Sync { .. } => "sync".to_string(),
+        Op::SetWatches { .. } => "set watches again".to_string(),
+        Op::CloseSession => "close".to_string(),
+        op => format!("{op:?}"),
+    }
+}
+
+fn shown(answer: &Answer) -> String {
+    match answer {
+        Answer::Empty => "done".to_string(),
+        Answer::Path(path) => path.clone(),
+        Answer::Stat(stat) => format!("v{}", stat.version),
+        Answer::Data(data, stat) => {
+            let data = String::from_utf8_lossy(data.as_deref().unwrap_or_default());
+            format!("{data} v{}", stat.version)
+        }
+        Answer::Children(names) => format!("{names:?}"),
+        answer => format!("{answer:?}"),
+    }
+}
+
+/// Plays the lines of a script that are not indented and puts what happened below each.
+fn replay(script: &str) -> String {
+    let mut play = None;
+    let mut out = String::new();
+    for line in script.lines().filter(|line| !line.starts_with("  ")) {
+        out += &format!("{line}\n");
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(count) = line.strip_prefix("members ") {
+            play = Some(Play::new(count.parse().expect("a number")));
+            continue;
+        }
+        let play = play.as_mut().expect("a script begins with its members");
+        play.line(line);
+        play.tell();
+        for told in play.out.drain(..) {
+            out += &format!("  {told}\n");
+        }
+    }
+    out
+}
+
+#[test]
+fn scripts_give_their_output() {
+    let mut wrong = String::new();
+    for (name, script) in SCRIPTS {
+        let played = std::panic::catch_unwind(|| replay(script));
+        let played = played.unwrap_or_else(|_| format!("{script}PANICS\n"));
+        if played != script {
+            wrong += &format!("=== {name}\n{played}");
+        }
+    }
+    assert!(wrong.is_empty(), "these scripts play differently:\n{wrong}=== end");
+}

@@ -1,0 +1,86 @@
+//! Whole ensembles from seeds: three members and five, and each twice the same.
+
+use sim::Summary;
+
+/// Seeds of every change, of three members; a nightly run takes many more.
+const SEEDS_OF_THREE: std::ops::RangeInclusive<u64> = 1..=110;
+
+/// The same of five.
+const SEEDS_OF_FIVE: std::ops::RangeInclusive<u64> = 1..=40;
+
+fn check(seeds: impl Iterator<Item = (u64, usize)>) -> Vec<Summary> {
+    let (mut summaries, mut failures) = (Vec::new(), Vec::new());
+    for (seed, member_count) in seeds {
+        match sim::run_ensemble(seed, member_count) {
+            Ok(summary) => summaries.push(summary),
+            Err(failure) => failures.push(failure.to_string()),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    summaries
+}
+
+/// They pass, and do what they are for: everything that may go wrong does, and what depends on it.
+#[test]
+fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
+    let three = SEEDS_OF_THREE.map(|seed| (seed, 3));
+    let summaries = check(three.chain(SEEDS_OF_FIVE.map(|seed| (seed, 5))));
+    let faults: std::collections::BTreeSet<&str> =
+        summaries.iter().flat_map(|it| it.faults.keys().map(String::as_str)).collect();
+    for fault in [
+        "BreakLinks",
+        "Cut",
+        "DiskFull",
+        "IoError",
+        "Kill",
+        "Partition",
+        "Pause",
+        "PowerLoss",
+        "RoughLinks",
+        "SlowApply",
+        "SlowDisk",
+        "SlowLinks",
+        "Stall",
+        "StopAt",
+        "WallJump",
+    ] {
+        assert!(faults.contains(fault), "no {fault}: {faults:?}");
+    }
+    let count = |of: fn(&Summary) -> usize| summaries.iter().map(of).sum::<usize>();
+    for (what, count) in [
+        ("elections", count(|it| it.led_count - 1)),
+        ("snapshots fetched", count(|it| it.fetched_count as usize)),
+        ("unknown writes", count(|it| it.unknown_done_count)),
+        ("missed events", count(|it| it.missed_count)),
+        ("expired sessions", count(|it| it.expired_count)),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+}
+
+#[test]
+fn seeds_that_found_something_pass() {
+    let kept = include_str!("ensembles.txt").lines().filter(|line| !line.starts_with('#'));
+    check(kept.map(|line| {
+        let mut words = line.split(' ');
+        let mut number = || words.next().unwrap().parse::<u64>().unwrap();
+        (number(), number() as usize)
+    }));
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    for seed in 1..=10 {
+        assert_eq!(sim::run_ensemble(seed, 3), sim::run_ensemble(seed, 3));
+    }
+    let trace = |member_count| sim::run_ensemble(1, member_count).unwrap().trace;
+    assert_ne!(trace(3), trace(5));
+}
+
+/// The seeds of one member mean what they meant before there were ensembles.
+#[test]
+fn an_ensemble_of_one_is_what_the_seeds_of_one_member_are() {
+    for seed in 1..=5 {
+        assert_eq!(sim::run_ensemble(seed, 1), sim::run_seed(seed));
+    }
+}

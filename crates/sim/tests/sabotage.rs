@@ -1,0 +1,54 @@
+//! The simulator is tested with shells that do something wrong: each must be noticed.
+
+use sim::Options;
+use sim::fault::{Fault, FaultMix, Whom};
+use sim::server::Sabotage;
+
+/// Seeds that are tried until one notices.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=150;
+
+fn check_noticed(sabotage: Sabotage, why: &str) {
+    check_noticed_where(sabotage, why, |_| {});
+}
+
+fn check_noticed_where(sabotage: Sabotage, why: &str, adapt: fn(&mut Options)) {
+    let mut seeds = SEEDS;
+    let noticed = seeds.find_map(|seed| {
+        let mut options = Options::draw_ensemble(seed, 3);
+        adapt(&mut options);
+        options.member.sabotage = Some(sabotage);
+        sim::run(options).err().filter(|failure| failure.reason.contains(why))
+    });
+    assert!(noticed.is_some(), "{sabotage:?} is not noticed");
+}
+
+#[test]
+fn an_entry_that_is_acknowledged_before_it_is_durable_is_noticed() {
+    check_noticed(Sabotage::PersistedTooEarly, "before a sync covers it");
+}
+
+#[test]
+fn a_vote_that_is_forgotten_is_noticed() {
+    check_noticed(Sabotage::VotesForgotten, "both lead in term");
+}
+
+#[test]
+fn a_sync_that_is_answered_from_local_state_is_noticed() {
+    check_noticed(Sabotage::SyncFromLocalState, "a sync is answered at ordinal");
+}
+
+#[test]
+fn a_member_that_answers_without_contact_is_noticed() {
+    // One member is cut off for longer than a session lives.
+    check_noticed_where(Sabotage::ContactIgnored, "was written to at", |options| {
+        let cut = Fault::Partition { is_one_way: false, for_us: 60_000_000 };
+        options.faults = FaultMix::planned_for(vec![(3_000_000, Whom::one(0), cut)]);
+        options.faults_us = 60_000_000;
+        for client in &mut options.clients {
+            client.ops = 400;
+            client.think_us_max = 4_000_000;
+            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+            client.is_erratic = false;
+        }
+    });
+}
