@@ -165,9 +165,19 @@ pub struct SimArgs {
     /// Run this one seed and say what happens
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub seed: Option<u64>,
-    /// Run the seeds 1 to N
+    /// Run N seeds: of one member and of ensembles in turn, or the seeds 1 to N with --members
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
+    /// With so many members; 1 for seeds below 1000000000, else 3 or 5, if not said
+    #[arg(long, value_name = "N", value_parser = members)]
+    pub members: Option<usize>,
+}
+
+/// The members of a simulated ensemble.
+fn members(text: &str) -> Result<usize, String> {
+    let max = sim::limits::MEMBERS_MAX;
+    let count = text.parse().ok().filter(|count| (1..=max).contains(count));
+    count.ok_or_else(|| format!("{text:?} is not between 1 and {max}"))
 }
 
 /// A time as the protocol carries it: a positive `int` of milliseconds.

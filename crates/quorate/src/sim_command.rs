@@ -7,16 +7,18 @@ use crate::cli::SimArgs;
 /// Seeds between two lines that say how far it is.
 const PROGRESS_SEEDS: u64 = 1_000;
 
-/// Runs one seed and says what it was like, or many and says which failed.
+/// Runs one seed and says what it was like, or many and says which failed. Of many, unless it is said
+/// how many members there are, every other one is of an ensemble.
 pub fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     Ok(match args.seeds {
-        None => run_one(args.seed.unwrap_or(1)),
-        Some(count) => run_many(count),
+        None => run_one(args.seed.unwrap_or(1), args.members),
+        Some(count) => run_many(count, args.members),
     })
 }
 
-fn run_one(seed: u64) -> ExitCode {
-    let mut options = sim::Options::draw(seed);
+fn run_one(seed: u64, members: Option<usize>) -> ExitCode {
+    let member_count = members.unwrap_or_else(|| sim::member_count(seed));
+    let mut options = sim::Options::draw_ensemble(seed, member_count);
     options.is_verbose = true;
     match sim::run(options) {
         Ok(summary) => {
@@ -30,27 +32,39 @@ fn run_one(seed: u64) -> ExitCode {
     }
 }
 
-fn run_many(count: u64) -> ExitCode {
-    let (mut failures, mut writes, mut reads, mut starts) = (0, 0, 0, 0);
-    for seed in 1..=count {
-        match sim::run_seed(seed) {
+/// The n-th of many seeds, from 1, and its members.
+fn nth(n: u64, members: Option<usize>) -> (u64, usize) {
+    let seed = match members {
+        Some(_) => n,
+        None if n.is_multiple_of(2) => sim::ENSEMBLE_SEEDS + n / 2,
+        None => n.div_ceil(2),
+    };
+    (seed, members.unwrap_or_else(|| sim::member_count(seed)))
+}
+
+fn run_many(count: u64, members: Option<usize>) -> ExitCode {
+    let (mut failures, mut writes, mut reads, mut starts, mut led) = (0, 0, 0, 0, 0);
+    for n in 1..=count {
+        let (seed, member_count) = nth(n, members);
+        match sim::run_ensemble(seed, member_count) {
             Ok(summary) => {
                 writes += summary.write_count;
                 reads += summary.read_count;
                 starts += summary.start_count;
+                led += summary.led_count;
             }
             Err(failure) => {
                 failures += 1;
                 println!("{failure}");
             }
         }
-        if seed.is_multiple_of(PROGRESS_SEEDS) && seed < count {
-            eprintln!("{seed} seeds, {failures} failed");
+        if n.is_multiple_of(PROGRESS_SEEDS) && n < count {
+            eprintln!("{n} seeds, {failures} failed");
         }
     }
     println!(
         "{count} seeds, {failures} failed: {writes} writes acknowledged, {reads} reads answered, \
-         {starts} starts of the server"
+         {starts} starts of servers, {led} terms with a leader"
     );
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

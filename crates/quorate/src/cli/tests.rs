@@ -112,10 +112,11 @@ fn a_timeout_carries_a_unit_and_fits_the_protocol() {
 fn one_seed_or_many_but_not_both() {
     assert!(matches!(
         parse(words("quorate sim --seed 7")).unwrap().command,
-        Command::Sim(SimArgs { seed: Some(7), seeds: None })
+        Command::Sim(SimArgs { seed: Some(7), seeds: None, members: None })
     ));
     assert!(wrong("quorate sim --seed 7 --seeds 9").contains("cannot be used with"));
     assert!(wrong("quorate sim --seeds 0").contains("--seeds"));
+    assert!(wrong("quorate sim --seeds 9 --members 6").contains("--members"));
 }
 
 #[test]
