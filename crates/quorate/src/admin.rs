@@ -253,10 +253,7 @@ fn answer_before_start(url: &str, request: &Request<Incoming>) -> Answer {
         "/health/ready" => text(unavailable, not_serving),
         path => match command_name(url, path) {
             None => refuse(StatusCode::NOT_FOUND),
-            Some(name) => {
-                let name = commands::find(&name).map_or(name.as_str(), |(_, primary)| primary);
-                json_answer(CommandResponse::error(StatusCode::OK, name, not_serving.trim_end()))
-            }
+            Some(name) => json_answer(commands::before_start(&name)),
         },
     }
 }

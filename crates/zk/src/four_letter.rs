@@ -249,6 +249,9 @@ pub struct ConfReport {
 pub struct DumpReport {
     /// Sessions by the time they expire at, ms since 1970, ascending.
     pub sessions: Vec<(i64, Vec<i64>)>,
+    /// Of a follower, which does not know when they expire: every session with its timeout in ms,
+    /// by id, in the place of those.
+    pub followed_sessions: Option<Vec<(i64, u32)>>,
     /// Sessions that are not shown.
     pub sessions_missing: u64,
     /// The ephemerals of the sessions that have any.
@@ -355,11 +358,24 @@ pub fn dirs(data_bytes: u64, log_bytes: u64) -> String {
     format!("datadir_size: {data_bytes}\nlogdir_size: {log_bytes}\n")
 }
 
-/// `DumpCommand`, `ExpiryQueue.dump`, `DataTree.dumpEphemerals`.
+/// `DumpCommand`, `ExpiryQueue.dump`, `DataTree.dumpEphemerals`; of a follower
+/// `LearnerSessionTracker.dumpSessions`.
 pub fn dump(dump: &DumpReport) -> String {
-    let mut text = "SessionTracker dump:\nSession ".to_string();
-    let show = |session: &i64| format!("{session:#x}");
-    expiring(&dump.sessions, dump.sessions_missing, show, &mut text);
+    let mut text = "SessionTracker dump:\n".to_string();
+    match &dump.followed_sessions {
+        Some(sessions) => {
+            let count = sessions.len() as u64 + dump.sessions_missing;
+            let _ = writeln!(text, "Global Sessions({count}):");
+            for (session, timeout_ms) in sessions {
+                let _ = writeln!(text, "{session:#x}\t{timeout_ms}ms");
+            }
+        }
+        None => {
+            text.push_str("Session ");
+            let show = |session: &i64| format!("{session:#x}");
+            expiring(&dump.sessions, dump.sessions_missing, show, &mut text);
+        }
+    }
     missing(dump.sessions_missing, "sessions", &mut text);
     let with_ephemerals = dump.ephemerals.len();
     let _ = writeln!(text, "ephemeral nodes dump:\nSessions with Ephemerals ({with_ephemerals}):");

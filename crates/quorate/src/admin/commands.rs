@@ -208,6 +208,20 @@ pub async fn run(
     CommandResponse { status: StatusCode::OK, command: name.to_string(), data }
 }
 
+/// What a command answers while the server has not started.
+pub fn before_start(name: &str) -> CommandResponse {
+    let (status, not_serving) = (StatusCode::OK, four_letter::NOT_SERVING.trim_end());
+    match find(name) {
+        Some((Command::ZabState, primary)) => {
+            let own = |(key, value): (&str, Json)| (key.to_string(), value);
+            let data = no_zab_state().into_iter().map(own).collect();
+            CommandResponse { status, command: primary.to_string(), data }
+        }
+        Some((_, primary)) => CommandResponse::error(status, primary, not_serving),
+        None => CommandResponse::error(status, name, not_serving),
+    }
+}
+
 /// `ZooKeeperServerConf.toMap`.
 fn configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     const KEYS: [(&str, &str); 9] = [
@@ -428,13 +442,18 @@ fn voting_view(monitor: &Monitor) -> Vec<(String, Json)> {
     view.collect()
 }
 
+/// Of a server that is in no ensemble now.
+fn no_zab_state() -> Vec<(&'static str, Json)> {
+    vec![("voting", false.into()), ("zabstate", "".into())]
+}
+
 /// `ZabStateCommand`.
 fn zab_state(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let (Some(cluster), Some(ensemble)) = (&monitor.about().cluster, monitor.ensemble()) else {
-        return vec![("voting", false.into()), ("zabstate", "".into())];
+        return no_zab_state();
     };
     if ensemble.part == Part::Looking {
-        return vec![("voting", false.into()), ("zabstate", "".into())];
+        return no_zab_state();
     }
     let own = cluster.own();
     let zxid = monitor.look(|machine| machine.counters().zxid.0);

@@ -10,6 +10,7 @@ use member::limits::{CONNECTION_PAGE_COUNT, GREETING_MS_MAX};
 use zk::four_letter::{ConnectionReport, DumpReport, WatchSummary, WatchesReport};
 
 use super::Monitor;
+use super::ensemble::Part;
 use crate::listen_zk::ToRuntime;
 
 /// Bytes of one list, about. What is beyond is counted only.
@@ -76,8 +77,11 @@ impl Monitor {
         let mut ids: Vec<SessionId> = leases.into_iter().map(|(session, _)| session).collect();
         ids.sort_unstable();
         let (ephemerals, ephemerals_missing) = self.ephemerals(&ids).await;
+        let follows = self.ensemble().is_some_and(|ensemble| ensemble.part != Part::Leading);
+        let followed_sessions = if follows { Some(self.timeouts(&ids).await) } else { None };
         DumpReport {
-            sessions: expiring.into_iter().collect(),
+            sessions: if follows { Vec::new() } else { expiring.into_iter().collect() },
+            followed_sessions,
             sessions_missing,
             ephemerals,
             ephemerals_missing,
@@ -91,6 +95,20 @@ impl Monitor {
         let tick_ms = self.about.tick_ms;
         let end_ms = (now_ms + left_ms).div_ceil(tick_ms) * tick_ms;
         wall_ms + (end_ms - now_ms) as i64
+    }
+
+    /// These sessions with their timeouts, but for those that are gone.
+    async fn timeouts(&self, sessions: &[SessionId]) -> Vec<(i64, u32)> {
+        let mut found = Vec::new();
+        for page in sessions.chunks(SESSIONS_HOLD_MAX) {
+            self.look(|machine| {
+                let timeout =
+                    |id: &SessionId| Some((id.0, machine.sessions().get(*id)?.timeout_ms));
+                found.extend(page.iter().filter_map(timeout));
+            });
+            tokio::task::yield_now().await;
+        }
+        found
     }
 
     /// The ephemerals of these sessions, and how many are missing of all there are.

@@ -193,6 +193,15 @@ fn envi_begins_with_the_version() {
 }
 
 #[test]
+fn a_follower_dumps_sessions_with_their_timeouts() {
+    let followed_sessions = Some(vec![(0x10, 4_000), (0x11, 30_000)]);
+    let text = dump(&DumpReport { followed_sessions, sessions_missing: 1, ..Default::default() });
+    let expected = "SessionTracker dump:\nGlobal Sessions(3):\n0x10\t4000ms\n0x11\t30000ms\n\
+                    (1 more sessions are not shown)\nephemeral nodes dump:\n";
+    assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
 fn a_leader_shows_the_sizes_of_proposals_behind_all_else() {
     let leader = ServerReport { mode: "leader", proposal_sizes: Some([48, 40, 70]), ..server() };
     let (standalone, leader) = (srvr(&server()), srvr(&leader));
