@@ -5,27 +5,33 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
-use crate::server::{folder, wait_until};
+use crate::server::{command_at, folder, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
 /// What lies between the ports of one server: for clients, for servers, and the one that is shown.
 const DISTANCES: [u16; 3] = [0, 707, 1_707];
 
-/// A port from which on an ensemble of this size finds all that it needs.
+/// A port from which on an ensemble of this size finds all that it needs. Each test gets another.
 fn first_port(count: u16) -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let seed = u16::try_from(std::process::id() % 7_000).unwrap();
-    let mut candidates = (0..7_000).map(|step| 22_000 + (seed + step * 8) % 7_000);
-    let found = candidates.find(|first| {
-        (0..count).all(|index| DISTANCES.iter().all(|distance| is_free(first + index + distance)))
-    });
-    found.expect("some ports are free")
+    let seed = std::process::id().wrapping_mul(61);
+    loop {
+        let next = seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 80;
+        // Far enough apart for seven servers, and no port of one is another's.
+        let first = 22_000 + u16::try_from(next * 8).expect("it is small");
+        let ports = (0..count).flat_map(|index| DISTANCES.map(|distance| first + index + distance));
+        if ports.into_iter().all(is_free) {
+            return first;
+        }
+    }
 }
 
 /// `quorate serve --local-ensemble`, ended by its own process id when dropped; its servers end with it.
@@ -201,8 +207,7 @@ impl Members {
     /// Starts the one at this place.
     fn start(&mut self, place: usize) {
         let own = self.folder.join((place + 1).to_string());
-        let address = self.clients[place].to_string();
-        let child = crate::server::command(&own).args(["--zk-addr", &address]).spawn();
+        let child = command_at(&own, self.clients[place]).spawn();
         self.children.push(child.unwrap());
     }
 

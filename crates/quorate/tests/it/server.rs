@@ -170,7 +170,8 @@ pub fn command_of(folder: &Path) -> Command {
     command_with(folder, &[])
 }
 
-fn command_at(folder: &Path, address: SocketAddr) -> Command {
+/// The same at this address.
+pub fn command_at(folder: &Path, address: SocketAddr) -> Command {
     command_with(folder, &["--zk-addr", &address.to_string()])
 }
 
