@@ -132,7 +132,7 @@ pub async fn run(
             | Command::SystemProperties
             | Command::ZabState
     );
-    if needs_server && !monitor.is_serving() {
+    if needs_server && !monitor.is_serving() && !monitor.is_read_only() {
         let error = four_letter::NOT_SERVING.trim_end();
         return CommandResponse::error(StatusCode::OK, name, error);
     }
