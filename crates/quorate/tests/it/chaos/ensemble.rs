@@ -1,4 +1,4 @@
-//! Three servers as processes, with a proxy on each way between two of them and before each of them.
+//! Servers as processes, with a proxy on each way between two of them and before each of them.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,9 +11,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::proxy::{Cut, Proxy};
 use crate::server;
-
-/// Members of the ensemble.
-pub const MEMBERS: usize = 3;
 
 /// `tickTime`.
 pub const TICK_MS: u64 = 500;
@@ -49,7 +46,7 @@ struct Member {
     ways: Vec<Option<[Proxy; 2]>>,
 }
 
-/// All three.
+/// All of them.
 pub struct Ensemble {
     kind: Kind,
     folder: PathBuf,
@@ -61,10 +58,10 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 impl Ensemble {
-    /// Starts three servers on empty folders.
-    pub fn start(kind: Kind, name: &str, mut port: impl FnMut() -> u16) -> Ensemble {
+    /// Starts so many servers on empty folders. One alone is a standalone server.
+    pub fn start(kind: Kind, name: &str, count: usize, mut port: impl FnMut() -> u16) -> Ensemble {
         let folder = server::folder(name);
-        let ports: Vec<Ports> = (0..MEMBERS)
+        let ports: Vec<Ports> = (0..count)
             .map(|_| Ports { client: port(), quorum: port(), election: port() })
             .collect();
         let member = |own: usize| {
@@ -79,16 +76,21 @@ impl Ensemble {
                 running: None,
                 is_paused: false,
                 clients: Proxy::start(loopback(ports[own].client)),
-                ways: (0..MEMBERS).map(way).collect(),
+                ways: (0..count).map(way).collect(),
             }
         };
-        let members: Vec<Member> = (0..MEMBERS).map(member).collect();
+        let members: Vec<Member> = (0..count).map(member).collect();
         let mut ensemble = Ensemble { kind, folder, members };
-        for own in 0..MEMBERS {
+        for own in 0..count {
             ensemble.configure(own);
             ensemble.restart(own);
         }
         ensemble
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.members.len()
     }
 
     fn configure(&self, own: usize) {
@@ -103,7 +105,8 @@ impl Ensemble {
             data.display(),
             member.ports.client,
         );
-        for (other, ways) in member.ways.iter().enumerate() {
+        let is_alone = self.count() == 1;
+        for (other, ways) in member.ways.iter().enumerate().filter(|_| !is_alone) {
             let [quorum, election] = match ways {
                 None => [member.ports.quorum, member.ports.election],
                 Some(proxies) => [0, 1].map(|way| proxies[way].address().port()),
@@ -168,7 +171,7 @@ impl Ensemble {
 
     /// Fails if a server ended by itself.
     pub fn assert_running(&mut self) {
-        for own in 0..MEMBERS {
+        for own in 0..self.count() {
             let Some(child) = &mut self.members[own].running else { continue };
             if let Some(status) = child.try_wait().unwrap() {
                 panic!("server {} ended by itself, {status}\n{}", own + 1, self.log_end(own));
@@ -234,7 +237,7 @@ impl Ensemble {
             let member = &self.members[*own];
             member.running.is_some() && !member.is_paused
         };
-        (0..MEMBERS).filter(is_up).find(|own| self.mode(*own).as_deref() == Some("leader"))
+        (0..self.count()).filter(is_up).find(|own| self.mode(*own).as_deref() == Some("leader"))
     }
 
     /// Its folder.
@@ -245,7 +248,7 @@ impl Ensemble {
 
 impl Drop for Ensemble {
     fn drop(&mut self) {
-        for own in 0..MEMBERS {
+        for own in 0..self.count() {
             self.kill_nine(own);
         }
         if !std::thread::panicking() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use workload::generate::Random;
 
-use super::ensemble::{Ensemble, MEMBERS};
+use super::ensemble::Ensemble;
 use super::load::TIMEOUT_MS;
 use super::proxy::Cut;
 
@@ -56,25 +56,28 @@ fn draw_cut(random: &mut Random) -> Cut {
     }
 }
 
-fn draw_whom(random: &mut Random) -> Whom {
-    let any = random.below(MEMBERS as u64) as usize;
+fn draw_whom(random: &mut Random, count: usize) -> Whom {
+    let any = random.below(count as u64) as usize;
     if random.one_in(2) { Whom::Leader(any) } else { Whom::Member(any) }
 }
 
 impl Planned {
-    /// The next one.
-    pub fn draw(random: &mut Random) -> Planned {
-        let any = random.below(MEMBERS as u64) as usize;
-        let other = (any + random.between(1, MEMBERS as u64 - 1) as usize) % MEMBERS;
+    /// The next one, for so many members.
+    pub fn draw(random: &mut Random, count: usize) -> Planned {
+        let any = random.below(count as u64) as usize;
+        let other = (any + random.between(1, (count as u64 - 1).max(1)) as usize) % count;
         let fault = match random.below(16) {
-            0..=3 => Fault::Kill(vec![draw_whom(random)]),
+            // One alone has no ways to others.
+            9..=12 | 15 if count == 1 => Fault::BreakClients(Whom::Member(any)),
+            4 | 5 if count == 1 => Fault::Kill(vec![Whom::Member(any)]),
+            0..=3 => Fault::Kill(vec![draw_whom(random, count)]),
             4 => Fault::Kill(vec![Whom::Member(any), Whom::Member(other)]),
-            5 => Fault::Kill((0..MEMBERS).map(Whom::Member).collect()),
-            6..=8 => Fault::Pause(draw_whom(random)),
-            9 | 10 => Fault::Isolate(draw_whom(random), draw_cut(random)),
+            5 => Fault::Kill((0..count).map(Whom::Member).collect()),
+            6..=8 => Fault::Pause(draw_whom(random, count)),
+            9 | 10 => Fault::Isolate(draw_whom(random, count), draw_cut(random)),
             11 | 12 => Fault::Part(any, other, draw_cut(random)),
-            13 => Fault::CutClients(draw_whom(random), draw_cut(random)),
-            14 => Fault::BreakClients(draw_whom(random)),
+            13 => Fault::CutClients(draw_whom(random, count), draw_cut(random)),
+            14 => Fault::BreakClients(draw_whom(random, count)),
             _ => Fault::BreakMembers,
         };
         // Half of them are shorter than anybody's patience, a few longer than a session's.
@@ -161,13 +164,30 @@ fn part(ensemble: &Ensemble, one: usize, other: usize, cut: Cut) {
 }
 
 fn isolate(ensemble: &Ensemble, own: usize, cut: Cut) {
-    for other in (0..MEMBERS).filter(|other| *other != own) {
+    for other in (0..ensemble.count()).filter(|other| *other != own) {
         part(ensemble, own, other, cut);
     }
 }
 
 fn break_members(ensemble: &Ensemble) {
-    for from in 0..MEMBERS {
-        (0..MEMBERS).filter(|to| *to != from).for_each(|to| ensemble.break_way(from, to));
+    for from in 0..ensemble.count() {
+        (0..ensemble.count()).filter(|to| *to != from).for_each(|to| ensemble.break_way(from, to));
+    }
+}
+
+#[test]
+fn one_seed_is_one_plan_with_everything_in_it() {
+    let plan = |seed| {
+        let mut random = Random::new(seed);
+        let planned = (0..200).map(|_| format!("{:?}", Planned::draw(&mut random, 3)));
+        planned.collect::<Vec<_>>()
+    };
+    assert_eq!(plan(7), plan(7));
+    assert_ne!(plan(7), plan(8));
+    for kind in ["Kill", "Pause", "Isolate", "Part", "CutClients", "BreakClients", "BreakMembers"] {
+        assert!(
+            plan(7).iter().any(|planned| planned.contains(&format!("fault: {kind}"))),
+            "{kind}"
+        );
     }
 }

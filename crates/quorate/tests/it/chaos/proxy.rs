@@ -148,3 +148,56 @@ fn copy(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_there: bool)
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Both ends of a connection through a proxy.
+    fn through(listener: &TcpListener, proxy: &Proxy) -> [TcpStream; 2] {
+        let from = TcpStream::connect(proxy.address()).unwrap();
+        let (to, _) = listener.accept().unwrap();
+        [from, to]
+    }
+
+    fn arrives(stream: &mut TcpStream, wait_ms: u64) -> Option<u8> {
+        stream.set_read_timeout(Some(Duration::from_millis(wait_ms))).unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok().map(|()| byte[0])
+    }
+
+    #[test]
+    fn what_is_cut_in_one_direction_is_held_back_and_the_other_goes_on() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let proxy = Proxy::start(listener.local_addr().unwrap());
+        let [mut from, mut to] = through(&listener, &proxy);
+        from.write_all(b"1").unwrap();
+        assert_eq!(arrives(&mut to, 10_000), Some(b'1'));
+        proxy.set(Cut { there: true, back: false });
+        from.write_all(b"2").unwrap();
+        to.write_all(b"3").unwrap();
+        assert_eq!(arrives(&mut from, 10_000), Some(b'3'));
+        assert_eq!(arrives(&mut to, 50), None);
+        proxy.set(Cut::NONE);
+        assert_eq!(arrives(&mut to, 10_000), Some(b'2'));
+    }
+
+    #[test]
+    fn what_is_held_back_is_lost_when_connections_break() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let proxy = Proxy::start(listener.local_addr().unwrap());
+        let [mut from, mut to] = through(&listener, &proxy);
+        from.write_all(b"1").unwrap();
+        assert_eq!(arrives(&mut to, 10_000), Some(b'1'));
+        proxy.set(Cut { there: true, back: true });
+        from.write_all(b"2").unwrap();
+        proxy.break_all();
+        proxy.set(Cut::NONE);
+        assert_eq!(to.read(&mut [0]).unwrap_or(0), 0);
+        let [mut from, mut to] = through(&listener, &proxy);
+        from.write_all(b"4").unwrap();
+        assert_eq!(arrives(&mut to, 10_000), Some(b'4'));
+    }
+}
