@@ -171,7 +171,9 @@ fn under_load(ensemble: &mut Ensemble, world: &World, seed: u64, lasts: Duration
         }
         let end = Instant::now() + lasts;
         let mut begun: Vec<(Instant, Begun)> = Vec::new();
-        let mut planned = Planned::draw(&mut of_faults, ensemble.count());
+        let count = ensemble.count();
+        let mut planned = Planned::draw(&mut of_faults, count);
+        let mut until_forgotten = ensemble.may_forget().then(|| of_faults.between(1, 8));
         let mut next = Instant::now() + planned.pause;
         while Instant::now() < end && !world.has_failed() {
             std::thread::sleep(Duration::from_millis(5));
@@ -184,7 +186,11 @@ fn under_load(ensemble: &mut Ensemble, world: &World, seed: u64, lasts: Duration
                 println!("{:>6} ms: {planned:?}", (lasts.saturating_sub(end - now)).as_millis());
                 let fault = Begun::begin(planned, ensemble);
                 begun.push((now + fault.lasts(), fault));
-                planned = Planned::draw(&mut of_faults, ensemble.count());
+                until_forgotten = until_forgotten.and_then(|faults| faults.checked_sub(1));
+                planned = match until_forgotten {
+                    Some(0) => Planned::forget(&mut of_faults, count),
+                    _ => Planned::draw(&mut of_faults, count),
+                };
                 next = now + planned.pause;
             }
         }

@@ -157,6 +157,21 @@ impl Ensemble {
         }
     }
 
+    /// Starts a server again without what it knew but for its number.
+    pub fn forget(&mut self, own: usize) {
+        // Another fault may have started it.
+        self.kill_nine(own);
+        fs::remove_dir_all(self.members[own].folder.join("data")).unwrap();
+        self.configure(own);
+        self.restart(own);
+    }
+
+    /// Whether a member may lose its data: where others have it, and where that is safe. A
+    /// ZooKeeper that has lost its data votes as if it had never had any.
+    pub fn may_forget(&self) -> bool {
+        self.kind == Kind::Ours && self.count() > 2
+    }
+
     /// SIGSTOP, or SIGCONT.
     pub fn pause(&mut self, own: usize, is_paused: bool) {
         let member = &mut self.members[own];

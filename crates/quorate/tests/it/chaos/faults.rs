@@ -22,6 +22,9 @@ pub enum Whom {
 pub enum Fault {
     /// SIGKILL; started again at the end.
     Kill(Vec<Whom>),
+    /// SIGKILL; started again at the end, with its data gone. Not twice in a run: what one member
+    /// forgets, another may have been the only other one to know.
+    Forget(Whom),
     /// SIGSTOP until the end.
     Pause(Whom),
     /// No way between it and the other members.
@@ -93,6 +96,12 @@ impl Planned {
             is_lossy: random.one_in(2),
         }
     }
+
+    /// A member loses its data.
+    pub fn forget(random: &mut Random, count: usize) -> Planned {
+        let fault = Fault::Forget(draw_whom(random, count));
+        Planned { fault, ..Planned::draw(random, count) }
+    }
 }
 
 fn find(whom: Whom, ensemble: &Ensemble) -> usize {
@@ -112,7 +121,8 @@ impl Begun {
     pub fn begin(planned: Planned, ensemble: &mut Ensemble) -> Begun {
         let whom: Vec<usize> = match &planned.fault {
             Fault::Kill(all) => all.iter().map(|whom| find(*whom, ensemble)).collect(),
-            Fault::Pause(whom)
+            Fault::Forget(whom)
+            | Fault::Pause(whom)
             | Fault::Isolate(whom, _)
             | Fault::CutClients(whom, _)
             | Fault::BreakClients(whom) => vec![find(*whom, ensemble)],
@@ -121,6 +131,7 @@ impl Begun {
         };
         match &planned.fault {
             Fault::Kill(_) => whom.iter().for_each(|own| ensemble.kill_nine(*own)),
+            Fault::Forget(_) => ensemble.kill_nine(whom[0]),
             Fault::Pause(_) => ensemble.pause(whom[0], true),
             Fault::Isolate(_, cut) => isolate(ensemble, whom[0], *cut),
             Fault::Part(one, other, cut) => part(ensemble, *one, *other, *cut),
@@ -134,6 +145,7 @@ impl Begun {
     pub fn end(self, ensemble: &mut Ensemble) {
         match self.planned.fault {
             Fault::Kill(_) => self.whom.iter().for_each(|own| ensemble.restart(*own)),
+            Fault::Forget(_) => ensemble.forget(self.whom[0]),
             Fault::Pause(_) => ensemble.pause(self.whom[0], false),
             Fault::Isolate(..) => isolate(ensemble, self.whom[0], Cut::NONE),
             Fault::Part(one, other, _) => part(ensemble, one, other, Cut::NONE),
@@ -146,8 +158,8 @@ impl Begun {
             }
             Fault::BreakClients(_) | Fault::BreakMembers => return,
         }
-        if self.planned.is_lossy && !matches!(self.planned.fault, Fault::Kill(_) | Fault::Pause(_))
-        {
+        let is_cut = matches!(self.planned.fault, Fault::Isolate(..) | Fault::Part(..));
+        if self.planned.is_lossy && is_cut {
             break_members(ensemble);
         }
     }
