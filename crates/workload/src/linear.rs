@@ -55,8 +55,8 @@ pub struct Rules {
     /// `sync` from then on sees none of its znodes. In ZooKeeper 3.9 a leader refuses a session as
     /// soon as it means to end it (`SessionTrackerImpl.setSessionClosing`).
     pub refusal_is_committed: bool,
-    /// How much sooner than after its timeout a session may end: who has heard a client tells the
-    /// leader with a delay, or never, if it dies.
+    /// How much sooner than after its timeout a session may end, and for how long it may not count
+    /// that it was heard: who has heard a client tells the leader with a delay, or never, if it dies.
     pub expiry_slack_ms: u64,
 }
 
@@ -738,6 +738,7 @@ impl<'h> Judge<'h> {
         let session = self.history.connections[connection].session_asked;
         let told = self.history.connections[connection].told?;
         let timeout_ms = u64::from(self.lives.get(&session)?.timeout_ms);
+        let slack_us = self.rules.expiry_slack_ms * 1000;
         let mut heard_us = 0;
         for (number, _) in self.sessions.iter().enumerate().filter(|(_, it)| **it == session) {
             let record = &self.history.connections[number];
@@ -746,7 +747,8 @@ impl<'h> Judge<'h> {
                 if op.op == Op::CloseSession {
                     return None;
                 }
-                if op.completed.is_some() {
+                // What was heard last may not have been known yet to who ended it.
+                if op.completed.is_some() && op.invoked.at_us + slack_us <= told.at_us {
                     heard_us = heard_us.max(op.invoked.at_us);
                 }
             }

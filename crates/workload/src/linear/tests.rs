@@ -348,6 +348,22 @@ fn a_session_that_was_heard_within_its_timeout_is_not_refused() {
     late.accepted();
 }
 
+#[test]
+fn a_session_that_was_silent_for_too_long_may_end_though_it_was_just_heard() {
+    let heard_again = |silence_ms: u64| {
+        case(|it| {
+            it.connect(2, 0);
+            it.missing(2, "/a", 4);
+            it.wait_ms(silence_ms);
+            it.missing(2, "/a", 5);
+            it.wait_ms(100);
+            it.refused(2, 2);
+        })
+    };
+    heard_again(u64::from(TIMEOUT_MS)).accepted();
+    heard_again(u64::from(TIMEOUT_MS) - 1000).rejected(Rule::Session);
+}
+
 // Syncs.
 
 #[test]
