@@ -86,6 +86,8 @@ fn start_logging(verbose: u8) {
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        // To say that a line cannot be written it would write one, and panic.
+        .log_internal_errors(false)
         .init();
 }
 

@@ -290,3 +290,39 @@ fn a_state_that_grows_fast_on_a_disk_with_room_is_never_refused() {
     });
     assert!(!server.log().contains("the disk is full"), "{}", server.log());
 }
+
+/// A process that is ended when it is dropped.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What standard error is written to may be on a disk that is full, too.
+#[test]
+fn a_server_that_can_write_no_line_of_its_log_serves_on() {
+    let folder = folder("log-full");
+    let data = folder.join("data");
+    fs::write(folder.join("zoo.cfg"), format!("dataDir={}\nclientPort=0\n", data.display()))
+        .unwrap();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = crate::server::command(&folder);
+    let mut server =
+        Ended(command.stderr(full).stdout(std::process::Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    let stdout = server.0.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+    let address = line.split_whitespace().find_map(|word| word.strip_prefix("zk=")).expect(&line);
+    let address = address.parse().unwrap();
+    // It says that it turns away who has seen more than it has.
+    assert!(matches!(Client::try_greet(address, 0, &[0; 16], i64::MAX), Greeted::Ended));
+    let mut client = Client::open(address, TIMEOUT_MS);
+    client.create("/there", b"", 0).unwrap();
+    assert!(client.exists("/there"));
+    drop(server);
+    fs::remove_dir_all(folder).unwrap();
+}
