@@ -382,6 +382,9 @@ impl Loop {
 
     /// A link from another member was made, which is that server of the configuration, or it ended.
     pub fn on_linked(&mut self, member: MemberId, server: Option<u64>) {
+        if server.is_none() {
+            self.replica.miss_leader(member.0);
+        }
         self.joining.on_link(member, server);
     }
 

@@ -477,6 +477,20 @@ impl Replica {
         Ok(())
     }
 
+    /// The connection from the leader has ended: it is probably gone. Does nothing if `leader` is not
+    /// whom this member follows. What is left of the election timeout is its random part; and others
+    /// may be granted a vote at once. A leader that is still there is heard before that, or refused
+    /// nobody else (Raft thesis, section 9.6: a pre-vote needs a quorum that misses the leader).
+    pub fn miss_leader(&mut self, leader: u64) {
+        let election_ticks = usize::try_from(self.config.election_ticks);
+        let raft = &mut self.node.raft;
+        if raft.state == StateRole::Follower && raft.leader_id == leader {
+            raft.become_follower(raft.term, raft::INVALID_ID);
+            raft.election_elapsed = election_ticks.expect("usize has 64 bits");
+        }
+        self.settle();
+    }
+
     /// Stops leading, without a successor: for a leader whose disk stalls and that nobody takes
     /// over from. Does nothing at anyone else; a lone voter leads again at its next tick.
     pub fn resign(&mut self) {

@@ -334,3 +334,49 @@ fn message_on_a_wrong_path_changes_nothing() {
     assert!(cluster.replica(to).step(leader, &bytes[..bytes.len() - 1]).is_err());
     assert_eq!(cluster.replica(to).status(), before);
 }
+
+/// Ticks until twenty groups have a leader again, in sum.
+fn ticks_without_a_leader(are_told: bool) -> u64 {
+    let ticks = |seed: u64| {
+        let mut cluster = Cluster::new(seed, 3, &[1, 2, 3]);
+        let leader = cluster.elect();
+        cluster.rounds(5);
+        cluster.crash(leader);
+        // What it has sent arrives before the end of a connection.
+        cluster.rounds(4);
+        for id in cluster.alive() {
+            if are_told {
+                cluster.replica(id).miss_leader(leader);
+            }
+        }
+        let is_led = |_: &u64| {
+            cluster.round();
+            cluster.leader().is_some()
+        };
+        (1..400).find(is_led).expect("two of three elect one")
+    };
+    (0..20).map(ticks).sum()
+}
+
+#[test]
+fn a_leader_whose_connections_ended_is_not_waited_for() {
+    let (told, untold) = (ticks_without_a_leader(true), ticks_without_a_leader(false));
+    // An election timeout has 10 ticks at least; some were over by then.
+    assert!(told + 20 * 5 < untold, "{told} and {untold}");
+}
+
+#[test]
+fn a_leader_that_is_missed_by_one_and_still_there_goes_on() {
+    let mut cluster = Cluster::new(3, 3, &[1, 2, 3]);
+    let leader = cluster.elect();
+    cluster.rounds(5);
+    let term = cluster.replica(leader).status().term;
+    let other = cluster.ids().into_iter().find(|id| *id != leader).unwrap();
+    for _ in 0..10 {
+        cluster.replica(other).miss_leader(leader);
+        cluster.replica(other).miss_leader(99);
+        cluster.rounds(30);
+    }
+    assert_eq!(cluster.leader(), Some(leader));
+    assert_eq!(cluster.replica(other).status().term, term);
+}
