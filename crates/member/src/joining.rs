@@ -41,6 +41,8 @@ pub(crate) struct JoinView<'a> {
     pub last_index: u64,
     /// A member that was not heard for so many ticks is gone.
     pub silent_ticks_min: u64,
+    /// Whether this member leads for as long, so that whoever is there was heard.
+    pub has_listened: bool,
     pub now_ms: u64,
 }
 
@@ -76,7 +78,7 @@ impl Joining {
             self.asked_ms = Some(view.now_ms);
             return Some(JoinStep::Submit(command));
         }
-        if view.membership.is_joint() {
+        if view.membership.is_joint() || !view.has_listened {
             return None;
         }
         self.promotion(view).or_else(|| self.addition(view)).map(JoinStep::Change)
@@ -96,11 +98,22 @@ impl Joining {
         gone.next().map(|member| Command::Forget { member: *member })
     }
 
-    /// The voters that were registered as this server, and are not this member.
-    fn voters_of(&self, membership: &Membership, server: u64, but: MemberId) -> BTreeSet<u64> {
-        let of_server = self.registered.iter().filter(|(_, other)| **other == server);
-        let members = of_server.map(|(member, _)| member.0).filter(|member| *member != but.0);
-        members.filter(|member| membership.voters.contains(member)).collect()
+    /// The voters that were registered as this server, and are not this member. A voter that no leader
+    /// ever had a link from is registered as none, and was lost right after its birth: one of these
+    /// that is silent, then.
+    fn voters_of(&self, view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
+        let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
+        let server_of = |voter: &u64| self.registered.get(&MemberId(*voter)).copied();
+        let known: BTreeSet<u64> =
+            voters.clone().filter(|voter| server_of(voter) == Some(server)).collect();
+        if !known.is_empty() {
+            return known;
+        }
+        let mut unknown = voters.filter(|voter| {
+            let is_own = *voter == self.own.0.0;
+            server_of(voter).is_none() && !is_own && Joining::is_silent(view, *voter)
+        });
+        unknown.next().into_iter().collect()
     }
 
     fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
@@ -118,7 +131,7 @@ impl Joining {
                 peer.snapshot_index.is_none()
                     && peer.matched_index + CAUGHT_UP_ENTRIES >= view.last_index
             });
-            let replaced = self.voters_of(view.membership, *server, MemberId(*learner));
+            let replaced = self.voters_of(view, *server, MemberId(*learner));
             let are_silent = replaced.iter().all(|member| Joining::is_silent(view, *member));
             if has_caught_up && are_silent && !replaced.is_empty() {
                 let removals = replaced.into_iter().map(MemberChange::Remove);
@@ -137,7 +150,7 @@ impl Joining {
             if view.membership.contains(member.0) || !is_registered {
                 continue;
             }
-            let replaced = self.voters_of(view.membership, *server, *member);
+            let replaced = self.voters_of(view, *server, *member);
             let are_silent = replaced.iter().all(|member| Joining::is_silent(view, *member));
             if replaced.is_empty() || !are_silent {
                 continue;

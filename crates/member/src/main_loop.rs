@@ -75,6 +75,8 @@ pub struct Loop {
     installing: Option<Installing>,
     offers: Offers,
     joining: Joining,
+    /// Since when this member leads.
+    led_from_ms: u64,
     /// How long the oldest job that the disk has is there.
     stalled_ms: u64,
     fetch: Option<Fetch>,
@@ -275,6 +277,7 @@ impl Loop {
             installing: None,
             offers: Offers::default(),
             joining: Joining::new((start.origin.member, start.server), start.servers),
+            led_from_ms: 0,
             stalled_ms: 0,
             fetch: None,
             whole: None,
@@ -740,6 +743,7 @@ impl Loop {
             peers: &self.replica.peers(),
             last_index: self.replica.status().last_index,
             silent_ticks_min: REPLACED_SILENCE_MS / self.raft_tick_ms,
+            has_listened: self.now_ms >= self.led_from_ms + REPLACED_SILENCE_MS,
             now_ms: self.now_ms,
         });
         match step {
@@ -1088,6 +1092,7 @@ impl Loop {
         self.followed.clear();
         self.hearing.restart();
         if change.role == Role::Leader {
+            self.led_from_ms = self.now_ms;
             self.leading_from = Some(LogIndex(self.replica.status().last_index));
             self.leases.renew_all();
             self.hearing.take();

@@ -22,8 +22,24 @@ fn joining(registered: &[(u64, u64)], linked: &[(u64, u64)]) -> Joining {
 }
 
 fn step(joining: &mut Joining, membership: &Membership, peers: &[PeerStatus]) -> Option<JoinStep> {
+    step_of(joining, membership, peers, true)
+}
+
+fn step_of(
+    joining: &mut Joining,
+    membership: &Membership,
+    peers: &[PeerStatus],
+    has_listened: bool,
+) -> Option<JoinStep> {
     let (last_index, silent_ticks_min, now_ms) = (1_000, 50, 10);
-    joining.step(&JoinView { membership, peers, last_index, silent_ticks_min, now_ms })
+    joining.step(&JoinView {
+        membership,
+        peers,
+        last_index,
+        silent_ticks_min,
+        has_listened,
+        now_ms,
+    })
 }
 
 fn submits(member: u64, server: Option<u64>) -> Option<JoinStep> {
@@ -60,6 +76,8 @@ fn a_server_that_comes_with_another_member_replaces_one_that_is_silent() {
     let heard = [peer(12, Some(3), 1_000), peer(13, Some(0), 1_000)];
     assert_eq!(step(&mut joining, &before, &heard), None, "two servers have one number");
     let silent = [peer(12, Some(50), 900), peer(13, Some(0), 1_000)];
+    // A leader that is new has heard nobody yet.
+    assert_eq!(step_of(&mut joining, &before, &silent, false), None);
     let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
     assert_eq!(step(&mut joining, &before, &silent), added);
     let during = membership(&[11, 12, 13], &[22]);
@@ -72,6 +90,21 @@ fn a_server_that_comes_with_another_member_replaces_one_that_is_silent() {
     assert_eq!(step(&mut joining, &joint, &there), None);
     let after = membership(&[11, 13, 22], &[]);
     assert_eq!(step(&mut joining, &after, &there), submits(12, None));
+}
+
+#[test]
+fn one_that_was_lost_before_any_leader_knew_it_is_replaced_too() {
+    let mut joining = joining(&[(11, 1), (13, 3), (22, 2)], &[(13, 3), (22, 2)]);
+    let members = membership(&[11, 12, 13], &[]);
+    let heard = [peer(12, Some(3), 1_000), peer(13, Some(0), 1_000)];
+    assert_eq!(step(&mut joining, &members, &heard), None);
+    let silent = [peer(12, None, 0), peer(13, Some(0), 1_000)];
+    let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
+    assert_eq!(step(&mut joining, &members, &silent), added);
+    let there = [peer(12, None, 0), peer(13, Some(0), 1_000), peer(22, Some(0), 1_000)];
+    let promoted = [MemberChange::AddVoter(22), MemberChange::Remove(12)];
+    let members = membership(&[11, 12, 13], &[22]);
+    assert_eq!(step(&mut joining, &members, &there), changes(Transition::Joint, &promoted));
 }
 
 #[test]
