@@ -816,9 +816,13 @@ impl Loop {
         self.replica.status()
     }
 
-    /// Those whose votes count, by member id.
-    pub fn voters(&self) -> &[u64] {
-        &self.replica.membership().voters
+    /// Those whose votes count, by member id: while a change is under way also those that are to go.
+    pub fn voters(&self) -> Vec<u64> {
+        let membership = self.replica.membership();
+        let mut voters = [&membership.voters[..], &membership.voters_outgoing].concat();
+        voters.sort_unstable();
+        voters.dedup();
+        voters
     }
 
     /// The other members as a leader sees them; none at anyone else.

@@ -78,9 +78,9 @@ impl MonitorHandle {
         (at_ms != u64::MAX).then(|| self.shared.now_ms().saturating_sub(at_ms))
     }
 
-    /// Those whose votes count, by member id.
+    /// Those whose votes count, by member id: while a change is under way also those that are to go.
     pub fn voters(&self) -> Vec<u64> {
-        self.shared.look_at_loop(|member| member.voters().to_vec())
+        self.shared.look_at_loop(|member| member.voters())
     }
 
     /// Where the replica of this member stands and, if it leads, how far the others are.
