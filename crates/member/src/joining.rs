@@ -65,6 +65,11 @@ impl Joining {
         };
     }
 
+    /// Whether there is a link from that member.
+    pub fn is_linked(&self, member: MemberId) -> bool {
+        self.linked.contains_key(&member)
+    }
+
     /// This member leads no longer, or anew.
     pub fn clear(&mut self) {
         self.asked_ms = None;

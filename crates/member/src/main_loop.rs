@@ -5,7 +5,7 @@
 //! then calls [`Loop::finish`], and passes on what that gives. The credits of the Fronts bound what
 //! can be waiting here.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
@@ -99,6 +99,8 @@ pub struct Loop {
     disk_is_full: bool,
     /// The leader refuses them.
     leader_is_full: bool,
+    /// Followers that said the same of themselves: leadership is not handed to them.
+    full: BTreeSet<MemberId>,
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
     ready: bool,
@@ -291,6 +293,7 @@ impl Loop {
             log_yields: false,
             disk_is_full: false,
             leader_is_full: false,
+            full: BTreeSet::new(),
             disk_full_ms: 0,
             ready: false,
             counts: LoopCounts {
@@ -371,16 +374,26 @@ impl Loop {
                     self.note_contact(sent_ms.checked_sub(contact_ms));
                 }
             }
-            PeerMessage::Full(is_full) => {
-                if self.leader == Some(from) {
-                    self.leader_is_full = is_full;
-                }
-                if self.leader_is_full {
-                    self.refuse_waiting();
-                }
-            }
+            PeerMessage::Full(is_full) => self.on_full(from, is_full),
         }
         Ok(())
+    }
+
+    /// A member says whether its disk is full: a leader, which then takes no writes, or a follower.
+    fn on_full(&mut self, from: MemberId, is_full: bool) {
+        if self.role == Role::Leader {
+            match is_full {
+                true => self.full.insert(from),
+                false => self.full.remove(&from),
+            };
+            return;
+        }
+        if self.leader == Some(from) {
+            self.leader_is_full = is_full;
+        }
+        if self.leader_is_full {
+            self.refuse_waiting();
+        }
     }
 
     /// A link from another member was made, which is that server of the configuration, or it ended.
@@ -388,6 +401,8 @@ impl Loop {
         if server.is_none() {
             self.replica.miss_leader(member.0);
         }
+        // It says so again if it is.
+        self.full.remove(&member);
         self.joining.on_link(member, server);
     }
 
@@ -404,7 +419,7 @@ impl Loop {
             self.forwarder.restart();
             self.hearing.restart();
         }
-        if self.role == Role::Leader && self.disk_is_full {
+        if self.disk_is_full && (self.role == Role::Leader || self.leader == Some(member)) {
             self.send(member, PeerMessage::Full(true));
         }
     }
@@ -609,8 +624,10 @@ impl Loop {
             // Clients whose connections broke meanwhile could not attach.
             self.leases.renew_all();
         }
-        if self.role == Role::Leader {
-            self.send_to_all(&PeerMessage::Full(is_full));
+        match (self.role, self.leader) {
+            (Role::Leader, _) => self.send_to_all(&PeerMessage::Full(is_full)),
+            (_, Some(leader)) => self.send(leader, PeerMessage::Full(is_full)),
+            (_, None) => {}
         }
     }
 
@@ -701,6 +718,10 @@ impl Loop {
         self.pursue_snapshots();
         self.pursue_joining();
         self.weigh_stall(elapsed_ms);
+        if self.role == Role::Leader && self.disk_is_full {
+            // Nobody, where all are full.
+            self.hand_over(None);
+        }
         self.leases.advance(elapsed_ms);
         self.snapshot_room.advance(elapsed_ms);
         if self.disk_is_full {
@@ -772,17 +793,20 @@ impl Loop {
         }
     }
 
-    /// Hands leadership to a member: to the given one, or to the voter that is least behind. False if
-    /// this member does not lead, or there is none to hand it to.
+    /// Hands leadership to a member: to the given one, or to the voter that is least behind, of those
+    /// that are there and whose disks are not full. False if this member does not lead, or there is
+    /// none to hand it to.
     pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
         let voters = &self.replica.membership().voters;
         let peers = self.replica.peers();
-        let is_heard = |peer: &&PeerStatus| {
-            let silent_ms_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
-            peer.silent_ticks.is_some_and(|ticks| ticks < silent_ms_max)
-        };
-        let candidates = peers.iter().filter(|peer| voters.contains(&peer.member_id));
-        let closest = candidates.filter(is_heard).max_by_key(|peer| peer.matched_index);
+        let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
+        let candidates = peers.iter().filter(|peer| {
+            let member = MemberId(peer.member_id);
+            let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
+            let is_there = is_heard && self.joining.is_linked(member);
+            voters.contains(&member.0) && is_there && !self.full.contains(&member)
+        });
+        let closest = candidates.max_by_key(|peer| peer.matched_index);
         let Some(to) = to.map(|to| to.0).or(closest.map(|peer| peer.member_id)) else {
             return false;
         };
@@ -811,6 +835,11 @@ impl Loop {
         Some(self.contact_at_ms.map_or(u64::MAX, |at_ms| self.now_ms - at_ms))
     }
 
+    /// Which member this is.
+    pub fn id(&self) -> MemberId {
+        self.origin.member
+    }
+
     /// Where the replica stands.
     pub fn status(&self) -> Status {
         self.replica.status()
@@ -823,6 +852,11 @@ impl Loop {
         voters.sort_unstable();
         voters.dedup();
         voters
+    }
+
+    /// Those that have the log and no vote, by member id.
+    pub fn learners(&self) -> Vec<u64> {
+        self.replica.membership().learners.clone()
     }
 
     /// The other members as a leader sees them; none at anyone else.
@@ -1087,6 +1121,7 @@ impl Loop {
         self.role = change.role;
         self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
         self.leader_is_full = false;
+        self.full.clear();
         let is_leader = change.role == Role::Leader;
         self.counts.on_role(is_leader, change.leader.is_some(), self.now_ms);
         if led {
@@ -1103,6 +1138,8 @@ impl Loop {
             if self.disk_is_full {
                 self.send_to_all(&PeerMessage::Full(true));
             }
+        } else if let Some(leader) = self.leader.filter(|_| self.disk_is_full) {
+            self.send(leader, PeerMessage::Full(true));
         }
     }
 

@@ -112,3 +112,10 @@ const _: () = assert!(member::limits::PEER_BODY_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(HANDSHAKE_FRAME_BYTES_MAX > member::limits::HELLO_BYTES_MAX + 256);
 const _: () = assert!(REFUSAL_BYTES_MAX < HANDSHAKE_FRAME_BYTES_MAX);
 const _: () = assert!(PEER_WRITE_BYTES_MAX <= PEER_QUEUE_BYTES_MAX);
+
+/// How long a leader that is told to stop waits for another member to lead. An election that nobody
+/// prepared takes as long.
+pub const HAND_OVER_LIMIT: Duration = Duration::from_millis(1_500);
+
+/// How often it looks whether one does.
+pub const HAND_OVER_LOOK: Duration = Duration::from_millis(5);

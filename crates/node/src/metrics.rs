@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use machine::{Machine, SessionId};
+use machine::{Machine, MemberId, SessionId};
 use member::summary::Summary;
 use member::{LoopCounts, PeerStatus, Status};
 use parking_lot::RwLock;
@@ -81,6 +81,22 @@ impl MonitorHandle {
     /// Those whose votes count, by member id: while a change is under way also those that are to go.
     pub fn voters(&self) -> Vec<u64> {
         self.shared.look_at_loop(|member| member.voters())
+    }
+
+    /// Those that have the log and no vote, by member id.
+    pub fn learners(&self) -> Vec<u64> {
+        self.shared.look_at_loop(|member| member.learners())
+    }
+
+    /// Which member this is.
+    pub fn member(&self) -> MemberId {
+        self.shared.look_at_loop(|member| member.id())
+    }
+
+    /// Has leadership handed to a member, or to the one that is least behind. False if this member
+    /// does not lead, or that one cannot. Who leads then is told by [`MonitorHandle::replica`].
+    pub fn hand_over(&self, to: Option<MemberId>) -> bool {
+        self.shared.ask_loop(|member| member.hand_over(to))
     }
 
     /// Where the replica of this member stands and, if it leads, how far the others are.

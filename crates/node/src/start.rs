@@ -21,6 +21,7 @@ use storage::wal::{WAL_DIR, WalOptions};
 use thiserror::Error;
 
 use crate::cluster::{self, ClusterConfig};
+use crate::limits::{HAND_OVER_LIMIT, HAND_OVER_LOOK};
 use crate::metrics::{MonitorHandle, NodeMetrics, Startup};
 use crate::peer_sockets::{PeerHandle, PeerSockets};
 use crate::queue::{Inbox, Mail};
@@ -308,8 +309,10 @@ impl Node {
     }
 
     /// Ends the threads after what they have been handed: everything acknowledged is on disk
-    /// already, and the log says so.
+    /// already, and the log says so. A leader first hands leadership to another member, if one is
+    /// there, so that nobody has to find out that it is gone.
     pub fn stop(self) {
+        self.leave();
         if let Some(links) = self.links {
             links.stop();
         }
@@ -321,6 +324,25 @@ impl Node {
         for thread in self.threads {
             // A panic there has ended the process already.
             let _ = thread.join();
+        }
+    }
+}
+
+impl Node {
+    /// Waits until another member leads, if this one does and there is one.
+    fn leave(&self) {
+        let deadline = Instant::now() + HAND_OVER_LIMIT;
+        let mut is_asked = false;
+        while self.shared.ask_loop(|member| member.hand_over(None)) {
+            is_asked = true;
+            if Instant::now() >= deadline {
+                tracing::warn!("no other member has taken over in time");
+                return;
+            }
+            std::thread::sleep(HAND_OVER_LOOK);
+        }
+        if is_asked {
+            tracing::info!("leadership was handed over");
         }
     }
 }

@@ -4,9 +4,11 @@
 //! Both run on the monitoring thread. Connections, headers and the time they may take are bounded:
 //! whoever opens many or says nothing keeps others from these ports, and from nothing else.
 
+mod authorization;
 mod commands;
 mod images;
 mod json;
+mod leadership;
 
 use std::convert::Infallible;
 use std::io;
@@ -233,6 +235,9 @@ async fn answer_command(
     if let Some(command) = images::find(&name) {
         return images::run(monitor, command, peer, request, &query).await;
     }
+    if name == leadership::TRANSFER {
+        return leadership::transfer(monitor, peer, &request, &query).await;
+    }
     let Some((command, primary)) = commands::find(&name) else {
         let error = format!("Unknown command: {name}");
         return json_answer(CommandResponse::error(StatusCode::OK, &name, error));
@@ -291,8 +296,8 @@ fn command_name(url: &str, path: &str) -> Option<String> {
 fn command_links(url: &str) -> String {
     let link = |name: &str| format!("<a href=\"{url}/{name}\">{name}</a>\n<br/>\n");
     let reports = commands::COMMANDS.iter().map(|(_, names)| names[0]);
-    let mut names: Vec<&str> =
-        reports.chain(images::COMMANDS.iter().map(|(_, names)| names[0])).collect();
+    let images = images::COMMANDS.iter().map(|(_, names)| names[0]);
+    let mut names: Vec<&str> = reports.chain(images).chain([leadership::TRANSFER]).collect();
     names.sort_unstable();
     names.into_iter().map(link).collect()
 }

@@ -33,6 +33,9 @@ pub enum Command {
     Zk(ZkArgs),
     /// Verify what is on disk and print what it holds. Reads only, changes nothing.
     Inspect(InspectArgs),
+    /// Look at an ensemble, or hand its leadership to another server.
+    #[command(after_help = CLUSTER_EXAMPLES)]
+    Cluster(ClusterArgs),
     /// Run whole clusters in a simulated world, with faults, from a seed.
     #[command(after_help = "A run that fails prints the one command that repeats it.")]
     Sim(SimArgs),
@@ -62,6 +65,13 @@ Examples:
   quorate zk --output json ls /
 Everything from COMMAND on belongs to the command. The options of zkCli.sh are read, too: -server,
 -timeout, -r, -waitforconnection, -client-configuration; and of CLIENT_JVMFLAGS what is about TLS and SASL.";
+
+const CLUSTER_EXAMPLES: &str = "\
+Examples:
+  quorate cluster status
+  quorate cluster status --admin zk1:8080,zk2:8080,zk3:8080
+  quorate cluster transfer --to 2 --admin zk1:8080,zk2:8080,zk3:8080
+An ADDRESS is that of a server's admin server (`serve --admin-addr`, or admin.serverPort).";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -157,6 +167,43 @@ pub struct InspectArgs {
     /// Where its log lies, if that is another directory
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
+}
+
+/// Options of `quorate cluster`.
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    pub command: ClusterCommand,
+}
+
+/// What `quorate cluster` does.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Who leads, who follows, and how far each server is; status 1 if no leader answers
+    Status {
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// Have the leader hand leadership to another server
+    Transfer {
+        /// The number of that server [default: the one that is least behind]
+        #[arg(long, value_name = "N")]
+        to: Option<u32>,
+        /// Proves somebody who has all permissions on the root, where not everybody has them
+        #[arg(long, value_name = "USER:PASSWORD")]
+        auth: Option<String>,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+}
+
+/// Whom `quorate cluster` asks.
+#[derive(Debug, Args)]
+pub struct AdminArgs {
+    /// The admin servers of the ensemble's servers, or of some of them
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    #[arg(default_value = "127.0.0.1:8080,127.0.0.1:8081,127.0.0.1:8082")]
+    pub admin: Vec<String>,
 }
 
 /// Options of `quorate sim`. Neither given: seed 1.

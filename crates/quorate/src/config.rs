@@ -42,7 +42,7 @@ use monitoring::{AdminDraft, MetricsDraft};
 
 pub use cluster::ClusterConfig;
 pub use container_env::ContainerEnv;
-pub use monitoring::{AdminConfig, ImageConfig, MetricsConfig};
+pub use monitoring::{ADMIN_PORT_DEFAULT, AdminConfig, ImageConfig, MetricsConfig};
 pub use units::parse_ms;
 
 /// Where the data is kept when nothing says otherwise.

@@ -6,6 +6,7 @@
 //! started with again by hand. The servers are ended with this process, however that ends.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -18,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::cli::ServeArgs;
-use crate::config::{DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT};
+use crate::config::{ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT};
 use crate::serve::secret;
 
 /// From a server's client port to that for other servers: 2181 makes ZooKeeper's 2888.
@@ -80,8 +81,13 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
     let beyond = folder.join((count + 1).to_string()).join("quorate.toml");
     ensure!(!beyond.exists(), "{shown} holds a larger ensemble; choose another with --data-dir");
     let servers = servers(args, count)?;
+    let admin_addr = admin_addr(args, count);
     for (number, config) in (1..).zip(&configs) {
-        let text = server_config(args, number, &servers, config, &secret_file)?;
+        let mut text = server_config(config)?;
+        text += &face(number, "admin_addr", admin_addr.as_ref())?;
+        text += &face(number, "metrics_addr", args.metrics_addr.as_ref())?;
+        let secret_file = quoted(&secret_file)?;
+        text += &format!("[cluster]\nid = {number}\nsecret_file = {secret_file}\n{servers}");
         let server_folder = config.parent().expect("it is a file in a folder");
         std::fs::create_dir_all(server_folder)
             .and_then(|()| std::fs::write(config, format!("{first_line}\n{text}")))
@@ -130,27 +136,38 @@ fn server_port(first: u16, number: u32) -> anyhow::Result<u16> {
     u16::try_from(port).map_err(|_| anyhow::anyhow!("there is no port {port}"))
 }
 
-/// The `quorate.toml` of a server.
-fn server_config(
-    args: &ServeArgs,
-    number: u32,
-    servers: &str,
-    config: &Path,
-    secret_file: &Path,
-) -> anyhow::Result<String> {
-    let data_dir = config.parent().expect("it is a file in a folder");
-    let mut text = format!("data_dir = {}\n", quoted(data_dir)?);
-    let ports = [("admin_addr", &args.admin_addr), ("metrics_addr", &args.metrics_addr)];
-    for (key, first) in ports {
-        if let Some(first) = first {
-            let port = if first.port == 0 { 0 } else { server_port(first.port, number)? };
-            let address = ListenAddress { host: first.host.clone(), port };
-            text += &format!("{key} = \"{address}\"\n");
-        }
+/// Where the admin server of the first server is: where ZooKeeper has it, if nobody says otherwise and
+/// there is room for all.
+fn admin_addr(args: &ServeArgs, count: u32) -> Option<ListenAddress> {
+    if args.admin_addr.is_some() {
+        return args.admin_addr.clone();
     }
-    let secret_file = quoted(secret_file)?;
-    text += &format!("[cluster]\nid = {number}\nsecret_file = {secret_file}\n{servers}");
-    Ok(text)
+    let is_free = |number| {
+        let port = server_port(ADMIN_PORT_DEFAULT, number);
+        port.is_ok_and(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+    };
+    if !(1..=count).all(is_free) {
+        eprintln!(
+            "quorate: no admin servers: the {count} ports from {ADMIN_PORT_DEFAULT} on are not all \
+             free; choose others with --admin-addr"
+        );
+        return None;
+    }
+    Some(ListenAddress { host: Some("127.0.0.1".to_string()), port: ADMIN_PORT_DEFAULT })
+}
+
+/// How the `quorate.toml` of a server begins.
+fn server_config(config: &Path) -> anyhow::Result<String> {
+    let data_dir = config.parent().expect("it is a file in a folder");
+    Ok(format!("data_dir = {}\n", quoted(data_dir)?))
+}
+
+/// The line for a face of a server where the first server's is given.
+fn face(number: u32, key: &str, first: Option<&ListenAddress>) -> anyhow::Result<String> {
+    let Some(first) = first else { return Ok(String::new()) };
+    let port = if first.port == 0 { 0 } else { server_port(first.port, number)? };
+    let address = ListenAddress { host: first.host.clone(), port };
+    Ok(format!("{key} = \"{address}\"\n"))
 }
 
 /// A path as TOML has it, without escapes.

@@ -6,6 +6,7 @@
 
 mod admin;
 mod cli;
+mod cluster_command;
 mod config;
 mod inspect;
 mod listen_zk;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Command::Zk(args) => zk_shell::run(&args),
+        Command::Cluster(args) => cluster_command::run(&args),
         Command::Sim(args) => sim_command::run(&args),
         Command::Bench(args) => bench::cli::run(&args),
     };

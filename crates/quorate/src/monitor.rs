@@ -28,7 +28,7 @@ use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
 use crate::admin::Port;
 use crate::config::{ClusterConfig, ImageConfig};
 use crate::listen_zk::{Face, ToRuntime};
-use ensemble::{Ensemble, Part};
+use ensemble::{Ensemble, MembersView, Part};
 
 /// Words that wait for their answer. One more is not answered: its connection is closed.
 pub const QUESTIONS_MAX: usize = 1_024;
@@ -242,6 +242,22 @@ impl Monitor {
     /// How the ensemble stands; none where there is none.
     pub fn ensemble(&self) -> Option<Ensemble> {
         self.about.cluster.as_ref().map(|cluster| Ensemble::of(&self.node, cluster))
+    }
+
+    /// The members of the ensemble, as this one knows them; none where there is none.
+    pub fn members(&self) -> Option<MembersView> {
+        self.about.cluster.as_ref().map(|_| MembersView::of(&self.node))
+    }
+
+    /// Has leadership handed to that server, or to the one that is least behind. False if this one
+    /// does not lead, or that one cannot.
+    pub fn hand_over(&self, to: Option<u32>) -> bool {
+        let Some(number) = to else { return self.node.hand_over(None) };
+        let voters = self.node.voters();
+        let registered = self.look(|machine| machine.servers().clone());
+        let of_number = registered.iter().filter(|(_, server)| **server == u64::from(number));
+        let member = of_number.map(|(member, _)| *member).find(|it| voters.contains(&it.0));
+        member.is_some_and(|member| self.node.hand_over(Some(member)))
     }
 
     /// The number of the server that leads, where it is known.

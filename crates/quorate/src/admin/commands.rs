@@ -20,6 +20,7 @@ pub enum Command {
     Connections,
     Dirs,
     Dump,
+    Ensemble,
     Environment,
     GetTraceMask,
     Hash,
@@ -44,12 +45,13 @@ pub enum Command {
 }
 
 /// Every command with its names, the primary one first, in the order of that.
-pub const COMMANDS: [(Command, &[&str]); 26] = [
+pub const COMMANDS: [(Command, &[&str]); 27] = [
     (Command::Configuration, &["configuration", "conf", "config"]),
     (Command::ConnectionStatReset, &["connection_stat_reset", "crst"]),
     (Command::Connections, &["connections", "cons"]),
     (Command::Dirs, &["dirs"]),
     (Command::Dump, &["dump"]),
+    (Command::Ensemble, &["ensemble"]),
     (Command::Environment, &["environment", "env", "envi"]),
     (Command::GetTraceMask, &["get_trace_mask", "gtmk"]),
     (Command::Hash, &["hash"]),
@@ -126,7 +128,8 @@ pub async fn run(
     // `Commands.runCommand`: few commands do without a server that serves.
     let needs_server = !matches!(
         command,
-        Command::Environment
+        Command::Ensemble
+            | Command::Environment
             | Command::GetTraceMask
             | Command::SetTraceMask
             | Command::SystemProperties
@@ -152,6 +155,7 @@ pub async fn run(
             vec![("datadir_size", Json::whole(data_bytes)), ("logdir_size", Json::whole(log_bytes))]
         }
         Command::Dump => dump(monitor).await,
+        Command::Ensemble => ensemble(monitor),
         Command::Environment => environment(monitor),
         Command::GetTraceMask => vec![("tracemask", Json::whole(monitor.trace_mask()))],
         Command::SetTraceMask => set_trace_mask(monitor, query),
@@ -419,6 +423,42 @@ fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         ("is_leader", (ensemble.part == Part::Leading).into()),
         ("leader_id", Json::whole(number.map_or(-1, i64::from))),
         ("leader_ip", host.unwrap_or_default().into()),
+    ]
+}
+
+/// What this server knows of its ensemble, for `quorate cluster status`; ZooKeeper has no such command.
+fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let (Some(cluster), Some(view)) = (&monitor.about().cluster, monitor.members()) else {
+        return vec![("error", "this server is in no ensemble".into())];
+    };
+    let maybe = |number: Option<u64>| number.map_or(Json::Null, Json::whole);
+    let members = view.members.iter().map(|member| {
+        let address = member.server.and_then(|number| cluster.servers.get(&number));
+        let address = address.map(|server| {
+            let host = Some(server.host.clone());
+            shown_address(&ListenAddress { host, port: server.peer_port }).into()
+        });
+        Json::object([
+            ("server_id", Json::whole(member.server.map_or(-1, i64::from))),
+            ("member_id", format!("{:016x}", member.id.0).into()),
+            ("address", address.unwrap_or(Json::Null)),
+            ("voting", member.is_voter.into()),
+            ("entries_behind", maybe(member.entries_behind)),
+            ("silent_ms", maybe(member.silent_ms)),
+            ("fetches_snapshot", member.fetches_snapshot.into()),
+        ])
+    });
+    vec![
+        ("server_id", Json::whole(cluster.number)),
+        ("member_id", format!("{:016x}", view.own.0).into()),
+        ("state", view.part.name().into()),
+        ("leader_id", Json::whole(monitor.leader().map_or(-1, i64::from))),
+        ("term", Json::whole(view.status.term)),
+        ("last_index", Json::whole(view.status.last_index)),
+        ("commit_index", Json::whole(view.status.commit_index)),
+        ("applied_index", Json::whole(view.status.applied_index)),
+        ("contact_ms", maybe(view.contact_ms)),
+        ("members", Json::List(members.collect())),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! The commands about whole states, and who may give them: `snapshot` answers with the file
+//! The commands about whole states: `snapshot` answers with the file
 //! (`SnapshotCommand`, `StreamOutputter`), `restore` is sent one (`RestoreCommand`).
 
 use std::fs::File;
@@ -10,17 +10,12 @@ use bytes::Bytes;
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::{BodyExt, Either};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use machine::Identity;
-use machine::acl::{allows, perms};
-use zk::auth::digest_identities;
-
 use node::NotInstalled;
 
 use super::json::Json;
-use super::{Answer, CommandResponse, json_answer, wrong_method};
-use crate::listen_zk::host_address;
+use super::{Answer, CommandResponse, authorization, json_answer, wrong_method};
 use crate::monitor::Monitor;
 use crate::monitor::images::NotTaken;
 
@@ -67,22 +62,13 @@ pub async fn run(
     if (*request.method() == Method::POST) != (wanted == Method::POST) {
         return wrong_method(name, wanted.as_str());
     }
-    let credentials = request.headers().get(AUTHORIZATION);
-    if let Err(reason) = check(monitor, peer, credentials) {
-        return refuse(name, reason);
+    if let Some(refused) = authorization::refusal(monitor, peer, request.headers(), name) {
+        return refused;
     }
     match command {
         ImageCommand::Restore => restore(monitor, name, request.into_body()).await,
         ImageCommand::Snapshot => snapshot(monitor, name, query).await,
     }
-}
-
-/// Why a command is not run for somebody (`Commands.runCommand`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotAllowed {
-    NothingSaid,
-    NotProved,
-    NotPermitted,
 }
 
 /// Answers with a new snapshot, or where `streaming=false` with its size alone.
@@ -183,45 +169,4 @@ async fn send_file(mut file: File, mut sender: Sender<Bytes, io::Error>) {
             }
         }
     }
-}
-
-/// Whether the `Authorization` header proves somebody who has every permission on the root
-/// (`Commands.handleAuthentication`, `handleAuthorization`): a scheme, and for `digest` a blank and
-/// `user:password`.
-fn check(
-    monitor: &Monitor,
-    peer: SocketAddr,
-    credentials: Option<&HeaderValue>,
-) -> Result<(), NotAllowed> {
-    let said = credentials.ok_or(NotAllowed::NothingSaid)?;
-    let said = said.to_str().map_err(|_| NotAllowed::NotProved)?;
-    let parts: Vec<&str> = said.trim_end_matches(' ').split(' ').collect();
-    monitor.look(|machine| {
-        let settings = machine.settings();
-        let proved = match *parts {
-            ["digest", credentials] => digest_identities(settings, credentials.as_bytes()),
-            ["ip"] | ["ip", _] => Some(vec![("ip", host_address(peer.ip().to_canonical()))]),
-            _ => None,
-        };
-        let proved = proved.ok_or(NotAllowed::NotProved)?;
-        let identities: Vec<Identity<'_>> =
-            proved.iter().map(|(scheme, id)| Identity { scheme, id }).collect();
-        let root = machine.tree().find("/").expect("there is a root");
-        let needed = [perms::READ, perms::WRITE, perms::CREATE, perms::DELETE, perms::ADMIN];
-        match needed.iter().all(|perm| allows(settings, root.acl(), *perm, &identities)) {
-            true => Ok(()),
-            false => Err(NotAllowed::NotPermitted),
-        }
-    })
-}
-
-fn refuse(command: &str, reason: NotAllowed) -> Answer {
-    let (status, error) = match reason {
-        NotAllowed::NothingSaid => {
-            (StatusCode::UNAUTHORIZED, "Auth info is missing for the command")
-        }
-        NotAllowed::NotProved => (StatusCode::UNAUTHORIZED, "Not authenticated"),
-        NotAllowed::NotPermitted => (StatusCode::FORBIDDEN, "Not authorized"),
-    };
-    json_answer(CommandResponse::error(status, command, error))
 }

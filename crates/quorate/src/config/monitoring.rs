@@ -78,7 +78,7 @@ impl MetricsDraft {
 }
 
 /// `JettyAdminServer.DEFAULT_PORT`.
-const ADMIN_PORT_DEFAULT: u16 = 8080;
+pub const ADMIN_PORT_DEFAULT: u16 = 8080;
 
 /// `JettyAdminServer.DEFAULT_COMMAND_URL`.
 const COMMAND_URL_DEFAULT: &str = "/commands";

@@ -1,8 +1,10 @@
 //! What this member knows of its ensemble, as monitoring shows it: which part it has, who leads, and at a
 //! leader how far the others are.
 
+use std::collections::BTreeSet;
+
 use machine::MemberId;
-use member::{LoopCounts, Role};
+use member::{LoopCounts, Role, Status};
 use node::MonitorHandle;
 use zk::metrics::{Distribution, Metric, Number, Value};
 
@@ -35,7 +37,81 @@ pub enum Part {
     Leading,
 }
 
+/// The members that there are, and how far each is.
+pub struct MembersView {
+    pub own: MemberId,
+    pub part: Part,
+    pub status: Status,
+    /// How long ago this member heard a quorum, or a leader that did.
+    pub contact_ms: Option<u64>,
+    /// By member id: this one, and all others.
+    pub members: Vec<MemberView>,
+}
+
+/// One of them.
+pub struct MemberView {
+    pub id: MemberId,
+    /// The server that it is; none where no leader has ever heard of it.
+    pub server: Option<u32>,
+    pub is_voter: bool,
+    /// Entries that it lacks; the others' are known to a leader only.
+    pub entries_behind: Option<u64>,
+    /// Since when it was not heard: likewise.
+    pub silent_ms: Option<u64>,
+    /// Whether it is to fetch a snapshot: likewise.
+    pub fetches_snapshot: bool,
+}
+
+impl MembersView {
+    /// Looks at the member.
+    pub fn of(node: &MonitorHandle) -> MembersView {
+        let (status, peers) = node.replica();
+        let own = node.member();
+        let voters = node.voters();
+        let servers = node.machine().read().servers().clone();
+        let ids = voters.iter().chain(&node.learners()).copied().collect::<BTreeSet<u64>>();
+        let members = ids.into_iter().map(|id| {
+            let peer = peers.iter().find(|peer| peer.member_id == id);
+            let behind = |index: u64| status.last_index.saturating_sub(index);
+            let entries_behind = match id == own.0 {
+                true => Some(behind(status.persisted_index)),
+                false => peer.map(|peer| behind(peer.matched_index)),
+            };
+            let ticks = peer.and_then(|peer| peer.silent_ticks);
+            MemberView {
+                id: MemberId(id),
+                server: servers.get(&MemberId(id)).and_then(|server| u32::try_from(*server).ok()),
+                is_voter: voters.contains(&id),
+                entries_behind,
+                silent_ms: ticks.map(|ticks| ticks * node::limits::RAFT_TICK_MS),
+                fetches_snapshot: peer.is_some_and(|peer| peer.snapshot_index.is_some()),
+            }
+        });
+        let members = members.collect();
+        let (part, contact_ms) = (Part::of(&status), node.contact_silent_ms());
+        MembersView { own, part, status, contact_ms, members }
+    }
+}
+
 impl Part {
+    fn of(status: &Status) -> Part {
+        match (status.role, status.leader) {
+            // Before it has committed an entry of its term it cannot serve.
+            (Role::Leader, _) if status.has_committed_in_term => Part::Leading,
+            (Role::Leader, _) | (_, None) => Part::Looking,
+            (_, Some(_)) => Part::Following,
+        }
+    }
+
+    /// In lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Looking => "looking",
+            Part::Following => "following",
+            Part::Leading => "leading",
+        }
+    }
+
     /// `ZooKeeperServer.getState`: what the server is to its clients.
     pub fn mode(self) -> &'static str {
         match self {
@@ -59,12 +135,7 @@ impl Ensemble {
     /// Looks at the member.
     pub fn of(node: &MonitorHandle, cluster: &ClusterConfig) -> Ensemble {
         let (status, peers) = node.replica();
-        let part = match (status.role, status.leader) {
-            // Before it has committed an entry of its term it cannot serve.
-            (Role::Leader, _) if status.has_committed_in_term => Part::Leading,
-            (Role::Leader, _) | (_, None) => Part::Looking,
-            (_, Some(_)) => Part::Following,
-        };
+        let part = Part::of(&status);
         let heard = peers.iter().filter(|peer| {
             peer.silent_ticks.is_some_and(|silent_ticks| silent_ticks <= SILENT_TICKS_MAX)
         });

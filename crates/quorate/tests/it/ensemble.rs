@@ -39,6 +39,8 @@ struct LocalEnsemble {
     child: Child,
     folder: PathBuf,
     clients: Vec<SocketAddr>,
+    /// Their admin servers, as `--admin` takes them.
+    admin: String,
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -50,6 +52,7 @@ impl LocalEnsemble {
             .args(["serve", "--local-ensemble", &count.to_string(), "--data-dir"])
             .arg(folder.join("data"))
             .args(["--zk-addr", &format!("127.0.0.1:{}", first_port(count))])
+            .args(["--admin-addr", "127.0.0.1:0"])
             .env("JVMFLAGS", "-Dzookeeper.4lw.commands.whitelist=*")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -59,14 +62,14 @@ impl LocalEnsemble {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let clients = line.trim_end().strip_prefix("quorate ready zk=").map(|addresses| {
-            addresses.split(',').map(|address| address.parse().unwrap()).collect()
-        });
-        let Some(clients) = clients else {
+        let faces = line.trim_end().strip_prefix("quorate ready zk=");
+        let Some((clients, admin)) = faces.and_then(|faces| faces.split_once(" admin=")) else {
             let _ = child.kill();
             panic!("no ready line but {line:?}\n{}", log_in(&folder));
         };
-        LocalEnsemble { child, folder, clients, _stdout: stdout }
+        let clients = clients.split(',').map(|address| address.parse().unwrap()).collect();
+        let admin = admin.to_string();
+        LocalEnsemble { child, folder, clients, admin, _stdout: stdout }
     }
 
     /// The process of a server, by its number.
@@ -87,6 +90,15 @@ impl LocalEnsemble {
         let leads = |address: &SocketAddr| word(*address, "srvr").contains("Mode: leader\n");
         let places = self.clients.iter().enumerate();
         places.filter(|(_, address)| leads(address)).map(|(place, _)| place).collect()
+    }
+
+    /// What `quorate cluster` says to these words, and its status.
+    fn cluster(&self, words: &[&str]) -> (String, bool) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        let output =
+            command.arg("cluster").args(words).args(["--admin", &self.admin]).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (String::from_utf8(said).unwrap(), output.status.success())
     }
 
     /// Ends it with SIGTERM and waits; it must end with status 0.
@@ -166,6 +178,41 @@ fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
     assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
     let said = format!("server {} ended with signal: 9", leader + 1);
     wait_until("it is said who has ended", || log_in(&ensemble.folder).contains(&said));
+    ensemble.stop();
+}
+
+#[test]
+fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
+    let ensemble = LocalEnsemble::start("leadership", 3);
+    wait_until("one leader, who hears both", || {
+        let (shown, is_led) = ensemble.cluster(&["status"]);
+        is_led && shown.matches(" ms ago").count() == 3
+    });
+    let leader = ensemble.leaders()[0];
+    let other = (leader + 1) % 3;
+    let (said, is_done) = ensemble.cluster(&["transfer", "--to", &(leader + 1).to_string()]);
+    assert!(!is_done && said.contains("this server leads already"), "{said}");
+    let (said, is_done) = ensemble.cluster(&["transfer", "--to", "9"]);
+    assert!(!is_done && said.contains("no such server is there to lead"), "{said}");
+    let (said, is_done) = ensemble.cluster(&["transfer", "--to", &(other + 1).to_string()]);
+    assert!(is_done, "{said}");
+    assert_eq!(said, format!("server {} leads\n", other + 1));
+    wait_until("it leads", || ensemble.leaders() == [other]);
+
+    let mut client = Client::open(ensemble.clients[leader], TIMEOUT_MS);
+    assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
+    kill_process(ensemble.pid_of(other + 1), Signal::TERM).unwrap();
+    wait_until("another leader", || ensemble.leaders().iter().any(|it| *it != other));
+    let handed = format!("[{}]", other + 1);
+    wait_until("it says that it has handed over", || {
+        let log = log_in(&ensemble.folder);
+        let mut lines = log.lines().filter(|line| line.starts_with(&handed));
+        lines.any(|line| line.contains("leadership was handed over"))
+    });
+    // The same connection goes on.
+    assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
+    let (said, is_led) = ensemble.cluster(&["status"]);
+    assert!(is_led && said.contains("cannot connect"), "{said}");
     ensemble.stop();
 }
 

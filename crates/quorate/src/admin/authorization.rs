@@ -1,0 +1,68 @@
+//! Who may give the commands that do more than show something.
+
+use std::net::SocketAddr;
+
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use machine::Identity;
+use machine::acl::{allows, perms};
+use zk::auth::digest_identities;
+
+use super::{Answer, CommandResponse, json_answer};
+use crate::listen_zk::host_address;
+use crate::monitor::Monitor;
+
+/// Why a command is not run for somebody (`Commands.runCommand`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotAllowed {
+    NothingSaid,
+    NotProved,
+    NotPermitted,
+}
+
+/// The answer for somebody who may not give this command.
+pub fn refusal(
+    monitor: &Monitor,
+    peer: SocketAddr,
+    headers: &HeaderMap,
+    command: &str,
+) -> Option<Answer> {
+    prove(monitor, peer, headers).err().map(|reason| refuse(command, reason))
+}
+
+/// Whether the `Authorization` header proves somebody who has every permission on the root
+/// (`Commands.handleAuthentication`, `handleAuthorization`): a scheme, and for `digest` a blank and
+/// `user:password`.
+fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Result<(), NotAllowed> {
+    let said = headers.get(AUTHORIZATION).ok_or(NotAllowed::NothingSaid)?;
+    let said = said.to_str().map_err(|_| NotAllowed::NotProved)?;
+    let parts: Vec<&str> = said.trim_end_matches(' ').split(' ').collect();
+    monitor.look(|machine| {
+        let settings = machine.settings();
+        let proved = match *parts {
+            ["digest", credentials] => digest_identities(settings, credentials.as_bytes()),
+            ["ip"] | ["ip", _] => Some(vec![("ip", host_address(peer.ip().to_canonical()))]),
+            _ => None,
+        };
+        let proved = proved.ok_or(NotAllowed::NotProved)?;
+        let identities: Vec<Identity<'_>> =
+            proved.iter().map(|(scheme, id)| Identity { scheme, id }).collect();
+        let root = machine.tree().find("/").expect("there is a root");
+        let needed = [perms::READ, perms::WRITE, perms::CREATE, perms::DELETE, perms::ADMIN];
+        match needed.iter().all(|perm| allows(settings, root.acl(), *perm, &identities)) {
+            true => Ok(()),
+            false => Err(NotAllowed::NotPermitted),
+        }
+    })
+}
+
+fn refuse(command: &str, reason: NotAllowed) -> Answer {
+    let (status, error) = match reason {
+        NotAllowed::NothingSaid => {
+            (StatusCode::UNAUTHORIZED, "Auth info is missing for the command")
+        }
+        NotAllowed::NotProved => (StatusCode::UNAUTHORIZED, "Not authenticated"),
+        NotAllowed::NotPermitted => (StatusCode::FORBIDDEN, "Not authorized"),
+    };
+    json_answer(CommandResponse::error(status, command, error))
+}
