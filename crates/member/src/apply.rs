@@ -22,6 +22,7 @@ use zk::ErrorCode;
 use zk::response::encode_read;
 
 use crate::catch_up::WholeImage;
+use crate::digests;
 use crate::limits::{SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::message::{
     Answer, Delivery, FromApply, FrontId, ReadAnswer, SessionEvent, ToApply, TravellingRead,
@@ -350,6 +351,10 @@ impl Apply {
         machine.finish_entry(LogIndex(entry.index));
         self.last_index = LogIndex(entry.index);
         self.last_term = entry.term;
+        if digests::is_due(entry.index) {
+            let (index, digest) = (self.last_index, machine.digest());
+            self.output.to_loop.push(FromApply::Digest { index, digest });
+        }
     }
 
     /// Goes on with the batch at the position, and past it once it is done.

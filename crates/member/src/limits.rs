@@ -242,3 +242,14 @@ const _: () = assert!(
         + machine::limits::BATCH_BYTES_MAX
         <= machine::limits::ENTRY_BYTES_MAX
 );
+
+/// A member gives the digest of its state at each entry whose index is a multiple of this: often enough
+/// to find a state that differs within seconds of writing, and seldom enough to cost nothing.
+pub const DIGEST_INTERVAL_ENTRIES: u64 = 128;
+
+/// Indexes at which a leader keeps digests that it was given; it forgets the oldest. Followers are
+/// hardly ever further behind each other, and what is missed is compared at the next.
+pub const DIGEST_CHECKS_MAX: usize = 64;
+
+/// How long a leader whose state is not that of the majority tries to hand over before it resigns.
+pub const DIFFERS_HAND_OVER_MS: u64 = 1_000;

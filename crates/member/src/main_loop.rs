@@ -11,23 +11,26 @@ use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, EXPIRE_SESSIONS_MAX};
 use machine::{
-    Command, ConnectionId, LogIndex, MemberId, Origin, PreparedImage, SessionId, Settings, Zxid,
+    Command, ConnectionId, Digest, LogIndex, MemberId, Origin, PreparedImage, SessionId, Settings,
+    Zxid,
 };
 use replica::{
-    Config, PeerStatus, PersistId, ReadId, Refused, Replica, ReplicaError, Role, RoleChange,
-    SnapshotMeta, Status,
+    Config, MessageError, PeerStatus, PersistId, ReadId, Refused, Replica, ReplicaError, Role,
+    RoleChange, SnapshotMeta, Status,
 };
 use thiserror::Error;
 use zk::four_letter::Latency;
 
 use crate::catch_up::{Fetch, FetchStep, Offers, WholeImage};
 use crate::container_znodes::ContainerManager;
+use crate::digests::{Difference, Digests};
 use crate::expiry::Leases;
 use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
 use crate::joining::{JoinStep, JoinView, Joining};
 use crate::limits::{
-    DISK_STALL_MS, ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS,
+    DIFFERS_HAND_OVER_MS, DISK_STALL_MS, ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX,
+    REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS,
 };
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SessionEvent, SnapshotJob,
@@ -103,6 +106,9 @@ pub struct Loop {
     full: BTreeSet<MemberId>,
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
+    digests: Digests,
+    /// This member, as leader, has found that its state is not that of the majority.
+    differs: Option<Differs>,
     ready: bool,
     counts: LoopCounts,
     output: LoopOutput,
@@ -115,6 +121,8 @@ pub struct LoopCounts {
     pub commands_proposed: u64,
     /// Sessions that were judged to be silent for too long.
     pub sessions_expired: u64,
+    /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
+    pub differences: u64,
     /// Bytes of the last entry that was proposed, of the smallest and of the largest; none: there
     /// was none.
     pub proposal_bytes: Option<[u64; 3]>,
@@ -160,6 +168,36 @@ enum Installing {
     Proposed,
     /// It is the state; the snapshot with this number covers it.
     Installed { snapshot: u64 },
+}
+
+/// Why a member's directory is not to be used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Condemned {
+    /// It has lost what it once said to be durable, and may have forgotten a vote as well: an old copy.
+    #[error(
+        "entry {acknowledged} was acknowledged by this member, and its log ends at {last_index}: it is \
+         an old copy of the directory, or what was written was lost"
+    )]
+    Forgot {
+        /// An entry that it has acknowledged.
+        acknowledged: u64,
+        /// The last one that it has.
+        last_index: u64,
+    },
+    /// The state is not that of the majority.
+    #[error("the state at log index {index} differs from that of the majority of the members")]
+    Differs {
+        /// The last entry that is applied to both.
+        index: u64,
+    },
+}
+
+/// A leader whose state is not that of the majority.
+#[derive(Clone, Copy)]
+struct Differs {
+    /// At this index.
+    index: u64,
+    since_ms: u64,
 }
 
 /// Why an image is not installed.
@@ -225,6 +263,11 @@ pub struct LoopOutput {
     pub disk_is_full: Option<bool>,
     /// This member serves clients from now on. Given once.
     pub ready: bool,
+    /// The data directory is not to be used any more, and the process is to end: the driver sees to
+    /// both. Another start has the other members' state.
+    pub condemned: Option<Condemned>,
+    /// What a leader found when it compared digests: for people.
+    pub differences: Vec<Difference>,
     /// An image was installed, with this zxid.
     pub installed: Option<Zxid>,
 }
@@ -295,6 +338,8 @@ impl Loop {
             leader_is_full: false,
             full: BTreeSet::new(),
             disk_full_ms: 0,
+            digests: Digests::default(),
+            differs: None,
             ready: false,
             counts: LoopCounts {
                 looking_count: 1,
@@ -337,8 +382,16 @@ impl Loop {
             PeerMessage::Raft(bytes) if replica::peek(&bytes)?.snapshot.is_some() => {
                 return Err(PeerError::NoOffer);
             }
-            PeerMessage::Raft(bytes) => self.replica.step(from.0, &bytes)?,
+            PeerMessage::Raft(bytes) => self.step(from, &bytes)?,
             PeerMessage::Offer(bytes) => self.on_offer(from, bytes)?,
+            PeerMessage::Digest { index, digest } if self.role == Role::Leader => {
+                self.compare(from, (index, digest));
+            }
+            PeerMessage::Digest { .. } => {}
+            PeerMessage::Differs { index } if self.leader == Some(from) => {
+                self.condemn(Condemned::Differs { index });
+            }
+            PeerMessage::Differs { .. } => {}
             PeerMessage::Want(want) => {
                 self.output.snapshot.push(SnapshotJob::Read { to: from, want });
             }
@@ -377,6 +430,46 @@ impl Loop {
             PeerMessage::Full(is_full) => self.on_full(from, is_full),
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// No correct member sends this; or this member has lost what it once acknowledged.
+    fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), PeerError> {
+        let stepped = self.replica.step(from.0, bytes);
+        if let Err(MessageError::CommitBeyondLog { commit, last_index }) = stepped {
+            self.condemn(Condemned::Forgot { acknowledged: commit, last_index });
+        }
+        Ok(stepped?)
+    }
+
+    /// A member's digest, or this one's own, as leader.
+    fn compare(&mut self, member: MemberId, given: (u64, Digest)) {
+        for difference in self.digests.on_digest(member, given, self.replica.membership()) {
+            if let Difference::Outside { member, index } = difference {
+                if member == self.origin.member {
+                    self.differs = Some(Differs { index, since_ms: self.now_ms });
+                } else {
+                    self.send(member, PeerMessage::Differs { index });
+                }
+            }
+            self.counts.differences += 1;
+            self.output.differences.push(difference);
+        }
+    }
+
+    /// A member whose state is not that of the majority does not lead: it hands over or resigns, and is
+    /// condemned then.
+    fn pursue_difference(&mut self) {
+        let Some(Differs { index, since_ms }) = self.differs else { return };
+        if self.role != Role::Leader {
+            self.condemn(Condemned::Differs { index });
+        } else if self.now_ms >= since_ms + DIFFERS_HAND_OVER_MS || !self.hand_over(None) {
+            self.replica.resign();
+        }
+    }
+
+    fn condemn(&mut self, why: Condemned) {
+        self.output.condemned.get_or_insert(why);
     }
 
     /// A member says whether its disk is full: a leader, which then takes no writes, or a follower.
@@ -519,6 +612,14 @@ impl Loop {
                         Some(Installing::Installed { snapshot: self.snapshots.want() });
                 }
             }
+            FromApply::Digest { index, digest } => match (self.role, self.leader) {
+                _ if self.is_alone() => {}
+                (Role::Leader, _) => self.compare(self.origin.member, (index.0, digest)),
+                (_, Some(leader)) => {
+                    self.send(leader, PeerMessage::Digest { index: index.0, digest });
+                }
+                (_, None) => {}
+            },
             FromApply::Registered(servers) => self.joining.on_registered(servers),
             FromApply::Containers(found) => {
                 if self.containers.on_found(&found) {
@@ -717,6 +818,7 @@ impl Loop {
         }
         self.pursue_snapshots();
         self.pursue_joining();
+        self.pursue_difference();
         self.weigh_stall(elapsed_ms);
         if self.role == Role::Leader && self.disk_is_full {
             // Nobody, where all are full.
@@ -1152,6 +1254,7 @@ impl Loop {
         self.unproposed = None;
         self.offers.clear();
         self.joining.clear();
+        self.digests.clear();
         self.forwarder.empty_loops();
         self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
     }

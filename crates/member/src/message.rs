@@ -6,8 +6,8 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
-    ConnectionId, ContainerSearch, ContainersFound, Identity, LogIndex, MemberId, Ordinal, Outcome,
-    PreparedImage, Refusal, SessionId, Settings, Zxid,
+    ConnectionId, ContainerSearch, ContainersFound, Digest, Identity, LogIndex, MemberId, Ordinal,
+    Outcome, PreparedImage, Refusal, SessionId, Settings, Zxid,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
@@ -281,6 +281,13 @@ pub enum FromApply {
     FreezeAborted,
     /// Containers and TTL znodes whose time has come.
     Containers(ContainersFound),
+    /// What the state's digest is at the end of this entry: now and then, to be compared.
+    Digest {
+        /// Its index.
+        index: LogIndex,
+        /// The digest.
+        digest: Digest,
+    },
     /// Which server of the configuration each member is, each time that changes.
     Registered(Arc<BTreeMap<MemberId, u64>>),
 }

@@ -12,6 +12,8 @@
 //! 5 heeded   boot u64 | number u64 | contact ms u64
 //! 6 full     u8: 0 or 1
 //! 7 offer    bytes of `replica`: its message that installs a snapshot
+//! 8 digest   index u64 | digest u128
+//! 9 differs  index u64
 //!
 //! 16 want    index u64 | term u64 | offset u64
 //! 17 piece   index u64 | term u64 | offset u64 | bytes of the file u64 | bytes
@@ -20,6 +22,7 @@
 
 use bytes::Bytes;
 use machine::codec::{DecodeError, Reader, Write};
+use machine::digest::Digest;
 use machine::entry::{self, BatchHeader};
 use machine::{BootId, MemberId, SessionId};
 use thiserror::Error;
@@ -33,6 +36,8 @@ const KIND_HEARD: u8 = 4;
 const KIND_HEEDED: u8 = 5;
 const KIND_FULL: u8 = 6;
 const KIND_OFFER: u8 = 7;
+const KIND_DIGEST: u8 = 8;
+const KIND_DIFFERS: u8 = 9;
 
 /// Kinds from here on are bulk: nothing else waits behind them.
 const KIND_BULK: u8 = 16;
@@ -81,10 +86,22 @@ pub enum PeerMessage {
         /// How long ago the leader heard from a quorum.
         contact_ms: u64,
     },
-    /// Whether the leader refuses writes for want of room.
+    /// Whether the sender's disk is full, so that a leader refuses writes.
     Full(bool),
     /// The leader's log does not reach the follower: the replica's message that installs a snapshot.
     Offer(Bytes),
+    /// Of a follower's state, for the leader.
+    Digest {
+        /// The last entry that is applied to it.
+        index: u64,
+        /// What it is there.
+        digest: Digest,
+    },
+    /// At this index the follower's state is not that of the majority.
+    Differs {
+        /// The last entry that was applied to both.
+        index: u64,
+    },
     /// Of a snapshot that was offered.
     Want(Want),
     /// What was wanted.
@@ -227,6 +244,15 @@ impl PeerMessage {
                 KIND_FULL
             }
             PeerMessage::Offer(body) => return PeerFrame { kind: KIND_OFFER, body },
+            PeerMessage::Digest { index, digest } => {
+                out.put_u64(index);
+                out.put_u128(digest.0);
+                KIND_DIGEST
+            }
+            PeerMessage::Differs { index } => {
+                out.put_u64(index);
+                KIND_DIFFERS
+            }
             PeerMessage::Want(want) => {
                 encode_at(want.at, &mut out);
                 out.put_u64(want.offset);
@@ -268,6 +294,12 @@ impl PeerMessage {
             KIND_HEARD => PeerMessage::Heard(decode_heard(&mut reader).map_err(malformed)?),
             KIND_HEEDED => decode_heeded(&mut reader).map_err(malformed)?,
             KIND_FULL => PeerMessage::Full(decode_full(&mut reader).map_err(malformed)?),
+            KIND_DIGEST => decode_digest(&mut reader).map_err(malformed)?,
+            KIND_DIFFERS => {
+                let index = reader.u64().map_err(malformed)?;
+                reader.finish().map_err(malformed)?;
+                PeerMessage::Differs { index }
+            }
             KIND_WANT => PeerMessage::Want(decode_want(&mut reader).map_err(malformed)?),
             KIND_PIECE => PeerMessage::Piece(decode_piece(&body).map_err(malformed)?),
             KIND_GONE => {
@@ -349,6 +381,12 @@ fn decode_heeded(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
     let (boot, number, contact_ms) = (BootId(reader.u64()?), reader.u64()?, reader.u64()?);
     reader.finish()?;
     Ok(PeerMessage::Heeded { boot, number, contact_ms })
+}
+
+fn decode_digest(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
+    let (index, digest) = (reader.u64()?, Digest(reader.u128()?));
+    reader.finish()?;
+    Ok(PeerMessage::Digest { index, digest })
 }
 
 fn encode_at(at: SnapshotAt, out: &mut Vec<u8>) {

@@ -200,7 +200,9 @@ impl RecoveryError {
     /// disk that cannot be read, which another start may read.
     pub fn is_corruption(&self) -> bool {
         match self {
-            RecoveryError::Storage(error) => matches!(error, StorageError::Corrupt { .. }),
+            RecoveryError::Storage(error) => {
+                matches!(error, StorageError::Corrupt { .. } | StorageError::Condemned { .. })
+            }
             RecoveryError::Snapshot { .. } | RecoveryError::NoSnapshot { .. } => true,
         }
     }

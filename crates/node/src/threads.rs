@@ -19,7 +19,7 @@ use member::message::{
     Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SnapshotJob, ToApply,
     ToLoop,
 };
-use member::{Apply, ImageWriter, LogWriter, Loop};
+use member::{Apply, Condemned, Difference, ImageWriter, LogWriter, Loop};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::disk::RealDisk;
@@ -157,6 +157,19 @@ fn fail(what: &str, error: &StorageError) -> ! {
     std::process::exit(70);
 }
 
+/// What the directory holds is not what it should be: it is not used again.
+fn condemn(shared: &Shared, why: Condemned) -> ! {
+    let reason = why.to_string();
+    if let Err(error) = storage::datadir::condemn(&shared.disk, &reason) {
+        fail("the data directory cannot be condemned", &error);
+    }
+    tracing::error!(
+        "{reason}; this server ends, and when it is started again it sets its data directory aside and \
+         fetches the state of the others"
+    );
+    std::process::exit(70);
+}
+
 impl LoopRunner {
     /// `tick` is the length of a tick of the replica.
     pub fn new(member: Loop, tick: Duration) -> LoopRunner {
@@ -215,6 +228,21 @@ impl LoopRunner {
         }
         if let Some(point) = output.release {
             shared.to_disk.push([LogInput::Release(point)]);
+        }
+        for difference in &output.differences {
+            match difference {
+                Difference::Outside { member, index } => tracing::error!(
+                    "the state of member {:x} differs from that of the majority at log index {index}",
+                    member.0
+                ),
+                Difference::NoMajority { index } => tracing::error!(
+                    "the members' states differ at log index {index}, and no majority has the same: \
+                     see docs/operating.md, \"States that differ\""
+                ),
+            }
+        }
+        if let Some(why) = output.condemned {
+            condemn(shared, why);
         }
         if let Some(zxid) = output.installed
             && let Some(waiter) = shared.install_waiter.lock().take()

@@ -631,6 +631,12 @@ impl Server {
             self.to_disk.push_back(LogInput::YieldRoom(is_yielding));
             self.wake_disk(world);
         }
+        if let Some(difference) = output.differences.first() {
+            return Err(Death::Bug(format!("states differ: {difference:?}")));
+        }
+        if let Some(why) = output.condemned {
+            return Err(Death::Bug(why.to_string()));
+        }
         if output.ready {
             assert!(!self.is_ready, "a member becomes ready once");
             self.is_ready = true;

@@ -49,6 +49,8 @@ pub const BIRTH_FILE: &str = "birth";
 
 /// What the names of directories that hold what was set aside start with. A number follows.
 pub const SET_ASIDE_PREFIX: &str = "set-aside-";
+/// Says, as text, why the directory is not to be used any more. See [`condemn`].
+pub const CONDEMNED_FILE: &str = "condemned";
 
 /// Version of the formats of the small files, and of the directory as a whole.
 pub const DATADIR_FORMAT_VERSION: u32 = 1;
@@ -127,6 +129,10 @@ pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
         refuse_zookeeper(&disk)?;
     }
     let lock = take_lock(&disk)?;
+    if exists(&disk, CONDEMNED_FILE)? {
+        let reason = String::from_utf8_lossy(&read_small(&disk, CONDEMNED_FILE)?).into_owned();
+        return Err(StorageError::Condemned { reason });
+    }
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_lost_identity(&disk)?;
         return Ok(Opened::Empty(EmptyDir { disk, lock }));
@@ -154,6 +160,14 @@ pub fn set_aside<D: Disk>(disk: D) -> Result<(EmptyDir<D>, String), StorageError
     Ok((EmptyDir { disk, lock }, name))
 }
 
+/// Says that a directory in use is not to be used any more, durably, and why, in a line for people: the
+/// other members of the ensemble have found that it lacks, or differs from, what it should hold. The
+/// process is to end; at the next start [`open`] refuses it, and it can be set aside.
+pub fn condemn<D: Disk>(disk: &D, reason: &str) -> Result<(), StorageError> {
+    assert!(reason.len() as u64 <= SMALL_FILE_BYTES_MAX);
+    write_small(disk, CONDEMNED_FILE, reason.as_bytes())
+}
+
 fn take_lock<D: Disk>(disk: &D) -> Result<D::File, StorageError> {
     disk.lock(LOCK_FILE).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => StorageError::InUse { file: LOCK_FILE.to_owned() },
@@ -172,7 +186,7 @@ fn move_aside<D: Disk>(disk: &D) -> Result<String, StorageError> {
     let name = free_set_aside(disk)?;
     disk.create_dir(&name).map_err(io(&name, "create"))?;
     sync_root(disk)?;
-    let between = [WAL_DIR, SNAPSHOT_DIR, BIRTH_FILE, DRAFT_FILE];
+    let between = [WAL_DIR, SNAPSHOT_DIR, BIRTH_FILE, DRAFT_FILE, CONDEMNED_FILE];
     for files in [&[IDENTITY_FILE][..], &between[..], &[BOOT_FILE][..]] {
         for file in files {
             if exists(disk, file)? {

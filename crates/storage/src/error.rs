@@ -28,6 +28,12 @@ pub enum StorageError {
         /// What is wrong there.
         what: String,
     },
+    /// The other members of the ensemble have found that this directory is not what it should be.
+    #[error("it is not to be used any more: {reason}")]
+    Condemned {
+        /// What they found.
+        reason: String,
+    },
     /// An earlier write or sync of this log failed; nothing more is written.
     #[error("the log stopped after a failed write or sync")]
     Poisoned,

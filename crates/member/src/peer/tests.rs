@@ -32,6 +32,8 @@ fn messages() -> Vec<PeerMessage> {
         PeerMessage::Full(true),
         PeerMessage::Full(false),
         PeerMessage::Offer(Bytes::from_static(b"anything")),
+        PeerMessage::Digest { index: 128, digest: Digest(u128::MAX - 1) },
+        PeerMessage::Differs { index: 128 },
         PeerMessage::Want(Want { at: AT, offset: 1 << 40 }),
         PeerMessage::Piece(Piece {
             at: AT,
@@ -107,7 +109,7 @@ fn bulk_is_what_nothing_else_waits_behind() {
 
 #[test]
 fn kinds_of_other_versions_are_refused() {
-    for kind in [0, 8, 15, 19, 255] {
+    for kind in [0, 10, 15, 19, 255] {
         let frame = PeerFrame { kind, body: Bytes::new() };
         assert_eq!(PeerMessage::decode(FROM, frame), Err(PeerError::UnknownKind(kind)));
     }

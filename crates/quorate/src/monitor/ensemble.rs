@@ -175,6 +175,10 @@ impl Ensemble {
         let mut metrics = vec![
             whole("quorum_size", self.size as i64),
             Metric { name: "looking_count", value: Value::Counter(self.counts.looking_count) },
+            Metric {
+                name: "digest_mismatches_count",
+                value: Value::Counter(self.counts.differences),
+            },
             Metric { name: "election_time", value: Value::Basic(election_time) },
         ];
         if let Some([last, min, max]) = self.proposal_sizes() {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use crate::server::{command_at, folder, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// What lies between the ports of one server: for clients, for servers, and the one that is shown.
-const DISTANCES: [u16; 3] = [0, 707, 1_707];
+/// What lies between the ports of one server: for clients, for servers, the one that is shown, and for
+/// those who watch it.
+const DISTANCES: [u16; 4] = [0, 707, 1_707, 2_414];
 
 /// A port from which on an ensemble of this size finds all that it needs. Each test gets another.
 fn first_port(count: u16) -> u16 {
@@ -87,18 +88,17 @@ impl LocalEnsemble {
 
     /// The places of those that say that they lead.
     fn leaders(&self) -> Vec<usize> {
-        let leads = |address: &SocketAddr| word(*address, "srvr").contains("Mode: leader\n");
-        let places = self.clients.iter().enumerate();
-        places.filter(|(_, address)| leads(address)).map(|(place, _)| place).collect()
+        leaders(&self.clients)
+    }
+
+    /// The place of the one that leads, once there is one.
+    fn leader(&self) -> usize {
+        wait_for_leader(&self.clients, |_| true)
     }
 
     /// What `quorate cluster` says to these words, and its status.
     fn cluster(&self, words: &[&str]) -> (String, bool) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-        let output =
-            command.arg("cluster").args(words).args(["--admin", &self.admin]).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (String::from_utf8(said).unwrap(), output.status.success())
+        cluster(words, &self.admin)
     }
 
     /// Ends it with SIGTERM and waits; it must end with status 0.
@@ -124,8 +124,36 @@ fn log_in(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }
 
+/// The places of those that say that they lead.
+fn leaders(clients: &[SocketAddr]) -> Vec<usize> {
+    let leads = |address: &SocketAddr| word(*address, "srvr").contains("Mode: leader\n");
+    let places = clients.iter().enumerate();
+    places.filter(|(_, address)| leads(address)).map(|(place, _)| place).collect()
+}
+
+/// What `quorate cluster` says to these words about these servers, and whether it succeeds.
+fn cluster(words: &[&str], admin: &str) -> (String, bool) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.arg("cluster").args(words).args(["--admin", admin]).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (String::from_utf8(said).unwrap(), output.status.success())
+}
+
+/// The place of the only one that says that it leads, and `is_wanted`, once there is one.
+fn wait_for_leader(clients: &[SocketAddr], is_wanted: impl Fn(usize) -> bool) -> usize {
+    let mut leader = 0;
+    wait_until("one leader", || match leaders(clients)[..] {
+        [place] if is_wanted(place) => {
+            leader = place;
+            true
+        }
+        _ => false,
+    });
+    leader
+}
+
 /// The answer to a four-letter word; nothing if there is none.
-fn word(address: SocketAddr, word: &str) -> String {
+pub fn word(address: SocketAddr, word: &str) -> String {
     let mut text = String::new();
     let Ok(mut socket) = TcpStream::connect(address) else { return text };
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -137,8 +165,7 @@ fn word(address: SocketAddr, word: &str) -> String {
 fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
     let ensemble = LocalEnsemble::start("local-ensemble", 3);
     assert_eq!(ensemble.clients.len(), 3);
-    wait_until("one leader", || ensemble.leaders().len() == 1);
-    let leader = ensemble.leaders()[0];
+    let leader = ensemble.leader();
     let follower = (leader + 1) % 3;
 
     let mut client = Client::open(ensemble.clients[follower], TIMEOUT_MS);
@@ -169,10 +196,7 @@ fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
     });
 
     kill_process(ensemble.pid_of(leader + 1), Signal::KILL).unwrap();
-    wait_until("another leader", || {
-        let leaders = ensemble.leaders();
-        leaders.len() == 1 && leaders[0] != leader
-    });
+    wait_for_leader(&ensemble.clients, |place| place != leader);
     let mut client = Client::open(ensemble.clients[follower], TIMEOUT_MS);
     assert_eq!(client.get("/a").unwrap(), b"one");
     assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
@@ -188,7 +212,7 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
         let (shown, is_led) = ensemble.cluster(&["status"]);
         is_led && shown.matches(" ms ago").count() == 3
     });
-    let leader = ensemble.leaders()[0];
+    let leader = ensemble.leader();
     let other = (leader + 1) % 3;
     let (said, is_done) = ensemble.cluster(&["transfer", "--to", &(leader + 1).to_string()]);
     assert!(!is_done && said.contains("this server leads already"), "{said}");
@@ -211,21 +235,24 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
     });
     // The same connection goes on.
     assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
-    let (said, is_led) = ensemble.cluster(&["status"]);
-    assert!(is_led && said.contains("cannot connect"), "{said}");
+    wait_until("it is gone, and another leads", || {
+        let (said, is_led) = ensemble.cluster(&["status"]);
+        is_led && said.contains("cannot connect")
+    });
     ensemble.stop();
 }
 
 /// Servers on a `zoo.cfg` each, killed when dropped.
-struct Members {
+pub struct Members {
     folder: PathBuf,
-    children: Vec<Child>,
-    clients: Vec<SocketAddr>,
+    /// By place; none where none was started.
+    children: [Option<Child>; 3],
+    pub clients: Vec<SocketAddr>,
 }
 
 impl Members {
     /// Writes the files of three servers, with these lines more in each.
-    fn prepare(name: &str, lines: &str) -> Members {
+    pub fn prepare(name: &str, lines: &str) -> Members {
         let folder = folder(name);
         let first = first_port(3);
         let servers: String = (0..3)
@@ -242,32 +269,85 @@ impl Members {
             fs::write(data.join("myid"), format!("{}\n", index + 1)).unwrap();
             let config = format!(
                 "tickTime=2000\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
-                 4lw.commands.whitelist=*\n{servers}{lines}",
-                data.display()
+                 4lw.commands.whitelist=*\nadmin.serverAddress=127.0.0.1\nadmin.serverPort={}\n\
+                 {servers}{lines}",
+                data.display(),
+                port + DISTANCES[3]
             );
             fs::write(own.join("zoo.cfg"), config).unwrap();
             clients.push(SocketAddr::from(([127, 0, 0, 1], port)));
         }
-        Members { folder, children: Vec::new(), clients }
+        Members { folder, children: [None, None, None], clients }
     }
 
     /// Starts the one at this place.
-    fn start(&mut self, place: usize) {
+    pub fn start(&mut self, place: usize) {
         let own = self.folder.join((place + 1).to_string());
         let child = command_at(&own, self.clients[place]).spawn();
-        self.children.push(child.unwrap());
+        self.children[place] = Some(child.unwrap());
+    }
+
+    /// Where the one at this place keeps its data.
+    pub fn data(&self, place: usize) -> PathBuf {
+        self.folder.join((place + 1).to_string()).join("data")
+    }
+
+    /// What the one at this place logged.
+    pub fn log(&self, place: usize) -> String {
+        log_in(&self.folder.join((place + 1).to_string()))
     }
 
     fn logs(&self) -> String {
-        (1..=3).map(|number| log_in(&self.folder.join(number.to_string()))).collect()
+        (0..3).map(|place| self.log(place)).collect()
+    }
+
+    /// The place of the one that leads, once there is one.
+    pub fn leader(&self) -> usize {
+        self.leader_if(|_| true)
+    }
+
+    /// The place of the one that leads, once there is one for which `is_wanted`.
+    pub fn leader_if(&self, is_wanted: impl Fn(usize) -> bool) -> usize {
+        wait_for_leader(&self.clients, is_wanted)
+    }
+
+    /// Has the one at this place lead.
+    pub fn make_leader(&self, place: usize) {
+        let address = |client: &SocketAddr| format!("127.0.0.1:{}", client.port() + DISTANCES[3]);
+        let admin: Vec<String> = self.clients.iter().map(address).collect();
+        let number = (place + 1).to_string();
+        wait_until("it leads", || {
+            cluster(&["transfer", "--to", &number], &admin.join(","));
+            leaders(&self.clients) == [place]
+        });
+    }
+
+    /// Waits until the one at this place has ended by itself.
+    pub fn wait_for_end(&mut self, place: usize) -> ExitStatus {
+        let mut ended = None;
+        let child = self.children[place].as_mut().expect("it was started");
+        wait_until("a server has ended", || {
+            ended = child.try_wait().unwrap();
+            ended.is_some()
+        });
+        self.children[place] = None;
+        ended.expect("it has ended")
+    }
+
+    /// Ends the one at this place with SIGTERM; it must end with status 0.
+    pub fn stop_one(&mut self, place: usize) {
+        let mut child = self.children[place].take().expect("it was started");
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let status = child.wait().unwrap();
+        assert!(status.success(), "one ended with {status}; {}", self.logs());
     }
 
     /// Ends all with SIGTERM; each must end with status 0.
-    fn stop(mut self) {
-        for child in &self.children {
+    pub fn stop(mut self) {
+        for child in self.children.iter().flatten() {
             kill_process(Pid::from_child(child), Signal::TERM).unwrap();
         }
-        for mut child in std::mem::take(&mut self.children) {
+        for child in std::mem::take(&mut self.children).iter_mut().flatten() {
             let status = child.wait().unwrap();
             assert!(status.success(), "one ended with {status}; {}", self.logs());
         }
@@ -277,7 +357,7 @@ impl Members {
 
 impl Drop for Members {
     fn drop(&mut self) {
-        for child in &mut self.children {
+        for child in self.children.iter_mut().flatten() {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -312,13 +392,8 @@ fn servers_that_show_each_other_certificates_are_an_ensemble() {
         ),
     );
     (0..3).for_each(|place| members.start(place));
-    let clients = members.clients.clone();
-    let leaders = || {
-        let leads = |address: &&SocketAddr| word(**address, "srvr").contains("Mode: leader\n");
-        clients.iter().filter(leads).count()
-    };
-    wait_until("one leader", || leaders() == 1);
-    let mut client = Client::open(clients[0], TIMEOUT_MS);
+    members.leader();
+    let mut client = Client::open(members.clients[0], TIMEOUT_MS);
     assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
     // Who speaks no TLS is not a server.
     let first = members.clients[0].port() + DISTANCES[1];
@@ -327,6 +402,6 @@ fn servers_that_show_each_other_certificates_are_an_ensemble() {
     stranger.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut answer = Vec::new();
     let _ = stranger.read_to_end(&mut answer);
-    assert_eq!(leaders(), 1);
+    members.leader();
     members.stop();
 }

@@ -11,6 +11,7 @@ mod differential;
 mod ensemble;
 mod images;
 mod monitoring;
+mod refill;
 mod sasl;
 mod server;
 mod tls;

@@ -1,0 +1,89 @@
+//! Who is outside, whatever the order in which the digests come.
+
+use super::*;
+
+fn membership(voters: &[u64]) -> Membership {
+    Membership { voters: voters.to_vec(), ..Membership::default() }
+}
+
+/// Gives these digests at index 128 in this order, and collects what is said.
+fn said(voters: &[u64], digests: &[(u64, u128)]) -> Vec<Difference> {
+    let mut of_leader = Digests::default();
+    let mut all = Vec::new();
+    for (member, digest) in digests {
+        let given = (128, Digest(*digest));
+        all.extend(of_leader.on_digest(MemberId(*member), given, &membership(voters)));
+    }
+    all
+}
+
+fn outside(member: u64) -> Difference {
+    Difference::Outside { member: MemberId(member), index: 128 }
+}
+
+#[test]
+fn members_that_agree_are_left_alone() {
+    assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 7), (3, 7)]), []);
+    assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 7)]), []);
+}
+
+#[test]
+fn whoever_differs_from_a_majority_is_outside_whenever_it_comes() {
+    for order in [[(1, 7), (2, 7), (3, 8)], [(3, 8), (1, 7), (2, 7)], [(1, 7), (3, 8), (2, 7)]] {
+        assert_eq!(said(&[1, 2, 3], &order), [outside(3)], "{order:?}");
+    }
+    let five = [(4, 9), (1, 7), (5, 8), (2, 7), (3, 7)];
+    assert_eq!(said(&[1, 2, 3, 4, 5], &five), [outside(4), outside(5)]);
+}
+
+#[test]
+fn learners_are_judged_and_do_not_count() {
+    assert_eq!(said(&[1, 2, 3], &[(9, 8), (1, 7), (2, 7)]), [outside(9)]);
+    assert_eq!(said(&[1, 2, 3], &[(1, 7), (9, 7), (2, 8)]), []);
+}
+
+#[test]
+fn without_a_majority_nobody_is_outside_and_that_is_said_once() {
+    let none = [Difference::NoMajority { index: 128 }];
+    assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 8), (3, 9), (4, 7)]), none);
+    assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 8)]), []);
+    assert_eq!(said(&[1, 2], &[(1, 7), (2, 8)]), none);
+}
+
+#[test]
+fn a_digest_that_comes_twice_says_nothing_more() {
+    assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 7), (3, 8), (3, 8), (3, 7)]), [outside(3)]);
+}
+
+#[test]
+fn old_checks_are_forgotten() {
+    let mut digests = Digests::default();
+    let voters = membership(&[1, 2, 3]);
+    for index in 0..=DIGEST_CHECKS_MAX as u64 {
+        assert_eq!(digests.on_digest(MemberId(1), (index, Digest(7)), &voters), []);
+    }
+    assert_eq!(digests.checks.len(), DIGEST_CHECKS_MAX);
+    assert!(!digests.checks.contains_key(&0));
+}
+
+#[test]
+fn a_difference_that_stays_undecided_is_said_when_it_is_forgotten() {
+    let mut digests = Digests::default();
+    let voters = membership(&[1, 2, 3]);
+    assert_eq!(digests.on_digest(MemberId(2), (0, Digest(8)), &voters), []);
+    let mut all = Vec::new();
+    for index in 0..=DIGEST_CHECKS_MAX as u64 {
+        all.extend(digests.on_digest(MemberId(1), (index, Digest(7)), &voters));
+    }
+    assert_eq!(all, [Difference::NoMajority { index: 0 }]);
+}
+
+#[test]
+fn while_the_voters_change_nobody_is_judged() {
+    let mut digests = Digests::default();
+    let joint = Membership { voters_outgoing: vec![1, 2, 3], ..membership(&[1, 2, 4]) };
+    for (member, digest) in [(1, 7), (2, 7), (3, 8)] {
+        let given = (128, Digest(digest));
+        assert_eq!(digests.on_digest(MemberId(member), given, &joint), []);
+    }
+}
