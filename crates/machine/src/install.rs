@@ -6,7 +6,7 @@
 //! below the last one that it has seen.
 
 use crate::change::{ChangeBatch, ChangeKind};
-use crate::ids::{Owner, SessionId};
+use crate::ids::{BootId, ConnectionId, MemberId, Origin, Owner, SessionId, Zxid};
 use crate::machine::{Machine, Stamp};
 use crate::reply::Outcome;
 
@@ -19,7 +19,28 @@ pub struct PreparedImage {
     pub machine: Box<Machine>,
 }
 
+/// How far the zxid of a state that begins anew is beyond that of its image: clients have seen what came
+/// behind the image, and are to find no zxid below that. ZooKeeper's zxid has as much for one epoch.
+const ZXID_BEYOND_IMAGE: i64 = 1 << 32;
+
 impl Machine {
+    /// The state of a new ensemble that begins with the tree and the sessions of an image. It is the
+    /// same wherever it is made of that.
+    pub fn begin_with(image: Machine) -> Machine {
+        let mut machine = Machine::default();
+        machine.counters.ordinal = machine.counters.ordinal.next();
+        // The low half is empty, as in ZooKeeper at the beginning of an epoch.
+        let zxid = (image.counters.zxid.0 & !(ZXID_BEYOND_IMAGE - 1)) + ZXID_BEYOND_IMAGE;
+        machine.counters.zxid = Zxid(zxid);
+        machine.prepare_image(PreparedImage { hash: 0, machine: Box::new(image) });
+        let nobody = Origin { member: MemberId(0), boot: BootId(0) };
+        let (time_ms, connection) = (0, ConnectionId(0));
+        let stamp = Stamp { time_ms, origin: nobody, connection, identities: &[] };
+        machine.install_image(&stamp, 0, &mut ChangeBatch::default());
+        machine.replaced = None;
+        machine
+    }
+
     /// Gives the image that a command to come will install.
     pub fn prepare_image(&mut self, image: PreparedImage) {
         self.prepared = Some(image);

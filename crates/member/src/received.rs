@@ -1,7 +1,7 @@
 //! A snapshot that somebody gives to be installed: written, checked whole, then kept, so that the log
 //! may name it.
 
-use machine::PreparedImage;
+use machine::{Machine, PreparedImage};
 use storage::StorageError;
 use storage::disk::Disk;
 use storage::snapshot::{
@@ -60,6 +60,15 @@ pub(crate) fn load_kept<D: Disk + Clone>(disk: &D) -> Result<PreparedImage, Reco
 /// The disk failed. The next start tries again.
 pub fn discard<D: Disk>(disk: &D) -> Result<(), StorageError> {
     remove_received(disk)
+}
+
+/// The state in a snapshot that is in no data directory, checked whole.
+///
+/// # Errors
+/// It cannot be read, is no snapshot, or is damaged.
+pub fn read_backup<D: Disk + Clone>(disk: &D, path: &str) -> Result<Machine, RecoveryError> {
+    let mut reader = SnapshotReader::open_backup(disk.clone(), path.to_string())?;
+    read_image(&mut reader, path)
 }
 
 fn load<D: Disk + Clone>(disk: &D, name: &str) -> Result<PreparedImage, RecoveryError> {

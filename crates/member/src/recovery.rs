@@ -127,7 +127,7 @@ pub fn recover<D: Disk + Clone>(
         Opened::Empty(empty) => {
             let (cluster_id, member) = draw_ids(secret);
             let alone = Birth { cluster_id, voters: vec![member.0] };
-            (give_birth(empty, member, &alone, &options)?, true)
+            (give_birth(empty, member, &alone, Machine::default(), &options)?, true)
         }
     };
     recover_born(disk, dir, is_new, options, skipped)
@@ -190,7 +190,7 @@ impl<D: Disk + Clone> UnbornMember<D> {
         birth: &Birth,
         options: WalOptions,
     ) -> Result<Recovered<D>, RecoveryError> {
-        let dir = give_birth(self.dir, self.member, birth, &options)?;
+        let dir = give_birth(self.dir, self.member, birth, Machine::default(), &options)?;
         recover_born(disk, dir, true, options, |_| {})
     }
 }
@@ -322,16 +322,49 @@ pub fn start(
     Ok((member, apply))
 }
 
+/// Makes the data directory of a member whose ensemble begins with the state of a backup, in an empty
+/// one that is `disk`'s root. All members of it begin with the same state.
+///
+/// # Errors
+/// The directory holds something, or cannot be written. It is as it was, or unborn.
+pub fn be_born_with<D: Disk + Clone>(
+    disk: &D,
+    member: MemberId,
+    birth: &Birth,
+    backup: Machine,
+) -> Result<(), BirthError> {
+    match datadir::open(disk.clone())? {
+        Opened::Existing(_) => Err(BirthError::NotEmpty),
+        Opened::Empty(empty) => {
+            let machine = Machine::begin_with(backup);
+            give_birth(empty, member, birth, machine, &WalOptions::default())?;
+            Ok(())
+        }
+    }
+}
+
+/// Why a directory is not born with a backup.
+#[derive(Debug, Error)]
+pub enum BirthError {
+    /// It is in use, or cannot be written.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// It is of a server already.
+    #[error("it is the data directory of a server, and would be lost")]
+    NotEmpty,
+}
+
 /// A new directory, of a voter or of one that is not among the first. All begin with the same snapshot.
 fn give_birth<D: Disk + Clone>(
     empty: EmptyDir<D>,
     member: MemberId,
     birth: &Birth,
+    mut machine: Machine,
     options: &WalOptions,
 ) -> Result<DataDir<D>, StorageError> {
+    assert!(birth.voters.is_sorted(), "a membership has its members in order");
     let identity = Identity { cluster_id: birth.cluster_id, member_id: member.0 };
     let membership = Membership { voters: birth.voters.clone(), ..Membership::default() };
-    let mut machine = Machine::default();
     let index = machine.freeze();
     assert!(index == LogIndex(datadir::BIRTH_POINT.index));
     let mut pieces = Vec::new();

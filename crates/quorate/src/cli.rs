@@ -36,6 +36,9 @@ pub enum Command {
     /// Look at an ensemble, or hand its leadership to another server.
     #[command(after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterArgs),
+    /// Make data directories that begin with the state of a backup.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(RestoreArgs),
     /// Run whole clusters in a simulated world, with faults, from a seed.
     #[command(after_help = "A run that fails prints the one command that repeats it.")]
     Sim(SimArgs),
@@ -72,6 +75,14 @@ Examples:
   quorate cluster status --admin zk1:8080,zk2:8080,zk3:8080
   quorate cluster transfer --to 2 --admin zk1:8080,zk2:8080,zk3:8080
 An ADDRESS is that of a server's admin server (`serve --admin-addr`, or admin.serverPort).";
+
+const RESTORE_EXAMPLES: &str = "\
+Examples:
+  quorate restore backup.snap --data-dir /srv/q
+  quorate restore backup.snap --data-dir ./restored --servers 1,2,3
+The first makes the directory of a standalone server. The second makes ./restored/1 to ./restored/3, each
+for the server with that number: bring each to its server, all of one run, and start them. FILE is what
+`snapshot` of an admin server answers, or a file from the `snapshots` folder of a data directory.";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -167,6 +178,21 @@ pub struct InspectArgs {
     /// Where its log lies, if that is another directory
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
+}
+
+/// Options of `quorate restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// A snapshot
+    #[arg(value_name = "FILE")]
+    pub backup: PathBuf,
+    /// The directory to be made; what is there must be empty, but for files that are not ours
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Directories in DIR for these servers of an ensemble
+    #[arg(long, value_name = "N,...", value_delimiter = ',', num_args = 1..)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub servers: Vec<u32>,
 }
 
 /// Options of `quorate cluster`.

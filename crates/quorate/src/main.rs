@@ -14,6 +14,7 @@ mod local_ensemble;
 mod monitor;
 mod not_serving;
 mod peers;
+mod restore;
 mod serve;
 mod sim_command;
 mod tls;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Command::Zk(args) => zk_shell::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Cluster(args) => cluster_command::run(&args),
         Command::Sim(args) => sim_command::run(&args),
         Command::Bench(args) => bench::cli::run(&args),

@@ -415,7 +415,11 @@ impl<D: Disk> SnapshotReader<D> {
 
     /// The same for one that was received, whose name does not say what it is of.
     pub fn open_received(disk: D, name: &str) -> Result<SnapshotReader<D>, StorageError> {
-        let path = path_of(name);
+        SnapshotReader::open_backup(disk, path_of(name))
+    }
+
+    /// The same for one that is in no data directory: `path` is below the root of `disk`.
+    pub fn open_backup(disk: D, path: String) -> Result<SnapshotReader<D>, StorageError> {
         let file = disk.open_read_only(&path);
         let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
         let length = disk.len(&file);

@@ -311,10 +311,14 @@ impl Members {
         wait_for_leader(&self.clients, is_wanted)
     }
 
+    /// Where the one at this place is watched.
+    pub fn admin(&self, place: usize) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.clients[place].port() + DISTANCES[3]))
+    }
+
     /// Has the one at this place lead.
     pub fn make_leader(&self, place: usize) {
-        let address = |client: &SocketAddr| format!("127.0.0.1:{}", client.port() + DISTANCES[3]);
-        let admin: Vec<String> = self.clients.iter().map(address).collect();
+        let admin: Vec<String> = (0..3).map(|place| self.admin(place).to_string()).collect();
         let number = (place + 1).to_string();
         wait_until("it leads", || {
             cluster(&["transfer", "--to", &number], &admin.join(","));

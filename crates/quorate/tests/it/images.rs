@@ -23,10 +23,10 @@ const CONFIG: [&str; 3] = ["admin.serverPort=0", "admin.serverAddress=127.0.0.1"
 const SOMEBODY: &str = "Authorization: digest bob:secret\r\n";
 
 /// What an answer consists of.
-struct Answer {
-    status: u16,
+pub struct Answer {
+    pub status: u16,
     head: String,
-    body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Answer {
@@ -64,7 +64,7 @@ fn try_ask(admin: SocketAddr, line: &str, headers: &str, body: &[u8]) -> Option<
     Some(Answer { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() })
 }
 
-fn snapshot(admin: SocketAddr) -> Answer {
+pub fn snapshot(admin: SocketAddr) -> Answer {
     ask(admin, "GET /commands/snapshot", SOMEBODY, b"")
 }
 

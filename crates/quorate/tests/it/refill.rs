@@ -1,5 +1,5 @@
 //! Members whose directories are not what they should be: each is found out, sets its directory aside,
-//! and has the others' state again.
+//! and has the others' state again. And ensembles that begin with a backup.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,13 @@ use member::recovery::restore_newest;
 use storage::disk::RealDisk;
 use storage::snapshot::SnapshotWriter;
 
-use crate::client::Client;
+use zk::ErrorCode;
+use zk::request::ReadKind;
+
+use crate::client::{Client, read};
 use crate::ensemble::{Members, word};
-use crate::server::wait_until;
+use crate::images;
+use crate::server::{folder, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
@@ -138,4 +142,68 @@ fn a_server_on_an_old_copy_of_its_directory_is_found_and_refilled() {
     assert!(members.log(old).contains("was acknowledged by this member"));
     comes_back(&mut members, old, &mut client);
     members.stop();
+}
+
+/// What `quorate restore` says to these words, and whether it succeeds.
+fn restore(words: &[&str]) -> (String, bool) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.arg("restore").args(words).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (String::from_utf8(said).unwrap(), output.status.success())
+}
+
+#[test]
+fn an_ensemble_begins_with_a_backup() {
+    let (mut members, leader, mut client) = started("restored");
+    assert_eq!(client.create("/a/b", b"kept", 0).as_deref(), Ok("/a/b"));
+    let taken = images::snapshot(members.admin((leader + 1) % 3));
+    assert_eq!(taken.status, 200);
+    // What comes behind the backup is lost, and that is all.
+    client.create("/later", b"lost", 0).unwrap();
+    let last_zxid = client.call(&read(ReadKind::Exists, "/later")).header.zxid;
+    (0..3).for_each(|place| members.stop_one(place));
+
+    let restored = members.data(0).with_extension("restored");
+    let backup = members.data(0).with_extension("snap");
+    fs::write(&backup, &taken.body).unwrap();
+    let words =
+        [backup.to_str().unwrap(), "--data-dir", restored.to_str().unwrap(), "--servers", "1,2,3"];
+    let (said, is_done) = restore(&words);
+    assert!(is_done && said.lines().count() == 3, "{said}");
+    let (said, is_done) = restore(&words);
+    assert!(!is_done && said.contains("it is the data directory of a server"), "{said}");
+    for place in 0..3 {
+        let data = members.data(place);
+        fs::remove_dir_all(&data).unwrap();
+        fs::rename(restored.join((place + 1).to_string()), &data).unwrap();
+        fs::write(data.join("myid"), (place + 1).to_string()).unwrap();
+        members.start(place);
+    }
+    let leader = members.leader();
+    for place in [leader, (leader + 1) % 3] {
+        let mut client = Client::open(members.clients[place], TIMEOUT_MS);
+        assert_eq!(client.get("/a/b").as_deref(), Ok(&b"kept"[..]));
+        let answer = client.call(&read(ReadKind::Exists, "/later"));
+        assert_eq!(answer.header.error, ErrorCode::NO_NODE);
+        assert!(answer.header.zxid > last_zxid, "{} after {last_zxid}", answer.header.zxid);
+        assert_eq!(client.create(&format!("/{place}"), b"", 0), Ok(format!("/{place}")));
+    }
+    members.stop();
+}
+
+#[test]
+fn what_is_no_backup_is_restored_to_nothing() {
+    let folder = folder("no-backup");
+    let (backup, data) = (folder.join("backup"), folder.join("data"));
+    fs::write(&backup, [7; 5_000]).unwrap();
+    for servers in [&["--servers", "1,2,3"][..], &[]] {
+        let words = [backup.to_str().unwrap(), "--data-dir", data.to_str().unwrap()];
+        let (said, is_done) = restore(&[&words[..], servers].concat());
+        assert!(
+            !is_done && said.contains("cannot be restored") && said.lines().count() == 1,
+            "{said}"
+        );
+        assert!(!data.exists());
+    }
+    fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,0 +1,58 @@
+//! `quorate restore`: data directories that begin with the state of a backup.
+//!
+//! All servers of an ensemble begin with the same state, as the same cluster: that is why their
+//! directories are made at once. Ids are drawn anew, so that what is left of the ensemble that the backup
+//! is of is another cluster, and refused.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use machine::MemberId;
+use member::received::read_backup;
+use member::recovery::{be_born_with, draw_ids};
+use storage::datadir::{Birth, IDENTITY_FILE};
+use storage::disk::RealDisk;
+
+use crate::cli::RestoreArgs;
+use crate::serve::secret;
+
+/// Makes the directories.
+pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
+    let numbers: BTreeSet<u32> = args.servers.iter().copied().collect();
+    ensure!(numbers.len() == args.servers.len(), "--servers names a server twice");
+    ensure!(numbers.len() != 1, "an ensemble has several servers; without --servers there is one");
+    let folders: Vec<PathBuf> = match numbers.is_empty() {
+        true => vec![args.data_dir.clone()],
+        false => numbers.iter().map(|number| args.data_dir.join(number.to_string())).collect(),
+    };
+    for folder in &folders {
+        let is_used = folder.join(IDENTITY_FILE).exists();
+        ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
+    }
+    // Read once before anything is made: a file that is no backup leaves nothing behind.
+    let znodes = read(&args.backup)?.tree().znode_count();
+    let (cluster_id, _) = draw_ids(&secret()?);
+    let members = folders.iter().map(|_| Ok(draw_ids(&secret()?).1));
+    let mut members: Vec<MemberId> = members.collect::<anyhow::Result<_>>()?;
+    members.sort_unstable();
+    let birth = Birth { cluster_id, voters: members.iter().map(|member| member.0).collect() };
+    for (folder, member) in folders.iter().zip(members) {
+        let shown = folder.display();
+        let disk = RealDisk::new(folder).with_context(|| format!("{shown}"))?;
+        be_born_with(&disk, member, &birth, read(&args.backup)?)
+            .with_context(|| format!("{shown}"))?;
+        println!("{shown}: {znodes} znodes, member {:016x}", member.0);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(backup: &Path) -> anyhow::Result<machine::Machine> {
+    let shown = backup.display();
+    let name = backup.file_name().and_then(|name| name.to_str());
+    let name = name.with_context(|| format!("{shown} is not the name of a file"))?;
+    let folder = backup.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let disk = RealDisk::existing(folder.unwrap_or(Path::new(".")));
+    read_backup(&disk, name).with_context(|| format!("{shown} cannot be restored"))
+}
