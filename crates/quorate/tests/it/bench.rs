@@ -5,9 +5,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use bench::process::Processes;
 use rustix::process::Pid;
 
-use crate::server::{RealServer, Server, folder};
+use crate::ensemble::{Members, word};
+use crate::server::{RealServer, Server, folder, wait_until};
 
 const CONFIG: [&str; 2] = ["4lw.commands.whitelist=*", "maxClientCnxns=0"];
 
@@ -225,6 +227,53 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
     assert!(gaps.iter().chain(&back).all(|ms| *ms > 0.0), "{text}");
     assert_eq!(text.matches("longest gaps of 40 sessions in all rounds").count(), 2, "{text}");
     std::fs::remove_dir_all(data).unwrap();
+}
+
+/// Its leader is killed twice, and then a follower loses its directory: all of it is there again, and
+/// whoever was told that a write is done was told the truth.
+#[test]
+fn an_ensemble_loses_leaders_and_a_directory_and_no_acknowledged_write() {
+    let mut members = Members::prepare("bench-ensemble", "maxClientCnxns=0\n");
+    (0..3).for_each(|place| members.start(place));
+    let clients = members.clients.clone();
+    wait_until("all of them serve", || {
+        clients.iter().all(|address| word(*address, "srvr").contains("\nMode: "))
+    });
+    let addresses: Vec<String> = clients.iter().map(ToString::to_string).collect();
+    let target = format!("zk://{}", addresses.join(","));
+    let args = ["zk-failover", "--target", &target, "--sessions", "30", "--pause", "20"];
+    let times = ["--before", "1", "--away", "1", "--after", "0", "--rounds", "2", "--warmup", "0"];
+    let (text, json) = bench("ensemble-failover", &[&args[..], &times].concat());
+    for key in ["acknowledged_writes_lost", "sessions_expired", "answers_that_were_errors"] {
+        assert_eq!(values(&json, key).concat(), [0.0; 2], "{key}: {text}");
+    }
+    assert_eq!(values(&json, "trouble").concat(), [0.0], "{text}");
+    for (mode, count) in [("leader", 1), ("follower", 2)] {
+        assert_eq!(json.matches(&format!("\"mode\": \"{mode}\"")).count(), count, "{json}");
+    }
+    let args = ["zk-join", "--target", &target, "--parents", "3", "--children", "500"];
+    let args = [&args[..], &["--sessions", "10", "--delete-data", "--rounds", "1"]].concat();
+    let (text, json) =
+        bench("ensemble-join", &[&args[..], &["--around", "1", "--away", "1"]].concat());
+    for (key, value) in [
+        ("znodes_found_on_the_new_member", 1500.0),
+        ("znodes_missing_there", 0.0),
+        ("acknowledged_writes_lost", 0.0),
+        ("connections_lost", 0.0),
+    ] {
+        assert_eq!(values(&json, key).concat(), [value], "{key}: {text}");
+    }
+    assert_eq!(values(&json, "trouble").concat(), [0.0], "{text}");
+    for address in &clients {
+        assert!(!below_root(*address).contains("bench-"));
+    }
+    // Those that the benchmark started go on when it has ended.
+    let running = Processes::listening(&clients);
+    running.kill().unwrap();
+    wait_until("they are gone", || running.are_gone());
+    let folder = members.folder.clone();
+    drop(members);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// The data of a server that follows nobody is all there is: it is refused before anything is done.

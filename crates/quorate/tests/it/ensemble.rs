@@ -244,9 +244,11 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
 
 /// Servers on a `zoo.cfg` each, killed when dropped.
 pub struct Members {
-    folder: PathBuf,
+    /// Of all of them.
+    pub folder: PathBuf,
     /// By place; none where none was started.
     children: [Option<Child>; 3],
+    /// Where clients connect.
     pub clients: Vec<SocketAddr>,
 }
 
