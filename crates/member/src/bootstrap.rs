@@ -1,15 +1,18 @@
 //! Who gives birth to what, before there is a log.
 //!
 //! An unborn directory has a member id and nothing else. The server with the lowest number decides,
-//! once all that are to vote are there, unborn and configured alike: their member ids are the first
-//! voters. Everybody else is born as one that is born already says: as a voter, if its member id is
+//! once all that are to vote are there, or a majority of them where that is enough, unborn and
+//! configured alike: their member ids are the first voters. For each that is absent nobody votes
+//! ([`absent_voter`]), so that a majority of the voters is one of the servers; whoever comes later as
+//! that server takes its place. Everybody else is born as one that is born already says: as a voter, if its member id is
 //! among the first voters, which no other directory has and which was never told before it was
 //! durable; so it has not voted yet, and is only late. Or without a vote, because it is new, or has
 //! lost what it had: then it has another member id.
 //!
-//! So an ensemble begins twice only if all that were born have lost their directories, and then
-//! nothing is left of what it was. Nothing here waits or retries: the driver tells which links there
-//! are, and asks again.
+//! So where all must be there, an ensemble begins twice only if all that were born have lost their
+//! directories, and then nothing is left of what it was. Where a majority is enough, it does if the
+//! server that decides has lost its directory, and is one of a majority without one that sees nobody
+//! who is born. Nothing here waits or retries: the driver tells which links there are, and asks again.
 
 use core::fmt;
 
@@ -19,10 +22,35 @@ use storage::datadir::Birth;
 use crate::hello::Hello;
 use crate::limits::VOTERS_MAX;
 
+/// Which of the servers that are to vote must be there for an ensemble to begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attendance {
+    /// All of them.
+    #[default]
+    All,
+    /// More than half of them, the one that decides among them.
+    Majority,
+}
+
+/// Voters from this id on are nobody: no directory draws such an id.
+pub const ABSENT_VOTERS_FROM: u64 = (u32::MAX as u64) << 32;
+
+/// Who votes for a server that is absent when an ensemble begins: nobody, so that it can be replaced
+/// without waiting for it. None: a number so large is no server's.
+pub fn absent_voter(server: u64) -> Option<u64> {
+    ABSENT_VOTERS_FROM.checked_add(server)
+}
+
+/// The server that such a voter stands for; none of a member that there is.
+pub fn absent_server(voter: u64) -> Option<u64> {
+    voter.checked_sub(ABSENT_VOTERS_FROM)
+}
+
 /// What an unborn server knows.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     own: Hello,
+    attendance: Attendance,
     /// What the other ends of the links that are up have said; several of one server, where there are
     /// several links to it.
     links: Vec<Hello>,
@@ -42,6 +70,13 @@ pub enum Decision {
 pub enum Waiting {
     /// Servers that must be there, unborn, before this one decides.
     ForServers(Vec<u64>),
+    /// So many more of these servers must be.
+    ForMajority {
+        /// How many.
+        count: usize,
+        /// Those that are absent.
+        servers: Vec<u64>,
+    },
     /// The server that decides, or any that is born.
     ForDecision(u64),
     /// Any server that is born: this one is none of those that vote.
@@ -62,14 +97,23 @@ pub enum Waiting {
 }
 
 impl Bootstrap {
-    /// Of an unborn directory. `servers` are the numbers of those that are to vote.
-    pub fn new(server: u64, member: MemberId, servers: &[u64]) -> Bootstrap {
+    /// Of an unborn directory. `servers` are the numbers of those that are to vote, of 32 bits.
+    pub fn new(
+        server: u64,
+        member: MemberId,
+        servers: &[u64],
+        attendance: Attendance,
+    ) -> Bootstrap {
         let mut servers = servers.to_vec();
         servers.sort_unstable();
         servers.dedup();
         assert!(servers.len() <= VOTERS_MAX, "the configuration is checked before");
+        assert!(
+            servers.iter().all(|number| absent_voter(*number).is_some()),
+            "a number is 32 bits wide"
+        );
         let own = Hello { server, member, boot: BootId(0), servers, birth: None };
-        Bootstrap { own, links: Vec::new() }
+        Bootstrap { own, attendance, links: Vec::new() }
     }
 
     /// What this server says of itself until it is born.
@@ -110,7 +154,8 @@ impl Bootstrap {
         }
     }
 
-    /// The member ids of all that are to vote, ascending, if this server is to decide and may.
+    /// The member ids of all that are to vote, and nobody's for those that are absent, ascending, if
+    /// this server is to decide and may.
     fn first_voters(&self) -> Result<Vec<u64>, Waiting> {
         let Hello { server, servers, .. } = &self.own;
         let all = || self.links.iter().chain([&self.own]);
@@ -139,10 +184,22 @@ impl Bootstrap {
         }
         let of = |number: &u64| all().find(|it| it.server == *number);
         let missing: Vec<u64> = servers.iter().copied().filter(|it| of(it).is_none()).collect();
-        if !missing.is_empty() {
-            return Err(Waiting::ForServers(missing));
+        match self.attendance {
+            Attendance::All if !missing.is_empty() => return Err(Waiting::ForServers(missing)),
+            Attendance::All => {}
+            Attendance::Majority => {
+                let (there, wanted) = (servers.len() - missing.len(), servers.len() / 2 + 1);
+                if there < wanted {
+                    let count = wanted - there;
+                    return Err(Waiting::ForMajority { count, servers: missing });
+                }
+            }
         }
-        let mut voters: Vec<u64> = servers.iter().filter_map(of).map(|it| it.member.0).collect();
+        let voter = |number: &u64| match of(number) {
+            Some(hello) => hello.member.0,
+            None => absent_voter(*number).expect("was checked when it was configured"),
+        };
+        let mut voters: Vec<u64> = servers.iter().map(voter).collect();
         voters.sort_unstable();
         Ok(voters)
     }
@@ -154,6 +211,11 @@ impl fmt::Display for Waiting {
             Waiting::ForServers(servers) => {
                 write!(out, "waiting for servers {} to begin an ensemble", Numbers(servers))
             }
+            Waiting::ForMajority { count, servers } => write!(
+                out,
+                "waiting for {count} of servers {} to begin an ensemble",
+                Numbers(servers)
+            ),
             Waiting::ForDecision(server) => {
                 write!(out, "waiting for server {server} to begin an ensemble")
             }

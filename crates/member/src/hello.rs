@@ -63,6 +63,9 @@ impl Hello {
                 if birth.voters.is_empty() || birth.voters.contains(&0) {
                     return Err(reader.bad("the first voters are none, or nobody"));
                 }
+                if !birth.voters.is_sorted_by(|before, after| before < after) {
+                    return Err(reader.bad("the first voters are not ascending"));
+                }
                 Some(birth)
             }
         };

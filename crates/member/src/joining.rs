@@ -12,6 +12,7 @@ use std::sync::Arc;
 use machine::{Command, MemberId};
 use replica::{MemberChange, Membership, MembershipChange, PeerStatus, Transition};
 
+use crate::bootstrap::{absent_server, absent_voter};
 use crate::limits::{CAUGHT_UP_ENTRIES, REGISTERS_INTERVAL_MS};
 
 /// What a leader knows of who is which server.
@@ -83,7 +84,7 @@ impl Joining {
             self.asked_ms = Some(view.now_ms);
             return Some(JoinStep::Submit(command));
         }
-        if view.membership.is_joint() || !view.has_listened {
+        if view.membership.is_joint() {
             return None;
         }
         self.promotion(view).or_else(|| self.addition(view)).map(JoinStep::Change)
@@ -103,14 +104,15 @@ impl Joining {
         gone.next().map(|member| Command::Forget { member: *member })
     }
 
-    /// The voters that were registered as this server, and are not this member. A voter that no leader
-    /// ever had a link from is registered as none, and was lost right after its birth: one of these
-    /// that is silent, then.
+    /// The voters that were registered as this server, and are not this member; or nobody, who votes for
+    /// a server that was absent at the birth. A voter that no leader ever had a link from is registered
+    /// as none, and was lost right after its birth: one of these that is silent, then.
     fn voters_of(&self, view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
         let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
         let server_of = |voter: &u64| self.registered.get(&MemberId(*voter)).copied();
-        let known: BTreeSet<u64> =
-            voters.clone().filter(|voter| server_of(voter) == Some(server)).collect();
+        let nobody = absent_voter(server);
+        let is_known = |voter: &u64| server_of(voter) == Some(server) || Some(*voter) == nobody;
+        let known: BTreeSet<u64> = voters.clone().filter(is_known).collect();
         if !known.is_empty() {
             return known;
         }
@@ -121,7 +123,15 @@ impl Joining {
         unknown.next().into_iter().collect()
     }
 
+    /// Whether a member is not heard any more. Before a leader has listened it does not know, but of
+    /// those who are nobody.
     fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
+        if absent_server(member).is_some() {
+            return true;
+        }
+        if !view.has_listened {
+            return false;
+        }
         let peer = view.peers.iter().find(|peer| peer.member_id == member);
         let silent_ticks = peer.and_then(|peer| peer.silent_ticks);
         silent_ticks.is_none_or(|ticks| ticks >= view.silent_ticks_min)

@@ -17,6 +17,7 @@ use storage::wal::{
 };
 use thiserror::Error;
 
+use crate::bootstrap::ABSENT_VOTERS_FROM;
 use crate::container_znodes::ContainerSettings;
 use crate::main_loop::to_restored;
 use crate::message::{SessionEvent, Start};
@@ -106,8 +107,8 @@ pub fn draw_ids(secret: &[u8; 32]) -> (u128, MemberId) {
     let (cluster, rest) = secret.split_at(16);
     let cluster_id = u128::from_le_bytes(cluster.try_into().expect("16 bytes were split off"));
     let member_id = u64::from_le_bytes(rest[..8].try_into().expect("16 bytes are left"));
-    // 0 means nobody.
-    (cluster_id, MemberId(member_id.max(1)))
+    // 0 means nobody, and those are nobody's.
+    (cluster_id, MemberId(member_id.clamp(1, ABSENT_VOTERS_FROM - 1)))
 }
 
 /// Opens the directory that is `disk`'s root, and counts this start. An empty one becomes an

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Instant;
 
-use member::bootstrap::Decision;
+use member::bootstrap::{Attendance, Decision, absent_server};
 use member::recovery::{
     OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member,
 };
@@ -28,6 +28,8 @@ pub struct ClusterConfig {
     /// The numbers of the servers that vote; at most `member::limits::VOTERS_MAX`. Its own is not
     /// among them if it is to observe.
     pub voters: Vec<u64>,
+    /// Which of these must be there for the ensemble to begin.
+    pub attendance: Attendance,
     /// Every server, and where the others reach it.
     pub servers: Vec<PeerServer>,
     /// Where the other members are accepted.
@@ -98,7 +100,8 @@ pub(crate) fn join(
                     unborn.member.0
                 );
             }
-            let bootstrap = Bootstrap::new(cluster.server, unborn.member, &cluster.voters);
+            let bootstrap =
+                Bootstrap::new(cluster.server, unborn.member, &cluster.voters, cluster.attendance);
             let sockets = link(config, cluster, bootstrap.hello().clone(), &gate)?;
             let born = wait_for_birth(config, unborn, bootstrap, disk, &gate);
             match born {
@@ -156,7 +159,12 @@ fn wait_for_birth(
             Decision::BeBorn(birth) => {
                 let recovered = unborn.be_born(disk, &birth, WalOptions::default())?;
                 let (member, voters) = (recovered.origin.member.0, &birth.voters);
+                let absent = voters.iter().filter_map(|it| absent_server(*it)).count();
                 match voters.contains(&member) {
+                    true if absent > 0 => {
+                        let count = voters.len();
+                        tracing::info!("an ensemble of {count} begins without {absent} of them");
+                    }
                     true => tracing::info!("an ensemble of {} begins", voters.len()),
                     false => tracing::info!("member {member} joins an ensemble that is there"),
                 }
@@ -185,10 +193,10 @@ fn wait_for_birth(
 impl fmt::Debug for ClusterConfig {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         // How members prove themselves is no one's business.
-        let ClusterConfig { server, voters, servers, listeners, auth: _ } = self;
+        let ClusterConfig { server, voters, attendance, servers, listeners, auth: _ } = self;
         let mut shown = out.debug_struct("ClusterConfig");
-        shown.field("server", server).field("voters", voters).field("servers", servers);
-        shown.field("listeners", listeners).finish_non_exhaustive()
+        shown.field("server", server).field("voters", voters).field("attendance", attendance);
+        shown.field("servers", servers).field("listeners", listeners).finish_non_exhaustive()
     }
 }
 

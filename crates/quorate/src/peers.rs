@@ -29,6 +29,7 @@ pub fn prepare(cluster: &ClusterConfig) -> anyhow::Result<node::ClusterConfig> {
     Ok(node::ClusterConfig {
         server: u64::from(cluster.number),
         voters: cluster.servers.keys().map(|number| u64::from(*number)).collect(),
+        attendance: cluster.attendance,
         servers: servers.collect(),
         listeners: vec![listen(cluster)?],
         auth,

@@ -4,9 +4,13 @@ use super::*;
 
 const CLUSTER: u128 = 1000;
 
+fn bootstrap(server: u64, servers: &[u64], attendance: Attendance) -> Bootstrap {
+    Bootstrap::new(server, MemberId(10 * server), servers, attendance)
+}
+
 /// What an unborn server with this number and ten times that as its member id says.
 fn unborn(server: u64, servers: &[u64]) -> Hello {
-    Bootstrap::new(server, MemberId(10 * server), servers).own
+    bootstrap(server, servers, Attendance::All).own
 }
 
 fn born(server: u64, voters: &[u64]) -> Hello {
@@ -20,7 +24,7 @@ fn birth(voters: &[u64]) -> Birth {
 
 /// What an unborn server of three decides after links came up.
 fn decided(server: u64, links: &[Hello]) -> Decision {
-    let mut bootstrap = Bootstrap::new(server, MemberId(10 * server), &[3, 1, 2]);
+    let mut bootstrap = bootstrap(server, &[3, 1, 2], Attendance::All);
     links.iter().for_each(|link| bootstrap.on_link_up(link.clone()));
     bootstrap.decide(CLUSTER)
 }
@@ -53,13 +57,15 @@ fn the_lowest_number_decides_when_all_are_there_in_any_order() {
 
 #[test]
 fn a_lone_server_begins_alone() {
-    let bootstrap = Bootstrap::new(4, MemberId(40), &[4]);
-    assert_eq!(bootstrap.decide(CLUSTER), Decision::BeBorn(birth(&[40])));
+    for attendance in [Attendance::All, Attendance::Majority] {
+        let alone = bootstrap(4, &[4], attendance);
+        assert_eq!(alone.decide(CLUSTER), Decision::BeBorn(birth(&[40])));
+    }
 }
 
 #[test]
 fn a_server_that_died_before_the_decision_is_waited_for() {
-    let mut bootstrap = Bootstrap::new(1, MemberId(10), &ALL);
+    let mut bootstrap = bootstrap(1, &ALL, Attendance::All);
     // Two links each: one that was dialled, and one that was accepted.
     for server in [2, 2, 3, 3] {
         bootstrap.on_link_up(unborn(server, &ALL));
@@ -71,6 +77,45 @@ fn a_server_that_died_before_the_decision_is_waited_for() {
     // It comes with another directory.
     bootstrap.on_link_up(Hello { member: MemberId(21), ..unborn(2, &ALL) });
     assert_eq!(bootstrap.decide(CLUSTER), Decision::BeBorn(birth(&[10, 21, 30])));
+}
+
+#[test]
+fn where_a_majority_is_enough_nobody_votes_for_those_that_are_absent() {
+    let numbers = [1, 2, 3, 4, 5];
+    let decided = |server, links: &[u64]| {
+        let mut bootstrap = bootstrap(server, &numbers, Attendance::Majority);
+        links.iter().for_each(|link| bootstrap.on_link_up(unborn(*link, &numbers)));
+        bootstrap.decide(CLUSTER)
+    };
+    let waiting = Waiting::ForMajority { count: 1, servers: vec![2, 3, 5] };
+    assert_eq!(waiting.to_string(), "waiting for 1 of servers 2, 3, 5 to begin an ensemble");
+    assert_eq!(decided(1, &[4, 4]), Decision::Wait(waiting));
+    let nobody = |server| absent_voter(server).unwrap();
+    let voters = [10, 30, 40, nobody(2), nobody(5)];
+    assert_eq!(decided(1, &[4, 3]), Decision::BeBorn(birth(&voters)));
+    assert_eq!(decided(1, &[2, 3, 4, 5]), Decision::BeBorn(birth(&[10, 20, 30, 40, 50])));
+    // Another one does not decide, whoever is there.
+    assert_eq!(decided(2, &[3, 4, 5]), Decision::Wait(Waiting::ForDecision(1)));
+    // Of an even number half is not enough.
+    let mut of_two = bootstrap(1, &[1, 2], Attendance::Majority);
+    let waiting = Waiting::ForMajority { count: 1, servers: vec![2] };
+    assert_eq!(of_two.decide(CLUSTER), Decision::Wait(waiting));
+    of_two.on_link_up(unborn(2, &[1, 2]));
+    assert_eq!(of_two.decide(CLUSTER), Decision::BeBorn(birth(&[10, 20])));
+    // Whoever comes later is no voter yet, the one that decides included.
+    let mut late = bootstrap(1, &ALL, Attendance::Majority);
+    late.on_link_up(unborn(2, &ALL));
+    late.on_link_up(born(3, &[11, 30, nobody(2)]));
+    assert_eq!(late.decide(CLUSTER), Decision::BeBorn(birth(&[11, 30, nobody(2)])));
+}
+
+#[test]
+fn nobodys_ids_are_apart_for_any_two_servers_and_no_number_is_too_large() {
+    assert_eq!(absent_voter(0), Some(ABSENT_VOTERS_FROM));
+    assert_eq!(absent_voter(u64::from(u32::MAX)), Some(u64::MAX));
+    assert_eq!(absent_voter(1 << 32), None);
+    assert_eq!(absent_server(absent_voter(7).unwrap()), Some(7));
+    assert_eq!(absent_server(ABSENT_VOTERS_FROM - 1), None);
 }
 
 #[test]
@@ -105,7 +150,7 @@ fn servers_that_are_configured_differently_begin_nothing() {
 
 #[test]
 fn an_observer_joins_and_is_not_waited_for() {
-    let mut observer = Bootstrap::new(4, MemberId(40), &ALL);
+    let mut observer = bootstrap(4, &ALL, Attendance::Majority);
     let expected = Decision::Wait(Waiting::ForEnsemble);
     assert_eq!(observer.decide(CLUSTER), expected);
     ALL.iter().for_each(|server| observer.on_link_up(unborn(*server, &ALL)));
@@ -161,16 +206,17 @@ struct Server {
 /// Servers of which each sees a link to each other one now and then.
 struct World {
     chance: Chance,
+    attendance: Attendance,
     servers: Vec<Server>,
     numbers: Vec<u64>,
     drawn: u64,
 }
 
 impl World {
-    fn new(seed: u64, count: u64) -> World {
+    fn new(seed: u64, count: u64, attendance: Attendance) -> World {
         let numbers: Vec<u64> = (1..=count).collect();
         let servers = numbers.iter().map(|_| Server::default()).collect();
-        World { chance: Chance::new(seed), servers, numbers, drawn: 0 }
+        World { chance: Chance::new(seed), attendance, servers, numbers, drawn: 0 }
     }
 
     fn draw(&mut self) -> u64 {
@@ -182,7 +228,8 @@ impl World {
         let drawn = self.draw();
         let server = &mut self.servers[at];
         let (member, birth) = server.directory.get_or_insert((drawn, None)).clone();
-        let unborn = || Bootstrap::new(at as u64 + 1, MemberId(member), &self.numbers);
+        let (number, numbers) = (at as u64 + 1, &self.numbers);
+        let unborn = || Bootstrap::new(number, MemberId(member), numbers, self.attendance);
         server.bootstrap = birth.is_none().then(unborn);
         server.is_up = true;
     }
@@ -231,7 +278,10 @@ impl World {
         match self.chance.below(20) {
             0 => {
                 self.stop(at);
-                self.servers[at].directory = None;
+                // Where a majority begins, the one that decides must not forget that it did.
+                if self.attendance == Attendance::All || at > 0 {
+                    self.servers[at].directory = None;
+                }
             }
             1..4 => self.stop(at),
             4..10 => self.start(at),
@@ -240,28 +290,33 @@ impl World {
     }
 }
 
+/// Whether all servers lost nothing and vote at last, in one history; there must be one ensemble, and
+/// all must find it.
+fn is_whole_at_last(seed: u64, attendance: Attendance) -> bool {
+    let count = 1 + seed % 5;
+    let mut world = World::new(seed, count, attendance);
+    (0..60).for_each(|_| world.step());
+    let servers = 0..world.servers.len();
+    for at in servers.clone() {
+        if !world.servers[at].is_up {
+            world.start(at);
+        }
+    }
+    for _ in 0..2 {
+        servers.clone().for_each(|at| world.look(at, true));
+    }
+    let births: Vec<_> = servers.map(|at| world.hello(at).and_then(|it| it.birth)).collect();
+    assert!(births.iter().all(|birth| birth.is_some() && *birth == births[0]), "seed {seed}");
+    let voters = &births[0].as_ref().expect("was just looked at").voters;
+    assert_eq!(voters.len() as u64, count);
+    let is_voter = |it: &Server| it.directory.as_ref().is_some_and(|it| voters.contains(&it.0));
+    world.servers.iter().all(is_voter)
+}
+
 #[test]
 fn whatever_is_killed_or_lost_there_is_one_ensemble_and_all_find_it() {
-    let mut whole_count = 0;
-    for seed in 0..3_000 {
-        let count = 1 + seed % 5;
-        let mut world = World::new(seed, count);
-        (0..60).for_each(|_| world.step());
-        let servers = 0..world.servers.len();
-        for at in servers.clone() {
-            if !world.servers[at].is_up {
-                world.start(at);
-            }
-        }
-        for _ in 0..2 {
-            servers.clone().for_each(|at| world.look(at, true));
-        }
-        let births: Vec<_> = servers.map(|at| world.hello(at).and_then(|it| it.birth)).collect();
-        assert!(births.iter().all(|birth| birth.is_some() && *birth == births[0]), "seed {seed}");
-        let voters = &births[0].as_ref().expect("was just looked at").voters;
-        assert_eq!(voters.len() as u64, count);
-        let is_voter = |it: &Server| it.directory.as_ref().is_some_and(|it| voters.contains(&it.0));
-        whole_count += u32::from(world.servers.iter().all(is_voter));
+    for attendance in [Attendance::All, Attendance::Majority] {
+        let whole = (0..3_000).filter(|seed| is_whole_at_last(*seed, attendance)).count();
+        assert!((100..2_900).contains(&whole), "{whole} lost nothing");
     }
-    assert!((100..2_900).contains(&whole_count), "{whole_count} lost nothing");
 }

@@ -48,6 +48,8 @@ fn what_nobody_says_is_refused() {
     check(&|it| it.servers = vec![1, 1], "not ascending");
     check(&|it| it.birth = Some(Birth { cluster_id: 1, voters: vec![] }), "the first voters");
     check(&|it| it.birth = Some(Birth { cluster_id: 1, voters: vec![0] }), "the first voters");
+    let unsorted = Birth { cluster_id: 1, voters: vec![2, 1] };
+    check(&|it| it.birth = Some(unsorted.clone()), "the first voters are not ascending");
     let mut long = bytes(&unborn());
     long[24..28].copy_from_slice(&(VOTERS_MAX as u32 + 1).to_le_bytes());
     assert!(read(&long).expect_err("is refused").to_string().contains("too long"));

@@ -108,6 +108,31 @@ fn one_that_was_lost_before_any_leader_knew_it_is_replaced_too() {
 }
 
 #[test]
+fn whoever_comes_as_a_server_that_was_absent_at_the_birth_is_not_waited_for() {
+    let (nobody, other) = (absent_voter(2).unwrap(), absent_voter(4).unwrap());
+    let mut joining = joining(&[(11, 1), (13, 3), (22, 2)], &[(13, 3), (22, 2)]);
+    let members = membership(&[11, 13, other, nobody], &[]);
+    // The leader is new, and has heard nobody yet.
+    let peers = [peer(13, None, 0), peer(other, None, 0), peer(nobody, None, 0)];
+    let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
+    assert_eq!(step_of(&mut joining, &members, &peers, false), added);
+    let members = membership(&[11, 13, other, nobody], &[22]);
+    let there = [peer(13, None, 0), peer(22, Some(0), 1_000), peer(nobody, None, 0)];
+    let promoted = [MemberChange::AddVoter(22), MemberChange::Remove(nobody)];
+    let promoted = changes(Transition::Joint, &promoted);
+    assert_eq!(step_of(&mut joining, &members, &there, false), promoted);
+    // One that voted and is gone is waited for, beside those that are nobody.
+    let members = membership(&[11, 12, 13, other], &[22]);
+    joining.on_registered(Arc::new(BTreeMap::from([
+        (MemberId(11), 1),
+        (MemberId(12), 2),
+        (MemberId(13), 3),
+        (MemberId(22), 2),
+    ])));
+    assert_eq!(step_of(&mut joining, &members, &there, false), None);
+}
+
+#[test]
 fn one_that_came_and_went_makes_place_for_the_next() {
     let registered = [(11, 1), (12, 2), (13, 3), (22, 2), (32, 2)];
     let mut joining = joining(&registered, &[(13, 3), (32, 2)]);

@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Ensemble {
     dir: PathBuf,
     listeners: Vec<TcpListener>,
+    attendance: Attendance,
     starts: u8,
 }
 
@@ -30,7 +31,8 @@ impl Ensemble {
         let dir = std::env::temp_dir().join(format!("quorate-node-{}-{name}", std::process::id()));
         drop(std::fs::remove_dir_all(&dir));
         let listener = |_| TcpListener::bind("127.0.0.1:0").expect("there is a port");
-        Ensemble { dir, listeners: (0..count).map(listener).collect(), starts: 0 }
+        let listeners = (0..count).map(listener).collect();
+        Ensemble { dir, listeners, attendance: Attendance::All, starts: 0 }
     }
 
     fn data_dir(&self, number: u64) -> PathBuf {
@@ -64,6 +66,7 @@ impl Ensemble {
             cluster: Some(ClusterConfig {
                 server: number,
                 voters: (1..=self.listeners.len() as u64).collect(),
+                attendance: self.attendance,
                 servers: servers.collect(),
                 listeners: vec![own.try_clone().expect("has a second handle")],
                 auth: PeerAuth::Secret(b"a secret of the test"[..].into()),
@@ -191,6 +194,31 @@ fn a_server_that_lost_its_directory_is_born_into_the_ensemble_without_a_vote() {
     nodes.remove(0).stop();
     open_session(&nodes[0], 1);
     open_session(&nodes[1], 2);
+    wait_alike(&nodes, 2);
+    nodes.into_iter().for_each(Node::stop);
+}
+
+#[test]
+fn a_majority_begins_and_whoever_comes_later_gets_its_vote() {
+    let mut ensemble = Ensemble::new("majority", 3);
+    ensemble.attendance = Attendance::Majority;
+    let mut nodes = ensemble.start(&[2, 1]);
+    assert!(nodes.iter().all(|it| it.wait_ready(PATIENCE)));
+    let first = ensemble.first_voters(1);
+    assert_eq!(first, ensemble.first_voters(2));
+    assert!(first.len() == 3 && absent_server(first[2]) == Some(3), "{first:?}");
+    open_session(&nodes[0], 1);
+    nodes.extend(ensemble.start(&[3]));
+    assert!(nodes[2].wait_ready(PATIENCE));
+    wait_alike(&nodes, 1);
+    let voters: Vec<u64> = (1..4).map(|number| ensemble.identity(number).member_id).collect();
+    let all_vote = |node: &Node| {
+        let now = node.monitor_handle().voters();
+        now.len() == 3 && voters.iter().all(|voter| now.contains(voter))
+    };
+    wait_until("it has its vote", || nodes.iter().all(all_vote));
+    nodes.remove(0).stop();
+    open_session(&nodes[0], 2);
     wait_alike(&nodes, 2);
     nodes.into_iter().for_each(Node::stop);
 }

@@ -10,6 +10,8 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
+use member::bootstrap::Attendance;
+
 use super::tls::PeerTlsConfig;
 use super::zoo_cfg::{every_address_if_unspecified, port};
 use super::{ConfigError, DATA_DIR_DEFAULT, Draft, ListenAddress, Place, ReadFile, must_read};
@@ -40,6 +42,8 @@ pub struct ClusterConfig {
     pub servers: BTreeMap<u32, ServerAddress>,
     /// Where this server waits for the others.
     pub listen: ListenAddress,
+    /// Which servers must be there for the ensemble to begin.
+    pub attendance: Attendance,
     /// How servers are believed to be of this ensemble.
     pub auth: PeerAuth,
     /// How long a dial of another server may take (`cnxTimeout`).
@@ -152,6 +156,7 @@ pub(super) struct ClusterDraft {
     pub version: u64,
     pub peer_type: Option<(Role, Place)>,
     pub listen_on_all: bool,
+    pub attendance: Attendance,
     pub connect_timeout_ms: Option<u32>,
     pub init_limit: Option<u32>,
     pub sync_limit: Option<u32>,
@@ -203,6 +208,7 @@ impl Default for ClusterDraft {
             version: 0,
             peer_type: None,
             listen_on_all: false,
+            attendance: Attendance::All,
             connect_timeout_ms: None,
             init_limit: None,
             sync_limit: None,
@@ -237,6 +243,15 @@ impl ClusterDraft {
     fn participants(&self) -> usize {
         let role = |server: &&ServerLine| server.address.role == Role::Participant;
         self.servers.iter().filter(role).count()
+    }
+}
+
+/// `all` or `majority`.
+pub(super) fn attendance(text: &str) -> Result<Attendance, String> {
+    match text.trim() {
+        "all" => Ok(Attendance::All),
+        "majority" => Ok(Attendance::Majority),
+        _ => Err(format!("{text:?} is neither all nor majority")),
     }
 }
 
@@ -359,6 +374,7 @@ pub(super) fn settle(
         number,
         listen,
         servers,
+        attendance: cluster.attendance,
         auth,
         connect_timeout_ms: cluster.connect_timeout_ms.unwrap_or(CONNECT_TIMEOUT_MS_DEFAULT),
         init_limit: cluster.init_limit.unwrap_or(INIT_LIMIT_DEFAULT),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::cluster::Said;
+use super::cluster::{Said, attendance};
 use super::{
     ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, Place, SNAPSHOT_COMMAND_COUNT_MIN,
     digest_algorithm, super_digest, throttle, units,
@@ -90,6 +90,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
 pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
     ("id", "1"),
     ("servers", "{ 1 = \"zk1:2888:3888;2181\" }"),
+    ("bootstrap", "\"all\", or \"majority\""),
     ("listen_on_all", "false"),
     ("connect_timeout", "\"5s\""),
     ("secret_file", "\"/etc/quorate/secret\""),
@@ -198,6 +199,7 @@ fn apply_cluster_key(
             draft.cluster.own_number = Some((u64::from(value.count()?), said.place.clone()));
         }
         "servers" => return Err(value.wrong()),
+        "bootstrap" => draft.cluster.attendance = attendance(value.text()?)?,
         "listen_on_all" => draft.cluster.listen_on_all = value.boolean()?,
         "connect_timeout" => draft.cluster.connect_timeout_ms = Some(value.ms_above_0()?),
         "secret_file" => {

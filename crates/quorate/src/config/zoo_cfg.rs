@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::cluster::{Role, Said, version_of_file};
+use super::cluster::{Role, Said, attendance, version_of_file};
 use super::{
     ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, ListenAddress, Place, ReadFile,
     SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, properties, sasl, super_digest,
@@ -23,6 +23,9 @@ const UNPREFIXED: [&str; 7] = [
     "znode.container.maxNeverUsedIntervalMs",
     "fsync.warningthresholdms",
 ];
+
+/// What properties that ZooKeeper does not have begin with.
+const OURS: &str = "quorate.";
 
 /// What the keys of a file say together, until all of them are seen.
 #[derive(Debug, Default)]
@@ -58,6 +61,7 @@ pub(super) fn apply_jvm_flags(
         let name = match key.strip_prefix("zookeeper.") {
             Some(name) => name,
             None if UNPREFIXED.contains(&key.as_str()) => key.as_str(),
+            None if key.starts_with(OURS) => key.as_str(),
             None => {
                 draft.note(&place, &key, "is no property of ZooKeeper; it is ignored");
                 continue;
@@ -338,6 +342,7 @@ fn apply_property(
         "cnxTimeout" => {
             draft.cluster.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
         }
+        "quorate.bootstrap" => draft.cluster.attendance = attendance(value)?,
         "quorate.quorum.secretFile" => {
             draft.cluster.secret_file = Some((path(value)?, Said::new(place, name)));
         }

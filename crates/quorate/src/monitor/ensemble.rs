@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use machine::MemberId;
+use member::bootstrap::absent_server;
 use member::{LoopCounts, Role, Status};
 use node::MonitorHandle;
 use zk::metrics::{Distribution, Metric, Number, Value};
@@ -25,6 +26,8 @@ pub struct Ensemble {
     pub learners: usize,
     /// Those of them that have the log that is in memory, and need no snapshot.
     pub synced_followers: usize,
+    /// Those of these that have no vote, or not yet.
+    pub synced_non_voters: usize,
     counts: LoopCounts,
     now_ms: u64,
 }
@@ -51,7 +54,7 @@ pub struct MembersView {
 /// One of them.
 pub struct MemberView {
     pub id: MemberId,
-    /// The server that it is; none where no leader has ever heard of it.
+    /// The server that it is, or stands for; none where no leader has ever heard of it.
     pub server: Option<u32>,
     pub is_voter: bool,
     /// Entries that it lacks; the others' are known to a leader only.
@@ -80,7 +83,11 @@ impl MembersView {
             let ticks = peer.and_then(|peer| peer.silent_ticks);
             MemberView {
                 id: MemberId(id),
-                server: servers.get(&MemberId(id)).and_then(|server| u32::try_from(*server).ok()),
+                server: servers
+                    .get(&MemberId(id))
+                    .copied()
+                    .or_else(|| absent_server(id))
+                    .and_then(|server| u32::try_from(server).ok()),
                 is_voter: voters.contains(&id),
                 entries_behind,
                 silent_ms: ticks.map(|ticks| ticks * node::limits::RAFT_TICK_MS),
@@ -142,12 +149,15 @@ impl Ensemble {
         let synced = heard.clone().filter(|peer| {
             peer.snapshot_index.is_none() && peer.matched_index + 1 >= status.first_index
         });
+        let voters = node.voters();
+        let non_voters = synced.clone().filter(|peer| !voters.contains(&peer.member_id));
         Ensemble {
             size: cluster.servers.len(),
             part,
             leader: status.leader.map(MemberId),
             learners: heard.count(),
             synced_followers: synced.count(),
+            synced_non_voters: non_voters.count(),
             counts: node.loop_counts(),
             now_ms: node.monotonic_ms(),
         }
@@ -187,8 +197,8 @@ impl Ensemble {
             metrics.extend([
                 whole("learners", self.learners as i64),
                 whole("synced_followers", self.synced_followers as i64),
-                // Every follower votes, and observers are not served.
-                whole("synced_non_voting_followers", 0),
+                whole("synced_non_voting_followers", self.synced_non_voters as i64),
+                // Observers are not served.
                 whole("synced_observers", 0),
                 // A sync is answered by its own member, when it has caught up with the leader.
                 whole("pending_syncs", 0),

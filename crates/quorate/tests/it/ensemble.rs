@@ -386,6 +386,37 @@ fn a_server_that_waits_for_the_others_lives_and_serves_nobody() {
 }
 
 #[test]
+fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
+    let mut members = Members::prepare("majority", "quorate.bootstrap=majority\n");
+    let clients = members.clients.clone();
+    members.start(1);
+    members.start(0);
+    let leader = || clients.iter().find(|it| word(**it, "srvr").contains("Mode: leader\n"));
+    wait_until("one leader of two", || leader().is_some());
+    let mut client = Client::open(clients[1], TIMEOUT_MS);
+    assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
+    assert!(members.logs().contains("an ensemble of 3 begins without 1 of them"));
+    members.start(2);
+    wait_until("the third follows", || word(clients[2], "srvr").contains("Mode: follower\n"));
+    let mut client = Client::open(clients[2], TIMEOUT_MS);
+    wait_until("it has what there was", || client.exists("/a"));
+    wait_until("it has its vote", || {
+        let shown = leader().map_or_else(String::new, |leader| word(*leader, "mntr"));
+        ["zk_quorum_size\t3", "zk_synced_followers\t2", "zk_synced_non_voting_followers\t0"]
+            .iter()
+            .all(|line| shown.lines().any(|it| it == *line))
+    });
+    // Whoever that leads or not: the first and the third are a majority.
+    let mut second = members.children[1].take().expect("it runs");
+    second.kill().unwrap();
+    second.wait().unwrap();
+    wait_until("one leader of the others", || leader().is_some());
+    let mut client = Client::open(clients[2], TIMEOUT_MS);
+    assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
+    members.stop();
+}
+
+#[test]
 fn servers_that_show_each_other_certificates_are_an_ensemble() {
     let fixture =
         |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name);

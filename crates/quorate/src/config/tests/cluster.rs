@@ -1,5 +1,7 @@
 //! Ensembles: the list of servers, which of them this one is, and how they believe each other.
 
+use member::bootstrap::Attendance;
+
 use super::*;
 use crate::config::cluster::{PeerAuth, Role, ServerAddress};
 
@@ -49,6 +51,19 @@ fn a_member_knows_its_number_and_where_all_are() {
     assert_eq!(all.listen.to_string(), "*:2888");
     let zeros = ensemble("server.1=0.0.0.0:2888:3888\nserver.2=b:1:2\nserver.3=c:1:2");
     assert_eq!(cluster(&zeros).listen.to_string(), "*:2888");
+}
+
+#[test]
+fn an_ensemble_begins_with_all_servers_unless_a_majority_is_said_to_do() {
+    assert_eq!(cluster(&member("")).attendance, Attendance::All);
+    assert_eq!(cluster(&member("quorate.bootstrap=all")).attendance, Attendance::All);
+    let majority = member("quorate.bootstrap=majority");
+    assert_eq!(cluster(&majority).attendance, Attendance::Majority);
+    assert_eq!(warnings(&majority), Vec::<String>::new());
+    let flag = member("").jvmflags("-Dquorate.bootstrap=majority");
+    assert_eq!(cluster(&flag).attendance, Attendance::Majority);
+    let wrong = "conf/zoo.cfg:6: quorate.bootstrap: \"most\" is neither all nor majority";
+    assert_eq!(member("quorate.bootstrap=most").error(), wrong);
 }
 
 #[test]
@@ -295,7 +310,7 @@ fn a_toml_file_has_a_table_for_the_ensemble() {
     let servers = "1 = \"zk1:2888:3888;2181\"\n2 = \"zk2:2888:3888;2182\"\n3 = \"zk3:1:2\"\n";
     let text = format!(
         "data_dir = \"/d\"\n[cluster]\nid = 2\nsecret_file = \"/secret\"\nlisten_on_all = true\n\
-         connect_timeout = \"2s\"\n[cluster.servers]\n{servers}"
+         connect_timeout = \"2s\"\nbootstrap = \"majority\"\n[cluster.servers]\n{servers}"
     );
     let world = World::toml(&text).and("/secret", SECRET);
     let config = world.config();
@@ -305,6 +320,7 @@ fn a_toml_file_has_a_table_for_the_ensemble() {
     assert_eq!((cluster.number, cluster.servers.len()), (2, 3));
     assert_eq!(cluster.listen.to_string(), "*:2888");
     assert_eq!(cluster.connect_timeout_ms, 2_000);
+    assert_eq!(cluster.attendance, Attendance::Majority);
     assert!(matches!(cluster.auth, PeerAuth::Secret(_)));
     assert_eq!(world.warnings(), Vec::<String>::new());
 
@@ -335,6 +351,10 @@ fn the_table_for_the_ensemble_is_strict_and_names_the_line() {
     );
     check("[cluster]\nmyid = 1", "2: cluster.myid: is not a key of this table");
     check("[cluster]\nid = \"one\"", "2: cluster.id: cannot be string; write it like 1");
+    check(
+        "[cluster]\nbootstrap = \"one\"",
+        "2: cluster.bootstrap: \"one\" is neither all nor majority",
+    );
     check("[cluster]\nid = -1", "2: cluster.id: is not between 0 and 2147483647");
     check(
         "[cluster]\nservers = 3",
