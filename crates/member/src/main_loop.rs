@@ -895,23 +895,23 @@ impl Loop {
         }
     }
 
-    /// Hands leadership to a member: to the given one, or to the voter that is least behind, of those
-    /// that are there and whose disks are not full. False if this member does not lead, or there is
-    /// none to hand it to.
+    /// Hands leadership to a voter that is there and whose disk is not full: to the given one, or to the
+    /// one that is least behind. False if this member does not lead, or there is none to hand it to.
     pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
         let voters = &self.replica.membership().voters;
         let peers = self.replica.peers();
         let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
-        let candidates = peers.iter().filter(|peer| {
+        let mut candidates = peers.iter().filter(|peer| {
             let member = MemberId(peer.member_id);
             let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
             let is_there = is_heard && self.joining.is_linked(member);
             voters.contains(&member.0) && is_there && !self.full.contains(&member)
         });
-        let closest = candidates.max_by_key(|peer| peer.matched_index);
-        let Some(to) = to.map(|to| to.0).or(closest.map(|peer| peer.member_id)) else {
-            return false;
+        let chosen = match to {
+            Some(to) => candidates.find(|peer| peer.member_id == to.0),
+            None => candidates.max_by_key(|peer| peer.matched_index),
         };
+        let Some(to) = chosen.map(|peer| peer.member_id) else { return false };
         if self.replica.status().transferring_to == Some(to) {
             return true;
         }

@@ -60,7 +60,7 @@ async fn hand_over(monitor: &Monitor, to: Option<u32>) -> Result<u32, &'static s
         return Err("this server leads already");
     }
     if !monitor.hand_over(to) {
-        return Err("no such server is there to lead: it must be heard and have a vote");
+        return Err("no such server can lead: it must be heard, have a vote, and room on its disk");
     }
     let deadline = Instant::now() + TRANSFER_LIMIT;
     while Instant::now() < deadline {
