@@ -11,6 +11,7 @@
 //! runtime, the thread of the disk, and the runtime again. A panic anywhere must end the process: the
 //! program installs a hook that does.
 
+mod ack_latency;
 mod cluster;
 mod images;
 pub mod limits;

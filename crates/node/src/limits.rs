@@ -119,3 +119,9 @@ pub const HAND_OVER_LIMIT: Duration = Duration::from_millis(1_500);
 
 /// How often it looks whether one does.
 pub const HAND_OVER_LOOK: Duration = Duration::from_millis(5);
+
+/// A leader measures how long an entry takes to reach the others' disks no more often than this.
+pub const ACK_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// And counts nobody who takes longer: it may be gone.
+pub const ACK_PATIENCE: Duration = Duration::from_secs(5);

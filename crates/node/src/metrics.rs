@@ -1,5 +1,6 @@
 //! What the threads measure, and the handle that reads it and the rest of a node's numbers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,6 +18,10 @@ pub struct NodeMetrics {
     pub fsync_time_us: Summary,
     /// How often that took longer than the configured time.
     pub fsync_threshold_exceed_count: u64,
+    /// `quorum_ack_latency`, in us: an entry of this member as leader until a quorum has it on disk.
+    pub quorum_ack_latency_us: Summary,
+    /// `ack_latency`, in us: until each member has, this one included.
+    pub ack_latency_us: BTreeMap<MemberId, Summary>,
     /// `snapshottime`, in ms: from a snapshot's beginning until it is durable.
     pub snapshot_time_ms: Summary,
     /// The zxid of the newest snapshot, and when it was finished, in s since 1970.

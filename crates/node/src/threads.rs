@@ -26,6 +26,7 @@ use storage::disk::RealDisk;
 use storage::wal::SpareJob;
 use tokio::sync::oneshot;
 
+use crate::ack_latency::{AckClock, Reached};
 use crate::images::SnapshotWaiter;
 use crate::limits::{
     APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
@@ -88,6 +89,7 @@ pub(crate) struct LoopRunner {
     last: Instant,
     next_tick: Instant,
     tick: Duration,
+    acks: AckClock,
 }
 
 /// Apply, and what it is about to take.
@@ -174,7 +176,8 @@ impl LoopRunner {
     /// `tick` is the length of a tick of the replica.
     pub fn new(member: Loop, tick: Duration) -> LoopRunner {
         let last = Instant::now();
-        LoopRunner { member, inputs: Vec::new(), last, next_tick: last + tick, tick }
+        let acks = AckClock::default();
+        LoopRunner { member, inputs: Vec::new(), last, next_tick: last + tick, tick, acks }
     }
 
     /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees to
@@ -208,6 +211,11 @@ impl LoopRunner {
             shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
         }
         let output = self.member.finish(wall_ms());
+        if shared.peers.is_some() {
+            let given = output.disk.last().and_then(|job| job.entries.last());
+            let given = given.map(|entry| entry.index);
+            shared.count_acks(&self.acks.look(&self.member, given));
+        }
         if !output.disk.is_empty() {
             shared.to_disk.push(output.disk.into_iter().map(LogInput::Job));
         }
@@ -370,6 +378,22 @@ impl Shared {
         let asked = ask(&mut self.main_loop.lock().member);
         self.turn_loop(true);
         asked
+    }
+
+    /// Counts how long entries took.
+    fn count_acks(&self, reached: &[(Reached, Duration)]) {
+        if reached.is_empty() {
+            return;
+        }
+        let now_ms = self.now_ms();
+        let mut metrics = self.metrics.lock();
+        for (reached, took) in reached {
+            let summary = match reached {
+                Reached::Quorum => &mut metrics.quorum_ack_latency_us,
+                Reached::Disk(member) => metrics.ack_latency_us.entry(*member).or_default(),
+            };
+            summary.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), now_ms);
+        }
     }
 
     /// Counts a write of the log that made something durable.

@@ -29,6 +29,8 @@ pub enum Value {
     Basic(Distribution),
     /// A distribution that is shown with more quantiles (`DetailLevel.ADVANCED`).
     Advanced(Distribution),
+    /// The same for each of several keys (`AvgMinMaxPercentileCounterSet`).
+    AdvancedOf(Vec<(String, Distribution)>),
     /// Gauges that differ in their labels, for Prometheus only: each with its labels as they are
     /// written.
     Labelled(Vec<(String, f64)>),
@@ -91,6 +93,11 @@ pub fn flat(metrics: &[Metric]) -> Vec<(String, Number)> {
             Value::Counter(count) => found.push((name.to_string(), whole(*count as f64))),
             Value::Basic(of) => flat_distribution(name, of, false, &mut found),
             Value::Advanced(of) => flat_distribution(name, of, true, &mut found),
+            Value::AdvancedOf(sets) => {
+                for (key, of) in sets {
+                    flat_distribution(&format!("{key}_{name}"), of, true, &mut found);
+                }
+            }
             Value::Labelled(_) | Value::Total(..) | Value::Seconds(_) => {}
         }
     }
@@ -142,11 +149,18 @@ pub fn prometheus(metrics: &[Metric], only: &[String]) -> String {
                 "counter"
             }
             Value::Basic(of) => {
-                samples.add_distribution(name, of, &[0.5]);
+                samples.add_distribution(name, "", of, &[0.5]);
                 "summary"
             }
             Value::Advanced(of) => {
-                samples.add_distribution(name, of, &[0.5, 0.9, 0.99]);
+                samples.add_distribution(name, "", of, &[0.5, 0.9, 0.99]);
+                "summary"
+            }
+            Value::AdvancedOf(sets) => {
+                for (key, of) in sets {
+                    let label = format!("key=\"{key}\"");
+                    samples.add_distribution(name, &label, of, &[0.5, 0.9, 0.99]);
+                }
                 "summary"
             }
             Value::Total(labels, count, sum) => {
@@ -184,15 +198,16 @@ impl Samples<'_> {
         };
     }
 
-    fn add_distribution(&mut self, name: &str, of: &Distribution, shown: &[f64]) {
+    fn add_distribution(&mut self, name: &str, label: &str, of: &Distribution, shown: &[f64]) {
+        let before = if label.is_empty() { String::new() } else { format!("{label},") };
         for (at, quantile) in QUANTILES.iter().enumerate() {
             if shown.contains(quantile) {
                 let value = of.quantiles.map_or(f64::NAN, |values| values[at]);
-                self.add(name, "", &format!("quantile=\"{quantile}\""), value);
+                self.add(name, "", &format!("{before}quantile=\"{quantile}\""), value);
             }
         }
-        self.add(name, "_count", "", of.count as f64);
-        self.add(name, "_sum", "", of.sum);
+        self.add(name, "_count", label, of.count as f64);
+        self.add(name, "_sum", label, of.sum);
     }
 }
 

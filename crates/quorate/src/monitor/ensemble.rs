@@ -29,6 +29,7 @@ pub struct Ensemble {
     /// Those of these that have no vote, or not yet.
     pub synced_non_voters: usize,
     counts: LoopCounts,
+    status: Status,
     now_ms: u64,
 }
 
@@ -159,6 +160,7 @@ impl Ensemble {
             synced_followers: synced.count(),
             synced_non_voters: non_voters.count(),
             counts: node.loop_counts(),
+            status,
             now_ms: node.monotonic_ms(),
         }
     }
@@ -184,6 +186,11 @@ impl Ensemble {
         };
         let mut metrics = vec![
             whole("quorum_size", self.size as i64),
+            // Not ZooKeeper's: where the log is, by Raft's names.
+            count("raft_term", self.status.term),
+            count("raft_last_index", self.status.last_index),
+            count("raft_commit_index", self.status.commit_index),
+            count("raft_applied_index", self.status.applied_index),
             Metric { name: "looking_count", value: Value::Counter(self.counts.looking_count) },
             Metric {
                 name: "digest_mismatches_count",
@@ -210,6 +217,10 @@ impl Ensemble {
         }
         metrics
     }
+}
+
+fn count(name: &'static str, value: u64) -> Metric {
+    whole(name, i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 fn whole(name: &'static str, value: i64) -> Metric {

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use machine::MemberId;
 use member::front::FrontReport;
 use member::summary::Summary;
 use node::NodeMetrics;
@@ -23,6 +24,7 @@ impl Monitor {
         let mut metrics = self.gauges(&fronts);
         metrics.extend(self.counters(&fronts, &node));
         metrics.extend(self.distributions(&fronts, &node));
+        metrics.extend(self.ack_latencies(&node));
         metrics.extend(self.ensemble().iter().flat_map(|ensemble| ensemble.metrics()));
         metrics
     }
@@ -132,6 +134,25 @@ impl Monitor {
             basic("node_children_watch_count", shown(&of.node_children_watch_count, 1.0)),
             advanced("readlatency", shown(&of.read_latency, 1.0)),
             advanced("updatelatency", shown(&of.update_latency, 1.0)),
+        ]
+    }
+
+    /// `Leader.processAck` and `tryToCommit`: how long entries take to reach other disks.
+    fn ack_latencies(&self, node: &NodeMetrics) -> Vec<Metric> {
+        if self.about.cluster.is_none() {
+            return Vec::new();
+        }
+        let now_ms = self.node.monotonic_ms();
+        let servers = self.look(|machine| machine.servers().clone());
+        let of_member = |(member, summary): (&MemberId, &Summary)| {
+            let server = servers.get(member)?;
+            Some((server.to_string(), summary.distribution(US, now_ms)))
+        };
+        let of_quorum = node.quorum_ack_latency_us.distribution(US, now_ms);
+        let of_members = node.ack_latency_us.iter().filter_map(of_member).collect();
+        vec![
+            Metric { name: "quorum_ack_latency", value: Value::Advanced(of_quorum) },
+            Metric { name: "ack_latency", value: Value::AdvancedOf(of_members) },
         ]
     }
 }

@@ -194,6 +194,13 @@ fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
             .iter()
             .all(|line| shown.lines().any(|it| it == *line))
     });
+    wait_until("the leader knows how long each takes", || {
+        let shown = word(ensemble.clients[leader], "mntr");
+        ["quorum", "1", "2", "3"].iter().all(|whose| {
+            let name = format!("zk_cnt_{whose}_ack_latency\t");
+            shown.lines().any(|line| line.strip_prefix(&name).is_some_and(|count| count != "0"))
+        })
+    });
 
     kill_process(ensemble.pid_of(leader + 1), Signal::KILL).unwrap();
     wait_for_leader(&ensemble.clients, |place| place != leader);

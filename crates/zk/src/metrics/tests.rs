@@ -9,6 +9,7 @@ fn metrics() -> Vec<Metric> {
         metric("commit_count", Value::Counter(3)),
         metric("fsynctime", Value::Basic(Distribution::default())),
         metric("readlatency", Value::Advanced(some)),
+        metric("ack_latency", Value::AdvancedOf(vec![("1".into(), some)])),
         metric("jvm_memory_bytes_used", Value::Labelled(vec![("area=\"heap\"".into(), 1e9)])),
         metric("jvm_gc_collection_seconds", Value::Total("gc=\"none\"".into(), 0, 0.0)),
         metric("process_cpu_seconds_total", Value::Seconds(1.5)),
@@ -36,6 +37,13 @@ readlatency{quantile=\"0.9\"} 3.0
 readlatency{quantile=\"0.99\"} 5.0
 readlatency_count 9.0
 readlatency_sum 14.5
+# HELP ack_latency ack_latency
+# TYPE ack_latency summary
+ack_latency{key=\"1\",quantile=\"0.5\"} 1.0
+ack_latency{key=\"1\",quantile=\"0.9\"} 3.0
+ack_latency{key=\"1\",quantile=\"0.99\"} 5.0
+ack_latency_count{key=\"1\"} 9.0
+ack_latency_sum{key=\"1\"} 14.5
 # HELP jvm_memory_bytes_used jvm_memory_bytes_used
 # TYPE jvm_memory_bytes_used gauge
 jvm_memory_bytes_used{area=\"heap\"} 1000000000.0
@@ -80,5 +88,7 @@ fn flat_values_are_whole_but_for_averages() {
         "p99_readlatency=5",
         "p999_readlatency=6",
     ];
-    assert_eq!(found[7..], of_reads);
+    assert_eq!(found[7..16], of_reads);
+    let of_acks = of_reads.map(|line| line.replace("_readlatency", "_1_ack_latency"));
+    assert_eq!(found[16..], of_acks);
 }

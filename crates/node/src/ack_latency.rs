@@ -1,0 +1,74 @@
+//! How long members take to have an entry on disk, as their leader hears it. One entry is watched at a
+//! time, and a new one only now and then: what is measured must not cost what it measures.
+
+use std::time::{Duration, Instant};
+
+use machine::MemberId;
+use member::Loop;
+
+use crate::limits::{ACK_PATIENCE, ACK_SAMPLE_INTERVAL};
+
+/// The entry that is watched, if one is.
+#[derive(Default)]
+pub struct AckClock {
+    sample: Option<Sample>,
+    next: Option<Instant>,
+}
+
+struct Sample {
+    index: u64,
+    began: Instant,
+    is_committed: bool,
+    /// Those that were counted.
+    acked: Vec<u64>,
+}
+
+/// What an entry has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// The disk of this member.
+    Disk(MemberId),
+    /// The disks of a quorum.
+    Quorum,
+}
+
+impl AckClock {
+    /// After a step of Loop that gave the disk entries up to this one, if it gave any. What was reached
+    /// since the last step, and how long that took.
+    pub fn look(&mut self, member: &Loop, given: Option<u64>) -> Vec<(Reached, Duration)> {
+        let Some(sample) = &mut self.sample else {
+            self.maybe_begin(member, given);
+            return Vec::new();
+        };
+        let (status, took) = (member.status(), sample.began.elapsed());
+        let mut reached = Vec::new();
+        if status.commit_index >= sample.index && !sample.is_committed {
+            sample.is_committed = true;
+            reached.push(Reached::Quorum);
+        }
+        let peers = member.peers();
+        let others = peers.iter().map(|peer| (peer.member_id, peer.matched_index));
+        for (id, index) in others.chain([(member.id().0, status.persisted_index)]) {
+            if index >= sample.index && !sample.acked.contains(&id) {
+                sample.acked.push(id);
+                reached.push(Reached::Disk(MemberId(id)));
+            }
+        }
+        // Whoever leads no longer hears nobody.
+        let is_over = sample.acked.len() > peers.len() && sample.is_committed;
+        if is_over || took >= ACK_PATIENCE || peers.is_empty() {
+            self.sample = None;
+        }
+        reached.into_iter().map(|it| (it, took)).collect()
+    }
+
+    fn maybe_begin(&mut self, member: &Loop, given: Option<u64>) {
+        let Some(index) = given else { return };
+        let now = Instant::now();
+        if self.next.is_some_and(|next| now < next) || member.peers().is_empty() {
+            return;
+        }
+        self.next = Some(now + ACK_SAMPLE_INTERVAL);
+        self.sample = Some(Sample { index, began: now, is_committed: false, acked: Vec::new() });
+    }
+}
