@@ -3,5 +3,6 @@
 mod chaos;
 mod cluster;
 mod members;
+mod read_contexts;
 mod single;
 mod three;
