@@ -16,7 +16,8 @@ pub(crate) struct Draw {
 
 /// A number of ticks in `election_ticks .. 2 * election_ticks` (raft-rs asserts this range).
 pub(crate) fn election_timeout_ticks(draw: Draw, election_ticks: u32) -> usize {
-    let mut hash = draw.seed;
+    // Mixed, since a member may take its own id for the seed.
+    let mut hash = mix(draw.seed);
     for word in [draw.member_id, draw.term, draw.attempt] {
         hash = mix(hash ^ word);
     }

@@ -22,3 +22,10 @@ fn timeout_depends_on_each_argument() {
     assert!(differs(|n| draw(0, 0, 0, n)));
     assert_eq!(draw(5, 6, 7, 8), draw(5, 6, 7, 8));
 }
+
+#[test]
+fn members_whose_seeds_are_their_ids_draw_different_timeouts() {
+    for term in 1..20 {
+        assert!((1..50).any(|id| draw(id, id, term, 0) != draw(0, 0, term, 0)));
+    }
+}
