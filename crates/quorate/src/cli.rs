@@ -235,10 +235,10 @@ pub struct AdminArgs {
 /// Options of `quorate sim`. Neither given: seed 1.
 #[derive(Debug, Args)]
 pub struct SimArgs {
-    /// Run this one seed and say what happens
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    /// Run this one seed and say what happens; with --seeds, begin with it
+    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Run N seeds: of one member and of ensembles in turn, or the seeds 1 to N with --members
+    /// Run N seeds: of one member and of ensembles in turn, or one after the other with --members
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
     /// With so many members; 1 for seeds below 1000000000, else 3 or 5, if not said

@@ -12,7 +12,7 @@ const PROGRESS_SEEDS: u64 = 1_000;
 pub fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     Ok(match args.seeds {
         None => run_one(args.seed.unwrap_or(1), args.members),
-        Some(count) => run_many(count, args.members),
+        Some(count) => run_many(args.seed.unwrap_or(1), count, args.members),
     })
 }
 
@@ -42,10 +42,10 @@ fn nth(n: u64, members: Option<usize>) -> (u64, usize) {
     (seed, members.unwrap_or_else(|| sim::member_count(seed)))
 }
 
-fn run_many(count: u64, members: Option<usize>) -> ExitCode {
+fn run_many(first: u64, count: u64, members: Option<usize>) -> ExitCode {
     let (mut failures, mut writes, mut reads, mut starts, mut led) = (0, 0, 0, 0, 0);
     for n in 1..=count {
-        let (seed, member_count) = nth(n, members);
+        let (seed, member_count) = nth(first.saturating_add(n - 1), members);
         match sim::run_ensemble(seed, member_count) {
             Ok(summary) => {
                 writes += summary.write_count;
