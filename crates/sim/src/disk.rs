@@ -55,6 +55,14 @@ impl Watch {
         }
     }
 
+    fn forget_unsynced(&mut self) {
+        for index in &self.unsynced {
+            if let Some(watched) = self.entries.get_mut(index) {
+                watched.progress = Progress::Announced;
+            }
+        }
+    }
+
     fn on_sync(&mut self, path: &str) {
         self.sync_count += 1;
         let entries = &mut self.entries;
@@ -77,6 +85,15 @@ pub struct SimDisk {
     plan: Rc<RefCell<FaultPlan>>,
     /// Syncs lie in every life of the process.
     always_lies: bool,
+}
+
+/// What somebody removes from a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost<'a> {
+    /// All there is.
+    All,
+    /// This directory.
+    Tree(&'a str),
 }
 
 /// A file of a [`SimDisk`].
@@ -122,6 +139,11 @@ impl SimDisk {
         self.plan.borrow().stop_at.is_some_and(|stop| self.inner.ops() >= stop)
     }
 
+    /// Whether there is an end to its room.
+    pub fn is_limited(&self) -> bool {
+        self.plan.borrow().bytes_max.is_some()
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         let paths = self.inner.paths();
@@ -146,14 +168,45 @@ impl SimDisk {
         }
         self.inner.set_plan(self.plan());
         if power_is_cut {
-            let mut watch = self.watch.borrow_mut();
-            let Watch { entries, unsynced, .. } = &mut *watch;
-            for index in unsynced {
-                if let Some(watched) = entries.get_mut(index) {
-                    watched.progress = Progress::Announced;
-                }
-            }
+            self.watch.borrow_mut().forget_unsynced();
         }
+    }
+
+    /// Everything is gone, or what was set aside. What a sync has covered once stays covered: others
+    /// count on it until the member is replaced.
+    pub fn lose(&self, what: Lost<'_>) {
+        match what {
+            Lost::All => {
+                self.inner.lose_tree("");
+                self.watch.borrow_mut().forget_unsynced();
+            }
+            Lost::Tree(path) => self.inner.lose_tree(path),
+        }
+    }
+
+    /// Files that are there.
+    pub fn paths(&self) -> Vec<String> {
+        self.inner.paths()
+    }
+
+    /// Flips bits of a byte of a file, durably: if the byte is there.
+    pub fn flip(&self, path: &str, offset: usize, bits: u8) {
+        let Some(mut content) = self.inner.content(path) else { return };
+        if let Some(byte) = content.get_mut(offset) {
+            *byte ^= bits;
+            self.inner.set_content(path, content);
+        }
+    }
+
+    /// Bytes of a file that are not 0, which is what a segment is made of: where they are.
+    pub fn written(&self, path: &str) -> Vec<usize> {
+        let content = self.inner.content(path).unwrap_or_default();
+        (0..content.len()).filter(|at| content[*at] != 0).collect()
+    }
+
+    /// A copy of what is on it, which nothing goes wrong with.
+    pub fn copy(&self) -> FaultDisk {
+        self.inner.fork(0)
     }
 
     /// An entry is on its way to the disk, under an index that may have been another's before a

@@ -3,6 +3,7 @@
 use storage::fault_disk::Operation;
 use workload::generate::Random;
 
+use crate::limits::HANG_US_MAX;
 use crate::links::Roughness;
 
 /// Whom a fault is for.
@@ -53,6 +54,11 @@ pub enum Fault {
     SlowDisk {
         /// How much longer.
         factor: u64,
+        /// How long.
+        for_us: u64,
+    },
+    /// No sync returns, for a time.
+    HangingDisk {
         /// How long.
         for_us: u64,
     },
@@ -110,6 +116,18 @@ pub enum Fault {
         /// How long.
         for_us: u64,
     },
+    /// The leader is asked to let another one lead.
+    HandOver {
+        /// Which; none: whichever it likes.
+        to: Option<usize>,
+    },
+    /// The process is told to stop: it lets another member lead first, if it does and one is there.
+    Stop,
+    /// The process ends, and bits of what its disk holds have flipped when it is started again: if
+    /// the others are a majority that has lost nothing.
+    BitRot,
+    /// The process ends, and its directory is empty when it is started again: likewise.
+    EmptiedDisk,
     /// Someone restores a snapshot: the newest, or one that was put aside at an earlier time.
     Restore,
     /// Someone sets the wall clock.
@@ -133,6 +151,11 @@ const PARTITION: u64 = KINDS + 1;
 const BREAK_LINKS: u64 = KINDS + 2;
 const SLOW_LINKS: u64 = KINDS + 3;
 const ROUGH_LINKS: u64 = KINDS + 4;
+const HANGING_DISK: u64 = KINDS + 5;
+const HAND_OVER: u64 = KINDS + 6;
+const STOP: u64 = KINDS + 7;
+const BIT_ROT: u64 = KINDS + 8;
+const EMPTIED_DISK: u64 = KINDS + 9;
 
 /// Which faults a run has.
 #[derive(Clone, Debug)]
@@ -161,7 +184,10 @@ impl FaultMix {
         let mut kinds = Vec::new();
         if !random.one_in(12) {
             kinds.extend((0..KINDS).filter(|_| random.one_in(4)));
-            kinds.extend((PARTITION..=ROUGH_LINKS).filter(|_| random.one_in(3)));
+            kinds.extend((PARTITION..=HANGING_DISK).filter(|_| random.one_in(3)));
+            kinds.extend((HAND_OVER..=EMPTIED_DISK).filter(|_| random.one_in(4)));
+            // It is refused: the others do not have the snapshot.
+            kinds.extend((RESTORE..=RESTORE).filter(|_| random.one_in(12)));
         }
         let interval_us = random.magnitude(300_000, 12_000_000);
         FaultMix { random, member_count, kinds, interval_us, planned: Vec::new() }
@@ -236,6 +262,25 @@ impl FaultMix {
         }
     }
 
+    /// What goes wrong with links while members look for each other.
+    pub fn trouble_of_birth(&self, random: &mut Random) -> (Whom, Fault) {
+        let for_us = random.magnitude(100_000, 20_000_000);
+        let fault = match random.below(3) {
+            0 => Fault::Partition { is_one_way: random.one_in(2), for_us },
+            1 => Fault::SlowLinks {
+                one_in: random.between(1, 3),
+                bytes_per_s: random.magnitude(1_000, 1_000_000),
+                latency_us: random.magnitude(1_000, 2_000_000),
+                for_us,
+            },
+            _ => {
+                let roughness = Roughness { lost_one_in: 3, doubled_one_in: 3, early_one_in: 3 };
+                Fault::RoughLinks { roughness, for_us }
+            }
+        };
+        (Whom::Members(random.below(1 << self.member_count) as u32), fault)
+    }
+
     fn next_kind(&mut self) -> Fault {
         let random = &mut self.random;
         match *random.pick(&self.kinds) {
@@ -272,6 +317,14 @@ impl FaultMix {
                 for_us: random.magnitude(10_000, 20_000_000),
             },
             RESTORE => Fault::Restore,
+            HANGING_DISK => Fault::HangingDisk { for_us: random.magnitude(100_000, HANG_US_MAX) },
+            HAND_OVER => {
+                let to = random.below(self.member_count as u64) as usize;
+                Fault::HandOver { to: random.one_in(2).then_some(to) }
+            }
+            STOP => Fault::Stop,
+            BIT_ROT => Fault::BitRot,
+            EMPTIED_DISK => Fault::EmptiedDisk,
             PARTITION => Fault::Partition {
                 is_one_way: random.one_in(3),
                 for_us: random.magnitude(100_000, 30_000_000),

@@ -53,6 +53,22 @@ pub const PAUSE_COUNTS_US: u64 = 200_000;
 /// The longest that one sync takes, however slow the disk is.
 pub const SYNC_US_MAX: u64 = 3_000_000;
 
+/// The longest that a disk hangs: some times as long as a leader bears it.
+pub const HANG_US_MAX: u64 = 6 * member::limits::DISK_STALL_MS * 1_000;
+
+/// How long a process that is told to stop waits for another member to lead, as in the shell that
+/// ships.
+pub const LEAVE_US_MAX: u64 = 1_500_000;
+
+/// How often it looks.
+pub const LEAVE_LOOK_US: u64 = 5_000;
+
+/// Directories that were set aside and that nobody has looked at yet, at most.
+pub const SET_ASIDE_MAX: usize = 3;
+
+/// Bytes that are tried until one is found whose damage is noticed.
+pub const ROT_TRIES_MAX: u64 = 8;
+
 /// Bytes of a snapshot that someone brings, at once.
 pub const RECEIVED_PIECE_BYTES: usize = 16 * 1024;
 

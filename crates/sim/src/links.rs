@@ -7,9 +7,15 @@
 //!
 //! A member must bear more than that, so in a rough network single frames are lost, come
 //! twice or overtake each other.
+//!
+//! A link knows what both ends said of themselves when it began (`node::peer_sockets`): frames go to a
+//! member, not to a machine, and when one of the ends says something else the link is made anew.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use machine::MemberId;
+use member::Hello;
 use member::peer::PeerFrame;
 use workload::generate::Random;
 
@@ -35,7 +41,7 @@ pub enum Told {
         /// To whom.
         member: usize,
         /// From whom.
-        from: usize,
+        from: MemberId,
         /// What.
         frame: PeerFrame,
     },
@@ -43,8 +49,8 @@ pub enum Told {
     Linked {
         /// Who is told.
         member: usize,
-        /// The other end.
-        peer: usize,
+        /// What the other end said of itself.
+        peer: Arc<Hello>,
         /// Whether it is up.
         is_up: bool,
     },
@@ -52,8 +58,8 @@ pub enum Told {
     Link {
         /// Who is told.
         member: usize,
-        /// The other end.
-        peer: usize,
+        /// What the other end said of itself.
+        peer: Arc<Hello>,
         /// Whether it is up.
         is_up: bool,
     },
@@ -110,6 +116,28 @@ struct Link {
     more_latency_us: u64,
     /// The receiver knows of a link that was up and not of its end.
     is_known: bool,
+    /// What the two ends said when it was last made.
+    ends: Option<Ends>,
+}
+
+#[derive(Clone, Debug)]
+struct Ends {
+    from: Arc<Hello>,
+    to: Arc<Hello>,
+}
+
+impl Link {
+    fn ends(&self) -> &Ends {
+        self.ends.as_ref().expect("it was up")
+    }
+
+    fn told_at_sender(&self, is_up: bool) -> Told {
+        Told::Link { member: self.pair.from, peer: self.ends().to.clone(), is_up }
+    }
+
+    fn told_at_receiver(&self, is_up: bool) -> Told {
+        Told::Linked { member: self.pair.to, peer: self.ends().from.clone(), is_up }
+    }
 }
 
 /// All links of an ensemble.
@@ -135,6 +163,7 @@ impl Links {
                 bytes_per_s: None,
                 more_latency_us: 0,
                 is_known: false,
+                ends: None,
             })
             .collect();
         let latency_us = random.magnitude(20, LINK_LATENCY_US_MAX);
@@ -149,6 +178,16 @@ impl Links {
     pub fn pairs(&self) -> Vec<Pair> {
         let pairs = self.links.iter().map(|link| link.pair);
         pairs.filter(|pair| pair.from != pair.to).collect()
+    }
+
+    /// The link on which a member sends to another, if there is one.
+    pub fn pair_to(&self, from: usize, to: MemberId) -> Option<Pair> {
+        let leads_there = |link: &&Link| {
+            let is_to = |ends: &Ends| ends.to.member == to;
+            link.state == State::Up && link.ends.as_ref().is_some_and(is_to)
+        };
+        let links = &self.links[from * self.member_count..(from + 1) * self.member_count];
+        links.iter().find(leads_there).map(|link| link.pair)
     }
 
     /// Whether everything that is sent now from one to the other arrives, and soon.
@@ -183,12 +222,12 @@ impl Links {
         world.schedule(world.now_us + wait_us, Event::Dial { link });
     }
 
-    /// Someone dials, if it is still wanted. `answers` says of a member whether its process runs.
+    /// Someone dials, if it is still wanted. `hello` is what a process says of itself, if it runs.
     pub fn dial(
         &mut self,
         world: &mut World,
         link: usize,
-        answers: impl Fn(usize) -> bool,
+        hello: impl Fn(usize) -> Option<Arc<Hello>>,
     ) -> Vec<Told> {
         let Pair { from, to } = self.links[link].pair;
         if self.links[link].state != State::Down {
@@ -196,23 +235,36 @@ impl Links {
         }
         let back = self.at(Pair { from: to, to: from });
         let is_cut_off = self.links[link].is_blocked || self.links[back].is_blocked;
-        if is_cut_off || !answers(from) || !answers(to) {
-            self.dial_later(world, link);
-            return Vec::new();
-        }
+        let ends = match (hello(from), hello(to)) {
+            (Some(from), Some(to)) if !is_cut_off && !is_refused(&from, &to) => Ends { from, to },
+            _ => {
+                self.dial_later(world, link);
+                return Vec::new();
+            }
+        };
         let found = &mut self.links[link];
         let mut told = Vec::new();
         // The receiver's end of the one before ends with the new one at the latest.
         if found.is_known {
-            told.push(Told::Linked { member: to, peer: from, is_up: false });
+            told.push(found.told_at_receiver(false));
         }
         found.state = State::Up;
         found.epoch += 1;
         found.channels = Default::default();
         found.is_known = true;
-        told.push(Told::Linked { member: to, peer: from, is_up: true });
-        told.push(Told::Link { member: from, peer: to, is_up: true });
+        found.ends = Some(ends);
+        told.extend([found.told_at_receiver(true), found.told_at_sender(true)]);
         told
+    }
+
+    /// A process says something else of itself from now on: all its links are made anew.
+    pub fn renew(&mut self, world: &mut World, member: usize) {
+        for other in (0..self.member_count).filter(|other| *other != member) {
+            for pair in [Pair { from: member, to: other }, Pair { from: other, to: member }] {
+                let link = self.at(pair);
+                self.end(world, link, false);
+            }
+        }
     }
 
     /// A process is gone. Who is left learns it soon, or late if its machine is gone, too.
@@ -269,9 +321,9 @@ impl Links {
             return None;
         }
         found.state = State::Down;
-        let Pair { from, to } = found.pair;
+        let told = found.told_at_sender(false);
         self.dial_later(world, link);
-        Some(Told::Link { member: from, peer: to, is_up: false })
+        Some(told)
     }
 
     /// Someone loses patience with a link that carries nothing.
@@ -344,16 +396,16 @@ impl Links {
         if found.is_blocked {
             channel.in_flight.retain(|parcel| matches!(parcel, Parcel::Over));
         }
-        let Pair { from, to } = found.pair;
         match channel.in_flight.pop_front()? {
             Parcel::Frame(frame) => {
                 world.note(u64::from(frame.kind));
                 world.note_bytes(&frame.body);
-                Some(Told::Frame { member: to, from, frame })
+                let (member, from) = (found.pair.to, found.ends().from.member);
+                Some(Told::Frame { member, from, frame })
             }
             Parcel::Over => {
                 let was_known = core::mem::take(&mut found.is_known);
-                was_known.then_some(Told::Linked { member: to, peer: from, is_up: false })
+                was_known.then(|| found.told_at_receiver(false))
             }
         }
     }
@@ -392,6 +444,15 @@ impl Links {
     /// From now on the network is so rough.
     pub fn roughen(&mut self, roughness: Roughness) {
         self.roughness = roughness;
+    }
+}
+
+/// Whether one side refuses the other, as `node::peer_hello` does: of what it looks at, only the
+/// ensemble can be wrong here.
+fn is_refused(one: &Hello, other: &Hello) -> bool {
+    match (&one.birth, &other.birth) {
+        (Some(one), Some(other)) => one.cluster_id != other.cluster_id,
+        _ => false,
     }
 }
 

@@ -8,17 +8,20 @@
 //! the start, the report at the end, and a crash may come in between.
 
 mod runtime;
+mod unborn;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use machine::{ConnectionId, Machine, MemberId, Origin, Settings};
+use member::Hello;
+use member::bootstrap::Attendance;
 use member::front::FrontConfig;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX};
 use member::log_writer::LogInput;
 use member::message::{
     Answer, Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, PersistId, RoomKept,
-    SnapshotJob, ToApply, ToLoop,
+    SnapshotJob, Submission, ToApply, ToLoop,
 };
 use member::peer::PeerFrame;
 use member::received::{self, ImageReceiver};
@@ -38,6 +41,7 @@ use crate::network::Network;
 use crate::witness::Witness;
 use crate::world::{Actor, Clock, Event, World};
 use runtime::Runtime;
+pub use unborn::Unborn;
 
 /// What the shell does wrong, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,10 @@ pub enum Sabotage {
     SyncFromLocalState,
     /// A Front does not know that nobody else was heard.
     ContactIgnored,
+    /// What a Front hands over is handed over twice, now and then.
+    BatchesDoubled,
+    /// A directory that was lost is born again as the member that it was, with its vote.
+    OldIdAgain,
 }
 
 /// What a member is configured to be, the same in each of its lives.
@@ -57,8 +65,15 @@ pub enum Sabotage {
 pub struct MemberConfig {
     /// Its number among the members, from 0.
     pub number: usize,
-    /// The raft ids of all members, by number; of an ensemble of one none: it draws its own.
-    pub ensemble: Vec<u64>,
+    /// The servers that vote, by the numbers that they are configured with; of an ensemble of one
+    /// none.
+    pub servers: Vec<u64>,
+    /// How the ensemble begins, if the members need not agree on it first.
+    pub birth: Option<Birth>,
+    /// Who must be there when an ensemble begins.
+    pub attendance: Attendance,
+    /// How often its directory was lost: what is drawn for the next one is something else.
+    pub lost_count: u64,
     /// Connection runtimes.
     pub front_count: u32,
     /// For ids.
@@ -75,6 +90,36 @@ pub struct MemberConfig {
     pub frame_bytes_max: u32,
     /// What is done wrong.
     pub sabotage: Option<Sabotage>,
+}
+
+impl MemberConfig {
+    /// Whether there are no others.
+    pub fn is_alone(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// What the ids of a directory are drawn from: whoever has lost one draws others.
+    pub fn secret_of_directory(&self) -> [u8; 32] {
+        let is_old = self.sabotage == Some(Sabotage::OldIdAgain);
+        let lost_count = if is_old { 0 } else { self.lost_count };
+        // Of both ids.
+        with_word(with_word(self.secret, 1, lost_count), 2, lost_count)
+    }
+
+    /// Two starts, and two members, must not draw the same session ids.
+    fn secret_of_boot(&self, boot: u64) -> [u8; 32] {
+        let mut secret = with_word(with_word(self.secret, 0, boot), 1, self.lost_count);
+        secret[31] ^= self.number as u8;
+        secret
+    }
+}
+
+/// Another secret for each value of a word.
+fn with_word(mut secret: [u8; 32], word: usize, value: u64) -> [u8; 32] {
+    for (byte, value) in secret[8 * word..].iter_mut().zip(value.to_le_bytes()) {
+        *byte ^= value;
+    }
+    secret
 }
 
 /// Why a process is at its end.
@@ -106,8 +151,10 @@ enum LoopInput {
 pub struct Server {
     life: u64,
     number: usize,
-    ensemble: Vec<u64>,
+    is_alone: bool,
     origin: Origin,
+    /// What it says of itself to others.
+    hello: Arc<Hello>,
     clock: Clock,
     disk: SimDisk,
     _dir: DataDir<SimDisk>,
@@ -157,8 +204,22 @@ pub struct Server {
     /// Jobs that could not be written for want of room.
     refusals_possible: bool,
     next_front: u32,
-    /// For other members, by number, in order.
-    outbox: Vec<(usize, PeerFrame)>,
+    /// For other members, in order.
+    outbox: Vec<(MemberId, PeerFrame)>,
+    /// Links from these members are to end: they sent what has no meaning.
+    refused: Vec<MemberId>,
+    /// Where the replica stands, as of the last turn of Loop.
+    status: replica::Status,
+    /// No sync returns before.
+    hangs_until_us: u64,
+}
+
+/// What comes of a start.
+pub enum Started {
+    /// The threads run.
+    Running(Box<Server>),
+    /// The directory is to be born first.
+    Unborn(Box<Unborn>),
 }
 
 fn disk_failed(error: StorageError) -> Death {
@@ -177,12 +238,45 @@ impl Server {
         life: u64,
         world: &mut World,
         witness: &mut Witness,
-    ) -> Result<Server, Death> {
-        let recovered = match config.ensemble.is_empty() {
-            true => recover(disk, &config.secret, config.wal, |_| {}).map_err(not_recovered)?,
-            false => open(config, disk)?,
+    ) -> Result<Started, Death> {
+        let recovered = if config.is_alone() {
+            recover(disk, &config.secret, config.wal, |_| {}).map_err(not_recovered)?
+        } else {
+            let secret = config.secret_of_directory();
+            match open_member(disk, &secret, config.wal, |_| {}).map_err(not_recovered)? {
+                OpenedMember::Born(recovered) => *recovered,
+                OpenedMember::Unborn(unborn) => match &config.birth {
+                    Some(birth) if birth.voters.contains(&unborn.member.0) => {
+                        unborn.be_born(disk, birth, config.wal).map_err(not_recovered)?
+                    }
+                    _ => {
+                        let unborn = Unborn::new(config, unborn, life, world);
+                        return Ok(Started::Unborn(Box::new(unborn)));
+                    }
+                },
+            }
         };
+        let server = Server::start_threads(config, recovered, disk, clock, life, world, witness)?;
+        Ok(Started::Running(Box::new(server)))
+    }
+
+    fn start_threads(
+        config: &MemberConfig,
+        recovered: Recovered<SimDisk>,
+        disk: &SimDisk,
+        clock: Clock,
+        life: u64,
+        world: &mut World,
+        witness: &mut Witness,
+    ) -> Result<Server, Death> {
         let origin = recovered.origin;
+        let hello = Arc::new(Hello {
+            server: config.number as u64 + 1,
+            member: origin.member,
+            boot: origin.boot,
+            servers: config.servers.clone(),
+            birth: Some(recovered.dir.birth().clone()),
+        });
         let identity = recovered.dir.identity();
         let restored = recovered.restored;
         let snapshot_index = restored.snapshot_index;
@@ -205,7 +299,7 @@ impl Server {
                     session_timeout_ms_min: 2 * config.options.tick_ms as u32,
                     session_timeout_ms_max: 20 * config.options.tick_ms as u32,
                     words_allowed: vec!["*".to_string()],
-                    secret: secret_of_boot(config.secret, config.number, origin.boot.0),
+                    secret: config.secret_of_boot(origin.boot.0),
                     settings: settings.clone(),
                     auth: Arc::default(),
                     throttle: Arc::default(),
@@ -217,11 +311,13 @@ impl Server {
             })
             .collect();
         let raft_tick_us = config.options.raft_tick_ms * 1000;
+        let status = member.status();
         let mut server = Server {
             life,
             number: config.number,
-            ensemble: config.ensemble.clone(),
+            is_alone: config.is_alone(),
             origin,
+            hello,
             clock,
             disk: disk.clone(),
             _dir: recovered.dir,
@@ -260,6 +356,9 @@ impl Server {
             refusals_possible: false,
             next_front: 0,
             outbox: Vec::new(),
+            refused: Vec::new(),
+            status,
+            hangs_until_us: 0,
         };
         server.wake(world, Actor::Loop);
         server.wake(world, Actor::Disk);
@@ -318,33 +417,57 @@ impl Server {
         self.clock = clock;
     }
 
-    /// A frame came from the member with this number.
-    pub fn on_peer(&mut self, from: usize, frame: PeerFrame, world: &mut World) {
-        let from = MemberId(self.ensemble[from]);
+    /// A frame came from this member.
+    pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame, world: &mut World) {
         self.push_loop(world, [LoopInput::Peer(from, frame)]);
     }
 
-    /// The member with this number has linked to this one, or that link has ended.
-    pub fn on_linked(&mut self, peer: usize, is_up: bool, world: &mut World) {
-        let server = is_up.then_some(peer as u64 + 1);
-        let peer = MemberId(self.ensemble[peer]);
-        self.push_loop(world, [LoopInput::Linked { peer, server }]);
+    /// A member has linked to this one, or that link has ended.
+    pub fn on_linked(&mut self, peer: &Hello, is_up: bool, world: &mut World) {
+        let server = is_up.then_some(peer.server);
+        self.push_loop(world, [LoopInput::Linked { peer: peer.member, server }]);
     }
 
-    /// The link to the member with this number is up, or has ended.
-    pub fn on_link(&mut self, peer: usize, is_up: bool, world: &mut World) {
-        let peer = MemberId(self.ensemble[peer]);
-        self.push_loop(world, [LoopInput::Link { peer, is_up }]);
+    /// The link to a member is up, or has ended.
+    pub fn on_link(&mut self, peer: &Hello, is_up: bool, world: &mut World) {
+        self.push_loop(world, [LoopInput::Link { peer: peer.member, is_up }]);
     }
 
-    /// What is to be sent to the members with these numbers.
-    pub fn take_outbox(&mut self) -> Vec<(usize, PeerFrame)> {
+    /// What is to be sent to other members.
+    pub fn take_outbox(&mut self) -> Vec<(MemberId, PeerFrame)> {
         core::mem::take(&mut self.outbox)
     }
 
+    /// Members whose links to this one are to end.
+    pub fn take_refused(&mut self) -> Vec<MemberId> {
+        core::mem::take(&mut self.refused)
+    }
+
+    /// What it says of itself to others.
+    pub fn hello(&self) -> &Arc<Hello> {
+        &self.hello
+    }
+
     /// Where its replica stands.
-    pub fn status(&self) -> replica::Status {
-        self.member.status()
+    pub fn status(&self) -> &replica::Status {
+        &self.status
+    }
+
+    /// Those whose votes count, by member id.
+    pub fn voters(&self) -> Vec<u64> {
+        self.member.voters()
+    }
+
+    /// Someone asks it to let another member lead: this one, or any. Whether it leads, and can.
+    pub fn hand_over(&mut self, to: Option<MemberId>, world: &mut World) -> bool {
+        let is_handing_over = self.member.hand_over(to);
+        self.wake(world, Actor::Loop);
+        is_handing_over
+    }
+
+    /// No sync returns before.
+    pub fn hang_until(&mut self, at_us: u64) {
+        self.hangs_until_us = at_us;
     }
 
     /// Connections that it has not closed.
@@ -527,6 +650,9 @@ impl Server {
                             continue;
                         }
                     }
+                    if let Some(again) = self.doubled(&message, world) {
+                        self.member.on_front(again);
+                    }
                     self.member.on_front(message);
                 }
                 LoopInput::Apply(message) => self.member.on_apply(message),
@@ -542,8 +668,14 @@ impl Server {
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
                 LoopInput::Transfer(message) => self.member.on_transfer(message),
                 LoopInput::Peer(from, frame) => {
-                    let taken = self.member.on_peer(from, frame);
-                    taken.map_err(|error| Death::Bug(format!("from {from:?}: {error}")))?;
+                    match self.member.on_peer(from, frame) {
+                        Ok(()) => {}
+                        // No correct member sends such.
+                        Err(_) if self.sabotage.is_some() => self.refused.push(from),
+                        Err(error) => {
+                            return Err(Death::Bug(format!("from {from:?}: {error}")));
+                        }
+                    }
                 }
                 LoopInput::Link { peer, is_up } => self.member.on_link(peer, is_up),
                 LoopInput::Linked { peer, server } => self.member.on_linked(peer, server),
@@ -561,14 +693,11 @@ impl Server {
             self.contact_at_ms = silent_ms.map(|silent_ms| now_ms.saturating_sub(silent_ms));
         }
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
-        for (to, frame) in output.peers {
-            let number = self.ensemble.iter().position(|id| *id == to.0);
-            let number = number.ok_or_else(|| Death::Bug(format!("a frame for {to:?}")))?;
-            self.outbox.push((number, frame));
-        }
-        if !self.ensemble.is_empty() {
+        self.outbox.extend(output.peers);
+        self.status = self.member.status();
+        if !self.is_alone {
             witness
-                .on_status(self.number, &self.member.status(), world.now_us)
+                .on_status(self.number, self.origin.member, &self.status, world.now_us)
                 .map_err(Death::Bug)?;
         }
         for mut job in output.disk {
@@ -634,7 +763,7 @@ impl Server {
         if let Some(difference) = output.differences.first() {
             return Err(Death::Bug(format!("states differ: {difference:?}")));
         }
-        if let Some(why) = output.condemned {
+        if let Some(why) = output.condemned.filter(|_| self.sabotage.is_none()) {
             return Err(Death::Bug(why.to_string()));
         }
         if output.ready {
@@ -644,7 +773,7 @@ impl Server {
             witness.on_ready(self.number, index, world.now_us).map_err(Death::Bug)?;
             let settings = Arc::new(self.machine.settings().clone());
             // In an ensemble the leader's are wanted.
-            if self.ensemble.is_empty() && *settings != self.settings {
+            if self.is_alone && *settings != self.settings {
                 return Err(Death::Bug("ready without the settings that are wanted".to_string()));
             }
             self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
@@ -657,6 +786,17 @@ impl Server {
         }
         self.wake_at(world, Actor::Loop, self.next_tick_us);
         Ok(())
+    }
+
+    /// A sabotage: the same commands once more, and nobody waits for these.
+    fn doubled(&self, message: &ToLoop, world: &mut World) -> Option<ToLoop> {
+        let ToLoop::Submit(Submission { front, batch, .. }) = message else { return None };
+        if self.sabotage != Some(Sabotage::BatchesDoubled) || !world.random.one_in(20) {
+            return None;
+        }
+        let (front, batch) = (*front, batch.clone());
+        let waiters = Vec::new();
+        Some(ToLoop::Submit(Submission { front, batch, waiters }))
     }
 
     fn run_apply(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
@@ -678,7 +818,7 @@ impl Server {
                 break;
             }
         }
-        if !self.ensemble.is_empty() {
+        if !self.is_alone {
             witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }
         let mut output = self.apply.take_output();
@@ -738,14 +878,14 @@ impl Server {
         }
         let mut reports: Vec<_> = output.persisted.map(LoopInput::Persisted).into_iter().collect();
         reports.extend(output.is_full.map(|is_full| LoopInput::DiskRoom { is_full }));
-        let took_us = self.took_us(world, ops_before);
+        let done_us = self.done_us(world, ops_before);
         self.disk_report = Some(reports);
-        world.schedule(world.now_us + took_us, Event::Done { life: self.life, actor: Actor::Disk });
+        world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Disk });
         Ok(())
     }
 
-    /// How long the disk takes for what was just asked of it.
-    fn took_us(&mut self, world: &mut World, ops_before: u64) -> u64 {
+    /// When the disk is done with what was just asked of it.
+    fn done_us(&mut self, world: &mut World, ops_before: u64) -> u64 {
         let ops = self.disk.ops() - ops_before;
         let syncs = self.disk.take_sync_count();
         let mut took_us = ops * world.random.below(20);
@@ -757,7 +897,8 @@ impl Server {
             };
             took_us += (sync_us * self.sync_slowness).min(SYNC_US_MAX);
         }
-        took_us
+        let done_us = world.now_us + took_us;
+        if syncs > 0 { done_us.max(self.hangs_until_us) } else { done_us }
     }
 
     fn run_spare(&mut self, world: &mut World) {
@@ -774,10 +915,9 @@ impl Server {
                 Err(error) => break Err(error),
             }
         };
-        let took_us = self.took_us(world, ops_before);
+        let done_us = self.done_us(world, ops_before);
         self.spare_report = Some((job, result));
-        world
-            .schedule(world.now_us + took_us, Event::Done { life: self.life, actor: Actor::Spare });
+        world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Spare });
     }
 
     fn run_snapshot(&mut self, world: &mut World, witness: &Witness) -> Lived {
@@ -793,15 +933,12 @@ impl Server {
             self.snapshot_count += 1;
             self.check_snapshot(index, witness)?;
         }
-        let took_us = self.took_us(world, ops_before);
+        let done_us = self.done_us(world, ops_before);
         let room = output.room.map(LoopInput::SnapshotRoom);
         let report = report.map(LoopInput::Snapshot);
         let transfer = output.transfer.map(LoopInput::Transfer);
         self.snapshot_report = Some(room.into_iter().chain(report).chain(transfer).collect());
-        world.schedule(
-            world.now_us + took_us,
-            Event::Done { life: self.life, actor: Actor::Snapshot },
-        );
+        world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Snapshot });
         Ok(())
     }
 
@@ -820,29 +957,6 @@ impl Server {
     }
 }
 
-/// The directory of a member of an ensemble whose members are all known.
-fn open(config: &MemberConfig, disk: &SimDisk) -> Result<Recovered<SimDisk>, Death> {
-    let opened = open_member(disk, &config.secret, config.wal, |_| {}).map_err(not_recovered)?;
-    let unborn = match opened {
-        OpenedMember::Born(recovered) => return Ok(*recovered),
-        OpenedMember::Unborn(unborn) => unborn,
-    };
-    if let Some((_, cause)) = &unborn.set_aside {
-        return Err(Death::Bug(format!("nothing damages a disk, but: {cause}")));
-    }
-    let birth = Birth { cluster_id: 1, voters: config.ensemble.clone() };
-    unborn.be_born(disk, &birth, config.wal).map_err(not_recovered)
-}
-
 fn not_recovered(error: RecoveryError) -> Death {
     Death::Disk(error.to_string())
-}
-
-/// Two starts, and two members, must not draw the same session ids.
-fn secret_of_boot(mut secret: [u8; 32], number: usize, boot: u64) -> [u8; 32] {
-    for (byte, boot) in secret.iter_mut().zip(boot.to_le_bytes()) {
-        *byte ^= boot;
-    }
-    secret[31] ^= number as u8;
-    secret
 }

@@ -5,6 +5,7 @@
 //! within a bounded time. At last power is cut once more, everywhere: what was there must be there
 //! again, to the bit.
 
+mod damage;
 mod faults;
 #[cfg(test)]
 mod play;
@@ -13,8 +14,10 @@ mod process;
 use std::collections::BTreeMap;
 
 use machine::Settings;
+use member::bootstrap::Attendance;
 use member::container_znodes::ContainerSettings;
 use member::recovery::{self, draw_ids};
+use storage::datadir::Birth;
 use storage::wal::WalOptions;
 use workload::generate::Random;
 use workload::history::{History, Received};
@@ -29,7 +32,7 @@ use crate::limits::{
 };
 use crate::links::{Links, Told};
 use crate::network::Network;
-use crate::server::{MemberConfig, Server};
+use crate::server::{MemberConfig, Server, Unborn};
 use crate::witness::Witness;
 use crate::world::{Clock, Event, World};
 use process::Host;
@@ -52,6 +55,9 @@ pub struct Options {
     pub member: MemberConfig,
     /// Its clients.
     pub clients: Vec<ClientConfig>,
+    /// Whether the members of an ensemble have to find each other first, and to agree on how it
+    /// begins; else they are born when they are started.
+    pub begins_unborn: bool,
     /// What goes wrong.
     pub faults: FaultMix,
     /// For how long.
@@ -85,7 +91,10 @@ impl Options {
         let segment_bytes = random.magnitude(64 * 1024, segment_bytes_max);
         let mut member = MemberConfig {
             number: 0,
-            ensemble: Vec::new(),
+            servers: Vec::new(),
+            birth: None,
+            attendance: Attendance::All,
+            lost_count: 0,
             front_count: random.between(1, 3) as u32,
             secret,
             options: recovery::Options {
@@ -151,6 +160,7 @@ impl Options {
             more_seed: has_more.then(|| more.bits()),
             member,
             clients,
+            begins_unborn: false,
             faults,
             faults_us,
             syncs_lie: false,
@@ -184,6 +194,10 @@ impl Options {
                 ..client
             })
             .collect();
+        options.begins_unborn = random.one_in(2);
+        if random.one_in(4) {
+            options.member.attendance = Attendance::Majority;
+        }
         options
     }
 }
@@ -231,6 +245,12 @@ pub struct Summary {
     pub snapshot_count: u64,
     /// Snapshots that members fetched from others.
     pub fetched_count: u64,
+    /// Directories that were born with a vote, once the members had found each other.
+    pub founded_count: u64,
+    /// Directories that were born to an ensemble that was there.
+    pub joined_count: u64,
+    /// Directories that were corrupt, and were set aside.
+    pub set_aside_count: u64,
     /// Snapshots restored.
     pub restored_count: usize,
     /// Log entries committed.
@@ -272,6 +292,9 @@ pub(crate) struct Simulation {
     worked_us: u64,
     snapshot_count: u64,
     fetched_count: u64,
+    founded_count: u64,
+    joined_count: u64,
+    set_aside_count: u64,
     reliefs: BTreeMap<u32, (Vec<usize>, Fault)>,
     fault_counts: BTreeMap<String, u64>,
     /// Draws changes of the configuration, if there is more to configure.
@@ -311,6 +334,9 @@ impl Simulation {
             worked_us: 0,
             snapshot_count: 0,
             fetched_count: 0,
+            founded_count: 0,
+            joined_count: 0,
+            set_aside_count: 0,
             reliefs: BTreeMap::new(),
             fault_counts: BTreeMap::new(),
             more: options.more_seed.map(Random::new),
@@ -321,12 +347,24 @@ impl Simulation {
             simulation.clients.iter_mut().for_each(|client| client.do_more(more.fork()));
         }
         for member in 0..simulation.hosts.len() {
-            simulation.world.schedule(0, Event::Start { member });
+            // Whoever begins servers does not do so at once everywhere.
+            let at_us = match simulation.options.begins_unborn {
+                true => apart.magnitude(1, 5_000_000),
+                false => 0,
+            };
+            simulation.world.schedule(at_us, Event::Start { member });
+        }
+        if simulation.options.begins_unborn && simulation.options.faults.is_any() {
+            simulation.trouble_birth(&mut apart);
         }
         if let Some((op, power_is_cut)) = simulation.options.stop_at {
             simulation.hosts[0].stop_at(op, power_is_cut);
         }
-        if let Some(wait_us) = simulation.options.faults.next_us() {
+        if let Some(mut wait_us) = simulation.options.faults.next_us() {
+            // Sooner than the interval says: before there is an ensemble.
+            if simulation.options.begins_unborn && apart.one_in(2) {
+                wait_us = wait_us.min(apart.magnitude(1_000, 5_000_000));
+            }
             simulation.world.schedule(wait_us, Event::Fault);
         }
         for client in 0..simulation.clients.len() {
@@ -404,6 +442,11 @@ impl Simulation {
                 Ok(())
             }
             Event::Start { member } => self.start(member),
+            Event::Decide { life } => self.decide(life),
+            Event::Leave { life, until_us } => {
+                self.leave(life, until_us);
+                Ok(())
+            }
             Event::Frame { link, epoch, is_bulk } => {
                 let told = self.links.arrive(&mut self.world, link, epoch, is_bulk);
                 told.into_iter().for_each(|told| self.tell(told));
@@ -412,8 +455,11 @@ impl Simulation {
             Event::Dial { link } => {
                 let hosts = &self.hosts;
                 let now_us = self.world.now_us;
-                let answers = |member: usize| hosts[member].is_awake(now_us);
-                let told = self.links.dial(&mut self.world, link, answers);
+                let hello = |member: usize| {
+                    let host: &Host = &hosts[member];
+                    host.hello().filter(|_| host.is_awake(now_us)).cloned()
+                };
+                let told = self.links.dial(&mut self.world, link, hello);
                 told.into_iter().for_each(|told| self.tell(told));
                 Ok(())
             }
@@ -449,11 +495,27 @@ impl Simulation {
             Told::Frame { member, .. } | Told::Link { member, .. } => *member,
             Told::Linked { member, .. } => *member,
         };
-        let Some(server) = &mut self.hosts[member].server else { return };
-        match told {
-            Told::Frame { from, frame, .. } => server.on_peer(from, frame, &mut self.world),
-            Told::Link { peer, is_up, .. } => server.on_link(peer, is_up, &mut self.world),
-            Told::Linked { peer, is_up, .. } => server.on_linked(peer, is_up, &mut self.world),
+        let host = &mut self.hosts[member];
+        match (&mut host.server, &mut host.unborn, told) {
+            (Some(server), _, Told::Frame { from, frame, .. }) => {
+                server.on_peer(from, frame, &mut self.world);
+            }
+            (Some(server), _, Told::Link { peer, is_up, .. }) => {
+                server.on_link(&peer, is_up, &mut self.world);
+            }
+            (Some(server), _, Told::Linked { peer, is_up, .. }) => {
+                server.on_linked(&peer, is_up, &mut self.world);
+            }
+            (
+                None,
+                Some(unborn),
+                Told::Link { peer, is_up, .. } | Told::Linked { peer, is_up, .. },
+            ) => {
+                unborn.on_link(&peer, is_up);
+                let at_us = self.world.now_us + self.world.hop_us();
+                self.world.schedule(at_us, Event::Decide { life: unborn.life() });
+            }
+            (None, ..) => {}
         }
     }
 
@@ -560,8 +622,10 @@ impl Simulation {
         }
         self.begin(Phase::Calm);
         for host in &mut self.hosts {
+            host.hangs_until_us = 0;
             if let Some(server) = &mut host.server {
                 server.starve_apply(0);
+                server.hang_until(0);
             }
         }
         let reliefs: Vec<u32> = self.reliefs.keys().copied().collect();
@@ -586,10 +650,10 @@ impl Simulation {
         let since_us =
             |began_us: u64| now_us - began_us.max(self.phase_began_us).max(paused_us).min(now_us);
         for (member, host) in self.hosts.iter().enumerate() {
-            if let Some(server) = &host.server
-                && !server.is_ready()
-                && since_us(server.started_us()) > READY_US_MAX
-            {
+            let unborn_us = host.unborn.as_ref().map(Unborn::started_us);
+            let server = host.server.as_ref().filter(|server| !server.is_ready());
+            let waits_us = unborn_us.or(server.map(Server::started_us));
+            if waits_us.is_some_and(|at_us| since_us(at_us) > READY_US_MAX) {
                 let states: Vec<String> = self.hosts.iter().map(Host::describe).collect();
                 let states = states.join("; ");
                 return Err(format!("started server {member} does not become ready: {states}"));
@@ -635,10 +699,18 @@ impl Simulation {
             };
             connection_count += server.connection_count();
         }
-        Ok(connection_count == there && (!self.is_ensemble() || self.do_agree()))
+        Ok(connection_count == there
+            && (!self.is_ensemble() || (self.do_agree() && self.do_all_vote())))
     }
 
-    /// Whether all members have the same leader and the same state.
+    /// Whether every server is there, has a vote, and nobody else has.
+    fn do_all_vote(&self) -> bool {
+        let mut ids: Vec<u64> = self.servers().map(|server| server.hello().member.0).collect();
+        ids.sort_unstable();
+        ids.len() == self.hosts.len() && self.servers().all(|server| server.voters() == ids)
+    }
+
+    /// Whether all members that run have the same leader and the same state.
     fn do_agree(&self) -> bool {
         let mut views = self.servers().map(|server| {
             let (status, machine) = (server.status(), server.machine());
@@ -756,6 +828,9 @@ impl Simulation {
             over_quota_count: verdict.over_quota_count,
             snapshot_count: self.snapshot_count + snapshot_count,
             fetched_count: self.fetched_count + fetched_count,
+            founded_count: self.founded_count,
+            joined_count: self.joined_count,
+            set_aside_count: self.set_aside_count,
             restored_count: verdict.installed_count,
             entry_count: self.witness.entry_count(),
             disk_ops: self.hosts.iter().map(|host| host.disk.ops()).sum(),
@@ -791,15 +866,17 @@ fn hosts(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
     let ensemble: Vec<u64> = secrets.iter().map(|secret| draw_ids(secret).1.0).collect();
     let mut disks = vec![disk];
     disks.resize_with(options.member_count, || SimDisk::new(random.bits(), options.syncs_lie));
+    let birth = Birth { cluster_id: 1, voters: ensemble };
     let mut hosts = Vec::new();
     for (number, disk) in disks.into_iter().enumerate() {
         let clock = Clock {
             fast_ppm: random.below(2 * CLOCK_PPM_MAX + 1) as i64 - CLOCK_PPM_MAX as i64,
             wall_offset_ms: random.magnitude(1, 10_000) as i64 - 100,
         };
-        let ensemble = ensemble.clone();
         let secret = secrets[number];
-        let config = MemberConfig { number, ensemble, secret, ..options.member.clone() };
+        let servers = (1..=options.member_count as u64).collect();
+        let birth = (!options.begins_unborn).then(|| birth.clone());
+        let config = MemberConfig { number, servers, birth, secret, ..options.member.clone() };
         let mut host = Host::new(config, disk, clock);
         host.config.options.server = number as u64 + 1;
         hosts.push(host);

@@ -15,7 +15,7 @@ use machine::codec::DecodeError;
 use machine::command::Op as MachineOp;
 use machine::digest::Digest;
 use machine::entry::{self, Framed};
-use machine::{Command, Counters, Machine, Origin, Settings};
+use machine::{Command, Counters, Machine, MemberId, Origin, Settings};
 use replica::{Entry, EntryKind, Role, Status};
 use workload::model;
 use workload::op::Signature;
@@ -26,6 +26,8 @@ use crate::disk::SimDisk;
 struct Handed {
     term: u64,
     payload: Bytes,
+    /// Whether it holds commands.
+    kind: EntryKind,
     /// Commands in this entry and all before it, but for those that are skipped.
     ordinal: u64,
     /// The last batch of each origin in this entry and all before it: boot and sequence.
@@ -88,8 +90,8 @@ pub struct Witness {
     /// How entries were thought of, by index and term; and what they hold.
     proposed: BTreeMap<(u64, u64), Proposed>,
     payloads: BTreeMap<(u64, u64), Bytes>,
-    /// By term.
-    leaders: BTreeMap<u64, usize>,
+    /// By term: with which directory.
+    leaders: BTreeMap<u64, (usize, MemberId)>,
     /// Of the state at the end of an entry, by its index.
     digests: BTreeMap<u64, Digest>,
     /// By member, boot and connection.
@@ -163,6 +165,11 @@ impl Witness {
         Ok(())
     }
 
+    /// A member has lost its directory: what it handed over is with the others.
+    pub fn on_lost(&mut self, member: usize) {
+        self.seen[member].handed = 0;
+    }
+
     /// The same index and term name one entry, whoever has it.
     fn check_payload(&mut self, at: (u64, u64), payload: &Bytes) -> Result<(), String> {
         let found = self.payloads.entry(at).or_insert_with(|| payload.clone());
@@ -197,14 +204,21 @@ impl Witness {
 
     /// Where the replica of a member stands: a term has one leader, who has everything that was
     /// committed in earlier ones.
-    pub fn on_status(&mut self, member: usize, status: &Status, now_us: u64) -> Result<(), String> {
+    pub fn on_status(
+        &mut self,
+        member: usize,
+        id: MemberId,
+        status: &Status,
+        now_us: u64,
+    ) -> Result<(), String> {
         if status.role != Role::Leader {
             return Ok(());
         }
         let term = status.term;
         let has_begun = !self.leaders.contains_key(&term);
-        let leader = *self.leaders.entry(term).or_insert(member);
-        if leader != member {
+        let leader = *self.leaders.entry(term).or_insert((member, id));
+        if leader != (member, id) {
+            let (leader, _) = leader;
             return Err(format!("members {leader} and {member} both lead in term {term}"));
         }
         if has_begun {
@@ -339,14 +353,15 @@ impl Witness {
         let proposed = self.proposed.get(&(entry.index, entry.term)).copied();
         let proposed = proposed.unwrap_or(Proposed { member, judged_us: now_us, at_us: now_us });
         let (term, handed_us) = (entry.term, now_us);
-        let is_membership = entry.kind == EntryKind::Membership;
-        let payload = if is_membership { Bytes::new() } else { entry.payload.clone() };
+        let (kind, payload) = (entry.kind, entry.payload.clone());
         let before = self.entries.range(..entry.index).next_back().map(|(_, handed)| handed);
         let mut ordinal = before.map_or(0, |handed| handed.ordinal);
         let mut last_batches = before.map_or_else(LastBatches::new, |it| it.last_batches.clone());
         // What does not decode is found when the order is made.
-        ordinal += command_count(&payload, &mut last_batches).unwrap_or(0);
-        let new = Handed { term, payload, ordinal, last_batches, proposed, handed_us };
+        if kind == EntryKind::Normal {
+            ordinal += command_count(&payload, &mut last_batches).unwrap_or(0);
+        }
+        let new = Handed { term, payload, kind, ordinal, last_batches, proposed, handed_us };
         match self.entries.entry(entry.index) {
             // A later life, or another member, hands it over again.
             Slot::Occupied(old) if old.get().payload == new.payload => {}
@@ -393,7 +408,7 @@ impl Witness {
     /// Terms that had a leader, and who it was.
     #[cfg(test)]
     pub fn leaders(&self) -> impl Iterator<Item = (u64, usize)> {
-        self.leaders.iter().map(|(term, member)| (*term, *member))
+        self.leaders.iter().map(|(term, (member, _))| (*term, *member))
     }
 
     /// How many terms had a leader.
@@ -421,7 +436,7 @@ impl Witness {
         let mut times = Vec::new();
         let mut last_batches = LastBatches::new();
         for (index, handed) in &self.entries {
-            if handed.payload.is_empty() {
+            if handed.payload.is_empty() || handed.kind == EntryKind::Membership {
                 continue;
             }
             let bad = |error| format!("entry {index} does not decode: {error}");

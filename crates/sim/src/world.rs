@@ -62,6 +62,18 @@ pub enum Event {
         /// Which member.
         member: usize,
     },
+    /// A process whose directory is not born yet looks at what it was told.
+    Decide {
+        /// Which life of which process.
+        life: u64,
+    },
+    /// A process that was told to stop looks whether another member leads.
+    Leave {
+        /// Which life of which process.
+        life: u64,
+        /// When it stops at the latest.
+        until_us: u64,
+    },
     /// Something arrives on a link between members.
     Frame {
         /// Which link.

@@ -28,19 +28,25 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     let faults: std::collections::BTreeSet<&str> =
         summaries.iter().flat_map(|it| it.faults.keys().map(String::as_str)).collect();
     for fault in [
+        "BitRot",
         "BreakLinks",
         "Cut",
         "DiskFull",
+        "EmptiedDisk",
+        "HandOver",
+        "HangingDisk",
         "IoError",
         "Kill",
         "Partition",
         "Pause",
         "PowerLoss",
+        "Restore",
         "RoughLinks",
         "SlowApply",
         "SlowDisk",
         "SlowLinks",
         "Stall",
+        "Stop",
         "StopAt",
         "WallJump",
     ] {
@@ -50,12 +56,17 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     for (what, count) in [
         ("elections", count(|it| it.led_count - 1)),
         ("snapshots fetched", count(|it| it.fetched_count as usize)),
+        ("members that found each other", count(|it| it.founded_count as usize)),
+        ("members that joined", count(|it| it.joined_count as usize)),
+        ("directories set aside", count(|it| it.set_aside_count as usize)),
         ("unknown writes", count(|it| it.unknown_done_count)),
         ("missed events", count(|it| it.missed_count)),
         ("expired sessions", count(|it| it.expired_count)),
     ] {
         assert!(count > 0, "no {what}");
     }
+    // The others would not have what it brings.
+    assert_eq!(count(|it| it.restored_count), 0);
 }
 
 #[test]

@@ -10,6 +10,7 @@ fn check_goes_on(member_count: usize, fault: fn(u64) -> Fault) {
     const GONE_FOR_US: u64 = 200_000_000;
     for seed in 1..=10 {
         let mut options = sim::Options::draw_ensemble(seed, member_count);
+        options.begins_unborn = false;
         let client = script(seed).clients[0].clone();
         options.clients = vec![client; 4];
         for client in &mut options.clients {
@@ -55,6 +56,7 @@ fn a_member_that_no_log_reaches_fetches_a_snapshot() {
     let mut fetched_count = 0;
     for seed in 1..=10 {
         let mut options = sim::Options::draw_ensemble(seed, 3);
+        options.begins_unborn = false;
         options.member.options.snapshot_commands = 15;
         options.clients = vec![script(seed).clients[0].clone(); 4];
         for client in &mut options.clients {

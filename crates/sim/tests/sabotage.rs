@@ -40,16 +40,44 @@ fn a_sync_that_is_answered_from_local_state_is_noticed() {
 
 #[test]
 fn a_member_that_answers_without_contact_is_noticed() {
-    // One member is cut off for longer than a session lives.
+    // One member is cut off for longer than a session lives, and its clients hardly ever write: whoever
+    // does notices that nobody answers.
     check_noticed_where(Sabotage::ContactIgnored, "was written to at", |options| {
+        options.begins_unborn = false;
         let cut = Fault::Partition { is_one_way: false, for_us: 60_000_000 };
         options.faults = FaultMix::planned_for(vec![(3_000_000, Whom::one(0), cut)]);
         options.faults_us = 60_000_000;
         for client in &mut options.clients {
-            client.ops = 400;
-            client.think_us_max = 4_000_000;
+            client.ops = 20;
+            client.think_us_max = 60_000_000;
             client.timeout_ms = 4 * options.member.options.tick_ms as u32;
             client.is_erratic = false;
+        }
+    });
+}
+
+#[test]
+fn a_batch_that_is_applied_twice_is_noticed() {
+    check_noticed(Sabotage::BatchesDoubled, "which the client did not send");
+}
+
+#[test]
+fn a_vote_of_a_directory_that_was_emptied_is_noticed() {
+    // One member is cut off, a second one empties, the third one sleeps: the first two are no quorum of
+    // which one has everything, unless the second one votes as if it had.
+    check_noticed_where(Sabotage::OldIdAgain, "leads in term", |options| {
+        let cut = Fault::Partition { is_one_way: false, for_us: 5_000_000 };
+        let sleeps = Fault::Pause { for_us: 30_000_000 };
+        options.begins_unborn = false;
+        options.faults = FaultMix::planned_for(vec![
+            (3_000_000, Whom::one(0), cut),
+            (4_500_000, Whom::one(2), sleeps),
+            (100_000, Whom::one(1), Fault::EmptiedDisk),
+        ]);
+        options.faults_us = 60_000_000;
+        for client in &mut options.clients {
+            client.ops = 400;
+            client.think_us_max = 400_000;
         }
     });
 }

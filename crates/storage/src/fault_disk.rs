@@ -349,6 +349,25 @@ impl FaultDisk {
         state.durable.files.remove(path);
     }
 
+    /// Removes a directory with all that is in it, durably, as somebody outside would; all there is if
+    /// the path is empty. Not counted, and not while a process uses it.
+    pub fn lose_tree(&self, path: &str) {
+        let is_in = |name: &str| path.is_empty() || moved_path(name, path, "").is_some();
+        let mut state = self.state.borrow_mut();
+        let State { visible, durable, unsynced_names, .. } = &mut *state;
+        for names in [visible, durable] {
+            names.files.retain(|name, _| !is_in(name));
+            names.directories.retain(|name| !is_in(name));
+        }
+        unsynced_names.retain(|(_, change)| {
+            let (NameChange::Link { name, .. }
+            | NameChange::Directory { name }
+            | NameChange::Remove { name }
+            | NameChange::Rename { to: name, .. }) = change;
+            !is_in(name)
+        });
+    }
+
     /// Every visible file's path, sorted. Not counted.
     pub fn paths(&self) -> Vec<String> {
         self.state.borrow().visible.files.keys().cloned().collect()

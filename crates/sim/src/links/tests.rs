@@ -1,6 +1,8 @@
 //! What a link does with frames, and when its ends are told that it is over.
 
 use bytes::Bytes;
+use machine::BootId;
+use storage::datadir::Birth;
 
 use super::*;
 
@@ -10,14 +12,26 @@ fn frame(number: u8) -> PeerFrame {
     PeerFrame { kind: 1, body: Bytes::from(vec![number; 100]) }
 }
 
+/// What a member says of itself while it is not born.
+fn hello(member: usize) -> Arc<Hello> {
+    let server = member as u64 + 1;
+    let (member, boot) = (MemberId(10 * server), BootId(0));
+    Arc::new(Hello { server, member, boot, servers: vec![1, 2], birth: None })
+}
+
+fn born(member: usize, cluster_id: u128) -> Arc<Hello> {
+    let birth = Some(Birth { cluster_id, voters: vec![10, 20] });
+    Arc::new(Hello { birth, ..Hello::clone(&hello(member)) })
+}
+
 /// The one that dialled is told.
 fn link_at(member: usize, is_up: bool) -> Told {
-    Told::Link { member, peer: 1 - member, is_up }
+    Told::Link { member, peer: hello(1 - member), is_up }
 }
 
 /// The one that accepted is.
 fn linked_at(member: usize, is_up: bool) -> Told {
-    Told::Linked { member, peer: 1 - member, is_up }
+    Told::Linked { member, peer: hello(1 - member), is_up }
 }
 
 /// Two members with a link that is up from the first to the second.
@@ -25,7 +39,7 @@ fn linked() -> (World, Links) {
     let mut world = World::new(Random::new(1));
     let mut links = Links::new(2, Random::new(2));
     let link = links.at(PAIR);
-    let told = links.dial(&mut world, link, |_| true);
+    let told = links.dial(&mut world, link, |member| Some(hello(member)));
     assert_eq!(told, [linked_at(1, true), link_at(0, true)]);
     (world, links)
 }
@@ -114,7 +128,7 @@ fn a_link_that_carries_nothing_for_long_is_taken_for_dead() {
     assert!(told.contains(&linked_at(1, false)));
     // Nobody gets through.
     let link = links.at(PAIR);
-    assert_eq!(links.dial(&mut world, link, |_| true), []);
+    assert_eq!(links.dial(&mut world, link, |member| Some(hello(member))), []);
 }
 
 #[test]
@@ -134,7 +148,7 @@ fn a_new_link_ends_the_one_before_at_the_receiver() {
     links.break_off(&mut world, PAIR);
     let link = links.at(PAIR);
     links.over(&mut world, link, 1).unwrap();
-    let told = links.dial(&mut world, link, |_| true);
+    let told = links.dial(&mut world, link, |member| Some(hello(member)));
     assert_eq!(told, [linked_at(1, false), linked_at(1, true), link_at(0, true)]);
     // What was on its way on the old one does not arrive.
     assert_eq!(run(&mut world, &mut links), []);
@@ -146,4 +160,32 @@ fn a_process_that_ends_is_told_nothing() {
     links.send(&mut world, PAIR, frame(1));
     links.on_end(&mut world, 1, false);
     assert_eq!(run(&mut world, &mut links), [link_at(0, false)]);
+}
+
+#[test]
+fn a_member_that_is_born_is_linked_anew() {
+    let (mut world, mut links) = linked();
+    assert_eq!(links.pair_to(0, MemberId(20)), Some(PAIR));
+    assert_eq!(links.pair_to(0, MemberId(10)), None);
+    links.renew(&mut world, 1);
+    assert_eq!(links.pair_to(0, MemberId(20)), None);
+    let told = run(&mut world, &mut links);
+    assert!(told.contains(&link_at(0, false)));
+    assert!(told.contains(&linked_at(1, false)));
+    let link = links.at(PAIR);
+    let told = links.dial(&mut world, link, |member| Some(born(member, 7)));
+    let peer = born(1, 7);
+    assert_eq!(told[1], Told::Link { member: 0, peer, is_up: true });
+}
+
+#[test]
+fn members_of_two_ensembles_are_not_linked() {
+    let mut world = World::new(Random::new(1));
+    let mut links = Links::new(2, Random::new(2));
+    let link = links.at(PAIR);
+    let told = links.dial(&mut world, link, |member| Some(born(member, member as u128)));
+    assert_eq!(told, []);
+    // One that is not born yet is told how the other was.
+    let one = |member| Some(if member == 0 { born(0, 1) } else { hello(1) });
+    assert_eq!(links.dial(&mut world, link, one).len(), 2);
 }

@@ -1,18 +1,30 @@
 //! What goes wrong, and its end.
 
 use replica::Role;
+use workload::generate::Random;
 
 use crate::client::Client;
 use crate::fault::{Fault, Whom};
+use crate::limits::LEAVE_US_MAX;
 use crate::links::{Pair, Roughness};
+use crate::world::Event;
 
 use super::Simulation;
+use super::damage::Damage;
 
 impl Simulation {
     /// The next fault of the mix.
     pub(super) fn fault(&mut self) {
         let (whom, fault) = self.options.faults.next_fault();
         self.begin_fault(whom, fault);
+    }
+
+    /// What goes wrong while the members look for each other, beside what the mix brings.
+    pub(super) fn trouble_birth(&mut self, random: &mut Random) {
+        if random.one_in(2) {
+            let (whom, fault) = self.options.faults.trouble_of_birth(random);
+            self.begin_fault(whom, fault);
+        }
     }
 
     /// The members that a fault is for.
@@ -78,6 +90,14 @@ impl Simulation {
                 self.links.roughen(roughness);
                 self.relieve_later(members, fault, for_us);
             }
+            Fault::HandOver { to } => {
+                let to = to.and_then(|to| Some(self.hosts[to].hello()?.member));
+                for member in self.leaders() {
+                    if let Some(server) = &mut self.hosts[member].server {
+                        server.hand_over(to, &mut self.world);
+                    }
+                }
+            }
             fault => {
                 for &member in &members {
                     self.begin_fault_of(member, fault);
@@ -96,6 +116,13 @@ impl Simulation {
         match fault {
             Fault::Kill => self.maybe_end_process(member, false),
             Fault::PowerLoss => self.maybe_end_process(member, true),
+            Fault::Stop => match &host.server {
+                Some(server) => {
+                    let (life, until_us) = (server.life(), now_us + LEAVE_US_MAX);
+                    self.world.schedule(now_us, Event::Leave { life, until_us });
+                }
+                None => self.maybe_end_process(member, false),
+            },
             Fault::StopAt { ops, power_is_cut } => {
                 let op = host.disk.ops() + ops;
                 host.stop_at(op, power_is_cut);
@@ -115,6 +142,12 @@ impl Simulation {
                     server.slow_down(factor);
                 }
             }
+            Fault::HangingDisk { for_us } => {
+                host.hangs_until_us = now_us + for_us;
+                if let Some(server) = &mut host.server {
+                    server.hang_until(now_us + for_us);
+                }
+            }
             Fault::SlowApply { lag_us, .. } => {
                 host.apply_lag_us = lag_us;
                 if let Some(server) = &mut host.server {
@@ -122,7 +155,7 @@ impl Simulation {
                 }
             }
             Fault::Pause { for_us } => {
-                if host.server.is_some() && host.paused_until_us <= now_us {
+                if host.is_there() && host.paused_until_us <= now_us {
                     host.paused_until_us = now_us + for_us;
                     host.waking.pause(now_us, now_us + for_us);
                 }
@@ -133,6 +166,8 @@ impl Simulation {
                     server.set_clock(host.clock);
                 }
             }
+            Fault::BitRot => self.damage(member, Damage::Rot),
+            Fault::EmptiedDisk => self.damage(member, Damage::Loss),
             Fault::Restore => self.restore(member),
             _ => unreachable!("it is of no one machine"),
         }
@@ -153,7 +188,7 @@ impl Simulation {
     }
 
     fn maybe_end_process(&mut self, member: usize, power_is_cut: bool) {
-        if self.hosts[member].server.is_some() {
+        if self.hosts[member].is_there() {
             self.end_process(member, power_is_cut);
         }
     }
@@ -184,7 +219,7 @@ impl Simulation {
     fn relieve_later(&mut self, members: Vec<usize>, fault: Fault, for_us: u64) {
         let number = self.reliefs.last_key_value().map_or(0, |(number, _)| number + 1);
         self.reliefs.insert(number, (members, fault));
-        self.world.schedule(self.world.now_us + for_us, crate::world::Event::Relief(number));
+        self.world.schedule(self.world.now_us + for_us, Event::Relief(number));
     }
 
     pub(super) fn relieve(&mut self, number: u32) {

@@ -57,6 +57,7 @@ struct Play {
 impl Play {
     fn new(member_count: usize) -> Play {
         let mut options = Options::draw_ensemble(1, member_count);
+        options.begins_unborn = false;
         options.faults = FaultMix::none();
         options.more_seed = None;
         options.member.options.tick_ms = 2_000;

@@ -1,12 +1,18 @@
 //! The machines of the members, and the lives of the processes on them.
 
+use std::sync::Arc;
+
+use machine::MemberId;
+use member::Hello;
+use replica::Role;
+use storage::datadir::Birth;
+
 use crate::check::{Trouble, WakingTime};
 use crate::disk::SimDisk;
+use crate::limits::LEAVE_LOOK_US;
 use crate::links::Pair;
-use crate::server::{Death, MemberConfig, Server};
+use crate::server::{Death, MemberConfig, Server, Started, Unborn};
 use crate::world::{Clock, Event};
-
-use replica::Role;
 
 use super::{Phase, Simulation};
 
@@ -16,6 +22,8 @@ pub(super) struct Host {
     pub disk: SimDisk,
     pub clock: Clock,
     pub server: Option<Server>,
+    /// What there is of the process while its directory is not born.
+    pub unborn: Option<Unborn>,
     /// The process that runs, or the time without one. No two in a run are the same.
     pub life: u64,
     pub waking: WakingTime,
@@ -33,6 +41,11 @@ pub(super) struct Host {
     pub stop_cuts_power: bool,
     pub slowness: u64,
     pub apply_lag_us: u64,
+    /// No sync returns before.
+    pub hangs_until_us: u64,
+    /// What the directory of this member held is lost, or may be found to be; and no other has its
+    /// vote.
+    pub lost: Option<MemberId>,
 }
 
 impl Host {
@@ -43,6 +56,7 @@ impl Host {
             disk,
             clock,
             server: None,
+            unborn: None,
             life: 0,
             waking: WakingTime::default(),
             trouble: Trouble::default(),
@@ -54,6 +68,8 @@ impl Host {
             stop_cuts_power: false,
             slowness: 1,
             apply_lag_us: 0,
+            hangs_until_us: 0,
+            lost: None,
         }
     }
 
@@ -65,15 +81,31 @@ impl Host {
 
     /// Whether a process runs, and is given the CPU.
     pub fn is_awake(&self, now_us: u64) -> bool {
-        self.server.is_some() && self.paused_until_us <= now_us
+        self.is_there() && self.paused_until_us <= now_us
+    }
+
+    /// Whether there is a process.
+    pub fn is_there(&self) -> bool {
+        self.server.is_some() || self.unborn.is_some()
+    }
+
+    /// What the process says of itself to others, if there is one.
+    pub fn hello(&self) -> Option<&Arc<Hello>> {
+        let born = self.server.as_ref().map(Server::hello);
+        born.or(self.unborn.as_ref().map(Unborn::hello))
     }
 
     /// For people.
     pub fn describe(&self) -> String {
-        let Some(server) = &self.server else { return "not there".to_string() };
+        let Some(server) = &self.server else {
+            return self.unborn.as_ref().map_or("not there".to_string(), Unborn::describe);
+        };
         let (status, counters) = (server.status(), server.machine().counters());
         format!(
-            "ready {}, idle {}, {:?} in term {} of {:?}, applied {} of {} of {}, zxid {}",
+            "member {} of {:?}, ready {}, idle {}, {:?} in term {} of {:?}, applied {} of {} of {}, \
+             zxid {}",
+            server.hello().member.0,
+            server.voters(),
             server.is_ready(),
             server.is_idle(),
             status.role,
@@ -93,6 +125,7 @@ impl Simulation {
         let host = &mut self.hosts[member];
         let Some(server) = &mut host.server else { return Ok(()) };
         let was_ready = server.is_ready();
+        let was_at = (server.status().role, server.status().term);
         let lived = match event {
             Event::Run { actor, token, .. } => {
                 let (world, network) = (&mut self.world, &mut self.network);
@@ -104,13 +137,27 @@ impl Simulation {
             }
             _ => unreachable!("other events are not the process's"),
         };
+        let at = (server.status().role, server.status().term);
         self.may_refuse |= server.has_refused();
         if server.is_ready() && !was_ready {
             server.starve_apply(host.apply_lag_us);
         }
         for (to, frame) in server.take_outbox() {
-            self.links.send(&mut self.world, Pair { from: member, to }, frame);
+            // Where there is no link it is lost.
+            if let Some(pair) = self.links.pair_to(member, to) {
+                self.links.send(&mut self.world, pair, frame);
+            }
         }
+        for from in server.take_refused() {
+            let is_from = |host: &Host| host.hello().is_some_and(|hello| hello.member == from);
+            if let Some(from) = self.hosts.iter().position(is_from) {
+                self.links.break_off(&mut self.world, Pair { from, to: member });
+            }
+        }
+        if at != was_at && self.is_ensemble() {
+            self.say(Some(member), || format!("{:?} in term {}", at.0, at.1));
+        }
+        let host = &mut self.hosts[member];
         let (is_stopped, is_stopping) = (host.disk.is_stopped(), host.disk.is_stopping());
         if is_stopped || (lived.is_err() && is_stopping) {
             let stop_cuts_power = host.stop_cuts_power;
@@ -132,7 +179,7 @@ impl Simulation {
     /// Starts the process of a member.
     pub(super) fn start(&mut self, member: usize) -> Result<(), String> {
         let host = &mut self.hosts[member];
-        if host.server.is_some() || host.is_left_down {
+        if host.is_there() || host.is_left_down {
             return Ok(());
         }
         self.lives += 1;
@@ -167,31 +214,112 @@ impl Simulation {
             &mut self.world,
             &mut self.witness,
         );
-        let stop_cuts_power = host.stop_cuts_power;
         match started {
-            Ok(mut server) if !host.disk.is_stopped() => {
-                server.slow_down(host.slowness);
-                server.starve_apply(host.apply_lag_us.max(replay_lag_us));
-                host.server = Some(server);
-                self.links.on_start(&mut self.world, member);
-                self.say(Some(member), || "the process is started".to_string());
+            Ok(Started::Running(server)) => {
+                self.end_or(member, |it| it.run_server(member, *server, replay_lag_us, true))
+            }
+            Ok(Started::Unborn(unborn)) => {
+                if let Some(cause) = unborn.set_aside() {
+                    self.set_aside_count += 1;
+                    if self.hosts[member].lost.is_none() {
+                        return Err(format!("nothing damages this disk, but: {cause}"));
+                    }
+                }
+                self.end_or(member, |it| {
+                    it.witness.on_lost(member);
+                    it.say(Some(member), || "the process is started, unborn".to_string());
+                    it.hosts[member].unborn = Some(*unborn);
+                    it.links.on_start(&mut it.world, member);
+                })
+            }
+            Err(death) => self.on_failed_start(member, death),
+        }
+    }
+
+    /// Goes on, unless the disk has stopped.
+    fn end_or(&mut self, member: usize, go_on: impl FnOnce(&mut Simulation)) -> Result<(), String> {
+        let host = &self.hosts[member];
+        match host.disk.is_stopped() {
+            true => self.end_process(member, host.stop_cuts_power),
+            false => go_on(self),
+        }
+        Ok(())
+    }
+
+    fn run_server(&mut self, member: usize, mut server: Server, lag_us: u64, is_first: bool) {
+        let host = &mut self.hosts[member];
+        server.slow_down(host.slowness);
+        server.starve_apply(host.apply_lag_us.max(lag_us));
+        server.hang_until(host.hangs_until_us);
+        host.server = Some(server);
+        match is_first {
+            true => self.links.on_start(&mut self.world, member),
+            // What it says of itself is another thing now.
+            false => self.links.renew(&mut self.world, member),
+        }
+        self.say(Some(member), || "the process is started".to_string());
+    }
+
+    fn on_failed_start(&mut self, member: usize, death: Death) -> Result<(), String> {
+        let host = &self.hosts[member];
+        match death {
+            Death::Disk(_) if host.disk.is_stopping() => {
+                self.end_process(member, host.stop_cuts_power);
                 Ok(())
             }
-            Ok(_) => {
-                self.end_process(member, stop_cuts_power);
-                Ok(())
-            }
-            Err(Death::Disk(_)) if host.disk.is_stopping() => {
-                self.end_process(member, stop_cuts_power);
-                Ok(())
-            }
-            Err(Death::Disk(what)) if host.is_excused => {
+            Death::Disk(what) if host.is_excused => {
                 self.say(Some(member), || format!("the process did not start: {what}"));
                 self.end_process(member, false);
                 Ok(())
             }
-            Err(Death::Disk(what)) => Err(format!("the server does not start: {what}")),
-            Err(Death::Bug(what)) => Err(what),
+            Death::Disk(what) => Err(format!("the server does not start: {what}")),
+            Death::Bug(what) => Err(what),
+        }
+    }
+
+    /// A process that is not born yet looks at what its links said.
+    pub(super) fn decide(&mut self, life: u64) -> Result<(), String> {
+        let is_it = |host: &Host| host.unborn.as_ref().is_some_and(|it| it.life() == life);
+        let Some(member) = self.hosts.iter().position(is_it) else { return Ok(()) };
+        let host = &mut self.hosts[member];
+        if self.world.now_us < host.paused_until_us {
+            self.world.schedule(host.paused_until_us, Event::Decide { life });
+            return Ok(());
+        }
+        let Some(unborn) = host.unborn.take() else { return Ok(()) };
+        let Some(birth) = unborn.birth() else {
+            host.unborn = Some(unborn);
+            return Ok(());
+        };
+        let voted = birth.voters.contains(&unborn.hello().member.0);
+        let born = unborn.be_born(
+            &birth,
+            &host.config,
+            &host.disk,
+            host.clock,
+            &mut self.world,
+            &mut self.witness,
+        );
+        match born {
+            Ok(server) => {
+                match voted {
+                    true => self.founded_count += 1,
+                    false => self.joined_count += 1,
+                }
+                self.check_one_ensemble(member, &birth)?;
+                self.end_or(member, |it| it.run_server(member, server, 0, false))
+            }
+            Err(death) => self.on_failed_start(member, death),
+        }
+    }
+
+    /// Whoever is born is of the ensemble of those that are there.
+    fn check_one_ensemble(&self, member: usize, birth: &Birth) -> Result<(), String> {
+        let births =
+            self.hosts.iter().filter_map(|host| host.server.as_ref()?.hello().birth.as_ref());
+        match births.filter(|it| *it != birth).count() {
+            0 => Ok(()),
+            _ => Err(format!("member {member} is born to another ensemble than the others")),
         }
     }
 
@@ -199,12 +327,13 @@ impl Simulation {
     pub(super) fn end_process(&mut self, member: usize, power_is_cut: bool) {
         self.say(Some(member), || format!("the process is gone, power cut: {power_is_cut}"));
         let host = &mut self.hosts[member];
+        host.unborn = None;
         if let Some(server) = host.server.take() {
             self.snapshot_count += server.snapshot_count();
             self.fetched_count += server.fetched_count();
         }
         host.disk.end_life(power_is_cut);
-        host.is_excused = host.disk.plan().bytes_max.is_some();
+        host.is_excused = host.disk.is_limited();
         host.paused_until_us = 0;
         host.waking.cut_short(self.world.now_us);
         for number in 0..self.network.connections.len() {
@@ -218,6 +347,22 @@ impl Simulation {
         self.links.on_end(&mut self.world, member, power_is_cut);
         let down_us = self.world.random.magnitude(1_000, 3_000_000);
         self.world.schedule(self.world.now_us + down_us, Event::Start { member });
+    }
+
+    /// A process that was told to stop lets another member lead, if it can (`node::Node::stop`).
+    pub(super) fn leave(&mut self, life: u64, until_us: u64) {
+        let is_it = |host: &Host| host.life == life && host.server.is_some();
+        let Some(member) = self.hosts.iter().position(is_it) else { return };
+        let host = &mut self.hosts[member];
+        let now_us = self.world.now_us;
+        let Some(server) = &mut host.server else { return };
+        if host.paused_until_us > now_us {
+            self.world.schedule(host.paused_until_us, Event::Leave { life, until_us });
+        } else if server.hand_over(None, &mut self.world) && now_us < until_us {
+            self.world.schedule(now_us + LEAVE_LOOK_US, Event::Leave { life, until_us });
+        } else {
+            self.end_process(member, false);
+        }
     }
 
     /// Which members may not hear, or not pass on, what clients say to them now.
@@ -240,9 +385,9 @@ impl Simulation {
         let is_any_slow = self.links.are_any_slow();
         for (host, is_well) in self.hosts.iter_mut().zip(well) {
             host.trouble.note(!is_well, now_us);
-            let is_slow = host.slowness > 1 || host.apply_lag_us > 0;
-            let is_full = host.disk.plan().bytes_max.is_some();
-            host.lag.note(is_any_slow || is_slow || is_full, now_us);
+            let hangs = host.hangs_until_us > now_us;
+            let is_slow = host.slowness > 1 || host.apply_lag_us > 0 || hangs;
+            host.lag.note(is_any_slow || is_slow || host.disk.is_limited(), now_us);
         }
     }
 }

@@ -116,13 +116,24 @@ fn leader(term: u64, last_index: u64) -> Status {
 fn a_term_has_one_leader_who_has_what_was_applied() {
     let mut witness = witness(&[disk(), disk(), disk()]);
     witness.on_committed(0, &[entry(2, b"two")], 0).unwrap();
-    assert!(witness.on_status(1, &leader(3, 2), 0).is_ok());
-    assert!(witness.on_status(1, &leader(3, 2), 0).is_ok());
-    assert!(witness.on_status(2, &leader(3, 2), 0).is_err());
-    assert!(witness.on_status(2, &leader(4, 1), 0).is_err());
+    assert!(witness.on_status(1, MemberId(1), &leader(3, 2), 0).is_ok());
+    assert!(witness.on_status(1, MemberId(1), &leader(3, 2), 0).is_ok());
+    assert!(witness.on_status(2, MemberId(2), &leader(3, 2), 0).is_err());
+    assert!(witness.on_status(2, MemberId(2), &leader(4, 1), 0).is_err());
     // Late to hear that a later term began.
-    assert!(witness.on_status(2, &leader(2, 1), 0).is_ok());
+    assert!(witness.on_status(2, MemberId(2), &leader(2, 1), 0).is_ok());
     assert_eq!(witness.led_count(), 3);
+    // The same machine with another directory is somebody else.
+    assert!(witness.on_status(1, MemberId(7), &leader(3, 2), 0).is_err());
+}
+
+#[test]
+fn a_member_that_has_lost_its_directory_need_not_have_what_it_applied() {
+    let mut witness = witness(&[disk(), disk(), disk()]);
+    witness.on_committed(0, &[entry(2, b"two")], 0).unwrap();
+    assert!(witness.on_start(0, 1, &[], 0).is_err());
+    witness.on_lost(0);
+    assert!(witness.on_start(0, 1, &[], 0).is_ok());
 }
 
 /// Entry 2 with as many commands as asked.

@@ -168,3 +168,24 @@ fn what_is_in_a_lost_directory_is_lost() {
     }
     assert_eq!(seen, BTreeSet::from([(false, false), (true, true)]));
 }
+
+#[test]
+fn what_somebody_removes_is_gone_for_good() {
+    let disk = FaultDisk::new(1);
+    for dir in ["d", "dd"] {
+        disk.create_dir(dir).expect("makes a directory");
+        disk.create(&format!("{dir}/a")).expect("creates");
+    }
+    disk.sync_dir("").expect("syncs");
+    disk.sync_dir("dd").expect("syncs");
+    disk.kill();
+    disk.lose_tree("d");
+    assert_eq!(disk.paths(), ["dd/a"]);
+    // Nothing that was not durable comes back.
+    disk.sync_dir("d").expect("syncs");
+    disk.crash();
+    assert!(!disk.exists("d").expect("looks"));
+    assert_eq!(disk.paths(), ["dd/a"]);
+    disk.lose_tree("");
+    assert_eq!(disk.list("").expect("lists"), Vec::<String>::new());
+}

@@ -1,0 +1,184 @@
+//! Disks that lose what was durable: bits that flip, directories that somebody empties.
+//!
+//! An ensemble bears that of a minority of its members at a time: a member is lost until another
+//! directory has its vote. So long nobody else loses anything. What of the log's end was not confirmed
+//! to be durable counts as torn when it is damaged (`storage::wal`), and a member that was torn so has
+//! lost what it had acknowledged, in silence: that is a limit of the format, and is not tried here.
+
+use member::bootstrap::Attendance;
+use member::recovery::{OpenedMember, Recovered, open_member};
+use storage::fault_disk::FaultDisk;
+
+use super::Simulation;
+use crate::disk::{Lost, SimDisk};
+use crate::limits::{ROT_TRIES_MAX, SET_ASIDE_MAX};
+use crate::server::{MemberConfig, Server};
+
+/// What happens to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    Rot,
+    Loss,
+}
+
+/// What a start makes of a damaged directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// It is what it was.
+    Same,
+    /// It is corrupt, and is set aside.
+    Corrupt,
+    /// It is taken for one whose last write was torn; or no start takes it.
+    Other,
+}
+
+impl Simulation {
+    /// Ends the process of a member, and damages what it has on its disk.
+    pub(super) fn damage(&mut self, member: usize, damage: Damage) {
+        if !self.may_lose(member) {
+            return;
+        }
+        // One that is not there now is left alone: who it is nobody knows.
+        let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
+        let power_is_cut = self.world.random.one_in(2);
+        self.end_process(member, power_is_cut);
+        self.tidy_up(member);
+        let is_damaged = match damage {
+            Damage::Rot => self.rot(member),
+            Damage::Loss => {
+                self.hosts[member].disk.lose(Lost::All);
+                self.witness.on_lost(member);
+                true
+            }
+        };
+        let host = &mut self.hosts[member];
+        if is_damaged {
+            host.lost = Some(id);
+            host.config.lost_count += 1;
+        }
+        // The next start may not get far.
+        if self.world.random.one_in(3) {
+            let (ops, power_is_cut) =
+                (self.world.random.magnitude(1, 60), self.world.random.one_in(2));
+            let op = host.disk.ops() + ops;
+            host.stop_at(op, power_is_cut);
+        }
+    }
+
+    /// Whether a majority has lost nothing if this member does. Nobody is to lose a directory alone.
+    fn may_lose(&mut self, member: usize) -> bool {
+        let host_count = self.hosts.len();
+        for at in 0..host_count {
+            if self.is_replaced(at) {
+                self.hosts[at].lost = None;
+            }
+        }
+        // Where a majority may begin an ensemble, whoever has no place yet could begin another one.
+        let may_begin = self.options.member.attendance == Attendance::Majority;
+        let is_missing = |at: &usize| {
+            let is_lost = self.hosts[*at].lost.is_some();
+            *at != member && (is_lost || (may_begin && !self.has_its_place(*at)))
+        };
+        (0..host_count).filter(is_missing).count() < host_count.div_ceil(2) - 1
+    }
+
+    /// Whether what was lost is replaced: there is another directory, and it is one of as many voters as
+    /// there were. Then what was committed before is on a majority of their disks again: the change was
+    /// committed behind it.
+    fn is_replaced(&self, member: usize) -> bool {
+        let host = &self.hosts[member];
+        let id = host.hello().map(|hello| hello.member);
+        host.lost != id && self.has_its_place(member)
+    }
+
+    /// Whether a member is there, and one of as many voters as there are servers.
+    fn has_its_place(&self, member: usize) -> bool {
+        let Some(server) = &self.hosts[member].server else { return false };
+        let id = server.hello().member.0;
+        let knows = |server: &Server| {
+            let voters = server.voters();
+            voters.len() == self.hosts.len() && voters.contains(&id)
+        };
+        self.servers().any(knows)
+    }
+
+    /// Someone has looked at what was set aside, and does not need it any more.
+    fn tidy_up(&mut self, member: usize) {
+        let disk = &self.hosts[member].disk;
+        let paths = disk.paths();
+        let mut set_aside: Vec<&str> = paths
+            .iter()
+            .filter_map(|path| path.split_once('/'))
+            .map(|(dir, _)| dir)
+            .filter(|dir| dir.starts_with(storage::datadir::SET_ASIDE_PREFIX))
+            .collect();
+        set_aside.dedup();
+        if set_aside.len() >= SET_ASIDE_MAX {
+            set_aside.into_iter().for_each(|dir| disk.lose(Lost::Tree(dir)));
+        }
+    }
+
+    /// Flips bits. Whether they are left so.
+    fn rot(&mut self, member: usize) -> bool {
+        for _ in 0..ROT_TRIES_MAX {
+            let random = &mut self.world.random;
+            let host = &self.hosts[member];
+            let mut paths = host.disk.paths();
+            paths.retain(|path| !path.starts_with(storage::datadir::SET_ASIDE_PREFIX));
+            if paths.is_empty() {
+                return false;
+            }
+            let path = random.pick(&paths).clone();
+            let written = host.disk.written(&path);
+            if written.is_empty() {
+                continue;
+            }
+            let (offset, bits) = (*random.pick(&written), random.between(1, 255) as u8);
+            let before = host.disk.copy();
+            host.disk.flip(&path, offset, bits);
+            let found = found(&host.config, &before, &host.disk);
+            let is_kept = match found {
+                Found::Corrupt => true,
+                // Nobody may notice it before long.
+                Found::Same => random.one_in(ROT_TRIES_MAX),
+                Found::Other => false,
+            };
+            if is_kept {
+                self.say(Some(member), || format!("bits flip in {path} at {offset}: {found:?}"));
+                return true;
+            }
+            host.disk.flip(&path, offset, bits);
+        }
+        false
+    }
+}
+
+/// What a start makes of a damaged disk that was like this before.
+fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
+    let open = |disk: &FaultDisk| {
+        open_member(disk, &config.secret_of_directory(), config.wal, |_| {}).ok()
+    };
+    match (open(before), open(&damaged.copy())) {
+        (Some(OpenedMember::Born(before)), Some(OpenedMember::Born(after))) => {
+            match view(&before) == view(&after) {
+                true => Found::Same,
+                false => Found::Other,
+            }
+        }
+        (_, Some(OpenedMember::Unborn(after))) if after.set_aside.is_some() => Found::Corrupt,
+        (Some(OpenedMember::Unborn(before)), Some(OpenedMember::Unborn(after)))
+            if before.member == after.member =>
+        {
+            Found::Same
+        }
+        _ => Found::Other,
+    }
+}
+
+/// What a member must not forget: who it is, its vote, and its log.
+fn view(recovered: &Recovered<FaultDisk>) -> (machine::MemberId, (u64, u64), (u64, u64)) {
+    let restored = &recovered.restored;
+    let last = restored.entries.last().map(|entry| (entry.index, entry.term));
+    let last = last.unwrap_or((restored.snapshot_index, restored.snapshot_term));
+    (recovered.origin.member, (restored.hard_state.term, restored.hard_state.vote), last)
+}

@@ -1,0 +1,103 @@
+//! Members that lose what their disks held come back in their own place; leaders that are asked to
+//! hand over do; and members that never met find each other.
+
+use member::bootstrap::Attendance;
+use sim::fault::{Fault, FaultMix, Whom};
+use sim::script::script;
+use sim::{Options, Summary};
+
+/// Clients that work for longer than the faults last, and nothing else that goes wrong.
+fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
+    let mut options = Options::draw_ensemble(seed, member_count);
+    options.begins_unborn = false;
+    options.member.attendance = Attendance::All;
+    options.clients = vec![script(seed).clients[0].clone(); 4];
+    for client in &mut options.clients {
+        client.ops = 400;
+        client.think_us_max = 4_000_000;
+    }
+    options.faults_us = faults.iter().map(|(wait_us, ..)| wait_us).sum::<u64>() + 1_000_000;
+    options.faults = FaultMix::planned_for(faults);
+    options
+}
+
+fn run(options: Options) -> Summary {
+    sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// That all of them vote in the end is judged in each run.
+#[test]
+fn every_member_in_turn_loses_its_directory_and_comes_back() {
+    for seed in 1..=10 {
+        let lost = |member| (8_000_000, Whom::one(member), Fault::EmptiedDisk);
+        let summary = run(steady(seed, 3, (0..3).map(lost).collect()));
+        assert_eq!(summary.joined_count, 3, "seed {seed}");
+    }
+}
+
+#[test]
+fn two_of_five_lose_their_directories_at_once_and_come_back() {
+    for seed in 1..=5 {
+        let two = Whom::Members(0b1010);
+        let summary = run(steady(seed, 5, vec![(5_000_000, two, Fault::EmptiedDisk)]));
+        assert_eq!(summary.joined_count, 2, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_corrupt_is_set_aside_and_its_server_comes_back() {
+    let (mut set_aside, mut joined) = (0, 0);
+    for seed in 1..=20 {
+        let rots = (10_000_000, Whom::one(seed as usize % 3), Fault::BitRot);
+        let summary = run(steady(seed, 3, vec![rots]));
+        set_aside += summary.set_aside_count;
+        joined += summary.joined_count;
+    }
+    assert!(set_aside >= 10, "{set_aside}");
+    assert_eq!(joined, set_aside);
+}
+
+#[test]
+fn a_majority_never_loses_what_it_has() {
+    // The second one is let alone: the first one is not replaced yet.
+    let lost = |member| (1_000, Whom::one(member), Fault::EmptiedDisk);
+    let summary = run(steady(1, 3, (0..3).map(lost).collect()));
+    assert_eq!(summary.joined_count, 1);
+}
+
+#[test]
+fn a_leader_that_is_asked_to_hands_over() {
+    for seed in 1..=10 {
+        let asked = (3_000_000, Whom::Leader, Fault::HandOver { to: None });
+        let summary = run(steady(seed, 3, vec![asked; 5]));
+        assert!(summary.led_count >= 5, "seed {seed}: {} terms", summary.led_count);
+    }
+}
+
+#[test]
+fn a_majority_begins_and_the_others_come_later() {
+    let (mut founded, mut joined) = (0, 0);
+    for seed in 1..=20 {
+        let mut options = steady(seed, 3, Vec::new());
+        options.begins_unborn = true;
+        options.member.attendance = Attendance::Majority;
+        let summary = run(options);
+        assert_eq!(summary.founded_count + summary.joined_count, 3, "seed {seed}");
+        founded += summary.founded_count;
+        joined += summary.joined_count;
+    }
+    assert!(joined > 0 && founded >= 40, "{founded}, {joined}");
+}
+
+#[test]
+fn members_that_never_met_find_each_other() {
+    for member_count in [3, 5] {
+        for seed in 1..=10 {
+            let mut options = steady(seed, member_count, Vec::new());
+            options.begins_unborn = true;
+            let summary = run(options);
+            assert_eq!(summary.founded_count, member_count as u64, "seed {seed}");
+            assert_eq!(summary.joined_count, 0, "seed {seed}");
+        }
+    }
+}
