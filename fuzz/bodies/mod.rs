@@ -5,6 +5,7 @@
 //! stand next to each body, cut and changed.
 
 mod of_machine;
+mod of_member;
 mod of_replica;
 mod of_storage;
 mod of_tls;
@@ -21,7 +22,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 28] = [
+pub const BODIES: [Body; 32] = [
     Body { name: "command", run: of_machine::command, seeds: of_machine::command_seeds },
     Body { name: "entry", run: of_machine::entry, seeds: of_machine::entry_seeds },
     Body { name: "identities", run: of_machine::identities, seeds: of_machine::identities_seeds },
@@ -69,6 +70,8 @@ pub const BODIES: [Body; 28] = [
         run: of_storage::identity_file,
         seeds: of_storage::identity_file_seeds,
     },
+    Body { name: "draft_file", run: of_storage::draft_file, seeds: of_storage::draft_file_seeds },
+    Body { name: "birth_file", run: of_storage::birth_file, seeds: of_storage::birth_file_seeds },
     Body { name: "boot_file", run: of_storage::boot_file, seeds: of_storage::boot_file_seeds },
     Body { name: "membership", run: of_replica::membership, seeds: of_replica::membership_seeds },
     Body {
@@ -81,6 +84,12 @@ pub const BODIES: [Body; 28] = [
         run: of_replica::peer_message,
         seeds: of_replica::peer_message_seeds,
     },
+    Body {
+        name: "member_message",
+        run: of_member::member_message,
+        seeds: of_member::member_message_seeds,
+    },
+    Body { name: "hello", run: of_member::hello, seeds: of_member::hello_seeds },
     Body {
         name: "connect_request",
         run: of_zk::connect_request,

@@ -3,7 +3,10 @@
 //! A checksum stops nearly every change of a fuzzer. So each body tries the bytes as they are and
 //! then with the checksums made right, as damage before the checksum was computed would leave them.
 
-use storage::datadir::{Identity, decode_boot, decode_identity, encode_boot, encode_identity};
+use storage::datadir::{
+    Birth, Identity, decode_birth, decode_boot, decode_draft, decode_identity, encode_birth,
+    encode_boot, encode_draft, encode_identity,
+};
 use storage::disk::Disk;
 use storage::fault_disk::FaultDisk;
 use storage::limits::SEGMENT_BYTES_MIN;
@@ -209,6 +212,23 @@ pub fn identity_file(bytes: &[u8]) {
 }
 
 /// What is read is written with the same bytes.
+pub fn draft_file(bytes: &[u8]) {
+    each_sealed(bytes, 24, 0..24, |bytes| {
+        let Ok(member_id) = decode_draft(bytes) else { return };
+        assert_eq!(encode_draft(member_id), bytes);
+    });
+}
+
+/// What is read is written with the same bytes. Its length is its own.
+pub fn birth_file(bytes: &[u8]) {
+    let end = bytes.len().saturating_sub(4);
+    each_sealed(bytes, end, 0..end, |bytes| {
+        let Ok(birth) = decode_birth(bytes) else { return };
+        assert_eq!(encode_birth(&birth), bytes);
+    });
+}
+
+/// What is read is written with the same bytes.
 pub fn boot_file(bytes: &[u8]) {
     each_sealed(bytes, 24, 0..24, |bytes| {
         let Ok(boot) = decode_boot(bytes) else { return };
@@ -327,6 +347,14 @@ pub fn snapshot_trailer_seeds() -> Vec<Vec<u8>> {
 
 pub fn identity_file_seeds() -> Vec<Vec<u8>> {
     vec![encode_identity(&Identity { cluster_id: 1, member_id: 2 })]
+}
+
+pub fn draft_file_seeds() -> Vec<Vec<u8>> {
+    vec![encode_draft(7)]
+}
+
+pub fn birth_file_seeds() -> Vec<Vec<u8>> {
+    vec![encode_birth(&Birth { cluster_id: 1, voters: vec![2, 3, 4] })]
 }
 
 pub fn boot_file_seeds() -> Vec<Vec<u8>> {

@@ -1,0 +1,63 @@
+//! What members say to each other, and of themselves.
+
+use machine::{BootId, Digest, MemberId, SessionId};
+use member::Hello;
+use member::peer::{Heard, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
+use storage::codec::Reader;
+use storage::datadir::Birth;
+
+const FROM: MemberId = MemberId(5);
+
+/// The first byte is the kind. What is read is written with the same bytes.
+pub fn member_message(bytes: &[u8]) {
+    let Some((kind, body)) = bytes.split_first() else { return };
+    let frame = PeerFrame { kind: *kind, body: body.to_vec().into() };
+    let Ok(message) = PeerMessage::decode(FROM, frame.clone()) else { return };
+    assert_eq!(message.encode(), frame);
+}
+
+/// What is read is written with the same bytes, and there may be more behind it.
+pub fn hello(bytes: &[u8]) {
+    let mut reader = Reader::new(bytes);
+    let Ok(hello) = Hello::decode(&mut reader) else { return };
+    let mut written = Vec::new();
+    hello.encode(&mut written);
+    assert!(bytes.starts_with(&written));
+}
+
+pub fn member_message_seeds() -> Vec<Vec<u8>> {
+    let at = SnapshotAt { index: 7, term: 3 };
+    let (boot, sessions) = (BootId(1), vec![SessionId(-4), SessionId(7)]);
+    let messages = [
+        PeerMessage::Raft(b"anything".to_vec().into()),
+        PeerMessage::Restart { boot, stream: 4 },
+        PeerMessage::Heard(Heard { boot, number: 6, sessions }),
+        PeerMessage::Heeded { boot, number: 6, contact_ms: 12 },
+        PeerMessage::Full(true),
+        PeerMessage::Digest { index: 128, digest: Digest(1 << 100) },
+        PeerMessage::Differs { index: 128 },
+        PeerMessage::Want(Want { at, offset: 1 << 40 }),
+        PeerMessage::Piece(Piece { at, offset: 3, total: 6, bytes: b"abc".to_vec().into() }),
+        PeerMessage::Gone(at),
+    ];
+    let encoded = messages.into_iter().map(|message| {
+        let PeerFrame { kind, body } = message.encode();
+        [&[kind], &body[..]].concat()
+    });
+    // A forwarded batch: boot, stream, position, and no batches.
+    let forward = [&[2][..], &[9, 0, 0, 0, 0, 0, 0, 0], &[0; 16], &[0; 4]].concat();
+    encoded.chain([forward]).collect()
+}
+
+pub fn hello_seeds() -> Vec<Vec<u8>> {
+    let birth = Birth { cluster_id: 1 << 100, voters: vec![5, 6, 7] };
+    let unborn =
+        Hello { server: 1, member: FROM, boot: BootId(0), servers: vec![1, 2, 3], birth: None };
+    let born = Hello { boot: BootId(4), birth: Some(birth), ..unborn.clone() };
+    let encoded = |hello: &Hello| {
+        let mut bytes = Vec::new();
+        hello.encode(&mut bytes);
+        bytes
+    };
+    [&unborn, &born].map(encoded).to_vec()
+}
