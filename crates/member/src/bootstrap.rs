@@ -209,7 +209,8 @@ impl fmt::Display for Waiting {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Waiting::ForServers(servers) => {
-                write!(out, "waiting for servers {} to begin an ensemble", Numbers(servers))
+                let noun = if servers.len() == 1 { "server" } else { "servers" };
+                write!(out, "waiting for {noun} {} to begin an ensemble", Numbers(servers))
             }
             Waiting::ForMajority { count, servers } => write!(
                 out,

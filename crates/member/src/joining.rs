@@ -71,6 +71,11 @@ impl Joining {
         self.linked.contains_key(&member)
     }
 
+    /// Which server a member is, as the state or its link says.
+    pub fn server_of(&self, member: MemberId) -> Option<u64> {
+        self.registered.get(&member).or_else(|| self.linked.get(&member)).copied()
+    }
+
     /// This member leads no longer, or anew.
     pub fn clear(&mut self) {
         self.asked_ms = None;

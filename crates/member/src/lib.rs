@@ -45,5 +45,5 @@ pub use front::Front;
 pub use hello::Hello;
 pub use image_writer::ImageWriter;
 pub use log_writer::LogWriter;
-pub use main_loop::{Condemned, Loop, LoopCounts};
+pub use main_loop::{Condemned, Leadership, Loop, LoopCounts};
 pub use replica::{PeerStatus, Role, Status};

@@ -47,6 +47,8 @@ pub struct Loop {
     role: Role,
     /// Whom this member follows, if it knows.
     leader: Option<MemberId>,
+    /// As it was last told to people.
+    leadership: Leadership,
     raft_tick_ms: u64,
     /// Sum of what went by.
     now_ms: u64,
@@ -261,6 +263,8 @@ pub struct LoopOutput {
     pub yield_room: Option<bool>,
     /// Whether writes are refused for want of room, each time that changes: for people.
     pub disk_is_full: Option<bool>,
+    /// Who leads, each time that changes, if there are others: for people.
+    pub leadership: Vec<Leadership>,
     /// This member serves clients from now on. Given once.
     pub ready: bool,
     /// The data directory is not to be used any more, and the process is to end: the driver sees to
@@ -270,6 +274,17 @@ pub struct LoopOutput {
     pub differences: Vec<Difference>,
     /// An image was installed, with this zxid.
     pub installed: Option<Zxid>,
+}
+
+/// Who leads an ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// This member, in this term.
+    Own(u64),
+    /// Another, in this term, and which server it is, where that is known.
+    Other(u64, MemberId, Option<u64>),
+    /// Nobody that this member knows of.
+    Nobody,
 }
 
 impl Loop {
@@ -300,6 +315,7 @@ impl Loop {
             replica,
             role: Role::Follower,
             leader: None,
+            leadership: Leadership::Nobody,
             raft_tick_ms: start.raft_tick_ms,
             now_ms: 0,
             contact_at_ms: None,
@@ -1219,6 +1235,7 @@ impl Loop {
 
     /// Another role, term or leader: what the one before was given may be lost.
     fn on_role(&mut self, change: RoleChange) {
+        self.note_leadership(&change);
         let led = self.role == Role::Leader;
         self.role = change.role;
         self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
@@ -1243,6 +1260,22 @@ impl Loop {
         } else if let Some(leader) = self.leader.filter(|_| self.disk_is_full) {
             self.send(leader, PeerMessage::Full(true));
         }
+    }
+
+    fn note_leadership(&mut self, change: &RoleChange) {
+        let own = self.origin.member.0;
+        let leadership = match change.leader {
+            Some(leader) if leader == own => Leadership::Own(change.term),
+            Some(leader) => {
+                let leader = MemberId(leader);
+                Leadership::Other(change.term, leader, self.joining.server_of(leader))
+            }
+            None => Leadership::Nobody,
+        };
+        if leadership != self.leadership && !self.is_alone() {
+            self.output.leadership.push(leadership);
+        }
+        self.leadership = leadership;
     }
 
     /// What only a leader wants is not wanted any more, and what others forwarded they send again, to

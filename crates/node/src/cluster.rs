@@ -96,7 +96,7 @@ pub(crate) fn join(
                 let dir = config.data_dir.display();
                 tracing::error!(
                     "data directory {dir}: {cause}; all of it was moved to {dir}/{name}, and this \
-                     server begins anew as member {}",
+                     server begins anew as member {:016x}",
                     unborn.member.0
                 );
             }
@@ -166,7 +166,7 @@ fn wait_for_birth(
                         tracing::info!("an ensemble of {count} begins without {absent} of them");
                     }
                     true => tracing::info!("an ensemble of {} begins", voters.len()),
-                    false => tracing::info!("member {member} joins an ensemble that is there"),
+                    false => tracing::info!("member {member:016x} joins an ensemble that is there"),
                 }
                 return Ok(recovered);
             }

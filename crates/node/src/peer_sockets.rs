@@ -540,7 +540,7 @@ impl Drop for Turn {
 }
 
 async fn dial_for_ever(links: Arc<Links>, server: PeerServer, channel: Channel) {
-    let about = format!("server {}", server.number);
+    let about = about_server(server.number);
     let seen = &links.seen[&server.number][channel as usize];
     let mut redial = Redial::new(links.draw_u64());
     loop {
@@ -563,22 +563,42 @@ async fn dial_for_ever(links: Arc<Links>, server: PeerServer, channel: Channel) 
     }
 }
 
+fn about_server(number: u64) -> String {
+    format!("server {number}")
+}
+
 /// What was logged lately: about whom, and the trouble but for its numbers, of which garbage has
 /// others each time.
 #[derive(Default)]
 struct Complaints {
-    seen: BTreeMap<(String, String), Instant>,
+    seen: BTreeMap<(String, String), Complaint>,
+}
+
+struct Complaint {
+    at: Instant,
+    /// Whether it was logged that it is over.
+    is_over: bool,
 }
 
 impl Complaints {
     /// Whether this is to be logged now.
     fn is_due(&mut self, about: &str, trouble: &str, now: Instant) -> bool {
-        self.seen.retain(|_, at| now < *at + PEER_COMPLAINT_INTERVAL);
+        self.seen.retain(|_, it| now < it.at + PEER_COMPLAINT_INTERVAL);
         let kind = trouble.chars().filter(|c| !c.is_ascii_digit()).collect();
         let key = (about.to_string(), kind);
         let is_due = self.seen.len() < PEER_COMPLAINTS_MAX && !self.seen.contains_key(&key);
         if is_due {
-            self.seen.insert(key, now);
+            self.seen.insert(key, Complaint { at: now, is_over: false });
+        }
+        is_due
+    }
+
+    /// Whether it is to be logged now that all is well with a peer.
+    fn are_over(&mut self, about: &str) -> bool {
+        let mut is_due = false;
+        for (_, it) in self.seen.iter_mut().filter(|((of, _), _)| of == about) {
+            is_due |= !it.is_over;
+            it.is_over = true;
         }
         is_due
     }
@@ -692,6 +712,13 @@ impl Links {
         }
     }
 
+    /// Logs that a peer is there again, if trouble with it was logged lately.
+    fn relieve(&self, about: &str) {
+        if self.complaints.lock().are_over(about) {
+            tracing::info!("links: {about} is connected again");
+        }
+    }
+
     /// The handshake of one that was accepted, and then its link to the end.
     async fn serve_on<S: AsyncRead + AsyncWrite + Unpin, R: AsyncRead + Unpin>(
         self: &Arc<Self>,
@@ -795,6 +822,9 @@ impl Links {
         let agreed = self.agree_with_accepter(&mut talk, &own, wanted, channel);
         match timeout(HANDSHAKE_LIMIT, agreed).await.unwrap_or(Err(Trouble::Slow)) {
             Ok(open) => {
+                if channel == Channel::Log {
+                    self.relieve(&about_server(wanted));
+                }
                 let Talk { stream, frames } = talk;
                 self.run(split(stream), frames, open, hello).await;
                 Ok(())

@@ -171,7 +171,8 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     check_ensemble(&recovered.restored.membership, recovered.origin, config.cluster.as_ref())
         .map_err(|cause| StartError::Ensemble { dir: dir_name.clone(), cause })?;
     if recovered.is_new {
-        tracing::info!("data directory {dir_name} was empty: a new state begins");
+        let what = if config.cluster.is_none() { ": a new state begins" } else { "" };
+        tracing::info!("data directory {dir_name} was empty{what}");
     }
     if let Some(cut) = &recovered.cut {
         tracing::warn!("a write that was never acknowledged was cut off the log: {cut:?}");

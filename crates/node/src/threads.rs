@@ -19,7 +19,7 @@ use member::message::{
     Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SnapshotJob, ToApply,
     ToLoop,
 };
-use member::{Apply, Condemned, Difference, ImageWriter, LogWriter, Loop};
+use member::{Apply, Condemned, Difference, ImageWriter, Leadership, LogWriter, Loop};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::disk::RealDisk;
@@ -236,6 +236,18 @@ impl LoopRunner {
         }
         if let Some(point) = output.release {
             shared.to_disk.push([LogInput::Release(point)]);
+        }
+        for leadership in &output.leadership {
+            match leadership {
+                Leadership::Own(term) => tracing::info!("this server leads, in term {term}"),
+                Leadership::Other(term, _, Some(server)) => {
+                    tracing::info!("server {server} leads, in term {term}");
+                }
+                Leadership::Other(term, member, None) => {
+                    tracing::info!("member {:016x} leads, in term {term}", member.0);
+                }
+                Leadership::Nobody => tracing::warn!("no server is known to lead"),
+            }
         }
         for difference in &output.differences {
             match difference {

@@ -191,7 +191,6 @@ pub struct RestoreArgs {
     pub data_dir: PathBuf,
     /// Directories in DIR for these servers of an ensemble
     #[arg(long, value_name = "N,...", value_delimiter = ',', num_args = 1..)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub servers: Vec<u32>,
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use machine::MemberId;
 use member::received::read_backup;
 use member::recovery::{be_born_with, draw_ids};
@@ -42,7 +42,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         let shown = folder.display();
         let disk = RealDisk::new(folder).with_context(|| format!("{shown}"))?;
         be_born_with(&disk, member, &birth, read(&args.backup)?)
-            .with_context(|| format!("{shown}"))?;
+            .map_err(|error| anyhow!("{shown}: {error}"))?;
         println!("{shown}: {znodes} znodes, member {:016x}", member.0);
     }
     Ok(ExitCode::SUCCESS)
@@ -54,5 +54,6 @@ fn read(backup: &Path) -> anyhow::Result<machine::Machine> {
     let name = name.with_context(|| format!("{shown} is not the name of a file"))?;
     let folder = backup.parent().filter(|folder| !folder.as_os_str().is_empty());
     let disk = RealDisk::existing(folder.unwrap_or(Path::new(".")));
-    read_backup(&disk, name).with_context(|| format!("{shown} cannot be restored"))
+    // What it says has its causes in it.
+    read_backup(&disk, name).map_err(|error| anyhow!("{shown} cannot be restored: {error}"))
 }

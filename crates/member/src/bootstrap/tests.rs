@@ -41,7 +41,7 @@ const ALL: [u64; 3] = [1, 2, 3];
 fn the_lowest_number_decides_when_all_are_there_in_any_order() {
     for order in [[2, 3], [3, 2]] {
         let links = order.map(|server| unborn(server, &ALL));
-        let said = format!("waiting for servers {} to begin an ensemble", order[1]);
+        let said = format!("waiting for server {} to begin an ensemble", order[1]);
         check(1, &links[..1], Waiting::ForServers(vec![order[1]]), &said);
         assert_eq!(decided(1, &links), Decision::BeBorn(birth(&[10, 20, 30])));
     }

@@ -620,6 +620,12 @@ fn the_same_trouble_is_logged_once_a_minute_whatever_its_numbers() {
         assert!(complaints.is_due(&format!("server {count}"), "something", later));
     }
     assert!(!complaints.is_due("server 0", "something", later));
+    // That it is over is said once, and only of whom something was said.
+    assert!(!complaints.are_over("server"));
+    assert!(complaints.are_over("server 2"));
+    assert!(!complaints.are_over("server 2"));
+    assert!(!complaints.is_due("server 2", "it is silent", later));
+    assert!(complaints.are_over("server 1"));
 }
 
 #[test]

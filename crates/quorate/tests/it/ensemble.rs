@@ -414,6 +414,12 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
             .iter()
             .all(|line| shown.lines().any(|it| it == *line))
     });
+    let says =
+        |number: usize, what: &str| log_in(&members.folder.join(number.to_string())).contains(what);
+    wait_until("each says who leads", || {
+        says(1, " leads, in term ") && says(2, " leads, in term ") && says(3, " leads, in term ")
+    });
+    wait_until("it is said that the third is there", || says(1, "server 3 is connected again"));
     // Whoever that leads or not: the first and the third are a majority.
     let mut second = members.children[1].take().expect("it runs");
     second.kill().unwrap();

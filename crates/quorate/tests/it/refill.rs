@@ -203,6 +203,7 @@ fn what_is_no_backup_is_restored_to_nothing() {
             !is_done && said.contains("cannot be restored") && said.lines().count() == 1,
             "{said}"
         );
+        assert_eq!(said.matches("is corrupt at byte").count(), 1, "{said}");
         assert!(!data.exists());
     }
     fs::remove_dir_all(&folder).unwrap();
