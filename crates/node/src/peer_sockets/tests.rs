@@ -82,6 +82,15 @@ impl Peers {
         Peers::start(hello, listener(), &servers, auth)
     }
 
+    /// Until no link with that server has a place: it is told to be down before.
+    fn wait_unlinked(&self, server: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.handle.links().iter().any(|it| it.link.hello.server == server) {
+            assert!(Instant::now() < deadline, "the links stay");
+            let _ = self.inputs.recv_timeout(Duration::from_millis(10));
+        }
+    }
+
     fn next(&self) -> PeerInput {
         self.inputs.recv_timeout(PATIENCE).expect("something comes")
     }
@@ -211,6 +220,7 @@ fn a_server_that_goes_is_missed_and_one_that_comes_back_is_found() {
             ends += u32::from(matches!(input, PeerInput::LinkDown(link) if link.hello.server == 3));
             (ends == 4).then_some(())
         });
+        it.wait_unlinked(3);
         it.handle.send(MemberId(30), Channel::Log, frame(1, 1));
         assert_eq!(it.handle.dropped_count(), 1);
     }
@@ -249,12 +259,7 @@ fn a_birth_makes_the_links_anew_and_says_so() {
     }
     // Born of different clusters they part.
     peers[1].handle.set_hello(born(2, 8));
-    // A link is told to be down before its place is free.
-    let deadline = Instant::now() + PATIENCE;
-    while !peers[0].handle.links().is_empty() {
-        assert!(Instant::now() < deadline, "the links stay");
-        let _ = peers[0].inputs.recv_timeout(Duration::from_millis(10));
-    }
+    peers[0].wait_unlinked(2);
     peers[1].handle.set_hello(born(2, 7));
     peers[0].wait_linked(&[2]);
     peers.into_iter().for_each(|it| it.sockets.stop());
