@@ -95,6 +95,8 @@ enum State {
 #[derive(Debug, Default)]
 struct Channel {
     in_flight: VecDeque<Parcel>,
+    /// When each arrives, if nothing holds it up: in order, whatever overtakes what.
+    due_us: VecDeque<u64>,
     /// The last of them arrives then.
     last_us: u64,
     /// Arrivals that wait for a link that carries nothing.
@@ -305,10 +307,12 @@ impl Links {
         for channel in &mut found.channels {
             let kept = self.random.below(channel.in_flight.len() as u64 + 1) as usize;
             channel.in_flight.truncate(kept);
+            channel.due_us.truncate(kept);
         }
         let channel = &mut found.channels[0];
-        channel.in_flight.push_back(Parcel::Over);
         let at_us = channel.last_us.max(world.now_us + receiver_us);
+        channel.in_flight.push_back(Parcel::Over);
+        channel.due_us.push_back(at_us);
         channel.last_us = at_us;
         world.schedule(at_us, Event::Frame { link, epoch, is_bulk: false });
         world.schedule(world.now_us + sender_us, Event::LinkOver { link, epoch });
@@ -373,6 +377,7 @@ impl Links {
             false => channel.in_flight.len(),
         };
         channel.in_flight.insert(position, Parcel::Frame(frame));
+        channel.due_us.push_back(at_us);
         world.schedule(at_us, Event::Frame { link, epoch, is_bulk });
     }
 
@@ -389,6 +394,10 @@ impl Links {
             return None;
         }
         let channel = &mut found.channels[usize::from(is_bulk)];
+        // It arrived before: the link was slow, and is not any more.
+        if channel.due_us.front().is_none_or(|due_us| *due_us > world.now_us) {
+            return None;
+        }
         if found.is_blocked && found.state == State::Up {
             channel.held_count += 1;
             return None;
@@ -396,6 +405,7 @@ impl Links {
         if found.is_blocked {
             channel.in_flight.retain(|parcel| matches!(parcel, Parcel::Over));
         }
+        channel.due_us.pop_front();
         match channel.in_flight.pop_front()? {
             Parcel::Frame(frame) => {
                 world.note(u64::from(frame.kind));
@@ -433,12 +443,29 @@ impl Links {
         }
     }
 
-    /// From now on a link is slow, or as it was.
-    pub fn slow_down(&mut self, pair: Pair, slow: Option<(u64, u64)>) {
+    /// From now on a link is slow.
+    pub fn slow_down(&mut self, pair: Pair, bytes_per_s: u64, more_latency_us: u64) {
         let link = self.at(pair);
         let found = &mut self.links[link];
-        found.bytes_per_s = slow.map(|(bytes_per_s, _)| bytes_per_s);
-        found.more_latency_us = slow.map_or(0, |(_, more_latency_us)| more_latency_us);
+        found.bytes_per_s = Some(bytes_per_s);
+        found.more_latency_us = more_latency_us;
+    }
+
+    /// From now on it is as it was, and what is on its way arrives soon.
+    pub fn speed_up(&mut self, world: &mut World, pair: Pair) {
+        let link = self.at(pair);
+        let latency_us = self.latency_us;
+        let found = &mut self.links[link];
+        found.bytes_per_s = None;
+        found.more_latency_us = 0;
+        let (epoch, soon_us) = (found.epoch, world.now_us + latency_us);
+        for (channel, is_bulk) in found.channels.iter_mut().zip([false, true]) {
+            for due_us in channel.due_us.iter_mut().filter(|due_us| **due_us > soon_us) {
+                *due_us = soon_us;
+                world.schedule(soon_us, Event::Frame { link, epoch, is_bulk });
+            }
+            channel.last_us = channel.last_us.min(soon_us);
+        }
     }
 
     /// From now on the network is so rough.

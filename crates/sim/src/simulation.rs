@@ -663,8 +663,19 @@ impl Simulation {
             let late: Vec<usize> =
                 (0..self.clients.len()).filter(|at| !self.clients[*at].is_idle()).collect();
             let states: Vec<String> = self.hosts.iter().map(Host::describe).collect();
+            let views: Vec<String> = self
+                .servers()
+                .map(|server| {
+                    let machine = server.machine();
+                    let (counters, digest) = (machine.counters(), machine.digest());
+                    format!("{} connections, {counters:?}, {digest:?}", server.connection_count())
+                })
+                .collect();
+            let last_words: Vec<bool> =
+                self.clients.iter().map(Client::has_said_last_words).collect();
             return Err(format!(
-                "clients {late:?} do not finish, in phase {:?}; {}",
+                "clients {late:?} do not finish, in phase {:?}, last words {last_words:?}, \
+                 {views:?}; {}",
                 self.phase,
                 states.join("; ")
             ));
@@ -803,7 +814,11 @@ impl Simulation {
         if !self.is_ensemble() && Some(machines[0].digest()) != digest {
             return Err("after a loss of power the state is another one".to_string());
         }
-        let machines = if self.is_ensemble() && !self.do_agree() { Vec::new() } else { machines };
+        // What was handed over last may not be applied by anybody yet.
+        let newest = self.witness.newest_index();
+        let are_there = machines.iter().all(|machine| machine.counters().index.0 == newest);
+        let is_known = !self.is_ensemble() || (self.do_agree() && are_there);
+        let machines = if is_known { machines } else { Vec::new() };
         let verdict = check(&self.evidence(), &machines)?;
         let snapshot_count = self.servers().map(Server::snapshot_count).sum::<u64>();
         let fetched_count = self.servers().map(Server::fetched_count).sum::<u64>();

@@ -4,11 +4,12 @@
 //! comes from one seed, and every event goes into the trace: same seed, same trace.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use workload::generate::Random;
 
 /// Who of a server is to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Actor {
     /// The order.
     Loop,
@@ -25,7 +26,7 @@ pub enum Actor {
 }
 
 /// Something that happens at a point in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A part of the server's process runs. Stale if the token is not its newest.
     Run {
@@ -108,6 +109,19 @@ pub enum Event {
     Relief(u32),
 }
 
+/// Adds to a trace what is hashed: text for people takes longer to make than most events take.
+struct Noting<'a>(&'a mut World);
+
+impl Hasher for Noting<'_> {
+    fn finish(&self) -> u64 {
+        self.0.trace
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.note_bytes(bytes);
+    }
+}
+
 /// Time, chance, and what happens next.
 pub struct World {
     /// Virtual microseconds since the run began.
@@ -181,7 +195,7 @@ impl World {
         self.now_us = at_us;
         self.event_count += 1;
         self.note(at_us);
-        self.note_text(&event);
+        event.hash(&mut Noting(self));
         Some(event)
     }
 

@@ -536,7 +536,15 @@ fn apply_change(bytes: &mut Vec<u8>, change: &Change) {
     match change {
         Change::Write { offset, bytes: data } => write_into(bytes, *offset, data),
         Change::Length(length) => {
-            bytes.resize(usize::try_from(*length).expect("files in memory are small"), 0);
+            let length = usize::try_from(*length).expect("files in memory are small");
+            if length / 2 <= bytes.len() {
+                bytes.resize(length, 0);
+                return;
+            }
+            // Room that is set aside is hardly ever used: zeros that the system gives cost nothing.
+            let mut longer = vec![0; length];
+            longer[..bytes.len()].copy_from_slice(bytes);
+            *bytes = longer;
         }
     }
 }

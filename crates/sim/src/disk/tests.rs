@@ -56,3 +56,17 @@ fn an_entry_that_replaces_another_is_watched_anew() {
     disk.announce(5, &Bytes::from_static(b"another"));
     assert!(!disk.is_synced(5));
 }
+
+#[test]
+fn a_part_is_found_wherever_it_is() {
+    let bytes: Vec<u8> = (0..40).map(|at| at % 11).collect();
+    for from in 0..bytes.len() {
+        for to in from + 1..=bytes.len() {
+            assert!(holds(&bytes, &bytes[from..to]), "{from} to {to}");
+        }
+    }
+    for length in 1..=41 {
+        assert!(!holds(&bytes, &vec![9; length + 1]));
+    }
+    assert!(!holds(&bytes[..7], &bytes[..8]));
+}

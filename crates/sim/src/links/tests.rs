@@ -79,7 +79,7 @@ fn frames_arrive_in_order_and_all_of_them() {
 #[test]
 fn nothing_waits_behind_a_piece_of_a_snapshot() {
     let (mut world, mut links) = linked();
-    links.slow_down(PAIR, Some((1_000, 0)));
+    links.slow_down(PAIR, 1_000, 0);
     let want = PeerFrame { kind: 16, ..frame(9) };
     assert!(want.is_bulk());
     (0..50).for_each(|_| links.send(&mut world, PAIR, want.clone()));
@@ -87,6 +87,22 @@ fn nothing_waits_behind_a_piece_of_a_snapshot() {
     let arrived = numbers(&run(&mut world, &mut links));
     let position = arrived.iter().position(|number| *number == 1).unwrap();
     assert!(position < 5, "{arrived:?}");
+}
+
+#[test]
+fn what_is_on_its_way_on_a_slow_link_arrives_when_it_is_not_slow_any_more() {
+    let (mut world, mut links) = linked();
+    links.slow_down(PAIR, 1, 0);
+    (0..50).for_each(|number| links.send(&mut world, PAIR, frame(number)));
+    links.speed_up(&mut world, PAIR);
+    links.send(&mut world, PAIR, frame(50));
+    let mut arrived = Vec::new();
+    while arrived.len() < 51 {
+        let Some(Event::Frame { link, epoch, is_bulk }) = world.next_event() else { panic!() };
+        arrived.extend(links.arrive(&mut world, link, epoch, is_bulk));
+    }
+    assert_eq!(numbers(&arrived), (0..=50).collect::<Vec<u8>>());
+    assert!(world.now_us < 4 * LINK_LATENCY_US_MAX);
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Simulation {
             }
             Fault::SlowLinks { one_in, bytes_per_s, latency_us, for_us } => {
                 for pair in self.some_pairs(one_in) {
-                    self.links.slow_down(pair, Some((bytes_per_s, latency_us)));
+                    self.links.slow_down(pair, bytes_per_s, latency_us);
                 }
                 self.relieve_later(members, fault, for_us);
             }
@@ -232,7 +232,9 @@ impl Simulation {
                 }
             }
             Fault::SlowLinks { .. } => {
-                self.links.pairs().into_iter().for_each(|pair| self.links.slow_down(pair, None));
+                for pair in self.links.pairs() {
+                    self.links.speed_up(&mut self.world, pair);
+                }
             }
             Fault::RoughLinks { .. } => self.links.roughen(Roughness::default()),
             fault => members.into_iter().for_each(|member| self.relieve_of(member, fault)),

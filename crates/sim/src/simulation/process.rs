@@ -353,6 +353,10 @@ impl Simulation {
     pub(super) fn leave(&mut self, life: u64, until_us: u64) {
         let is_it = |host: &Host| host.life == life && host.server.is_some();
         let Some(member) = self.hosts.iter().position(is_it) else { return };
+        // One that was paused since the faults came is not stopped after them.
+        if self.phase != Phase::Faults {
+            return;
+        }
         let host = &mut self.hosts[member];
         let now_us = self.world.now_us;
         let Some(server) = &mut host.server else { return };
