@@ -134,9 +134,11 @@ impl Front {
     }
 
     /// What those who are connected have read is of another state. Their sessions live on, where the
-    /// image has them. A client that is connecting is answered by the new state.
+    /// image has them. What a client that is connecting waits for may be in the image: nobody answers it.
     fn on_installed(&mut self) {
-        let attached = |(_, of): &(&ConnectionId, &Connection)| matches!(of.state, State::Attached);
+        let attached = |(_, of): &(&ConnectionId, &Connection)| {
+            matches!(of.state, State::Attached | State::Connecting { .. })
+        };
         let connections = self.connections.iter().filter(attached);
         let mut connections: Vec<ConnectionId> = connections.map(|(id, _)| *id).collect();
         connections.sort_unstable();
