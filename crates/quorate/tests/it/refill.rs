@@ -65,6 +65,13 @@ fn started(name: &str) -> (Members, usize, Client) {
     (members, leader, client)
 }
 
+/// A client of a member, once that serves.
+fn open(members: &Members, place: usize) -> Client {
+    let address = members.clients[place];
+    wait_until("it serves", || word(address, "srvr").contains("Mode: "));
+    Client::open(address, TIMEOUT_MS)
+}
+
 /// Starts the member again, whose directory is condemned: it comes back without it.
 fn comes_back(members: &mut Members, place: usize, client: &mut Client) {
     members.start(place);
@@ -156,7 +163,10 @@ fn restore(words: &[&str]) -> (String, bool) {
 fn an_ensemble_begins_with_a_backup() {
     let (mut members, leader, mut client) = started("restored");
     assert_eq!(client.create("/a/b", b"kept", 0).as_deref(), Ok("/a/b"));
-    let taken = images::snapshot(members.admin((leader + 1) % 3));
+    let follower = (leader + 1) % 3;
+    let mut there = open(&members, follower);
+    wait_until("the follower has it, too", || there.exists("/a/b"));
+    let taken = images::snapshot(members.admin(follower));
     assert_eq!(taken.status, 200);
     // What comes behind the backup is lost, and that is all.
     client.create("/later", b"lost", 0).unwrap();
@@ -181,7 +191,7 @@ fn an_ensemble_begins_with_a_backup() {
     }
     let leader = members.leader();
     for place in [leader, (leader + 1) % 3] {
-        let mut client = Client::open(members.clients[place], TIMEOUT_MS);
+        let mut client = open(&members, place);
         assert_eq!(client.get("/a/b").as_deref(), Ok(&b"kept"[..]));
         let answer = client.call(&read(ReadKind::Exists, "/later"));
         assert_eq!(answer.header.error, ErrorCode::NO_NODE);
