@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use member::bootstrap::{Attendance, Decision, absent_server};
 use member::recovery::{
-    OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member,
+    OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member, recover,
 };
 use member::{Bootstrap, Hello};
 use parking_lot::Mutex;
@@ -84,8 +84,15 @@ pub(crate) fn join(
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<(Recovered<RealDisk>, Cluster), StartError> {
     let failed = |error| recovery_error(config, error);
-    let opened = open_member(disk, &config.secret, WalOptions::default(), skipped);
     let gate = Arc::new(PeerGate::default());
+    if cluster.voters == [cluster.server] {
+        // Nobody else has what it holds: a directory that is corrupt is refused, not set aside.
+        let recovered = recover(disk, &config.secret, WalOptions::default(), skipped);
+        let recovered = recovered.map_err(failed)?;
+        let sockets = link(config, cluster, born_hello(cluster, &recovered), &gate)?;
+        return Ok((recovered, Cluster { sockets, gate }));
+    }
+    let opened = open_member(disk, &config.secret, WalOptions::default(), skipped);
     match opened.map_err(failed)? {
         OpenedMember::Born(recovered) => {
             let sockets = link(config, cluster, born_hello(cluster, &recovered), &gate)?;

@@ -245,3 +245,16 @@ fn a_lone_server_of_an_ensemble_needs_nobody() {
     wait_alike(&nodes, 1);
     nodes.into_iter().for_each(Node::stop);
 }
+
+#[test]
+fn what_a_lone_server_has_is_not_set_aside() {
+    let mut ensemble = Ensemble::new("lone-and-corrupt", 1);
+    ensemble.start(&[1]).into_iter().for_each(Node::stop);
+    let identity = ensemble.data_dir(1).join("identity");
+    let mut bytes = std::fs::read(&identity).expect("is there");
+    *bytes.last_mut().expect("has a checksum") ^= 1;
+    std::fs::write(&identity, bytes).expect("is written");
+    let refused = start(&ensemble.config(1)).err().expect("it is refused").to_string();
+    assert!(refused.contains("identity is corrupt"), "{refused}");
+    assert!(identity.exists());
+}
