@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::client::Client;
+use crate::client::{Client, Greeted};
 use crate::server::{command_at, folder, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
@@ -129,6 +129,18 @@ fn leaders(clients: &[SocketAddr]) -> Vec<usize> {
     let leads = |address: &SocketAddr| word(*address, "srvr").contains("Mode: leader\n");
     let places = clients.iter().enumerate();
     places.filter(|(_, address)| leads(address)).map(|(place, _)| place).collect()
+}
+
+/// A new session at a server that may not serve yet, or be in an election just now.
+pub fn open(address: SocketAddr) -> Client {
+    let mut opened = None;
+    wait_until("a session is given", || {
+        if let Greeted::Attached(client) = Client::try_greet(address, 0, &[0; 16], 0) {
+            opened = Some(*client);
+        }
+        opened.is_some()
+    });
+    opened.expect("it was given")
 }
 
 /// What `quorate cluster` says to these words about these servers, and whether it succeeds.
@@ -328,12 +340,17 @@ impl Members {
 
     /// Has the one at this place lead.
     pub fn make_leader(&self, place: usize) {
-        let admin: Vec<String> = (0..3).map(|place| self.admin(place).to_string()).collect();
         let number = (place + 1).to_string();
         wait_until("it leads", || {
-            cluster(&["transfer", "--to", &number], &admin.join(","));
+            self.cluster(&["transfer", "--to", &number]);
             leaders(&self.clients) == [place]
         });
+    }
+
+    /// What `quorate cluster` says to these words, and whether it succeeds.
+    fn cluster(&self, words: &[&str]) -> (String, bool) {
+        let admin: Vec<String> = (0..3).map(|place| self.admin(place).to_string()).collect();
+        cluster(words, &admin.join(","))
     }
 
     /// Waits until the one at this place has ended by itself.
@@ -401,12 +418,12 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
     members.start(0);
     let leader = || clients.iter().find(|it| word(**it, "srvr").contains("Mode: leader\n"));
     wait_until("one leader of two", || leader().is_some());
-    let mut client = Client::open(clients[1], TIMEOUT_MS);
+    let mut client = open(clients[1]);
     assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
     assert!(members.logs().contains("an ensemble of 3 begins without 1 of them"));
     members.start(2);
     wait_until("the third follows", || word(clients[2], "srvr").contains("Mode: follower\n"));
-    let mut client = Client::open(clients[2], TIMEOUT_MS);
+    let mut client = open(clients[2]);
     wait_until("it has what there was", || client.exists("/a"));
     wait_until("it has its vote", || {
         let shown = leader().map_or_else(String::new, |leader| word(*leader, "mntr"));
@@ -420,12 +437,18 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
         says(1, " leads, in term ") && says(2, " leads, in term ") && says(3, " leads, in term ")
     });
     wait_until("it is said that the third is there", || says(1, "server 3 is connected again"));
+    // Until the change is complete, a majority of the voters before it is needed as well: that is the
+    // first and the second.
+    wait_until("the change is complete", || {
+        let (shown, is_led) = members.cluster(&["status"]);
+        is_led && shown.lines().count() == 5 && !shown.contains("joining")
+    });
     // Whoever that leads or not: the first and the third are a majority.
     let mut second = members.children[1].take().expect("it runs");
     second.kill().unwrap();
     second.wait().unwrap();
     wait_until("one leader of the others", || leader().is_some());
-    let mut client = Client::open(clients[2], TIMEOUT_MS);
+    let mut client = open(clients[2]);
     assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
     members.stop();
 }
