@@ -120,11 +120,6 @@ pub const HAND_OVER_LIMIT: Duration = Duration::from_millis(1_500);
 /// How often it looks whether one does.
 pub const HAND_OVER_LOOK: Duration = Duration::from_millis(5);
 
-/// By how much the thread of snapshots gives way to others that want the CPU (`setpriority`): a tenth of
-/// their share. It reads, packs, checks and sends whole states, and nobody waits for a single step of it;
-/// but a member that joins has to be done before the log that is kept for it is too long.
-pub const SNAPSHOT_NICENESS: i32 = 10;
-
 /// A leader measures how long an entry takes to reach the others' disks no more often than this.
 pub const ACK_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 

@@ -30,7 +30,7 @@ use crate::ack_latency::{AckClock, Reached};
 use crate::images::SnapshotWaiter;
 use crate::limits::{
     APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
-    SNAPSHOT_NICENESS, SNAPSHOT_REST_MAX,
+    SNAPSHOT_REST_MAX,
 };
 use crate::metrics::NodeMetrics;
 use crate::peer_hello::Channel;
@@ -554,13 +554,8 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
 }
 
 /// Writes snapshot files, at half of the disk's pace: as long as a piece took to write, the thread
-/// then rests, so that the log's syncs come in between. It gets what CPU the others leave: so Loop, whom
-/// all others wait for, does not run on it.
+/// then rests, so that the log's syncs come in between.
 pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
-    // On Linux a priority is a thread's. Where it cannot be lowered snapshots take their share.
-    if let Err(error) = rustix::process::setpriority_process(None, SNAPSHOT_NICENESS) {
-        tracing::debug!("the priority of snapshots cannot be lowered: {error}");
-    }
     let mut jobs = Vec::new();
     let (mut snapshot_began, mut snapshot_number, mut snapshot_zxid) = (Instant::now(), 0, 0);
     loop {
@@ -597,7 +592,7 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
             let report = output.report.map(LoopInput::Snapshot);
             let transfer = output.transfer.map(LoopInput::Transfer);
             if room.is_some() || report.is_some() || transfer.is_some() {
-                shared.to_loop.push(room.into_iter().chain(report).chain(transfer));
+                shared.tell_loop(room.into_iter().chain(report).chain(transfer));
             }
         }
     }

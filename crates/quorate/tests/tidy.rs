@@ -52,7 +52,6 @@ const WALLS: [Wall; 12] = [
             "crc32c",
             "hmac",
             "parking_lot",
-            "rustix",
             "rustls",
             "sha2",
             "thiserror",
