@@ -85,14 +85,13 @@ pub(crate) fn join(
 ) -> Result<(Recovered<RealDisk>, Cluster), StartError> {
     let failed = |error| recovery_error(config, error);
     let gate = Arc::new(PeerGate::default());
-    if cluster.voters == [cluster.server] {
+    let (secret, options) = (&config.secret, WalOptions::default());
+    let opened = match cluster.voters == [cluster.server] {
         // Nobody else has what it holds: a directory that is corrupt is refused, not set aside.
-        let recovered = recover(disk, &config.secret, WalOptions::default(), skipped);
-        let recovered = recovered.map_err(failed)?;
-        let sockets = link(config, cluster, born_hello(cluster, &recovered), &gate)?;
-        return Ok((recovered, Cluster { sockets, gate }));
-    }
-    let opened = open_member(disk, &config.secret, WalOptions::default(), skipped);
+        true => recover(disk, secret, options, skipped)
+            .map(|recovered| OpenedMember::Born(Box::new(recovered))),
+        false => open_member(disk, secret, options, skipped),
+    };
     match opened.map_err(failed)? {
         OpenedMember::Born(recovered) => {
             let sockets = link(config, cluster, born_hello(cluster, &recovered), &gate)?;
