@@ -9,7 +9,7 @@
 //! ```text
 //!  0  version       u8   1
 //!  1  kind          u8   the number of the kind in raft-rs's eraftpb.proto
-//!  2  flags         u8   bit 0: reject
+//!  2  flags         u8   bit 0: reject; bit 1: quiet, see `Decoded`
 //!  3  context bytes u8
 //!  4  group id      u32
 //!  8  to            u64
@@ -38,6 +38,7 @@ use crate::members::Membership;
 
 const VERSION: u8 = 1;
 const FLAG_REJECT: u8 = 1;
+const FLAG_QUIET: u8 = 2;
 const HEADER_BYTES: usize = 76;
 pub(crate) const ENTRY_HEADER_BYTES: usize = 21;
 
@@ -92,15 +93,25 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
     let mut reader = Reader::of_message(bytes)?;
     let header = Header::decode(&mut reader)?;
     let snapshot = if header.kind == MessageType::MsgSnapshot {
-        Some(SnapshotMeta::from_raft(decode(header.group_id, bytes)?.get_snapshot()))
+        Some(SnapshotMeta::from_raft(decode(header.group_id, bytes)?.message.get_snapshot()))
     } else {
         None
     };
     Ok(Peek { group_id: header.group_id, to: header.to, from: header.from, snapshot })
 }
 
-/// The bytes of a message that raft-rs wants sent.
-pub(crate) fn encode(group_id: u32, message: &eraftpb::Message) -> Bytes {
+/// A message that a peer sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decoded {
+    /// For raft-rs.
+    pub message: eraftpb::Message,
+    /// An append without entries, to a member that is known to have everything up to its index: an
+    /// answer that agrees would say nothing new.
+    pub is_quiet: bool,
+}
+
+/// The bytes of a message that raft-rs wants sent. Only an append without entries may be quiet.
+pub(crate) fn encode(group_id: u32, message: &eraftpb::Message, is_quiet: bool) -> Bytes {
     let entries: Vec<Entry> = message.get_entries().iter().map(Entry::from_raft).collect();
     let payload_bytes: usize =
         entries.iter().map(|entry| ENTRY_HEADER_BYTES + entry.payload.len()).sum();
@@ -109,7 +120,8 @@ pub(crate) fn encode(group_id: u32, message: &eraftpb::Message) -> Bytes {
     assert!(entries.len() <= MESSAGE_ENTRIES_MAX, "more entries than the limit");
     out.put_u8(VERSION);
     out.put_u8(kind_number(message.get_msg_type()));
-    out.put_u8(if message.reject { FLAG_REJECT } else { 0 });
+    let quiet = if is_quiet { FLAG_QUIET } else { 0 };
+    out.put_u8(quiet | if message.reject { FLAG_REJECT } else { 0 });
     out.put_u8(u8::try_from(message.context.len()).expect("the limit is below 2^8"));
     out.put_u32_le(group_id);
     for field in [
@@ -139,7 +151,7 @@ pub(crate) fn encode(group_id: u32, message: &eraftpb::Message) -> Bytes {
 
 /// Reads a message for `group_id`; never panics, reads nothing past the end, and holds at most a
 /// small multiple of the bytes it is given.
-pub(crate) fn decode(group_id: u32, bytes: &[u8]) -> Result<eraftpb::Message, MessageError> {
+pub(crate) fn decode(group_id: u32, bytes: &[u8]) -> Result<Decoded, MessageError> {
     let mut reader = Reader::of_message(bytes)?;
     let header = Header::decode(&mut reader)?;
     if header.group_id != group_id {
@@ -155,13 +167,14 @@ pub(crate) fn decode(group_id: u32, bytes: &[u8]) -> Result<eraftpb::Message, Me
         message.set_snapshot(decode_snapshot(&header, &mut reader)?.to_raft());
     }
     reader.end()?;
-    Ok(message)
+    Ok(Decoded { message, is_quiet: header.is_quiet })
 }
 
 /// The part of fixed length.
 struct Header {
     kind: MessageType,
     reject: bool,
+    is_quiet: bool,
     context_bytes: usize,
     group_id: u32,
     to: u64,
@@ -179,9 +192,10 @@ impl Header {
     fn decode(reader: &mut Reader<'_>) -> Result<Header, MessageError> {
         reader.version(VERSION)?;
         let kind = decode_kind(reader)?;
-        let reject = match (reader.u8()?, can_reject(kind)) {
-            (0, _) => false,
-            (FLAG_REJECT, true) => true,
+        let (reject, is_quiet) = match reader.u8()? {
+            0 => (false, false),
+            FLAG_REJECT if can_reject(kind) => (true, false),
+            FLAG_QUIET if kind == MessageType::MsgAppend => (false, true),
             _ => return Err(MessageError::Malformed { offset: 2, what: "flags" }),
         };
         let context_bytes = usize::from(reader.u8()?);
@@ -196,6 +210,7 @@ impl Header {
         let header = Header {
             kind,
             reject,
+            is_quiet,
             context_bytes,
             group_id: reader.u32()?,
             to: reader.u64_within(1, u64::MAX)?,
@@ -224,6 +239,9 @@ impl Header {
             // there, and what follows be appended behind a gap or committed beyond the end.
             MessageType::MsgAppend if (self.log_term == 0) != (self.index == 0) => {
                 Err(MessageError::Malformed { offset: 32, what: "log term" })
+            }
+            MessageType::MsgAppend if self.is_quiet && self.entry_count > 0 => {
+                Err(MessageError::Malformed { offset: 2, what: "a quiet append with entries" })
             }
             MessageType::MsgAppend => Ok(()),
             MessageType::MsgReadIndex | MessageType::MsgReadIndexResp if self.entry_count == 1 => {

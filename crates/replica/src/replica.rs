@@ -22,7 +22,7 @@ use crate::limits::{
 };
 use crate::log::Log;
 use crate::members::{self, Membership, MembershipChange};
-use crate::message::{self, MessageError};
+use crate::message::{self, Decoded, MessageError};
 use crate::pending::{Job, Pending};
 use crate::reads::{ReadConfig, Reads};
 
@@ -334,15 +334,19 @@ impl Replica {
     /// # Errors
     /// Bytes that are no message of a correct member; nothing has changed then.
     pub fn step(&mut self, from: u64, bytes: &[u8]) -> Result<(), MessageError> {
-        let message = message::decode(self.config.group_id, bytes)?;
+        let Decoded { message, is_quiet } = message::decode(self.config.group_id, bytes)?;
         message::check_route(&message, from, self.config.member_id)?;
         self.check_against_log(&message)?;
         let (kind, term) = (message.get_msg_type(), message.term);
         if !self.accepts(kind) {
             return Ok(());
         }
+        let unsent = self.node.raft.msgs.len();
         // Only answers of strangers are refused here, and those who ask again will be heard.
         let _ = self.node.step(message);
+        if is_quiet {
+            self.drop_agreement(unsent);
+        }
         self.settle();
         self.note_heard(from, kind, term);
         Ok(())
@@ -627,6 +631,29 @@ impl Replica {
     /// Two kinds are dropped where raft-rs would do something it must not: campaign in spite of
     /// an obstacle, or pass on a request for an index in the name of another member, who asks
     /// again on its own.
+    /// Drops what agrees to an append, of the messages from this position on: nobody learns from it.
+    fn drop_agreement(&mut self, from: usize) {
+        let messages = &mut self.node.raft.msgs;
+        let is_agreement = |message: &eraftpb::Message| {
+            message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject
+        };
+        if messages.get(from).is_some_and(is_agreement) {
+            messages.remove(from);
+        }
+    }
+
+    /// Whether an answer to this message that agrees with it would tell this leader nothing: it has no
+    /// entries, and the member has said that it has what is before. The member streams, or else the
+    /// next append waits for the answer; and its answers count for contact only with heartbeats.
+    fn is_quiet(&self, message: &eraftpb::Message) -> bool {
+        let has_all = |progress: &raft::Progress| {
+            progress.state == ProgressState::Replicate && progress.matched >= message.index
+        };
+        message.get_msg_type() == MessageType::MsgAppend
+            && message.entries.is_empty()
+            && self.node.raft.prs().get(message.to).is_some_and(has_all)
+    }
+
     fn accepts(&self, kind: MessageType) -> bool {
         match kind {
             MessageType::MsgTimeoutNow => self.campaign_obstacle().is_none(),
@@ -783,7 +810,7 @@ impl Replica {
         let installs = message.get_msg_type() == MessageType::MsgSnapshot;
         Outgoing {
             to: message.to,
-            bytes: message::encode(self.config.group_id, message),
+            bytes: message::encode(self.config.group_id, message, self.is_quiet(message)),
             snapshot: installs.then(|| SnapshotMeta::from_raft(message.get_snapshot())),
         }
     }

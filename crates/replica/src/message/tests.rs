@@ -81,6 +81,14 @@ fn all() -> Vec<Message> {
     ]
 }
 
+fn encode(group_id: u32, message: &Message) -> Bytes {
+    super::encode(group_id, message, false)
+}
+
+fn decode(group_id: u32, bytes: &[u8]) -> Result<Message, MessageError> {
+    super::decode(group_id, bytes).map(|decoded| decoded.message)
+}
+
 fn refused(message: &Message) -> MessageError {
     decode(GROUP, &encode(GROUP, message)).unwrap_err()
 }
@@ -135,20 +143,20 @@ fn mutated_bytes_never_panic_and_what_decodes_encodes_to_the_same() {
         usize::try_from(state >> 1).unwrap()
     };
     let originals: Vec<Bytes> = all().iter().map(|message| encode(GROUP, message)).collect();
-    let mut decoded = 0;
+    let mut count = 0;
     for _ in 0..200_000 {
         let mut bytes = originals[random() % originals.len()].to_vec();
         for _ in 0..=random() % 3 {
             let offset = random() % bytes.len();
             bytes[offset] = [0, 1, 0xff, random() as u8][random() % 4];
         }
-        if let Ok(message) = decode(GROUP, &bytes) {
-            assert_eq!(encode(GROUP, &message), bytes);
-            decoded += 1;
+        if let Ok(decoded) = super::decode(GROUP, &bytes) {
+            assert_eq!(super::encode(GROUP, &decoded.message, decoded.is_quiet), bytes);
+            count += 1;
         }
         let _ = peek(&bytes);
     }
-    assert!(decoded > 1000);
+    assert!(count > 1000);
 }
 
 #[test]
@@ -315,4 +323,17 @@ fn snapshot_without_voters_or_from_the_future_is_refused() {
 fn message_for_another_group_is_refused() {
     let error = MessageError::WrongGroup { group_id: GROUP, expected: 8 };
     assert_eq!(decode(8, &encode(GROUP, &append())), Err(error));
+}
+
+#[test]
+fn only_an_append_without_entries_may_be_quiet() {
+    let empty = Message { log_term: 8, index: 10, commit: 10, ..message(MessageType::MsgAppend) };
+    let bytes = super::encode(GROUP, &empty, true);
+    let decoded = Decoded { message: empty, is_quiet: true };
+    assert_eq!(super::decode(GROUP, &bytes), Ok(decoded));
+    let malformed = |what| Err(MessageError::Malformed { offset: 2, what });
+    let with_entries = super::encode(GROUP, &append(), true);
+    assert_eq!(super::decode(GROUP, &with_entries), malformed("a quiet append with entries"));
+    let heartbeat = super::encode(GROUP, &message(MessageType::MsgHeartbeat), true);
+    assert_eq!(super::decode(GROUP, &heartbeat), malformed("flags"));
 }

@@ -285,6 +285,12 @@ impl Cluster {
         }
     }
 
+    /// How many messages are on their way between the two.
+    pub fn in_flight(&self, from: u64, to: u64) -> usize {
+        let is_between = |flight: &&Flight| (flight.from, flight.message.to) == (from, to);
+        self.flights.iter().filter(is_between).count()
+    }
+
     /// Delivers what is due.
     pub fn deliver(&mut self) {
         let step = self.step;

@@ -56,7 +56,7 @@ impl Member for Replica {
         while self.has_effects() {
             let effects = self.effects();
             let sent = effects.messages.iter();
-            messages.extend(sent.map(|it| message::decode(GROUP_ID, &it.bytes).unwrap()));
+            messages.extend(sent.map(|it| message::decode(GROUP_ID, &it.bytes).unwrap().message));
             served.extend(effects.reads.iter().map(|(_, index)| *index));
             if let Some(persist) = effects.persist {
                 self.on_persisted(persist.id);
@@ -69,7 +69,7 @@ impl Member for Replica {
     }
 
     fn step(&mut self, message: &Message) {
-        self.step(message.from, &message::encode(GROUP_ID, message)).unwrap();
+        self.step(message.from, &message::encode(GROUP_ID, message, false)).unwrap();
     }
 }
 

@@ -410,11 +410,11 @@ fn nothing_campaigns_while_a_snapshot_is_installed() {
     let mut message = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
     message.set_msg_type(MessageType::MsgSnapshot);
     message.set_snapshot(meta.to_raft());
-    replica.step(2, &message::encode(0, &message)).unwrap();
+    replica.step(2, &message::encode(0, &message, false)).unwrap();
     let mut now = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
     now.set_msg_type(MessageType::MsgTimeoutNow);
     let check = |replica: &mut Replica| {
-        replica.step(2, &message::encode(0, &now)).unwrap();
+        replica.step(2, &message::encode(0, &now, false)).unwrap();
         for _ in 0..100 {
             assert_eq!(replica.campaign(), Err(CampaignObstacle::Installing));
             replica.tick();
@@ -443,8 +443,8 @@ fn answers_that_only_a_member_with_a_lost_disk_causes_are_refused() {
     let mut message = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);
     message.commit = 1;
-    replica.step(2, &message::encode(0, &message)).unwrap();
+    replica.step(2, &message::encode(0, &message, false)).unwrap();
     message.commit = 2;
     let refused = Err(MessageError::CommitBeyondLog { commit: 2, last_index: 1 });
-    assert_eq!(replica.step(2, &message::encode(0, &message)), refused);
+    assert_eq!(replica.step(2, &message::encode(0, &message, false)), refused);
 }

@@ -97,6 +97,36 @@ fn follower_acknowledges_only_what_is_on_its_disk() {
 }
 
 #[test]
+fn commit_index_alone_is_answered_only_by_whom_the_leader_has_not_heard() {
+    let mut cluster = three(27);
+    let leader = cluster.elect();
+    cluster.rounds(5);
+    let [early, late] = others(leader).try_into().unwrap();
+    let next = |cluster: &mut Cluster| {
+        cluster.step += 1;
+        cluster.deliver();
+    };
+    // The heartbeats on their way are answered.
+    next(&mut cluster);
+    next(&mut cluster);
+    let position = cluster.propose(leader, "a");
+    cluster.work(leader);
+    next(&mut cluster);
+    // The one answers and is known to have the entry; the other is still writing.
+    cluster.work(early);
+    next(&mut cluster);
+    assert_eq!(cluster.replica(leader).status().commit_index, position.index);
+    assert_eq!([cluster.in_flight(leader, early), cluster.in_flight(leader, late)], [1, 1]);
+    next(&mut cluster);
+    assert_eq!(cluster.replica(early).status().commit_index, position.index);
+    cluster.work(early);
+    cluster.work(late);
+    assert_eq!([cluster.in_flight(early, leader), cluster.in_flight(late, leader)], [0, 2]);
+    cluster.rounds(5);
+    cluster.check_converged();
+}
+
+#[test]
 fn leader_may_commit_before_its_own_disk_but_hands_out_after() {
     let mut cluster = three(5);
     let leader = cluster.elect();
