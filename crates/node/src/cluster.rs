@@ -51,7 +51,7 @@ impl PeerGate {
     fn give(&self, inputs: Vec<PeerInput>) {
         let target = self.target.lock();
         match &*target {
-            Some(shared) => shared.tell_loop(inputs.into_iter().map(LoopInput::Peer)),
+            Some(shared) => shared.tell_loop_of_peers(inputs.into_iter().map(LoopInput::Peer)),
             None => {
                 let is_frame = |input: &PeerInput| matches!(input, PeerInput::Frame { .. });
                 self.early.push(inputs.into_iter().filter(|input| !is_frame(input)));

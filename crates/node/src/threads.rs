@@ -2,9 +2,10 @@
 //!
 //! Loop and Apply are behind a mutex each, and run on whatever thread has something for them: a
 //! connection runtime that hands over a command runs Loop itself, and the thread of the disk, which
-//! learns that something is durable, runs Loop and, if it has nothing else to do, Apply. A step takes
-//! microseconds, a wake-up of another thread costs more. Whoever finds the mutex taken goes on: the
-//! holder looks again after it has let go.
+//! learns that something is durable, runs Loop and, if it has nothing else to do, Apply; so does the
+//! thread of the links, which learns that others have it. A step takes microseconds, a wake-up of
+//! another thread costs more. Whoever finds the mutex taken goes on: the holder looks again after it
+//! has let go.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -427,6 +428,17 @@ impl Shared {
         self.turn_loop(true);
     }
 
+    /// The same for what links brought, which often is that something is committed: Apply gets one hold
+    /// on this thread, as others wait for more from the links.
+    pub fn tell_loop_of_peers(&self, inputs: impl IntoIterator<Item = LoopInput>) {
+        self.to_loop.push_quietly(inputs);
+        self.turn_loop(false);
+        if !self.to_apply.is_empty() {
+            let mut is_first = true;
+            self.help_apply(|| std::mem::take(&mut is_first));
+        }
+    }
+
     /// Lets Loop take what has arrived, unless another thread is at it: that one looks again. What
     /// others keep sending is left to Loop's own thread after a few turns.
     fn turn_loop(&self, wakes_apply: bool) {
@@ -450,11 +462,11 @@ impl Shared {
         serving && self.fronts.iter().any(|mail| mail.len() >= MAIL_MAX)
     }
 
-    /// Runs Apply on the thread of the disk as long as that has nothing else to do, and leaves the
-    /// rest to Apply's own thread.
-    fn help_apply(&self) {
+    /// Runs Apply on a thread that has time for another hold, and leaves the rest to Apply's own
+    /// thread.
+    fn help_apply(&self, mut has_time: impl FnMut() -> bool) {
         while let Some(mut runner) = self.apply.try_lock() {
-            if !self.to_disk.is_empty() || self.must_wait() {
+            if self.must_wait() || !has_time() {
                 break;
             }
             let has_more = runner.hold(self);
@@ -524,7 +536,7 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
         if persisted.is_some() || room.is_some() {
             shared.to_loop.push_quietly(persisted.into_iter().chain(room));
             shared.turn_loop(false);
-            shared.help_apply();
+            shared.help_apply(|| shared.to_disk.is_empty());
         }
         if !open {
             return;
