@@ -50,7 +50,7 @@ pub const LINGER_US_MAX: u64 = 3_000_000;
 /// (`member::limits::LEASE_ADVANCE_MS_MAX`).
 pub const PAUSE_COUNTS_US: u64 = 200_000;
 
-/// The longest that one sync takes, however slow the disk is.
+/// The longest that the syncs of one round of a thread take, however slow the disk is.
 pub const SYNC_US_MAX: u64 = 3_000_000;
 
 /// The longest that a disk hangs: some times as long as a leader bears it.

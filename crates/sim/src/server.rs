@@ -888,16 +888,17 @@ impl Server {
     fn done_us(&mut self, world: &mut World, ops_before: u64) -> u64 {
         let ops = self.disk.ops() - ops_before;
         let syncs = self.disk.take_sync_count();
-        let mut took_us = ops * world.random.below(20);
+        let ops_us = ops * world.random.below(20);
+        let mut syncs_us = 0;
         for _ in 0..syncs {
             let sync_us = match world.random.below(100) {
                 0 => world.random.magnitude(10_000, 400_000),
                 1..=9 => world.random.magnitude(1_000, 10_000),
                 _ => world.random.magnitude(30, 1_000),
             };
-            took_us += (sync_us * self.sync_slowness).min(SYNC_US_MAX);
+            syncs_us += sync_us * self.sync_slowness;
         }
-        let done_us = world.now_us + took_us;
+        let done_us = world.now_us + ops_us + syncs_us.min(SYNC_US_MAX);
         if syncs > 0 { done_us.max(self.hangs_until_us) } else { done_us }
     }
 
