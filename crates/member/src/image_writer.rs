@@ -60,14 +60,15 @@ impl<D: Disk + Clone> ImageWriter<D> {
         }
     }
 
-    /// Does one job.
-    pub fn handle(&mut self, job: SnapshotJob) -> ImageOutput {
+    /// Does one job. `rest` is called after each piece of what takes long: nobody waits for it as the
+    /// others wait for the disk and the processor.
+    pub fn handle(&mut self, job: SnapshotJob, rest: impl FnMut()) -> ImageOutput {
         let mut problems: Vec<StorageError> = Vec::new();
         if matches!(
             job,
             SnapshotJob::Read { .. } | SnapshotJob::Receive { .. } | SnapshotJob::CheckReceived(_)
         ) {
-            return self.transfer(job);
+            return self.transfer(job, rest);
         }
         let is_piece = matches!(job, SnapshotJob::Piece(_));
         let is_asked = matches!(job, SnapshotJob::KeepRoom(_));
@@ -93,7 +94,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
     }
 
     /// Does a job for another member, or with what one sends.
-    fn transfer(&mut self, job: SnapshotJob) -> ImageOutput {
+    fn transfer(&mut self, job: SnapshotJob, rest: impl FnMut()) -> ImageOutput {
         let transferred = match job {
             SnapshotJob::Read { to, want } => {
                 let (message, problem) = match self.read(want) {
@@ -105,7 +106,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
                 return ImageOutput { room: None, report: None, transfer, problems };
             }
             SnapshotJob::Receive { is_first, bytes } => self.receive(is_first, &bytes),
-            SnapshotJob::CheckReceived(at) => self.check_received(at),
+            SnapshotJob::CheckReceived(at) => self.check_received(at, rest),
             job => unreachable!("{job:?} is not of another member"),
         };
         let mut problems = Vec::new();
@@ -135,7 +136,11 @@ impl<D: Disk + Clone> ImageWriter<D> {
         Ok(FromTransfer::Written)
     }
 
-    fn check_received(&mut self, at: SnapshotAt) -> Result<FromTransfer, RecoveryError> {
+    fn check_received(
+        &mut self,
+        at: SnapshotAt,
+        rest: impl FnMut(),
+    ) -> Result<FromTransfer, RecoveryError> {
         let Some(writer) = self.receiving.take() else { return Ok(FromTransfer::Failed) };
         writer.finish()?;
         let name = snapshot::RECEIVING_NAME;
@@ -146,7 +151,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
             let what = "it is not the snapshot that was offered";
             return Err(StorageError::corrupt(name, 0, what).into());
         }
-        let machine = Box::new(read_image(&mut reader, name)?);
+        let machine = Box::new(read_image(&mut reader, name, rest)?);
         drop(reader);
         snapshot::name_received(&self.disk, at.index, at.term)?;
         Ok(FromTransfer::Whole(WholeImage { at, machine }))

@@ -68,12 +68,12 @@ pub fn discard<D: Disk>(disk: &D) -> Result<(), StorageError> {
 /// It cannot be read, is no snapshot, or is damaged.
 pub fn read_backup<D: Disk + Clone>(disk: &D, path: &str) -> Result<Machine, RecoveryError> {
     let mut reader = SnapshotReader::open_backup(disk.clone(), path.to_string())?;
-    read_image(&mut reader, path)
+    read_image(&mut reader, path, || ())
 }
 
 fn load<D: Disk + Clone>(disk: &D, name: &str) -> Result<PreparedImage, RecoveryError> {
     let mut reader = SnapshotReader::open_received(disk.clone(), name)?;
-    let machine = Box::new(read_image(&mut reader, name)?);
+    let machine = Box::new(read_image(&mut reader, name, || ())?);
     Ok(PreparedImage { hash: reader.hash(), machine })
 }
 

@@ -412,19 +412,21 @@ fn restore<D: Disk + Clone>(
     name: &str,
 ) -> Result<(SnapshotMeta, Machine), RecoveryError> {
     let mut reader = SnapshotReader::open(disk.clone(), name)?;
-    let machine = read_image(&mut reader, name)?;
+    let machine = read_image(&mut reader, name, || ())?;
     Ok((reader.meta().clone(), machine))
 }
 
-/// The state that a snapshot holds, to its end.
+/// The state that a snapshot holds, to its end. `rest` is called after each piece.
 pub(crate) fn read_image<D: Disk>(
     reader: &mut SnapshotReader<D>,
     name: &str,
+    mut rest: impl FnMut(),
 ) -> Result<Machine, RecoveryError> {
     let bad = |cause| RecoveryError::Snapshot { name: name.to_string(), cause };
     let mut restore = Restore::default();
     while let Some(piece) = reader.next_piece()? {
         restore.piece(&piece).map_err(bad)?;
+        rest();
     }
     restore.finish().map_err(bad)
 }

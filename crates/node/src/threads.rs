@@ -31,7 +31,7 @@ use crate::ack_latency::{AckClock, Reached};
 use crate::images::SnapshotWaiter;
 use crate::limits::{
     APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
-    SNAPSHOT_REST_MAX,
+    REST_MAX, RESTS, RESTS_JOINING,
 };
 use crate::metrics::NodeMetrics;
 use crate::peer_hello::Channel;
@@ -544,7 +544,8 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
     }
 }
 
-/// Makes log segments ahead, so that the log never waits for zeros to be written.
+/// Makes log segments ahead, so that the log never waits for zeros to be written. It rests as the thread
+/// of the snapshots does.
 pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
     let mut jobs = Vec::new();
     loop {
@@ -554,8 +555,9 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
         }
         for mut job in jobs.drain(..) {
             let result = loop {
+                let began = Instant::now();
                 match job.step(disk) {
-                    Ok(false) => {}
+                    Ok(false) => rest_from(began, RESTS),
                     Ok(true) => break Ok(()),
                     Err(error) => break Err(error),
                 }
@@ -565,8 +567,13 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
     }
 }
 
-/// Writes snapshot files, at half of the disk's pace: as long as a piece took to write, the thread
-/// then rests, so that the log's syncs come in between.
+/// Leaves most of the disk's and the processor's time to others: rests for so many times as long as
+/// what began then took, so that the log's syncs come in between, those of other processes as well.
+fn rest_from(began: Instant, times: u32) {
+    std::thread::sleep(began.elapsed().saturating_mul(times).min(REST_MAX));
+}
+
+/// Reads and writes snapshot files, and rests after each piece.
 pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
     let mut jobs = Vec::new();
     let (mut snapshot_began, mut snapshot_number, mut snapshot_zxid) = (Instant::now(), 0, 0);
@@ -577,11 +584,19 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
         }
         for job in jobs.drain(..) {
             let began = Instant::now();
-            let is_piece = matches!(job, SnapshotJob::Piece(_));
+            let rests = match job {
+                SnapshotJob::Piece(_) | SnapshotJob::Read { .. } => RESTS,
+                SnapshotJob::Receive { .. } => RESTS_JOINING,
+                _ => 0,
+            };
             if let SnapshotJob::Begin { number, zxid, .. } = job {
                 (snapshot_began, snapshot_number, snapshot_zxid) = (began, number, zxid.0);
             }
-            let output = image.handle(job);
+            let mut piece_began = began;
+            let output = image.handle(job, || {
+                rest_from(piece_began, RESTS_JOINING);
+                piece_began = Instant::now();
+            });
             for problem in &output.problems {
                 tracing::error!("snapshot: {problem}");
             }
@@ -597,9 +612,7 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
                 tracing::info!("snapshot of the state at log index {index} is durable");
                 shared.on_snapshot_taken(snapshot_number, (index, term), snapshot_zxid);
             }
-            if is_piece {
-                std::thread::sleep(began.elapsed().min(SNAPSHOT_REST_MAX));
-            }
+            rest_from(began, rests);
             let room = output.room.map(LoopInput::SnapshotRoom);
             let report = output.report.map(LoopInput::Snapshot);
             let transfer = output.transfer.map(LoopInput::Transfer);

@@ -928,7 +928,7 @@ impl Server {
         let Some(job) = self.to_snapshot.pop_front() else { return Ok(()) };
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
-        let output = self.image.handle(job);
+        let output = self.image.handle(job, || ());
         let report = output.report;
         if let Some(FromSnapshot::Finished { index, .. }) = report {
             self.snapshot_count += 1;

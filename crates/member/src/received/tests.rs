@@ -37,9 +37,9 @@ fn snapshot_bytes() -> Vec<u8> {
     };
     let membership = Membership { voters: vec![1], ..Membership::default() };
     let zxid = machine.counters().zxid;
-    image.handle(SnapshotJob::Begin { number: 1, index: 2, term: 1, membership, zxid });
-    image.handle(SnapshotJob::Piece(piece));
-    assert!(image.handle(SnapshotJob::Finish).problems.is_empty());
+    image.handle(SnapshotJob::Begin { number: 1, index: 2, term: 1, membership, zxid }, || ());
+    image.handle(SnapshotJob::Piece(piece), || ());
+    assert!(image.handle(SnapshotJob::Finish, || ()).problems.is_empty());
     disk.content(&format!("snapshots/{}", snapshot_name(2, 1))).expect("it was just written")
 }
 

@@ -40,9 +40,9 @@ fn write_snapshot(disk: &FaultDisk, found: &Recovered<FaultDisk>, index: u64, te
         panic!("an empty state is one piece");
     };
     let zxid = machine::Zxid(0);
-    image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid });
-    image.handle(SnapshotJob::Piece(piece));
-    let output = image.handle(SnapshotJob::Finish);
+    image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid }, || ());
+    image.handle(SnapshotJob::Piece(piece), || ());
+    let output = image.handle(SnapshotJob::Finish, || ());
     assert_eq!(output.report, Some(FromSnapshot::Finished { index, term }));
     assert!(output.problems.is_empty());
 }
