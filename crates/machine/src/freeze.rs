@@ -275,6 +275,14 @@ pub enum RestoreError {
     /// The parts do not fit together.
     #[error("bad image: {0}")]
     Inconsistent(String),
+    /// It was written in a format that this version does not know.
+    #[error("the image has format version {version}; this version reads up to {version_max}")]
+    UnknownFormat {
+        /// The version found.
+        version: u8,
+        /// The newest version that is known here.
+        version_max: u8,
+    },
     /// The digest of what was read is not the one the image was written with.
     #[error("bad image: its digest is {found:032x}, written with {written:032x}")]
     WrongDigest {
@@ -347,6 +355,10 @@ impl Restore {
 
     fn header(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
         let version = reader.u8()?;
+        if version > FORMAT_VERSION {
+            let version_max = FORMAT_VERSION;
+            return Err(RestoreError::UnknownFormat { version, version_max });
+        }
         if ![FORMAT_VERSION, FORMAT_VERSION_ALONE].contains(&version) {
             return Err(reader.bad("image format version", u64::from(version)).into());
         }

@@ -204,6 +204,8 @@ impl RecoveryError {
             RecoveryError::Storage(error) => {
                 matches!(error, StorageError::Corrupt { .. } | StorageError::Condemned { .. })
             }
+            // It passed its checksums: a later version wrote it.
+            RecoveryError::Snapshot { cause: RestoreError::UnknownFormat { .. }, .. } => false,
             RecoveryError::Snapshot { .. } | RecoveryError::NoSnapshot { .. } => true,
         }
     }
@@ -386,7 +388,8 @@ fn give_birth<D: Disk + Clone>(
 /// one that does not is told to `skipped`.
 ///
 /// # Errors
-/// That of the oldest one tried.
+/// That of the oldest one tried; but if one of them may be good, as it could not be read now or is of a
+/// newer version, that of the newest of those.
 pub fn restore_newest<D: Disk + Clone>(
     disk: &D,
     log_from: u64,
@@ -400,7 +403,9 @@ pub fn restore_newest<D: Disk + Clone>(
             Ok(restored) => return Ok(restored),
             Err(error) => {
                 skipped(&error);
-                failure = error;
+                if failure.is_corruption() {
+                    failure = error;
+                }
             }
         }
     }

@@ -67,7 +67,7 @@ pub enum StartError {
         cause: StorageError,
     },
     /// A snapshot passed its checksums but is not a state.
-    #[error("data directory {dir}: snapshot {name}: {cause}; {}", look(inspect))]
+    #[error("data directory {dir}: snapshot {name}: {cause}{}", advice_on_image(cause, inspect))]
     Snapshot {
         /// Which directory.
         dir: String,
@@ -418,6 +418,14 @@ fn advice(cause: &StorageError, inspect: &str) -> String {
     match cause {
         StorageError::Corrupt { .. } => format!("; {}", look(inspect)),
         _ => String::new(),
+    }
+}
+
+/// The same about what a snapshot holds.
+fn advice_on_image(cause: &RestoreError, inspect: &str) -> String {
+    match cause {
+        RestoreError::UnknownFormat { .. } => String::new(),
+        _ => format!("; {}", look(inspect)),
     }
 }
 

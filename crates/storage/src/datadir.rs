@@ -404,25 +404,37 @@ pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<BootCount, StorageError> {
         [Ok(first), _] => (first, 0),
         [Err(_), Ok(second)] => (second, 1),
         [Err(error), Err(_)] => {
-            check_version(BOOT_FILE, &bytes)?;
+            for offset in BOOT_SLOT_OFFSETS {
+                check_version(BOOT_FILE, slot(offset).unwrap_or(&[]))?;
+            }
             return Err(at(BOOT_FILE, error));
         }
     };
     Ok(BootCount { count, position, is_whole: slots.iter().all(Result::is_ok) })
 }
 
-/// Refuses a file of a newer version. The version stands behind the magic in every file of ours.
+/// Refuses a file, or a slot of one, of a newer version. In every version that stands behind the magic,
+/// and the checksum of all of it at the end: where that does not match, the version is as likely to be
+/// damaged as the rest, and the decoder finds that.
 pub(crate) fn check_version(file: &str, bytes: &[u8]) -> Result<(), StorageError> {
     let mut reader = Reader::new(bytes);
     let version = reader.take(8).and_then(|_| reader.u32());
     match version.map_err(|error| at(file, error))? {
-        version if version > DATADIR_FORMAT_VERSION => Err(StorageError::UnknownFormat {
-            file: file.to_owned(),
-            version,
-            version_max: DATADIR_FORMAT_VERSION,
-        }),
+        version if version > DATADIR_FORMAT_VERSION && is_sealed(bytes) => {
+            Err(StorageError::UnknownFormat {
+                file: file.to_owned(),
+                version,
+                version_max: DATADIR_FORMAT_VERSION,
+            })
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether the bytes end with the checksum of those before.
+fn is_sealed(bytes: &[u8]) -> bool {
+    let sealed = bytes.split_last_chunk::<4>();
+    sealed.is_some_and(|(covered, crc)| crc32c::crc32c(covered).to_le_bytes() == *crc)
 }
 
 /// Reads a file of at most [`SMALL_FILE_BYTES_MAX`] bytes.
@@ -466,7 +478,7 @@ fn seal_small(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Checks magic, version and checksum, and returns a reader of the body of `body_bytes` bytes.
+/// Checks magic, checksum and version, and returns a reader of the body of `body_bytes` bytes.
 fn unseal_small<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
@@ -476,9 +488,7 @@ fn unseal_small<'a>(
     if reader.take(8)? != magic {
         return Err(reader.bad("the magic number is wrong"));
     }
-    if reader.u32()? != DATADIR_FORMAT_VERSION {
-        return Err(reader.bad("the format version is unknown"));
-    }
+    let version = reader.u32()?;
     reader.zeros(4)?;
     let body = Reader::new(reader.take(body_bytes)?);
     let covered = Reader::new(bytes).take(body_bytes.saturating_add(16))?;
@@ -486,7 +496,10 @@ fn unseal_small<'a>(
         return Err(reader.bad("the checksum does not match"));
     }
     reader.finish()?;
-    Ok(body)
+    match version == DATADIR_FORMAT_VERSION {
+        true => Ok(body),
+        false => Err(reader.bad("the format version is unknown")),
+    }
 }
 
 /// Encodes the `identity` file.

@@ -117,18 +117,25 @@ pub fn decode_prefix(bytes: &[u8]) -> Result<(u32, usize), DecodeError> {
     }
 }
 
-/// Reads a whole header, as [`encode_header`] wrote it.
-pub fn decode_header(bytes: &[u8]) -> Result<SnapshotMeta, DecodeError> {
+/// The format version of a whole header, and what its checksum covers, which is checked: in every
+/// version these stand where they do in this one.
+fn decode_sealed(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     let mut reader = Reader::new(bytes);
     let (version, meta_bytes) = decode_prefix(bytes)?;
-    if version != SNAPSHOT_FORMAT_VERSION {
-        return Err(reader.bad("the snapshot has an unknown format version"));
-    }
     let covered = reader.take(PREFIX_BYTES.saturating_add(meta_bytes))?;
     if reader.u32()? != crc32c::crc32c(covered) {
         return Err(reader.bad("the checksum of the header does not match"));
     }
     reader.finish()?;
+    Ok((version, covered))
+}
+
+/// Reads a whole header, as [`encode_header`] wrote it.
+pub fn decode_header(bytes: &[u8]) -> Result<SnapshotMeta, DecodeError> {
+    let (version, covered) = decode_sealed(bytes)?;
+    if version != SNAPSHOT_FORMAT_VERSION {
+        return Err(Reader::new(bytes).bad("the snapshot has an unknown format version"));
+    }
     let mut reader = Reader::new(covered);
     reader.take(PREFIX_BYTES)?;
     let meta = SnapshotMeta {
@@ -426,7 +433,11 @@ impl<D: Disk> SnapshotReader<D> {
         let length = length.map_err(|error| StorageError::io(&path, "measure", error))?;
         let at = |error: DecodeError| StorageError::corrupt(&path, error.offset as u64, error.what);
         let prefix = read_exactly(&disk, &file, &path, 0, PREFIX_BYTES)?;
-        let (version, meta_bytes) = decode_prefix(&prefix).map_err(at)?;
+        let (_, meta_bytes) = decode_prefix(&prefix).map_err(at)?;
+        let header_bytes = PREFIX_BYTES.saturating_add(meta_bytes).saturating_add(4);
+        let header = read_exactly(&disk, &file, &path, 0, header_bytes)?;
+        // A version that the checksum does not confirm is damaged.
+        let (version, _) = decode_sealed(&header).map_err(at)?;
         if version > SNAPSHOT_FORMAT_VERSION {
             return Err(StorageError::UnknownFormat {
                 file: path,
@@ -434,8 +445,6 @@ impl<D: Disk> SnapshotReader<D> {
                 version_max: SNAPSHOT_FORMAT_VERSION,
             });
         }
-        let header_bytes = PREFIX_BYTES.saturating_add(meta_bytes).saturating_add(4);
-        let header = read_exactly(&disk, &file, &path, 0, header_bytes)?;
         let meta = decode_header(&header).map_err(at)?;
         let mut hash = Xxh3::new();
         hash.update(&header);

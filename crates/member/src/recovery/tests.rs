@@ -31,14 +31,25 @@ fn options() -> Options {
 
 /// A durable snapshot of the empty state at an index and term.
 fn write_snapshot(disk: &FaultDisk, found: &Recovered<FaultDisk>, index: u64, term: u64) {
+    write_image(disk, found, (index, term), |_| {});
+}
+
+/// The same, whose image is changed before it is written.
+fn write_image(
+    disk: &FaultDisk,
+    found: &Recovered<FaultDisk>,
+    (index, term): (u64, u64),
+    change: impl FnOnce(&mut Vec<u8>),
+) {
     let mut image = ImageWriter::new(disk.clone(), found.dir.identity().cluster_id);
     let membership = Membership { voters: vec![found.origin.member.0], ..Membership::default() };
     let mut machine = Machine::default();
     (2..=index).for_each(|index| machine.finish_entry(LogIndex(index)));
     machine.freeze();
-    let FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
+    let FreezeStep::Last(mut piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
         panic!("an empty state is one piece");
     };
+    change(&mut piece);
     let zxid = machine::Zxid(0);
     image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid }, || ());
     image.handle(SnapshotJob::Piece(piece), || ());
@@ -208,8 +219,12 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
         bytes[at] ^= 1;
         disk.set_content(&path, bytes);
     };
-    let damages: [Damage; 5] = [
+    let damages: [Damage; 8] = [
         ("identity is corrupt", &|disk| flip(disk, "identity", 20)),
+        // What says which version a file is of.
+        ("identity is corrupt", &|disk| flip(disk, "identity", 9)),
+        (".snap is corrupt", &|disk| flip(disk, ".snap", 9)),
+        (".log is corrupt", &|disk| flip(disk, ".log", 8_256)),
         ("identity is corrupt", &|disk| disk.lose_file("identity")),
         ("birth is corrupt", &|disk| flip(disk, "birth", 20)),
         (".snap is corrupt", &|disk| flip(disk, ".snap", 40)),
@@ -248,6 +263,12 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
     }
 }
 
+/// As in the formats on disk.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))
+}
+
 #[test]
 fn what_another_start_may_read_is_not_set_aside() {
     let disk = FaultDisk::new(1);
@@ -260,10 +281,36 @@ fn what_another_start_may_read_is_not_set_aside() {
     let fail = vec![(storage::fault_disk::Operation::Read, 12)];
     disk.set_plan(storage::fault_disk::FaultPlan { fail, ..Default::default() });
     assert!(refused(&disk).contains("injected fault"));
-    // Written by a later version.
+    // Written by a later version: the checksum says so.
     let mut bytes = disk.content("identity").unwrap();
     bytes[8] = 2;
+    let crc = crc32c(&bytes[..40]);
+    bytes[40..].copy_from_slice(&crc.to_le_bytes());
     disk.set_content("identity", bytes);
     assert!(refused(&disk).contains("format version 2"));
     assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));
+}
+
+#[test]
+fn a_snapshot_of_a_later_version_is_not_set_aside_whatever_the_others_are() {
+    for is_older_damaged in [false, true] {
+        let disk = FaultDisk::new(1);
+        let member = unborn(&disk, 1);
+        let birth = Birth { cluster_id: 7, voters: vec![member.member.0] };
+        let mut lived = member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+        (2..9).for_each(|index| append(&mut lived, index, 1));
+        write_image(&disk, &lived, (8, 1), |image| image[1] = 9);
+        let first = disk.paths().into_iter().find(|path| path.ends_with(".snap")).unwrap();
+        if is_older_damaged {
+            let bytes = disk.content(&first).unwrap();
+            disk.set_content(&first, bytes[..40].to_vec());
+        } else {
+            lived.wal.release(SnapshotPoint { index: 8, term: 1 }).unwrap();
+            lived.wal.commit().unwrap();
+        }
+        drop(lived);
+        let refused = open(&disk, 2).err().expect("is refused").to_string();
+        assert!(refused.contains("the image has format version 9"), "{refused}");
+        assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));
+    }
 }

@@ -182,24 +182,65 @@ fn zookeepers_files_beside_ours_are_fine() {
     assert!(matches!(open(disk), Ok(Opened::Existing(_))));
 }
 
+/// Opens a directory that was born, and counts a start.
+fn started(disk: FaultDisk) -> Result<(), StorageError> {
+    match open(disk)? {
+        Opened::Existing(dir) => dir.next_boot().map(drop),
+        Opened::Empty(_) => panic!("it was born"),
+    }
+}
+
+/// Changes the version of what stands in some bytes, and with it the checksum at their end or not.
+fn set_version(bytes: &mut [u8], version: u8, is_sealed: bool) {
+    bytes[8] = version;
+    if is_sealed {
+        let covered = bytes.len() - 4;
+        let crc = crc32c::crc32c(&bytes[..covered]);
+        bytes[covered..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// A directory whose file says that it is of another version.
+fn with_version(file: &str, version: u8, is_sealed: bool) -> FaultDisk {
+    let disk = FaultDisk::new(1);
+    drop(birth(&disk).expect("is born"));
+    let mut bytes = disk.content(file).expect("is there");
+    match file == BOOT_FILE {
+        true => BOOT_SLOT_OFFSETS.into_iter().for_each(|at| {
+            set_version(&mut bytes[at..at + BOOT_SLOT_BYTES], version, is_sealed);
+        }),
+        false => set_version(&mut bytes, version, is_sealed),
+    }
+    disk.set_content(file, bytes);
+    disk
+}
+
 #[test]
 fn a_newer_format_is_refused_as_such() {
     for file in [IDENTITY_FILE, BOOT_FILE, BIRTH_FILE] {
-        let disk = FaultDisk::new(1);
-        drop(birth(&disk).expect("is born"));
-        let mut bytes = disk.content(file).expect("is there");
-        bytes[8] = 2;
-        if file == BOOT_FILE {
-            bytes[BOOT_SLOT_OFFSETS[1] + 8] = 2;
-        }
-        disk.set_content(file, bytes);
-        let refused = match open(disk) {
-            Ok(Opened::Existing(dir)) => dir.next_boot().map(drop),
-            Ok(Opened::Empty(_)) => panic!("it was born"),
-            Err(error) => Err(error),
-        };
-        assert!(matches!(refused, Err(StorageError::UnknownFormat { version: 2, .. })));
+        let refused = started(with_version(file, 2, true));
+        assert!(matches!(refused, Err(StorageError::UnknownFormat { version: 2, .. })), "{file}");
     }
+}
+
+#[test]
+fn a_version_that_its_checksum_does_not_confirm_is_damage() {
+    for file in [IDENTITY_FILE, BOOT_FILE, BIRTH_FILE] {
+        for (version, is_sealed) in [(0, false), (0, true), (2, false), (255, false)] {
+            let refused = started(with_version(file, version, is_sealed));
+            assert!(matches!(refused, Err(StorageError::Corrupt { .. })), "{file} {version}");
+        }
+    }
+    let disk = FaultDisk::new(1);
+    let Ok(Opened::Empty(empty)) = open(disk.clone()) else { panic!("it is empty") };
+    empty.draft(7).expect("is kept");
+    let mut bytes = disk.content(DRAFT_FILE).expect("is there");
+    set_version(&mut bytes, 2, false);
+    disk.set_content(DRAFT_FILE, bytes.clone());
+    assert!(matches!(read_draft(&disk), Err(StorageError::Corrupt { .. })));
+    set_version(&mut bytes, 2, true);
+    disk.set_content(DRAFT_FILE, bytes);
+    assert!(matches!(read_draft(&disk), Err(StorageError::UnknownFormat { version: 2, .. })));
 }
 
 #[test]
