@@ -14,8 +14,8 @@ use machine::codec::DecodeError;
 use machine::entry::{self, EntryHeader};
 use machine::freeze::FreezeStep;
 use machine::{
-    ChangeBatch, ChangeKind, ContainerSearch, LogIndex, Machine, Origin, PreparedImage, SessionId,
-    Stamp, Zxid,
+    BootId, ChangeBatch, ChangeKind, ContainerSearch, LogIndex, Machine, Origin, PreparedImage,
+    SessionId, Stamp, Zxid,
 };
 use replica::{Entry, EntryKind};
 use zk::ErrorCode;
@@ -55,6 +55,10 @@ pub struct Apply {
     last_term: u64,
     /// Of the last own batch that was applied.
     own_sequence: u64,
+    /// Of the last one that is to come.
+    announced: u64,
+    /// This member has handed over a batch that it does not know of: nothing more is applied.
+    is_outlived: bool,
     /// What Loop was told last.
     reported_index: LogIndex,
     /// What an image of the machine has at most after the last step.
@@ -138,6 +142,8 @@ impl Apply {
             last_index: index,
             last_term: term,
             own_sequence: 0,
+            announced: 0,
+            is_outlived: false,
             reported_index: index,
             image_bytes_max: 0,
             output: ApplyOutput::default(),
@@ -150,6 +156,7 @@ impl Apply {
     pub fn receive(&mut self, input: ToApply) {
         match input {
             ToApply::Expect { sequence, front, waiters } => {
+                self.announced = sequence;
                 self.expected.push_back(Expected::Batch { sequence, front, waiters });
             }
             ToApply::Refuse { front, waiters, reason } => {
@@ -177,7 +184,7 @@ impl Apply {
 
     /// Whether [`Apply::step`] has anything to do.
     pub fn has_work(&self) -> bool {
-        !self.entries.is_empty()
+        self.has_entries()
             || self.freeze_wanted
             || self.freeze_step_wanted
             || self.thaw_wanted
@@ -185,6 +192,10 @@ impl Apply {
             || self.replacement.is_some()
             || matches!(self.expected.front(), Some(Expected::Refused { .. }))
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
+    }
+
+    fn has_entries(&self) -> bool {
+        !self.entries.is_empty() && !self.is_outlived
     }
 
     /// Applies up to `commands_max` commands and returns how many it did.
@@ -203,7 +214,7 @@ impl Apply {
         if self.at.as_ref().is_none_or(|at| at.batch.is_none()) {
             self.answer_refused(machine);
         }
-        while count < commands_max && !self.entries.is_empty() {
+        while count < commands_max && self.has_entries() {
             count += self.apply_entry(machine, commands_max - count);
             if self.at.is_none() && self.freeze_wanted {
                 break;
@@ -289,6 +300,12 @@ impl Apply {
     /// disconnected: the events between the two are not known, nor are the outcomes of this member's
     /// commands that the snapshot contains. The sessions live on.
     fn replace(&mut self, machine: &mut Machine, image: WholeImage) {
+        if let Some((boot, sequence)) = image.machine.last_batch(self.origin.member)
+            && self.is_of_another_life(boot, sequence)
+        {
+            self.on_outlived(boot);
+            return;
+        }
         let replaced = core::mem::replace(machine, *image.machine);
         if replaced.is_freezing() {
             self.output.to_loop.push(FromApply::FreezeAborted);
@@ -334,7 +351,7 @@ impl Apply {
             None => Position::at_start(&entry),
         };
         let mut count = 0;
-        while position.batches_left > 0 && count < commands_max {
+        while position.batches_left > 0 && count < commands_max && !self.is_outlived {
             count += self.apply_batch(machine, &entry, &mut position, commands_max - count);
         }
         if position.batches_left == 0 {
@@ -367,12 +384,19 @@ impl Apply {
     ) -> usize {
         let batch = entry::decode_batch(&entry.payload, position.batch_offset)
             .unwrap_or_else(|error| undecodable(entry.index, &error));
-        let at = position.batch.get_or_insert_with(|| {
+        if position.batch.is_none() {
+            let Origin { member, boot } = batch.origin;
+            let is_own = member == self.origin.member;
+            if is_own && self.is_of_another_life(boot, batch.sequence) {
+                self.on_outlived(boot);
+                return 0;
+            }
             let skipped = !machine.begin_batch(batch.origin, batch.sequence);
             let own = batch.origin == self.origin && !skipped;
             let expected = if own { Some(self.expect(batch.sequence)) } else { None };
-            BatchPosition { skipped, command_offset: 0, expected }
-        });
+            position.batch = Some(BatchPosition { skipped, command_offset: 0, expected });
+        }
+        let at = position.batch.as_mut().expect("it was just begun");
         let mut count = 0;
         let mut done = at.skipped;
         while !done && count < commands_max {
@@ -418,6 +442,17 @@ impl Apply {
             self.answer_refused(machine);
         }
         count
+    }
+
+    /// Whether an own batch was handed over in a life of this member that this one knows nothing of:
+    /// later than this one, or another one with the same number. The directory is an old copy.
+    fn is_of_another_life(&self, boot: BootId, sequence: u64) -> bool {
+        (boot, sequence) > (self.origin.boot, self.announced)
+    }
+
+    fn on_outlived(&mut self, boot: BootId) {
+        self.is_outlived = true;
+        self.output.to_loop.push(FromApply::Outlived { boot });
     }
 
     /// The waiters of an own batch. A batch of an earlier boot is never expected: it has no waiters

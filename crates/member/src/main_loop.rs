@@ -186,6 +186,17 @@ pub enum Condemned {
         /// The last one that it has.
         last_index: u64,
     },
+    /// The log holds what a later life of this member handed over: an old copy.
+    #[error(
+        "the log holds what this member wrote in its start {boot}, and this is start {own}, which knows \
+         nothing of that: it is an old copy of the directory"
+    )]
+    Outlived {
+        /// How often it had been started then.
+        boot: u64,
+        /// The same of this start.
+        own: u64,
+    },
     /// The state is not that of the majority.
     #[error("the state at log index {index} differs from that of the majority of the members")]
     Differs {
@@ -636,6 +647,10 @@ impl Loop {
                 }
                 (_, None) => {}
             },
+            FromApply::Outlived { boot } => {
+                let (boot, own) = (boot.0, self.origin.boot.0);
+                self.condemn(Condemned::Outlived { boot, own });
+            }
             FromApply::Registered(servers) => self.joining.on_registered(servers),
             FromApply::Containers(found) => {
                 if self.containers.on_found(&found) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
-    ConnectionId, ContainerSearch, ContainersFound, Digest, Identity, LogIndex, MemberId, Ordinal,
-    Outcome, PreparedImage, Refusal, SessionId, Settings, Zxid,
+    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, Identity, LogIndex, MemberId,
+    Ordinal, Outcome, PreparedImage, Refusal, SessionId, Settings, Zxid,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
@@ -290,6 +290,11 @@ pub enum FromApply {
     },
     /// Which server of the configuration each member is, each time that changes.
     Registered(Arc<BTreeMap<MemberId, u64>>),
+    /// This member has handed over a batch that it does not know of, and applies nothing more.
+    Outlived {
+        /// In the start of it with this number.
+        boot: BootId,
+    },
 }
 
 /// One job for the disk thread. Jobs are done in order; whatever is queued goes in one write and

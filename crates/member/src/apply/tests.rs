@@ -8,6 +8,7 @@ use zk::request::ReadKind;
 use super::*;
 use crate::front::tests::rig::{ORIGIN, Random, entry_of, own_batch};
 use crate::message::OwnedRead;
+use crate::peer::SnapshotAt;
 
 fn create(session: i64, path: &str) -> Command<'_> {
     let (malformed, acl, mode, ttl_ms) = (false, AskedAcl::Open, CreateMode::Persistent, -1);
@@ -111,12 +112,11 @@ fn everything() -> Vec<ToApply> {
             6,
             &[
                 theirs.clone().stamp(other, 1),
-                // A duplicate, a gap, an older boot; the same of our own.
+                // A duplicate, a gap, an older boot; of our own a duplicate, and an older boot.
                 theirs.stamp(other, 1),
                 again.clone().stamp(other, 3),
                 again.clone().stamp(older, 2),
                 one.clone().stamp(ORIGIN, 1),
-                again.clone().stamp(ORIGIN, 9),
                 one.stamp(Origin { boot: BootId(2), ..ORIGIN }, 5),
                 five.stamp(ORIGIN, 5),
                 again.stamp(other, 2),
@@ -124,6 +124,63 @@ fn everything() -> Vec<ToApply> {
         )]),
         sync(6, 1),
     ]
+}
+
+/// The log of a member that was started three times, of which its directory knows two: it is started as
+/// the third, or the second, and has announced one batch or none.
+#[test]
+fn what_a_life_that_it_does_not_know_of_handed_over_is_never_applied() {
+    let set = |sequence: u64, boot: u64| {
+        batch(&[(1, open(1))]).stamp(Origin { boot: BootId(boot), ..ORIGIN }, sequence)
+    };
+    let theirs = batch(&[(7, open(7))]).stamp(Origin { member: MemberId(9), ..ORIGIN }, 1);
+    let check = |announced: u64, batches: &[bytes::Bytes], expected: Option<u64>| {
+        let (mut apply, mut machine) = (Apply::new(ORIGIN, LogIndex(1), 1), Machine::default());
+        (1..=announced).for_each(|sequence| {
+            apply.receive(expect(sequence, Some(0), vec![waiter(1, vec![])]));
+        });
+        apply.receive(entries(vec![entry_of(2, batches), entry_of(3, &[])]));
+        apply.receive(sync(2, 1));
+        (0..20).for_each(|_| {
+            apply.step(&mut machine, 1);
+        });
+        let told = apply.take_output().to_loop.into_iter().find_map(|message| match message {
+            FromApply::Outlived { boot } => Some(boot.0),
+            _ => None,
+        });
+        assert_eq!(told, expected);
+        let is_whole = machine.counters().index == LogIndex(3);
+        assert_eq!(is_whole, expected.is_none());
+        assert_eq!(apply.last_index, machine.counters().index);
+        assert!(expected.is_none() || !apply.has_work());
+    };
+    let (own, later) = (ORIGIN.boot.0, ORIGIN.boot.0 + 1);
+    check(1, &[theirs.clone(), set(1, own)], None);
+    check(1, &[set(4, own - 1), set(1, own)], None);
+    check(0, &[theirs.clone(), set(1, own)], Some(own));
+    check(1, &[set(1, own), set(2, own)], Some(own));
+    check(0, &[theirs.clone(), set(1, later)], Some(later));
+    check(1, &[set(1, own), theirs, set(1, later)], Some(later));
+}
+
+#[test]
+fn a_snapshot_that_holds_what_another_life_handed_over_does_not_become_the_state() {
+    for (boot, sequence, is_known) in [(2, 9, true), (3, 1, true), (3, 2, false), (4, 1, false)] {
+        let mut machine = Machine::default();
+        let origin = Origin { boot: BootId(boot), ..ORIGIN };
+        (1..=sequence).for_each(|sequence| assert!(machine.begin_batch(origin, sequence)));
+        machine.finish_entry(LogIndex(2));
+        let at = SnapshotAt { index: 2, term: 1 };
+        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
+        apply.receive(expect(1, None, Vec::new()));
+        apply.receive(ToApply::Replace(WholeImage { at, machine: Box::new(machine) }));
+        let mut state = Machine::default();
+        apply.step(&mut state, 1);
+        let told = apply.take_output().to_loop;
+        let is_told = told.iter().any(|it| matches!(it, FromApply::Outlived { .. }));
+        assert_eq!(is_told, !is_known, "{boot} {sequence}");
+        assert_eq!(state.counters().index == LogIndex(2), is_known);
+    }
 }
 
 /// What came of it.
