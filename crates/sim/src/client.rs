@@ -177,6 +177,11 @@ impl Client {
         self.ops_left == 0 && self.outstanding.is_empty() && self.state == State::Connected
     }
 
+    /// It has something to do again.
+    pub fn do_one_more(&mut self) {
+        self.ops_left += 1;
+    }
+
     /// No more mischief from now on.
     pub fn calm_down(&mut self) {
         self.is_calm = true;

@@ -192,6 +192,13 @@ impl SimDisk {
         }
     }
 
+    /// Someone puts back what was on it at an earlier time. What a sync has covered since stays covered,
+    /// likewise.
+    pub fn put_back(&self, copy: &FaultDisk) {
+        self.inner.set_all(copy);
+        self.watch.borrow_mut().forget_unsynced();
+    }
+
     /// Files that are there.
     pub fn paths(&self) -> Vec<String> {
         self.inner.paths()

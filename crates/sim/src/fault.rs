@@ -128,6 +128,16 @@ pub enum Fault {
     BitRot,
     /// The process ends, and its directory is empty when it is started again: likewise.
     EmptiedDisk,
+    /// Someone copies what the disk holds.
+    Copy,
+    /// The process ends, and its disk holds such a copy when it is started again: as soon as the others
+    /// are all well.
+    OldCopy,
+    /// The process ends, and the end of its log is damaged behind all that says that it was durable:
+    /// likewise.
+    TornTail,
+    /// The state is not what the log says, from now on: likewise.
+    WrongState,
     /// Someone restores a snapshot: the newest, or one that was put aside at an earlier time.
     Restore,
     /// Someone sets the wall clock.
@@ -157,6 +167,11 @@ const STOP: u64 = KINDS + 7;
 const BIT_ROT: u64 = KINDS + 8;
 const EMPTIED_DISK: u64 = KINDS + 9;
 
+/// Those in which a member deceives the others: they count on what it does not have.
+const OLD_COPY: u64 = KINDS + 10;
+const TORN_TAIL: u64 = KINDS + 11;
+const WRONG_STATE: u64 = KINDS + 12;
+
 /// Which faults a run has.
 #[derive(Clone, Debug)]
 pub struct FaultMix {
@@ -179,8 +194,9 @@ impl FaultMix {
         FaultMix { random, member_count: 1, kinds, interval_us, planned: Vec::new() }
     }
 
-    /// The same for so many members.
-    pub fn draw_ensemble(mut random: Random, member_count: usize) -> FaultMix {
+    /// The same for so many members. `apart` says which of those that came later there are, and the rest
+    /// does not depend on it.
+    pub fn draw_ensemble(mut random: Random, mut apart: Random, member_count: usize) -> FaultMix {
         let mut kinds = Vec::new();
         if !random.one_in(12) {
             kinds.extend((0..KINDS).filter(|_| random.one_in(4)));
@@ -188,6 +204,7 @@ impl FaultMix {
             kinds.extend((HAND_OVER..=EMPTIED_DISK).filter(|_| random.one_in(4)));
             // It is refused: the others do not have the snapshot.
             kinds.extend((RESTORE..=RESTORE).filter(|_| random.one_in(12)));
+            kinds.extend((OLD_COPY..=WRONG_STATE).filter(|_| apart.one_in(8)));
         }
         let interval_us = random.magnitude(300_000, 12_000_000);
         FaultMix { random, member_count, kinds, interval_us, planned: Vec::new() }
@@ -325,6 +342,10 @@ impl FaultMix {
             STOP => Fault::Stop,
             BIT_ROT => Fault::BitRot,
             EMPTIED_DISK => Fault::EmptiedDisk,
+            OLD_COPY if random.one_in(3) => Fault::Copy,
+            OLD_COPY => Fault::OldCopy,
+            TORN_TAIL => Fault::TornTail,
+            WRONG_STATE => Fault::WrongState,
             PARTITION => Fault::Partition {
                 is_one_way: random.one_in(3),
                 for_us: random.magnitude(100_000, 30_000_000),

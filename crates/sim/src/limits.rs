@@ -69,6 +69,16 @@ pub const SET_ASIDE_MAX: usize = 3;
 /// Bytes that are tried until one is found whose damage is noticed.
 pub const ROT_TRIES_MAX: u64 = 8;
 
+/// Entries that are to come, when a state is made wrong, before digests are compared: at least.
+pub const WRONG_ENTRIES_MIN: u64 = 2;
+
+/// The same at most: until it is found out nothing else goes wrong.
+pub const WRONG_ENTRIES_MAX: u64 = 24;
+
+/// How long a member that has all of what it forgot is watched before it counts as honest: what it sent
+/// before may still be on its way into the log.
+pub const HONEST_US_MIN: u64 = 2_000_000;
+
 /// Bytes of a snapshot that someone brings, at once.
 pub const RECEIVED_PIECE_BYTES: usize = 16 * 1024;
 

@@ -13,8 +13,7 @@ mod unborn;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::{ConnectionId, Machine, MemberId, Origin, Settings};
-use member::Hello;
+use machine::{BootId, ConnectionId, Machine, MemberId, Origin, Settings};
 use member::bootstrap::Attendance;
 use member::front::FrontConfig;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX};
@@ -28,9 +27,9 @@ use member::received::{self, ImageReceiver};
 use member::recovery::{
     self, OpenedMember, Recovered, RecoveryError, open_member, recover, restore_newest,
 };
-use member::{Apply, ImageWriter, LogWriter, Loop};
+use member::{Apply, Condemned, Difference, Hello, ImageWriter, LogWriter, Loop};
 use storage::StorageError;
-use storage::datadir::{Birth, DataDir};
+use storage::datadir::{self, Birth, DataDir};
 use storage::disk::Disk;
 use storage::snapshot::{self, SNAPSHOT_DIR};
 use storage::wal::{SpareJob, WalOptions};
@@ -42,6 +41,9 @@ use crate::witness::Witness;
 use crate::world::{Actor, Clock, Event, World};
 use runtime::Runtime;
 pub use unborn::Unborn;
+
+/// No member has this id.
+const NOBODY: MemberId = MemberId(u64::MAX);
 
 /// What the shell does wrong, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub enum Sabotage {
     BatchesDoubled,
     /// A directory that was lost is born again as the member that it was, with its vote.
     OldIdAgain,
+    /// A member that is told not to use its directory any more goes on with it.
+    CondemnedIgnored,
 }
 
 /// What a member is configured to be, the same in each of its lives.
@@ -127,6 +131,8 @@ fn with_word(mut secret: [u8; 32], word: usize, value: u64) -> [u8; 32] {
 pub enum Death {
     /// It ended itself, as it should: its disk failed.
     Disk(String),
+    /// It ended itself: its directory is not to be used any more, and says so.
+    Condemned(Condemned),
     /// It should have gone on.
     Bug(String),
 }
@@ -208,6 +214,8 @@ pub struct Server {
     outbox: Vec<(MemberId, PeerFrame)>,
     /// Links from these members are to end: they sent what has no meaning.
     refused: Vec<MemberId>,
+    /// What it found when it compared digests.
+    differences: Vec<Difference>,
     /// Where the replica stands, as of the last turn of Loop.
     status: replica::Status,
     /// No sync returns before.
@@ -357,6 +365,7 @@ impl Server {
             next_front: 0,
             outbox: Vec::new(),
             refused: Vec::new(),
+            differences: Vec::new(),
             status,
             hangs_until_us: 0,
         };
@@ -441,6 +450,23 @@ impl Server {
     /// Members whose links to this one are to end.
     pub fn take_refused(&mut self) -> Vec<MemberId> {
         core::mem::take(&mut self.refused)
+    }
+
+    /// What it found when it compared digests, for people.
+    pub fn take_differences(&mut self) -> Vec<Difference> {
+        core::mem::take(&mut self.differences)
+    }
+
+    /// From now on the state is not what the log says, in a way that no client notices and no checksum
+    /// shows.
+    pub fn make_wrong(&mut self) {
+        let origin = Origin { member: NOBODY, boot: BootId(1) };
+        assert!(self.machine.begin_batch(origin, 1), "it is wrong already");
+    }
+
+    /// Whether the state is wrong in that way.
+    pub fn is_wrong(&self) -> bool {
+        self.machine.last_batch(NOBODY).is_some()
     }
 
     /// What it says of itself to others.
@@ -637,6 +663,7 @@ impl Server {
         };
         let since_us = *self.waiting_since_us.get_or_insert(world.now_us);
         let inputs: Vec<LoopInput> = self.to_loop.drain(..some).collect();
+        let mut unheard_of = None;
         for input in inputs {
             match input {
                 LoopInput::Front(message) => {
@@ -667,16 +694,13 @@ impl Server {
                 LoopInput::SnapshotRoom(kept) => self.member.on_snapshot_room(kept),
                 LoopInput::Snapshot(message) => self.member.on_snapshot(message),
                 LoopInput::Transfer(message) => self.member.on_transfer(message),
-                LoopInput::Peer(from, frame) => {
-                    match self.member.on_peer(from, frame) {
-                        Ok(()) => {}
-                        // No correct member sends such.
-                        Err(_) if self.sabotage.is_some() => self.refused.push(from),
-                        Err(error) => {
-                            return Err(Death::Bug(format!("from {from:?}: {error}")));
-                        }
+                LoopInput::Peer(from, frame) => match self.member.on_peer(from, frame) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        unheard_of.get_or_insert_with(|| format!("from {from:?}: {error}"));
+                        self.refused.push(from);
                     }
-                }
+                },
                 LoopInput::Link { peer, is_up } => self.member.on_link(peer, is_up),
                 LoopInput::Linked { peer, server } => self.member.on_linked(peer, server),
             }
@@ -693,6 +717,11 @@ impl Server {
             self.contact_at_ms = silent_ms.map(|silent_ms| now_ms.saturating_sub(silent_ms));
         }
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
+        // No correct member sends such, unless it is this one that is not what it was.
+        let is_explained = output.condemned.is_some() || self.sabotage.is_some();
+        if let Some(what) = unheard_of.filter(|_| !is_explained) {
+            return Err(Death::Bug(what));
+        }
         self.outbox.extend(output.peers);
         self.status = self.member.status();
         if !self.is_alone {
@@ -760,11 +789,10 @@ impl Server {
             self.to_disk.push_back(LogInput::YieldRoom(is_yielding));
             self.wake_disk(world);
         }
-        if let Some(difference) = output.differences.first() {
-            return Err(Death::Bug(format!("states differ: {difference:?}")));
-        }
+        self.differences.extend(output.differences);
         if let Some(why) = output.condemned.filter(|_| self.sabotage.is_none()) {
-            return Err(Death::Bug(why.to_string()));
+            datadir::condemn(&self.disk, &why.to_string()).map_err(disk_failed)?;
+            return Err(Death::Condemned(why));
         }
         if output.ready {
             assert!(!self.is_ready, "a member becomes ready once");
@@ -818,7 +846,7 @@ impl Server {
                 break;
             }
         }
-        if !self.is_alone {
+        if !self.is_alone && !self.is_wrong() {
             witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }
         let mut output = self.apply.take_output();

@@ -6,6 +6,7 @@
 //! again, to the bit.
 
 mod damage;
+mod deceit;
 mod faults;
 #[cfg(test)]
 mod play;
@@ -35,6 +36,7 @@ use crate::network::Network;
 use crate::server::{MemberConfig, Server, Unborn};
 use crate::witness::Witness;
 use crate::world::{Clock, Event, World};
+use deceit::Deceit;
 use process::Host;
 
 /// What sets a seed apart from itself, for what must not change the rest. With this number the kept
@@ -43,6 +45,9 @@ const MORE_SEED: u64 = 0x6d6f_7265_0000_0002;
 
 /// The same, for what only an ensemble has.
 const ENSEMBLE_SEED: u64 = 0x656e_7365_6d00_0001;
+
+/// The same, for members that deceive the others.
+const DECEIT_SEED: u64 = 0x6465_6365_6974_0001;
 
 /// What a run consists of. Everything else comes from the seed.
 #[derive(Clone, Debug)]
@@ -180,7 +185,8 @@ impl Options {
         }
         let mut random = Random::new(seed ^ ENSEMBLE_SEED);
         options.member_count = member_count;
-        options.faults = FaultMix::draw_ensemble(random.fork(), member_count);
+        let apart = Random::new(seed ^ DECEIT_SEED);
+        options.faults = FaultMix::draw_ensemble(random.fork(), apart, member_count);
         // Elections take seconds.
         options.faults_us = random.magnitude(5_000_000, 120_000_000);
         let tick_ms = random.magnitude(500, 2_000);
@@ -249,8 +255,12 @@ pub struct Summary {
     pub founded_count: u64,
     /// Directories that were born to an ensemble that was there.
     pub joined_count: u64,
-    /// Directories that were corrupt, and were set aside.
+    /// Directories that were corrupt or condemned, and were set aside.
     pub set_aside_count: u64,
+    /// Members that deceived the others.
+    pub deceit_count: u64,
+    /// Of those, the ones that were found out, and condemned their directories.
+    pub condemned_count: u64,
     /// Snapshots restored.
     pub restored_count: usize,
     /// Log entries committed.
@@ -295,6 +305,10 @@ pub(crate) struct Simulation {
     founded_count: u64,
     joined_count: u64,
     set_aside_count: u64,
+    /// A deceit that waits until everything else is well.
+    deceit: Option<(Whom, Deceit)>,
+    deceit_count: u64,
+    condemned_count: u64,
     reliefs: BTreeMap<u32, (Vec<usize>, Fault)>,
     fault_counts: BTreeMap<String, u64>,
     /// Draws changes of the configuration, if there is more to configure.
@@ -337,6 +351,9 @@ impl Simulation {
             founded_count: 0,
             joined_count: 0,
             set_aside_count: 0,
+            deceit: None,
+            deceit_count: 0,
+            condemned_count: 0,
             reliefs: BTreeMap::new(),
             fault_counts: BTreeMap::new(),
             more: options.more_seed.map(Random::new),
@@ -389,6 +406,7 @@ impl Simulation {
             self.on_event(event)?;
             if self.is_ensemble() {
                 self.note_trouble();
+                self.pursue_deceit();
             }
             match self.phase {
                 Phase::Faults => self.maybe_calm(),
@@ -474,7 +492,10 @@ impl Simulation {
             }
             Event::Fault => {
                 if self.phase == Phase::Faults {
-                    self.fault();
+                    // Nothing else goes wrong while a member deceives the others.
+                    if !self.is_any_deceiving() {
+                        self.fault();
+                    }
                     if let Some(wait_us) = self.options.faults.next_us() {
                         let at_us = self.world.now_us + wait_us;
                         self.world.schedule(at_us, Event::Fault);
@@ -589,7 +610,8 @@ impl Simulation {
         server.accept(number, &mut self.world, &mut self.network);
         self.clients[client].on_connected(number, asked, &mut self.world, &mut self.network);
         // What is on its way to the disk then is there long enough for the race.
-        let may_be_slow = self.phase == Phase::Faults && self.world.random.one_in(2);
+        let may_be_slow =
+            self.phase == Phase::Faults && self.world.random.one_in(2) && !self.is_any_deceiving();
         if self.clients[client].take_race() && may_be_slow {
             let factor = self.world.random.magnitude(300, 3_000);
             let for_us = self.world.random.magnitude(100_000, 3_000_000);
@@ -621,6 +643,7 @@ impl Simulation {
             return;
         }
         self.begin(Phase::Calm);
+        self.deceit = None;
         for host in &mut self.hosts {
             host.hangs_until_us = 0;
             if let Some(server) = &mut host.server {
@@ -685,7 +708,13 @@ impl Simulation {
 
     fn maybe_last_words(&mut self) -> Result<(), String> {
         self.check_in_time()?;
-        if self.are_idle() {
+        if self.are_idle() && self.is_any_wrong() {
+            // It is found out by an entry that comes.
+            for client in 0..self.clients.len() {
+                self.clients[client].do_one_more();
+                self.wake_client(client);
+            }
+        } else if self.are_idle() {
             self.begin(Phase::LastWords);
             self.worked_us = self.world.now_us;
             for client in 0..self.clients.len() {
@@ -769,6 +798,9 @@ impl Simulation {
     fn end_last_life(&mut self) -> Result<machine::digest::Digest, String> {
         let digest = self.servers().next().expect("it answered the last words").machine().digest();
         self.judge()?;
+        if self.is_any_wrong() {
+            return Err("a state that was made wrong was found right".to_string());
+        }
         self.begin(Phase::LastStart);
         (0..self.hosts.len()).for_each(|member| self.end_process(member, true));
         Ok(digest)
@@ -846,6 +878,8 @@ impl Simulation {
             founded_count: self.founded_count,
             joined_count: self.joined_count,
             set_aside_count: self.set_aside_count,
+            deceit_count: self.deceit_count,
+            condemned_count: self.condemned_count,
             restored_count: verdict.installed_count,
             entry_count: self.witness.entry_count(),
             disk_ops: self.hosts.iter().map(|host| host.disk.ops()).sum(),

@@ -30,6 +30,7 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     for fault in [
         "BitRot",
         "BreakLinks",
+        "Copy",
         "Cut",
         "DiskFull",
         "EmptiedDisk",
@@ -37,6 +38,7 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
         "HangingDisk",
         "IoError",
         "Kill",
+        "OldCopy",
         "Partition",
         "Pause",
         "PowerLoss",
@@ -48,7 +50,9 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
         "Stall",
         "Stop",
         "StopAt",
+        "TornTail",
         "WallJump",
+        "WrongState",
     ] {
         assert!(faults.contains(fault), "no {fault}: {faults:?}");
     }
@@ -59,6 +63,8 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
         ("members that found each other", count(|it| it.founded_count as usize)),
         ("members that joined", count(|it| it.joined_count as usize)),
         ("directories set aside", count(|it| it.set_aside_count as usize)),
+        ("members that deceive", count(|it| it.deceit_count as usize)),
+        ("members found out", count(|it| it.condemned_count as usize)),
         ("unknown writes", count(|it| it.unknown_done_count)),
         ("missed events", count(|it| it.missed_count)),
         ("expired sessions", count(|it| it.expired_count)),

@@ -59,6 +59,55 @@ fn a_directory_that_is_corrupt_is_set_aside_and_its_server_comes_back() {
     assert_eq!(joined, set_aside);
 }
 
+/// Of each of these seeds a run in which one member deceives the others, when all is well.
+fn deceived(seeds: std::ops::RangeInclusive<u64>, deceit: Fault) -> Vec<Summary> {
+    seeds
+        .map(|seed| {
+            let whom = Whom::one(seed as usize % 3);
+            let all = Whom::Members(0b111);
+            let mut options =
+                steady(seed, 3, vec![(3_000_000, all, Fault::Copy), (3_000_000, whom, deceit)]);
+            options.faults_us = 60_000_000;
+            run(options)
+        })
+        .collect()
+}
+
+fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
+    summaries.iter().map(of).sum()
+}
+
+/// Whoever is found out joins under another member id; nobody else does.
+fn check_found_out(summaries: &[Summary], deceit_min: u64, condemned_min: u64) {
+    let deceits = sum(summaries, |it| it.deceit_count);
+    let condemned = sum(summaries, |it| it.condemned_count);
+    assert!(deceits >= deceit_min, "{deceits} deceits");
+    assert!(condemned >= condemned_min, "{condemned} found out");
+    for summary in summaries {
+        assert!(summary.joined_count <= summary.deceit_count, "seed {}", summary.seed);
+    }
+    // One whose process ends right after the birth is not counted.
+    let joined = sum(summaries, |it| it.joined_count);
+    assert!(joined >= condemned * 8 / 10, "{joined} of {condemned}");
+}
+
+#[test]
+fn a_member_on_an_old_copy_of_its_directory_is_found_out_and_comes_back() {
+    check_found_out(&deceived(1..=12, Fault::OldCopy), 10, 6);
+}
+
+#[test]
+fn a_member_whose_last_write_is_damaged_is_found_out_and_comes_back() {
+    check_found_out(&deceived(1..=16, Fault::TornTail), 5, 3);
+}
+
+#[test]
+fn a_member_whose_state_differs_is_found_out_and_comes_back() {
+    let summaries = deceived(1..=8, Fault::WrongState);
+    let deceits = sum(&summaries, |it| it.deceit_count);
+    check_found_out(&summaries, 6, deceits);
+}
+
 #[test]
 fn a_majority_never_loses_what_it_has() {
     // The second one is let alone: the first one is not replaced yet.

@@ -62,6 +62,19 @@ fn a_batch_that_is_applied_twice_is_noticed() {
 }
 
 #[test]
+fn a_condemned_member_that_goes_on_is_noticed() {
+    check_noticed_where(Sabotage::CondemnedIgnored, "do not finish", |options| {
+        options.begins_unborn = false;
+        options.faults = FaultMix::planned_for(vec![(3_000_000, Whom::one(0), Fault::WrongState)]);
+        options.faults_us = 60_000_000;
+        for client in &mut options.clients {
+            client.ops = 400;
+            client.think_us_max = 400_000;
+        }
+    });
+}
+
+#[test]
 fn a_vote_of_a_directory_that_was_emptied_is_noticed() {
     // One member is cut off, a second one empties, the third one sleeps: the first two are no quorum of
     // which one has everything, unless the second one votes as if it had.

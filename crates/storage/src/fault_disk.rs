@@ -342,6 +342,23 @@ impl FaultDisk {
         state.contents.insert(inode, content);
     }
 
+    /// Makes everything what it is on another disk, durably, as somebody outside would who has a copy. Not
+    /// counted, and not while a process uses it.
+    pub fn set_all(&self, copy: &FaultDisk) {
+        let copy = copy.state.borrow();
+        let mut state = self.state.borrow_mut();
+        let whole = |content: &Content| {
+            let (visible, unsynced) = (content.visible.clone(), Vec::new());
+            Content { durable: visible.clone(), visible, unsynced }
+        };
+        let contents = copy.contents.iter();
+        state.contents = contents.map(|(inode, content)| (*inode, whole(content))).collect();
+        state.inode_next = state.inode_next.max(copy.inode_next);
+        state.visible = copy.visible.clone();
+        state.durable = copy.visible.clone();
+        state.unsynced_names.clear();
+    }
+
     /// Removes a file, durably, as damage from outside would. Not counted.
     pub fn lose_file(&self, path: &str) {
         let mut state = self.state.borrow_mut();

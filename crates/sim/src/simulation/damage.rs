@@ -3,7 +3,7 @@
 //! An ensemble bears that of a minority of its members at a time: a member is lost until another
 //! directory has its vote. So long nobody else loses anything. What of the log's end was not confirmed
 //! to be durable counts as torn when it is damaged (`storage::wal`), and a member that was torn so has
-//! lost what it had acknowledged, in silence: that is a limit of the format, and is not tried here.
+//! lost what it had acknowledged, in silence: that is tried apart from this (`super::deceit`).
 
 use member::bootstrap::Attendance;
 use member::recovery::{OpenedMember, Recovered, open_member};
@@ -23,12 +23,14 @@ pub(super) enum Damage {
 
 /// What a start makes of a damaged directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+pub(super) enum Found {
     /// It is what it was.
     Same,
     /// It is corrupt, and is set aside.
     Corrupt,
-    /// It is taken for one whose last write was torn; or no start takes it.
+    /// It is taken for one whose last write was torn: it has less than it had.
+    Torn,
+    /// No start takes it.
     Other,
 }
 
@@ -56,7 +58,12 @@ impl Simulation {
             host.lost = Some(id);
             host.config.lost_count += 1;
         }
-        // The next start may not get far.
+        self.hinder_start(member);
+    }
+
+    /// The next start may not get far.
+    pub(super) fn hinder_start(&mut self, member: usize) {
+        let host = &mut self.hosts[member];
         if self.world.random.one_in(3) {
             let (ops, power_is_cut) =
                 (self.world.random.magnitude(1, 60), self.world.random.one_in(2));
@@ -68,11 +75,7 @@ impl Simulation {
     /// Whether a majority has lost nothing if this member does. Nobody is to lose a directory alone.
     fn may_lose(&mut self, member: usize) -> bool {
         let host_count = self.hosts.len();
-        for at in 0..host_count {
-            if self.is_replaced(at) {
-                self.hosts[at].lost = None;
-            }
-        }
+        self.note_replaced();
         // Where a majority may begin an ensemble, whoever has no place yet could begin another one.
         let may_begin = self.options.member.attendance == Attendance::Majority;
         let is_missing = |at: &usize| {
@@ -82,10 +85,18 @@ impl Simulation {
         (0..host_count).filter(is_missing).count() < host_count.div_ceil(2) - 1
     }
 
+    pub(super) fn note_replaced(&mut self) {
+        for at in 0..self.hosts.len() {
+            if self.is_replaced(at) {
+                self.hosts[at].lost = None;
+            }
+        }
+    }
+
     /// Whether what was lost is replaced: there is another directory, and it is one of as many voters as
     /// there were. Then what was committed before is on a majority of their disks again: the change was
     /// committed behind it.
-    fn is_replaced(&self, member: usize) -> bool {
+    pub(super) fn is_replaced(&self, member: usize) -> bool {
         let host = &self.hosts[member];
         let id = host.hello().map(|hello| hello.member);
         host.lost != id && self.has_its_place(member)
@@ -103,7 +114,7 @@ impl Simulation {
     }
 
     /// Someone has looked at what was set aside, and does not need it any more.
-    fn tidy_up(&mut self, member: usize) {
+    pub(super) fn tidy_up(&mut self, member: usize) {
         let disk = &self.hosts[member].disk;
         let paths = disk.paths();
         let mut set_aside: Vec<&str> = paths
@@ -141,7 +152,7 @@ impl Simulation {
                 Found::Corrupt => true,
                 // Nobody may notice it before long.
                 Found::Same => random.one_in(ROT_TRIES_MAX),
-                Found::Other => false,
+                Found::Torn | Found::Other => false,
             };
             if is_kept {
                 self.say(Some(member), || format!("bits flip in {path} at {offset}: {found:?}"));
@@ -154,7 +165,7 @@ impl Simulation {
 }
 
 /// What a start makes of a damaged disk that was like this before.
-fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
+pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
     let open = |disk: &FaultDisk| {
         open_member(disk, &config.secret_of_directory(), config.wal, |_| {}).ok()
     };
@@ -162,7 +173,7 @@ fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found 
         (Some(OpenedMember::Born(before)), Some(OpenedMember::Born(after))) => {
             match view(&before) == view(&after) {
                 true => Found::Same,
-                false => Found::Other,
+                false => Found::Torn,
             }
         }
         (_, Some(OpenedMember::Unborn(after))) if after.set_aside.is_some() => Found::Corrupt,

@@ -11,6 +11,7 @@ use crate::world::Event;
 
 use super::Simulation;
 use super::damage::Damage;
+use super::deceit::Deceit;
 
 impl Simulation {
     /// The next fault of the mix.
@@ -28,7 +29,7 @@ impl Simulation {
     }
 
     /// The members that a fault is for.
-    fn resolve(&self, whom: Whom) -> Vec<usize> {
+    pub(super) fn resolve(&self, whom: Whom) -> Vec<usize> {
         let all = 0..self.hosts.len();
         match whom {
             Whom::Members(mask) => all.filter(|member| mask >> member & 1 == 1).collect(),
@@ -90,6 +91,9 @@ impl Simulation {
                 self.links.roughen(roughness);
                 self.relieve_later(members, fault, for_us);
             }
+            Fault::OldCopy => self.deceit = Some((whom, Deceit::OldCopy)),
+            Fault::TornTail => self.deceit = Some((whom, Deceit::TornTail)),
+            Fault::WrongState => self.deceit = Some((whom, Deceit::WrongState)),
             Fault::HandOver { to } => {
                 let to = to.and_then(|to| Some(self.hosts[to].hello()?.member));
                 for member in self.leaders() {
@@ -165,6 +169,10 @@ impl Simulation {
                 if let Some(server) = &mut host.server {
                     server.set_clock(host.clock);
                 }
+            }
+            Fault::Copy => {
+                let id = host.hello().map(|hello| hello.member);
+                host.copy = id.map(|id| (id, host.disk.copy()));
             }
             Fault::BitRot => self.damage(member, Damage::Rot),
             Fault::EmptiedDisk => self.damage(member, Damage::Loss),

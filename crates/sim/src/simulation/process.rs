@@ -6,6 +6,7 @@ use machine::MemberId;
 use member::Hello;
 use replica::Role;
 use storage::datadir::Birth;
+use storage::fault_disk::FaultDisk;
 
 use crate::check::{Trouble, WakingTime};
 use crate::disk::SimDisk;
@@ -14,6 +15,7 @@ use crate::links::Pair;
 use crate::server::{Death, MemberConfig, Server, Started, Unborn};
 use crate::world::{Clock, Event};
 
+use super::deceit::Deceives;
 use super::{Phase, Simulation};
 
 /// A member's machine: its disk, its clocks, and the process if it runs.
@@ -46,6 +48,10 @@ pub(super) struct Host {
     /// What the directory of this member held is lost, or may be found to be; and no other has its
     /// vote.
     pub lost: Option<MemberId>,
+    /// The member that is [`Host::lost`] is there, and the others count on what it does not have.
+    pub deceives: Option<Deceives>,
+    /// What the disk held when somebody copied it, and whose directory that is.
+    pub copy: Option<(MemberId, FaultDisk)>,
 }
 
 impl Host {
@@ -70,6 +76,8 @@ impl Host {
             apply_lag_us: 0,
             hangs_until_us: 0,
             lost: None,
+            deceives: None,
+            copy: None,
         }
     }
 
@@ -87,6 +95,12 @@ impl Host {
     /// Whether there is a process.
     pub fn is_there(&self) -> bool {
         self.server.is_some() || self.unborn.is_some()
+    }
+
+    /// Whether there is a copy of the directory that it uses.
+    pub fn is_copied(&self) -> bool {
+        let id = self.hello().map(|hello| hello.member);
+        self.copy.as_ref().is_some_and(|(of, _)| Some(*of) == id)
     }
 
     /// What the process says of itself to others, if there is one.
@@ -148,6 +162,7 @@ impl Simulation {
                 self.links.send(&mut self.world, pair, frame);
             }
         }
+        let differences = server.take_differences();
         for from in server.take_refused() {
             let is_from = |host: &Host| host.hello().is_some_and(|hello| hello.member == from);
             if let Some(from) = self.hosts.iter().position(is_from) {
@@ -156,6 +171,9 @@ impl Simulation {
         }
         if at != was_at && self.is_ensemble() {
             self.say(Some(member), || format!("{:?} in term {}", at.0, at.1));
+        }
+        for difference in differences {
+            self.check_difference(difference)?;
         }
         let host = &mut self.hosts[member];
         let (is_stopped, is_stopping) = (host.disk.is_stopped(), host.disk.is_stopping());
@@ -172,6 +190,7 @@ impl Simulation {
                 Ok(())
             }
             Err(Death::Disk(what)) => Err(format!("the disk did not fail, but: {what}")),
+            Err(Death::Condemned(why)) => self.on_condemned(member, why),
             Err(Death::Bug(what)) => Err(what),
         }
     }
@@ -224,6 +243,7 @@ impl Simulation {
                     if self.hosts[member].lost.is_none() {
                         return Err(format!("nothing damages this disk, but: {cause}"));
                     }
+                    self.say(Some(member), || format!("the directory is set aside: {cause}"));
                 }
                 self.end_or(member, |it| {
                     it.witness.on_lost(member);
@@ -273,6 +293,7 @@ impl Simulation {
                 Ok(())
             }
             Death::Disk(what) => Err(format!("the server does not start: {what}")),
+            Death::Condemned(why) => Err(format!("while it is started: {why}")),
             Death::Bug(what) => Err(what),
         }
     }
@@ -354,7 +375,7 @@ impl Simulation {
         let is_it = |host: &Host| host.life == life && host.server.is_some();
         let Some(member) = self.hosts.iter().position(is_it) else { return };
         // One that was paused since the faults came is not stopped after them.
-        if self.phase != Phase::Faults {
+        if self.phase != Phase::Faults || self.is_any_deceiving() {
             return;
         }
         let host = &mut self.hosts[member];

@@ -1,0 +1,243 @@
+//! Members that deceive the others, who count on what such a member does not have: it stands on an old
+//! copy of its directory, the end of its log was damaged so that it passes for a torn write, or its
+//! state is another one than theirs.
+//!
+//! Raft bears the first two of nobody: a member that has forgotten what it acknowledged helps to elect
+//! one who lacks the same, and a new leader knows nothing of what was acknowledged to the one before.
+//! What is promised is that the leader of that time finds it out, and that holds where this loss is the
+//! only one. So a deceit waits for a moment at which all members are there, have their votes, follow one
+//! leader who goes on to lead, and hear each other, on disks that fail nobody; and nothing else goes wrong
+//! until the member was found out and replaced, or has all of it again. The member that forgets does not
+//! lead: what it alone had counted as acknowledged its successor might not have. For a wrong state the
+//! same is asked, although less would do: from a leader that is wrong nobody is to fetch a snapshot.
+
+use machine::MemberId;
+use member::limits::DIGEST_INTERVAL_ENTRIES;
+use member::{Condemned, Difference};
+use storage::inspect::inspect;
+use storage::wal::log_path;
+
+use super::damage::{Found, found};
+use super::{Phase, Simulation};
+use crate::fault::Whom;
+use crate::limits::{HONEST_US_MIN, ROT_TRIES_MAX, WRONG_ENTRIES_MAX, WRONG_ENTRIES_MIN};
+use crate::links::Pair;
+use crate::server::Server;
+
+/// What a member deceives the others with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deceit {
+    OldCopy,
+    TornTail,
+    WrongState,
+}
+
+/// What they are wrong about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deceives {
+    /// It may have forgotten what it acknowledged, up to this entry.
+    Forgot { index: u64 },
+    /// Its state is not theirs.
+    Differs,
+}
+
+impl Simulation {
+    /// Whether a member is not what the others take it for.
+    pub(super) fn is_any_deceiving(&self) -> bool {
+        self.hosts.iter().any(|host| host.deceives.is_some())
+    }
+
+    /// Whether a state that runs was made wrong.
+    pub(super) fn is_any_wrong(&self) -> bool {
+        self.servers().any(Server::is_wrong)
+    }
+
+    /// Ends a deceit that nobody counts on any more, and begins the one that waits if this is the moment.
+    pub(super) fn pursue_deceit(&mut self) {
+        for member in 0..self.hosts.len() {
+            if self.hosts[member].deceives.is_some() && self.is_honest(member) {
+                self.say(Some(member), || "nobody is deceived any more".to_string());
+                self.hosts[member].deceives = None;
+                self.hosts[member].lost = None;
+            }
+        }
+        if let Some((whom, deceit)) = self.deceit
+            && self.phase == Phase::Faults
+            && !self.is_any_deceiving()
+        {
+            self.maybe_deceive(whom, deceit);
+        }
+    }
+
+    /// Whether a member that deceived was replaced, or is what the others take it for after all: it has
+    /// what it forgot, and they have told it so in the term of a leader that was there before.
+    fn is_honest(&self, member: usize) -> bool {
+        let host = &self.hosts[member];
+        match (&host.server, host.deceives) {
+            (Some(server), Some(deceives)) if Some(server.hello().member) == host.lost => {
+                match deceives {
+                    Deceives::Differs => !server.is_wrong(),
+                    Deceives::Forgot { index } => {
+                        server.is_ready()
+                            && server.machine().counters().index.0 >= index
+                            && self.world.now_us >= server.started_us() + HONEST_US_MIN
+                    }
+                }
+            }
+            _ => self.is_replaced(member),
+        }
+    }
+
+    fn maybe_deceive(&mut self, whom: Whom, deceit: Deceit) {
+        let Some(leader) = self.leader_of_all() else { return };
+        let forgets = deceit != Deceit::WrongState;
+        let mut members = self.resolve(whom);
+        // Who leads, or was not copied, stands for the others.
+        members.extend(0..self.hosts.len());
+        members.retain(|member| !(forgets && *member == leader));
+        members.retain(|member| deceit != Deceit::OldCopy || self.hosts[*member].is_copied());
+        let Some(member) = members.first().copied() else { return };
+        if deceit == Deceit::WrongState && !self.is_digest_near(member) {
+            return;
+        }
+        self.note_replaced();
+        if !self.are_all_well() {
+            return;
+        }
+        self.deceit = None;
+        let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
+        let deceives = match deceit {
+            Deceit::OldCopy => self.put_back(member),
+            Deceit::TornTail => self.tear(member),
+            Deceit::WrongState => self.make_wrong(member),
+        };
+        let Some(deceives) = deceives else { return };
+        if forgets {
+            self.hinder_start(member);
+        }
+        self.say(Some(member), || format!("it deceives the others: {deceit:?}, {deceives:?}"));
+        self.deceit_count += 1;
+        let host = &mut self.hosts[member];
+        host.lost = Some(id);
+        host.config.lost_count += 1;
+        host.deceives = Some(deceives);
+    }
+
+    /// Who leads, if all that are there follow the same one.
+    fn leader_of_all(&self) -> Option<usize> {
+        let leader = *self.leaders().last()?;
+        let at = |server: &Server| (server.status().term, server.status().leader);
+        let led = at(self.hosts[leader].server.as_ref()?);
+        self.servers().all(|server| at(server) == led).then_some(leader)
+    }
+
+    /// Whether nothing is wrong with anybody, and nothing is about to be.
+    fn are_all_well(&self) -> bool {
+        let now_us = self.world.now_us;
+        let is_well = |host: &super::Host| {
+            let plan = host.disk.plan();
+            let is_sound =
+                plan.stop_at.is_none() && plan.fail.is_empty() && plan.bytes_max.is_none();
+            let is_quick = host.slowness == 1 && host.apply_lag_us == 0;
+            let is_there = host.is_awake(now_us)
+                && host.server.as_ref().is_some_and(|server| {
+                    server.is_ready() && server.status().transferring_to.is_none()
+                });
+            is_sound && is_quick && is_there && host.hangs_until_us <= now_us && host.lost.is_none()
+        };
+        let hosts = 0..self.hosts.len();
+        let pairs = hosts.clone().flat_map(|from| hosts.clone().map(move |to| Pair { from, to }));
+        self.reliefs.is_empty()
+            && self.hosts.iter().all(is_well)
+            && pairs.filter(|pair| pair.from != pair.to).all(|pair| self.links.is_good(pair))
+            && self.do_all_vote()
+    }
+
+    /// Whether digests are compared soon, and not at once.
+    fn is_digest_near(&self, member: usize) -> bool {
+        let Some(server) = &self.hosts[member].server else { return false };
+        let left =
+            DIGEST_INTERVAL_ENTRIES - server.machine().counters().index.0 % DIGEST_INTERVAL_ENTRIES;
+        (WRONG_ENTRIES_MIN..=WRONG_ENTRIES_MAX).contains(&left)
+    }
+
+    fn make_wrong(&mut self, member: usize) -> Option<Deceives> {
+        self.hosts[member].server.as_mut()?.make_wrong();
+        Some(Deceives::Differs)
+    }
+
+    /// The process of a member ends. Up to which entry it has acknowledged what others may count on.
+    fn stop(&mut self, member: usize) -> Option<u64> {
+        let last_index = self.hosts[member].server.as_ref()?.status().last_index;
+        let power_is_cut = self.world.random.one_in(2);
+        self.end_process(member, power_is_cut);
+        Some(last_index)
+    }
+
+    /// The process ends, and its disk holds what somebody copied from it earlier.
+    fn put_back(&mut self, member: usize) -> Option<Deceives> {
+        let (_, copy) = self.hosts[member].copy.take()?;
+        let index = self.stop(member)?;
+        self.hosts[member].disk.put_back(&copy);
+        self.witness.on_lost(member);
+        Some(Deceives::Forgot { index })
+    }
+
+    /// The process ends, and what no mark says to be durable is damaged, if there is any.
+    fn tear(&mut self, member: usize) -> Option<Deceives> {
+        let index = self.stop(member)?;
+        self.tidy_up(member);
+        let host = &self.hosts[member];
+        let before = host.disk.copy();
+        let last = inspect(&before, &mut |_, _, _| Ok(())).segments.pop()?;
+        if last.mark >= last.end {
+            return None;
+        }
+        let path = log_path(last.sequence);
+        for _ in 0..ROT_TRIES_MAX {
+            let offset = self.world.random.between(last.mark, last.end - 1) as usize;
+            let bits = self.world.random.between(1, 255) as u8;
+            let host = &self.hosts[member];
+            host.disk.flip(&path, offset, bits);
+            if found(&host.config, &before, &host.disk) == Found::Torn {
+                self.witness.on_lost(member);
+                return Some(Deceives::Forgot { index });
+            }
+            host.disk.flip(&path, offset, bits);
+        }
+        None
+    }
+
+    /// A leader says what it found when it compared digests: there must be a reason.
+    pub(super) fn check_difference(&self, difference: Difference) -> Result<(), String> {
+        let is_wrong = |id: MemberId| {
+            let is_it = |host: &super::Host| {
+                host.lost == Some(id) && host.deceives == Some(Deceives::Differs)
+            };
+            self.hosts.iter().any(is_it)
+        };
+        match difference {
+            Difference::Outside { member, .. } if is_wrong(member) => Ok(()),
+            _ => Err(format!("states differ: {difference:?}")),
+        }
+    }
+
+    /// A member has condemned its directory, and its process has ended: there must be a reason.
+    pub(super) fn on_condemned(&mut self, member: usize, why: Condemned) -> Result<(), String> {
+        let is_explained = match (why, self.hosts[member].deceives) {
+            (Condemned::Forgot { .. } | Condemned::Outlived { .. }, Some(it)) => {
+                it != Deceives::Differs
+            }
+            (Condemned::Differs { .. }, Some(it)) => it == Deceives::Differs,
+            (_, None) => false,
+        };
+        if !is_explained {
+            return Err(why.to_string());
+        }
+        self.say(Some(member), || format!("the directory is condemned: {why}"));
+        self.condemned_count += 1;
+        self.end_process(member, false);
+        self.hinder_start(member);
+        Ok(())
+    }
+}
