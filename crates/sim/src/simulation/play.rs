@@ -10,9 +10,10 @@
 //! cut leader            a member is cut off from the others, until
 //! heal                  everything is connected again
 //! pause leader 5s       a process is not given the CPU
+//! fill leader           a disk takes nothing more, until everything is healed
 //! c1: connect 0         a client connects to a member, with its session if it has one
 //! c1: leave             and closes its connection
-//! c1: create /a x       also: set, get, exists, ls, delete, sync, close; `e` behind the data: ephemeral;
+//! c1: create /a x       also: set, get, exists, ls, delete, sync, close; `big`: sets much; `e` behind the data: ephemeral;
 //!                       `w`: with a watch; several on a line are separated by |
 //! ```
 
@@ -25,12 +26,16 @@ use crate::client::{Client, ClientConfig};
 use crate::fault::{Fault, FaultMix, Whom};
 use crate::simulation::{Options, Simulation};
 
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("conflicting_log_is_replaced", include_str!("play/scripts/conflicting_log_is_replaced.txt")),
     ("election_after_a_kill", include_str!("play/scripts/election_after_a_kill.txt")),
     (
         "forwarded_write_meets_a_new_leader",
         include_str!("play/scripts/forwarded_write_meets_a_new_leader.txt"),
+    ),
+    (
+        "leader_with_a_full_disk_hands_over",
+        include_str!("play/scripts/leader_with_a_full_disk_hands_over.txt"),
     ),
     (
         "session_moves_between_members",
@@ -40,6 +45,9 @@ const SCRIPTS: [(&str, &str); 5] = [
 ];
 
 const MS: u64 = 1_000;
+
+/// Bytes of much.
+const BIG_BYTES: usize = 100_000;
 
 /// How long a settling may take.
 const SETTLE_US_MAX: u64 = 30_000 * MS;
@@ -101,6 +109,11 @@ impl Play {
             ["heal"] => {
                 let numbers: Vec<u32> = self.simulation.reliefs.keys().copied().collect();
                 numbers.into_iter().for_each(|number| self.simulation.relieve(number));
+            }
+            ["fill", who] => {
+                let full = Fault::DiskFull { bytes: 0, for_us: u64::MAX / 2 };
+                let whom = Whom::one(self.member(who));
+                self.simulation.begin_fault(whom, full);
             }
             ["pause", who, span] => {
                 let whom = Whom::one(self.member(who));
@@ -246,6 +259,7 @@ fn op(text: &str) -> Op {
             Op::Create { path, data, perms: perms::ALL, flag, request: CreateRequest::Create }
         }
         "set" => Op::SetData { path, data, version: -1 },
+        "big" => Op::SetData { path, data: Some(vec![b'x'; BIG_BYTES]), version: -1 },
         "delete" => Op::Delete { path, version: -1 },
         "get" => Op::GetData { path, watch },
         "exists" => Op::Exists { path, watch },
