@@ -2,7 +2,7 @@
 
 use machine::{BootId, Digest, MemberId, SessionId};
 use member::Hello;
-use member::peer::{Heard, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
+use member::peer::{Heard, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
 use storage::codec::Reader;
 use storage::datadir::Birth;
 
@@ -36,6 +36,10 @@ pub fn member_message_seeds() -> Vec<Vec<u8>> {
         PeerMessage::Full(true),
         PeerMessage::Digest { index: 128, digest: Digest(1 << 100) },
         PeerMessage::Differs { index: 128 },
+        PeerMessage::Offer(Offer { holder: MemberId(6), message: b"anything".to_vec().into() }),
+        PeerMessage::Lend { to: MemberId(7), index: 128 },
+        PeerMessage::Lent { to: MemberId(7), at: Some(at) },
+        PeerMessage::Lent { to: MemberId(7), at: None },
         PeerMessage::Want(Want { at, offset: 1 << 40 }),
         PeerMessage::Piece(Piece { at, offset: 3, total: 6, bytes: b"abc".to_vec().into() }),
         PeerMessage::Gone(at),

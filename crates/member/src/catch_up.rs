@@ -1,10 +1,11 @@
 //! Catching up by a snapshot: what a leader offers, and how a member fetches it, piece by piece.
 //!
-//! The replica's own message that installs the snapshot is the offer. It is sent again until the member
-//! has it, or the leader has another. The member asks for the pieces itself, one at a time, so that it
+//! The replica's own message that installs the snapshot is the offer, and says who has its file: the
+//! leader, or another that lends it ([`crate::lending`]). It is sent again until the member has it, or
+//! the leader has another. The member asks the holder for the pieces itself, one at a time, so that it
 //! goes on where a broken link stopped, at its own pace; when the file is whole, checked and has its
-//! name, the message is stepped. A file that the leader has no more ends that: it is then offered its
-//! next.
+//! name, the message is stepped. A file that its holder has no more ends that, and so does a holder that
+//! does not answer, or whose file is none; the leader is told, and then offers another.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,9 @@ use bytes::Bytes;
 use machine::{Machine, MemberId};
 use replica::{PeerStatus, SnapshotMeta};
 
-use crate::limits::{OFFER_INTERVAL_MS, PIECE_PATIENCE_MS};
+use crate::limits::{HOLDER_PATIENCE_MS, OFFER_INTERVAL_MS, PIECE_PATIENCE_MS};
 use crate::message::SnapshotJob;
-use crate::peer::{PeerMessage, Piece, SnapshotAt, Want};
+use crate::peer::{Offer, PeerMessage, Piece, SnapshotAt, Want};
 
 /// A snapshot that was received whole, checked, and has its name in the data directory.
 #[derive(Debug)]
@@ -28,19 +29,27 @@ pub struct WholeImage {
 /// What a leader offers to members that its log does not reach.
 #[derive(Default)]
 pub(crate) struct Offers {
-    members: BTreeMap<MemberId, Offer>,
+    members: BTreeMap<MemberId, Offered>,
 }
 
-struct Offer {
-    message: Bytes,
+struct Offered {
+    at: SnapshotAt,
+    offer: Offer,
     sent_ms: u64,
 }
 
 impl Offers {
     /// The replica wants this sent. Returns the offer.
-    pub fn offer(&mut self, to: MemberId, message: Bytes, now_ms: u64) -> PeerMessage {
-        self.members.insert(to, Offer { message: message.clone(), sent_ms: now_ms });
-        PeerMessage::Offer(message)
+    pub fn offer(
+        &mut self,
+        to: MemberId,
+        offer: Offer,
+        meta: &SnapshotMeta,
+        now_ms: u64,
+    ) -> PeerMessage {
+        let (at, message) = (at(meta), PeerMessage::Offer(offer.clone()));
+        self.members.insert(to, Offered { at, offer, sent_ms: now_ms });
+        message
     }
 
     /// What is to be said again. What is not wanted any more is forgotten.
@@ -50,10 +59,10 @@ impl Offers {
         };
         self.members.retain(|member, _| is_wanted(member));
         let mut due = Vec::new();
-        for (member, offer) in &mut self.members {
-            if now_ms >= offer.sent_ms + OFFER_INTERVAL_MS {
-                offer.sent_ms = now_ms;
-                due.push((*member, PeerMessage::Offer(offer.message.clone())));
+        for (member, offered) in &mut self.members {
+            if now_ms >= offered.sent_ms + OFFER_INTERVAL_MS {
+                offered.sent_ms = now_ms;
+                due.push((*member, PeerMessage::Offer(offered.offer.clone())));
             }
         }
         due
@@ -64,9 +73,15 @@ impl Offers {
         self.members.is_empty()
     }
 
-    /// It cannot be had, or did not arrive. True if there was one.
+    /// It did not arrive, or perhaps not. True if there was one.
     pub fn withdraw(&mut self, from: MemberId) -> bool {
         self.members.remove(&from).is_some()
+    }
+
+    /// That snapshot cannot be had. True if it was offered.
+    pub fn withdraw_at(&mut self, from: MemberId, at: SnapshotAt) -> bool {
+        let is_offered = self.members.get(&from).is_some_and(|offered| offered.at == at);
+        is_offered && self.withdraw(from)
     }
 
     /// This member leads no longer.
@@ -75,21 +90,31 @@ impl Offers {
     }
 }
 
+/// Names the snapshot.
+fn at(meta: &SnapshotMeta) -> SnapshotAt {
+    SnapshotAt { index: meta.index, term: meta.term }
+}
+
 /// A snapshot on its way to this member.
 pub(crate) struct Fetch {
-    /// Who offered it and has it.
+    /// Who offered it.
     pub from: MemberId,
+    /// Who has it.
+    pub holder: MemberId,
     /// To be stepped once it is there.
     pub message: Bytes,
-    at: SnapshotAt,
+    /// Which it is.
+    pub at: SnapshotAt,
     offset: u64,
     state: FetchState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FetchState {
-    /// A piece was asked for.
-    Asked { since_ms: u64 },
+    /// A piece was asked for, and again.
+    Asked { since_ms: u64, again_ms: u64 },
+    /// The holder did not answer. If it is offered again, it is asked again.
+    GivenUp,
     /// It is being written.
     Writing { is_last: bool },
     /// All of it is being read.
@@ -98,9 +123,10 @@ enum FetchState {
 
 impl Fetch {
     /// Begins with nothing.
-    pub fn new(from: MemberId, message: Bytes, meta: &SnapshotMeta, now_ms: u64) -> Fetch {
-        let at = SnapshotAt { index: meta.index, term: meta.term };
-        Fetch { from, message, at, offset: 0, state: FetchState::Asked { since_ms: now_ms } }
+    pub fn new(from: MemberId, offer: Offer, meta: &SnapshotMeta, now_ms: u64) -> Fetch {
+        let Offer { holder, message } = offer;
+        let state = FetchState::Asked { since_ms: now_ms, again_ms: now_ms };
+        Fetch { from, holder, message, at: at(meta), offset: 0, state }
     }
 
     /// What to ask for next.
@@ -108,29 +134,51 @@ impl Fetch {
         PeerMessage::Want(Want { at: self.at, offset: self.offset })
     }
 
-    /// It is offered again, perhaps by another leader. False if this is another snapshot.
-    pub fn is_of(&mut self, from: MemberId, message: &Bytes, meta: &SnapshotMeta) -> bool {
-        let is_same = self.at == SnapshotAt { index: meta.index, term: meta.term };
-        if is_same && self.from == from {
-            self.message = message.clone();
+    /// It is offered again, perhaps by another leader. False if this is another snapshot, or another's
+    /// file of it: such files need not be the same bytes.
+    pub fn is_of(
+        &mut self,
+        from: MemberId,
+        offer: &Offer,
+        meta: &SnapshotMeta,
+        now_ms: u64,
+    ) -> bool {
+        let is_same = self.at == at(meta) && self.holder == offer.holder;
+        if is_same {
+            self.from = from;
+            self.message = offer.message.clone();
         }
-        is_same && self.from == from
+        if is_same && self.state == FetchState::GivenUp {
+            // It is asked at once.
+            self.state = FetchState::Asked { since_ms: now_ms, again_ms: 0 };
+        }
+        is_same
     }
 
-    /// Asks again for what does not come.
-    pub fn maybe_ask(&mut self, now_ms: u64) -> Option<PeerMessage> {
-        let FetchState::Asked { since_ms } = self.state else { return None };
-        if now_ms < since_ms + PIECE_PATIENCE_MS {
+    /// Whether nothing is being done with what came.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, FetchState::Asked { .. } | FetchState::GivenUp)
+    }
+
+    /// Asks again for what does not come. A leader that has the file itself offers another when it is
+    /// time to; of another holder it has to be told.
+    pub fn pursue(&mut self, now_ms: u64) -> Option<FetchStep> {
+        let FetchState::Asked { since_ms, again_ms } = self.state else { return None };
+        if self.holder != self.from && now_ms >= since_ms + HOLDER_PATIENCE_MS {
+            self.state = FetchState::GivenUp;
+            return Some(FetchStep::GiveUp(self.at));
+        }
+        if now_ms < again_ms + PIECE_PATIENCE_MS {
             return None;
         }
-        self.state = FetchState::Asked { since_ms: now_ms };
-        Some(self.want())
+        self.state = FetchState::Asked { since_ms, again_ms: now_ms };
+        Some(FetchStep::Ask(self.want()))
     }
 
     /// A piece came. What to do with it, if it is the next one.
     pub fn on_piece(&mut self, from: MemberId, piece: Piece) -> Option<SnapshotJob> {
         let is_asked = matches!(self.state, FetchState::Asked { .. });
-        let is_next = from == self.from && piece.at == self.at && piece.offset == self.offset;
+        let is_next = from == self.holder && piece.at == self.at && piece.offset == self.offset;
         if !is_asked || !is_next {
             return None;
         }
@@ -149,7 +197,7 @@ impl Fetch {
                 FetchStep::Check(self.at)
             }
             _ => {
-                self.state = FetchState::Asked { since_ms: now_ms };
+                self.state = FetchState::Asked { since_ms: now_ms, again_ms: now_ms };
                 FetchStep::Ask(self.want())
             }
         }
@@ -163,6 +211,8 @@ pub(crate) enum FetchStep {
     Ask(PeerMessage),
     /// All of it is there.
     Check(SnapshotAt),
+    /// The holder does not answer: the one who offered it is told.
+    GiveUp(SnapshotAt),
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //!
 //! Room for the next one is set aside ahead: before a snapshot uses its own, and again after each
 //! that ended. Where there is none, older snapshots than the newest make room for it.
+//!
+//! One that another member is reading outlives the next, whatever its age: under load snapshots may
+//! come as fast as one is read, and nobody would ever get to the end.
 
 use storage::StorageError;
 use storage::disk::Disk;
@@ -23,6 +26,8 @@ pub struct ImageWriter<D: Disk> {
     current: Option<(SnapshotWriter<D>, SnapshotMeta)>,
     /// The one that comes from another member.
     receiving: Option<ReceivedWriter<D>>,
+    /// The name of the one that another member read of last, since a snapshot was last finished.
+    read_of: Option<String>,
     room: Room<D>,
     room_wanted: RoomWanted,
     /// What Loop was told of the room.
@@ -54,6 +59,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
             cluster_id,
             current: None,
             receiving: None,
+            read_of: None,
             room,
             room_wanted,
             room_told: 0,
@@ -80,7 +86,10 @@ impl<D: Disk + Clone> ImageWriter<D> {
         });
         if let Some(FromSnapshot::Finished { index, .. }) = report {
             // Old ones may stay: the next snapshot tries again.
-            problems.extend(snapshot::remove_older(&self.disk, SNAPSHOTS_KEPT, index).err());
+            let spared = self.read_of.take();
+            let removed =
+                snapshot::remove_older(&self.disk, SNAPSHOTS_KEPT, index, spared.as_deref());
+            problems.extend(removed.err());
         }
         if !is_piece || report == Some(FromSnapshot::Failed) {
             problems.extend(self.keep_room().err());
@@ -111,18 +120,23 @@ impl<D: Disk + Clone> ImageWriter<D> {
         };
         let mut problems = Vec::new();
         let transfer = transferred.unwrap_or_else(|error| {
+            let is_spoiled = is_of_content(&error);
             problems.push(error);
             self.receiving = None;
             problems.extend(received::discard(&self.disk).err().map(RecoveryError::Storage));
-            FromTransfer::Failed
+            match is_spoiled {
+                true => FromTransfer::Spoiled,
+                false => FromTransfer::Failed,
+            }
         });
         ImageOutput { room: None, report: None, transfer: Some(transfer), problems }
     }
 
-    fn read(&self, want: Want) -> Result<Piece, StorageError> {
+    fn read(&mut self, want: Want) -> Result<Piece, StorageError> {
         let Want { at, offset } = want;
         let name = snapshot::snapshot_name(at.index, at.term);
         let (total, bytes) = snapshot::read_at(&self.disk, &name, offset, FETCHED_PIECE_BYTES)?;
+        self.read_of = Some(name);
         Ok(Piece { at, offset, total, bytes: bytes.into() })
     }
 
@@ -164,7 +178,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
         if self.has_kept_between(bytes, bytes_max)? {
             return Ok(());
         }
-        snapshot::remove_older(&self.disk, 1, u64::MAX)?;
+        snapshot::remove_older(&self.disk, 1, u64::MAX, None)?;
         let _ =
             self.has_kept_between(bytes, bytes_max)? || self.has_kept_between(bytes_min, bytes)?;
         Ok(())
@@ -226,6 +240,19 @@ impl<D: Disk + Clone> ImageWriter<D> {
             | SnapshotJob::Receive { .. }
             | SnapshotJob::CheckReceived(_) => unreachable!("the caller did these"),
         }
+    }
+}
+
+/// Whether what was read is no whole snapshot of ours, and not that it could not be read.
+fn is_of_content(error: &RecoveryError) -> bool {
+    match error {
+        RecoveryError::Storage(error) => matches!(
+            error,
+            StorageError::Corrupt { .. }
+                | StorageError::UnknownFormat { .. }
+                | StorageError::ReceivedTooLarge { .. }
+        ),
+        RecoveryError::Snapshot { .. } | RecoveryError::NoSnapshot { .. } => true,
     }
 }
 

@@ -149,6 +149,28 @@ pub const OFFER_INTERVAL_MS: u64 = 1_000;
 /// How long a piece of a snapshot may take before it is asked for again.
 pub const PIECE_PATIENCE_MS: u64 = 2_000;
 
+/// How long a member goes on asking for a piece of a snapshot that another one than the leader has,
+/// before it tells the leader that it does not come.
+pub const HOLDER_PATIENCE_MS: u64 = 3 * PIECE_PATIENCE_MS;
+
+/// How often a leader asks a member for a snapshot that another one needs, until it has an answer.
+pub const LEND_INTERVAL_MS: u64 = 1_000;
+
+/// How long that member may take until its snapshot is durable: one of a state of several gigabytes is
+/// by then.
+pub const LEND_PATIENCE_MS: u64 = 120_000;
+
+/// How long a leader waits for a member that can lend, where there are others but none of them can,
+/// before it takes a snapshot itself: one that has just begun to lead does not know them yet.
+pub const LENDER_PATIENCE_MS: u64 = 2_000;
+
+/// How often a lender is asked for one member, if its snapshot does not get there.
+pub const LEND_FAILURES_MAX: u32 = 2;
+
+/// How long a member that is sent nothing remains known as one that needs a snapshot: it says so with
+/// each answer to a heartbeat.
+pub const BORROWER_SILENCE_MS_MAX: u64 = 10_000;
+
 /// Bytes of a snapshot's file in one piece to another member.
 pub const FETCHED_PIECE_BYTES: usize = 1024 * 1024;
 

@@ -5,6 +5,8 @@
 //! then calls [`Loop::finish`], and passes on what that gives. The credits of the Fronts bound what
 //! can be waiting here.
 
+mod lend;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
@@ -28,6 +30,7 @@ use crate::expiry::Leases;
 use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
 use crate::joining::{JoinStep, JoinView, Joining};
+use crate::lending::Lending;
 use crate::limits::{
     DIFFERS_HAND_OVER_MS, DISK_STALL_MS, ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX,
     REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS,
@@ -36,7 +39,7 @@ use crate::message::{
     DiskJob, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SessionEvent, SnapshotJob,
     Start, ToApply, ToLoop, Unavailable, Waiter,
 };
-use crate::peer::{ForwardedBatch, PeerError, PeerFrame, PeerMessage, SnapshotAt};
+use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, SnapshotAt};
 use crate::snapshot_room::SnapshotRoom;
 use crate::snapshots::Snapshots;
 
@@ -79,6 +82,7 @@ pub struct Loop {
     snapshots: Snapshots,
     installing: Option<Installing>,
     offers: Offers,
+    lending: Lending,
     joining: Joining,
     /// Since when this member leads.
     led_from_ms: u64,
@@ -125,6 +129,12 @@ pub struct LoopCounts {
     pub sessions_expired: u64,
     /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
     pub differences: u64,
+    /// Bytes of snapshots' files that were sent to other members (`snapshot_bytes_sent`).
+    pub snapshot_bytes_sent: u64,
+    /// Snapshots that this member has fetched whole (`snapshots_fetched`).
+    pub snapshots_fetched: u64,
+    /// Of those, the ones that another than the leader sent (`snapshots_borrowed`).
+    pub snapshots_borrowed: u64,
     /// Bytes of the last entry that was proposed, of the smallest and of the largest; none: there
     /// was none.
     pub proposal_bytes: Option<[u64; 3]>,
@@ -283,8 +293,21 @@ pub struct LoopOutput {
     pub condemned: Option<Condemned>,
     /// What a leader found when it compared digests: for people.
     pub differences: Vec<Difference>,
+    /// A snapshot is fetched from now on: for people.
+    pub fetching: Vec<Fetching>,
     /// An image was installed, with this zxid.
     pub installed: Option<Zxid>,
+}
+
+/// A snapshot that this member begins to fetch, since the leader's log does not reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetching {
+    /// The last entry that it holds.
+    pub index: u64,
+    /// Who has it.
+    pub holder: MemberId,
+    /// Which server that is, where that is known.
+    pub server: Option<u64>,
 }
 
 /// Who leads an ensemble.
@@ -313,7 +336,10 @@ impl Loop {
             start.log_bytes,
         );
         let memberships = VecDeque::from([(applied, to_storage(&start.restored.membership))]);
-        let config = Config::new(start.origin.member.0, start.seed, start.origin.boot.0);
+        let config = Config {
+            log_memory: start.log_memory,
+            ..Config::new(start.origin.member.0, start.seed, start.origin.boot.0)
+        };
         let replica = Replica::new(config, start.restored)?;
         let mut leases = Leases::new(start.tick_ms);
         for event in start.sessions {
@@ -348,6 +374,7 @@ impl Loop {
             snapshots,
             installing: None,
             offers: Offers::default(),
+            lending: Lending::default(),
             joining: Joining::new((start.origin.member, start.server), start.servers),
             led_from_ms: 0,
             stalled_ms: 0,
@@ -410,7 +437,9 @@ impl Loop {
                 return Err(PeerError::NoOffer);
             }
             PeerMessage::Raft(bytes) => self.step(from, &bytes)?,
-            PeerMessage::Offer(bytes) => self.on_offer(from, bytes)?,
+            PeerMessage::Offer(offer) => self.on_offer(from, offer)?,
+            PeerMessage::Lend { to, index } => self.on_lend(from, to, index)?,
+            PeerMessage::Lent { to, at } => self.on_lent(from, to, at)?,
             PeerMessage::Digest { index, digest } if self.role == Role::Leader => {
                 self.compare(from, (index, digest));
             }
@@ -426,7 +455,7 @@ impl Loop {
                 let job = self.fetch.as_mut().and_then(|fetch| fetch.on_piece(from, piece));
                 self.output.snapshot.extend(job);
             }
-            PeerMessage::Gone(_) => {}
+            PeerMessage::Gone(at) => self.on_gone(from, at),
             PeerMessage::Forward(forward) if self.role == Role::Leader => {
                 match self.followed.take(from, forward) {
                     Ok(batches) => {
@@ -546,53 +575,101 @@ impl Loop {
 
     /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has come
     /// so far by itself.
-    fn on_offer(&mut self, from: MemberId, message: Bytes) -> Result<(), PeerError> {
-        let meta = replica::peek(&message)?.snapshot.ok_or(PeerError::NoOffer)?;
+    fn on_offer(&mut self, from: MemberId, offer: Offer) -> Result<(), PeerError> {
+        let meta = replica::peek(&offer.message)?.snapshot.ok_or(PeerError::NoOffer)?;
+        if offer.holder == self.origin.member {
+            return Err(PeerError::OwnSnapshot);
+        }
         if self.replica.status().commit_index >= meta.index {
-            self.replica.step(from.0, &message)?;
+            self.replica.step(from.0, &offer.message)?;
             return Ok(());
         }
         // One that is on its way into the log already is waited for.
-        let is_busy = self.whole.is_some() || self.replacing.is_some();
-        let is_known = self.fetch.as_mut().is_some_and(|fetch| fetch.is_of(from, &message, &meta));
-        if !is_busy && !is_known {
-            let fetch = Fetch::new(from, message, &meta, self.now_ms);
-            self.send(from, fetch.want());
+        let commit_index = self.replica.status().commit_index;
+        let is_taken = |whole: &WholeImage| whole.at.index <= commit_index;
+        if self.replacing.is_some() || self.whole.as_ref().is_some_and(is_taken) {
+            return Ok(());
+        }
+        // One that is there, and the replica did not take the offer of who led before.
+        let is_it = |whole: &WholeImage| (whole.at.index, whole.at.term) == (meta.index, meta.term);
+        if self.whole.take_if(|whole| !is_it(whole)).is_none() && self.whole.is_some() {
+            self.replica.step(from.0, &offer.message)?;
+            return Ok(());
+        }
+        let now_ms = self.now_ms;
+        let is_of = |fetch: &mut Fetch| fetch.is_of(from, &offer, &meta, now_ms);
+        if !self.fetch.as_mut().is_some_and(is_of) {
+            let (index, holder) = (meta.index, offer.holder);
+            let server = self.joining.server_of(holder);
+            self.output.fetching.push(Fetching { index, holder, server });
+            let fetch = Fetch::new(from, offer, &meta, now_ms);
+            self.send(holder, fetch.want());
             self.fetch = Some(fetch);
         }
         Ok(())
+    }
+
+    /// Whether a member is linked and heard, and its disk is not full.
+    fn is_there(&self, peer: &PeerStatus) -> bool {
+        let member = MemberId(peer.member_id);
+        let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
+        let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
+        is_heard && self.joining.is_linked(member) && !self.full.contains(&member)
     }
 
     /// Something from the snapshot thread, of snapshots of other members.
     pub fn on_transfer(&mut self, message: FromTransfer) {
         match message {
             FromTransfer::Read { to, message } => {
-                let is_gone = matches!(message, PeerMessage::Gone(_));
-                if is_gone && self.offers.withdraw(to) {
-                    // The replica offers a newer one.
-                    self.replica.report_snapshot(to.0, false);
+                match &message {
+                    PeerMessage::Piece(piece) => {
+                        self.counts.snapshot_bytes_sent += piece.bytes.len() as u64;
+                    }
+                    // What was this member's own: there is a newer one.
+                    PeerMessage::Gone(at) => self.withdraw(to, *at),
+                    _ => {}
                 }
                 self.send(to, message);
             }
             FromTransfer::Written => {
-                let Some(fetch) = &mut self.fetch else { return };
-                let from = fetch.from;
-                match fetch.on_written(self.now_ms) {
-                    FetchStep::Ask(want) => self.send(from, want),
-                    FetchStep::Check(at) => {
-                        self.output.snapshot.push(SnapshotJob::CheckReceived(at));
-                    }
-                }
+                let step = self.fetch.as_mut().map(|fetch| fetch.on_written(self.now_ms));
+                step.into_iter().for_each(|step| self.fetch_on(step));
             }
             FromTransfer::Whole(image) => {
                 let Some(fetch) = self.fetch.take() else { return };
-                self.whole = Some(image);
-                // What the replica does not take is not needed any more. It passed its check when it
-                // was offered.
-                let _ = self.replica.step(fetch.from.0, &fetch.message);
+                self.counts.snapshots_fetched += 1;
+                self.counts.snapshots_borrowed += u64::from(fetch.holder != fetch.from);
+                self.keep_whole(image, &fetch);
             }
             // It is offered again.
             FromTransfer::Failed => self.fetch = None,
+            FromTransfer::Spoiled => {
+                if let Some(fetch) = self.fetch.take() {
+                    self.send(fetch.from, PeerMessage::Gone(fetch.at));
+                }
+            }
+        }
+    }
+
+    /// The replica is to take it. It does not if who offered it leads no longer: then it waits for the
+    /// offer of who does.
+    fn keep_whole(&mut self, image: WholeImage, fetch: &Fetch) {
+        // What the log has reached meanwhile is a snapshot like any other.
+        if image.at.index > self.replica.status().commit_index {
+            self.whole = Some(image);
+            // It passed its check when it was offered.
+            let _ = self.replica.step(fetch.from.0, &fetch.message);
+        }
+    }
+
+    /// Does the next thing for the snapshot that is fetched.
+    fn fetch_on(&mut self, step: FetchStep) {
+        let Some(fetch) = &self.fetch else { return };
+        let (from, holder) = (fetch.from, fetch.holder);
+        match step {
+            FetchStep::Ask(want) => self.send(holder, want),
+            FetchStep::Check(at) => self.output.snapshot.push(SnapshotJob::CheckReceived(at)),
+            FetchStep::GiveUp(at) => self.send(from, PeerMessage::Gone(at)),
         }
     }
 
@@ -786,6 +863,9 @@ impl Loop {
             }
             self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
         }
+        if message == FromSnapshot::Failed {
+            self.lending.on_failed(self.now_ms);
+        }
         self.output.apply.extend(self.snapshots.on_snapshot(message));
         if matches!(message, FromSnapshot::Finished { .. }) {
             self.maybe_discard_received();
@@ -878,12 +958,12 @@ impl Loop {
                 self.send(member, offer);
             }
         }
-        if let Some(fetch) = &mut self.fetch
-            && let Some(want) = fetch.maybe_ask(self.now_ms)
-        {
-            let from = fetch.from;
-            self.send(from, want);
-        }
+        self.pursue_lending();
+        // The log has reached this member after all.
+        let commit_index = self.replica.status().commit_index;
+        self.fetch.take_if(|fetch| fetch.is_waiting() && fetch.at.index <= commit_index);
+        let step = self.fetch.as_mut().and_then(|fetch| fetch.pursue(self.now_ms));
+        step.into_iter().for_each(|step| self.fetch_on(step));
     }
 
     /// Does the next thing for members that come or go.
@@ -931,13 +1011,8 @@ impl Loop {
     pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
         let voters = &self.replica.membership().voters;
         let peers = self.replica.peers();
-        let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
-        let mut candidates = peers.iter().filter(|peer| {
-            let member = MemberId(peer.member_id);
-            let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
-            let is_there = is_heard && self.joining.is_linked(member);
-            voters.contains(&member.0) && is_there && !self.full.contains(&member)
-        });
+        let mut candidates =
+            peers.iter().filter(|peer| voters.contains(&peer.member_id) && self.is_there(peer));
         let chosen = match to {
             Some(to) => candidates.find(|peer| peer.member_id == to.0),
             None => candidates.max_by_key(|peer| peer.matched_index),
@@ -995,6 +1070,11 @@ impl Loop {
     /// The other members as a leader sees them; none at anyone else.
     pub fn peers(&self) -> Vec<PeerStatus> {
         self.replica.peers()
+    }
+
+    /// Who has the snapshot that this member is fetching, if it is.
+    pub fn fetches_from(&self) -> Option<MemberId> {
+        self.fetch.as_ref().map(|fetch| fetch.holder)
     }
 
     /// What was counted.
@@ -1238,13 +1318,18 @@ impl Loop {
         for message in effects.messages {
             let to = MemberId(message.to);
             let message = match message.snapshot {
-                Some(_) => self.offers.offer(to, message.bytes, self.now_ms),
+                Some(meta) => {
+                    let lender = self.lending.lender_of(to, meta.index);
+                    let holder = lender.unwrap_or(self.origin.member);
+                    let offer = Offer { holder, message: message.bytes };
+                    self.offers.offer(to, offer, &meta, self.now_ms)
+                }
                 None => PeerMessage::Raft(message.bytes),
             };
             self.send(to, message);
         }
-        if effects.snapshot_wanted.is_some() && !self.snapshots.is_running() {
-            self.snapshots.want();
+        for wanted in effects.snapshots_wanted {
+            self.on_snapshot_wanted(wanted);
         }
     }
 
@@ -1301,6 +1386,7 @@ impl Loop {
         self.containers.stop();
         self.unproposed = None;
         self.offers.clear();
+        self.lending.clear();
         self.joining.clear();
         self.digests.clear();
         self.forwarder.empty_loops();
@@ -1309,8 +1395,9 @@ impl Loop {
 
     fn persist(&mut self, persist: replica::Persist, membership: Option<storage::wal::Membership>) {
         let install = persist.install.map(|meta| self.install_snapshot(persist.id, meta));
-        // What was not installed is a snapshot like any other.
-        self.whole = None;
+        // What the log has reached is a snapshot like any other.
+        let commit_index = self.replica.status().commit_index;
+        self.whole.take_if(|whole| whole.at.index <= commit_index);
         let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
             term: state.term,
             vote: state.vote,

@@ -372,8 +372,10 @@ pub enum FromTransfer {
     Written,
     /// It is whole, and durable under its name.
     Whole(WholeImage),
-    /// It cannot be written, or is not what it should be. Nothing is left of it.
+    /// It cannot be written. Nothing is left of it.
     Failed,
+    /// It is not what it should be. Nothing is left of it.
+    Spoiled,
 }
 
 /// Room to set aside for the next snapshot.
@@ -440,6 +442,8 @@ pub struct Start {
     pub tick_ms: u64,
     /// Length of a tick of the replica.
     pub raft_tick_ms: u64,
+    /// What the replica keeps of its log, for members that lag.
+    pub log_memory: replica::LogMemory,
     /// Which server of the configuration this member is; 0 where there is no ensemble.
     pub server: u64,
     /// Which the members are, in the restored machine.

@@ -11,9 +11,11 @@
 //! 4 heard    boot u64 | number u64 | session count u32 | session i64*
 //! 5 heeded   boot u64 | number u64 | contact ms u64
 //! 6 full     u8: 0 or 1
-//! 7 offer    bytes of `replica`: its message that installs a snapshot
+//! 7 offer    member u64 | bytes of `replica`: its message that installs a snapshot
 //! 8 digest   index u64 | digest u128
 //! 9 differs  index u64
+//! 10 lend    member u64 | index u64
+//! 11 lent    member u64 | u8: 0, or 1 and index u64 | term u64
 //!
 //! 16 want    index u64 | term u64 | offset u64
 //! 17 piece   index u64 | term u64 | offset u64 | bytes of the file u64 | bytes
@@ -38,6 +40,8 @@ const KIND_FULL: u8 = 6;
 const KIND_OFFER: u8 = 7;
 const KIND_DIGEST: u8 = 8;
 const KIND_DIFFERS: u8 = 9;
+const KIND_LEND: u8 = 10;
+const KIND_LENT: u8 = 11;
 
 /// Kinds from here on are bulk: nothing else waits behind them.
 const KIND_BULK: u8 = 16;
@@ -88,8 +92,8 @@ pub enum PeerMessage {
     },
     /// Whether the sender's disk is full, so that a leader refuses writes.
     Full(bool),
-    /// The leader's log does not reach the follower: the replica's message that installs a snapshot.
-    Offer(Bytes),
+    /// The leader's log does not reach the follower.
+    Offer(Offer),
     /// Of a follower's state, for the leader.
     Digest {
         /// The last entry that is applied to it.
@@ -102,12 +106,36 @@ pub enum PeerMessage {
         /// The last entry that was applied to both.
         index: u64,
     },
+    /// The leader asks a follower for a snapshot that another member can be sent.
+    Lend {
+        /// Whom the leader's log does not reach.
+        to: MemberId,
+        /// The last entry that it must hold.
+        index: u64,
+    },
+    /// The follower's answer, once it has one.
+    Lent {
+        /// For whom it was asked.
+        to: MemberId,
+        /// What it has; none: it cannot take one.
+        at: Option<SnapshotAt>,
+    },
     /// Of a snapshot that was offered.
     Want(Want),
     /// What was wanted.
     Piece(Piece),
-    /// There is no such snapshot any more.
+    /// There is no such snapshot, or not any more; or, to the leader: it cannot be had where the leader
+    /// said.
     Gone(SnapshotAt),
+}
+
+/// A snapshot for a member that the leader's log does not reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Who has its file.
+    pub holder: MemberId,
+    /// The replica's message that installs it.
+    pub message: Bytes,
 }
 
 /// Names a snapshot.
@@ -205,6 +233,19 @@ pub enum PeerError {
     /// A message that installs a snapshot comes as an offer, and no other does.
     #[error("a Raft message that is no offer of a snapshot, or an offer that is none")]
     NoOffer,
+    /// Nobody lends to itself.
+    #[error("a snapshot for the member that has it")]
+    OwnSnapshot,
+    /// A snapshot holds what is committed, so it is of every leader's log.
+    #[error(
+        "a snapshot at log index {index}, term {term}, where the log has another entry or none"
+    )]
+    ForeignSnapshot {
+        /// What it says to hold.
+        index: u64,
+        /// Of that entry.
+        term: u64,
+    },
     /// The replica refuses it.
     #[error("a Raft message: {0}")]
     Raft(#[from] replica::MessageError),
@@ -243,7 +284,12 @@ impl PeerMessage {
                 out.put_u8(u8::from(is_full));
                 KIND_FULL
             }
-            PeerMessage::Offer(body) => return PeerFrame { kind: KIND_OFFER, body },
+            PeerMessage::Offer(offer) => {
+                out.reserve(8 + offer.message.len());
+                out.put_u64(offer.holder.0);
+                out.extend_from_slice(&offer.message);
+                KIND_OFFER
+            }
             PeerMessage::Digest { index, digest } => {
                 out.put_u64(index);
                 out.put_u128(digest.0);
@@ -252,6 +298,17 @@ impl PeerMessage {
             PeerMessage::Differs { index } => {
                 out.put_u64(index);
                 KIND_DIFFERS
+            }
+            PeerMessage::Lend { to, index } => {
+                out.put_u64(to.0);
+                out.put_u64(index);
+                KIND_LEND
+            }
+            PeerMessage::Lent { to, at } => {
+                out.put_u64(to.0);
+                out.put_u8(u8::from(at.is_some()));
+                at.into_iter().for_each(|at| encode_at(at, &mut out));
+                KIND_LENT
             }
             PeerMessage::Want(want) => {
                 encode_at(want.at, &mut out);
@@ -281,10 +338,8 @@ impl PeerMessage {
     /// It is nothing that a correct member sends.
     pub fn decode(from: MemberId, frame: PeerFrame) -> Result<PeerMessage, PeerError> {
         let PeerFrame { kind, body } = frame;
-        match kind {
-            KIND_RAFT => return Ok(PeerMessage::Raft(body)),
-            KIND_OFFER => return Ok(PeerMessage::Offer(body)),
-            _ => {}
+        if kind == KIND_RAFT {
+            return Ok(PeerMessage::Raft(body));
         }
         let malformed = |cause| PeerError::Malformed { kind, cause };
         let mut reader = Reader::new(&body);
@@ -294,12 +349,19 @@ impl PeerMessage {
             KIND_HEARD => PeerMessage::Heard(decode_heard(&mut reader).map_err(malformed)?),
             KIND_HEEDED => decode_heeded(&mut reader).map_err(malformed)?,
             KIND_FULL => PeerMessage::Full(decode_full(&mut reader).map_err(malformed)?),
+            KIND_OFFER => {
+                let holder = MemberId(reader.u64().map_err(malformed)?);
+                let message = body.slice(reader.offset()..);
+                PeerMessage::Offer(Offer { holder, message })
+            }
             KIND_DIGEST => decode_digest(&mut reader).map_err(malformed)?,
             KIND_DIFFERS => {
                 let index = reader.u64().map_err(malformed)?;
                 reader.finish().map_err(malformed)?;
                 PeerMessage::Differs { index }
             }
+            KIND_LEND => decode_lend(&mut reader).map_err(malformed)?,
+            KIND_LENT => decode_lent(&mut reader).map_err(malformed)?,
             KIND_WANT => PeerMessage::Want(decode_want(&mut reader).map_err(malformed)?),
             KIND_PIECE => PeerMessage::Piece(decode_piece(&body).map_err(malformed)?),
             KIND_GONE => {
@@ -387,6 +449,23 @@ fn decode_digest(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
     let (index, digest) = (reader.u64()?, Digest(reader.u128()?));
     reader.finish()?;
     Ok(PeerMessage::Digest { index, digest })
+}
+
+fn decode_lend(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
+    let (to, index) = (MemberId(reader.u64()?), reader.u64()?);
+    reader.finish()?;
+    Ok(PeerMessage::Lend { to, index })
+}
+
+fn decode_lent(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
+    let to = MemberId(reader.u64()?);
+    let at = match reader.u8()? {
+        0 => None,
+        1 => Some(decode_at(reader)?),
+        value => return Err(reader.bad("flag", u64::from(value))),
+    };
+    reader.finish()?;
+    Ok(PeerMessage::Lent { to, at })
 }
 
 fn encode_at(at: SnapshotAt, out: &mut Vec<u8>) {

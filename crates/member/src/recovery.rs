@@ -56,6 +56,8 @@ pub struct Options {
     pub tick_ms: u64,
     /// Length of a tick of the replica, in which it counts heartbeats and elections.
     pub raft_tick_ms: u64,
+    /// What the replica keeps of its log, for members that lag.
+    pub log_memory: replica::LogMemory,
     /// Which server of the configuration this member is; 0 where there is no ensemble.
     pub server: u64,
     /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
@@ -319,6 +321,7 @@ pub fn start(
         containers: options.containers,
         tick_ms: options.tick_ms,
         raft_tick_ms: options.raft_tick_ms,
+        log_memory: options.log_memory,
         server: options.server,
         servers: machine.servers().clone(),
     })?;

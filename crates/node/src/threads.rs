@@ -250,6 +250,20 @@ impl LoopRunner {
                 Leadership::Nobody => tracing::warn!("no server is known to lead"),
             }
         }
+        for fetching in &output.fetching {
+            let index = fetching.index;
+            match fetching.server {
+                Some(server) => tracing::info!(
+                    "the leader's log does not reach this server: it fetches the snapshot at log index \
+                     {index} from server {server}"
+                ),
+                None => tracing::info!(
+                    "the leader's log does not reach this server: it fetches the snapshot at log index \
+                     {index} from member {:016x}",
+                    fetching.holder.0
+                ),
+            }
+        }
         for difference in &output.differences {
             match difference {
                 Difference::Outside { member, index } => tracing::error!(

@@ -130,6 +130,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
                 Some(_) => node::limits::RAFT_TICK_MS,
                 None => node::limits::RAFT_TICK_ALONE_MS,
             },
+            log_memory: Default::default(),
             server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
             containers: config.container.clone(),
             snapshot_commands: config.snapshot_command_count.map_or(u64::MAX, u64::from),

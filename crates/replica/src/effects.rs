@@ -122,13 +122,18 @@ pub struct MembershipAt {
     pub membership: Membership,
 }
 
-/// A follower needs entries that are no longer in memory, and there is no snapshot it could start
-/// from: take one and report it with `Replica::on_snapshot_taken`. Repeated until then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A follower needs entries that are no longer in memory: choose a snapshot for it, of this member or of
+/// another, and say so with `Replica::send_snapshot`. Repeated until then.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotWanted {
     pub to: u64,
     /// The snapshot's index must be at least this.
     pub index_min: u64,
+    /// From here on it is likely that the log still goes on from it when the follower has it: a snapshot
+    /// to be taken for it, or one that is not in its hands yet, had better be as new.
+    pub index_fresh: u64,
+    /// The newest of this member, if it serves.
+    pub own: Option<SnapshotMeta>,
 }
 
 /// Names one linearizable read within this boot.
@@ -153,7 +158,8 @@ pub struct Effects {
     pub reads: Vec<(ReadId, u64)>,
     /// Reads whose deadline has passed. They may be asked again.
     pub reads_failed: Vec<ReadId>,
-    pub snapshot_wanted: Option<SnapshotWanted>,
+    /// At most one for each follower.
+    pub snapshots_wanted: Vec<SnapshotWanted>,
 }
 
 impl Effects {

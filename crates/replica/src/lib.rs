@@ -32,4 +32,6 @@ pub use effects::{
 };
 pub use members::{MemberChange, Membership, MembershipChange, Transition};
 pub use message::{MessageError, Peek, peek};
-pub use replica::{CampaignObstacle, Config, PeerStatus, Refused, Replica, ReplicaError, Status};
+pub use replica::{
+    CampaignObstacle, Config, LogMemory, PeerStatus, Refused, Replica, ReplicaError, Status,
+};

@@ -24,12 +24,13 @@ pub const UNCOMMITTED_BYTES_MAX: u64 = 128 << 20;
 /// At least one entry is always handed out. Bounds what Apply's queue takes at once.
 pub const COMMITTED_BYTES_PER_EFFECTS_MAX: u64 = 4 << 20;
 
-/// Default of `Config::log_bytes_max`: entries kept in memory after they were applied, for
+/// Default of `LogMemory::bytes_max`: entries kept in memory after they were applied, for
 /// followers that lag a little. Older ones are on disk only; who needs them gets a snapshot.
 pub const LOG_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of applied entries kept in memory for a snapshot that is being made or streamed and for
-/// the followers that are catching up after one. Beyond it they need a newer snapshot.
+/// Default of `LogMemory::pinned_bytes_max`: bytes of applied entries kept in memory for a snapshot
+/// that is being made or streamed and for the followers that are catching up after one. Beyond it they
+/// need a newer snapshot.
 pub const LOG_BYTES_PINNED_MAX: usize = 256 << 20;
 
 /// What an entry costs in memory besides its payload, in bytes, for the two limits above.

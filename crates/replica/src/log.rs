@@ -4,14 +4,14 @@
 //! what is below that is kept within the limits. The log on disk is the caller's; a follower that
 //! needs what is only there gets a snapshot instead.
 
-use std::cell::Cell;
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::effects::{Position, SnapshotMeta, SnapshotWanted};
-use crate::limits::{ENTRY_OVERHEAD_BYTES, LOG_BYTES_PINNED_MAX};
+use crate::limits::ENTRY_OVERHEAD_BYTES;
 
 pub(crate) struct Log {
     /// What raft-rs starts from; not kept up to date afterwards.
@@ -22,11 +22,15 @@ pub(crate) struct Log {
     applied_index: u64,
     /// Memory of the entries up to `applied_index`.
     applied_bytes: usize,
+    /// The newest of this member.
     snapshot: Option<SnapshotMeta>,
+    /// What a follower is to be sent now: the caller's choice.
+    chosen: Option<(u64, SnapshotMeta)>,
     /// The last membership entry that was handed out in this boot.
     membership_index: u64,
-    /// Set by raft-rs's reads, hence the cell.
-    wanted: Cell<Option<SnapshotWanted>>,
+    /// The least index that each follower needs, filled by raft-rs's reads, hence the cell. At most one
+    /// for each member.
+    wanted: RefCell<BTreeMap<u64, u64>>,
 }
 
 impl Log {
@@ -44,8 +48,9 @@ impl Log {
             applied_index: truncated.index,
             applied_bytes: 0,
             snapshot: None,
+            chosen: None,
             membership_index: 0,
-            wanted: Cell::new(None),
+            wanted: RefCell::default(),
         };
         log.on_applied(applied_index);
         log
@@ -69,7 +74,7 @@ impl Log {
         self.entries.clear();
         self.applied_bytes = 0;
         self.snapshot = Some(meta.clone());
-        self.wanted.set(None);
+        self.wanted.borrow_mut().clear();
     }
 
     /// The state machine has reached `index`.
@@ -82,12 +87,22 @@ impl Log {
     }
 
     /// There is a snapshot that followers can be sent.
-    pub(crate) fn offer(&mut self, meta: SnapshotMeta) {
+    pub(crate) fn on_taken(&mut self, meta: SnapshotMeta) {
         assert!(meta.index <= self.applied_index, "a snapshot holds only what was applied");
-        if self.snapshot.as_ref().is_none_or(|offered| offered.index < meta.index) {
+        if self.snapshot.as_ref().is_none_or(|taken| taken.index < meta.index) {
             self.snapshot = Some(meta);
-            self.wanted.set(None);
         }
+    }
+
+    /// The newest snapshot of this member.
+    pub(crate) fn snapshot(&self) -> Option<&SnapshotMeta> {
+        self.snapshot.as_ref()
+    }
+
+    /// Until the next call this is what that follower is sent if it needs one, and nobody is sent any
+    /// other.
+    pub(crate) fn choose(&mut self, chosen: Option<(u64, SnapshotMeta)>) {
+        self.chosen = chosen;
     }
 
     /// The entry at `index` has changed the membership.
@@ -95,12 +110,12 @@ impl Log {
         self.membership_index = index;
     }
 
-    /// Drops the oldest applied entries: those after `pinned_index` only beyond
-    /// `LOG_BYTES_PINNED_MAX`, the others beyond `bytes_max`.
-    pub(crate) fn compact(&mut self, pinned_index: u64, bytes_max: usize) {
+    /// Drops the oldest applied entries: those after `pinned_index` only beyond `pinned_bytes_max`, the
+    /// others beyond `bytes_max`.
+    pub(crate) fn compact(&mut self, pinned_index: u64, bytes_max: usize, pinned_bytes_max: usize) {
         while let Some(first) = self.entries.front() {
             let pinned = first.index > pinned_index;
-            let limit = if pinned { LOG_BYTES_PINNED_MAX } else { bytes_max };
+            let limit = if pinned { pinned_bytes_max } else { bytes_max };
             if first.index > self.applied_index || self.applied_bytes <= limit {
                 break;
             }
@@ -110,13 +125,32 @@ impl Log {
         }
     }
 
-    /// What a follower needs and does not get; asked once.
-    pub(crate) fn take_wanted(&self) -> Option<SnapshotWanted> {
-        self.wanted.take()
+    /// What followers need and were not sent; said once. Fresh is a snapshot behind which the log has
+    /// at most half of `pinned_bytes_max`.
+    pub(crate) fn take_wanted(&self, pinned_bytes_max: usize) -> Vec<SnapshotWanted> {
+        let index_fresh = self.index_before(pinned_bytes_max / 2);
+        let wanted = self.wanted.take().into_iter();
+        wanted
+            .map(|(to, index_min)| SnapshotWanted {
+                to,
+                index_min,
+                index_fresh: index_fresh.max(index_min),
+                own: self.snapshot.clone().filter(|own| serves(own, to, index_min)),
+            })
+            .collect()
     }
 
     pub(crate) fn has_wanted(&self) -> bool {
-        self.wanted.get().is_some()
+        !self.wanted.borrow().is_empty()
+    }
+
+    /// The applied entries behind this index have at most so many bytes, if they are alike: nobody
+    /// needs to know exactly.
+    fn index_before(&self, bytes: usize) -> u64 {
+        let count = self.position(self.applied_index + 1);
+        let more = self.applied_bytes.saturating_sub(bytes);
+        let skipped = (count * more).checked_div(self.applied_bytes).unwrap_or(0);
+        self.truncated.index + skipped as u64
     }
 
     pub(crate) fn truncated(&self) -> Position {
@@ -200,22 +234,28 @@ impl Storage for Log {
         Ok(self.last())
     }
 
-    /// A snapshot serves only if the log goes on from it (otherwise the follower would need
-    /// another one right after it), and if the follower is a member in it: raft-rs ignores a
-    /// snapshot that does not know its receiver, and would be sent the same one for ever.
+    /// Only what the caller has chosen, and if it serves; otherwise the caller is told.
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
         let mut index_min = request_index.max(self.truncated.index);
-        if let Some(meta) = &self.snapshot {
-            if meta.index >= index_min && meta.membership.contains(to) {
-                return Ok(meta.to_raft());
-            }
-            if !meta.membership.contains(to) {
-                index_min = index_min.max(self.membership_index);
-            }
+        if let Some((chosen_for, meta)) = &self.chosen
+            && *chosen_for == to
+            && serves(meta, to, index_min)
+        {
+            return Ok(meta.to_raft());
         }
-        self.wanted.set(Some(SnapshotWanted { to, index_min }));
+        if self.snapshot.as_ref().is_some_and(|own| !own.membership.contains(to)) {
+            index_min = index_min.max(self.membership_index);
+        }
+        self.wanted.borrow_mut().insert(to, index_min);
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
+}
+
+/// A snapshot serves only if the log goes on from it (otherwise the follower would need another one
+/// right after it), and if the follower is a member in it: raft-rs ignores a snapshot that does not
+/// know its receiver, and would be sent the same one for ever.
+fn serves(meta: &SnapshotMeta, to: u64, index_min: u64) -> bool {
+    meta.index >= index_min && meta.membership.contains(to)
 }
 
 /// What an entry costs in memory, in bytes.

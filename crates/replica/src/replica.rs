@@ -18,7 +18,7 @@ use crate::effects::{
 use crate::jitter::{self, Draw};
 use crate::limits::{
     APPEND_BYTES_MAX, APPENDS_IN_FLIGHT_MAX, COMMITTED_BYTES_PER_EFFECTS_MAX, ENTRY_BYTES_MAX,
-    LOG_BYTES_MAX, UNCOMMITTED_BYTES_MAX,
+    LOG_BYTES_MAX, LOG_BYTES_PINNED_MAX, UNCOMMITTED_BYTES_MAX,
 };
 use crate::log::Log;
 use crate::members::{self, Membership, MembershipChange};
@@ -42,10 +42,24 @@ pub struct Config {
     pub heartbeat_ticks: u32,
     /// Ticks until a linearizable read that got no index fails.
     pub read_deadline_ticks: u32,
-    /// See `limits::LOG_BYTES_MAX`.
-    pub log_bytes_max: usize,
+    pub log_memory: LogMemory,
     /// See `limits::UNCOMMITTED_BYTES_MAX`; at least `limits::APPEND_BYTES_MAX`.
     pub uncommitted_bytes_max: u64,
+}
+
+/// How much is kept in memory of the entries that were applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogMemory {
+    /// See `limits::LOG_BYTES_MAX`.
+    pub bytes_max: usize,
+    /// See `limits::LOG_BYTES_PINNED_MAX`.
+    pub pinned_bytes_max: usize,
+}
+
+impl Default for LogMemory {
+    fn default() -> LogMemory {
+        LogMemory { bytes_max: LOG_BYTES_MAX, pinned_bytes_max: LOG_BYTES_PINNED_MAX }
+    }
 }
 
 impl Config {
@@ -59,7 +73,7 @@ impl Config {
             election_ticks: 20,
             heartbeat_ticks: 2,
             read_deadline_ticks: 100,
-            log_bytes_max: LOG_BYTES_MAX,
+            log_memory: LogMemory::default(),
             uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
         }
     }
@@ -381,7 +395,8 @@ impl Replica {
         }
         effects.messages = self.pending.take_released();
         effects.reads_failed = std::mem::take(&mut self.reads_failed);
-        effects.snapshot_wanted = self.node.store().take_wanted();
+        let pinned_bytes_max = self.config.log_memory.pinned_bytes_max;
+        effects.snapshots_wanted = self.node.store().take_wanted(pinned_bytes_max);
         self.settle();
         let role = self.role_now();
         if role != self.last_role {
@@ -434,17 +449,44 @@ impl Replica {
         self.on_applied(index);
     }
 
-    /// A snapshot is on disk: from now on followers that need one are sent this one, and the
+    /// A snapshot is on disk: from now on followers that need one can be sent this one, and the
     /// entries it holds may leave memory.
     ///
     /// # Panics
     /// If it holds more than was applied.
     pub fn on_snapshot_taken(&mut self, meta: SnapshotMeta) {
-        self.node.mut_store().offer(meta);
+        self.node.mut_store().on_taken(meta);
         self.compact();
     }
 
-    /// Keeps the entries after `index` in memory, up to `limits::LOG_BYTES_PINNED_MAX`, while a
+    /// The newest snapshot of this member: taken, installed, or what it was restored from.
+    pub fn newest_snapshot(&self) -> Option<&SnapshotMeta> {
+        self.node.store().snapshot()
+    }
+
+    /// Sends a follower this snapshot, of whichever member: the answer to a `SnapshotWanted`. The log is
+    /// kept from there on. False: it was not sent, since the log does not go on from it, or the follower
+    /// is not in it, does not answer, or needs none any more. If one is wanted, that is said again.
+    pub fn send_snapshot(&mut self, to: u64, meta: &SnapshotMeta) -> bool {
+        let raft = &self.node.raft;
+        let is_follower = raft.state == StateRole::Leader
+            && to != self.config.member_id
+            && raft.prs().get(to).is_some();
+        let is_of_log = self.term_of(meta.index) == Some(meta.term);
+        if !is_follower || !is_of_log || !meta.membership.contains(to) {
+            return false;
+        }
+        self.node.mut_store().choose(Some((to, meta.clone())));
+        self.node.raft.send_append(to);
+        self.node.mut_store().choose(None);
+        self.settle();
+        let progress = self.node.raft.prs().get(to);
+        progress.is_some_and(|progress| {
+            progress.state == ProgressState::Snapshot && progress.pending_snapshot == meta.index
+        })
+    }
+
+    /// Keeps the entries after `index` in memory, up to `LogMemory::pinned_bytes_max`, while a
     /// snapshot at `index` is being made for a follower; `None` ends it. A snapshot that is being
     /// sent is pinned without this.
     pub fn pin_log(&mut self, index: Option<u64>) {
@@ -848,8 +890,8 @@ impl Replica {
 
     fn compact(&mut self) {
         let pinned_index = self.needed_index();
-        let bytes_max = self.config.log_bytes_max;
-        self.node.mut_store().compact(pinned_index, bytes_max);
+        let LogMemory { bytes_max, pinned_bytes_max } = self.config.log_memory;
+        self.node.mut_store().compact(pinned_index, bytes_max, pinned_bytes_max);
     }
 
     /// The entries after this index are needed by a snapshot being made, or by a follower that is
@@ -960,7 +1002,7 @@ fn restore_log(restored: Restored) -> Result<Log, ReplicaError> {
     let initial = (restored.hard_state.to_raft(), restored.membership.to_raft());
     let mut log = Log::new(initial, truncated, entries?, restored.applied_index);
     if truncated.index > 0 && restored.applied_index == truncated.index {
-        log.offer(SnapshotMeta {
+        log.on_taken(SnapshotMeta {
             index: truncated.index,
             term: truncated.term,
             membership: restored.membership,

@@ -27,7 +27,9 @@ use member::received::{self, ImageReceiver};
 use member::recovery::{
     self, OpenedMember, Recovered, RecoveryError, open_member, recover, restore_newest,
 };
-use member::{Apply, Condemned, Difference, Hello, ImageWriter, LogWriter, Loop};
+use member::{
+    Apply, Condemned, Difference, Fetching, Hello, ImageWriter, LogWriter, Loop, LoopCounts,
+};
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir};
 use storage::disk::Disk;
@@ -201,6 +203,8 @@ pub struct Server {
     snapshot_count: u64,
     /// Snapshots of other members that took the place of the state.
     fetched_count: u64,
+    /// Snapshots that were to be fetched, in order.
+    fetching: Vec<Fetching>,
     /// How much slower syncs are than usual.
     sync_slowness: u64,
     /// How late Apply is given the CPU at most, if later than usual.
@@ -357,6 +361,7 @@ impl Server {
             started_us: world.now_us,
             snapshot_count: 0,
             fetched_count: 0,
+            fetching: Vec::new(),
             sync_slowness: 1,
             apply_lag_us: 0,
             settings: config.options.settings.clone(),
@@ -404,6 +409,21 @@ impl Server {
     /// Snapshots of other members that took the place of the state in this life.
     pub fn fetched_count(&self) -> u64 {
         self.fetched_count
+    }
+
+    /// Snapshots that were to be fetched in this life, in order.
+    pub fn fetching(&self) -> &[Fetching] {
+        &self.fetching
+    }
+
+    /// What Loop counted in this life.
+    pub fn counts(&self) -> LoopCounts {
+        self.member.counts()
+    }
+
+    /// Who has the snapshot that is being fetched.
+    pub fn fetches_from(&self) -> Option<MemberId> {
+        self.member.fetches_from()
     }
 
     /// Whether writes were refused in this life because the disk was full.
@@ -723,6 +743,7 @@ impl Server {
             return Err(Death::Bug(what));
         }
         self.outbox.extend(output.peers);
+        self.fetching.extend(output.fetching);
         self.status = self.member.status();
         if !self.is_alone {
             witness

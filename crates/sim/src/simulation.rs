@@ -18,6 +18,7 @@ use machine::Settings;
 use member::bootstrap::Attendance;
 use member::container_znodes::ContainerSettings;
 use member::recovery::{self, draw_ids};
+use replica::LogMemory;
 use storage::datadir::Birth;
 use storage::wal::WalOptions;
 use workload::generate::Random;
@@ -106,6 +107,7 @@ impl Options {
                 settings: Settings::default(),
                 tick_ms,
                 raft_tick_ms: RAFT_TICK_ALONE_MS,
+                log_memory: LogMemory::default(),
                 server: 0,
                 containers: Default::default(),
                 snapshot_commands: match is_heavy {
@@ -204,6 +206,12 @@ impl Options {
         if random.one_in(4) {
             options.member.attendance = Attendance::Majority;
         }
+        // So short that whoever was away for a while needs a snapshot.
+        if random.one_in(2) {
+            let bytes_max = random.magnitude(1_000, 300_000) as usize;
+            let pinned_bytes_max = bytes_max + random.magnitude(10_000, 3_000_000) as usize;
+            options.member.options.log_memory = LogMemory { bytes_max, pinned_bytes_max };
+        }
         options
     }
 }
@@ -251,6 +259,8 @@ pub struct Summary {
     pub snapshot_count: u64,
     /// Snapshots that members fetched from others.
     pub fetched_count: u64,
+    /// Snapshots that came whole from another than the leader.
+    pub borrowed_count: u64,
     /// Directories that were born with a vote, once the members had found each other.
     pub founded_count: u64,
     /// Directories that were born to an ensemble that was there.
@@ -302,6 +312,7 @@ pub(crate) struct Simulation {
     worked_us: u64,
     snapshot_count: u64,
     fetched_count: u64,
+    borrowed_count: u64,
     founded_count: u64,
     joined_count: u64,
     set_aside_count: u64,
@@ -348,6 +359,7 @@ impl Simulation {
             worked_us: 0,
             snapshot_count: 0,
             fetched_count: 0,
+            borrowed_count: 0,
             founded_count: 0,
             joined_count: 0,
             set_aside_count: 0,
@@ -854,6 +866,8 @@ impl Simulation {
         let verdict = check(&self.evidence(), &machines)?;
         let snapshot_count = self.servers().map(Server::snapshot_count).sum::<u64>();
         let fetched_count = self.servers().map(Server::fetched_count).sum::<u64>();
+        let borrowed = self.servers().map(|server| server.counts().snapshots_borrowed);
+        let borrowed_count = borrowed.sum::<u64>();
         Ok(Summary {
             seed: self.options.seed,
             member_count: self.hosts.len(),
@@ -875,6 +889,7 @@ impl Simulation {
             over_quota_count: verdict.over_quota_count,
             snapshot_count: self.snapshot_count + snapshot_count,
             fetched_count: self.fetched_count + fetched_count,
+            borrowed_count: self.borrowed_count + borrowed_count,
             founded_count: self.founded_count,
             joined_count: self.joined_count,
             set_aside_count: self.set_aside_count,

@@ -599,16 +599,18 @@ fn is_temporary(name: &str) -> bool {
 }
 
 /// Removes all but the newest `count_kept` snapshots, of which there must be at least one, and
-/// never one at or above `index_kept` (the oldest that is being streamed). Returns how many went.
+/// never one at or above `index_kept`, or with the name `spared`. Returns how many went.
 pub fn remove_older<D: Disk>(
     disk: &D,
     count_kept: usize,
     index_kept: u64,
+    spared: Option<&str>,
 ) -> Result<usize, StorageError> {
     assert!(count_kept > 0);
     let found = list(disk)?;
     let count = found.len().saturating_sub(count_kept);
-    let old = found.iter().take(count).filter(|it| it.index < index_kept);
+    let is_old = |it: &&SnapshotName| it.index < index_kept && Some(&*it.name) != spared;
+    let old = found.iter().take(count).filter(is_old);
     let mut removed = 0;
     for snapshot in old {
         remove(disk, &snapshot.name)?;

@@ -5,14 +5,24 @@ use replica::Membership;
 use super::*;
 
 const LEADER: MemberId = MemberId(1);
+const LENDER: MemberId = MemberId(2);
 const AT: SnapshotAt = SnapshotAt { index: 9, term: 2 };
 
 fn meta(index: u64) -> SnapshotMeta {
     SnapshotMeta { index, term: 2, membership: Membership::of_voters([1, 2, 3]) }
 }
 
+fn offer(holder: MemberId, message: &'static [u8]) -> Offer {
+    Offer { holder, message: Bytes::from_static(message) }
+}
+
 fn fetch() -> Fetch {
-    Fetch::new(LEADER, Bytes::from_static(b"install"), &meta(9), 0)
+    Fetch::new(LEADER, offer(LEADER, b"install"), &meta(9), 0)
+}
+
+/// The same, of another than the leader.
+fn borrowed() -> Fetch {
+    Fetch::new(LEADER, offer(LENDER, b"install"), &meta(9), 0)
 }
 
 fn piece(offset: u64, bytes: &'static [u8], total: u64) -> Piece {
@@ -55,29 +65,57 @@ fn what_was_not_asked_for_is_not_taken() {
 fn what_does_not_come_is_asked_for_again_where_it_stopped() {
     let mut fetch = fetch();
     fetch.on_piece(LEADER, piece(0, b"abc", 5));
-    assert!(fetch.maybe_ask(10 * PIECE_PATIENCE_MS).is_none());
+    assert!(fetch.pursue(10 * PIECE_PATIENCE_MS).is_none());
     fetch.on_written(100);
-    assert!(fetch.maybe_ask(100 + PIECE_PATIENCE_MS - 1).is_none());
-    assert_eq!(fetch.maybe_ask(100 + PIECE_PATIENCE_MS), Some(want(3)));
-    assert!(fetch.maybe_ask(101 + PIECE_PATIENCE_MS).is_none());
+    assert!(fetch.pursue(100 + PIECE_PATIENCE_MS - 1).is_none());
+    assert_eq!(fetch.pursue(100 + PIECE_PATIENCE_MS), Some(FetchStep::Ask(want(3))));
+    assert!(fetch.pursue(101 + PIECE_PATIENCE_MS).is_none());
+    // The leader itself is asked for as long as it offers this one.
+    assert_eq!(fetch.pursue(100 * HOLDER_PATIENCE_MS), Some(FetchStep::Ask(want(3))));
+}
+
+#[test]
+fn a_holder_that_does_not_answer_is_given_up_until_its_snapshot_is_offered_again() {
+    let mut fetch = borrowed();
+    assert!(fetch.on_piece(LEADER, piece(0, b"abc", 5)).is_none());
+    assert!(fetch.on_piece(LENDER, piece(0, b"abc", 5)).is_some());
+    fetch.on_written(100);
+    for again in 1..3 {
+        let now_ms = 100 + again * PIECE_PATIENCE_MS;
+        assert_eq!(fetch.pursue(now_ms), Some(FetchStep::Ask(want(3))));
+    }
+    let late_ms = 100 + HOLDER_PATIENCE_MS;
+    assert_eq!(fetch.pursue(late_ms), Some(FetchStep::GiveUp(AT)));
+    assert_eq!(fetch.pursue(2 * late_ms), None);
+    // What comes after all is not the end of the wait for the leader's answer.
+    assert!(fetch.on_piece(LENDER, piece(3, b"de", 5)).is_none());
+    assert!(fetch.is_of(LEADER, &offer(LENDER, b"install"), &meta(9), 3 * late_ms));
+    assert_eq!(fetch.pursue(3 * late_ms), Some(FetchStep::Ask(want(3))));
+    assert!(fetch.on_piece(LENDER, piece(3, b"de", 5)).is_some());
 }
 
 #[test]
 fn the_same_offer_again_changes_nothing_and_another_one_does() {
-    let mut fetch = fetch();
-    let message = Bytes::from_static(b"again");
-    assert!(fetch.is_of(LEADER, &message, &meta(9)));
-    assert_eq!(fetch.message, message);
-    assert!(!fetch.is_of(LEADER, &message, &meta(10)));
-    assert!(!fetch.is_of(MemberId(2), &message, &meta(9)));
+    let mut fetch = borrowed();
+    let again = offer(LENDER, b"again");
+    assert!(fetch.is_of(LEADER, &again, &meta(9), 0));
+    assert_eq!(fetch.message, again.message);
+    assert!(!fetch.is_of(LEADER, &again, &meta(10), 0));
+    // Another's file of it need not have the same bytes.
+    assert!(!fetch.is_of(LEADER, &offer(LEADER, b"own"), &meta(9), 0));
+    assert_eq!((fetch.from, &fetch.message), (LEADER, &again.message));
+    // Another leader names the same file: it goes on.
+    let next = offer(LENDER, b"of the next leader");
+    assert!(fetch.is_of(MemberId(3), &next, &meta(9), 0));
+    assert_eq!((fetch.from, fetch.holder, &fetch.message), (MemberId(3), LENDER, &next.message));
 }
 
 #[test]
 fn an_offer_is_said_again_until_the_replica_does_not_want_it() {
     let mut offers = Offers::default();
-    let message = Bytes::from_static(b"install");
-    let to = MemberId(3);
-    assert_eq!(offers.offer(to, message.clone(), 0), PeerMessage::Offer(message.clone()));
+    let (to, offer) = (MemberId(3), offer(LENDER, b"install"));
+    let said = offers.offer(to, offer.clone(), &meta(9), 0);
+    assert_eq!(said, PeerMessage::Offer(offer.clone()));
     let peer = |snapshot_index| PeerStatus {
         member_id: 3,
         matched_index: 0,
@@ -86,9 +124,20 @@ fn an_offer_is_said_again_until_the_replica_does_not_want_it() {
     };
     assert!(offers.due(&[peer(Some(9))], OFFER_INTERVAL_MS - 1).is_empty());
     let due = offers.due(&[peer(Some(9))], OFFER_INTERVAL_MS);
-    assert_eq!(due, [(to, PeerMessage::Offer(message))]);
+    assert_eq!(due, [(to, PeerMessage::Offer(offer.clone()))]);
     assert!(offers.due(&[peer(Some(9))], OFFER_INTERVAL_MS + 1).is_empty());
     assert!(offers.due(&[peer(None)], 9 * OFFER_INTERVAL_MS).is_empty());
     assert!(offers.is_empty());
     assert!(!offers.withdraw(to));
+}
+
+#[test]
+fn an_offer_of_another_snapshot_is_not_withdrawn() {
+    let mut offers = Offers::default();
+    let to = MemberId(3);
+    offers.offer(to, offer(LENDER, b"install"), &meta(9), 0);
+    assert!(!offers.withdraw_at(to, SnapshotAt { index: 8, term: 2 }));
+    assert!(!offers.withdraw_at(LENDER, AT));
+    assert!(offers.withdraw_at(to, AT));
+    assert!(!offers.withdraw_at(to, AT));
 }

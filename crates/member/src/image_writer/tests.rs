@@ -128,6 +128,62 @@ fn less_room_is_set_aside_when_less_is_wanted() {
     assert_eq!(rig.told, [9, 9, 2]);
 }
 
+/// Reads a piece of one for another member: whether it is there.
+fn read(rig: &mut Rig, index: u64) -> bool {
+    let want = Want { at: SnapshotAt { index, term: 1 }, offset: 0 };
+    let job = SnapshotJob::Read { to: machine::MemberId(3), want };
+    match rig.image.handle(job, || {}).transfer {
+        Some(FromTransfer::Read { message: PeerMessage::Piece(piece), .. }) => {
+            assert_eq!(piece.at.index, index);
+            true
+        }
+        Some(FromTransfer::Read { message: PeerMessage::Gone(at), .. }) => {
+            assert_eq!(at.index, index);
+            false
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_snapshot_that_another_member_reads_is_kept_until_it_does_not_any_more() {
+    let mut rig = Rig::new();
+    for index in 5..=6 {
+        rig.write(index, 0);
+    }
+    for index in 7..=9 {
+        assert!(read(&mut rig, 5));
+        rig.write(index, 0);
+        assert_eq!(rig.indexes(), [5, index - 1, index]);
+    }
+    // Others go by their age; so does this one when nothing was read of it since the last one.
+    rig.write(10, 0);
+    assert_eq!(rig.indexes(), [9, 10]);
+    assert!(!read(&mut rig, 5));
+    // One that is needed for room goes all the same.
+    assert!(read(&mut rig, 9));
+    rig.limit_room(0);
+    rig.keep(4, 4);
+    assert_eq!(rig.indexes(), [10]);
+}
+
+#[test]
+fn a_snapshot_that_is_none_is_told_from_one_that_cannot_be_written() {
+    let mut rig = Rig::new();
+    let receive = |rig: &mut Rig, bytes: Vec<u8>| {
+        let job = SnapshotJob::Receive { is_first: true, bytes: bytes.into() };
+        rig.image.handle(job, || {}).transfer
+    };
+    assert!(matches!(receive(&mut rig, vec![7; 500]), Some(FromTransfer::Written)));
+    let check = SnapshotJob::CheckReceived(SnapshotAt { index: 5, term: 1 });
+    let output = rig.image.handle(check, || {});
+    assert!(matches!(output.transfer, Some(FromTransfer::Spoiled)));
+    assert_eq!(output.problems.len(), 1);
+    rig.limit_room(0);
+    let output = receive(&mut rig, noise(1));
+    assert!(matches!(output, Some(FromTransfer::Failed)));
+}
+
 #[test]
 fn a_snapshot_that_was_given_up_leaves_its_room_to_the_next() {
     let mut rig = Rig::new();

@@ -45,6 +45,7 @@ fn options() -> Options {
         containers: Default::default(),
         tick_ms: 2_000,
         raft_tick_ms: 100,
+        log_memory: Default::default(),
         server: 0,
         snapshot_commands: u64::MAX,
         snapshot_log_bytes: None,

@@ -21,7 +21,7 @@ fn leading(start: Start) -> Real {
     real
 }
 
-fn applied_up_to(index: u64) -> FromApply {
+pub(super) fn applied_up_to(index: u64) -> FromApply {
     let (index, sessions) = (LogIndex(index), Vec::new());
     FromApply::Applied {
         index,

@@ -31,9 +31,15 @@ fn messages() -> Vec<PeerMessage> {
         PeerMessage::Heeded { boot: BootId(1), number: 6, contact_ms: u64::MAX },
         PeerMessage::Full(true),
         PeerMessage::Full(false),
-        PeerMessage::Offer(Bytes::from_static(b"anything")),
+        PeerMessage::Offer(Offer {
+            holder: MemberId(1 << 63),
+            message: Bytes::from_static(b"anything"),
+        }),
         PeerMessage::Digest { index: 128, digest: Digest(u128::MAX - 1) },
         PeerMessage::Differs { index: 128 },
+        PeerMessage::Lend { to: MemberId(8), index: 1 << 40 },
+        PeerMessage::Lent { to: MemberId(8), at: Some(AT) },
+        PeerMessage::Lent { to: MemberId(8), at: None },
         PeerMessage::Want(Want { at: AT, offset: 1 << 40 }),
         PeerMessage::Piece(Piece {
             at: AT,
@@ -68,6 +74,14 @@ fn a_message_that_is_cut_off_or_too_long_is_refused() {
         longer.push(0);
         let longer = PeerFrame { kind, body: longer.into() };
         assert!(PeerMessage::decode(FROM, longer).is_err(), "{kind}");
+    }
+}
+
+#[test]
+fn an_offer_says_who_has_the_file() {
+    for bytes in [&[][..], &[1; 7]] {
+        let frame = PeerFrame { kind: KIND_OFFER, body: Bytes::copy_from_slice(bytes) };
+        assert!(PeerMessage::decode(FROM, frame).is_err());
     }
 }
 
@@ -109,7 +123,7 @@ fn bulk_is_what_nothing_else_waits_behind() {
 
 #[test]
 fn kinds_of_other_versions_are_refused() {
-    for kind in [0, 10, 15, 19, 255] {
+    for kind in [0, 12, 15, 19, 255] {
         let frame = PeerFrame { kind, body: Bytes::new() };
         assert_eq!(PeerMessage::decode(FROM, frame), Err(PeerError::UnknownKind(kind)));
     }

@@ -57,6 +57,7 @@ impl Ensemble {
                 containers: Default::default(),
                 tick_ms: 2_000,
                 raft_tick_ms: RAFT_TICK_MS,
+                log_memory: Default::default(),
                 server: number,
                 snapshot_commands: u64::MAX,
                 snapshot_log_bytes: None,

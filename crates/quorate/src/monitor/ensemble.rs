@@ -197,6 +197,10 @@ impl Ensemble {
                 value: Value::Counter(self.counts.differences),
             },
             Metric { name: "election_time", value: Value::Basic(election_time) },
+            // Not ZooKeeper's either: who is loaded by members that come back.
+            counter("snapshot_bytes_sent", self.counts.snapshot_bytes_sent),
+            counter("snapshots_fetched", self.counts.snapshots_fetched),
+            counter("snapshots_borrowed", self.counts.snapshots_borrowed),
         ];
         if let Some([last, min, max]) = self.proposal_sizes() {
             let since_ms = self.counts.leading_since_ms.unwrap_or(self.now_ms);
@@ -217,6 +221,10 @@ impl Ensemble {
         }
         metrics
     }
+}
+
+fn counter(name: &'static str, value: u64) -> Metric {
+    Metric { name, value: Value::Counter(value) }
 }
 
 fn count(name: &'static str, value: u64) -> Metric {

@@ -58,37 +58,70 @@ fn append_replaces_from_its_first_entry_on() {
 fn compaction_stops_at_its_limits() {
     let mut log = log();
     assert_eq!(log.applied_bytes(), 800);
-    log.compact(u64::MAX, 800);
+    log.compact(u64::MAX, 800, usize::MAX);
     assert_eq!(log.first_index(), Ok(2));
-    log.compact(u64::MAX, 799);
+    log.compact(u64::MAX, 799, usize::MAX);
     assert_eq!(log.first_index(), Ok(3));
     assert_eq!(log.truncated(), Position { term: 1, index: 2 });
-    log.compact(3, 0);
+    log.compact(3, 0, 400);
     assert_eq!(log.first_index(), Ok(4));
-    log.compact(u64::MAX, 0);
+    log.compact(3, 0, 399);
+    assert_eq!(log.first_index(), Ok(5));
+    log.compact(u64::MAX, 0, usize::MAX);
     assert_eq!(log.first_index(), Ok(6));
     assert_eq!(log.applied_bytes(), 0);
 }
 
+/// To whom, the least index, and the index of the own one that serves.
+fn wanted(log: &Log) -> Vec<(u64, u64, Option<u64>)> {
+    let wanted = log.take_wanted(usize::MAX).into_iter();
+    wanted.map(|it| (it.to, it.index_min, it.own.map(|own| own.index))).collect()
+}
+
 #[test]
-fn snapshot_is_wanted_until_one_serves() {
+fn a_snapshot_is_wanted_until_one_is_chosen_that_serves() {
     let mut log = log();
     let unavailable = Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
-    let wanted = |log: &Log| log.take_wanted().map(|wanted| (wanted.to, wanted.index_min));
-    assert_eq!(log.snapshot(0, 2), unavailable);
-    assert_eq!(wanted(&log), Some((2, 1)));
-    assert_eq!(wanted(&log), None);
-    log.offer(meta(4, &[1, 2]));
-    assert_eq!(log.snapshot(0, 2).unwrap().get_metadata().index, 4);
+    let of = |log: &Log, to| Storage::snapshot(log, 0, to).map(|it| it.get_metadata().index);
+    assert_eq!(of(&log, 2), unavailable);
+    assert_eq!(wanted(&log), [(2, 1, None)]);
+    assert_eq!(wanted(&log), []);
+    // An own one is not sent before it is chosen.
+    log.on_taken(meta(4, &[1, 2]));
+    assert_eq!(of(&log, 2), unavailable);
+    assert_eq!(wanted(&log), [(2, 1, Some(4))]);
+    log.choose(Some((2, meta(4, &[1, 2]))));
+    assert_eq!(of(&log, 2), Ok(4));
+    // It is for that follower, and nothing is sent to the others.
+    assert_eq!(of(&log, 1), unavailable);
+    assert_eq!(wanted(&log), [(1, 1, Some(4))]);
     // The log no longer goes on from it.
-    log.compact(u64::MAX, 0);
-    assert_eq!(log.snapshot(0, 2), unavailable);
-    assert_eq!(wanted(&log), Some((2, 5)));
+    log.compact(u64::MAX, 0, usize::MAX);
+    assert_eq!(of(&log, 2), unavailable);
+    assert_eq!(wanted(&log), [(2, 5, None)]);
+    // Another member's does as well.
+    log.choose(Some((2, meta(5, &[1, 2]))));
+    assert_eq!(of(&log, 2), Ok(5));
     // The receiver is not a member in it.
-    log.offer(meta(5, &[1, 2]));
+    log.on_taken(meta(5, &[1, 2]));
+    log.choose(Some((3, meta(5, &[1, 2]))));
     log.on_membership(7);
-    assert_eq!(log.snapshot(0, 3), unavailable);
-    assert_eq!(wanted(&log), Some((3, 7)));
+    assert_eq!(of(&log, 3), unavailable);
+    assert_eq!(wanted(&log), [(3, 7, None)]);
+}
+
+/// Four applied entries of 200 bytes each.
+#[test]
+fn fresh_is_a_snapshot_behind_which_half_of_the_log_may_come_yet() {
+    let log = log();
+    let fresh = |pinned_bytes_max| {
+        let _ = Storage::snapshot(&log, 0, 2);
+        log.take_wanted(pinned_bytes_max)[0].index_fresh
+    };
+    assert_eq!(fresh(usize::MAX), 1);
+    assert_eq!(fresh(1_600), 1);
+    assert_eq!(fresh(800), 3);
+    assert_eq!(fresh(0), 5);
 }
 
 #[test]
@@ -96,7 +129,8 @@ fn installed_snapshot_replaces_everything_and_can_be_sent_on() {
     let mut log = log();
     log.install(&meta(20, &[1, 2]));
     assert_eq!((log.first_index(), log.last_index()), (Ok(21), Ok(20)));
-    assert_eq!(log.snapshot(0, 2).unwrap().get_metadata().index, 20);
+    assert!(Storage::snapshot(&log, 0, 2).is_err());
+    assert_eq!(wanted(&log), [(2, 20, Some(20))]);
     log.on_applied(20);
     assert_eq!(log.applied_bytes(), 0);
     log.append(&[entry(21, 5)]);

@@ -34,7 +34,21 @@ impl Simulation {
         match whom {
             Whom::Members(mask) => all.filter(|member| mask >> member & 1 == 1).collect(),
             Whom::Leader => self.leaders(),
+            Whom::Lender => self.lenders(),
         }
+    }
+
+    /// From whom snapshots are fetched, but for who leads.
+    pub(super) fn lenders(&self) -> Vec<usize> {
+        let leaders = self.leaders();
+        let servers = || self.hosts.iter().filter_map(|host| host.server.as_ref());
+        let lends = |member: &usize| {
+            let server = self.hosts[*member].server.as_ref();
+            let lender = server.map(|server| server.hello().member);
+            let is_asked = servers().any(|other| other.fetches_from() == lender);
+            lender.is_some() && is_asked && !leaders.contains(member)
+        };
+        (0..self.hosts.len()).filter(lends).collect()
     }
 
     /// Who leads, or thinks so: the one of the newest term last.

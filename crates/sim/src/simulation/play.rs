@@ -3,12 +3,16 @@
 //!
 //! ```text
 //! members 3             a new ensemble
+//! members 3 forgetful   one that keeps hardly any log in memory
 //! run 500ms             time goes by
 //! settle                until all that run follow one leader and have applied the same
-//! kill 0 | kill leader  a process ends, and stays down until
+//! lend                  until a snapshot is being sent by a member that does not lead
+//! kill 0 | kill leader  a process ends, and stays down until (also: follower; last; lender, who sends a snapshot)
 //! start 0               it is started again
 //! cut leader            a member is cut off from the others, until
-//! heal                  everything is connected again
+//! lag 300ms             what members send takes longer by so much, until
+//! hang last             no sync of its disk returns, for 30 s
+//! heal                  everything is connected again, and there is room
 //! pause leader 5s       a process is not given the CPU
 //! fill leader           a disk takes nothing more, until everything is healed
 //! c1: connect 0         a client connects to a member, with its session if it has one
@@ -19,14 +23,16 @@
 
 use std::collections::BTreeMap;
 
+use replica::LogMemory;
 use workload::history::Received;
 use workload::op::{Answer, CreateRequest, Op, flag, perms};
 
 use crate::client::{Client, ClientConfig};
 use crate::fault::{Fault, FaultMix, Whom};
+use crate::simulation::process::Host;
 use crate::simulation::{Options, Simulation};
 
-const SCRIPTS: [(&str, &str); 6] = [
+const SCRIPTS: [(&str, &str); 9] = [
     ("conflicting_log_is_replaced", include_str!("play/scripts/conflicting_log_is_replaced.txt")),
     ("election_after_a_kill", include_str!("play/scripts/election_after_a_kill.txt")),
     (
@@ -41,6 +47,12 @@ const SCRIPTS: [(&str, &str); 6] = [
         "session_moves_between_members",
         include_str!("play/scripts/session_moves_between_members.txt"),
     ),
+    ("snapshot_of_a_follower", include_str!("play/scripts/snapshot_of_a_follower.txt")),
+    (
+        "snapshot_of_a_follower_with_a_full_disk",
+        include_str!("play/scripts/snapshot_of_a_follower_with_a_full_disk.txt"),
+    ),
+    ("snapshot_of_the_leader", include_str!("play/scripts/snapshot_of_the_leader.txt")),
     ("watches_after_a_failover", include_str!("play/scripts/watches_after_a_failover.txt")),
 ];
 
@@ -57,18 +69,24 @@ struct Play {
     /// The terms that were told, and of each connection how much.
     terms_told: usize,
     received_told: BTreeMap<usize, usize>,
+    /// Of each member, how many snapshots that it fetches, and its life.
+    fetching_told: BTreeMap<u64, usize>,
     connected: Vec<Option<usize>>,
     sessions: Vec<i64>,
     out: Vec<String>,
 }
 
 impl Play {
-    fn new(member_count: usize) -> Play {
+    fn new(member_count: usize, is_forgetful: bool) -> Play {
         let mut options = Options::draw_ensemble(1, member_count);
         options.begins_unborn = false;
         options.faults = FaultMix::none();
         options.more_seed = None;
         options.member.options.tick_ms = 2_000;
+        options.member.options.log_memory = match is_forgetful {
+            true => LogMemory { bytes_max: 0, ..LogMemory::default() },
+            false => LogMemory::default(),
+        };
         let client = ClientConfig {
             ops: 0,
             pipeline_max: 10,
@@ -82,8 +100,15 @@ impl Play {
         simulation.clients.iter_mut().for_each(Client::obey);
         (0..3).for_each(|client| simulation.wake_client(client));
         let connected = vec![None; 3];
-        let (received_told, sessions, out) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Play { simulation, terms_told: 0, received_told, connected, sessions, out }
+        Play {
+            simulation,
+            terms_told: 0,
+            received_told: BTreeMap::new(),
+            fetching_told: BTreeMap::new(),
+            connected,
+            sessions: Vec::new(),
+            out: Vec::new(),
+        }
     }
 
     fn line(&mut self, line: &str) {
@@ -91,6 +116,7 @@ impl Play {
         match words[..] {
             ["run", span] => self.run(us(span)),
             ["settle"] => self.settle(),
+            ["lend"] => self.run_until("somebody lends", |it| !it.simulation.lenders().is_empty()),
             ["kill", who] => {
                 let member = self.member(who);
                 self.simulation.hosts[member].is_left_down = true;
@@ -105,6 +131,16 @@ impl Play {
                 let member = self.member(who);
                 let cut = Fault::Partition { is_one_way: false, for_us: u64::MAX / 2 };
                 self.simulation.begin_fault(Whom::one(member), cut);
+            }
+            ["lag", span] => {
+                let (latency_us, for_us) = (us(span), u64::MAX / 2);
+                let slow = Fault::SlowLinks { one_in: 1, bytes_per_s: 1 << 30, latency_us, for_us };
+                self.simulation.begin_fault(Whom::Members(u32::MAX), slow);
+            }
+            ["hang", who] => {
+                let whom = Whom::one(self.member(who));
+                let for_us = 30_000 * MS;
+                self.simulation.begin_fault(whom, Fault::HangingDisk { for_us });
             }
             ["heal"] => {
                 let numbers: Vec<u32> = self.simulation.reliefs.keys().copied().collect();
@@ -133,6 +169,8 @@ impl Play {
         let leader = self.simulation.leaders().last().copied();
         match who {
             "leader" => leader.expect("somebody leads"),
+            "last" => self.simulation.hosts.len() - 1,
+            "lender" => *self.simulation.lenders().first().expect("somebody lends"),
             "follower" => (0..self.simulation.hosts.len())
                 .find(|member| Some(*member) != leader)
                 .expect("there are several"),
@@ -173,9 +211,14 @@ impl Play {
     }
 
     fn settle(&mut self) {
+        self.run_until("it settles", Play::has_settled);
+    }
+
+    fn run_until(&mut self, what: &str, is_so: fn(&Play) -> bool) {
         let until_us = self.simulation.world.now_us + SETTLE_US_MAX;
-        while !self.has_settled() {
-            assert!(self.simulation.world.now_us < until_us, "it does not settle: {:?}", self.out);
+        while !is_so(self) {
+            let is_late = self.simulation.world.now_us >= until_us;
+            assert!(!is_late, "it takes too long until {what}: {:?}", self.out);
             self.step();
         }
     }
@@ -193,6 +236,7 @@ impl Play {
             self.terms_told += 1;
             self.out.push(format!("member {member} leads in term {term}"));
         }
+        self.tell_fetching();
         let history = &self.simulation.history;
         for (number, connection) in history.connections.iter().enumerate() {
             let told = self.received_told.entry(number).or_default();
@@ -234,6 +278,31 @@ impl Play {
                 self.out.push(format!("c{}: disconnected", client + 1));
             }
             *connected = now;
+        }
+    }
+}
+
+impl Play {
+    /// Who begins to fetch a snapshot, and from whom.
+    fn tell_fetching(&mut self) {
+        let hosts = &self.simulation.hosts;
+        let leaders = self.simulation.leaders();
+        let servers = hosts.iter().map(|host| host.server.as_ref());
+        for (member, server) in servers.enumerate() {
+            let Some(server) = server else { continue };
+            let told = self.fetching_told.entry(server.life()).or_default();
+            for fetching in &server.fetching()[*told..] {
+                *told += 1;
+                let is_it =
+                    |host: &Host| host.hello().is_some_and(|hello| hello.member == fetching.holder);
+                let holder = hosts.iter().position(is_it);
+                let who = match holder.filter(|holder| leaders.contains(holder)) {
+                    Some(_) => "the leader, member",
+                    None => "member",
+                };
+                let holder = holder.map_or("that is gone".to_string(), |it| it.to_string());
+                self.out.push(format!("member {member} fetches a snapshot from {who} {holder}"));
+            }
         }
     }
 }
@@ -308,8 +377,11 @@ fn replay(script: &str) -> String {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        if let Some(count) = line.strip_prefix("members ") {
-            play = Some(Play::new(count.parse().expect("a number")));
+        if let Some(rest) = line.strip_prefix("members ") {
+            let count = rest.strip_suffix(" forgetful");
+            let is_forgetful = count.is_some();
+            let count = count.unwrap_or(rest).parse().expect("a number");
+            play = Some(Play::new(count, is_forgetful));
             continue;
         }
         let play = play.as_mut().expect("a script begins with its members");

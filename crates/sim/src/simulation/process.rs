@@ -352,6 +352,7 @@ impl Simulation {
         if let Some(server) = host.server.take() {
             self.snapshot_count += server.snapshot_count();
             self.fetched_count += server.fetched_count();
+            self.borrowed_count += server.counts().snapshots_borrowed;
         }
         host.disk.end_life(power_is_cut);
         host.is_excused = host.disk.is_limited();

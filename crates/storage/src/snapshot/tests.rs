@@ -200,11 +200,15 @@ fn old_snapshots_go_but_never_the_newest_or_one_that_is_streamed() {
         write(&disk, index).expect("writes");
     }
     let indexes = || list(&disk).expect("lists").iter().map(|it| it.index).collect::<Vec<u64>>();
-    assert_eq!(remove_older(&disk, 1, 5).expect("removes"), 1);
+    assert_eq!(remove_older(&disk, 1, 5, None).expect("removes"), 1);
     assert_eq!(indexes(), [5, 7, 9]);
-    assert_eq!(remove_older(&disk, 2, u64::MAX).expect("removes"), 1);
+    let spared = snapshot_name(5, 3);
+    assert_eq!(remove_older(&disk, 1, u64::MAX, Some(&spared)).expect("removes"), 1);
+    assert_eq!(indexes(), [5, 9]);
+    write(&disk, 7).expect("writes");
+    assert_eq!(remove_older(&disk, 2, u64::MAX, None).expect("removes"), 1);
     assert_eq!(indexes(), [7, 9]);
-    assert_eq!(remove_older(&disk, 5, u64::MAX).expect("removes"), 0);
+    assert_eq!(remove_older(&disk, 5, u64::MAX, None).expect("removes"), 0);
 }
 
 #[test]

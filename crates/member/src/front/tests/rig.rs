@@ -114,6 +114,7 @@ pub(crate) fn start() -> Start {
         containers: Default::default(),
         tick_ms: 1_000,
         raft_tick_ms: 100,
+        log_memory: Default::default(),
         server: 0,
         servers: Default::default(),
     }

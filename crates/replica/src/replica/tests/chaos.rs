@@ -9,12 +9,17 @@ use crate::{MemberChange, MembershipChange, Transition};
 struct Plan {
     member_count: u64,
     changes_members: bool,
+    /// Snapshots of all members are sent, and not only the leader's.
+    lends: bool,
 }
 
 /// Runs one seed and returns the cluster for further checks.
 fn run(seed: u64, plan: Plan) -> Cluster {
     let mut cluster = Cluster::new(seed, plan.member_count, &[1, 2, 3]);
-    cluster.log_bytes_max = 2000;
+    cluster.log_memory.bytes_max = 2000;
+    if plan.lends {
+        cluster.lenders = cluster.ids();
+    }
     cluster.faults = Faults {
         drop: cluster.rng.below(20),
         double: cluster.rng.below(10),
@@ -143,18 +148,24 @@ fn check_seeds(seeds: std::ops::Range<u64>, plan: Plan) {
 
 #[test]
 fn three_members_agree_whatever_the_network_and_the_disks_do() {
-    check_seeds(0..300, Plan { member_count: 3, changes_members: false });
+    check_seeds(0..300, Plan { member_count: 3, changes_members: false, lends: false });
 }
 
 #[test]
 fn members_agree_while_their_membership_changes() {
-    check_seeds(1000..1300, Plan { member_count: 5, changes_members: true });
+    check_seeds(1000..1300, Plan { member_count: 5, changes_members: true, lends: false });
+}
+
+#[test]
+fn members_agree_while_they_send_each_other_snapshots_of_whoever_has_one() {
+    check_seeds(2000..2200, Plan { member_count: 3, changes_members: false, lends: true });
+    check_seeds(3000..3200, Plan { member_count: 5, changes_members: true, lends: true });
 }
 
 #[test]
 fn same_seed_gives_the_same_bytes() {
     for changes_members in [false, true] {
-        let plan = Plan { member_count: 4, changes_members };
+        let plan = Plan { member_count: 4, changes_members, lends: changes_members };
         assert!(run(7, plan).trace == run(7, plan).trace);
         assert!(run(7, plan).trace != run(8, plan).trace);
     }

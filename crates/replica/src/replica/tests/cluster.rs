@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 
 use crate::{
-    Config, Effects, Entry, EntryKind, HardState, Membership, MembershipAt, Outgoing, Persist,
-    PersistId, ReadId, Replica, Restored, Role, SnapshotMeta, peek,
+    Config, Effects, Entry, EntryKind, HardState, LogMemory, Membership, MembershipAt, Outgoing,
+    Persist, PersistId, ReadId, Replica, Restored, Role, SnapshotMeta, SnapshotWanted, peek,
 };
 
 /// splitmix64.
@@ -120,7 +120,15 @@ pub struct Cluster {
     pub trace: Vec<u8>,
     pub snapshots_installed: u64,
     pub reads_served: u64,
-    pub log_bytes_max: usize,
+    pub log_memory: LogMemory,
+    /// Whose snapshots are sent, while one of them is alive; else the leader's.
+    pub lenders: Vec<u64>,
+    /// Whose snapshot was last sent to a member, by its index.
+    pub holders: BTreeMap<(u64, u64), u64>,
+    /// Where what is wanted goes, in place of being served.
+    pub wanted: Option<Vec<SnapshotWanted>>,
+    /// How many steps longer snapshots take than messages.
+    pub snapshot_delay: u64,
     contexts: BTreeSet<Bytes>,
     seed: u64,
 }
@@ -141,7 +149,11 @@ impl Cluster {
             trace: Vec::new(),
             snapshots_installed: 0,
             reads_served: 0,
-            log_bytes_max: 1 << 20,
+            log_memory: LogMemory { bytes_max: 1 << 20, ..LogMemory::default() },
+            lenders: Vec::new(),
+            holders: BTreeMap::new(),
+            wanted: None,
+            snapshot_delay: 0,
             contexts: BTreeSet::new(),
             seed,
         };
@@ -157,12 +169,12 @@ impl Cluster {
     }
 
     pub fn start(&mut self, id: u64) {
-        let (seed, log_bytes_max) = (self.seed, self.log_bytes_max);
+        let (seed, log_memory) = (self.seed, self.log_memory);
         let member = self.member(id);
         member.boot_id += 1;
         let mut config = Config::new(id, seed, member.boot_id);
         config.election_ticks = 10;
-        config.log_bytes_max = log_bytes_max;
+        config.log_memory = log_memory;
         member.replica = Some(Replica::new(config, member.disk.restored()).unwrap());
         member.machine = member.disk.snapshot.clone();
         self.work(id);
@@ -225,12 +237,42 @@ impl Cluster {
                 member.reads.remove(&read).unwrap();
                 member.failed.push(read);
             }
-            if effects.snapshot_wanted.is_some() {
-                self.take_snapshot(id);
+            for wanted in effects.snapshots_wanted {
+                match &mut self.wanted {
+                    Some(all) => all.push(wanted),
+                    None => self.serve(id, &wanted),
+                }
             }
             for message in effects.messages {
                 self.send(id, message);
             }
+        }
+    }
+
+    /// Sends a snapshot of this member, or of a lender, or has one taken.
+    fn serve(&mut self, id: u64, wanted: &SnapshotWanted) {
+        let alive = self.alive();
+        let lenders = self.lenders.iter().filter(|lender| alive.contains(lender));
+        let lenders: Vec<u64> = lenders.copied().collect();
+        if lenders.is_empty() {
+            if let Some(own) = &wanted.own {
+                self.replica(id).send_snapshot(wanted.to, own);
+            } else {
+                self.take_snapshot(id);
+            }
+            return;
+        }
+        let holder = lenders[self.rng.below(lenders.len() as u64) as usize];
+        let meta = self.replica(holder).newest_snapshot().cloned();
+        let serves = |meta: &SnapshotMeta| {
+            meta.index >= wanted.index_fresh && meta.membership.contains(wanted.to)
+        };
+        match meta.filter(serves) {
+            Some(meta) => {
+                self.holders.insert((wanted.to, meta.index), holder);
+                self.replica(id).send_snapshot(wanted.to, &meta);
+            }
+            None => self.take_snapshot(holder),
         }
     }
 
@@ -256,8 +298,9 @@ impl Cluster {
     fn send(&mut self, from: u64, message: Outgoing) {
         self.note_context(&message);
         let data = message.snapshot.as_ref().map(|meta| {
-            let data = self.members[&from].disk.snapshot.clone();
-            // The caller may have taken a newer one since: then the transfer fails.
+            let holder = self.holders.get(&(message.to, meta.index)).copied().unwrap_or(from);
+            let data = self.members[&holder].disk.snapshot.clone();
+            // Its holder may have taken a newer one since: then the transfer fails.
             (data.index == meta.index).then_some(data)
         });
         let lost = self.cut.contains(&(from, message.to))
@@ -271,7 +314,8 @@ impl Cluster {
         }
         let copies = if self.rng.chance(self.faults.double) { 2 } else { 1 };
         for _ in 0..copies {
-            let at = self.step + 1 + self.rng.below(self.faults.delay_max + 1);
+            let more = if data.is_some() { self.snapshot_delay } else { 0 };
+            let at = self.step + 1 + more + self.rng.below(self.faults.delay_max + 1);
             let data = data.clone().flatten();
             self.flights.push(Flight { at, from, message: message.clone(), data });
         }

@@ -207,7 +207,7 @@ fn change_that_does_not_fit_is_refused_before_the_log() {
 #[test]
 fn snapshot_from_before_a_member_joined_is_not_sent_to_it() {
     let mut cluster = Cluster::new(11, 4, &[1, 2, 3]);
-    cluster.log_bytes_max = 0;
+    cluster.log_memory.bytes_max = 0;
     for id in 1..=4 {
         cluster.crash(id);
         cluster.start(id);

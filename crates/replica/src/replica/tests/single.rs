@@ -8,9 +8,9 @@ use raft::eraftpb::{self, MessageType};
 use crate::limits::{APPEND_BYTES_MAX, ENTRY_BYTES_MAX};
 use crate::message::{self, MessageError};
 use crate::{
-    CampaignObstacle, Config, Effects, Entry, EntryKind, HardState, MemberChange, Membership,
-    MembershipChange, Persist, Refused, Replica, ReplicaError, Restored, Role, SnapshotMeta,
-    Transition,
+    CampaignObstacle, Config, Effects, Entry, EntryKind, HardState, LogMemory, MemberChange,
+    Membership, MembershipChange, Persist, Refused, Replica, ReplicaError, Restored, Role,
+    SnapshotMeta, Transition,
 };
 
 fn born() -> Restored {
@@ -301,9 +301,13 @@ fn read_without_a_leader_fails_at_its_deadline() {
     assert_eq!(failed, [read]);
 }
 
+fn memory(bytes_max: usize) -> LogMemory {
+    LogMemory { bytes_max, ..LogMemory::default() }
+}
+
 #[test]
 fn memory_of_applied_entries_is_bounded() {
-    let config = Config { log_bytes_max: 10_000, ..config() };
+    let config = Config { log_memory: memory(10_000), ..config() };
     let mut replica = Replica::new(config, born()).unwrap();
     replica.campaign().unwrap();
     work(&mut replica);
@@ -319,7 +323,7 @@ fn memory_of_applied_entries_is_bounded() {
 
 #[test]
 fn entries_are_kept_until_they_are_applied() {
-    let config = Config { log_bytes_max: 0, ..config() };
+    let config = Config { log_memory: memory(0), ..config() };
     let mut replica = Replica::new(config, born()).unwrap();
     replica.campaign().unwrap();
     work(&mut replica);
@@ -337,7 +341,7 @@ fn entries_are_kept_until_they_are_applied() {
 
 #[test]
 fn pinned_entries_stay() {
-    let config = Config { log_bytes_max: 0, ..config() };
+    let config = Config { log_memory: memory(0), ..config() };
     let mut replica = Replica::new(config, born()).unwrap();
     replica.campaign().unwrap();
     work(&mut replica);

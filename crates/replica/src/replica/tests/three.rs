@@ -3,14 +3,15 @@
 use bytes::Bytes;
 
 use super::cluster::{Cluster, Faults};
-use crate::{Config, Membership, Refused, Replica, Restored, Role};
+use crate::{Config, LogMemory, Membership, Refused, Replica, Restored, Role, SnapshotMeta};
 
 fn three(seed: u64) -> Cluster {
     Cluster::new(seed, 3, &[1, 2, 3])
 }
 
-fn others(leader: u64) -> Vec<u64> {
-    (1..=3).filter(|id| *id != leader).collect()
+fn others(leader: u64) -> [u64; 2] {
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    others.try_into().unwrap()
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn commit_index_alone_is_answered_only_by_whom_the_leader_has_not_heard() {
     let mut cluster = three(27);
     let leader = cluster.elect();
     cluster.rounds(5);
-    let [early, late] = others(leader).try_into().unwrap();
+    let [early, late] = others(leader);
     let next = |cluster: &mut Cluster| {
         cluster.step += 1;
         cluster.deliver();
@@ -169,7 +170,7 @@ fn crashed_member_comes_back_with_what_it_persisted() {
 #[test]
 fn lagging_follower_gets_a_snapshot() {
     let mut cluster = three(7);
-    cluster.log_bytes_max = 500;
+    cluster.log_memory.bytes_max = 500;
     for id in 1..=3 {
         cluster.crash(id);
         cluster.start(id);
@@ -189,6 +190,127 @@ fn lagging_follower_gets_a_snapshot() {
     cluster.check_converged();
     let leader = cluster.leader().unwrap();
     assert!(cluster.replica(leader).peers().iter().all(|peer| peer.snapshot_index.is_none()));
+}
+
+/// The leader takes none itself, and keeps its log from there on.
+#[test]
+fn lagging_follower_gets_the_snapshot_of_another_one() {
+    let mut cluster = three(7);
+    cluster.log_memory.bytes_max = 500;
+    for id in 1..=3 {
+        cluster.crash(id);
+        cluster.start(id);
+    }
+    let leader = cluster.elect();
+    let [lagging, lender] = others(leader);
+    cluster.lenders = vec![lender];
+    cluster.isolate(lagging);
+    for number in 0..30 {
+        cluster.propose(leader, &format!("{number}"));
+        cluster.rounds(2);
+    }
+    cluster.heal();
+    cluster.rounds(60);
+    assert_eq!(cluster.snapshots_installed, 1);
+    assert_eq!(cluster.members[&leader].disk.snapshot.index, 1);
+    assert_eq!(cluster.applied(lagging).len(), 30);
+    cluster.check_converged();
+}
+
+/// Whatever is written meanwhile, the log goes on from what is being sent.
+#[test]
+fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
+    let mut cluster = three(7);
+    cluster.log_memory.bytes_max = 0;
+    for id in 1..=3 {
+        cluster.crash(id);
+        cluster.start(id);
+    }
+    let leader = cluster.elect();
+    let [lagging, lender] = others(leader);
+    cluster.isolate(lagging);
+    for number in 0..30 {
+        cluster.propose(leader, &format!("{number}"));
+        cluster.rounds(2);
+    }
+    cluster.rounds(5);
+    cluster.take_snapshot(lender);
+    let lent = cluster.replica(lender).newest_snapshot().unwrap().clone();
+    cluster.rounds(20);
+    cluster.wanted = Some(Vec::new());
+    cluster.heal();
+    cluster.rounds(20);
+    let wanted = cluster.wanted.take().unwrap().pop().unwrap();
+    assert_eq!((wanted.to, wanted.own), (lagging, None));
+    // Not one that the log does not go on from, or is not of this log, nor to whom it is of no use.
+    let other_term = SnapshotMeta { term: lent.term - 1, ..lent.clone() };
+    let beyond = SnapshotMeta { index: lent.index + 1, ..lent.clone() };
+    let before = SnapshotMeta { index: 1, term: 1, ..lent.clone() };
+    for (to, meta) in [
+        (lagging, &other_term),
+        (lagging, &beyond),
+        (lagging, &before),
+        (leader, &lent),
+        (9, &lent),
+    ] {
+        assert!(!cluster.replica(leader).send_snapshot(to, meta), "{meta:?} to {to}");
+    }
+    cluster.snapshot_delay = 50;
+    cluster.holders.insert((lagging, lent.index), lender);
+    assert!(cluster.replica(leader).send_snapshot(lagging, &lent));
+    cluster.work(leader);
+    for number in 0..20 {
+        cluster.propose(leader, &format!("later {number}"));
+        cluster.rounds(2);
+        assert_eq!(cluster.replica(leader).status().first_index, lent.index + 1);
+    }
+    cluster.rounds(60);
+    assert_eq!(cluster.snapshots_installed, 1);
+    cluster.propose(leader, "last");
+    cluster.rounds(5);
+    assert_eq!(cluster.applied(lagging).len(), 51);
+    assert!(cluster.replica(leader).status().first_index > lent.index + 1);
+    cluster.check_converged();
+}
+
+/// However fast entries come, each snapshot is newer than the one before, and the last one that is
+/// needed is followed by the log.
+#[test]
+fn a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() {
+    let mut cluster = three(7);
+    cluster.log_memory = LogMemory { bytes_max: 0, pinned_bytes_max: 4_000 };
+    for id in 1..=3 {
+        cluster.crash(id);
+        cluster.start(id);
+    }
+    let leader = cluster.elect();
+    let [lagging, lender] = others(leader);
+    cluster.lenders = vec![lender];
+    cluster.snapshot_delay = 8;
+    cluster.isolate(lagging);
+    let write = |cluster: &mut Cluster, count| {
+        for number in 0..count {
+            cluster.propose(leader, &format!("{number}"));
+            cluster.rounds(1);
+        }
+    };
+    write(&mut cluster, 30);
+    cluster.heal();
+    // The log has some 24 entries. As many come in the time that a snapshot takes, and then a third.
+    for _ in 0..100 {
+        for payload in ["fast", "faster", "fastest"] {
+            cluster.propose(leader, payload);
+        }
+        cluster.rounds(1);
+    }
+    let installed = cluster.snapshots_installed;
+    assert!((4..=12).contains(&installed), "{installed}");
+    write(&mut cluster, 60);
+    let more = cluster.snapshots_installed - installed;
+    assert!(more <= 1, "{more}");
+    cluster.rounds(60);
+    assert_eq!(cluster.applied(lagging).len(), 390);
+    cluster.check_converged();
 }
 
 #[test]

@@ -1,0 +1,176 @@
+//! What Loop does about snapshots that members lend to each other: [`crate::lending`] says to whom.
+
+use core::cmp::Reverse;
+
+use machine::{LogIndex, MemberId};
+use replica::{PeerStatus, Role, SnapshotMeta, SnapshotWanted};
+
+use super::{Loop, to_replica};
+use crate::catch_up::Fetch;
+use crate::lending::{LendStep, LendView, Lender};
+use crate::limits::{CAUGHT_UP_ENTRIES, DISK_STALL_MS};
+use crate::peer::{PeerError, PeerMessage, SnapshotAt};
+
+impl Loop {
+    /// The leader wants a snapshot for another member: the newest, if it serves, or one that is taken now.
+    /// While it is taken nothing is answered; the leader asks again.
+    pub(super) fn on_lend(
+        &mut self,
+        from: MemberId,
+        to: MemberId,
+        index: u64,
+    ) -> Result<(), PeerError> {
+        if to == self.origin.member {
+            return Err(PeerError::OwnSnapshot);
+        }
+        // Whoever leads no longer soon knows.
+        if self.leader != Some(from) {
+            return Ok(());
+        }
+        let newest = self.replica.newest_snapshot().filter(|newest| newest.index >= index);
+        let at = newest.map(|newest| SnapshotAt { index: newest.index, term: newest.term });
+        let is_unfit = self.disk_is_full
+            || self.stalled_ms >= DISK_STALL_MS
+            || self.lending.has_failed(self.now_ms);
+        if at.is_some() || is_unfit {
+            self.send(from, PeerMessage::Lent { to, at });
+        } else if self.applied.0 >= index && !self.snapshots.is_running() {
+            self.snapshots.want();
+        }
+        Ok(())
+    }
+
+    /// A member that was asked for a snapshot has one, or cannot.
+    pub(super) fn on_lent(
+        &mut self,
+        from: MemberId,
+        to: MemberId,
+        at: Option<SnapshotAt>,
+    ) -> Result<(), PeerError> {
+        if to == from {
+            return Err(PeerError::OwnSnapshot);
+        }
+        if let Some(SnapshotAt { index, term }) = at
+            && self.role == Role::Leader
+        {
+            let is_beyond = index > self.replica.status().last_index;
+            let is_other = self.replica.term_of(index).is_some_and(|own| own != term);
+            if is_beyond || is_other {
+                return Err(PeerError::ForeignSnapshot { index, term });
+            }
+        }
+        let Some(index_min) = self.lending.asked_for(from, to) else { return Ok(()) };
+        let Some(SnapshotAt { index, term }) = at else {
+            let others = self.lenders();
+            let view = LendView { others: &others, now_ms: self.now_ms };
+            if let Some(step) = self.lending.on_refused(to, &view) {
+                self.lend(to, step);
+            }
+            return Ok(());
+        };
+        // What is not applied here yet, or older than what was asked for since, is asked for again.
+        if index < index_min || index > self.applied.0 {
+            return Ok(());
+        }
+        // The log has gone on, and the next one is asked for from there on.
+        let first_index = self.replica.status().first_index - 1;
+        let known_from = self.memberships.front().expect("there is always one").0.0;
+        if index < first_index.max(known_from) {
+            self.lending.on_left_behind(to, first_index.max(known_from));
+            return Ok(());
+        }
+        let membership = to_replica(self.membership_at(LogIndex(index)));
+        let meta = SnapshotMeta { index, term, membership };
+        self.lending.on_lent(to, meta.clone());
+        self.lend(to, LendStep::Lent(meta));
+        Ok(())
+    }
+
+    /// A snapshot cannot be had: from its holder, or, for whom it was offered, where it was said to be.
+    pub(super) fn on_gone(&mut self, from: MemberId, at: SnapshotAt) {
+        let is_lost = |fetch: &mut Fetch| {
+            fetch.holder == from && fetch.at == at && fetch.from != from && fetch.is_waiting()
+        };
+        if let Some(fetch) = self.fetch.take_if(is_lost) {
+            self.send(fetch.from, PeerMessage::Gone(at));
+        }
+        self.withdraw(from, at);
+    }
+
+    /// A snapshot that a member was offered cannot be had: it is offered another.
+    pub(super) fn withdraw(&mut self, from: MemberId, at: SnapshotAt) {
+        if self.offers.withdraw_at(from, at) {
+            self.replica.report_snapshot(from.0, false);
+            // An own one that was not what it should be is not offered again, if there can be a newer.
+            let own_min = self.applied.0.min(at.index + 1);
+            self.lending.on_gone(from, at, own_min, self.now_ms);
+        }
+    }
+
+    /// The log does not reach a member: a snapshot is to be found for it.
+    pub(super) fn on_snapshot_wanted(&mut self, mut wanted: SnapshotWanted) {
+        let index_min = self.member_from(MemberId(wanted.to)).max(wanted.index_min);
+        wanted.index_min = index_min;
+        wanted.index_fresh = wanted.index_fresh.max(index_min);
+        let others = self.lenders();
+        let view = LendView { others: &others, now_ms: self.now_ms };
+        if let Some(step) = self.lending.on_wanted(&wanted, &view) {
+            self.lend(MemberId(wanted.to), step);
+        }
+    }
+
+    /// From this index on a snapshot has the member in its membership, as far as that is known here.
+    fn member_from(&self, member: MemberId) -> u64 {
+        let known = self.memberships.iter().rev();
+        let has = |at: &&(LogIndex, storage::wal::Membership)| to_replica(&at.1).contains(member.0);
+        known.take_while(has).last().map_or(self.applied.0, |(from, _)| from.0)
+    }
+
+    fn lend(&mut self, to: MemberId, step: LendStep) {
+        match step {
+            LendStep::Ask(lender, message) => self.send(lender, message),
+            // If it is not sent it is wanted again.
+            LendStep::Lent(meta) => {
+                self.replica.send_snapshot(to.0, &meta);
+            }
+            LendStep::Own { index_min } => {
+                let own = self.replica.newest_snapshot().filter(|own| own.index >= index_min);
+                if let Some(own) = own.cloned() {
+                    self.replica.send_snapshot(to.0, &own);
+                } else if !self.snapshots.is_running() {
+                    self.snapshots.want();
+                }
+            }
+        }
+    }
+
+    /// The others as members that may lend snapshots, those that are least behind first.
+    fn lenders(&self) -> Vec<Lender> {
+        let last_index = self.replica.status().last_index;
+        let mut peers = self.replica.peers();
+        peers.sort_by_key(|peer| Reverse(peer.matched_index));
+        let lender = |peer: PeerStatus| Lender {
+            member: MemberId(peer.member_id),
+            is_there: self.is_there(&peer),
+            has_caught_up: peer.matched_index + CAUGHT_UP_ENTRIES >= last_index,
+            matched_index: peer.matched_index,
+            snapshot_index: peer.snapshot_index,
+        };
+        peers.into_iter().map(lender).collect()
+    }
+
+    /// Asks again those that were asked for a snapshot, and others in place of who does not answer.
+    pub(super) fn pursue_lending(&mut self) {
+        if self.lending.is_empty() {
+            return;
+        }
+        let others = self.lenders();
+        let view = LendView { others: &others, now_ms: self.now_ms };
+        for (to, step) in self.lending.pursue(&view) {
+            self.lend(to, step);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

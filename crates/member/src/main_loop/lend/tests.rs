@@ -1,0 +1,413 @@
+//! Three Loops with pretend disks and files: one leads, one lends, and the log does not reach one.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use machine::limits::BATCH_BYTES_MAX;
+use machine::{BootId, Machine, Origin, Zxid};
+use replica::LogMemory;
+
+use super::super::tests::applied_up_to;
+use super::*;
+use crate::catch_up::WholeImage;
+use crate::front::tests::rig::{own_batch, start};
+use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS};
+use crate::main_loop::{LoopOutput, Waiting};
+use crate::message::{FromApply, FromSnapshot, FromTransfer, SnapshotJob, Start, ToApply};
+use crate::peer::{Piece, Want};
+
+/// A Loop, what Apply has applied, and the snapshots that the disk has.
+struct Node {
+    member: Loop,
+    applied: (u64, u64),
+    begun: (u64, u64),
+    files: BTreeSet<(u64, u64)>,
+    /// It cannot write snapshots.
+    fails: bool,
+    taken_count: usize,
+    pieces_sent: usize,
+}
+
+struct World {
+    nodes: Vec<Node>,
+    /// Whoever is not there neither hears nor is heard.
+    away: BTreeSet<usize>,
+    /// Nothing comes through from one to another.
+    cut: BTreeSet<(usize, usize)>,
+    flying: VecDeque<(usize, usize, crate::peer::PeerFrame)>,
+}
+
+fn id(at: usize) -> MemberId {
+    MemberId(at as u64 + 1)
+}
+
+fn node(at: usize, count: usize) -> Node {
+    let origin = Origin { member: id(at), boot: BootId(1) };
+    let voters = (0..count).map(|at| id(at).0).collect();
+    let mut restored = start().restored;
+    restored.membership = replica::Membership { voters, ..Default::default() };
+    let member = Loop::new(Start {
+        origin,
+        seed: at as u64,
+        restored,
+        server: at as u64 + 1,
+        log_memory: LogMemory { bytes_max: 0, ..LogMemory::default() },
+        ..start()
+    });
+    Node {
+        member: member.unwrap(),
+        applied: (1, 1),
+        begun: (0, 0),
+        files: BTreeSet::from([(1, 1)]),
+        fails: false,
+        taken_count: 0,
+        pieces_sent: 0,
+    }
+}
+
+impl Node {
+    /// What the threads of a member do with what Loop gives them, at once.
+    fn take(&mut self, output: LoopOutput) {
+        let member = &mut self.member;
+        assert!(output.condemned.is_none());
+        for job in output.disk {
+            member.on_persisted(job.id);
+        }
+        for message in output.apply {
+            match message {
+                ToApply::Entries(entries) => {
+                    let last = entries.last().unwrap();
+                    self.applied = (last.index, last.term);
+                    member.on_apply(applied_up_to(last.index));
+                }
+                ToApply::Freeze => {
+                    let (index, term) = self.applied;
+                    let (index, zxid) = (LogIndex(index), Zxid(1));
+                    member.on_apply(FromApply::Frozen { index, term, zxid, image_bytes_max: 0 });
+                }
+                ToApply::FreezeStep => {
+                    member.on_apply(FromApply::Piece { bytes: Vec::new(), last: true });
+                }
+                ToApply::Replace(image) => {
+                    self.applied = (image.at.index, image.at.term);
+                    member.on_apply(applied_up_to(image.at.index));
+                }
+                _ => {}
+            }
+        }
+        for job in output.snapshot {
+            match job {
+                SnapshotJob::Begin { index, term, .. } => {
+                    self.begun = (index, term);
+                    member.on_snapshot(FromSnapshot::PieceWritten);
+                }
+                SnapshotJob::Finish if self.fails => member.on_snapshot(FromSnapshot::Failed),
+                SnapshotJob::Finish => {
+                    let (index, term) = self.begun;
+                    self.taken_count += 1;
+                    self.files.insert(self.begun);
+                    member.on_snapshot(FromSnapshot::Finished { index, term });
+                }
+                SnapshotJob::Read { to, want: Want { at, offset } } => {
+                    let message = match self.files.contains(&(at.index, at.term)) {
+                        true => {
+                            let bytes = bytes::Bytes::from_static(b"file");
+                            self.pieces_sent += 1;
+                            PeerMessage::Piece(Piece { at, offset, total: offset + 4, bytes })
+                        }
+                        false => PeerMessage::Gone(at),
+                    };
+                    member.on_transfer(FromTransfer::Read { to, message });
+                }
+                SnapshotJob::Receive { .. } => member.on_transfer(FromTransfer::Written),
+                SnapshotJob::CheckReceived(at) => {
+                    self.files.insert((at.index, at.term));
+                    let machine = Box::new(Machine::default());
+                    member.on_transfer(FromTransfer::Whole(WholeImage { at, machine }));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl World {
+    /// So many members, of which the first leads; the log does not reach the last any more.
+    fn new(count: usize) -> World {
+        let mut world = World {
+            nodes: (0..count).map(|at| node(at, count)).collect(),
+            away: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            flying: VecDeque::new(),
+        };
+        world.link_all();
+        world.nodes[0].member.replica.campaign().unwrap();
+        world.run(1_000);
+        assert_eq!(world.nodes[0].member.role, Role::Leader);
+        world.leave_behind(count - 1);
+        world
+    }
+
+    /// It is gone for longer than the log is kept for it.
+    fn leave_behind(&mut self, gone: usize) {
+        self.go(gone);
+        self.run(5_000);
+        (0..20).for_each(|_| self.write());
+    }
+
+    fn link_all(&mut self) {
+        for from in 0..self.nodes.len() {
+            for to in (0..self.nodes.len()).filter(|to| *to != from) {
+                self.nodes[from].member.on_link(id(to), true);
+                self.nodes[to].member.on_linked(id(from), Some(from as u64 + 1));
+            }
+        }
+    }
+
+    /// A member is gone, and its links are.
+    fn go(&mut self, gone: usize) {
+        self.away.insert(gone);
+        for other in (0..self.nodes.len()).filter(|other| *other != gone) {
+            self.nodes[other].member.on_link(id(gone), false);
+            self.nodes[other].member.on_linked(id(gone), None);
+        }
+    }
+
+    /// It is there again, as it was.
+    fn come(&mut self, at: usize) {
+        self.away.remove(&at);
+        for other in (0..self.nodes.len()).filter(|other| *other != at) {
+            self.nodes[other].member.on_link(id(at), true);
+            self.nodes[other].member.on_linked(id(at), Some(at as u64 + 1));
+        }
+    }
+
+    /// An entry of the leader.
+    fn write(&mut self) {
+        let nothing = machine::Command::ExpireSessions { sessions: Vec::new() };
+        let batch = own_batch(0, &nothing);
+        assert!(batch.byte_count() < BATCH_BYTES_MAX);
+        let waiting = Waiting::Own { front: None, batch, waiters: Vec::new() };
+        self.nodes[0].member.waiting.push_back(waiting);
+        self.run(100);
+    }
+
+    fn run(&mut self, for_ms: u64) {
+        for _ in 0..for_ms / 100 {
+            for at in 0..self.nodes.len() {
+                self.nodes[at].member.on_time(100, true);
+            }
+            self.settle();
+        }
+    }
+
+    /// Until nobody says anything more.
+    fn settle(&mut self) {
+        let mut quiet_rounds = 0;
+        while quiet_rounds < 5 {
+            for at in 0..self.nodes.len() {
+                let output = self.nodes[at].member.finish(0);
+                let sent = output.peers.iter().map(|(to, frame)| {
+                    let to = usize::try_from(to.0).unwrap() - 1;
+                    (at, to, frame.clone())
+                });
+                self.flying.extend(sent);
+                self.nodes[at].take(output);
+            }
+            let Some((from, to, frame)) = self.flying.pop_front() else {
+                quiet_rounds += 1;
+                continue;
+            };
+            quiet_rounds = 0;
+            let is_lost = self.away.contains(&from)
+                || self.away.contains(&to)
+                || self.cut.contains(&(from, to));
+            if !is_lost {
+                self.nodes[to].member.on_peer(id(from), frame).unwrap();
+            }
+        }
+    }
+
+    fn commit(&self, at: usize) -> u64 {
+        self.nodes[at].member.status().commit_index
+    }
+
+    /// Whether the last member has everything, and how often each took a snapshot and sent one.
+    fn outcome(&self) -> (bool, Vec<(usize, usize)>) {
+        let last = self.nodes.len() - 1;
+        let is_there = self.commit(last) == self.commit(0);
+        (is_there, self.nodes.iter().map(|node| (node.taken_count, node.pieces_sent)).collect())
+    }
+}
+
+#[test]
+fn a_follower_takes_the_snapshot_and_sends_it() {
+    let mut world = World::new(3);
+    assert_eq!(world.outcome(), (false, vec![(0, 0); 3]));
+    world.come(2);
+    world.run(3_000);
+    assert_eq!(world.outcome(), (true, vec![(0, 0), (1, 1), (0, 0)]));
+    let counts = world.nodes[2].member.counts();
+    assert_eq!((counts.snapshots_fetched, counts.snapshots_borrowed), (1, 1));
+    assert_eq!(world.nodes[1].member.counts().snapshot_bytes_sent, 4);
+    // The next time it has one, and the log still goes on from that.
+    world.leave_behind(2);
+    let at = world.commit(0);
+    world.nodes[0].member.replica.pin_log(Some(at));
+    world.nodes[1].member.want_snapshot();
+    (0..3).for_each(|_| world.write());
+    world.come(2);
+    world.run(3_000);
+    assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 2), (0, 0)]));
+}
+
+#[test]
+fn one_snapshot_does_for_two_members_that_need_one() {
+    let mut world = World::new(5);
+    world.leave_behind(3);
+    world.come(3);
+    world.come(4);
+    world.run(4_000);
+    assert_eq!(world.commit(3), world.commit(0));
+    let (is_there, done) = world.outcome();
+    assert!(is_there);
+    let (taken, sent): (Vec<usize>, Vec<usize>) = done.into_iter().unzip();
+    assert_eq!((taken.iter().sum::<usize>(), sent.iter().sum::<usize>()), (1, 2));
+    assert_eq!((taken[0], sent[0]), (0, 0));
+}
+
+#[test]
+fn a_leader_takes_its_own_where_the_follower_cannot_write_one() {
+    let mut world = World::new(3);
+    world.nodes[1].fails = true;
+    world.come(2);
+    world.run(2 * LEND_INTERVAL_MS + LENDER_PATIENCE_MS + 2_000);
+    assert_eq!(world.outcome(), (true, vec![(1, 1), (0, 0), (0, 0)]));
+    // The follower is asked again another time.
+    world.nodes[1].fails = false;
+    world.run(SNAPSHOT_RETRY_MS);
+    world.leave_behind(2);
+    world.come(2);
+    world.run(3_000);
+    assert_eq!(world.outcome(), (true, vec![(1, 1), (1, 1), (0, 0)]));
+}
+
+#[test]
+fn a_follower_whose_disk_is_full_is_not_asked() {
+    let mut world = World::new(3);
+    world.nodes[1].member.on_disk_room(true);
+    world.settle();
+    world.come(2);
+    world.run(LENDER_PATIENCE_MS + 2_000);
+    let (is_there, done) = world.outcome();
+    assert!(is_there);
+    assert_eq!((done[0], done[1].1), ((1, 1), 0));
+}
+
+/// It sends its file, and dies before that is there.
+#[test]
+fn a_lender_that_dies_in_the_middle_is_replaced() {
+    let mut world = World::new(5);
+    world.cut.insert((1, 4));
+    world.cut.insert((2, 4));
+    world.cut.insert((3, 4));
+    world.come(4);
+    world.run(2_500);
+    let (is_there, done) = world.outcome();
+    assert!(!is_there);
+    let lender = done.iter().position(|(taken, _)| *taken == 1).expect("one has taken it");
+    assert!(lender > 0, "{done:?}");
+    world.go(lender);
+    world.cut.clear();
+    world.run(HOLDER_PATIENCE_MS + 4_000);
+    let (is_there, done) = world.outcome();
+    assert!(is_there, "{done:?}");
+    assert_eq!(done[0], (0, 0));
+    assert_eq!(done.iter().map(|(_, sent)| sent).sum::<usize>(), 1 + done[lender].1);
+}
+
+/// Nobody gets through to the borrower but the leader.
+#[test]
+fn where_no_lender_gets_through_it_is_the_leaders_own_in_the_end() {
+    let mut world = World::new(3);
+    world.cut.insert((1, 2));
+    world.come(2);
+    world.run(2 * (HOLDER_PATIENCE_MS + 2_000) + LENDER_PATIENCE_MS + 3_000);
+    let (is_there, done) = world.outcome();
+    assert!(is_there, "{done:?}");
+    assert_eq!(done[0].1, 1);
+}
+
+#[test]
+fn a_file_that_is_gone_is_replaced_by_a_newer_one() {
+    let mut world = World::new(3);
+    world.cut.insert((2, 1));
+    world.come(2);
+    world.run(2_500);
+    assert_eq!(world.nodes[1].taken_count, 1);
+    // What it wants is not heard. Meanwhile the file goes, as older ones do.
+    world.nodes[1].files.clear();
+    world.nodes[1].member.want_snapshot();
+    (0..3).for_each(|_| world.write());
+    world.cut.clear();
+    world.run(HOLDER_PATIENCE_MS + 4_000);
+    assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 1), (0, 0)]));
+}
+
+/// Who leads is lost in the middle: the next leader finds its own lender.
+#[test]
+fn a_new_leader_sees_to_it_as_well() {
+    let mut world = World::new(5);
+    world.cut.extend((1..4).map(|from| (from, 4)));
+    world.come(4);
+    world.run(2_500);
+    world.go(0);
+    world.cut.clear();
+    world.run(20_000);
+    let leader = (1..4).find(|at| world.nodes[*at].member.role == Role::Leader).unwrap();
+    assert_eq!(world.commit(4), world.commit(leader));
+    assert_eq!(world.nodes[0].pieces_sent, 0);
+}
+
+#[test]
+fn what_no_correct_member_says_of_lending_ends_the_link() {
+    let mut world = World::new(3);
+    world.come(2);
+    world.run(100);
+    let last_index = world.nodes[0].member.status().last_index;
+    let at = |index, term| Some(SnapshotAt { index, term });
+    let said = |world: &mut World, to: usize, message: PeerMessage| {
+        world.nodes[to].member.on_peer(id(1), message.encode())
+    };
+    let lent = |to: usize, at| PeerMessage::Lent { to: id(to), at };
+    for (index, term) in [(last_index + 1, 2), (u64::MAX, u64::MAX), (last_index, 1)] {
+        let refused = said(&mut world, 0, lent(2, at(index, term)));
+        assert_eq!(refused, Err(PeerError::ForeignSnapshot { index, term }));
+    }
+    assert_eq!(said(&mut world, 0, lent(1, at(1, 1))), Err(PeerError::OwnSnapshot));
+    let lend = PeerMessage::Lend { to: id(2), index: 1 };
+    assert_eq!(said(&mut world, 2, lend), Err(PeerError::OwnSnapshot));
+    // What is too late, or for somebody who does not lead, or who did not ask, changes nothing.
+    for message in [
+        lent(2, at(1, 1)),
+        lent(2, at(last_index, 2)),
+        lent(2, None),
+        PeerMessage::Lend { to: id(2), index: 1 },
+        PeerMessage::Lend { to: id(2), index: u64::MAX },
+        PeerMessage::Gone(SnapshotAt { index: 1, term: 1 }),
+    ] {
+        assert_eq!(said(&mut world, 0, message.clone()), Ok(()), "{message:?}");
+    }
+    for message in [
+        PeerMessage::Lend { to: id(0), index: 1 },
+        lent(0, at(1, 1)),
+        lent(0, None),
+        PeerMessage::Gone(SnapshotAt { index: 1, term: 1 }),
+    ] {
+        let from_borrower = world.nodes[1].member.on_peer(id(2), message.clone().encode());
+        assert_eq!(from_borrower, Ok(()), "{message:?}");
+    }
+    let output = world.nodes[1].member.finish(0);
+    assert!(output.peers.is_empty() && output.snapshot.is_empty(), "{output:?}");
+    world.run(4_000);
+    assert_eq!(world.outcome(), (true, vec![(0, 0), (1, 1), (0, 0)]));
+}
