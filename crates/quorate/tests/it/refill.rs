@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use machine::freeze::FreezeStep;
 use machine::{
@@ -157,6 +160,61 @@ fn restore(words: &[&str]) -> (String, bool) {
     let output = command.arg("restore").args(words).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (String::from_utf8(said).unwrap(), output.status.success())
+}
+
+/// A number that a member tells of itself.
+fn count(members: &Members, place: usize, name: &str) -> u64 {
+    let told = word(members.clients[place], "mntr");
+    let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+    line.unwrap_or_else(|| panic!("no {name} in {told}")).parse().unwrap()
+}
+
+/// Writes come all the time, before the member is away and until it is back.
+#[test]
+fn a_server_that_no_log_reaches_has_its_snapshot_from_a_follower() {
+    let (mut members, leader, mut client) = started("lent");
+    let (away, lender) = ((leader + 1) % 3, (leader + 2) % 3);
+    members.stop_one(away);
+    // More than a leader keeps in memory for members that are not there.
+    let large = vec![7; 500_000];
+    for number in 0..24 {
+        let path = format!("/large{number}");
+        assert_eq!(client.create(&path, &large, 0).as_deref(), Ok(&*path));
+    }
+    let leader_address = members.clients[leader];
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let is_over = is_over.clone();
+        thread::spawn(move || {
+            let mut client = Client::open(leader_address, TIMEOUT_MS);
+            let mut count = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                count += 1;
+                assert_eq!(client.set("/a", &[b'x'; 5_000]), ErrorCode::OK);
+            }
+            count
+        })
+    };
+    members.start(away);
+    let address = members.clients[away];
+    wait_until("it serves again", || word(address, "srvr").contains("Mode: follower\n"));
+    is_over.store(true, Ordering::Relaxed);
+    assert!(writer.join().unwrap() > 0);
+    client.set("/a", b"the end");
+    let mut there = Client::open(address, TIMEOUT_MS);
+    wait_until("it has what the others have", || there.get("/a").as_deref() == Ok(b"the end"));
+    assert_eq!(there.get("/large23").as_deref(), Ok(&*large));
+
+    let fetched = count(&members, away, "zk_snapshots_fetched");
+    assert!((1..=2).contains(&fetched), "{fetched}");
+    assert_eq!(count(&members, away, "zk_snapshots_borrowed"), fetched);
+    assert!(count(&members, lender, "zk_snapshot_bytes_sent") > 0);
+    assert_eq!(count(&members, leader, "zk_snapshot_bytes_sent"), 0);
+    let said = format!("from server {}", lender + 1);
+    let log = members.log(away);
+    let is_told = |line: &str| line.contains("it fetches the snapshot") && line.contains(&said);
+    assert!(log.lines().any(is_told), "{log}");
+    members.stop();
 }
 
 #[test]
