@@ -5,25 +5,29 @@
 //! then calls [`Loop::finish`], and passes on what that gives. The credits of the Fronts bound what
 //! can be waiting here.
 
+mod fetching;
 mod lend;
+mod packing;
+mod peers;
+mod records;
+mod room;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
-use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, EXPIRE_SESSIONS_MAX};
+use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    Command, ConnectionId, Digest, LogIndex, MemberId, Origin, PreparedImage, SessionId, Settings,
-    Zxid,
+    Command, ConnectionId, LogIndex, MemberId, Origin, PreparedImage, SessionId, Settings, Zxid,
 };
 use replica::{
-    Config, MessageError, PeerStatus, PersistId, ReadId, Refused, Replica, ReplicaError, Role,
-    RoleChange, SnapshotMeta, Status,
+    Config, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange, SnapshotMeta,
+    Status,
 };
 use thiserror::Error;
 use zk::four_letter::Latency;
 
-use crate::catch_up::{Fetch, FetchStep, Offers, WholeImage};
+use crate::catch_up::{Fetch, Offers, WholeImage};
 use crate::container_znodes::ContainerManager;
 use crate::digests::{Difference, Digests};
 use crate::expiry::Leases;
@@ -31,17 +35,17 @@ use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
 use crate::joining::{JoinStep, JoinView, Joining};
 use crate::lending::Lending;
-use crate::limits::{
-    DIFFERS_HAND_OVER_MS, DISK_STALL_MS, ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX,
-    REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS,
-};
+use crate::limits::{DISK_STALL_MS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SessionEvent, SnapshotJob,
-    Start, ToApply, ToLoop, Unavailable, Waiter,
+    DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
+    Unavailable, Waiter,
 };
-use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, SnapshotAt};
+use crate::peer::{ForwardedBatch, Offer, PeerFrame, PeerMessage, SnapshotAt};
 use crate::snapshot_room::SnapshotRoom;
 use crate::snapshots::Snapshots;
+
+use records::{to_log_entry, to_replica};
+pub use records::{to_restored, to_storage};
 
 /// The first of a member's step functions.
 pub struct Loop {
@@ -427,266 +431,8 @@ impl Loop {
         }
     }
 
-    /// Something from another member, whose identity its link has proved.
-    ///
-    /// # Errors
-    /// No correct member sends this: the link is to be closed.
-    pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
-        match PeerMessage::decode(from, frame)? {
-            PeerMessage::Raft(bytes) if replica::peek(&bytes)?.snapshot.is_some() => {
-                return Err(PeerError::NoOffer);
-            }
-            PeerMessage::Raft(bytes) => self.step(from, &bytes)?,
-            PeerMessage::Offer(offer) => self.on_offer(from, offer)?,
-            PeerMessage::Lend { to, index } => self.on_lend(from, to, index)?,
-            PeerMessage::Lent { to, at } => self.on_lent(from, to, at)?,
-            PeerMessage::Digest { index, digest } if self.role == Role::Leader => {
-                self.compare(from, (index, digest));
-            }
-            PeerMessage::Digest { .. } => {}
-            PeerMessage::Differs { index } if self.leader == Some(from) => {
-                self.condemn(Condemned::Differs { index });
-            }
-            PeerMessage::Differs { .. } => {}
-            PeerMessage::Want(want) => {
-                self.output.snapshot.push(SnapshotJob::Read { to: from, want });
-            }
-            PeerMessage::Piece(piece) => {
-                let job = self.fetch.as_mut().and_then(|fetch| fetch.on_piece(from, piece));
-                self.output.snapshot.extend(job);
-            }
-            PeerMessage::Gone(at) => self.on_gone(from, at),
-            PeerMessage::Forward(forward) if self.role == Role::Leader => {
-                match self.followed.take(from, forward) {
-                    Ok(batches) => {
-                        self.waiting.extend(batches.into_iter().map(Waiting::Forwarded));
-                    }
-                    Err(Some(answer)) => self.send(from, answer),
-                    Err(None) => {}
-                }
-            }
-            PeerMessage::Heard(heard) if self.role == Role::Leader => {
-                heard.sessions.into_iter().for_each(|session| self.leases.heard(session));
-                let (boot, number) = (heard.boot, heard.number);
-                let contact_ms = self.contact_ms().unwrap_or(0);
-                self.send(from, PeerMessage::Heeded { boot, number, contact_ms });
-            }
-            // The sender learns soon who leads.
-            PeerMessage::Forward(_) | PeerMessage::Heard(_) => {}
-            PeerMessage::Restart { boot, stream } => {
-                if self.leader == Some(from) {
-                    self.forwarder.on_restart(boot, stream);
-                }
-            }
-            PeerMessage::Heeded { boot, number, contact_ms } => {
-                if let Some(sent_ms) = self.hearing.on_heeded(boot, number) {
-                    self.note_contact(sent_ms.checked_sub(contact_ms));
-                }
-            }
-            PeerMessage::Full(is_full) => self.on_full(from, is_full),
-        }
-        Ok(())
-    }
-
-    /// # Errors
-    /// No correct member sends this; or this member has lost what it once acknowledged.
-    fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), PeerError> {
-        let stepped = self.replica.step(from.0, bytes);
-        if let Err(MessageError::CommitBeyondLog { commit, last_index }) = stepped {
-            self.condemn(Condemned::Forgot { acknowledged: commit, last_index });
-        }
-        Ok(stepped?)
-    }
-
-    /// A member's digest, or this one's own, as leader.
-    fn compare(&mut self, member: MemberId, given: (u64, Digest)) {
-        for difference in self.digests.on_digest(member, given, self.replica.membership()) {
-            if let Difference::Outside { member, index } = difference {
-                if member == self.origin.member {
-                    self.differs = Some(Differs { index, since_ms: self.now_ms });
-                } else {
-                    self.send(member, PeerMessage::Differs { index });
-                }
-            }
-            self.counts.differences += 1;
-            self.output.differences.push(difference);
-        }
-    }
-
-    /// A member whose state is not that of the majority does not lead: it hands over or resigns, and is
-    /// condemned then.
-    fn pursue_difference(&mut self) {
-        let Some(Differs { index, since_ms }) = self.differs else { return };
-        if self.role != Role::Leader {
-            self.condemn(Condemned::Differs { index });
-        } else if self.now_ms >= since_ms + DIFFERS_HAND_OVER_MS || !self.hand_over(None) {
-            self.replica.resign();
-        }
-    }
-
     fn condemn(&mut self, why: Condemned) {
         self.output.condemned.get_or_insert(why);
-    }
-
-    /// A member says whether its disk is full: a leader, which then takes no writes, or a follower.
-    fn on_full(&mut self, from: MemberId, is_full: bool) {
-        if self.role == Role::Leader {
-            match is_full {
-                true => self.full.insert(from),
-                false => self.full.remove(&from),
-            };
-            return;
-        }
-        if self.leader == Some(from) {
-            self.leader_is_full = is_full;
-        }
-        if self.leader_is_full {
-            self.refuse_waiting();
-        }
-    }
-
-    /// A link from another member was made, which is that server of the configuration, or it ended.
-    pub fn on_linked(&mut self, member: MemberId, server: Option<u64>) {
-        if server.is_none() {
-            self.replica.miss_leader(member.0);
-        }
-        // It says so again if it is.
-        self.full.remove(&member);
-        self.joining.on_link(member, server);
-    }
-
-    /// A link to another member was made, or one broke: what was sent on it may be lost.
-    pub fn on_link(&mut self, member: MemberId, is_up: bool) {
-        if !is_up {
-            if self.offers.withdraw(member) {
-                self.replica.report_snapshot(member.0, false);
-            }
-            self.replica.report_unreachable(member.0);
-            return;
-        }
-        if self.leader == Some(member) {
-            self.forwarder.restart();
-            self.hearing.restart();
-        }
-        if self.disk_is_full && (self.role == Role::Leader || self.leader == Some(member)) {
-            self.send(member, PeerMessage::Full(true));
-        }
-    }
-
-    /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has come
-    /// so far by itself.
-    fn on_offer(&mut self, from: MemberId, offer: Offer) -> Result<(), PeerError> {
-        let meta = replica::peek(&offer.message)?.snapshot.ok_or(PeerError::NoOffer)?;
-        if offer.holder == self.origin.member {
-            return Err(PeerError::OwnSnapshot);
-        }
-        if self.replica.status().commit_index >= meta.index {
-            self.replica.step(from.0, &offer.message)?;
-            return Ok(());
-        }
-        // One that is on its way into the log already is waited for.
-        let commit_index = self.replica.status().commit_index;
-        let is_taken = |whole: &WholeImage| whole.at.index <= commit_index;
-        if self.replacing.is_some() || self.whole.as_ref().is_some_and(is_taken) {
-            return Ok(());
-        }
-        // One that is there, and the replica did not take the offer of who led before.
-        let is_it = |whole: &WholeImage| (whole.at.index, whole.at.term) == (meta.index, meta.term);
-        if self.whole.take_if(|whole| !is_it(whole)).is_none() && self.whole.is_some() {
-            self.replica.step(from.0, &offer.message)?;
-            return Ok(());
-        }
-        let now_ms = self.now_ms;
-        let is_of = |fetch: &mut Fetch| fetch.is_of(from, &offer, &meta, now_ms);
-        if !self.fetch.as_mut().is_some_and(is_of) {
-            let (index, holder) = (meta.index, offer.holder);
-            let server = self.joining.server_of(holder);
-            self.output.fetching.push(Fetching { index, holder, server });
-            let fetch = Fetch::new(from, offer, &meta, now_ms);
-            self.send(holder, fetch.want());
-            self.fetch = Some(fetch);
-        }
-        Ok(())
-    }
-
-    /// Whether a member is linked and heard, and its disk is not full.
-    fn is_there(&self, peer: &PeerStatus) -> bool {
-        let member = MemberId(peer.member_id);
-        let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
-        let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
-        is_heard && self.joining.is_linked(member) && !self.full.contains(&member)
-    }
-
-    /// Something from the snapshot thread, of snapshots of other members.
-    pub fn on_transfer(&mut self, message: FromTransfer) {
-        match message {
-            FromTransfer::Read { to, message } => {
-                match &message {
-                    PeerMessage::Piece(piece) => {
-                        self.counts.snapshot_bytes_sent += piece.bytes.len() as u64;
-                    }
-                    // What was this member's own: there is a newer one.
-                    PeerMessage::Gone(at) => self.withdraw(to, *at),
-                    _ => {}
-                }
-                self.send(to, message);
-            }
-            FromTransfer::Written => {
-                let step = self.fetch.as_mut().map(|fetch| fetch.on_written(self.now_ms));
-                step.into_iter().for_each(|step| self.fetch_on(step));
-            }
-            FromTransfer::Whole(image) => {
-                let Some(fetch) = self.fetch.take() else { return };
-                self.counts.snapshots_fetched += 1;
-                self.counts.snapshots_borrowed += u64::from(fetch.holder != fetch.from);
-                self.keep_whole(image, &fetch);
-            }
-            // It is offered again.
-            FromTransfer::Failed => self.fetch = None,
-            FromTransfer::Spoiled => {
-                if let Some(fetch) = self.fetch.take() {
-                    self.send(fetch.from, PeerMessage::Gone(fetch.at));
-                }
-            }
-        }
-    }
-
-    /// The replica is to take it. It does not if who offered it leads no longer: then it waits for the
-    /// offer of who does.
-    fn keep_whole(&mut self, image: WholeImage, fetch: &Fetch) {
-        // What the log has reached meanwhile is a snapshot like any other.
-        if image.at.index > self.replica.status().commit_index {
-            self.whole = Some(image);
-            // It passed its check when it was offered.
-            let _ = self.replica.step(fetch.from.0, &fetch.message);
-        }
-    }
-
-    /// Does the next thing for the snapshot that is fetched.
-    fn fetch_on(&mut self, step: FetchStep) {
-        let Some(fetch) = &self.fetch else { return };
-        let (from, holder) = (fetch.from, fetch.holder);
-        match step {
-            FetchStep::Ask(want) => self.send(holder, want),
-            FetchStep::Check(at) => self.output.snapshot.push(SnapshotJob::CheckReceived(at)),
-            FetchStep::GiveUp(at) => self.send(from, PeerMessage::Gone(at)),
-        }
-    }
-
-    fn send(&mut self, to: MemberId, message: PeerMessage) {
-        self.output.peers.push((to, message.encode()));
-    }
-
-    fn send_to_all(&mut self, message: &PeerMessage) {
-        let membership = self.replica.membership();
-        let lists = [&membership.voters, &membership.voters_outgoing, &membership.learners];
-        let mut members: Vec<u64> = lists.into_iter().flatten().copied().collect();
-        members.sort_unstable();
-        members.dedup();
-        members.retain(|member| *member != self.origin.member.0);
-        for member in members {
-            self.send(MemberId(member), message.clone());
-        }
     }
 
     /// Something from Apply.
@@ -789,70 +535,6 @@ impl Loop {
         }
     }
 
-    /// Whether the log still has room to grow, as the disk thread sees it.
-    pub fn on_disk_room(&mut self, is_full: bool) {
-        self.log_is_full = is_full;
-        self.weigh_room();
-    }
-
-    /// What is set aside for the next snapshot, as its thread sees it: an answer, or news. What that
-    /// thread said of a snapshot with it comes behind it.
-    pub fn on_snapshot_room(&mut self, kept: RoomKept) {
-        self.snapshot_room.on_kept(kept);
-        self.weigh_room();
-    }
-
-    /// Whether there is room for more log. A snapshot under way has its own; while the one behind it
-    /// has none, the log gets no new segment.
-    fn weigh_room(&mut self) {
-        if !self.snapshots.is_running() {
-            self.snapshot_room.on_idle();
-        }
-        let is_missing = self.snapshot_room.is_missing();
-        if self.log_yields != is_missing {
-            self.log_yields = is_missing;
-            self.output.yield_room = Some(is_missing);
-        }
-        let is_full = self.log_is_full || self.snapshot_room.is_used_up();
-        if self.disk_is_full != is_full {
-            self.on_fullness(is_full);
-        }
-    }
-
-    fn on_fullness(&mut self, is_full: bool) {
-        self.disk_is_full = is_full;
-        self.output.disk_is_full = Some(is_full);
-        self.disk_full_ms = 0;
-        // A snapshot lets go of the log that it covers, which may be all the room that there is. When
-        // there is room again, one that failed for want of it has its chance.
-        self.snapshots.hurry();
-        if is_full {
-            self.refuse_waiting();
-            self.output.release = Some(self.snapshots.release(is_full));
-        } else {
-            // Clients whose connections broke meanwhile could not attach.
-            self.leases.renew_all();
-        }
-        match (self.role, self.leader) {
-            (Role::Leader, _) => self.send_to_all(&PeerMessage::Full(is_full)),
-            (_, Some(leader)) => self.send(leader, PeerMessage::Full(is_full)),
-            (_, None) => {}
-        }
-    }
-
-    /// Refuses what is in no entry yet, before anything that comes later is refused.
-    fn refuse_waiting(&mut self) {
-        for waiting in core::mem::take(&mut self.waiting) {
-            match waiting {
-                Waiting::Own { front: Some(front), waiters, .. } => {
-                    let reason = Unavailable::DiskFull;
-                    self.output.apply.push(ToApply::Refuse { front, waiters, reason });
-                }
-                waiting => self.waiting.push_back(waiting),
-            }
-        }
-    }
-
     /// Something from the snapshot thread.
     pub fn on_snapshot(&mut self, message: FromSnapshot) {
         if let FromSnapshot::Finished { index, term } = message {
@@ -949,21 +631,6 @@ impl Loop {
             self.expire();
             self.containers.advance(elapsed_ms);
         }
-    }
-
-    /// Says again what may have been lost of snapshots that are offered or fetched.
-    fn pursue_snapshots(&mut self) {
-        if !self.offers.is_empty() {
-            for (member, offer) in self.offers.due(&self.replica.peers(), self.now_ms) {
-                self.send(member, offer);
-            }
-        }
-        self.pursue_lending();
-        // The log has reached this member after all.
-        let commit_index = self.replica.status().commit_index;
-        self.fetch.take_if(|fetch| fetch.is_waiting() && fetch.at.index <= commit_index);
-        let step = self.fetch.as_mut().and_then(|fetch| fetch.pursue(self.now_ms));
-        step.into_iter().for_each(|step| self.fetch_on(step));
     }
 
     /// Does the next thing for members that come or go.
@@ -1191,100 +858,6 @@ impl Loop {
         }
     }
 
-    /// Gives what waits to the leader.
-    fn pack(&mut self, wall_ms: i64) {
-        match (self.role, self.leader) {
-            (Role::Leader, _) => self.pack_entries(wall_ms),
-            (_, Some(leader)) => self.forward(leader),
-            (_, None) => {}
-        }
-    }
-
-    fn forward(&mut self, leader: MemberId) {
-        while self.forwarder.unapplied_bytes() < FORWARD_BYTES_MAX
-            && let Some(waiting) = self.waiting.pop_front()
-        {
-            let Waiting::Own { front, batch, waiters } = waiting else {
-                unreachable!("only leaders keep what others forward")
-            };
-            self.stamp(front, batch, waiters);
-        }
-        while let Some(piece) = self.forwarder.forward() {
-            self.send(leader, piece);
-        }
-    }
-
-    /// From here on the batch has its place in this member's order, and Apply knows who waits for it.
-    fn stamp(&mut self, front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter>) {
-        let sequence = self.forwarder.push(batch, front.is_none());
-        self.output.apply.push(ToApply::Expect { sequence, front, waiters });
-    }
-
-    /// Packs what waits into entries, while few enough are on their way to the disk.
-    fn pack_entries(&mut self, wall_ms: i64) {
-        loop {
-            let to_disk = self.persisting.iter().filter(|(_, awaited)| *awaited).count();
-            if to_disk >= ENTRIES_TO_DISK_MAX {
-                return;
-            }
-            let payload = match self.unproposed.take() {
-                Some(payload) => payload,
-                None if self.next_size().is_none() => return,
-                None => self.next_entry(wall_ms),
-            };
-            match self.replica.propose(payload.clone()) {
-                Ok(_) => {}
-                Err(Refused::Overloaded | Refused::Transferring { .. }) => {
-                    self.unproposed = Some(payload);
-                    return;
-                }
-                // The effects to come say so: what is this member's own is given to the next leader.
-                Err(Refused::NotLeader { .. }) => return,
-                Err(refused) => unreachable!("a leader's own entry is not refused: {refused}"),
-            }
-            self.take_effects();
-        }
-    }
-
-    /// At least one batch, and as many as fit one entry.
-    fn next_entry(&mut self, wall_ms: i64) -> Bytes {
-        let mut batches = Vec::new();
-        let (mut commands, mut bytes) = (0, 0);
-        while let Some((more_commands, more_bytes)) = self.next_size() {
-            let fits = commands + more_commands <= BATCH_COMMANDS_MAX
-                && bytes + more_bytes <= BATCH_BYTES_MAX;
-            if !batches.is_empty() && !fits {
-                break;
-            }
-            commands += more_commands;
-            bytes += more_bytes;
-            batches.push(self.next_batch());
-        }
-        self.counts.commands_proposed += commands as u64;
-        let payload = entry::encode(wall_ms, 0, &batches);
-        self.counts.on_proposal(payload.len() as u64);
-        payload
-    }
-
-    /// Commands and bytes of the batch that goes into an entry next: own ones that an earlier leader
-    /// was given come first.
-    fn next_size(&self) -> Option<(usize, usize)> {
-        match self.forwarder.peek() {
-            Some(batch) => Some(batch.size()),
-            None => self.waiting.front().map(Waiting::size),
-        }
-    }
-
-    fn next_batch(&mut self) -> Bytes {
-        if self.forwarder.peek().is_none() {
-            match self.waiting.pop_front().expect("the caller looked") {
-                Waiting::Own { front, batch, waiters } => self.stamp(front, batch, waiters),
-                Waiting::Forwarded(batch) => return batch.bytes,
-            }
-        }
-        self.forwarder.give().bytes
-    }
-
     fn take_effects(&mut self) {
         let effects = self.replica.effects();
         if let Some(change) = effects.role_change {
@@ -1454,69 +1027,6 @@ impl Loop {
             self.persisting.pop_front();
             self.replica.on_persisted(job);
         }
-    }
-}
-
-fn to_log_entry(entry: replica::Entry) -> storage::wal::LogEntry {
-    let kind = match entry.kind {
-        replica::EntryKind::Normal => storage::wal::EntryKind::Normal,
-        replica::EntryKind::Membership => storage::wal::EntryKind::MembershipChange,
-    };
-    storage::wal::LogEntry { index: entry.index, term: entry.term, kind, payload: entry.payload }
-}
-
-/// The replica's membership as the disk has it.
-pub fn to_storage(membership: &replica::Membership) -> storage::wal::Membership {
-    storage::wal::Membership {
-        voters: membership.voters.clone(),
-        voters_outgoing: membership.voters_outgoing.clone(),
-        learners: membership.learners.clone(),
-        learners_next: membership.learners_next.clone(),
-        auto_leave: membership.auto_leave,
-    }
-}
-
-/// The disk's membership as the replica has it.
-fn to_replica(membership: &storage::wal::Membership) -> replica::Membership {
-    replica::Membership {
-        voters: membership.voters.clone(),
-        voters_outgoing: membership.voters_outgoing.clone(),
-        learners: membership.learners.clone(),
-        learners_next: membership.learners_next.clone(),
-        auto_leave: membership.auto_leave,
-    }
-}
-
-/// What a data directory gave, as the replica wants it.
-pub fn to_restored(
-    hard_state: storage::wal::HardState,
-    membership: storage::wal::Membership,
-    snapshot: storage::wal::SnapshotPoint,
-    entries: Vec<storage::wal::LogEntry>,
-) -> replica::Restored {
-    let kind = |kind| match kind {
-        storage::wal::EntryKind::Normal => replica::EntryKind::Normal,
-        storage::wal::EntryKind::MembershipChange => replica::EntryKind::Membership,
-    };
-    replica::Restored {
-        hard_state: replica::HardState {
-            term: hard_state.term,
-            vote: hard_state.vote,
-            commit: hard_state.commit,
-        },
-        membership: to_replica(&membership),
-        snapshot_index: snapshot.index,
-        snapshot_term: snapshot.term,
-        entries: entries
-            .into_iter()
-            .map(|entry| replica::Entry {
-                index: entry.index,
-                term: entry.term,
-                kind: kind(entry.kind),
-                payload: entry.payload,
-            })
-            .collect(),
-        applied_index: snapshot.index,
     }
 }
 

@@ -4,7 +4,7 @@ use machine::{Machine, Ordinal, SessionId};
 
 use super::*;
 use crate::front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
-use crate::limits::SNAPSHOT_ROOM_RETRY_MS;
+use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_RETRY_MS};
 use crate::message::Submission;
 
 /// A Loop that leads, with its first entry persisted and applied.

@@ -1,0 +1,117 @@
+//! What Loop does about a snapshot that this member fetches from another, and about those that it offers.
+
+use machine::MemberId;
+
+use super::{Fetching, Loop};
+use crate::catch_up::{Fetch, FetchStep, WholeImage};
+use crate::message::{FromTransfer, SnapshotJob};
+use crate::peer::{Offer, PeerError, PeerMessage};
+
+impl Loop {
+    /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has come
+    /// so far by itself.
+    pub(super) fn on_offer(&mut self, from: MemberId, offer: Offer) -> Result<(), PeerError> {
+        let meta = replica::peek(&offer.message)?.snapshot.ok_or(PeerError::NoOffer)?;
+        if offer.holder == self.origin.member {
+            return Err(PeerError::OwnSnapshot);
+        }
+        if self.replica.status().commit_index >= meta.index {
+            self.replica.step(from.0, &offer.message)?;
+            return Ok(());
+        }
+        // One that is on its way into the log already is waited for.
+        let commit_index = self.replica.status().commit_index;
+        let is_taken = |whole: &WholeImage| whole.at.index <= commit_index;
+        if self.replacing.is_some() || self.whole.as_ref().is_some_and(is_taken) {
+            return Ok(());
+        }
+        // One that is there, and the replica did not take the offer of who led before.
+        let is_it = |whole: &WholeImage| (whole.at.index, whole.at.term) == (meta.index, meta.term);
+        if self.whole.take_if(|whole| !is_it(whole)).is_none() && self.whole.is_some() {
+            self.replica.step(from.0, &offer.message)?;
+            return Ok(());
+        }
+        let now_ms = self.now_ms;
+        let is_of = |fetch: &mut Fetch| fetch.is_of(from, &offer, &meta, now_ms);
+        if !self.fetch.as_mut().is_some_and(is_of) {
+            let (index, holder) = (meta.index, offer.holder);
+            let server = self.joining.server_of(holder);
+            self.output.fetching.push(Fetching { index, holder, server });
+            let fetch = Fetch::new(from, offer, &meta, now_ms);
+            self.send(holder, fetch.want());
+            self.fetch = Some(fetch);
+        }
+        Ok(())
+    }
+
+    /// Something from the snapshot thread, of snapshots of other members.
+    pub fn on_transfer(&mut self, message: FromTransfer) {
+        match message {
+            FromTransfer::Read { to, message } => {
+                match &message {
+                    PeerMessage::Piece(piece) => {
+                        self.counts.snapshot_bytes_sent += piece.bytes.len() as u64;
+                    }
+                    // What was this member's own: there is a newer one.
+                    PeerMessage::Gone(at) => self.withdraw(to, *at),
+                    _ => {}
+                }
+                self.send(to, message);
+            }
+            FromTransfer::Written => {
+                let step = self.fetch.as_mut().map(|fetch| fetch.on_written(self.now_ms));
+                step.into_iter().for_each(|step| self.fetch_on(step));
+            }
+            FromTransfer::Whole(image) => {
+                let Some(fetch) = self.fetch.take() else { return };
+                self.counts.snapshots_fetched += 1;
+                self.counts.snapshots_borrowed += u64::from(fetch.holder != fetch.from);
+                self.keep_whole(image, &fetch);
+            }
+            // It is offered again.
+            FromTransfer::Failed => self.fetch = None,
+            FromTransfer::Spoiled => {
+                if let Some(fetch) = self.fetch.take() {
+                    self.send(fetch.from, PeerMessage::Gone(fetch.at));
+                }
+            }
+        }
+    }
+
+    /// The replica is to take it. It does not if who offered it leads no longer: then it waits for the
+    /// offer of who does.
+    fn keep_whole(&mut self, image: WholeImage, fetch: &Fetch) {
+        // What the log has reached meanwhile is a snapshot like any other.
+        if image.at.index > self.replica.status().commit_index {
+            self.whole = Some(image);
+            // It passed its check when it was offered.
+            let _ = self.replica.step(fetch.from.0, &fetch.message);
+        }
+    }
+
+    /// Does the next thing for the snapshot that is fetched.
+    fn fetch_on(&mut self, step: FetchStep) {
+        let Some(fetch) = &self.fetch else { return };
+        let (from, holder) = (fetch.from, fetch.holder);
+        match step {
+            FetchStep::Ask(want) => self.send(holder, want),
+            FetchStep::Check(at) => self.output.snapshot.push(SnapshotJob::CheckReceived(at)),
+            FetchStep::GiveUp(at) => self.send(from, PeerMessage::Gone(at)),
+        }
+    }
+
+    /// Says again what may have been lost of snapshots that are offered or fetched.
+    pub(super) fn pursue_snapshots(&mut self) {
+        if !self.offers.is_empty() {
+            for (member, offer) in self.offers.due(&self.replica.peers(), self.now_ms) {
+                self.send(member, offer);
+            }
+        }
+        self.pursue_lending();
+        // The log has reached this member after all.
+        let commit_index = self.replica.status().commit_index;
+        self.fetch.take_if(|fetch| fetch.is_waiting() && fetch.at.index <= commit_index);
+        let step = self.fetch.as_mut().and_then(|fetch| fetch.pursue(self.now_ms));
+        step.into_iter().for_each(|step| self.fetch_on(step));
+    }
+}

@@ -1,0 +1,107 @@
+//! How Loop gives what waits to the leader: into entries where this member leads, forwarded otherwise.
+
+use bytes::Bytes;
+use machine::MemberId;
+use machine::entry::{self, UnstampedBatch};
+use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX};
+use replica::{Refused, Role};
+
+use super::{Loop, Waiting};
+use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX};
+use crate::message::{FrontId, ToApply, Waiter};
+
+impl Loop {
+    /// Gives what waits to the leader.
+    pub(super) fn pack(&mut self, wall_ms: i64) {
+        match (self.role, self.leader) {
+            (Role::Leader, _) => self.pack_entries(wall_ms),
+            (_, Some(leader)) => self.forward(leader),
+            (_, None) => {}
+        }
+    }
+
+    fn forward(&mut self, leader: MemberId) {
+        while self.forwarder.unapplied_bytes() < FORWARD_BYTES_MAX
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            let Waiting::Own { front, batch, waiters } = waiting else {
+                unreachable!("only leaders keep what others forward")
+            };
+            self.stamp(front, batch, waiters);
+        }
+        while let Some(piece) = self.forwarder.forward() {
+            self.send(leader, piece);
+        }
+    }
+
+    /// From here on the batch has its place in this member's order, and Apply knows who waits for it.
+    fn stamp(&mut self, front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter>) {
+        let sequence = self.forwarder.push(batch, front.is_none());
+        self.output.apply.push(ToApply::Expect { sequence, front, waiters });
+    }
+
+    /// Packs what waits into entries, while few enough are on their way to the disk.
+    fn pack_entries(&mut self, wall_ms: i64) {
+        loop {
+            let to_disk = self.persisting.iter().filter(|(_, awaited)| *awaited).count();
+            if to_disk >= ENTRIES_TO_DISK_MAX {
+                return;
+            }
+            let payload = match self.unproposed.take() {
+                Some(payload) => payload,
+                None if self.next_size().is_none() => return,
+                None => self.next_entry(wall_ms),
+            };
+            match self.replica.propose(payload.clone()) {
+                Ok(_) => {}
+                Err(Refused::Overloaded | Refused::Transferring { .. }) => {
+                    self.unproposed = Some(payload);
+                    return;
+                }
+                // The effects to come say so: what is this member's own is given to the next leader.
+                Err(Refused::NotLeader { .. }) => return,
+                Err(refused) => unreachable!("a leader's own entry is not refused: {refused}"),
+            }
+            self.take_effects();
+        }
+    }
+
+    /// At least one batch, and as many as fit one entry.
+    fn next_entry(&mut self, wall_ms: i64) -> Bytes {
+        let mut batches = Vec::new();
+        let (mut commands, mut bytes) = (0, 0);
+        while let Some((more_commands, more_bytes)) = self.next_size() {
+            let fits = commands + more_commands <= BATCH_COMMANDS_MAX
+                && bytes + more_bytes <= BATCH_BYTES_MAX;
+            if !batches.is_empty() && !fits {
+                break;
+            }
+            commands += more_commands;
+            bytes += more_bytes;
+            batches.push(self.next_batch());
+        }
+        self.counts.commands_proposed += commands as u64;
+        let payload = entry::encode(wall_ms, 0, &batches);
+        self.counts.on_proposal(payload.len() as u64);
+        payload
+    }
+
+    /// Commands and bytes of the batch that goes into an entry next: own ones that an earlier leader
+    /// was given come first.
+    fn next_size(&self) -> Option<(usize, usize)> {
+        match self.forwarder.peek() {
+            Some(batch) => Some(batch.size()),
+            None => self.waiting.front().map(Waiting::size),
+        }
+    }
+
+    fn next_batch(&mut self) -> Bytes {
+        if self.forwarder.peek().is_none() {
+            match self.waiting.pop_front().expect("the caller looked") {
+                Waiting::Own { front, batch, waiters } => self.stamp(front, batch, waiters),
+                Waiting::Forwarded(batch) => return batch.bytes,
+            }
+        }
+        self.forwarder.give().bytes
+    }
+}

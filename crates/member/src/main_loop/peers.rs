@@ -1,0 +1,178 @@
+//! What Loop does with what other members say, and about the links to them.
+
+use machine::{Digest, MemberId};
+use replica::{MessageError, PeerStatus, Role};
+
+use super::{Condemned, Differs, Loop, Waiting};
+use crate::digests::Difference;
+use crate::limits::{DIFFERS_HAND_OVER_MS, REPLACED_SILENCE_MS};
+use crate::message::SnapshotJob;
+use crate::peer::{PeerError, PeerFrame, PeerMessage};
+
+impl Loop {
+    /// Something from another member, whose identity its link has proved.
+    ///
+    /// # Errors
+    /// No correct member sends this: the link is to be closed.
+    pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
+        match PeerMessage::decode(from, frame)? {
+            PeerMessage::Raft(bytes) if replica::peek(&bytes)?.snapshot.is_some() => {
+                return Err(PeerError::NoOffer);
+            }
+            PeerMessage::Raft(bytes) => self.step(from, &bytes)?,
+            PeerMessage::Offer(offer) => self.on_offer(from, offer)?,
+            PeerMessage::Lend { to, index } => self.on_lend(from, to, index)?,
+            PeerMessage::Lent { to, at } => self.on_lent(from, to, at)?,
+            PeerMessage::Digest { index, digest } if self.role == Role::Leader => {
+                self.compare(from, (index, digest));
+            }
+            PeerMessage::Digest { .. } => {}
+            PeerMessage::Differs { index } if self.leader == Some(from) => {
+                self.condemn(Condemned::Differs { index });
+            }
+            PeerMessage::Differs { .. } => {}
+            PeerMessage::Want(want) => {
+                self.output.snapshot.push(SnapshotJob::Read { to: from, want });
+            }
+            PeerMessage::Piece(piece) => {
+                let job = self.fetch.as_mut().and_then(|fetch| fetch.on_piece(from, piece));
+                self.output.snapshot.extend(job);
+            }
+            PeerMessage::Gone(at) => self.on_gone(from, at),
+            PeerMessage::Forward(forward) if self.role == Role::Leader => {
+                match self.followed.take(from, forward) {
+                    Ok(batches) => {
+                        self.waiting.extend(batches.into_iter().map(Waiting::Forwarded));
+                    }
+                    Err(Some(answer)) => self.send(from, answer),
+                    Err(None) => {}
+                }
+            }
+            PeerMessage::Heard(heard) if self.role == Role::Leader => {
+                heard.sessions.into_iter().for_each(|session| self.leases.heard(session));
+                let (boot, number) = (heard.boot, heard.number);
+                let contact_ms = self.contact_ms().unwrap_or(0);
+                self.send(from, PeerMessage::Heeded { boot, number, contact_ms });
+            }
+            // The sender learns soon who leads.
+            PeerMessage::Forward(_) | PeerMessage::Heard(_) => {}
+            PeerMessage::Restart { boot, stream } => {
+                if self.leader == Some(from) {
+                    self.forwarder.on_restart(boot, stream);
+                }
+            }
+            PeerMessage::Heeded { boot, number, contact_ms } => {
+                if let Some(sent_ms) = self.hearing.on_heeded(boot, number) {
+                    self.note_contact(sent_ms.checked_sub(contact_ms));
+                }
+            }
+            PeerMessage::Full(is_full) => self.on_full(from, is_full),
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// No correct member sends this; or this member has lost what it once acknowledged.
+    fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), PeerError> {
+        let stepped = self.replica.step(from.0, bytes);
+        if let Err(MessageError::CommitBeyondLog { commit, last_index }) = stepped {
+            self.condemn(Condemned::Forgot { acknowledged: commit, last_index });
+        }
+        Ok(stepped?)
+    }
+
+    /// A member's digest, or this one's own, as leader.
+    pub(super) fn compare(&mut self, member: MemberId, given: (u64, Digest)) {
+        for difference in self.digests.on_digest(member, given, self.replica.membership()) {
+            if let Difference::Outside { member, index } = difference {
+                if member == self.origin.member {
+                    self.differs = Some(Differs { index, since_ms: self.now_ms });
+                } else {
+                    self.send(member, PeerMessage::Differs { index });
+                }
+            }
+            self.counts.differences += 1;
+            self.output.differences.push(difference);
+        }
+    }
+
+    /// A member whose state is not that of the majority does not lead: it hands over or resigns, and is
+    /// condemned then.
+    pub(super) fn pursue_difference(&mut self) {
+        let Some(Differs { index, since_ms }) = self.differs else { return };
+        if self.role != Role::Leader {
+            self.condemn(Condemned::Differs { index });
+        } else if self.now_ms >= since_ms + DIFFERS_HAND_OVER_MS || !self.hand_over(None) {
+            self.replica.resign();
+        }
+    }
+
+    /// A member says whether its disk is full: a leader, which then takes no writes, or a follower.
+    fn on_full(&mut self, from: MemberId, is_full: bool) {
+        if self.role == Role::Leader {
+            match is_full {
+                true => self.full.insert(from),
+                false => self.full.remove(&from),
+            };
+            return;
+        }
+        if self.leader == Some(from) {
+            self.leader_is_full = is_full;
+        }
+        if self.leader_is_full {
+            self.refuse_waiting();
+        }
+    }
+
+    /// A link from another member was made, which is that server of the configuration, or it ended.
+    pub fn on_linked(&mut self, member: MemberId, server: Option<u64>) {
+        if server.is_none() {
+            self.replica.miss_leader(member.0);
+        }
+        // It says so again if it is.
+        self.full.remove(&member);
+        self.joining.on_link(member, server);
+    }
+
+    /// A link to another member was made, or one broke: what was sent on it may be lost.
+    pub fn on_link(&mut self, member: MemberId, is_up: bool) {
+        if !is_up {
+            if self.offers.withdraw(member) {
+                self.replica.report_snapshot(member.0, false);
+            }
+            self.replica.report_unreachable(member.0);
+            return;
+        }
+        if self.leader == Some(member) {
+            self.forwarder.restart();
+            self.hearing.restart();
+        }
+        if self.disk_is_full && (self.role == Role::Leader || self.leader == Some(member)) {
+            self.send(member, PeerMessage::Full(true));
+        }
+    }
+
+    /// Whether a member is linked and heard, and its disk is not full.
+    pub(super) fn is_there(&self, peer: &PeerStatus) -> bool {
+        let member = MemberId(peer.member_id);
+        let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
+        let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
+        is_heard && self.joining.is_linked(member) && !self.full.contains(&member)
+    }
+
+    pub(super) fn send(&mut self, to: MemberId, message: PeerMessage) {
+        self.output.peers.push((to, message.encode()));
+    }
+
+    pub(super) fn send_to_all(&mut self, message: &PeerMessage) {
+        let membership = self.replica.membership();
+        let lists = [&membership.voters, &membership.voters_outgoing, &membership.learners];
+        let mut members: Vec<u64> = lists.into_iter().flatten().copied().collect();
+        members.sort_unstable();
+        members.dedup();
+        members.retain(|member| *member != self.origin.member.0);
+        for member in members {
+            self.send(MemberId(member), message.clone());
+        }
+    }
+}
