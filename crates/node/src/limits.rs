@@ -23,14 +23,13 @@ pub const MAIL_MAX: usize = 4_096;
 /// How long Apply waits before it looks again whether a runtime has caught up.
 pub const MAIL_WAIT: Duration = Duration::from_millis(1);
 
-/// How many times as long as a piece of a snapshot, or of a log segment to be, took the thread rests that
-/// wrote it.
-pub const RESTS: u32 = 1;
+/// How many times as long as a step took the thread rests that fills segments of the log to be.
+pub const SEGMENT_RESTS: u32 = 1;
 
-/// The same for a piece of another member's snapshot that is received or checked. Nobody waits for who
-/// joins as the clients of the others wait: with this, writers on the same disk and two processors kept
-/// four fifths of their rate while a member fetched a million znodes (`docs/benchmarks.md`).
-pub const RESTS_JOINING: u32 = 2;
+/// The same for a piece of a snapshot that is written, sent, received or checked: the clients of all
+/// members wait for the log, nobody does for this. With it, writers on the same disk and two processors
+/// kept some four fifths of their rate while a member fetched a million znodes (`docs/benchmarks.md`).
+pub const SNAPSHOT_RESTS: u32 = 2;
 
 /// The longest of these rests.
 pub const REST_MAX: Duration = Duration::from_secs(1);

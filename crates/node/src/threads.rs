@@ -31,7 +31,7 @@ use crate::ack_latency::{AckClock, Reached};
 use crate::images::SnapshotWaiter;
 use crate::limits::{
     APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
-    REST_MAX, RESTS, RESTS_JOINING,
+    REST_MAX, SEGMENT_RESTS, SNAPSHOT_RESTS,
 };
 use crate::metrics::NodeMetrics;
 use crate::peer_hello::Channel;
@@ -571,7 +571,7 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
             let result = loop {
                 let began = Instant::now();
                 match job.step(disk) {
-                    Ok(false) => rest_from(began, RESTS),
+                    Ok(false) => rest_from(began, SEGMENT_RESTS),
                     Ok(true) => break Ok(()),
                     Err(error) => break Err(error),
                 }
@@ -598,17 +598,16 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
         }
         for job in jobs.drain(..) {
             let began = Instant::now();
-            let rests = match job {
-                SnapshotJob::Piece(_) | SnapshotJob::Read { .. } => RESTS,
-                SnapshotJob::Receive { .. } => RESTS_JOINING,
-                _ => 0,
-            };
+            let is_piece = matches!(
+                job,
+                SnapshotJob::Piece(_) | SnapshotJob::Read { .. } | SnapshotJob::Receive { .. }
+            );
             if let SnapshotJob::Begin { number, zxid, .. } = job {
                 (snapshot_began, snapshot_number, snapshot_zxid) = (began, number, zxid.0);
             }
             let mut piece_began = began;
             let output = image.handle(job, || {
-                rest_from(piece_began, RESTS_JOINING);
+                rest_from(piece_began, SNAPSHOT_RESTS);
                 piece_began = Instant::now();
             });
             for problem in &output.problems {
@@ -626,7 +625,9 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
                 tracing::info!("snapshot of the state at log index {index} is durable");
                 shared.on_snapshot_taken(snapshot_number, (index, term), snapshot_zxid);
             }
-            rest_from(began, rests);
+            if is_piece {
+                rest_from(began, SNAPSHOT_RESTS);
+            }
             let room = output.room.map(LoopInput::SnapshotRoom);
             let report = output.report.map(LoopInput::Snapshot);
             let transfer = output.transfer.map(LoopInput::Transfer);
