@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use machine::freeze::FreezeStep;
 use machine::{
@@ -175,6 +176,7 @@ fn a_server_that_no_log_reaches_has_its_snapshot_from_a_follower() {
     let (mut members, leader, mut client) = started("lent");
     let (away, lender) = ((leader + 1) % 3, (leader + 2) % 3);
     members.stop_one(away);
+    let left = Instant::now();
     // More than a leader keeps in memory for members that are not there.
     let large = vec![7; 500_000];
     for number in 0..24 {
@@ -195,6 +197,8 @@ fn a_server_that_no_log_reaches_has_its_snapshot_from_a_follower() {
             count
         })
     };
+    // A leader keeps more for one that it has just heard.
+    wait_until("the leader has given it up", || left.elapsed() > Duration::from_secs(2));
     members.start(away);
     let address = members.clients[away];
     wait_until("it serves again", || word(address, "srvr").contains("Mode: follower\n"));
