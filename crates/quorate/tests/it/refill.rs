@@ -150,7 +150,7 @@ fn a_server_on_an_old_copy_of_its_directory_is_found_and_refilled() {
     fs::rename(&copy, &data).unwrap();
     members.start(old);
     assert_eq!(members.wait_for_end(old).code(), Some(70));
-    assert!(members.log(old).contains("was acknowledged by this member"));
+    assert!(members.log(old).contains("it is an old copy of the directory"));
     comes_back(&mut members, old, &mut client);
     members.stop();
 }
