@@ -5,6 +5,7 @@
 //! to be durable counts as torn when it is damaged (`storage::wal`), and a member that was torn so has
 //! lost what it had acknowledged, in silence: that is tried apart from this (`super::deceit`).
 
+use machine::MemberId;
 use member::bootstrap::Attendance;
 use member::recovery::{OpenedMember, Recovered, open_member};
 use storage::fault_disk::FaultDisk;
@@ -30,7 +31,7 @@ pub(super) enum Found {
     Corrupt,
     /// It is taken for one whose last write was torn: it has less than it had.
     Torn,
-    /// No start takes it.
+    /// A start takes it for something else.
     Other,
 }
 
@@ -94,23 +95,26 @@ impl Simulation {
     }
 
     /// Whether what was lost is replaced: there is another directory, and it is one of as many voters as
-    /// there were. Then what was committed before is on a majority of their disks again: the change was
-    /// committed behind it.
+    /// there were, as all know by now. Then it has what was committed before, since the change was
+    /// committed behind that; and nobody waits for the vote of the one that is gone.
     pub(super) fn is_replaced(&self, member: usize) -> bool {
         let host = &self.hosts[member];
         let id = host.hello().map(|hello| hello.member);
-        host.lost != id && self.has_its_place(member)
+        let Some(id) = id.filter(|id| host.lost != Some(*id)) else { return false };
+        self.hosts.iter().all(|host| host.server.as_ref().is_some_and(|it| self.has_vote(id, it)))
     }
 
     /// Whether a member is there, and one of as many voters as there are servers.
     fn has_its_place(&self, member: usize) -> bool {
         let Some(server) = &self.hosts[member].server else { return false };
-        let id = server.hello().member.0;
-        let knows = |server: &Server| {
-            let voters = server.voters();
-            voters.len() == self.hosts.len() && voters.contains(&id)
-        };
-        self.servers().any(knows)
+        let id = server.hello().member;
+        self.servers().any(|server| self.has_vote(id, server))
+    }
+
+    /// Whether a member votes, and as many do as there are servers, as far as one of them knows.
+    fn has_vote(&self, id: MemberId, known_to: &Server) -> bool {
+        let voters = known_to.voters();
+        voters.len() == self.hosts.len() && voters.contains(&id.0)
     }
 
     /// Someone has looked at what was set aside, and does not need it any more.
@@ -166,10 +170,14 @@ impl Simulation {
 
 /// What a start makes of a damaged disk that was like this before.
 pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
-    let open = |disk: &FaultDisk| {
-        open_member(disk, &config.secret_of_directory(), config.wal, |_| {}).ok()
-    };
-    match (open(before), open(&damaged.copy())) {
+    let open =
+        |disk: &FaultDisk| open_member(disk, &config.secret_of_directory(), config.wal, |_| {});
+    let (before, after) = (open(before), open(&damaged.copy()));
+    if let (Ok(_), Err(error)) = (&before, &after) {
+        // The others have what it held, so that it is of no use to wait for somebody to look at it.
+        panic!("bits have flipped, and no start takes the directory: {error}");
+    }
+    match (before.ok(), after.ok()) {
         (Some(OpenedMember::Born(before)), Some(OpenedMember::Born(after))) => {
             match view(&before) == view(&after) {
                 true => Found::Same,
@@ -187,7 +195,7 @@ pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk
 }
 
 /// What a member must not forget: who it is, its vote, and its log.
-fn view(recovered: &Recovered<FaultDisk>) -> (machine::MemberId, (u64, u64), (u64, u64)) {
+fn view(recovered: &Recovered<FaultDisk>) -> (MemberId, (u64, u64), (u64, u64)) {
     let restored = &recovered.restored;
     let last = restored.entries.last().map(|entry| (entry.index, entry.term));
     let last = last.unwrap_or((restored.snapshot_index, restored.snapshot_term));
