@@ -153,8 +153,9 @@ pub const PIECE_PATIENCE_MS: u64 = 2_000;
 /// before it tells the leader that it does not come.
 pub const HOLDER_PATIENCE_MS: u64 = 3 * PIECE_PATIENCE_MS;
 
-/// How often a leader asks a member for a snapshot that another one needs, until it has an answer.
-pub const LEND_INTERVAL_MS: u64 = 1_000;
+/// How often a leader asks a member for a snapshot that another one needs, until it has an answer: that
+/// comes with the first question after the snapshot is durable.
+pub const LEND_INTERVAL_MS: u64 = 100;
 
 /// How long that member may take until its snapshot is durable: one of a state of several gigabytes is
 /// by then.
