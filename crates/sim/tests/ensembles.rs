@@ -60,6 +60,7 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     for (what, count) in [
         ("elections", count(|it| it.led_count - 1)),
         ("snapshots fetched", count(|it| it.fetched_count as usize)),
+        ("snapshots of followers", count(|it| it.borrowed_count as usize)),
         ("members that found each other", count(|it| it.founded_count as usize)),
         ("members that joined", count(|it| it.joined_count as usize)),
         ("directories set aside", count(|it| it.set_aside_count as usize)),

@@ -32,7 +32,7 @@ use crate::fault::{Fault, FaultMix, Whom};
 use crate::simulation::process::Host;
 use crate::simulation::{Options, Simulation};
 
-const SCRIPTS: [(&str, &str); 9] = [
+const SCRIPTS: [(&str, &str); 10] = [
     ("conflicting_log_is_replaced", include_str!("play/scripts/conflicting_log_is_replaced.txt")),
     ("election_after_a_kill", include_str!("play/scripts/election_after_a_kill.txt")),
     (
@@ -51,6 +51,10 @@ const SCRIPTS: [(&str, &str); 9] = [
     (
         "snapshot_of_a_follower_with_a_full_disk",
         include_str!("play/scripts/snapshot_of_a_follower_with_a_full_disk.txt"),
+    ),
+    (
+        "snapshot_of_a_lender_that_dies",
+        include_str!("play/scripts/snapshot_of_a_lender_that_dies.txt"),
     ),
     ("snapshot_of_the_leader", include_str!("play/scripts/snapshot_of_the_leader.txt")),
     ("watches_after_a_failover", include_str!("play/scripts/watches_after_a_failover.txt")),

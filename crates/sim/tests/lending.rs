@@ -1,0 +1,78 @@
+//! Members that the leader's log does not reach are sent the snapshots of followers, whatever becomes of
+//! those.
+
+use replica::LogMemory;
+use sim::fault::{Fault, FaultMix, Whom};
+use sim::script::script;
+use sim::{Options, Summary};
+
+/// Clients that work for longer than the faults last, and so little log in memory that whoever comes back
+/// without a directory needs a snapshot.
+fn forgetful(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
+    let mut options = Options::draw_ensemble(seed, member_count);
+    options.begins_unborn = false;
+    options.member.attendance = Default::default();
+    options.member.options.log_memory = LogMemory { bytes_max: 0, ..LogMemory::default() };
+    options.clients = vec![script(seed).clients[0].clone(); 4];
+    for client in &mut options.clients {
+        client.ops = 400;
+        client.think_us_max = 4_000_000;
+    }
+    options.faults_us = faults.iter().map(|(wait_us, ..)| wait_us).sum::<u64>() + 1_000_000;
+    options.faults = FaultMix::planned_for(faults);
+    options
+}
+
+fn run(options: Options) -> Summary {
+    sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// A member loses its directory, and from then on this comes to whoever sends a snapshot, every 20 ms.
+fn while_lending(fault: Fault) -> Vec<(u64, Whom, Fault)> {
+    let mut faults = vec![(8_000_000, Whom::one(0), Fault::EmptiedDisk)];
+    faults.extend(vec![(20_000, Whom::Lender, fault); 500]);
+    faults
+}
+
+#[test]
+fn whoever_lost_its_directory_has_its_state_from_followers() {
+    let (mut fetched, mut borrowed) = (0, 0);
+    for seed in 1..=10 {
+        let lost = |member| (8_000_000, Whom::one(member), Fault::EmptiedDisk);
+        let summary = run(forgetful(seed, 3, (0..3).map(lost).collect()));
+        assert!(summary.fetched_count >= 3, "seed {seed}");
+        fetched += summary.fetched_count;
+        borrowed += summary.borrowed_count;
+    }
+    // Where a leader knows nobody yet, it is its own.
+    assert!(fetched >= 30, "{fetched}");
+    assert!(10 * borrowed >= 9 * fetched, "{borrowed} of {fetched}");
+}
+
+#[test]
+fn a_lender_that_dies_is_replaced() {
+    let mut death_count = 0;
+    for seed in 1..=10 {
+        let summary = run(forgetful(seed, 5, while_lending(Fault::Kill)));
+        assert!(summary.fetched_count > 0, "seed {seed}");
+        // Each is started once more at the end, and one lost its directory.
+        death_count += summary.start_count - 2 * 5 - 1;
+    }
+    assert!(death_count >= 10, "{death_count}");
+}
+
+#[test]
+fn a_lender_whose_disk_hangs_or_is_full_or_that_is_cut_off_keeps_nobody_waiting() {
+    let for_us = 60_000_000;
+    for fault in [
+        Fault::HangingDisk { for_us },
+        Fault::DiskFull { bytes: 0, for_us },
+        Fault::Pause { for_us },
+        Fault::Partition { is_one_way: true, for_us },
+    ] {
+        for seed in 1..=4 {
+            let summary = run(forgetful(seed, 5, while_lending(fault)));
+            assert!(summary.fetched_count > 0, "seed {seed}, {fault:?}");
+        }
+    }
+}
