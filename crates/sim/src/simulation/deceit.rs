@@ -105,6 +105,13 @@ impl Simulation {
             return;
         }
         self.deceit = None;
+        for host in &self.hosts {
+            // Nor does what was about to go wrong.
+            host.disk.change_plan(|plan| {
+                plan.stop_at = None;
+                plan.fail.clear();
+            });
+        }
         let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
         let deceives = match deceit {
             Deceit::OldCopy => self.put_back(member),
@@ -131,13 +138,11 @@ impl Simulation {
         self.servers().all(|server| at(server) == led).then_some(leader)
     }
 
-    /// Whether nothing is wrong with anybody, and nothing is about to be.
+    /// Whether nothing is wrong with anybody.
     fn are_all_well(&self) -> bool {
         let now_us = self.world.now_us;
         let is_well = |host: &super::Host| {
-            let plan = host.disk.plan();
-            let is_sound =
-                plan.stop_at.is_none() && plan.fail.is_empty() && plan.bytes_max.is_none();
+            let is_sound = !host.disk.is_stopping() && !host.disk.is_limited();
             let is_quick = host.slowness == 1 && host.apply_lag_us == 0;
             let is_there = host.is_awake(now_us)
                 && host.server.as_ref().is_some_and(|server| {

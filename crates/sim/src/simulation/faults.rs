@@ -12,6 +12,7 @@ use crate::world::Event;
 use super::Simulation;
 use super::damage::Damage;
 use super::deceit::Deceit;
+use super::process::Host;
 
 impl Simulation {
     /// The next fault of the mix.
@@ -105,6 +106,10 @@ impl Simulation {
                 self.links.roughen(roughness);
                 self.relieve_later(members, fault, for_us);
             }
+            // Without a copy there is nothing to put back: then this is the time to make some.
+            Fault::OldCopy if !self.hosts.iter().any(Host::is_copied) => {
+                self.hosts.iter_mut().for_each(Host::make_copy);
+            }
             Fault::OldCopy => self.deceit = Some((whom, Deceit::OldCopy)),
             Fault::TornTail => self.deceit = Some((whom, Deceit::TornTail)),
             Fault::WrongState => self.deceit = Some((whom, Deceit::WrongState)),
@@ -184,10 +189,7 @@ impl Simulation {
                     server.set_clock(host.clock);
                 }
             }
-            Fault::Copy => {
-                let id = host.hello().map(|hello| hello.member);
-                host.copy = id.map(|id| (id, host.disk.copy()));
-            }
+            Fault::Copy => host.make_copy(),
             Fault::BitRot => self.damage(member, Damage::Rot),
             Fault::EmptiedDisk => self.damage(member, Damage::Loss),
             Fault::Restore => self.restore(member),

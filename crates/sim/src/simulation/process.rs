@@ -97,6 +97,12 @@ impl Host {
         self.server.is_some() || self.unborn.is_some()
     }
 
+    /// Somebody copies the directory that it uses.
+    pub fn make_copy(&mut self) {
+        let id = self.hello().map(|hello| hello.member);
+        self.copy = id.map(|id| (id, self.disk.copy()));
+    }
+
     /// Whether there is a copy of the directory that it uses.
     pub fn is_copied(&self) -> bool {
         let id = self.hello().map(|hello| hello.member);
