@@ -109,6 +109,10 @@ impl Loop {
 
     /// The log does not reach a member: a snapshot is to be found for it.
     pub(super) fn on_snapshot_wanted(&mut self, mut wanted: SnapshotWanted) {
+        // It was wanted before this member came to lead no longer.
+        if self.role != Role::Leader {
+            return;
+        }
         let index_min = self.member_from(MemberId(wanted.to)).max(wanted.index_min);
         wanted.index_min = index_min;
         wanted.index_fresh = wanted.index_fresh.max(index_min);
