@@ -33,7 +33,11 @@ impl Loop {
         }
         let now_ms = self.now_ms;
         let is_of = |fetch: &mut Fetch| fetch.is_of(from, &offer, &meta, now_ms);
-        if !self.fetch.as_mut().is_some_and(is_of) {
+        let is_known = self.fetch.as_mut().is_some_and(is_of);
+        // What is being done with the one before would be taken for done with this one. It is offered
+        // again.
+        let is_busy = self.fetch.as_ref().is_some_and(|fetch| !fetch.is_waiting());
+        if !is_known && !is_busy {
             let (index, holder) = (meta.index, offer.holder);
             let server = self.joining.server_of(holder);
             self.output.fetching.push(Fetching { index, holder, server });

@@ -23,6 +23,8 @@ struct Node {
     files: BTreeSet<(u64, u64)>,
     /// It cannot write snapshots.
     fails: bool,
+    /// It is still checking this when others have long gone on; none: it never does.
+    checks: Option<Vec<SnapshotAt>>,
     taken_count: usize,
     pieces_sent: usize,
 }
@@ -59,6 +61,7 @@ fn node(at: usize, count: usize) -> Node {
         begun: (0, 0),
         files: BTreeSet::from([(1, 1)]),
         fails: false,
+        checks: None,
         taken_count: 0,
         pieces_sent: 0,
     }
@@ -119,6 +122,9 @@ impl Node {
                     member.on_transfer(FromTransfer::Read { to, message });
                 }
                 SnapshotJob::Receive { .. } => member.on_transfer(FromTransfer::Written),
+                SnapshotJob::CheckReceived(at) if self.checks.is_some() => {
+                    self.checks.as_mut().unwrap().push(at);
+                }
                 SnapshotJob::CheckReceived(at) => {
                     self.files.insert((at.index, at.term));
                     let machine = Box::new(Machine::default());
@@ -258,6 +264,29 @@ fn a_follower_takes_the_snapshot_and_sends_it() {
     world.come(2);
     world.run(3_000);
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 2), (0, 0)]));
+}
+
+#[test]
+fn what_is_checked_is_not_taken_for_what_is_offered_meanwhile() {
+    let mut world = World::new(3);
+    world.nodes[2].checks = Some(Vec::new());
+    world.come(2);
+    world.run(3_000);
+    let checked = world.nodes[2].checks.clone().unwrap();
+    let [at] = checked[..] else { panic!("{checked:?}") };
+    // The leader takes it for lost, and the lender has a newer one.
+    world.write();
+    world.nodes[1].member.want_snapshot();
+    world.run(1_000);
+    world.nodes[0].member.on_gone(id(2), at);
+    world.run(3_000);
+    assert_eq!(world.nodes[1].taken_count, 2);
+    let machine = Box::new(Machine::default());
+    let whole = FromTransfer::Whole(WholeImage { at, machine });
+    world.nodes[2].member.on_transfer(whole);
+    world.nodes[2].checks = None;
+    world.run(6_000);
+    assert!(world.outcome().0);
 }
 
 #[test]
