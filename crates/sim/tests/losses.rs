@@ -2,6 +2,7 @@
 //! hand over do; and members that never met find each other.
 
 use member::bootstrap::Attendance;
+use replica::LogMemory;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::script::script;
 use sim::{Options, Summary};
@@ -68,6 +69,7 @@ fn deceived(seeds: std::ops::RangeInclusive<u64>, deceit: Fault) -> Vec<Summary>
             let mut options =
                 steady(seed, 3, vec![(3_000_000, all, Fault::Copy), (3_000_000, whom, deceit)]);
             options.faults_us = 60_000_000;
+            options.member.options.log_memory = LogMemory::default();
             run(options)
         })
         .collect()
