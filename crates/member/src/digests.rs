@@ -54,6 +54,15 @@ impl Digests {
         self.checks.clear();
     }
 
+    /// Whether two members gave different digests when both gave theirs last.
+    pub fn differ(&self, one: MemberId, other: MemberId) -> bool {
+        let both = |check: &Check| {
+            let given = |member| check.by_member.get(member);
+            Some(given(&one)? != given(&other)?)
+        };
+        self.checks.values().rev().find_map(both).unwrap_or(false)
+    }
+
     /// A member gives its digest. What comes of it is said once for each member and index.
     pub fn on_digest(
         &mut self,

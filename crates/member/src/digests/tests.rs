@@ -22,6 +22,20 @@ fn outside(member: u64) -> Difference {
 }
 
 #[test]
+fn the_last_digests_that_two_members_gave_are_compared() {
+    let mut digests = Digests::default();
+    let mut give = |member: u64, index: u64, digest: u128| {
+        digests.on_digest(MemberId(member), (index, Digest(digest)), &membership(&[1, 2, 3]));
+        digests.differ(MemberId(1), MemberId(2))
+    };
+    assert!(!give(1, 128, 7));
+    assert!(!give(3, 128, 8));
+    assert!(give(2, 128, 8));
+    assert!(give(1, 256, 9));
+    assert!(!give(2, 256, 9));
+}
+
+#[test]
 fn members_that_agree_are_left_alone() {
     assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 7), (3, 7)]), []);
     assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 7)]), []);

@@ -148,14 +148,16 @@ impl Loop {
         }
     }
 
-    /// The others as members that may lend snapshots, those that are least behind first.
+    /// The others as members that may lend snapshots, those that are least behind first. One whose state
+    /// is not this one's would make another that is not.
     fn lenders(&self) -> Vec<Lender> {
         let last_index = self.replica.status().last_index;
         let mut peers = self.replica.peers();
         peers.sort_by_key(|peer| Reverse(peer.matched_index));
         let lender = |peer: PeerStatus| Lender {
             member: MemberId(peer.member_id),
-            is_there: self.is_there(&peer),
+            is_there: self.is_there(&peer)
+                && !self.digests.differ(self.origin.member, MemberId(peer.member_id)),
             has_caught_up: peer.matched_index + CAUGHT_UP_ENTRIES >= last_index,
             matched_index: peer.matched_index,
             snapshot_index: peer.snapshot_index,
