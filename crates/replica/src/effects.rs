@@ -124,7 +124,7 @@ pub struct MembershipAt {
 
 /// A follower needs entries that are no longer in memory: choose a snapshot for it, of this member or of
 /// another, and say so with `Replica::send_snapshot`. Repeated until then.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotWanted {
     pub to: u64,
     /// The snapshot's index must be at least this.
@@ -132,8 +132,6 @@ pub struct SnapshotWanted {
     /// From here on it is likely that the log still goes on from it when the follower has it: a snapshot
     /// to be taken for it, or one that is not in its hands yet, had better be as new.
     pub index_fresh: u64,
-    /// The newest of this member, if it serves.
-    pub own: Option<SnapshotMeta>,
 }
 
 /// Names one linearizable read within this boot.

@@ -135,7 +135,6 @@ impl Log {
                 to,
                 index_min,
                 index_fresh: index_fresh.max(index_min),
-                own: self.snapshot.clone().filter(|own| serves(own, to, index_min)),
             })
             .collect()
     }

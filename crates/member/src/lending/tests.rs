@@ -21,7 +21,7 @@ fn view(others: &[Lender], now_ms: u64) -> LendView<'_> {
 }
 
 fn wanted(index_min: u64, index_fresh: u64) -> SnapshotWanted {
-    SnapshotWanted { to: BORROWER.0, index_min, index_fresh, own: None }
+    SnapshotWanted { to: BORROWER.0, index_min, index_fresh }
 }
 
 fn ask(lender: u64, index: u64) -> Option<LendStep> {

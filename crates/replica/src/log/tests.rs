@@ -75,7 +75,8 @@ fn compaction_stops_at_its_limits() {
 /// To whom, the least index, and the index of the own one that serves.
 fn wanted(log: &Log) -> Vec<(u64, u64, Option<u64>)> {
     let wanted = log.take_wanted(usize::MAX).into_iter();
-    wanted.map(|it| (it.to, it.index_min, it.own.map(|own| own.index))).collect()
+    let own = |to, index_min| log.snapshot().filter(|own| serves(own, to, index_min));
+    wanted.map(|it| (it.to, it.index_min, own(it.to, it.index_min).map(|own| own.index))).collect()
 }
 
 #[test]

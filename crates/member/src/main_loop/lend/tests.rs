@@ -401,7 +401,7 @@ fn a_new_leader_sees_to_it_as_well() {
 fn who_leads_no_longer_takes_no_snapshot_for_anybody() {
     let mut world = World::new(3);
     let follower = &mut world.nodes[1].member;
-    let wanted = SnapshotWanted { to: id(2).0, index_min: 1, index_fresh: 1, own: None };
+    let wanted = SnapshotWanted { to: id(2).0, index_min: 1, index_fresh: 1 };
     follower.on_snapshot_wanted(wanted);
     let output = follower.finish(0);
     assert!(output.apply.is_empty() && output.peers.is_empty(), "{output:?}");

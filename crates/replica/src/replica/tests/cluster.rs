@@ -255,10 +255,15 @@ impl Cluster {
         let lenders = self.lenders.iter().filter(|lender| alive.contains(lender));
         let lenders: Vec<u64> = lenders.copied().collect();
         if lenders.is_empty() {
-            if let Some(own) = &wanted.own {
-                self.replica(id).send_snapshot(wanted.to, own);
-            } else {
-                self.take_snapshot(id);
+            let serves = |own: &SnapshotMeta| {
+                own.index >= wanted.index_min && own.membership.contains(wanted.to)
+            };
+            let own = self.replica(id).newest_snapshot().cloned().filter(serves);
+            match own {
+                Some(own) => {
+                    self.replica(id).send_snapshot(wanted.to, &own);
+                }
+                None => self.take_snapshot(id),
             }
             return;
         }
