@@ -69,6 +69,10 @@ pub const SET_ASIDE_MAX: usize = 3;
 /// Bytes that are tried until one is found whose damage is noticed.
 pub const ROT_TRIES_MAX: u64 = 8;
 
+/// Rounds of one operation more of each client after which a wrong state must have been found out: two
+/// intervals of digests.
+pub const FIND_OUT_TRIES_MAX: u64 = 2 * member::limits::DIGEST_INTERVAL_ENTRIES;
+
 /// Entries that are to come, when a state is made wrong, before digests are compared: at least.
 pub const WRONG_ENTRIES_MIN: u64 = 2;
 

@@ -29,8 +29,8 @@ use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
 use crate::fault::{Fault, FaultMix, Whom};
 use crate::limits::{
-    CLOCK_PPM_MAX, EVENTS_MAX, FINISH_US_MAX, LINGER_US_MAX, MEMBERS_MAX, RAFT_TICK_ALONE_MS,
-    RAFT_TICK_MS, READY_US_MAX,
+    CLOCK_PPM_MAX, EVENTS_MAX, FIND_OUT_TRIES_MAX, FINISH_US_MAX, LINGER_US_MAX, MEMBERS_MAX,
+    RAFT_TICK_ALONE_MS, RAFT_TICK_MS, READY_US_MAX,
 };
 use crate::links::{Links, Told};
 use crate::network::Network;
@@ -320,6 +320,8 @@ pub(crate) struct Simulation {
     deceit: Option<(Whom, Deceit)>,
     deceit_count: u64,
     condemned_count: u64,
+    /// Rounds of operations for the sake of a state that is wrong still.
+    tries_to_find_out: u64,
     reliefs: BTreeMap<u32, (Vec<usize>, Fault)>,
     fault_counts: BTreeMap<String, u64>,
     /// Draws changes of the configuration, if there is more to configure.
@@ -366,6 +368,7 @@ impl Simulation {
             deceit: None,
             deceit_count: 0,
             condemned_count: 0,
+            tries_to_find_out: 0,
             reliefs: BTreeMap::new(),
             fault_counts: BTreeMap::new(),
             more: options.more_seed.map(Random::new),
@@ -722,6 +725,10 @@ impl Simulation {
         self.check_in_time()?;
         if self.are_idle() && self.is_any_wrong() {
             // It is found out by an entry that comes.
+            self.tries_to_find_out += 1;
+            if self.tries_to_find_out > FIND_OUT_TRIES_MAX {
+                return Err("a state that was made wrong is not found out".to_string());
+            }
             for client in 0..self.clients.len() {
                 self.clients[client].do_one_more();
                 self.wake_client(client);

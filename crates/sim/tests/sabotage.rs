@@ -63,7 +63,7 @@ fn a_batch_that_is_applied_twice_is_noticed() {
 
 #[test]
 fn a_condemned_member_that_goes_on_is_noticed() {
-    check_noticed_where(Sabotage::CondemnedIgnored, "do not finish", |options| {
+    check_noticed_where(Sabotage::CondemnedIgnored, "is not found out", |options| {
         options.begins_unborn = false;
         options.faults = FaultMix::planned_for(vec![(3_000_000, Whom::one(0), Fault::WrongState)]);
         options.faults_us = 60_000_000;
