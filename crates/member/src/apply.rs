@@ -22,7 +22,6 @@ use zk::ErrorCode;
 use zk::response::encode_read;
 
 use crate::catch_up::WholeImage;
-use crate::digests;
 use crate::limits::{SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::message::{
     Answer, Delivery, FromApply, FrontId, ReadAnswer, SessionEvent, ToApply, TravellingRead,
@@ -329,6 +328,8 @@ impl Apply {
         self.changes.push(counters.ordinal, counters.zxid, settings, "");
         let servers = ChangeKind::Registered(Arc::new(machine.servers().clone()));
         self.changes.push(counters.ordinal, counters.zxid, servers, "");
+        let (index, digest) = (self.last_index, machine.digest());
+        self.output.to_loop.push(FromApply::Digest { index, digest });
     }
 
     /// Own batches up to this one are in the snapshot: nobody can be told what came of them.
@@ -368,10 +369,8 @@ impl Apply {
         machine.finish_entry(LogIndex(entry.index));
         self.last_index = LogIndex(entry.index);
         self.last_term = entry.term;
-        if digests::is_due(entry.index) {
-            let (index, digest) = (self.last_index, machine.digest());
-            self.output.to_loop.push(FromApply::Digest { index, digest });
-        }
+        let (index, digest) = (self.last_index, machine.digest());
+        self.output.to_loop.push(FromApply::Digest { index, digest });
     }
 
     /// Goes on with the batch at the position, and past it once it is done.

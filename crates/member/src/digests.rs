@@ -4,18 +4,27 @@
 //! its leader. Where a majority of the voters has the same, whoever has another is *outside*: its state
 //! is wrong, and it is to fetch that of the others. Where there is no such majority nobody can tell who
 //! is right, and nobody is touched.
+//!
+//! A state that was copied bears no witness: a snapshot that is wrong would make a majority that is. So the
+//! snapshot of a follower is passed on only if its digest is the leader's at that very index.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use machine::{Digest, MemberId};
 use replica::Membership;
 
-use crate::limits::{DIGEST_CHECKS_MAX, DIGEST_INTERVAL_ENTRIES};
+use crate::limits::{DIGEST_CHECKS_MAX, DIGEST_INTERVAL_ENTRIES, OWN_DIGESTS_MAX};
 
 /// The digests that a leader was given, by index.
 #[derive(Default)]
 pub(crate) struct Digests {
     checks: BTreeMap<u64, Check>,
+}
+
+/// What the digest of this member's own state was after each of the last entries, without a gap.
+pub(crate) struct OwnDigests {
+    first_index: u64,
+    digests: VecDeque<Digest>,
 }
 
 #[derive(Default)]
@@ -46,6 +55,37 @@ pub enum Difference {
 /// Whether a member gives its digest at this index.
 pub(crate) fn is_due(index: u64) -> bool {
     index.is_multiple_of(DIGEST_INTERVAL_ENTRIES)
+}
+
+impl OwnDigests {
+    /// Begins with the state that a start finds.
+    pub fn new(index: u64, digest: Digest) -> OwnDigests {
+        OwnDigests { first_index: index, digests: VecDeque::from([digest]) }
+    }
+
+    /// The newest. What came before a gap, which a snapshot leaves that is installed, is forgotten.
+    pub fn push(&mut self, index: u64, digest: Digest) {
+        if self.first_index + self.digests.len() as u64 != index {
+            self.digests.clear();
+            self.first_index = index;
+        }
+        self.digests.push_back(digest);
+        if self.digests.len() > OWN_DIGESTS_MAX {
+            self.digests.pop_front();
+            self.first_index += 1;
+        }
+    }
+
+    /// After this entry.
+    pub fn at(&self, index: u64) -> Option<Digest> {
+        let offset = index.checked_sub(self.first_index)?;
+        self.digests.get(usize::try_from(offset).ok()?).copied()
+    }
+
+    /// The first entry after which it is known.
+    pub fn first_index(&self) -> u64 {
+        self.first_index
+    }
 }
 
 impl Digests {

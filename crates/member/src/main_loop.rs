@@ -29,7 +29,7 @@ use zk::four_letter::Latency;
 
 use crate::catch_up::{Fetch, Offers, WholeImage};
 use crate::container_znodes::ContainerManager;
-use crate::digests::{Difference, Digests};
+use crate::digests::{Difference, Digests, OwnDigests};
 use crate::expiry::Leases;
 use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
@@ -117,6 +117,7 @@ pub struct Loop {
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
     digests: Digests,
+    own_digests: OwnDigests,
     /// This member, as leader, has found that its state is not that of the majority.
     differs: Option<Differs>,
     ready: bool,
@@ -397,6 +398,7 @@ impl Loop {
             full: BTreeSet::new(),
             disk_full_ms: 0,
             digests: Digests::default(),
+            own_digests: OwnDigests::new(applied.0, start.digest),
             differs: None,
             ready: false,
             counts: LoopCounts {
@@ -462,14 +464,7 @@ impl Loop {
                         Some(Installing::Installed { snapshot: self.snapshots.want() });
                 }
             }
-            FromApply::Digest { index, digest } => match (self.role, self.leader) {
-                _ if self.is_alone() => {}
-                (Role::Leader, _) => self.compare(self.origin.member, (index.0, digest)),
-                (_, Some(leader)) => {
-                    self.send(leader, PeerMessage::Digest { index: index.0, digest });
-                }
-                (_, None) => {}
-            },
+            FromApply::Digest { index, digest } => self.on_own_digest(index.0, digest),
             FromApply::Outlived { boot } => {
                 let (boot, own) = (boot.0, self.origin.boot.0);
                 self.condemn(Condemned::Outlived { boot, own });

@@ -281,7 +281,8 @@ pub enum FromApply {
     FreezeAborted,
     /// Containers and TTL znodes whose time has come.
     Containers(ContainersFound),
-    /// What the state's digest is at the end of this entry: now and then, to be compared.
+    /// What the state's digest is at the end of an entry: of each, and of that of a snapshot which took
+    /// the place of the state.
     Digest {
         /// Its index.
         index: LogIndex,
@@ -432,6 +433,8 @@ pub struct Start {
     pub log_bytes: u64,
     /// What an image of the restored machine has at most.
     pub image_bytes_max: u64,
+    /// The digest of the restored machine.
+    pub digest: Digest,
     /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
     pub snapshot_commands: u64,
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.

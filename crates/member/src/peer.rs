@@ -15,7 +15,7 @@
 //! 8 digest   index u64 | digest u128
 //! 9 differs  index u64
 //! 10 lend    member u64 | index u64
-//! 11 lent    member u64 | u8: 0, or 1 and index u64 | term u64
+//! 11 lent    member u64 | u8: 0, or 1 and index u64 | term u64 | digest u128
 //!
 //! 16 want    index u64 | term u64 | offset u64
 //! 17 piece   index u64 | term u64 | offset u64 | bytes of the file u64 | bytes
@@ -118,7 +118,7 @@ pub enum PeerMessage {
         /// For whom it was asked.
         to: MemberId,
         /// What it has; none: it cannot take one.
-        at: Option<SnapshotAt>,
+        snapshot: Option<LentSnapshot>,
     },
     /// Of a snapshot that was offered.
     Want(Want),
@@ -145,6 +145,15 @@ pub struct SnapshotAt {
     pub index: u64,
     /// Of that entry.
     pub term: u64,
+}
+
+/// A snapshot that a follower has for another member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LentSnapshot {
+    /// Which.
+    pub at: SnapshotAt,
+    /// Of the state that it holds.
+    pub digest: Digest,
 }
 
 /// The next bytes of a snapshot's file, please.
@@ -304,10 +313,13 @@ impl PeerMessage {
                 out.put_u64(index);
                 KIND_LEND
             }
-            PeerMessage::Lent { to, at } => {
+            PeerMessage::Lent { to, snapshot } => {
                 out.put_u64(to.0);
-                out.put_u8(u8::from(at.is_some()));
-                at.into_iter().for_each(|at| encode_at(at, &mut out));
+                out.put_u8(u8::from(snapshot.is_some()));
+                if let Some(LentSnapshot { at, digest }) = snapshot {
+                    encode_at(at, &mut out);
+                    out.put_u128(digest.0);
+                }
                 KIND_LENT
             }
             PeerMessage::Want(want) => {
@@ -459,13 +471,13 @@ fn decode_lend(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
 
 fn decode_lent(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
     let to = MemberId(reader.u64()?);
-    let at = match reader.u8()? {
+    let snapshot = match reader.u8()? {
         0 => None,
-        1 => Some(decode_at(reader)?),
+        1 => Some(LentSnapshot { at: decode_at(reader)?, digest: Digest(reader.u128()?) }),
         value => return Err(reader.bad("flag", u64::from(value))),
     };
     reader.finish()?;
-    Ok(PeerMessage::Lent { to, at })
+    Ok(PeerMessage::Lent { to, snapshot })
 }
 
 fn encode_at(at: SnapshotAt, out: &mut Vec<u8>) {

@@ -316,6 +316,7 @@ pub fn start(
         restored,
         log_bytes,
         image_bytes_max: machine.image_bytes_max(),
+        digest: machine.digest(),
         snapshot_commands: options.snapshot_commands,
         snapshot_log_bytes: options.snapshot_log_bytes,
         containers: options.containers,

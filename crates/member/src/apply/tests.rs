@@ -192,6 +192,8 @@ struct Seen {
     sessions: Vec<SessionEvent>,
     configured: usize,
     index: u64,
+    /// After each entry.
+    digests: Vec<(u64, machine::Digest)>,
     digest: u128,
     syncs: Vec<u64>,
 }
@@ -231,6 +233,10 @@ impl Player {
             }
         }
         for message in output.to_loop {
+            if let FromApply::Digest { index, digest } = message {
+                self.seen.digests.push((index.0, digest));
+                continue;
+            }
             let FromApply::Applied { index, sessions, configured, installed: None, .. } = message
             else {
                 panic!("{message:?}")

@@ -101,3 +101,19 @@ fn while_the_voters_change_nobody_is_judged() {
         assert_eq!(digests.on_digest(MemberId(member), given, &joint), []);
     }
 }
+
+#[test]
+fn own_digests_are_kept_for_the_last_entries_and_without_a_gap() {
+    let digest = |index: u64| Digest(u128::from(index));
+    let mut own = OwnDigests::new(4, digest(4));
+    assert_eq!((own.at(3), own.at(4), own.at(5)), (None, Some(digest(4)), None));
+    let indexes = 5..=OWN_DIGESTS_MAX as u64 + 7;
+    indexes.clone().for_each(|index| own.push(index, digest(index)));
+    assert_eq!(own.first_index(), 8);
+    for (index, known) in [(7, false), (8, true), (*indexes.end(), true)] {
+        assert_eq!(own.at(index), known.then_some(digest(index)), "{index}");
+    }
+    assert_eq!(own.at(indexes.end() + 1), None);
+    own.push(indexes.end() + 2, digest(1));
+    assert_eq!((own.first_index(), own.at(8)), (indexes.end() + 2, None));
+}

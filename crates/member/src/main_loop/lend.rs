@@ -9,7 +9,7 @@ use super::{Loop, to_replica};
 use crate::catch_up::Fetch;
 use crate::lending::{LendStep, LendView, Lender};
 use crate::limits::{CAUGHT_UP_ENTRIES, DISK_STALL_MS};
-use crate::peer::{PeerError, PeerMessage, SnapshotAt};
+use crate::peer::{LentSnapshot, PeerError, PeerMessage, SnapshotAt};
 
 impl Loop {
     /// The leader wants a snapshot for another member: the newest, if it serves, or one that is taken now.
@@ -28,12 +28,15 @@ impl Loop {
             return Ok(());
         }
         let newest = self.replica.newest_snapshot().filter(|newest| newest.index >= index);
-        let at = newest.map(|newest| SnapshotAt { index: newest.index, term: newest.term });
+        let snapshot = newest.and_then(|newest| {
+            let at = SnapshotAt { index: newest.index, term: newest.term };
+            Some(LentSnapshot { at, digest: self.own_digests.at(newest.index)? })
+        });
         let is_unfit = self.disk_is_full
             || self.stalled_ms >= DISK_STALL_MS
             || self.lending.has_failed(self.now_ms);
-        if at.is_some() || is_unfit {
-            self.send(from, PeerMessage::Lent { to, at });
+        if snapshot.is_some() || is_unfit {
+            self.send(from, PeerMessage::Lent { to, snapshot });
         } else if self.applied.0 >= index && !self.snapshots.is_running() {
             self.snapshots.want();
         }
@@ -45,12 +48,12 @@ impl Loop {
         &mut self,
         from: MemberId,
         to: MemberId,
-        at: Option<SnapshotAt>,
+        snapshot: Option<LentSnapshot>,
     ) -> Result<(), PeerError> {
         if to == from {
             return Err(PeerError::OwnSnapshot);
         }
-        if let Some(SnapshotAt { index, term }) = at
+        if let Some(SnapshotAt { index, term }) = snapshot.map(|snapshot| snapshot.at)
             && self.role == Role::Leader
         {
             let is_beyond = index > self.replica.status().last_index;
@@ -60,12 +63,8 @@ impl Loop {
             }
         }
         let Some(index_min) = self.lending.asked_for(from, to) else { return Ok(()) };
-        let Some(SnapshotAt { index, term }) = at else {
-            let others = self.lenders();
-            let view = LendView { others: &others, now_ms: self.now_ms };
-            if let Some(step) = self.lending.on_refused(to, &view) {
-                self.lend(to, step);
-            }
+        let Some(LentSnapshot { at: SnapshotAt { index, term }, digest }) = snapshot else {
+            self.on_refused(to);
             return Ok(());
         };
         // What is not applied here yet, or older than what was asked for since, is asked for again.
@@ -75,8 +74,17 @@ impl Loop {
         // The log has gone on, and the next one is asked for from there on.
         let first_index = self.replica.status().first_index - 1;
         let known_from = self.memberships.front().expect("there is always one").0.0;
-        if index < first_index.max(known_from) {
-            self.lending.on_left_behind(to, first_index.max(known_from));
+        let first_compared = self.own_digests.first_index();
+        let index_min = first_index.max(known_from).max(first_compared);
+        if index < index_min {
+            self.lending.on_left_behind(to, index_min);
+            return Ok(());
+        }
+        let Some(own) = self.own_digests.at(index) else { return Ok(()) };
+        if own != digest {
+            self.compare(self.origin.member, (index, own));
+            self.compare(from, (index, digest));
+            self.on_refused(to);
             return Ok(());
         }
         let membership = to_replica(self.membership_at(LogIndex(index)));
@@ -84,6 +92,15 @@ impl Loop {
         self.lending.on_lent(to, meta.clone());
         self.lend(to, LendStep::Lent(meta));
         Ok(())
+    }
+
+    /// The lender that was asked has none, or none that is right.
+    fn on_refused(&mut self, to: MemberId) {
+        let others = self.lenders();
+        let view = LendView { others: &others, now_ms: self.now_ms };
+        if let Some(step) = self.lending.on_refused(to, &view) {
+            self.lend(to, step);
+        }
     }
 
     /// A snapshot cannot be had: from its holder, or, for whom it was offered, where it was said to be.

@@ -4,7 +4,7 @@ use machine::{Digest, MemberId};
 use replica::{MessageError, PeerStatus, Role};
 
 use super::{Condemned, Differs, Loop, Waiting};
-use crate::digests::Difference;
+use crate::digests::{self, Difference};
 use crate::limits::{DIFFERS_HAND_OVER_MS, REPLACED_SILENCE_MS};
 use crate::message::SnapshotJob;
 use crate::peer::{PeerError, PeerFrame, PeerMessage};
@@ -22,7 +22,7 @@ impl Loop {
             PeerMessage::Raft(bytes) => self.step(from, &bytes)?,
             PeerMessage::Offer(offer) => self.on_offer(from, offer)?,
             PeerMessage::Lend { to, index } => self.on_lend(from, to, index)?,
-            PeerMessage::Lent { to, at } => self.on_lent(from, to, at)?,
+            PeerMessage::Lent { to, snapshot } => self.on_lent(from, to, snapshot)?,
             PeerMessage::Digest { index, digest } if self.role == Role::Leader => {
                 self.compare(from, (index, digest));
             }
@@ -79,6 +79,22 @@ impl Loop {
             self.condemn(Condemned::Forgot { acknowledged: commit, last_index });
         }
         Ok(stepped?)
+    }
+
+    /// What this member's own state is, which is said to who leads now and then.
+    pub(super) fn on_own_digest(&mut self, index: u64, digest: Digest) {
+        if self.is_alone() {
+            return;
+        }
+        self.own_digests.push(index, digest);
+        if !digests::is_due(index) {
+            return;
+        }
+        match (self.role, self.leader) {
+            (Role::Leader, _) => self.compare(self.origin.member, (index, digest)),
+            (_, Some(leader)) => self.send(leader, PeerMessage::Digest { index, digest }),
+            (_, None) => {}
+        }
     }
 
     /// A member's digest, or this one's own, as leader.

@@ -7,6 +7,7 @@ use super::*;
 
 const FROM: MemberId = MemberId(5);
 const AT: SnapshotAt = SnapshotAt { index: 7, term: 3 };
+const LENT: LentSnapshot = LentSnapshot { at: AT, digest: Digest(1 << 100) };
 const ORIGIN: Origin = Origin { member: FROM, boot: BootId(9) };
 
 fn forward(origin: Origin, sequences: &[u64]) -> PeerMessage {
@@ -38,8 +39,8 @@ fn messages() -> Vec<PeerMessage> {
         PeerMessage::Digest { index: 128, digest: Digest(u128::MAX - 1) },
         PeerMessage::Differs { index: 128 },
         PeerMessage::Lend { to: MemberId(8), index: 1 << 40 },
-        PeerMessage::Lent { to: MemberId(8), at: Some(AT) },
-        PeerMessage::Lent { to: MemberId(8), at: None },
+        PeerMessage::Lent { to: MemberId(8), snapshot: Some(LENT) },
+        PeerMessage::Lent { to: MemberId(8), snapshot: None },
         PeerMessage::Want(Want { at: AT, offset: 1 << 40 }),
         PeerMessage::Piece(Piece {
             at: AT,

@@ -98,8 +98,11 @@ impl Simulation {
         members.retain(|member| !(forgets && *member == leader));
         members.retain(|member| deceit != Deceit::OldCopy || self.hosts[*member].is_copied());
         let Some(member) = members.first().copied() else { return };
-        if deceit == Deceit::WrongState && (self.is_log_short() || !self.is_digest_near(member)) {
-            return;
+        if deceit == Deceit::WrongState {
+            let may_lend_unseen = member == leader && self.is_log_short();
+            if may_lend_unseen || !self.is_digest_near(member) {
+                return;
+            }
         }
         self.note_replaced();
         if !self.are_all_well() {
@@ -159,8 +162,8 @@ impl Simulation {
             && self.do_all_vote()
     }
 
-    /// Whether somebody may need a snapshot although all is well. What is wrong could send it, and be a
-    /// majority then: nobody finds out before digests are compared (seed 510114 of three members).
+    /// Whether somebody may need a snapshot although all is well. A leader that is wrong could send its
+    /// own, and be a majority then: that of a follower is compared first (seed 510114 of three members).
     fn is_log_short(&self) -> bool {
         self.options.member.options.log_memory != LogMemory::default()
     }

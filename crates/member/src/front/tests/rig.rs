@@ -109,6 +109,7 @@ pub(crate) fn start() -> Start {
         sessions: Vec::new(),
         log_bytes: 0,
         image_bytes_max: 0,
+        digest: Machine::default().digest(),
         snapshot_commands: 1_000_000,
         snapshot_log_bytes: None,
         containers: Default::default(),

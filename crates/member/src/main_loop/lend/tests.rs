@@ -3,12 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use machine::limits::BATCH_BYTES_MAX;
-use machine::{BootId, Machine, Origin, Zxid};
+use machine::{BootId, Digest, Machine, Origin, Zxid};
 use replica::LogMemory;
 
 use super::super::tests::applied_up_to;
 use super::*;
 use crate::catch_up::WholeImage;
+use crate::digests::OwnDigests;
 use crate::front::tests::rig::{own_batch, start};
 use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::main_loop::{LoopOutput, Waiting};
@@ -23,6 +24,8 @@ struct Node {
     files: BTreeSet<(u64, u64)>,
     /// It cannot write snapshots.
     fails: bool,
+    /// Its state is not that of the others.
+    is_wrong: bool,
     /// It is still checking this when others have long gone on; none: it never does.
     checks: Option<Vec<SnapshotAt>>,
     taken_count: usize,
@@ -40,6 +43,10 @@ struct World {
 
 fn id(at: usize) -> MemberId {
     MemberId(at as u64 + 1)
+}
+
+fn digest(index: u64, is_wrong: bool) -> Digest {
+    Digest(u128::from(index) << 1 | u128::from(is_wrong))
 }
 
 fn node(at: usize, count: usize) -> Node {
@@ -61,6 +68,7 @@ fn node(at: usize, count: usize) -> Node {
         begun: (0, 0),
         files: BTreeSet::from([(1, 1)]),
         fails: false,
+        is_wrong: false,
         checks: None,
         taken_count: 0,
         pieces_sent: 0,
@@ -72,6 +80,9 @@ impl Node {
     fn take(&mut self, output: LoopOutput) {
         let member = &mut self.member;
         assert!(output.condemned.is_none());
+        let is_wrong = self.is_wrong;
+        let digest =
+            |index| FromApply::Digest { index: LogIndex(index), digest: digest(index, is_wrong) };
         for job in output.disk {
             member.on_persisted(job.id);
         }
@@ -80,6 +91,9 @@ impl Node {
                 ToApply::Entries(entries) => {
                     let last = entries.last().unwrap();
                     self.applied = (last.index, last.term);
+                    for entry in entries.iter() {
+                        member.on_apply(digest(entry.index));
+                    }
                     member.on_apply(applied_up_to(last.index));
                 }
                 ToApply::Freeze => {
@@ -92,6 +106,7 @@ impl Node {
                 }
                 ToApply::Replace(image) => {
                     self.applied = (image.at.index, image.at.term);
+                    member.on_apply(digest(image.at.index));
                     member.on_apply(applied_up_to(image.at.index));
                 }
                 _ => {}
@@ -133,6 +148,14 @@ impl Node {
                 _ => {}
             }
         }
+    }
+}
+
+impl Node {
+    /// As if it had been started again.
+    fn forget_digests(&mut self) {
+        let (index, _) = self.applied;
+        self.member.own_digests = OwnDigests::new(index, digest(index, self.is_wrong));
     }
 }
 
@@ -264,6 +287,55 @@ fn a_follower_takes_the_snapshot_and_sends_it() {
     world.come(2);
     world.run(3_000);
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 2), (0, 0)]));
+}
+
+/// A wrong one would make a majority of two that are wrong.
+#[test]
+fn the_snapshot_of_a_state_that_is_not_the_leaders_is_not_passed_on() {
+    let mut world = World::new(3);
+    world.nodes[1].is_wrong = true;
+    (0..3).for_each(|_| world.write());
+    world.come(2);
+    world.run(LENDER_PATIENCE_MS + 3_000);
+    assert_eq!(world.outcome(), (true, vec![(1, 1), (1, 0), (0, 0)]));
+    // Of five it is that of another one.
+    let mut world = World::new(5);
+    let asked = 1;
+    world.nodes[asked].is_wrong = true;
+    (0..3).for_each(|_| world.write());
+    world.come(4);
+    world.run(LENDER_PATIENCE_MS + 3_000);
+    let (is_there, done) = world.outcome();
+    assert!(is_there);
+    assert_eq!((done[0], done[asked].1), ((0, 0), 0), "{done:?}");
+}
+
+/// It was started again since, and has the last one only.
+#[test]
+fn whoever_does_not_know_the_digest_of_its_snapshot_takes_another() {
+    let mut world = World::new(3);
+    let at = world.commit(0);
+    world.nodes[0].member.replica.pin_log(Some(at));
+    world.nodes[1].member.want_snapshot();
+    world.write();
+    world.nodes[1].forget_digests();
+    world.come(2);
+    world.run(3_000);
+    assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 1), (0, 0)]));
+}
+
+/// Nor does a leader know what its own state was then.
+#[test]
+fn a_snapshot_from_before_what_the_leader_can_compare_is_asked_for_anew() {
+    let mut world = World::new(3);
+    let at = world.commit(0);
+    world.nodes[0].member.replica.pin_log(Some(at));
+    world.nodes[1].member.want_snapshot();
+    world.write();
+    world.nodes[0].forget_digests();
+    world.come(2);
+    world.run(3_000);
+    assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 1), (0, 0)]));
 }
 
 #[test]
@@ -418,7 +490,10 @@ fn what_no_correct_member_says_of_lending_ends_the_link() {
     let said = |world: &mut World, to: usize, message: PeerMessage| {
         world.nodes[to].member.on_peer(id(1), message.encode())
     };
-    let lent = |to: usize, at| PeerMessage::Lent { to: id(to), at };
+    let lent = |to: usize, at: Option<SnapshotAt>| {
+        let snapshot = at.map(|at| LentSnapshot { at, digest: digest(at.index, false) });
+        PeerMessage::Lent { to: id(to), snapshot }
+    };
     for (index, term) in [(last_index + 1, 2), (u64::MAX, u64::MAX), (last_index, 1)] {
         let refused = said(&mut world, 0, lent(2, at(index, term)));
         assert_eq!(refused, Err(PeerError::ForeignSnapshot { index, term }));
