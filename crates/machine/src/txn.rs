@@ -164,7 +164,9 @@ impl Machine {
         if *malformed {
             return Err(Refusal::BadArguments);
         }
-        if self.tree.find(&path).is_some() {
+        // The root is nobody's child.
+        let name = &path[parent_end + 1..];
+        if name.is_empty() || self.tree.find_child(parent.id(), name).is_some() {
             return Err(Refusal::NodeExists);
         }
         if ephemeral_session(parent.owner()).is_some() {
@@ -174,7 +176,6 @@ impl Machine {
         self.check_quota(&path, more, txn.changes)?;
         let parent_acl = parent.restricting_acl();
         let parent = parent.id();
-        let name = &path[parent_end + 1..];
         let (data, acl, zxid) = (*data, &acl, txn.zxid);
         let new = NewZnode { name, data, acl, owner, zxid: zxid.0, time_ms: stamp.time_ms };
         let created = self.tree.create(parent, &path, &new);
@@ -231,7 +232,8 @@ impl Machine {
         }
         let parent = self.tree.find(&path[..parent_end]).ok_or(Refusal::NoNode)?;
         self.check_acl(stamp, parent.acl(), perms::DELETE)?;
-        let znode = self.tree.find(path).ok_or(Refusal::NoNode)?;
+        let name = &path[parent_end + 1..];
+        let znode = self.tree.find_child(parent.id(), name).ok_or(Refusal::NoNode)?;
         check_version(znode.version(), version)?;
         if znode.child_count() > 0 {
             return Err(Refusal::NotEmpty);
