@@ -446,28 +446,44 @@ impl Shared {
     /// on this thread, as others wait for more from the links.
     pub fn tell_loop_of_peers(&self, inputs: impl IntoIterator<Item = LoopInput>) {
         self.to_loop.push_quietly(inputs);
-        self.turn_loop(false);
+        // A client that waits comes before the members that are told what is committed.
+        let mut is_sending = false;
+        self.turns_of_loop(false, || is_sending = true);
         if !self.to_apply.is_empty() {
             let mut is_first = true;
             self.help_apply(|| std::mem::take(&mut is_first));
+        }
+        if is_sending {
+            self.flush_peers();
         }
     }
 
     /// Lets Loop take what has arrived, unless another thread is at it: that one looks again. What
     /// others keep sending is left to Loop's own thread after a few turns.
     fn turn_loop(&self, wakes_apply: bool) {
+        self.turns_of_loop(wakes_apply, || self.flush_peers());
+    }
+
+    /// The same; the caller sees to it that what is to be sent to other members is.
+    fn turns_of_loop(&self, wakes_apply: bool, mut send: impl FnMut()) {
         for _ in 0..LOOP_TURNS_MAX {
             let Some(mut runner) = self.main_loop.try_lock() else { return };
             let is_sending = runner.turn(self, wakes_apply);
             drop(runner);
-            if let Some(peers) = self.peers.as_ref().filter(|_| is_sending) {
-                peers.flush();
+            if is_sending {
+                send();
             }
             if self.to_loop.is_empty() {
                 return;
             }
         }
         self.to_loop.nudge();
+    }
+
+    fn flush_peers(&self) {
+        if let Some(peers) = &self.peers {
+            peers.flush();
+        }
     }
 
     /// Whether a connection runtime has so much mail that Apply is to wait.
