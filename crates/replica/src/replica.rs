@@ -218,6 +218,8 @@ pub struct Replica {
     /// When each peer was last heard in this term; at most one per member.
     heard: BTreeMap<u64, u64>,
     leader_heard_tick: u64,
+    /// The last entry there was at the last tick.
+    tick_last_index: u64,
     pinned_index: Option<u64>,
 }
 
@@ -259,6 +261,7 @@ impl Replica {
             last_role: RoleChange { role: Role::Follower, term, leader: None },
             heard: BTreeMap::new(),
             leader_heard_tick: 0,
+            tick_last_index: 0,
             pinned_index: None,
         };
         replica.settle();
@@ -268,6 +271,7 @@ impl Replica {
     /// Time passes. The caller decides how long a tick is and calls this that often.
     pub fn tick(&mut self) {
         self.tick += 1;
+        self.tick_last_index = self.node.raft.raft_log.last_index();
         let failed = self.reads.expire(self.tick);
         self.reads_failed.extend(failed);
         let is_leader = self.node.raft.state == StateRole::Leader;
@@ -670,9 +674,6 @@ impl Replica {
         Ok(Membership::from_raft(&after.to_conf_state()))
     }
 
-    /// Two kinds are dropped where raft-rs would do something it must not: campaign in spite of
-    /// an obstacle, or pass on a request for an index in the name of another member, who asks
-    /// again on its own.
     /// Drops what agrees to an append, of the messages from this position on: nobody learns from it.
     fn drop_agreement(&mut self, from: usize) {
         let messages = &mut self.node.raft.msgs;
@@ -685,17 +686,24 @@ impl Replica {
     }
 
     /// Whether an answer to this message that agrees with it would tell this leader nothing: it has no
-    /// entries, and the member has said that it has what is before. The member streams, or else the
-    /// next append waits for the answer; and its answers count for contact only with heartbeats.
+    /// entries, and the member has said that it has what is before, or will when its disk does. If that
+    /// is lost, the leader asks again when a heartbeat is answered, by when the entry is no longer new.
+    /// The member streams, or else the next append waits for the answer; and its answers count for
+    /// contact only with heartbeats.
     fn is_quiet(&self, message: &eraftpb::Message) -> bool {
+        let is_new = message.index > self.tick_last_index;
         let has_all = |progress: &raft::Progress| {
-            progress.state == ProgressState::Replicate && progress.matched >= message.index
+            let is_said = is_new || progress.matched >= message.index;
+            progress.state == ProgressState::Replicate && is_said
         };
         message.get_msg_type() == MessageType::MsgAppend
             && message.entries.is_empty()
             && self.node.raft.prs().get(message.to).is_some_and(has_all)
     }
 
+    /// Two kinds are dropped where raft-rs would do something it must not: campaign in spite of
+    /// an obstacle, or pass on a request for an index in the name of another member, who asks
+    /// again on its own.
     fn accepts(&self, kind: MessageType) -> bool {
         match kind {
             MessageType::MsgTimeoutNow => self.campaign_obstacle().is_none(),

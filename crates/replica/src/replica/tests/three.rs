@@ -97,9 +97,9 @@ fn follower_acknowledges_only_what_is_on_its_disk() {
     assert_eq!(cluster.replica(leader).status().commit_index, position.index);
 }
 
-#[test]
-fn commit_index_alone_is_answered_only_by_whom_the_leader_has_not_heard() {
-    let mut cluster = three(27);
+/// A proposal that one follower has, and the leader therefore has committed; another one, `late`, is
+/// told so before it has written it.
+fn commit_without(cluster: &mut Cluster) -> (u64, u64, u64) {
     let leader = cluster.elect();
     cluster.rounds(5);
     let [early, late] = others(leader);
@@ -108,23 +108,52 @@ fn commit_index_alone_is_answered_only_by_whom_the_leader_has_not_heard() {
         cluster.deliver();
     };
     // The heartbeats on their way are answered.
-    next(&mut cluster);
-    next(&mut cluster);
+    next(cluster);
+    next(cluster);
     let position = cluster.propose(leader, "a");
     cluster.work(leader);
-    next(&mut cluster);
-    // The one answers and is known to have the entry; the other is still writing.
+    next(cluster);
     cluster.work(early);
-    next(&mut cluster);
+    next(cluster);
     assert_eq!(cluster.replica(leader).status().commit_index, position.index);
     assert_eq!([cluster.in_flight(leader, early), cluster.in_flight(leader, late)], [1, 1]);
-    next(&mut cluster);
+    next(cluster);
     assert_eq!(cluster.replica(early).status().commit_index, position.index);
     cluster.work(early);
+    assert_eq!(cluster.in_flight(early, leader), 0);
+    (leader, late, position.index)
+}
+
+fn matched(cluster: &mut Cluster, leader: u64, member: u64) -> u64 {
+    let peers = cluster.replica(leader).peers();
+    peers.iter().find(|peer| peer.member_id == member).unwrap().matched_index
+}
+
+#[test]
+fn commit_index_alone_is_not_answered() {
+    let mut cluster = three(27);
+    let (leader, late, index) = commit_without(&mut cluster);
+    // What it says is that it has written it.
     cluster.work(late);
-    assert_eq!([cluster.in_flight(early, leader), cluster.in_flight(late, leader)], [0, 2]);
+    assert_eq!(cluster.in_flight(late, leader), 1);
+    cluster.step += 1;
+    cluster.deliver();
+    assert_eq!(matched(&mut cluster, leader, late), index);
     cluster.rounds(5);
     cluster.check_converged();
+}
+
+#[test]
+fn an_answer_that_is_lost_is_asked_for_again() {
+    let mut cluster = three(27);
+    let (leader, late, index) = commit_without(&mut cluster);
+    cluster.cut.insert((late, leader));
+    cluster.work(late);
+    assert_eq!(cluster.in_flight(late, leader), 0);
+    cluster.cut.clear();
+    assert!(matched(&mut cluster, leader, late) < index);
+    cluster.rounds(8);
+    assert_eq!(matched(&mut cluster, leader, late), index);
 }
 
 #[test]
