@@ -69,11 +69,11 @@ impl OwnDigests {
             self.digests.clear();
             self.first_index = index;
         }
-        self.digests.push_back(digest);
-        if self.digests.len() > OWN_DIGESTS_MAX {
+        if self.digests.len() == OWN_DIGESTS_MAX {
             self.digests.pop_front();
             self.first_index += 1;
         }
+        self.digests.push_back(digest);
     }
 
     /// After this entry.

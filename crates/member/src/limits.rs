@@ -275,9 +275,9 @@ pub const DIGEST_INTERVAL_ENTRIES: u64 = 128;
 pub const DIGEST_CHECKS_MAX: usize = 64;
 
 /// Entries for which a member keeps the digest of its own state: that of a snapshot that it is lent is
-/// compared with it, and is asked for anew where it is older. What Quorate writes in some ten seconds at
-/// its fastest, in 2 MiB.
-pub const OWN_DIGESTS_MAX: usize = 1 << 16;
+/// compared with it, and is asked for anew where it is older. More than are written while a large state
+/// is, in 4 MiB.
+pub const OWN_DIGESTS_MAX: usize = 1 << 18;
 
 /// How long a leader whose state is not that of the majority tries to hand over before it resigns.
 pub const DIFFERS_HAND_OVER_MS: u64 = 1_000;
