@@ -2,7 +2,7 @@
 
 use machine::{BootId, Digest, MemberId, SessionId};
 use member::Hello;
-use member::peer::{Heard, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
+use member::peer::{Heard, LentSnapshot, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
 use storage::codec::Reader;
 use storage::datadir::Birth;
 
@@ -27,6 +27,7 @@ pub fn hello(bytes: &[u8]) {
 
 pub fn member_message_seeds() -> Vec<Vec<u8>> {
     let at = SnapshotAt { index: 7, term: 3 };
+    let lent = LentSnapshot { at, digest: Digest(1 << 100) };
     let (boot, sessions) = (BootId(1), vec![SessionId(-4), SessionId(7)]);
     let messages = [
         PeerMessage::Raft(b"anything".to_vec().into()),
@@ -38,8 +39,8 @@ pub fn member_message_seeds() -> Vec<Vec<u8>> {
         PeerMessage::Differs { index: 128 },
         PeerMessage::Offer(Offer { holder: MemberId(6), message: b"anything".to_vec().into() }),
         PeerMessage::Lend { to: MemberId(7), index: 128 },
-        PeerMessage::Lent { to: MemberId(7), at: Some(at) },
-        PeerMessage::Lent { to: MemberId(7), at: None },
+        PeerMessage::Lent { to: MemberId(7), snapshot: Some(lent) },
+        PeerMessage::Lent { to: MemberId(7), snapshot: None },
         PeerMessage::Want(Want { at, offset: 1 << 40 }),
         PeerMessage::Piece(Piece { at, offset: 3, total: 6, bytes: b"abc".to_vec().into() }),
         PeerMessage::Gone(at),
