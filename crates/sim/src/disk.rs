@@ -273,6 +273,10 @@ impl Disk for SimDisk {
         named(self.inner.create(path), path)
     }
 
+    fn create_direct(&self, path: &str) -> io::Result<SimFile> {
+        named(self.inner.create_direct(path), path)
+    }
+
     fn len(&self, file: &SimFile) -> io::Result<u64> {
         self.inner.len(&file.inner)
     }
@@ -307,6 +311,10 @@ impl Disk for SimDisk {
 
     fn remove(&self, path: &str) -> io::Result<()> {
         self.inner.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &str) -> io::Result<()> {
+        self.inner.remove_dir(dir)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {

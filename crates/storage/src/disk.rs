@@ -12,18 +12,19 @@
 
 mod direct;
 
-use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
 use crate::datadir::SET_ASIDE_PREFIX;
-use crate::disk::direct::{DirectWriter, is_refusal};
+use crate::disk::direct::{DirectBlocks, DirectWriter, is_refusal};
 use crate::wal::WAL_DIR;
+
+pub use direct::AlignedBuffer;
 
 /// What storage needs of a file system. [`RealDisk`] and [`crate::fault_disk::FaultDisk`] are the
 /// two there are.
@@ -38,6 +39,10 @@ pub trait Disk {
     fn open_read_only(&self, path: &str) -> io::Result<Self::File>;
     /// Creates a file, or empties an existing one.
     fn create(&self, path: &str) -> io::Result<Self::File>;
+    /// As [`Disk::create`], for a file that is written in whole blocks: a write goes around the page
+    /// cache where the file system can, if its offset, its length and the place of its bytes in
+    /// memory ([`AlignedBuffer`]) are multiples of [`crate::limits::DIRECT_BLOCK_BYTES`].
+    fn create_direct(&self, path: &str) -> io::Result<Self::File>;
     /// Bytes in the file.
     fn len(&self, file: &Self::File) -> io::Result<u64>;
     /// Reads at `offset`; fewer bytes than asked, or none at the end of the file.
@@ -57,6 +62,8 @@ pub trait Disk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &str) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, dir: &str) -> io::Result<()>;
     /// Names in a directory, sorted. The root is `""`.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
     /// Creates a directory; one that is there already is fine.
@@ -162,14 +169,24 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct RealFile {
     file: File,
+    writes: Writes,
+}
+
+/// How a file is written.
+#[derive(Debug)]
+enum Writes {
+    /// Through the page cache.
+    Buffered,
     /// What was opened for writing in place is written around the page cache, where the file system
     /// can and until it refuses.
-    direct: RefCell<Option<DirectWriter>>,
+    InPlace(Mutex<Option<DirectWriter>>),
+    /// Whole blocks go around the page cache.
+    Blocks(DirectBlocks),
 }
 
 impl RealFile {
     fn buffered(file: File) -> RealFile {
-        RealFile { file, direct: RefCell::new(None) }
+        RealFile { file, writes: Writes::Buffered }
     }
 }
 
@@ -179,8 +196,11 @@ impl Disk for RealDisk {
     fn open(&self, path: &str) -> io::Result<RealFile> {
         let path = self.path(path);
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        let direct = DirectWriter::open(&path, file.metadata()?.len())?;
-        Ok(RealFile { file, direct: RefCell::new(direct) })
+        let writes = match DirectWriter::open(&path, file.metadata()?.len())? {
+            Some(writer) => Writes::InPlace(Mutex::new(Some(writer))),
+            None => Writes::Buffered,
+        };
+        Ok(RealFile { file, writes })
     }
 
     fn open_read_only(&self, path: &str) -> io::Result<RealFile> {
@@ -191,6 +211,15 @@ impl Disk for RealDisk {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
         options.open(self.path(path)).map(RealFile::buffered)
+    }
+
+    fn create_direct(&self, path: &str) -> io::Result<RealFile> {
+        let file = self.create(path)?.file;
+        let writes = match DirectBlocks::open(&self.path(path))? {
+            Some(blocks) => Writes::Blocks(blocks),
+            None => Writes::Buffered,
+        };
+        Ok(RealFile { file, writes })
     }
 
     fn len(&self, file: &RealFile) -> io::Result<u64> {
@@ -207,13 +236,24 @@ impl Disk for RealDisk {
     }
 
     fn write_at(&self, file: &RealFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut direct = file.direct.borrow_mut();
-        if let Some(writer) = direct.as_mut() {
-            match writer.write_at(&file.file, offset, bytes) {
-                // From here on only through the page cache, which a mixture would have to flush.
-                Err(error) if is_refusal(&error) => *direct = None,
-                other => return other,
+        match &file.writes {
+            Writes::Buffered => {}
+            Writes::InPlace(direct) => {
+                // A writer that panicked left a piece that says itself whether it is known.
+                let mut direct = direct.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(writer) = direct.as_mut() {
+                    match writer.write_at(&file.file, offset, bytes) {
+                        // From here on only through the page cache, which a mixture would have to
+                        // flush.
+                        Err(error) if is_refusal(&error) => *direct = None,
+                        other => return other,
+                    }
+                }
             }
+            Writes::Blocks(direct) => match direct.write_at(offset, bytes) {
+                Err(error) if is_refusal(&error) => {}
+                other => return other,
+            },
         }
         file.file.write_all_at(bytes, offset)
     }
@@ -247,6 +287,10 @@ impl Disk for RealDisk {
 
     fn remove(&self, path: &str) -> io::Result<()> {
         std::fs::remove_file(self.path(path))
+    }
+
+    fn remove_dir(&self, dir: &str) -> io::Result<()> {
+        std::fs::remove_dir(self.path(dir))
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {

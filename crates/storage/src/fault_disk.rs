@@ -52,7 +52,7 @@ pub enum Operation {
     Open,
     /// `read_at`, `len`, `list`, `exists`.
     Read,
-    /// `create`.
+    /// `create`, `create_direct`.
     Create,
     /// `write_at`.
     Write,
@@ -64,7 +64,7 @@ pub enum Operation {
     Sync,
     /// `rename`.
     Rename,
-    /// `remove`.
+    /// `remove`, `remove_dir`.
     Remove,
     /// `create_dir`.
     CreateDir,
@@ -121,6 +121,7 @@ enum NameChange {
     Directory { name: String },
     Rename { from: String, to: String },
     Remove { name: String },
+    RemoveDirectory { name: String },
 }
 
 /// The names in one directory: full paths to inode numbers.
@@ -149,6 +150,9 @@ impl Names {
             NameChange::Remove { name } => {
                 self.files.remove(name);
             }
+            NameChange::RemoveDirectory { name } => {
+                self.directories.remove(name);
+            }
         }
     }
 
@@ -171,6 +175,9 @@ impl NameChange {
                 NameChange::Rename { from: moved(from), to: moved(to) }
             }
             NameChange::Remove { name } => NameChange::Remove { name: moved(name) },
+            NameChange::RemoveDirectory { name } => {
+                NameChange::RemoveDirectory { name: moved(name) }
+            }
         }
     }
 }
@@ -380,6 +387,7 @@ impl FaultDisk {
             let (NameChange::Link { name, .. }
             | NameChange::Directory { name }
             | NameChange::Remove { name }
+            | NameChange::RemoveDirectory { name }
             | NameChange::Rename { to: name, .. }) = change;
             !is_in(name)
         });
@@ -639,6 +647,10 @@ impl Disk for FaultDisk {
         finish(begin, file)
     }
 
+    fn create_direct(&self, path: &str) -> io::Result<FaultFile> {
+        self.create(path)
+    }
+
     fn len(&self, file: &FaultFile) -> io::Result<u64> {
         let mut state = self.state.borrow_mut();
         state.begin(Operation::Read)?;
@@ -743,6 +755,21 @@ impl Disk for FaultDisk {
         }
         let change = NameChange::Remove { name: path.to_owned() };
         state.change_names(parent_of(path), change);
+        finish(begin, ())
+    }
+
+    fn remove_dir(&self, dir: &str) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Remove)?;
+        if !state.visible.directories.contains(dir) {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        let mut inside = state.visible.files.keys().chain(&state.visible.directories);
+        if inside.any(|path| parent_of(path) == dir) {
+            return Err(io::Error::from(io::ErrorKind::DirectoryNotEmpty));
+        }
+        let change = NameChange::RemoveDirectory { name: dir.to_owned() };
+        state.change_names(parent_of(dir), change);
         finish(begin, ())
     }
 

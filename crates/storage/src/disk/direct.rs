@@ -9,6 +9,9 @@
 //! change. A write that is torn by a loss of power may leave a sector old or new; what is the same
 //! in both is whole either way. The page cache writes whole pages, and relies on the same.
 //!
+//! Or the writer has whole blocks at aligned places in memory itself ([`DirectBlocks`]), and nothing is
+//! kept nor copied.
+//!
 //! Readers use other handles, through the page cache: a direct write first writes back what is
 //! dirty there, and then drops what it replaced.
 
@@ -39,12 +42,7 @@ impl DirectWriter {
         if !length.is_multiple_of(DIRECT_BLOCK_BYTES) {
             return Ok(None);
         }
-        let flags = OFlags::DIRECT.bits() as i32;
-        let opened = OpenOptions::new().write(true).custom_flags(flags).open(path);
-        let file = match opened {
-            Err(error) if is_refusal(&error) => return Ok(None),
-            other => other?,
-        };
+        let Some(file) = open_direct(path)? else { return Ok(None) };
         let piece = AlignedBuffer::new(length.min(DIRECT_PIECE_BYTES) as usize);
         Ok(Some(DirectWriter { file, length, piece, piece_start: None }))
     }
@@ -90,6 +88,39 @@ impl DirectWriter {
     }
 }
 
+/// Opens a file for direct writes, if the file system has any.
+fn open_direct(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::DIRECT.bits() as i32;
+    match OpenOptions::new().write(true).custom_flags(flags).open(path) {
+        Err(error) if is_refusal(&error) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// A handle for direct writes of whole blocks, which may be many at the same time.
+#[derive(Debug)]
+pub(super) struct DirectBlocks {
+    file: File,
+}
+
+impl DirectBlocks {
+    /// `None` when the file system refuses.
+    pub fn open(path: &Path) -> io::Result<Option<DirectBlocks>> {
+        Ok(open_direct(path)?.map(|file| DirectBlocks { file }))
+    }
+
+    /// Writes all of `bytes` at `offset`; a sync is still due, for the device has a cache too. What is
+    /// not whole blocks is refused ([`is_refusal`]), and is for the page cache.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let place = bytes.as_ptr() as u64;
+        let is_aligned = [offset, bytes.len() as u64, place].map(|it| it % DIRECT_BLOCK_BYTES);
+        match is_aligned == [0; 3] {
+            true => self.file.write_all_at(bytes, offset),
+            false => Err(io::Error::from(io::ErrorKind::InvalidInput)),
+        }
+    }
+}
+
 /// Whether the file system has no direct writes, or none of this kind: it says so at the open or at
 /// a write.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
@@ -98,21 +129,28 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
 
 /// Memory that starts at a multiple of [`DIRECT_BLOCK_BYTES`].
 #[derive(Debug)]
-struct AlignedBuffer {
+pub struct AlignedBuffer {
     memory: Box<[u8]>,
     skip: usize,
     length: usize,
 }
 
 impl AlignedBuffer {
-    fn new(length: usize) -> AlignedBuffer {
+    /// That many bytes, all zero.
+    pub fn new(length: usize) -> AlignedBuffer {
         let block_bytes = DIRECT_BLOCK_BYTES as usize;
         let memory = vec![0; length + block_bytes].into_boxed_slice();
         let skip = memory.as_ptr().align_offset(block_bytes);
         AlignedBuffer { memory, skip, length }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory[self.skip..self.skip + self.length]
+    }
+
+    /// The bytes, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.skip..self.skip + self.length]
     }
 }

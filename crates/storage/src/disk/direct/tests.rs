@@ -2,7 +2,7 @@
 //! the same must hold.
 
 use super::*;
-use crate::disk::{Disk, RealDisk, RealFile};
+use crate::disk::{Disk, RealDisk, RealFile, Writes};
 
 const LENGTH: u64 = 2 * DIRECT_PIECE_BYTES + 3 * DIRECT_BLOCK_BYTES;
 
@@ -33,7 +33,10 @@ impl Pair {
     }
 
     fn is_direct(&self) -> bool {
-        self.file.direct.borrow().is_some()
+        match &self.file.writes {
+            Writes::InPlace(direct) => direct.lock().expect("nobody panicked").is_some(),
+            _ => false,
+        }
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) {
@@ -137,7 +140,8 @@ fn bytes_written_anywhere_come_back() {
 fn a_refused_write_and_all_later_ones_go_through_the_page_cache() {
     let mut pair = Pair::new("refused", LENGTH);
     pair.write(10, &[1; 5_000]);
-    if let Some(writer) = pair.file.direct.borrow_mut().as_mut() {
+    let Writes::InPlace(direct) = &pair.file.writes else { return };
+    if let Some(writer) = direct.lock().expect("nobody panicked").as_mut() {
         // Memory at an odd place: what refuses nothing else refuses this.
         writer.piece.skip += 1;
         writer.piece_start = None;
@@ -165,4 +169,28 @@ fn a_write_behind_the_end_makes_the_file_longer_by_as_much() {
     let mut empty = Pair::new("empty", 0);
     empty.write(0, b"abc");
     empty.check();
+}
+
+#[test]
+fn whole_blocks_and_everything_else_of_a_file_of_blocks_come_back() {
+    let pair = Pair::new("blocks", 0);
+    let file = pair.disk.create_direct("b").expect("creates");
+    pair.disk.preallocate(&file, LENGTH).expect("has room");
+    let mut blocks = AlignedBuffer::new(3 * DIRECT_BLOCK_BYTES as usize);
+    blocks.bytes_mut().fill(1);
+    pair.disk.write_at(&file, DIRECT_BLOCK_BYTES, blocks.bytes()).expect("writes blocks");
+    pair.disk.write_at(&file, 5, &[2; 7]).expect("writes at an odd place");
+    pair.disk.write_at(&file, 2 * DIRECT_BLOCK_BYTES, &blocks.bytes()[1..9]).expect("writes few");
+    let mut back = vec![9; 5 * DIRECT_BLOCK_BYTES as usize];
+    assert_eq!(pair.disk.read_at(&file, 0, &mut back).expect("reads"), back.len());
+    let mut wanted = vec![0; back.len()];
+    wanted[4096..4 * 4096].fill(1);
+    wanted[5..12].fill(2);
+    assert!(back == wanted);
+}
+
+#[test]
+fn a_file_may_be_written_by_several_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<RealFile>();
 }
