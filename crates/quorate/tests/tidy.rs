@@ -65,7 +65,21 @@ const WALLS: [Wall; 12] = [
         ours: &["chunk", "machine", "member", "replica", "storage", "workload", "zk"],
         theirs: &["bytes", "thiserror"],
     },
-    Wall { name: "chunk", ours: &["storage"], theirs: &[] },
+    Wall {
+        name: "chunk",
+        ours: &["storage"],
+        theirs: &[
+            "bytes",
+            "crc32c",
+            "crc32fast",
+            "foldhash",
+            "hashbrown",
+            "md-5",
+            "parking_lot",
+            "sha2",
+            "thiserror",
+        ],
+    },
     Wall { name: "etcd", ours: &["machine", "member", "node"], theirs: &[] },
     Wall {
         name: "bench",

@@ -273,6 +273,10 @@ impl Disk for SimDisk {
         named(self.inner.create(path), path)
     }
 
+    fn open_or_create(&self, path: &str) -> io::Result<SimFile> {
+        named(self.inner.open_or_create(path), path)
+    }
+
     fn create_direct(&self, path: &str) -> io::Result<SimFile> {
         named(self.inner.create_direct(path), path)
     }

@@ -39,6 +39,9 @@ pub trait Disk {
     fn open_read_only(&self, path: &str) -> io::Result<Self::File>;
     /// Creates a file, or empties an existing one.
     fn create(&self, path: &str) -> io::Result<Self::File>;
+    /// Opens a file for reading and for writing through the page cache; makes an empty one if there is
+    /// none.
+    fn open_or_create(&self, path: &str) -> io::Result<Self::File>;
     /// As [`Disk::create`], for a file that is written in whole blocks: a write goes around the page
     /// cache where the file system can, if its offset, its length and the place of its bytes in
     /// memory ([`AlignedBuffer`]) are multiples of [`crate::limits::DIRECT_BLOCK_BYTES`].
@@ -213,6 +216,12 @@ impl Disk for RealDisk {
         options.open(self.path(path)).map(RealFile::buffered)
     }
 
+    fn open_or_create(&self, path: &str) -> io::Result<RealFile> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.open(self.path(path)).map(RealFile::buffered)
+    }
+
     fn create_direct(&self, path: &str) -> io::Result<RealFile> {
         let file = self.create(path)?.file;
         let writes = match DirectBlocks::open(&self.path(path))? {
@@ -324,14 +333,9 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &str) -> io::Result<RealFile> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.path(path))?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(RealFile::buffered(file))
+        let file = self.open_or_create(path)?;
+        rustix::fs::flock(&file.file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
     }
 }
 

@@ -48,11 +48,11 @@ impl Chance {
 /// Kinds of operations, for counting and for failing the n-th of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// `open`, `open_read_only`.
+    /// `open`, `open_read_only`, and `open_or_create` of a file that is there.
     Open,
     /// `read_at`, `len`, `list`, `exists`.
     Read,
-    /// `create`, `create_direct`.
+    /// `create`, `create_direct`, and `open_or_create` of a file that is not there.
     Create,
     /// `write_at`.
     Write,
@@ -645,6 +645,11 @@ impl Disk for FaultDisk {
         };
         let file = FaultFile { inode, life: state.life, writable: true, lock: None };
         finish(begin, file)
+    }
+
+    fn open_or_create(&self, path: &str) -> io::Result<FaultFile> {
+        let is_there = self.state.borrow().visible.files.contains_key(path);
+        if is_there { self.open(path) } else { self.create(path) }
     }
 
     fn create_direct(&self, path: &str) -> io::Result<FaultFile> {

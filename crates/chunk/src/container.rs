@@ -1,0 +1,295 @@
+//! A container: its state, and what it knows of its blocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use storage::codec::{DecodeError, Reader};
+
+use crate::block::{KeyValue, put_option, put_pairs, read_option, read_pairs};
+use crate::extents::{Extent, Extents};
+use crate::layout::Layout;
+use crate::record::Position;
+use crate::segment::LOG_DIR;
+
+/// What may be done with a container. Numbers and meaning are Ozone's (`ContainerDataProto.State`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Written and read.
+    Open,
+    /// Takes no new writes but those that were ordered before; becomes closed.
+    Closing,
+    /// Closed without the others' agreement; becomes closed by force.
+    QuasiClosed,
+    /// Read, and deleted from.
+    Closed,
+    /// Something in it is damaged: read, and deleted.
+    Unhealthy,
+    /// Not to be used at all.
+    Invalid,
+    /// Being rebuilt from others: written and read.
+    Recovering,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [State; 7] = [
+        State::Open,
+        State::Closing,
+        State::QuasiClosed,
+        State::Closed,
+        State::Unhealthy,
+        State::Invalid,
+        State::Recovering,
+    ];
+
+    /// Its number in Ozone's protocol, which is that in our records, too.
+    pub fn number(self) -> u8 {
+        match self {
+            State::Open => 1,
+            State::Closing => 2,
+            State::QuasiClosed => 3,
+            State::Closed => 4,
+            State::Unhealthy => 5,
+            State::Invalid => 6,
+            State::Recovering => 8,
+        }
+    }
+
+    /// The state of that number. 7, deleted, is none that a container has.
+    pub fn of_number(number: u8) -> Option<State> {
+        State::ALL.into_iter().find(|state| state.number() == number)
+    }
+
+    /// Whether chunks and blocks may be written.
+    pub fn takes_writes(self) -> bool {
+        matches!(self, State::Open | State::Closing | State::Recovering)
+    }
+}
+
+impl core::fmt::Display for State {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            State::Open => "open",
+            State::Closing => "closing",
+            State::QuasiClosed => "quasi-closed",
+            State::Closed => "closed",
+            State::Unhealthy => "unhealthy",
+            State::Invalid => "invalid",
+            State::Recovering => "recovering",
+        })
+    }
+}
+
+/// What a container is made with.
+#[derive(Clone, Debug, Default)]
+pub struct ContainerSpec {
+    /// Where its chunks go; the store's default when nothing is said.
+    pub layout: Option<Layout>,
+    /// Whether it starts as [`State::Recovering`].
+    pub is_recovering: bool,
+    /// What the client says about it.
+    pub metadata: Vec<KeyValue>,
+    /// Which part of a stripe it holds (erasure coding), as the client said.
+    pub replica_index: Option<u32>,
+}
+
+/// What is known of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerInfo {
+    /// Its id.
+    pub id: u64,
+    /// Where its chunks are.
+    pub layout: Layout,
+    /// Its state.
+    pub state: State,
+    /// What the client said about it.
+    pub metadata: Vec<KeyValue>,
+    /// Which part of a stripe it holds (erasure coding).
+    pub replica_index: Option<u32>,
+    /// Bytes of its chunks. After a restart those of committed blocks, where chunks are files.
+    pub bytes_used: u64,
+    /// Blocks that were committed.
+    pub block_count: u64,
+    /// The last commit of a block.
+    pub commit_sequence_id: u64,
+    /// The folder of its chunks below the store's directory; that of the log if it has none.
+    pub path: String,
+}
+
+/// A container in memory.
+#[derive(Debug)]
+pub(crate) struct Container {
+    /// Its id.
+    pub id: u64,
+    /// Where its chunks are, for good.
+    pub layout: Layout,
+    /// The folder of its chunks; empty if it has none.
+    pub path: String,
+    /// Whether the names of its folders are durable.
+    pub has_durable_path: AtomicBool,
+    /// What changes.
+    pub index: Mutex<Index>,
+}
+
+/// What a container knows of itself and its blocks.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// Its state.
+    pub state: State,
+    /// What the client said about it.
+    pub metadata: Vec<KeyValue>,
+    /// Which part of a stripe it holds.
+    pub replica_index: Option<u32>,
+    /// Its blocks.
+    pub blocks: BTreeMap<u64, Block>,
+    /// Bytes of its blocks.
+    pub bytes_used: u64,
+    /// Blocks that were committed.
+    pub block_count: u64,
+    /// The last commit of a block.
+    pub commit_sequence_id: u64,
+    /// Whether it was deleted, and only somebody who found it before still has it.
+    pub is_gone: bool,
+    /// Whether there may be files of blocks that the index does not know: those that were not committed
+    /// before a restart.
+    pub has_unknown_files: bool,
+    /// The blocks whose file was looked for since.
+    pub learned: BTreeSet<u64>,
+}
+
+/// A block in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    /// Where its bytes are, in the layout of the log.
+    pub extents: Extents,
+    /// The byte after its last one.
+    pub length: u64,
+    /// The last commit of it.
+    pub commit: Option<Commit>,
+    /// Whether it takes no more writes.
+    pub is_finalized: bool,
+}
+
+/// A commit of a block, in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    /// The record's place.
+    pub at: Position,
+    /// Bytes of the record's body.
+    pub body_bytes: u32,
+    /// Bytes of all chunks.
+    pub length: u64,
+    /// The index of the commit in the log that replicated it.
+    pub commit_sequence_id: u64,
+}
+
+impl Container {
+    /// A container as it is made.
+    pub fn new(id: u64, layout: Layout, path: String, index: Index) -> Container {
+        let has_durable_path = AtomicBool::new(path.is_empty());
+        Container { id, layout, path, has_durable_path, index: Mutex::new(index) }
+    }
+
+    /// What is known of it.
+    pub fn info(&self) -> ContainerInfo {
+        let index = self.index.lock();
+        ContainerInfo {
+            id: self.id,
+            layout: self.layout,
+            state: index.state,
+            metadata: index.metadata.clone(),
+            replica_index: index.replica_index,
+            bytes_used: index.bytes_used,
+            block_count: index.block_count,
+            commit_sequence_id: index.commit_sequence_id,
+            path: if self.path.is_empty() { LOG_DIR.to_owned() } else { self.path.clone() },
+        }
+    }
+}
+
+impl Index {
+    /// That of a container without blocks.
+    pub fn new(state: State, metadata: Vec<KeyValue>, replica_index: Option<u32>) -> Index {
+        Index {
+            state,
+            metadata,
+            replica_index,
+            blocks: BTreeMap::new(),
+            bytes_used: 0,
+            block_count: 0,
+            commit_sequence_id: 0,
+            is_gone: false,
+            has_unknown_files: false,
+            learned: BTreeSet::new(),
+        }
+    }
+
+    /// A block has bytes up to `end`, or more.
+    pub fn grow(&mut self, local_id: u64, end: u64) -> &mut Block {
+        let block = self.blocks.entry(local_id).or_default();
+        if end > block.length {
+            self.bytes_used += end - block.length;
+            block.length = end;
+        }
+        block
+    }
+
+    /// A write up to `end` failed: the block is as long as it was, if nobody wrote on since.
+    pub fn shrink(&mut self, local_id: u64, end: u64, before: u64) {
+        let Some(block) = self.blocks.get_mut(&local_id) else { return };
+        if block.length == end && before < end {
+            self.bytes_used -= end - before;
+            block.length = before;
+            if before == 0 && block.commit.is_none() {
+                self.blocks.remove(&local_id);
+            }
+        }
+    }
+
+    /// A chunk is in the log.
+    pub fn put_extent(&mut self, local_id: u64, extent: Extent) {
+        self.grow(local_id, extent.end()).extents.put(extent);
+    }
+
+    /// A block was committed.
+    pub fn put_commit(&mut self, local_id: u64, commit: Commit) {
+        let block = self.blocks.entry(local_id).or_default();
+        let is_first = block.commit.replace(commit).is_none();
+        self.block_count += u64::from(is_first);
+        self.commit_sequence_id = self.commit_sequence_id.max(commit.commit_sequence_id);
+    }
+
+    /// A block is gone.
+    pub fn remove_block(&mut self, local_id: u64) -> Option<Block> {
+        let block = self.blocks.remove(&local_id)?;
+        self.bytes_used -= block.length;
+        self.block_count -= u64::from(block.commit.is_some());
+        Some(block)
+    }
+}
+
+/// Puts what is known of a container, but its blocks, into the body of a record.
+pub(crate) fn encode_container(layout: Layout, index: &Index) -> Vec<u8> {
+    let mut out = vec![layout.number(), index.state.number()];
+    put_option(&mut out, index.replica_index.map(u64::from));
+    put_pairs(&mut out, &index.metadata);
+    out
+}
+
+/// Reads what is known of a container, as [`encode_container`] wrote it.
+pub(crate) fn decode_container(body: &[u8]) -> Result<(Layout, Index), DecodeError> {
+    let mut reader = Reader::new(body);
+    let layout = Layout::of_number(reader.u8()?);
+    let layout = layout.ok_or_else(|| reader.bad("the layout is unknown"))?;
+    let state = State::of_number(reader.u8()?);
+    let state = state.ok_or_else(|| reader.bad("the state is unknown"))?;
+    let replica_index = read_option(&mut reader)?.map(u32::try_from).transpose();
+    let replica_index = replica_index.map_err(|_| reader.bad("a replica index is too large"))?;
+    let metadata = read_pairs(&mut reader)?;
+    reader.finish()?;
+    Ok((layout, Index::new(state, metadata, replica_index)))
+}
+
+#[cfg(test)]
+mod tests;

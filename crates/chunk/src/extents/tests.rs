@@ -1,0 +1,62 @@
+//! Extents compared with the bytes that they stand for.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Record `n` is `n` times as long as it is; its byte `i` is said to be `(n, i)`.
+fn extent(offset: u64, number: u32, bytes: u32) -> Extent {
+    Extent::of_record(offset, Position { segment: 1, offset: number }, bytes)
+}
+
+fn put_model(model: &mut Vec<Option<(u32, u32)>>, extent: &Extent) {
+    let end = extent.end() as usize;
+    model.resize(model.len().max(end), None);
+    for byte in 0..extent.length {
+        model[extent.offset as usize + byte as usize] = Some((extent.at.offset, byte));
+    }
+}
+
+fn bytes_of(extents: &[Extent]) -> Vec<Option<(u32, u32)>> {
+    let bytes = |it: &Extent| {
+        (it.skip..it.skip + it.length).map(|byte| Some((it.at.offset, byte))).collect::<Vec<_>>()
+    };
+    extents.iter().flat_map(bytes).collect()
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_last_is_read(
+        writes in prop::collection::vec((0u64..60, 1u32..30), 1..40),
+        reads in prop::collection::vec((0u64..90, 0u64..90), 1..20),
+    ) {
+        let (mut extents, mut model) = (Extents::default(), Vec::new());
+        for (number, (offset, bytes)) in writes.into_iter().enumerate() {
+            let extent = extent(offset, number as u32, bytes);
+            extents.put(extent);
+            put_model(&mut model, &extent);
+        }
+        prop_assert_eq!(extents.end(), model.len() as u64);
+        for (start, length) in reads {
+            let (start, end) = (start, start + length);
+            let wanted: Vec<_> = (start..end).map(|at| model.get(at as usize).copied().flatten()).collect();
+            let hole = wanted.iter().position(Option::is_none);
+            match extents.within(start, end) {
+                Ok(found) => {
+                    prop_assert_eq!(hole, None);
+                    prop_assert_eq!(bytes_of(&found), wanted);
+                }
+                Err(at) => prop_assert_eq!(Some((at - start) as usize), hole),
+            }
+        }
+        let sorted: Vec<Extent> = extents.iter().copied().collect();
+        prop_assert!(sorted.windows(2).all(|pair| pair[0].end() <= pair[1].offset));
+        prop_assert!(sorted.iter().all(|it| it.length > 0 && it.skip + it.length <= it.body_bytes));
+    }
+}
+
+#[test]
+fn nothing_of_nothing_is_there() {
+    assert_eq!(Extents::default().within(0, 0), Ok(Vec::new()));
+    assert_eq!(Extents::default().within(0, 1), Err(0));
+}

@@ -1,0 +1,70 @@
+//! Bounds of the store: what each is, why, and what happens at it.
+
+/// Bytes of one chunk, and of one read. Ozone's clients send 4 MiB at most by default, and 32 MiB is the
+/// largest message of its protocol. [`crate::ChunkError::ChunkTooLarge`] above it.
+pub const CHUNK_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// Bytes of a chunk's name. 255 is the longest file name there is; what the stages append must fit.
+/// [`crate::ChunkError::BadChunkName`] above it.
+pub const CHUNK_NAME_BYTES_MAX: usize = 200;
+
+/// Bytes of a block, unless the options say something else: Ozone's `ozone.scm.block.size`.
+/// [`crate::ChunkError::BlockTooLarge`] above it.
+pub const BLOCK_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
+
+/// Bytes of a container, unless the options say something else: twice Ozone's
+/// `ozone.scm.container.size` of 5 GB. Its datanode asks for a close at 90 % of that size, and takes what
+/// comes until it is closed; here there is an end. [`crate::ChunkError::ContainerTooLarge`] above it.
+pub const CONTAINER_BYTES_MAX_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
+
+/// Bytes of the body of a record: the largest chunk, and the metadata of a block likewise.
+/// [`crate::ChunkError::MetadataTooLarge`] above it.
+pub const RECORD_BODY_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize;
+
+/// Bytes of a segment of the log, unless the options say something else. Going from one to the next costs
+/// some milliseconds of the file system's; giving space back copies half of one at most.
+pub const SEGMENT_BYTES_DEFAULT: u32 = 256 * 1024 * 1024;
+
+/// The smallest segment, for tests. A chunk that does not fit into one is refused with
+/// [`crate::ChunkError::ChunkTooLarge`].
+pub const SEGMENT_BYTES_MIN: u32 = 64 * 1024;
+
+/// The largest segment.
+pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
+
+/// Bytes at the end of a segment that chunks leave free, so that blocks can still be committed when the
+/// disk has no room for another segment; and commits leave half of it, so that blocks and containers can
+/// be deleted. A small segment leaves an eighth.
+pub const SEGMENT_HEADROOM_BYTES: u32 = 1024 * 1024;
+
+/// Segments of a log. At the default size this is 16 TiB. [`crate::ChunkError::DiskFull`] beyond it.
+pub const SEGMENTS_MAX: usize = 65_536;
+
+/// The largest number of a segment. Numbers grow by one for each and are never used twice.
+pub const SEGMENT_NUMBER_MAX: u32 = u32::MAX - 1;
+
+/// Bytes of the buffers that records are gathered in, and that larger ones pass on their way to the disk.
+pub const BUFFER_BYTES: usize = 1024 * 1024;
+
+/// Such buffers in all. Who needs one more waits for one: this is what keeps a disk that is slower than
+/// its writers from filling the memory.
+pub const BUFFERS_MAX: usize = 24;
+
+/// The largest body that is gathered with others; a larger one is written by itself. Copying it into
+/// the common buffer happens one at a time.
+pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of the blocks that the log is written in.
+pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;
+
+/// Files that are kept open, unless the options say something else. A quarter, those that were used
+/// longest ago, are closed when there are more.
+pub const OPEN_FILES_MAX_DEFAULT: usize = 512;
+
+/// Bytes read at once when the log is read from end to end.
+pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
+
+const _: () = assert!(GATHERED_BYTES_MAX <= crate::record::PIECE_BYTES);
+const _: () = assert!(BUFFER_BYTES >= 2 * GATHERED_BYTES_MAX);
+const _: () = assert!(BUFFER_BYTES.is_multiple_of(BLOCK_BYTES as usize));
+const _: () = assert!(SEGMENT_BYTES_DEFAULT as usize > 2 * RECORD_BODY_BYTES_MAX);

@@ -1,0 +1,613 @@
+//! The log of a store: one sequential stream of records from all threads, in segments.
+//!
+//! Two steps to a record. *Reserve*, under the lock of the tail, decides its place; a small record is
+//! copied into the buffer that all gather in, there and then. *Finish*, without the lock, writes what is
+//! left to be written by this thread: the gathered buffer that its record filled, or its own large
+//! record. So whoever keeps an index reserves under the index's lock, which makes the order of the log
+//! that of the index, and finishes outside of it.
+//!
+//! Every write to a file is whole blocks, written once: a record that has to be durable at once is
+//! followed by zeros to the end of its block, and what is durable is never written over.
+//!
+//! A sync covers whatever is in the log when it starts. Whoever waits while one is under way waits for
+//! the next, of which one of them is the leader: threads that wait share it.
+//!
+//! After a failed write or sync nothing more is written: what is on the disk is not known any more.
+//! Only a disk without room for another segment is not such a failure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use storage::disk::{AlignedBuffer, Disk};
+
+use crate::error::ChunkError;
+use crate::limits::{
+    BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, GATHERED_BYTES_MAX, SEGMENT_HEADROOM_BYTES,
+    SEGMENT_NUMBER_MAX,
+};
+use crate::record::{
+    HEADER_BYTES, Header, Kind, PIECE_BYTES, Position, encode_header, encode_trailer, record_bytes,
+};
+use crate::segment::{FIRST_RECORD, Head, LOG_DIR, encode_head, segment_path};
+
+/// A record to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// What it is about.
+    pub kind: Kind,
+    /// The container.
+    pub container_id: u64,
+    /// The block, or 0.
+    pub local_id: u64,
+    /// Byte of the block where a chunk starts, or 0.
+    pub block_offset: u64,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// The writing end of the log.
+#[derive(Debug)]
+pub struct Log<D: Disk> {
+    disk: D,
+    store_id: u128,
+    segment_bytes: u32,
+    /// Bytes at the end of a segment that chunks leave free.
+    headroom_bytes: u32,
+    tail: Mutex<Tail<D::File>>,
+    /// A buffer came back, a write or a sync ended, or the log stopped.
+    changed: Condvar,
+    sync_count: AtomicU64,
+    /// Everything before this position is in the files.
+    written: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Tail<F> {
+    /// The segment that is written to; none before the first record.
+    segment: Option<Arc<Segment<F>>>,
+    /// Where the next record goes, or would go if there were a segment.
+    end: Position,
+    /// Where the last record of this segment starts, or 0.
+    previous: u32,
+    gathered: Option<Gathered>,
+    /// Starts of what threads are writing.
+    writing: Vec<Position>,
+    free: Vec<AlignedBuffer>,
+    buffer_count: usize,
+    /// Segments with writes that no sync covers.
+    unsynced: Vec<Arc<Segment<F>>>,
+    has_new_names: bool,
+    /// Everything before it is durable.
+    durable: Position,
+    is_syncing: bool,
+    stopped: Option<String>,
+}
+
+/// A segment that this process made.
+#[derive(Debug)]
+struct Segment<F> {
+    number: u32,
+    file: F,
+}
+
+/// Records on their way to the file.
+#[derive(Debug)]
+struct Gathered {
+    buffer: AlignedBuffer,
+    start: u32,
+}
+
+/// What the thread that reserved has to write, with [`Log::finish`].
+#[derive(Debug)]
+#[must_use]
+pub struct Unwritten<F> {
+    filled: Option<Filled<F>>,
+    own: Option<Own<F>>,
+}
+
+/// A gathered buffer that takes no more records.
+#[derive(Debug)]
+struct Filled<F> {
+    segment: Arc<Segment<F>>,
+    start: u32,
+    bytes: usize,
+    buffer: AlignedBuffer,
+}
+
+/// A place for a large record.
+#[derive(Debug)]
+struct Own<F> {
+    segment: Arc<Segment<F>>,
+    start: u32,
+    header: [u8; HEADER_BYTES],
+    buffer: AlignedBuffer,
+}
+
+fn next_block(offset: u32) -> u32 {
+    offset.next_multiple_of(BLOCK_BYTES)
+}
+
+impl<D: Disk> Log<D> {
+    /// The log goes on behind `end`, in a new segment; everything before is durable.
+    pub fn new(disk: D, store_id: u128, segment_bytes: u32, end: Position) -> Log<D> {
+        let tail = Tail {
+            segment: None,
+            end,
+            previous: 0,
+            gathered: None,
+            writing: Vec::new(),
+            free: Vec::new(),
+            buffer_count: 0,
+            unsynced: Vec::new(),
+            has_new_names: false,
+            durable: end,
+            is_syncing: false,
+            stopped: None,
+        };
+        Log {
+            disk,
+            store_id,
+            segment_bytes,
+            headroom_bytes: SEGMENT_HEADROOM_BYTES.min(segment_bytes / 8),
+            tail: Mutex::new(tail),
+            changed: Condvar::new(),
+            sync_count: AtomicU64::new(0),
+            written: AtomicU64::new(end.to_u64()),
+        }
+    }
+
+    /// Gives the record its place, where it starts. It is in the log once [`Log::finish`] has done what
+    /// is left; nobody else's record waits for that, but syncs do.
+    pub fn reserve(
+        &self,
+        record: &Record<'_>,
+    ) -> Result<(Position, Unwritten<D::File>), ChunkError> {
+        let bytes = record_bytes(record.body.len()) as u32;
+        let is_gathered = record.body.len() <= GATHERED_BYTES_MAX;
+        let headroom = match record.kind {
+            Kind::Chunk => self.headroom_bytes,
+            Kind::Block => self.headroom_bytes / 2,
+            _ => 0,
+        };
+        let limit = self.segment_bytes - headroom;
+        if bytes > limit - FIRST_RECORD {
+            let bytes_max = u64::from(limit - FIRST_RECORD);
+            return Err(ChunkError::ChunkTooLarge { bytes: bytes.into(), bytes_max });
+        }
+        let crc = if is_gathered { crc32c::crc32c(record.body) } else { 0 };
+        let mut tail = self.tail.lock();
+        let fits = loop {
+            tail.check()?;
+            let fits = is_gathered && tail.gathers(bytes);
+            if fits || tail.has_buffer() {
+                break fits;
+            }
+            self.changed.wait(&mut tail);
+        };
+        let start = if fits { tail.end.offset } else { next_block(tail.end.offset) };
+        let is_over = start.saturating_add(bytes) > limit;
+        let mut filled = None;
+        if is_over || tail.segment.is_none() {
+            filled = self.next_segment(&mut tail)?;
+        } else if !fits {
+            filled = tail.take_gathered();
+        }
+        let header = Header {
+            kind: record.kind,
+            at: tail.end,
+            container_id: record.container_id,
+            local_id: record.local_id,
+            block_offset: record.block_offset,
+            body_bytes: record.body.len() as u32,
+            previous: tail.previous,
+            durable: tail.durable,
+        };
+        let at = tail.end;
+        tail.previous = at.offset;
+        let mut own = None;
+        match is_gathered {
+            true => tail.gather(&header, record.body, crc, bytes),
+            false => own = Some(tail.take_own(&header, bytes)),
+        }
+        Ok((at, Unwritten { filled, own }))
+    }
+
+    /// Writes what reserving left to be written. `record` is the same.
+    pub fn finish(
+        &self,
+        unwritten: Unwritten<D::File>,
+        record: &Record<'_>,
+    ) -> Result<(), ChunkError> {
+        if let Some(filled) = unwritten.filled {
+            self.write_filled(filled)?;
+        }
+        match unwritten.own {
+            Some(own) => self.write_own(own, record.body),
+            None => Ok(()),
+        }
+    }
+
+    /// Both steps at once.
+    pub fn append(&self, record: &Record<'_>) -> Result<Position, ChunkError> {
+        let (at, unwritten) = self.reserve(record)?;
+        self.finish(unwritten, record)?;
+        Ok(at)
+    }
+
+    /// Where the log ends.
+    pub fn end(&self) -> Position {
+        self.tail.lock().end
+    }
+
+    /// Writes out everything before `upto` that was gathered, and waits for what others are writing
+    /// there: it can be read from the file, and a crash of the process does not lose it.
+    pub fn flush(&self, upto: Position) -> Result<(), ChunkError> {
+        let mut tail = self.tail.lock();
+        tail.check()?;
+        if tail.gathered_start().is_some_and(|start| start < upto) {
+            let filled = tail.take_gathered();
+            self.write_unlocked(&mut tail, filled)?;
+        }
+        while tail.writing.iter().any(|at| *at < upto) {
+            self.changed.wait(&mut tail);
+            tail.check()?;
+        }
+        Ok(())
+    }
+
+    /// As [`Log::flush`], for the record at `at`; without the lock where it was written long ago.
+    pub fn flush_for_read(&self, at: Position) -> Result<(), ChunkError> {
+        match at.to_u64() < self.written.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => self.flush(Position { offset: at.offset + 1, ..at }),
+        }
+    }
+
+    /// Returns when everything before `upto` is durable: by a sync that others share, or else by one
+    /// of its own.
+    pub fn sync(&self, upto: Position, is_shared: bool) -> Result<(), ChunkError> {
+        let mut tail = self.tail.lock();
+        let mut has_synced = false;
+        loop {
+            tail.check()?;
+            if tail.durable >= upto && (is_shared || has_synced) {
+                return Ok(());
+            }
+            if tail.is_syncing {
+                self.changed.wait(&mut tail);
+            } else {
+                self.lead_sync(&mut tail)?;
+                has_synced = true;
+            }
+        }
+    }
+
+    /// Makes durable what is in the log now.
+    pub fn sync_all(&self) -> Result<(), ChunkError> {
+        let end = self.end();
+        self.sync(end, true)
+    }
+
+    /// Syncs so far.
+    pub fn sync_count(&self) -> u64 {
+        self.sync_count.load(Ordering::Relaxed)
+    }
+
+    fn lead_sync(&self, tail: &mut MutexGuard<'_, Tail<D::File>>) -> Result<(), ChunkError> {
+        tail.is_syncing = true;
+        let result = self.sync_now(tail);
+        tail.is_syncing = false;
+        if let Ok(target) = &result {
+            tail.durable = *target;
+        }
+        self.changed.notify_all();
+        result.map(|_| ())
+    }
+
+    fn sync_now(&self, tail: &mut MutexGuard<'_, Tail<D::File>>) -> Result<Position, ChunkError> {
+        let filled = tail.take_gathered();
+        let target = tail.end;
+        let unsynced = core::mem::take(&mut tail.unsynced);
+        let has_new_names = core::mem::take(&mut tail.has_new_names);
+        self.write_unlocked(tail, filled)?;
+        while tail.writing.iter().any(|at| *at < target) {
+            self.changed.wait(tail);
+            tail.check()?;
+        }
+        let result = MutexGuard::unlocked(tail, || self.sync_files(&unsynced, has_new_names));
+        self.stop_on_error(tail, result)?;
+        Ok(target)
+    }
+
+    fn sync_files(
+        &self,
+        segments: &[Arc<Segment<D::File>>],
+        has_new_names: bool,
+    ) -> Result<(), ChunkError> {
+        for segment in segments {
+            let synced = self.disk.sync_data(&segment.file);
+            synced.map_err(|error| failed(segment.number, "sync", error))?;
+            self.sync_count.fetch_add(1, Ordering::Relaxed);
+        }
+        if has_new_names {
+            let synced = self.disk.sync_dir(LOG_DIR);
+            synced.map_err(|error| ChunkError::io(LOG_DIR, "sync", error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the next segment, and gives what was gathered in the one before. Nothing has changed if
+    /// there is no room for it.
+    fn next_segment(
+        &self,
+        tail: &mut Tail<D::File>,
+    ) -> Result<Option<Filled<D::File>>, ChunkError> {
+        let number = tail.end.segment + 1;
+        if number > SEGMENT_NUMBER_MAX {
+            return Err(ChunkError::DiskFull { bytes_wanted: self.segment_bytes.into() });
+        }
+        let follows = match tail.gathered.is_some() {
+            true => Position { offset: next_block(tail.end.offset), ..tail.end },
+            false => tail.end,
+        };
+        let (store_id, bytes, durable) = (self.store_id, self.segment_bytes, tail.durable);
+        let head = Head { store_id, number, bytes, follows, durable };
+        let file = match self.make_segment(&head) {
+            Ok(file) => file,
+            Err(error @ ChunkError::DiskFull { .. }) => return Err(error),
+            Err(error) => return Err(tail.stop(error)),
+        };
+        let filled = tail.take_gathered();
+        tail.segment = Some(Arc::new(Segment { number, file }));
+        tail.end = Position { segment: number, offset: FIRST_RECORD };
+        tail.previous = 0;
+        tail.has_new_names = true;
+        Ok(filled)
+    }
+
+    fn make_segment(&self, head: &Head) -> Result<D::File, ChunkError> {
+        let path = segment_path(head.number);
+        let file = self.disk.create_direct(&path);
+        let file = file.map_err(|error| ChunkError::io(&path, "create", error))?;
+        let mut block = AlignedBuffer::new(BLOCK_BYTES as usize);
+        let bytes = encode_head(head);
+        block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+        let room = self.disk.preallocate(&file, head.bytes.into());
+        let written = room.and_then(|()| self.disk.write_at(&file, 0, block.bytes()));
+        match written.map_err(|error| ChunkError::io(&path, "write", error)) {
+            Ok(()) => Ok(file),
+            Err(ChunkError::DiskFull { .. }) => {
+                // Half a segment is in nobody's way: its number is given again, and it is emptied then.
+                drop(self.disk.remove(&path));
+                Err(ChunkError::DiskFull { bytes_wanted: head.bytes.into() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_unlocked(
+        &self,
+        tail: &mut MutexGuard<'_, Tail<D::File>>,
+        filled: Option<Filled<D::File>>,
+    ) -> Result<(), ChunkError> {
+        match filled {
+            Some(filled) => MutexGuard::unlocked(tail, || self.write_filled(filled)),
+            None => Ok(()),
+        }
+    }
+
+    fn write_filled(&self, filled: Filled<D::File>) -> Result<(), ChunkError> {
+        let Filled { segment, start, bytes, buffer } = filled;
+        let whole = &buffer.bytes()[..bytes];
+        let written = self.disk.write_at(&segment.file, start.into(), whole);
+        self.written(&segment, start, buffer, written)
+    }
+
+    /// Copies a large record through the buffer to the file, and sums its pieces up on the way.
+    fn write_own(&self, own: Own<D::File>, body: &[u8]) -> Result<(), ChunkError> {
+        let Own { segment, start, header, mut buffer } = own;
+        let mut stream = Stream {
+            disk: &self.disk,
+            file: &segment.file,
+            buffer: buffer.bytes_mut(),
+            fill: 0,
+            offset: start.into(),
+        };
+        let written = stream.put_record(&header, body);
+        self.written(&segment, start, buffer, written)
+    }
+
+    /// A write ended: gives the buffer back, and tells who waits.
+    fn written(
+        &self,
+        segment: &Segment<D::File>,
+        start: u32,
+        buffer: AlignedBuffer,
+        result: std::io::Result<()>,
+    ) -> Result<(), ChunkError> {
+        let at = Position { segment: segment.number, offset: start };
+        let mut tail = self.tail.lock();
+        tail.free.push(buffer);
+        tail.writing.retain(|other| *other != at);
+        if result.is_ok() {
+            self.written.store(tail.written().to_u64(), Ordering::Release);
+        }
+        let result = result.map_err(|error| failed(segment.number, "write", error));
+        let result = self.stop_on_error(&mut tail, result);
+        drop(tail);
+        self.changed.notify_all();
+        result
+    }
+
+    fn stop_on_error(
+        &self,
+        tail: &mut Tail<D::File>,
+        result: Result<(), ChunkError>,
+    ) -> Result<(), ChunkError> {
+        result.map_err(|error| tail.stop(error))
+    }
+}
+
+fn failed(number: u32, op: &'static str, source: std::io::Error) -> ChunkError {
+    // Room was set aside: a full disk is no excuse here.
+    ChunkError::Io { file: segment_path(number), op, source }
+}
+
+impl<F> Tail<F> {
+    fn check(&self) -> Result<(), ChunkError> {
+        match &self.stopped {
+            Some(why) => Err(ChunkError::Stopped(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn stop(&mut self, error: ChunkError) -> ChunkError {
+        if !matches!(error, ChunkError::Stopped(_)) {
+            self.stopped.get_or_insert(error.to_string());
+        }
+        error
+    }
+
+    /// Whether a record of so many bytes goes into the gathered ones.
+    fn gathers(&self, bytes: u32) -> bool {
+        let end = self.end.offset;
+        let gathered = self.gathered.as_ref();
+        gathered.is_some_and(|it| (end - it.start) as usize + bytes as usize <= BUFFER_BYTES)
+    }
+
+    fn gathered_start(&self) -> Option<Position> {
+        let gathered = self.gathered.as_ref()?;
+        Some(Position { offset: gathered.start, ..self.end })
+    }
+
+    /// Everything before is in the files.
+    fn written(&self) -> Position {
+        let first = self.writing.iter().copied().min();
+        first.into_iter().chain(self.gathered_start()).min().unwrap_or(self.end)
+    }
+
+    fn has_buffer(&self) -> bool {
+        !self.free.is_empty() || self.buffer_count < BUFFERS_MAX
+    }
+
+    /// A buffer, of which there is one: [`Tail::has_buffer`].
+    fn take_buffer(&mut self) -> AlignedBuffer {
+        if let Some(buffer) = self.free.pop() {
+            return buffer;
+        }
+        self.buffer_count += 1;
+        AlignedBuffer::new(BUFFER_BYTES)
+    }
+
+    /// The segment that is written to, which a sync now has to cover.
+    fn dirty_segment(&mut self) -> Arc<Segment<F>> {
+        let segment = self.segment.as_ref().expect("a segment was made before");
+        let is_known = self.unsynced.last().is_some_and(|last| last.number == segment.number);
+        if !is_known {
+            self.unsynced.push(Arc::clone(segment));
+        }
+        Arc::clone(segment)
+    }
+
+    /// Copies a small record behind the others.
+    fn gather(&mut self, header: &Header, body: &[u8], crc: u32, bytes: u32) {
+        if self.gathered.is_none() {
+            let buffer = self.take_buffer();
+            self.gathered = Some(Gathered { buffer, start: self.end.offset });
+        }
+        let end = self.end.offset;
+        let gathered = self.gathered.as_mut().expect("it was made if there was none");
+        let at = (end - gathered.start) as usize;
+        let out = &mut gathered.buffer.bytes_mut()[at..at + bytes as usize];
+        put_small_record(out, header, body, crc);
+        self.end.offset += bytes;
+    }
+
+    /// What was gathered, to be written now; the next record starts in another block.
+    fn take_gathered(&mut self) -> Option<Filled<F>> {
+        let Gathered { mut buffer, start } = self.gathered.take()?;
+        let fill = (self.end.offset - start) as usize;
+        self.end.offset = next_block(self.end.offset);
+        let bytes = (self.end.offset - start) as usize;
+        buffer.bytes_mut()[fill..bytes].fill(0);
+        let segment = self.dirty_segment();
+        self.writing.push(Position { segment: segment.number, offset: start });
+        Some(Filled { segment, start, bytes, buffer })
+    }
+
+    /// A place of whole blocks for a large record.
+    fn take_own(&mut self, header: &Header, bytes: u32) -> Own<F> {
+        let buffer = self.take_buffer();
+        let segment = self.dirty_segment();
+        let start = self.end.offset;
+        self.writing.push(self.end);
+        self.end.offset = next_block(start + bytes);
+        Own { segment, start, header: encode_header(header), buffer }
+    }
+}
+
+/// Writes a record with a body of one piece at most, and the zeros behind it.
+fn put_small_record(out: &mut [u8], header: &Header, body: &[u8], crc: u32) {
+    let header = encode_header(header);
+    let (head, rest) = out.split_at_mut(HEADER_BYTES);
+    head.copy_from_slice(&header);
+    let (data, rest) = rest.split_at_mut(body.len());
+    data.copy_from_slice(body);
+    let mut trailer = Vec::with_capacity(8);
+    let crcs: &[u32] = if body.is_empty() { &[] } else { &[crc] };
+    encode_trailer(&header, crcs, &mut trailer);
+    rest[..trailer.len()].copy_from_slice(&trailer);
+    rest[trailer.len()..].fill(0);
+}
+
+/// Bytes on their way through a buffer to a file, in whole blocks.
+struct Stream<'a, D: Disk> {
+    disk: &'a D,
+    file: &'a D::File,
+    buffer: &'a mut [u8],
+    fill: usize,
+    offset: u64,
+}
+
+impl<D: Disk> Stream<'_, D> {
+    fn put_record(&mut self, header: &[u8; HEADER_BYTES], body: &[u8]) -> std::io::Result<()> {
+        self.put(header)?;
+        let mut crcs = Vec::with_capacity(body.len().div_ceil(PIECE_BYTES));
+        for piece in body.chunks(PIECE_BYTES) {
+            crcs.push(crc32c::crc32c(piece));
+            self.put(piece)?;
+        }
+        let mut trailer = Vec::new();
+        encode_trailer(header, &crcs, &mut trailer);
+        self.put(&trailer)?;
+        self.write_rest()
+    }
+
+    fn put(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            if self.fill == self.buffer.len() {
+                self.write(self.fill)?;
+            }
+            let count = bytes.len().min(self.buffer.len() - self.fill);
+            let (now, later) = bytes.split_at(count);
+            self.buffer[self.fill..self.fill + count].copy_from_slice(now);
+            self.fill += count;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn write_rest(&mut self) -> std::io::Result<()> {
+        let bytes = self.fill.next_multiple_of(BLOCK_BYTES as usize);
+        self.buffer[self.fill..bytes].fill(0);
+        self.write(bytes)
+    }
+
+    fn write(&mut self, bytes: usize) -> std::io::Result<()> {
+        self.disk.write_at(self.file, self.offset, &self.buffer[..bytes])?;
+        self.offset += bytes as u64;
+        self.fill = 0;
+        Ok(())
+    }
+}

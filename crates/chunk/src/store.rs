@@ -1,0 +1,191 @@
+//! The store: what callers ask for, and in which order it happens.
+//!
+//! The path of a write: the container is found and locked; what is asked is checked against its state and
+//! the block; the log gives the record its place ([`Log::reserve`]) and the index learns it; the lock is
+//! given back; what is left is written, and synced if the caller asked for that. In the layouts with
+//! files the index learns the length first, and then the bytes go to the file at their offset.
+//!
+//! Everything about containers and blocks is in the log, whatever the layout: a start reads it and has the
+//! index again.
+//!
+//! Many threads call one store. A container's lock is held for no longer than it takes to copy a small
+//! chunk, and never while a file is written or synced; but for files that are deleted.
+
+mod blocks;
+mod chunks;
+mod containers;
+mod open;
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use storage::disk::Disk;
+
+use crate::container::Container;
+use crate::error::ChunkError;
+use crate::layout::Layout;
+use crate::limits::{
+    BLOCK_BYTES_MAX_DEFAULT, CONTAINER_BYTES_MAX_DEFAULT, OPEN_FILES_MAX_DEFAULT,
+    SEGMENT_BYTES_DEFAULT,
+};
+use crate::log::Log;
+use crate::open_files::OpenFiles;
+use crate::record::Position;
+use crate::scan::Damage;
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Once the store has it. When the process is killed, chunks of the last moments may be lost that
+    /// no commit of their block followed; when the power fails, whatever no sync covered.
+    #[default]
+    Buffered,
+    /// Once a sync of its own made it durable.
+    Synced,
+    /// Once a sync made it durable that it shares with whoever else waits. Files of blocks and chunks
+    /// share none.
+    GroupSynced,
+}
+
+/// Which part of a write this is. The log that orders writes elsewhere (Ratis) takes their data first,
+/// and commits them later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Stage {
+    /// The data come.
+    Write {
+        /// The term of the entry.
+        term: u64,
+        /// Its index.
+        index: u64,
+    },
+    /// The entry is committed; no data come.
+    Commit {
+        /// The term of the entry.
+        term: u64,
+        /// Its index.
+        index: u64,
+    },
+    /// Both at once.
+    #[default]
+    Combined,
+}
+
+/// How a chunk is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteMode {
+    /// Which part of the write it is.
+    pub stage: Stage,
+    /// When it is answered.
+    pub durability: Durability,
+}
+
+/// Settings of a store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// The layout of containers that say nothing about it.
+    pub layout: Layout,
+    /// Whether data are compared with their checksums before they are written, as with Ozone's
+    /// `hdds.datanode.chunk.data.validation.check`.
+    pub verify_writes: bool,
+    /// Bytes that a block may have.
+    pub block_bytes_max: u64,
+    /// Bytes that a container may have.
+    pub container_bytes_max: u64,
+    /// Bytes of a segment of the log, whole blocks; within [`crate::limits::SEGMENT_BYTES_MIN`] and
+    /// [`crate::limits::SEGMENT_BYTES_MAX`].
+    pub segment_bytes: u32,
+    /// Files that are kept open.
+    pub open_files_max: usize,
+    /// The id of a store that is made; drawn if nothing is said.
+    pub new_store_id: Option<u128>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            layout: Layout::default(),
+            verify_writes: false,
+            block_bytes_max: BLOCK_BYTES_MAX_DEFAULT,
+            container_bytes_max: CONTAINER_BYTES_MAX_DEFAULT,
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            open_files_max: OPEN_FILES_MAX_DEFAULT,
+            new_store_id: None,
+        }
+    }
+}
+
+/// An open store, which is called by many threads.
+#[derive(Debug)]
+pub struct Store<D: Disk> {
+    disk: D,
+    options: StoreOptions,
+    store_id: u128,
+    cluster_id: String,
+    log: Log<D>,
+    containers: RwLock<HashMap<u64, Arc<Container>, foldhash::fast::FixedState>>,
+    files: OpenFiles<D::File>,
+    damage: Vec<Damage>,
+    /// Held for as long as the store is open.
+    _lock: D::File,
+}
+
+impl<D: Disk> Store<D> {
+    /// The uuid that names this store to clients: Ozone's uuid of a datanode.
+    pub fn datanode_uuid(&self) -> String {
+        uuid_text(self.store_id)
+    }
+
+    /// What was found to be damaged in the log when the store was opened.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Makes everything durable that is in the log, and written to files of blocks.
+    pub fn sync(&self) -> Result<(), ChunkError> {
+        self.log.sync_all()
+    }
+
+    /// Syncs of the log's segments so far.
+    pub fn sync_count(&self) -> u64 {
+        self.log.sync_count()
+    }
+
+    /// Files that are kept open now.
+    pub fn open_file_count(&self) -> usize {
+        self.files.count()
+    }
+
+    /// To be called every 100 ms or so: writes out what was gathered. No chunk is in the process's memory
+    /// alone for longer than from one call to the next.
+    pub fn tick(&self) -> Result<(), ChunkError> {
+        self.log.flush(self.log.end())
+    }
+
+    fn find(&self, container_id: u64) -> Result<Arc<Container>, ChunkError> {
+        let containers = self.containers.read();
+        let found = containers.get(&container_id).map(Arc::clone);
+        found.ok_or(ChunkError::NoSuchContainer { container_id })
+    }
+
+    /// Waits until the record at `at` is as durable as asked.
+    fn settle(&self, at: Position, durability: Durability) -> Result<(), ChunkError> {
+        let behind = Position { offset: at.offset + 1, ..at };
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Synced => self.log.sync(behind, false),
+            Durability::GroupSynced => self.log.sync(behind, true),
+        }
+    }
+}
+
+/// An id as the text of a random uuid.
+fn uuid_text(id: u128) -> String {
+    let id = id & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+    let digits = format!("{id:032x}");
+    let parts = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)];
+    parts.map(|(start, end)| &digits[start..end]).join("-")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+//! Blocks: committed, looked up, deleted.
+
+use std::io;
+
+use storage::disk::Disk;
+
+use crate::block::{BlockData, BlockId, decode_block, encode_block};
+use crate::container::{Commit, Container, Index};
+use crate::error::ChunkError;
+use crate::layout::{Layout, check_chunk_name};
+use crate::limits::RECORD_BODY_BYTES_MAX;
+use crate::log::Record;
+use crate::open_files::FileKey;
+use crate::record::{Kind, Position, first_bad_piece};
+use crate::segment::segment_path;
+use crate::store::chunks::{block_path, check_readable, check_writable};
+use crate::store::{Durability, Store};
+
+/// The key of metadata that says that only chunks since the last commit are listed (Ozone 2.2.0,
+/// `OzoneConsts.INCREMENTAL_CHUNK_LIST`).
+const INCREMENTAL: &str = "incremental";
+
+impl<D: Disk> Store<D> {
+    /// Commits a block: its list of chunks replaces the one before, or adds to it where the metadata have
+    /// the key `incremental`. Gives the bytes of all chunks. A killed process loses neither the commit nor
+    /// what was written of the block before. After the end of the block its file is closed.
+    pub fn put_block(
+        &self,
+        block: &BlockData,
+        is_end_of_block: bool,
+        durability: Durability,
+    ) -> Result<u64, ChunkError> {
+        let id = block.id;
+        let container = self.find(id.container_id)?;
+        let merged = self.merged(&container, block)?;
+        let block = merged.as_ref().unwrap_or(block);
+        let body = encode_block(block);
+        if body.len() > RECORD_BODY_BYTES_MAX {
+            let (bytes, bytes_max) = (body.len() as u64, RECORD_BODY_BYTES_MAX as u64);
+            return Err(ChunkError::MetadataTooLarge { bytes, bytes_max });
+        }
+        if durability != Durability::Buffered {
+            self.sync_files(&container, block)?;
+        }
+        let record = block_record(Kind::Block, id, &body);
+        let (at, unwritten) = {
+            let mut index = container.index.lock();
+            self.learn_file(&container, &mut index, id)?;
+            check_writable(&index, id, "block")?;
+            check_written(&container, &index, block)?;
+            let (at, unwritten) = self.log.reserve(&record)?;
+            index.put_commit(
+                id.local_id,
+                Commit {
+                    at,
+                    body_bytes: body.len() as u32,
+                    length: block.length(),
+                    commit_sequence_id: block.commit_sequence_id,
+                },
+            );
+            (at, unwritten)
+        };
+        self.log.finish(unwritten, &record)?;
+        if is_end_of_block {
+            let (container_id, local_id) = (id.container_id, id.local_id);
+            self.files.forget(FileKey::Block { container_id, local_id });
+        }
+        match durability {
+            Durability::Buffered => self.log.flush(Position { offset: at.offset + 1, ..at })?,
+            _ => self.settle(at, durability)?,
+        }
+        Ok(block.length())
+    }
+
+    /// The block as it is to be, where its list adds to the one before: what is listed now replaces what
+    /// starts at or behind its first chunk (Ozone 2.2.0, `DatanodeStoreWithIncrementalChunkList`).
+    fn merged(
+        &self,
+        container: &Container,
+        block: &BlockData,
+    ) -> Result<Option<BlockData>, ChunkError> {
+        if !block.has_metadata(INCREMENTAL) {
+            return Ok(None);
+        }
+        let mut chunks = match self.committed(container, block.id) {
+            Ok(before) => before.chunks,
+            Err(ChunkError::NoSuchBlock(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let first = block.chunks.first().map_or(u64::MAX, |chunk| chunk.offset);
+        chunks.retain(|chunk| chunk.offset < first);
+        chunks.extend(block.chunks.iter().cloned());
+        Ok(Some(BlockData { chunks, ..block.clone() }))
+    }
+
+    /// Makes the files durable whose chunks are listed.
+    fn sync_files(&self, container: &Container, block: &BlockData) -> Result<(), ChunkError> {
+        let sync = |path: &str, file: io::Result<D::File>| {
+            match file.and_then(|file| self.disk.sync_data(&file)) {
+                // Whether it has to be there is asked elsewhere.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                other => other.map_err(|error| ChunkError::io(path, "sync", error)),
+            }
+        };
+        match container.layout {
+            Layout::Log => return Ok(()),
+            Layout::PerBlock => {
+                let path = block_path(container, block.id.local_id);
+                sync(&path, self.disk.open_read_only(&path))?;
+            }
+            Layout::PerChunk => {
+                for chunk in &block.chunks {
+                    check_chunk_name(&chunk.name)?;
+                    let path = format!("{}/{}", container.path, chunk.name);
+                    sync(&path, self.disk.open_read_only(&path))?;
+                }
+            }
+        }
+        let synced = self.disk.sync_dir(&container.path);
+        synced.map_err(|error| ChunkError::io(&container.path, "sync", error))?;
+        self.sync_path(container)
+    }
+
+    /// A committed block. With another commit than 0 in the question, the container and the block must
+    /// have seen that one.
+    pub fn block(&self, id: BlockId, commit_sequence_id: u64) -> Result<BlockData, ChunkError> {
+        let container = self.find(id.container_id)?;
+        self.check_commit(&container, id, commit_sequence_id)?;
+        self.committed(&container, id)
+    }
+
+    pub(super) fn check_commit(
+        &self,
+        container: &Container,
+        id: BlockId,
+        wanted: u64,
+    ) -> Result<(), ChunkError> {
+        if wanted == 0 {
+            return Ok(());
+        }
+        let index = container.index.lock();
+        let known = index.commit_sequence_id;
+        if wanted > known {
+            let container_id = id.container_id;
+            return Err(ChunkError::UnknownCommit { container_id, wanted, known });
+        }
+        let commit = index.blocks.get(&id.local_id).and_then(|block| block.commit);
+        match commit.map(|commit| commit.commit_sequence_id) {
+            Some(known) if known < wanted => Err(ChunkError::CommitMismatch { id, wanted, known }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A committed block, from the log.
+    pub(super) fn committed(
+        &self,
+        container: &Container,
+        id: BlockId,
+    ) -> Result<BlockData, ChunkError> {
+        let commit = {
+            let index = container.index.lock();
+            check_readable(&index, id)?;
+            let block = index.blocks.get(&id.local_id);
+            block.and_then(|block| block.commit).ok_or(ChunkError::NoSuchBlock(id))?
+        };
+        let mut body = Vec::new();
+        let all = 0..commit.body_bytes as usize;
+        let read = self.read_record(commit.at, commit.body_bytes, all, &mut body)?;
+        let bad = |what: String| ChunkError::Damaged {
+            id,
+            start: 0,
+            end: commit.length,
+            what: format!("{}, {}: {what}", segment_path(commit.at.segment), commit.at),
+        };
+        let (_, crcs) = read.map_err(bad)?;
+        match first_bad_piece(&body, 0, &crcs) {
+            None => decode_block(id, &body).map_err(|error| bad(error.to_string())),
+            Some(_) => Err(bad("the block's metadata do not match their checksum".to_owned())),
+        }
+    }
+
+    /// Committed blocks from `start_local_id` on, by local id, `count_max` at most.
+    pub fn blocks(
+        &self,
+        container_id: u64,
+        start_local_id: u64,
+        count_max: usize,
+    ) -> Result<Vec<BlockData>, ChunkError> {
+        let container = self.find(container_id)?;
+        let local_ids: Vec<u64> = {
+            let index = container.index.lock();
+            let blocks = index.blocks.range(start_local_id..);
+            let committed = blocks.filter(|(_, block)| block.commit.is_some());
+            committed.map(|(local_id, _)| *local_id).take(count_max).collect()
+        };
+        let blocks = local_ids.into_iter().map(|local_id| BlockId { container_id, local_id });
+        blocks.map(|id| self.committed(&container, id)).collect()
+    }
+
+    /// Bytes of all chunks of a committed block.
+    pub fn committed_length(&self, id: BlockId) -> Result<u64, ChunkError> {
+        let container = self.find(id.container_id)?;
+        let index = container.index.lock();
+        check_readable(&index, id)?;
+        let commit = index.blocks.get(&id.local_id).and_then(|block| block.commit);
+        commit.map(|commit| commit.length).ok_or(ChunkError::NoSuchBlock(id))
+    }
+
+    /// The block takes nothing more, durably; gives what was committed of it.
+    pub fn finalize_block(&self, id: BlockId) -> Result<BlockData, ChunkError> {
+        let container = self.find(id.container_id)?;
+        let block = self.committed(&container, id)?;
+        let at = {
+            let mut index = container.index.lock();
+            if index.blocks.get(&id.local_id).is_some_and(|block| block.is_finalized) {
+                return Ok(block);
+            }
+            check_writable(&index, id, "end of a block")?;
+            let at = self.log.append(&block_record(Kind::BlockFinalized, id, &[]))?;
+            index.blocks.entry(id.local_id).or_default().is_finalized = true;
+            at
+        };
+        let (container_id, local_id) = (id.container_id, id.local_id);
+        self.files.forget(FileKey::Block { container_id, local_id });
+        self.settle(at, Durability::GroupSynced)?;
+        Ok(block)
+    }
+
+    /// Deletes a block with its chunks, durably; in whatever state its container is.
+    pub fn delete_block(&self, id: BlockId) -> Result<(), ChunkError> {
+        let container = self.find(id.container_id)?;
+        let names = match container.layout {
+            Layout::PerChunk => {
+                let chunks = self.committed(&container, id)?.chunks;
+                chunks.into_iter().map(|chunk| chunk.name).collect()
+            }
+            _ => Vec::new(),
+        };
+        let at = {
+            let mut index = container.index.lock();
+            check_readable(&index, id)?;
+            self.learn_file(&container, &mut index, id)?;
+            if !index.blocks.contains_key(&id.local_id) {
+                return Err(ChunkError::NoSuchBlock(id));
+            }
+            let at = self.log.append(&block_record(Kind::BlockDeleted, id, &[]))?;
+            index.remove_block(id.local_id);
+            at
+        };
+        let (container_id, local_id) = (id.container_id, id.local_id);
+        self.files.forget(FileKey::Block { container_id, local_id });
+        self.settle(at, Durability::GroupSynced)?;
+        match container.layout {
+            Layout::Log => Ok(()),
+            Layout::PerBlock => self.remove_file(&block_path(&container, local_id)),
+            Layout::PerChunk => names.iter().try_for_each(|name| {
+                check_chunk_name(name)?;
+                self.remove_file(&format!("{}/{name}", container.path))
+            }),
+        }
+    }
+
+    fn remove_file(&self, path: &str) -> Result<(), ChunkError> {
+        match self.disk.remove(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.map_err(|error| ChunkError::io(path, "remove", error)),
+        }
+    }
+}
+
+/// A record about a block.
+fn block_record(kind: Kind, id: BlockId, body: &[u8]) -> Record<'_> {
+    let BlockId { container_id, local_id } = id;
+    Record { kind, container_id, local_id, block_offset: 0, body }
+}
+
+/// What is committed must have been written. (Ozone 2.2 looks only whether there is a file.)
+fn check_written(
+    container: &Container,
+    index: &Index,
+    block: &BlockData,
+) -> Result<(), ChunkError> {
+    if container.layout == Layout::PerChunk {
+        return Ok(());
+    }
+    let length = index.blocks.get(&block.id.local_id).map_or(0, |block| block.length);
+    let id = block.id;
+    match block.chunks.iter().find(|chunk| chunk.end() > length) {
+        Some(chunk) if length == 0 => Err(ChunkError::NoSuchChunk { id, name: chunk.name.clone() }),
+        Some(chunk) => Err(ChunkError::PastTheEnd { id, length, end: chunk.end() }),
+        None => Ok(()),
+    }
+}

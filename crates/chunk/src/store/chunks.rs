@@ -1,0 +1,547 @@
+//! Chunks: written and read, in each of the layouts.
+
+use std::io;
+use std::sync::Arc;
+
+use storage::disk::Disk;
+
+use crate::block::{BlockData, BlockId, ChunkInfo};
+use crate::container::{Container, Index};
+use crate::error::ChunkError;
+use crate::extents::Extent;
+use crate::layout::{Layout, block_file_name, check_chunk_name, temporary_chunk_name};
+use crate::limits::CHUNK_BYTES_MAX;
+use crate::log::Record;
+use crate::open_files::FileKey;
+use crate::record::{
+    HEADER_BYTES, Header, Kind, PIECE_BYTES, Position, decode_header, decode_trailer,
+    first_bad_piece, trailer_bytes,
+};
+use crate::scan::read_fully;
+use crate::segment::segment_path;
+use crate::store::containers::wrong_state;
+use crate::store::{Durability, Stage, Store, WriteMode};
+
+/// How often a read looks again for a record that was moved while it looked.
+const READ_TRIES_MAX: u32 = 8;
+
+impl<D: Disk> Store<D> {
+    /// Writes a chunk at its offset of the block: behind what is there, or over it. With
+    /// [`Stage::Commit`] there are no data.
+    pub fn write_chunk(
+        &self,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        data: &[u8],
+        mode: WriteMode,
+    ) -> Result<(), ChunkError> {
+        let container = self.find(id.container_id)?;
+        if let Stage::Commit { term, index } = mode.stage {
+            return self.commit_chunk(&container, id, chunk, (term, index), mode.durability);
+        }
+        self.check_chunk(chunk, data)?;
+        match container.layout {
+            Layout::Log => self.write_to_log(&container, id, chunk, data, mode.durability),
+            Layout::PerBlock => self.write_to_block(&container, id, chunk, data, mode.durability),
+            Layout::PerChunk => self.write_to_own_file(&container, id, chunk, data, mode),
+        }
+    }
+
+    fn check_chunk(&self, chunk: &ChunkInfo, data: &[u8]) -> Result<(), ChunkError> {
+        let (bytes, bytes_max) = (data.len() as u64, CHUNK_BYTES_MAX);
+        if bytes != chunk.length {
+            let name = chunk.name.clone();
+            return Err(ChunkError::WrongLength { name, length: chunk.length, bytes });
+        }
+        if bytes > bytes_max {
+            return Err(ChunkError::ChunkTooLarge { bytes, bytes_max });
+        }
+        if self.options.verify_writes {
+            let verified = chunk.checksum.verify(data);
+            let name = || chunk.name.clone();
+            verified.map_err(|what| ChunkError::ChecksumMismatch { name: name(), what })?;
+        }
+        Ok(())
+    }
+
+    /// Whether the container takes a chunk, by its state and the limits.
+    fn admit(&self, index: &Index, id: BlockId, chunk: &ChunkInfo) -> Result<(), ChunkError> {
+        check_writable(index, id, "chunk")?;
+        let block = index.blocks.get(&id.local_id);
+        let length = block.map_or(0, |block| block.length);
+        if chunk.end() > self.options.block_bytes_max {
+            let (bytes, bytes_max) = (chunk.end(), self.options.block_bytes_max);
+            return Err(ChunkError::BlockTooLarge { id, bytes, bytes_max });
+        }
+        let bytes = index.bytes_used + chunk.end().saturating_sub(length);
+        if bytes > self.options.container_bytes_max {
+            let (container_id, bytes_max) = (id.container_id, self.options.container_bytes_max);
+            return Err(ChunkError::ContainerTooLarge { container_id, bytes, bytes_max });
+        }
+        Ok(())
+    }
+
+    fn write_to_log(
+        &self,
+        container: &Container,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        data: &[u8],
+        durability: Durability,
+    ) -> Result<(), ChunkError> {
+        let record = Record {
+            kind: Kind::Chunk,
+            container_id: id.container_id,
+            local_id: id.local_id,
+            block_offset: chunk.offset,
+            body: data,
+        };
+        let (at, unwritten) = {
+            let mut index = container.index.lock();
+            self.admit(&index, id, chunk)?;
+            check_gap(&index, id, chunk)?;
+            if data.is_empty() {
+                return Ok(());
+            }
+            let (at, unwritten) = self.log.reserve(&record)?;
+            let extent = Extent::of_record(chunk.offset, at, data.len() as u32);
+            index.put_extent(id.local_id, extent);
+            (at, unwritten)
+        };
+        self.log.finish(unwritten, &record)?;
+        self.settle(at, durability)
+    }
+
+    fn write_to_block(
+        &self,
+        container: &Container,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        data: &[u8],
+        durability: Durability,
+    ) -> Result<(), ChunkError> {
+        let (before, is_new) = {
+            let mut index = container.index.lock();
+            self.learn_file(container, &mut index, id)?;
+            self.admit(&index, id, chunk)?;
+            check_gap(&index, id, chunk)?;
+            if data.is_empty() {
+                return Ok(());
+            }
+            let before = index.blocks.get(&id.local_id).map_or(0, |block| block.length);
+            index.grow(id.local_id, chunk.end());
+            (before, before == 0)
+        };
+        let path = block_path(container, id.local_id);
+        let written = self.write_file(container, id, chunk.offset, data, durability, is_new);
+        written.map_err(|error| {
+            container.index.lock().shrink(id.local_id, chunk.end(), before);
+            ChunkError::io(&path, "write", error)
+        })?;
+        match durability {
+            Durability::Buffered => Ok(()),
+            _ => self.settle_container(container, durability),
+        }
+    }
+
+    /// Writes to the file of a block, and syncs it if that was asked for.
+    fn write_file(
+        &self,
+        container: &Container,
+        id: BlockId,
+        offset: u64,
+        data: &[u8],
+        durability: Durability,
+        is_new: bool,
+    ) -> io::Result<()> {
+        let file = self.block_file(container, id.local_id)?;
+        self.disk.write_at(&file, offset, data)?;
+        if durability == Durability::Buffered {
+            return Ok(());
+        }
+        self.disk.sync_data(&file)?;
+        if is_new { self.disk.sync_dir(&container.path) } else { Ok(()) }
+    }
+
+    /// What makes a file's container durable: the names of its folders, and its record.
+    pub(super) fn settle_container(
+        &self,
+        container: &Container,
+        durability: Durability,
+    ) -> Result<(), ChunkError> {
+        use std::sync::atomic::Ordering;
+        if container.has_durable_path.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let end = self.log.end();
+        self.log.sync(end, durability == Durability::GroupSynced)?;
+        self.sync_path(container)
+    }
+
+    fn write_to_own_file(
+        &self,
+        container: &Container,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        data: &[u8],
+        mode: WriteMode,
+    ) -> Result<(), ChunkError> {
+        check_chunk_name(&chunk.name)?;
+        let before = {
+            let mut index = container.index.lock();
+            self.admit(&index, id, chunk)?;
+            let before = index.blocks.get(&id.local_id).map_or(0, |block| block.length);
+            index.grow(id.local_id, chunk.end());
+            before
+        };
+        let path = match mode.stage {
+            Stage::Write { term, index } => {
+                format!("{}/{}", container.path, temporary_chunk_name(&chunk.name, term, index))
+            }
+            _ => format!("{}/{}", container.path, chunk.name),
+        };
+        let written = self.write_new_file(&path, data, mode.durability);
+        written.map_err(|error| {
+            container.index.lock().shrink(id.local_id, chunk.end(), before);
+            ChunkError::io(&path, "write", error)
+        })?;
+        self.settle_name(container, mode)
+    }
+
+    fn write_new_file(&self, path: &str, data: &[u8], durability: Durability) -> io::Result<()> {
+        let file = self.disk.create(path)?;
+        self.disk.write_at(&file, 0, data)?;
+        match durability {
+            Durability::Buffered => Ok(()),
+            _ => self.disk.sync_data(&file),
+        }
+    }
+
+    /// Gives a chunk's file its name. One that has it already was written over.
+    fn commit_chunk(
+        &self,
+        container: &Container,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        (term, index): (u64, u64),
+        durability: Durability,
+    ) -> Result<(), ChunkError> {
+        check_writable(&container.index.lock(), id, "chunk")?;
+        if container.layout != Layout::PerChunk {
+            return Ok(());
+        }
+        check_chunk_name(&chunk.name)?;
+        let path = format!("{}/{}", container.path, chunk.name);
+        let from = format!("{}/{}", container.path, temporary_chunk_name(&chunk.name, term, index));
+        match self.disk.rename(&from, &path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let exists = self.disk.exists(&path);
+                if !exists.map_err(|error| ChunkError::io(&path, "find", error))? {
+                    return Err(ChunkError::NoSuchChunk { id, name: chunk.name.clone() });
+                }
+            }
+            Err(error) => return Err(ChunkError::io(&from, "rename", error)),
+        }
+        let stage = Stage::Commit { term, index };
+        self.settle_name(container, WriteMode { stage, durability })
+    }
+
+    /// Makes the name of a chunk's file durable, if that was asked for.
+    fn settle_name(&self, container: &Container, mode: WriteMode) -> Result<(), ChunkError> {
+        if mode.durability == Durability::Buffered {
+            return Ok(());
+        }
+        let synced = self.disk.sync_dir(&container.path);
+        synced.map_err(|error| ChunkError::io(&container.path, "sync", error))?;
+        self.settle_container(container, mode.durability)
+    }
+
+    /// The file of a block, for reading and writing.
+    pub(super) fn block_file(
+        &self,
+        container: &Container,
+        local_id: u64,
+    ) -> io::Result<Arc<D::File>> {
+        let key = FileKey::Block { container_id: container.id, local_id };
+        self.files.get(key, || self.disk.open_or_create(&block_path(container, local_id)))
+    }
+
+    /// Puts a block's file into the index that was written before a restart and not committed.
+    pub(super) fn learn_file(
+        &self,
+        container: &Container,
+        index: &mut Index,
+        id: BlockId,
+    ) -> Result<(), ChunkError> {
+        let is_known = !index.has_unknown_files || container.layout != Layout::PerBlock;
+        if is_known || index.learned.contains(&id.local_id) {
+            return Ok(());
+        }
+        let path = block_path(container, id.local_id);
+        let length = match self.disk.open_read_only(&path) {
+            Ok(file) => self.disk.len(&file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        };
+        let length = length.map_err(|error| ChunkError::io(&path, "open", error))?;
+        index.learned.insert(id.local_id);
+        if length > 0 {
+            index.grow(id.local_id, length);
+        }
+        Ok(())
+    }
+
+    /// Appends to `out` what the block has from `chunk.offset` on, `chunk.length` bytes. The name matters
+    /// where each chunk is a file. Data of the log are compared with the log's own checksums.
+    /// `commit_sequence_id` as for [`Store::block`].
+    pub fn read_chunk(
+        &self,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        commit_sequence_id: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ChunkError> {
+        if chunk.length > CHUNK_BYTES_MAX {
+            let (bytes, bytes_max) = (chunk.length, CHUNK_BYTES_MAX);
+            return Err(ChunkError::ChunkTooLarge { bytes, bytes_max });
+        }
+        let container = self.find(id.container_id)?;
+        self.check_commit(&container, id, commit_sequence_id)?;
+        let before = out.len();
+        let read = match container.layout {
+            Layout::Log => self.read_from_log(&container, id, chunk, out),
+            Layout::PerBlock => self.read_from_block(&container, id, chunk, out),
+            Layout::PerChunk => self.read_from_own_file(&container, id, chunk, out),
+        };
+        if read.is_err() {
+            out.truncate(before);
+        }
+        read
+    }
+
+    fn read_from_log(
+        &self,
+        container: &Container,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ChunkError> {
+        let before = out.len();
+        let mut tries = 0;
+        loop {
+            out.truncate(before);
+            tries += 1;
+            let extents = {
+                let index = container.index.lock();
+                check_readable(&index, id)?;
+                let name = || chunk.name.clone();
+                let block = index.blocks.get(&id.local_id);
+                let block = block.ok_or_else(|| ChunkError::NoSuchChunk { id, name: name() })?;
+                let (length, end) = (block.length, chunk.end());
+                if end > length {
+                    return Err(ChunkError::PastTheEnd { id, length, end });
+                }
+                block.extents.within(chunk.offset, end).map_err(|start| ChunkError::Damaged {
+                    id,
+                    start,
+                    end,
+                    what: "the log has lost what was written there".to_owned(),
+                })?
+            };
+            match extents.iter().try_for_each(|extent| self.read_extent(id, extent, out)) {
+                // The record was moved, and the segment that it was in is gone.
+                Err(ChunkError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && tries < READ_TRIES_MAX => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Appends the bytes of an extent to `out`, checked.
+    pub(crate) fn read_extent(
+        &self,
+        id: BlockId,
+        extent: &Extent,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ChunkError> {
+        let first = extent.skip as usize / PIECE_BYTES;
+        let last = (extent.skip + extent.length) as usize;
+        let last = last.div_ceil(PIECE_BYTES) * PIECE_BYTES;
+        let last = last.min(extent.body_bytes as usize);
+        let start = first * PIECE_BYTES;
+        let before = out.len();
+        let bad = |what: String| ChunkError::Damaged {
+            id,
+            start: extent.offset,
+            end: extent.end(),
+            what: format!("{}, {}: {what}", segment_path(extent.at.segment), extent.at),
+        };
+        let read = self.read_record(extent.at, extent.body_bytes, start..last, out)?;
+        let (header, crcs) = read.map_err(bad)?;
+        if header.container_id != id.container_id || header.local_id != id.local_id {
+            return Err(bad("the record there is of another block".to_owned()));
+        }
+        if let Some(piece) = first_bad_piece(&out[before..], first, &crcs) {
+            return Err(bad(format!("piece {piece} of the record does not match its checksum")));
+        }
+        let from = extent.skip as usize - start;
+        out.drain(before..before + from);
+        out.truncate(before + extent.length as usize);
+        Ok(())
+    }
+
+    /// Appends a part of a record's body to `out`, unchecked; gives its header and the checksums of its
+    /// pieces, or what is wrong with these.
+    pub(super) fn read_record(
+        &self,
+        at: Position,
+        body_bytes: u32,
+        part: std::ops::Range<usize>,
+        out: &mut Vec<u8>,
+    ) -> Result<Result<(Header, Vec<u32>), String>, ChunkError> {
+        self.log.flush_for_read(at)?;
+        let path = || segment_path(at.segment);
+        let failed = |op| move |error| ChunkError::io(&segment_path(at.segment), op, error);
+        let file =
+            self.files.get(FileKey::Segment(at.segment), || self.disk.open_read_only(&path()));
+        let file = file.map_err(failed("open"))?;
+        let (start, body_bytes) = (u64::from(at.offset), body_bytes as usize);
+        let body_start = start + HEADER_BYTES as u64;
+        let mut head = [0; HEADER_BYTES];
+        read_fully(&self.disk, &file, start, &mut head).map_err(failed("read"))?;
+        let mut trailer = vec![0; trailer_bytes(body_bytes)];
+        let trailer_start = body_start + body_bytes as u64;
+        read_fully(&self.disk, &file, trailer_start, &mut trailer).map_err(failed("read"))?;
+        let before = out.len();
+        out.resize(before + part.len(), 0);
+        let from = body_start + part.start as u64;
+        read_fully(&self.disk, &file, from, &mut out[before..]).map_err(failed("read"))?;
+        let header = decode_header(&head, at).map_err(|error| error.to_string());
+        Ok(header.and_then(|header| match header.body_bytes as usize == body_bytes {
+            true => decode_trailer(&header, &trailer)
+                .map(|crcs| (header, crcs))
+                .map_err(|error| error.to_string()),
+            false => Err("the record there has another length".to_owned()),
+        }))
+    }
+
+    fn read_from_block(
+        &self,
+        container: &Container,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ChunkError> {
+        {
+            let mut index = container.index.lock();
+            check_readable(&index, id)?;
+            self.learn_file(container, &mut index, id)?;
+            let block = index.blocks.get(&id.local_id).filter(|block| block.length > 0);
+            let name = || chunk.name.clone();
+            let block = block.ok_or_else(|| ChunkError::NoSuchChunk { id, name: name() })?;
+            if chunk.end() > block.length {
+                let (length, end) = (block.length, chunk.end());
+                return Err(ChunkError::PastTheEnd { id, length, end });
+            }
+        }
+        let path = block_path(container, id.local_id);
+        let file = self.block_file(container, id.local_id);
+        let file = file.map_err(|error| ChunkError::io(&path, "open", error))?;
+        self.read_file(id, &file, chunk.offset, chunk, out)
+            .map_err(|error| ChunkError::io(&path, "read", error))?
+    }
+
+    fn read_from_own_file(
+        &self,
+        container: &Container,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ChunkError> {
+        check_chunk_name(&chunk.name)?;
+        check_readable(&container.index.lock(), id)?;
+        // What is asked for is a place in the block; the file starts where the chunk does.
+        let committed = match self.committed(container, id) {
+            Ok(block) => Some(block),
+            Err(ChunkError::NoSuchBlock(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let known = committed.as_ref().and_then(|block| chunk_named(block, &chunk.name));
+        let start = known.map_or(chunk.offset, |known| known.offset);
+        let path = format!("{}/{}", container.path, chunk.name);
+        let file = match self.disk.open_read_only(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ChunkError::NoSuchChunk { id, name: chunk.name.clone() });
+            }
+            other => other.map_err(|error| ChunkError::io(&path, "open", error))?,
+        };
+        self.read_file(id, &file, chunk.offset.saturating_sub(start), chunk, out)
+            .map_err(|error| ChunkError::io(&path, "read", error))?
+    }
+
+    /// Appends a chunk's bytes to `out`, from byte `from` of the file on.
+    fn read_file(
+        &self,
+        id: BlockId,
+        file: &D::File,
+        from: u64,
+        chunk: &ChunkInfo,
+        out: &mut Vec<u8>,
+    ) -> io::Result<Result<(), ChunkError>> {
+        let before = out.len();
+        out.resize(before + chunk.length as usize, 0);
+        let count = read_fully(&self.disk, file, from, &mut out[before..])?;
+        if count as u64 == chunk.length {
+            return Ok(Ok(()));
+        }
+        let (length, end) = (chunk.offset + count as u64, chunk.end());
+        Ok(Err(ChunkError::PastTheEnd { id, length, end }))
+    }
+}
+
+fn chunk_named<'a>(block: &'a BlockData, name: &str) -> Option<&'a ChunkInfo> {
+    block.chunks.iter().find(|chunk| chunk.name == name)
+}
+
+/// The path of a block's file.
+pub(super) fn block_path(container: &Container, local_id: u64) -> String {
+    format!("{}/{}", container.path, block_file_name(local_id))
+}
+
+/// Whether a block takes writes, and its container.
+pub(super) fn check_writable(
+    index: &Index,
+    id: BlockId,
+    what: &'static str,
+) -> Result<(), ChunkError> {
+    if index.is_gone {
+        return Err(ChunkError::NoSuchContainer { container_id: id.container_id });
+    }
+    if !index.state.takes_writes() {
+        return Err(wrong_state(id.container_id, index.state, what));
+    }
+    match index.blocks.get(&id.local_id).is_some_and(|block| block.is_finalized) {
+        true => Err(ChunkError::Finalized(id)),
+        false => Ok(()),
+    }
+}
+
+/// Whether a container may be read.
+pub(super) fn check_readable(index: &Index, id: BlockId) -> Result<(), ChunkError> {
+    use crate::container::State;
+    match index.state {
+        _ if index.is_gone => Err(ChunkError::NoSuchContainer { container_id: id.container_id }),
+        State::Invalid => Err(wrong_state(id.container_id, State::Invalid, "read")),
+        _ => Ok(()),
+    }
+}
+
+/// A chunk may not leave a hole in front of it.
+fn check_gap(index: &Index, id: BlockId, chunk: &ChunkInfo) -> Result<(), ChunkError> {
+    let length = index.blocks.get(&id.local_id).map_or(0, |block| block.length);
+    match chunk.offset > length {
+        true => Err(ChunkError::Gap { id, length, offset: chunk.offset }),
+        false => Ok(()),
+    }
+}

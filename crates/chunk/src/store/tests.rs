@@ -1,0 +1,575 @@
+//! What a store does with each request, on a disk in memory.
+
+use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
+
+use super::*;
+use crate::block::{BlockData, BlockId, ChunkInfo, KeyValue};
+use crate::checksum::{ChecksumData, ChecksumType};
+use crate::container::{ContainerSpec, State};
+use crate::limits::{CHUNK_BYTES_MAX, SEGMENT_BYTES_MIN};
+
+fn options(layout: Layout) -> StoreOptions {
+    StoreOptions {
+        layout,
+        block_bytes_max: 100_000,
+        container_bytes_max: 200_000,
+        segment_bytes: SEGMENT_BYTES_MIN,
+        open_files_max: 8,
+        new_store_id: Some(7),
+        ..StoreOptions::default()
+    }
+}
+
+fn open(disk: &FaultDisk, layout: Layout) -> Store<FaultDisk> {
+    Store::open(disk.clone(), options(layout)).expect("opens")
+}
+
+/// A store with container 1 in it.
+fn with_container(layout: Layout) -> (FaultDisk, Store<FaultDisk>) {
+    let disk = FaultDisk::new(1);
+    let store = open(&disk, layout);
+    store.create_container(1, &ContainerSpec::default()).expect("creates");
+    (disk, store)
+}
+
+fn id(local_id: u64) -> BlockId {
+    BlockId { container_id: 1, local_id }
+}
+
+fn bytes(seed: u64, count: usize) -> Vec<u8> {
+    (0..count as u64)
+        .map(|index| (index.wrapping_mul(31).wrapping_add(seed * 7) >> 2) as u8)
+        .collect()
+}
+
+fn chunk(local_id: u64, number: u64, offset: u64, length: usize) -> ChunkInfo {
+    ChunkInfo::plain(format!("{local_id}_chunk_{number}"), offset, length as u64)
+}
+
+fn write(
+    store: &Store<FaultDisk>,
+    local_id: u64,
+    number: u64,
+    offset: u64,
+    data: &[u8],
+) -> Result<(), ChunkError> {
+    let chunk = chunk(local_id, number, offset, data.len());
+    store.write_chunk(id(local_id), &chunk, data, WriteMode::default())
+}
+
+fn read(store: &Store<FaultDisk>, local_id: u64, chunk: &ChunkInfo) -> Result<Vec<u8>, ChunkError> {
+    let mut out = Vec::new();
+    store.read_chunk(id(local_id), chunk, 0, &mut out).map(|()| out)
+}
+
+fn block(local_id: u64, chunks: Vec<ChunkInfo>) -> BlockData {
+    BlockData {
+        id: id(local_id),
+        commit_sequence_id: 0,
+        replica_index: None,
+        flags: None,
+        metadata: Vec::new(),
+        chunks,
+    }
+}
+
+fn put(store: &Store<FaultDisk>, block: &BlockData) -> Result<u64, ChunkError> {
+    store.put_block(block, true, Durability::GroupSynced)
+}
+
+#[test]
+fn what_is_written_is_read_in_every_layout_and_after_a_restart() {
+    for layout in Layout::ALL {
+        let (disk, store) = with_container(layout);
+        let parts = [bytes(1, 1000), bytes(2, 20_000), bytes(3, 1), bytes(4, 4096)];
+        let mut chunks = Vec::new();
+        let mut offset = 0;
+        for (number, part) in (1..).zip(&parts) {
+            write(&store, 9, number, offset, part).expect("writes");
+            chunks.push(chunk(9, number, offset, part.len()));
+            offset += part.len() as u64;
+        }
+        assert_eq!(put(&store, &block(9, chunks.clone())).expect("puts"), offset);
+        let check = |store: &Store<FaultDisk>| {
+            for (chunk, part) in chunks.iter().zip(&parts) {
+                assert!(read(store, 9, chunk).expect("reads") == *part, "{layout:?} {chunk:?}");
+            }
+            // A part of a chunk, by its place in the block.
+            let part = ChunkInfo::plain("9_chunk_2".to_owned(), 1000 + 777, 1234);
+            assert!(read(store, 9, &part).expect("reads") == parts[1][777..777 + 1234]);
+            let info = store.container(1).expect("is there");
+            assert_eq!((info.bytes_used, info.block_count), (offset, 1));
+            assert_eq!(store.block(id(9), 0).expect("is there").chunks, chunks);
+            assert_eq!(store.committed_length(id(9)).expect("is there"), offset);
+        };
+        check(&store);
+        drop(store);
+        disk.kill();
+        check(&open(&disk, layout));
+        disk.crash();
+        check(&open(&disk, layout));
+    }
+}
+
+#[test]
+fn files_have_ozones_names() {
+    let (disk, store) = with_container(Layout::PerBlock);
+    write(&store, 9, 1, 0, b"abc").expect("writes");
+    let prefix = format!("hdds/CID-{}/current/containerDir0/1/chunks", store.datanode_uuid());
+    assert_eq!(disk.content(&format!("{prefix}/9.block")), Some(b"abc".to_vec()));
+
+    let (disk, store) = with_container(Layout::PerChunk);
+    let chunk = chunk(9, 1, 0, 3);
+    let mode = |stage| WriteMode { stage, ..WriteMode::default() };
+    let (written, committed) =
+        (Stage::Write { term: 3, index: 4 }, Stage::Commit { term: 3, index: 4 });
+    store.write_chunk(id(9), &chunk, b"abc", mode(written)).expect("writes");
+    let there = || {
+        let names = ["9_chunk_1", "9_chunk_1.tmp.3.4"];
+        names.map(|name| disk.content(&format!("{prefix}/{name}")))
+    };
+    assert_eq!(there(), [None, Some(b"abc".to_vec())]);
+    store.write_chunk(id(9), &chunk, b"", mode(committed)).expect("commits");
+    assert_eq!(there(), [Some(b"abc".to_vec()), None]);
+    // Again, as after a restart of whoever orders: the name is there already.
+    store.write_chunk(id(9), &chunk, b"", mode(committed)).expect("commits");
+    let other = ChunkInfo::plain("9_chunk_2".to_owned(), 3, 3);
+    let missing = store.write_chunk(id(9), &other, b"", mode(committed));
+    assert!(matches!(missing, Err(ChunkError::NoSuchChunk { .. })));
+}
+
+#[test]
+fn a_chunk_over_another_replaces_what_it_covers() {
+    for layout in [Layout::PerBlock, Layout::Log] {
+        let (disk, store) = with_container(layout);
+        let (first, second) = (bytes(1, 4096), bytes(2, 3000));
+        write(&store, 15, 1, 0, &first).expect("writes");
+        write(&store, 15, 2, 2000, &second).expect("writes");
+        let wanted = [&first[..2000], &second].concat();
+        let whole = chunk(15, 1, 0, wanted.len());
+        assert!(read(&store, 15, &whole).expect("reads") == wanted);
+        write(&store, 15, 3, 10, &[9; 20]).expect("writes");
+        let wanted = [&wanted[..10], &[9; 20], &wanted[30..]].concat();
+        assert!(read(&store, 15, &whole).expect("reads") == wanted);
+        assert_eq!(store.container(1).expect("is there").bytes_used, 5000);
+        put(&store, &block(15, vec![whole.clone()])).expect("puts");
+        drop(store);
+        disk.kill();
+        assert!(read(&open(&disk, layout), 15, &whole).expect("reads") == wanted);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_harms_nothing() {
+    for layout in [Layout::PerBlock, Layout::Log] {
+        let (_disk, store) = with_container(layout);
+        write(&store, 1, 1, 0, &bytes(1, 4096)).expect("writes");
+        let gap = write(&store, 1, 3, 8192, &bytes(1, 10));
+        assert!(matches!(gap, Err(ChunkError::Gap { length: 4096, offset: 8192, .. })), "{gap:?}");
+        let claimed = chunk(1, 1, 0, 5000);
+        let wrong = store.write_chunk(id(1), &claimed, &bytes(1, 4096), WriteMode::default());
+        assert!(matches!(wrong, Err(ChunkError::WrongLength { length: 5000, bytes: 4096, .. })));
+        let large = write(&store, 1, 2, 4096, &bytes(1, 96_000));
+        assert!(
+            matches!(large, Err(ChunkError::BlockTooLarge { bytes: 100_096, .. })),
+            "{large:?}"
+        );
+        for part in 0..4 {
+            write(&store, 2, 1, part * 25_000, &bytes(1, 25_000)).expect("writes");
+            write(&store, 3, 1, part * 20_000, &bytes(1, 20_000)).expect("writes");
+        }
+        let full = write(&store, 4, 1, 0, &bytes(1, 20_000));
+        assert!(
+            matches!(full, Err(ChunkError::ContainerTooLarge { bytes: 204_096, .. })),
+            "{full:?}"
+        );
+        let info = store.container(1).expect("is there");
+        assert_eq!((info.state, info.bytes_used), (State::Open, 184_096));
+        assert!(matches!(
+            read(&store, 4, &chunk(4, 1, 0, 10)),
+            Err(ChunkError::NoSuchChunk { .. })
+        ));
+        write(&store, 1, 2, 4096, &bytes(1, 10)).expect("goes on");
+        let empty = write(&store, 5, 1, 0, b"");
+        assert!(empty.is_ok(), "{empty:?}");
+    }
+}
+
+#[test]
+fn a_name_that_climbs_out_of_its_folder_is_refused() {
+    let (disk, store) = with_container(Layout::PerChunk);
+    let before = disk.paths();
+    for name in ["../x", "a/b", ".."] {
+        let chunk = ChunkInfo::plain(name.to_owned(), 0, 3);
+        let written = store.write_chunk(id(1), &chunk, b"abc", WriteMode::default());
+        assert!(matches!(written, Err(ChunkError::BadChunkName { .. })), "{written:?}");
+        let read = read(&store, 1, &chunk);
+        assert!(matches!(read, Err(ChunkError::BadChunkName { .. })), "{read:?}");
+    }
+    assert_eq!(disk.paths(), before);
+}
+
+#[test]
+fn reads_beyond_the_end_or_of_nothing_are_refused() {
+    for layout in Layout::ALL {
+        let (_disk, store) = with_container(layout);
+        write(&store, 1, 1, 0, &bytes(1, 100)).expect("writes");
+        let beyond = read(&store, 1, &chunk(1, 1, 50, 51));
+        let is_past = matches!(beyond, Err(ChunkError::PastTheEnd { .. }));
+        assert!(is_past || layout == Layout::PerChunk, "{layout:?} {beyond:?}");
+        let nothing = read(&store, 2, &chunk(2, 1, 0, 1));
+        assert!(matches!(nothing, Err(ChunkError::NoSuchChunk { .. })), "{nothing:?}");
+        let large = ChunkInfo::plain("1_chunk_1".to_owned(), 0, CHUNK_BYTES_MAX + 1);
+        assert!(matches!(read(&store, 1, &large), Err(ChunkError::ChunkTooLarge { .. })));
+        let mut out = Vec::new();
+        let elsewhere = BlockId { container_id: 2, local_id: 1 };
+        let missing = store.read_chunk(elsewhere, &chunk(1, 1, 0, 1), 0, &mut out);
+        assert!(matches!(missing, Err(ChunkError::NoSuchContainer { container_id: 2 })));
+        assert!(out.is_empty());
+    }
+}
+
+#[test]
+fn wrong_checksums_are_refused_if_that_is_asked_for() {
+    let disk = FaultDisk::new(1);
+    let options = StoreOptions { verify_writes: true, ..options(Layout::Log) };
+    let store = Store::open(disk, options).expect("opens");
+    store.create_container(1, &ContainerSpec::default()).expect("creates");
+    for kind in ChecksumType::ALL {
+        let data = bytes(1, 5000);
+        let checksum = ChecksumData::of(kind, 1024, &data);
+        let chunk = ChunkInfo { checksum, ..chunk(1, 1, 0, 5000) };
+        store.write_chunk(id(1), &chunk, &data, WriteMode::default()).expect("writes");
+        let other = store.write_chunk(id(1), &chunk, &bytes(2, 5000), WriteMode::default());
+        let is_refused = matches!(other, Err(ChunkError::ChecksumMismatch { .. }));
+        assert_eq!(is_refused, kind != ChecksumType::None);
+    }
+}
+
+#[test]
+fn a_commit_lists_what_was_written_and_replaces_the_one_before() {
+    for layout in [Layout::PerBlock, Layout::Log] {
+        let (_disk, store) = with_container(layout);
+        let missing = put(&store, &block(5, vec![chunk(5, 1, 0, 10)]));
+        assert!(matches!(missing, Err(ChunkError::NoSuchChunk { .. })), "{missing:?}");
+        put(&store, &block(6, Vec::new())).expect("puts an empty one");
+        assert_eq!(store.block(id(6), 0).expect("is there").chunks, Vec::new());
+        write(&store, 8, 1, 0, &bytes(1, 1000)).expect("writes");
+        let long = put(&store, &block(8, vec![chunk(8, 1, 0, 1001)]));
+        assert!(matches!(long, Err(ChunkError::PastTheEnd { .. })), "{long:?}");
+        put(&store, &block(8, vec![chunk(8, 1, 0, 1000)])).expect("puts");
+        write(&store, 8, 2, 1000, &bytes(2, 500)).expect("writes");
+        let both = vec![chunk(8, 1, 0, 1000), chunk(8, 2, 1000, 500)];
+        put(&store, &block(8, both.clone())).expect("puts");
+        assert_eq!(store.block(id(8), 0).expect("is there").chunks, both);
+        assert_eq!(store.container(1).expect("is there").block_count, 2);
+        assert!(matches!(store.block(id(7), 0), Err(ChunkError::NoSuchBlock(_))));
+    }
+}
+
+#[test]
+fn a_list_that_adds_to_the_one_before_replaces_its_last_chunk() {
+    let (_disk, store) = with_container(Layout::Log);
+    let incremental = vec![KeyValue { key: "incremental".to_owned(), value: None }];
+    let add = |chunks| BlockData { metadata: incremental.clone(), ..block(12, chunks) };
+    write(&store, 12, 1, 0, &bytes(1, 1000)).expect("writes");
+    store.put_block(&add(vec![chunk(12, 1, 0, 1000)]), false, Durability::Buffered).expect("puts");
+    write(&store, 12, 1, 1000, &bytes(2, 700)).expect("writes");
+    let length = store.put_block(&add(vec![chunk(12, 1, 0, 1700)]), false, Durability::Buffered);
+    assert_eq!(length.expect("puts"), 1700);
+    write(&store, 12, 2, 1700, &bytes(3, 10)).expect("writes");
+    put(&store, &add(vec![chunk(12, 2, 1700, 10)])).expect("puts");
+    put(&store, &add(Vec::new())).expect("puts the end");
+    let wanted = vec![chunk(12, 1, 0, 1700), chunk(12, 2, 1700, 10)];
+    assert_eq!(store.block(id(12), 0).expect("is there").chunks, wanted);
+}
+
+#[test]
+fn blocks_are_listed_by_their_id_from_any_of_them() {
+    let (_disk, store) = with_container(Layout::Log);
+    for local_id in [30, 10, 20, 40] {
+        put(&store, &block(local_id, Vec::new())).expect("puts");
+    }
+    write(&store, 15, 1, 0, b"not committed").expect("writes");
+    let listed = |start, count| {
+        let blocks = store.blocks(1, start, count).expect("lists");
+        blocks.iter().map(|block| block.id.local_id).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(0, 10), [10, 20, 30, 40]);
+    assert_eq!(listed(20, 2), [20, 30]);
+    assert_eq!(listed(41, 2), Vec::<u64>::new());
+}
+
+#[test]
+fn commits_that_were_not_seen_are_not_answered() {
+    let (_disk, store) = with_container(Layout::Log);
+    let committed = |local_id, commit_sequence_id| BlockData {
+        commit_sequence_id,
+        ..block(local_id, Vec::new())
+    };
+    put(&store, &committed(1, 5)).expect("puts");
+    put(&store, &committed(2, 9)).expect("puts");
+    assert!(store.block(id(1), 0).is_ok());
+    assert!(store.block(id(1), 5).is_ok());
+    assert!(store.block(id(2), 6).is_ok());
+    let unknown = store.block(id(1), 10);
+    assert!(matches!(unknown, Err(ChunkError::UnknownCommit { wanted: 10, known: 9, .. })));
+    let other = store.block(id(1), 6);
+    assert!(matches!(other, Err(ChunkError::CommitMismatch { wanted: 6, known: 5, .. })));
+}
+
+#[test]
+fn a_container_goes_through_its_states() {
+    for layout in Layout::ALL {
+        let (disk, store) = with_container(layout);
+        let again = store.create_container(1, &ContainerSpec::default());
+        assert!(matches!(again, Err(ChunkError::ContainerExists { container_id: 1 })));
+        write(&store, 1, 1, 0, b"abc").expect("writes");
+        put(&store, &block(1, vec![chunk(1, 1, 0, 3)])).expect("puts");
+        let early = store.delete_container(1, false);
+        assert!(matches!(early, Err(ChunkError::DeleteOfOpen { .. })));
+        store.quasi_close_container(1).expect("quasi-closes");
+        store.close_container(1).expect("closes");
+        store.close_container(1).expect("is closed");
+        for refused in [write(&store, 1, 2, 3, b"d"), put(&store, &block(2, Vec::new())).map(drop)]
+        {
+            let state = State::Closed;
+            assert!(
+                matches!(refused, Err(ChunkError::WrongState { state: it, .. }) if it == state)
+            );
+        }
+        assert!(matches!(store.quasi_close_container(1), Err(ChunkError::WrongState { .. })));
+        let full = store.delete_container(1, false);
+        assert!(matches!(full, Err(ChunkError::DeleteOfNonEmpty { block_count: 1, .. })));
+        drop(store);
+        disk.crash();
+        let store = open(&disk, layout);
+        assert_eq!(store.container(1).expect("is there").state, State::Closed);
+        assert_eq!(read(&store, 1, &chunk(1, 1, 0, 3)).expect("reads"), b"abc");
+        store.mark_unhealthy(1).expect("marks");
+        assert!(matches!(store.close_container(1), Err(ChunkError::WrongState { .. })));
+        store.delete_container(1, true).expect("deletes");
+        assert!(store.container_ids().is_empty());
+        assert!(!disk.paths().iter().any(|path| path.starts_with("hdds")));
+        drop(store);
+        disk.crash();
+        assert!(open(&disk, layout).container_ids().is_empty());
+    }
+}
+
+#[test]
+fn a_block_that_is_finalized_or_deleted_takes_nothing_or_is_gone() {
+    for layout in Layout::ALL {
+        let (disk, store) = with_container(layout);
+        for local_id in [1, 2] {
+            write(&store, local_id, 1, 0, b"abc").expect("writes");
+            put(&store, &block(local_id, vec![chunk(local_id, 1, 0, 3)])).expect("puts");
+        }
+        assert_eq!(store.finalize_block(id(1)).expect("finalizes").length(), 3);
+        assert!(matches!(write(&store, 1, 2, 3, b"d"), Err(ChunkError::Finalized(_))));
+        store.delete_block(id(2)).expect("deletes");
+        assert!(matches!(store.delete_block(id(2)), Err(ChunkError::NoSuchBlock(_))));
+        drop(store);
+        disk.crash();
+        let store = open(&disk, layout);
+        assert!(matches!(write(&store, 1, 2, 3, b"d"), Err(ChunkError::Finalized(_))));
+        assert!(matches!(store.block(id(2), 0), Err(ChunkError::NoSuchBlock(_))));
+        assert!(read(&store, 2, &chunk(2, 1, 0, 3)).is_err());
+        assert_eq!(store.container(1).expect("is there").bytes_used, 3);
+        assert!(matches!(store.finalize_block(id(9)), Err(ChunkError::NoSuchBlock(_))));
+    }
+}
+
+#[test]
+fn blocks_that_were_not_committed_go_on_after_a_restart() {
+    for layout in [Layout::PerBlock, Layout::Log] {
+        let (disk, store) = with_container(layout);
+        write(&store, 1, 1, 0, &bytes(1, 500)).expect("writes");
+        store.tick().expect("writes out");
+        drop(store);
+        disk.kill();
+        let store = open(&disk, layout);
+        assert!(read(&store, 1, &chunk(1, 1, 0, 500)).expect("reads") == bytes(1, 500));
+        write(&store, 1, 2, 500, &bytes(2, 500)).expect("goes on");
+        assert_eq!(store.container(1).expect("is there").bytes_used, 1000);
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_reported_by_name_and_never_served() {
+    let (disk, store) = with_container(Layout::Log);
+    write(&store, 1, 1, 0, &bytes(1, 3000)).expect("writes");
+    write(&store, 2, 1, 0, &bytes(2, 3000)).expect("writes");
+    for local_id in [1, 2] {
+        put(&store, &block(local_id, vec![chunk(local_id, 1, 0, 3000)])).expect("puts");
+    }
+    let path = "log/00000001.log";
+    let whole = disk.content(path).expect("is there");
+    // Up to the last commit, behind which nothing was written.
+    let count = whole.iter().rposition(|byte| *byte != 0).expect("is written") + 1;
+    for at in (4096..count).step_by(61) {
+        let mut bad = whole.clone();
+        bad[at] ^= 4;
+        disk.set_content(path, bad);
+        for local_id in [1, 2] {
+            let chunk = chunk(local_id, 1, 0, 3000);
+            match read(&store, local_id, &chunk) {
+                Ok(data) => assert!(data == bytes(local_id, 3000), "byte {at}"),
+                Err(ChunkError::Damaged { id, .. }) => assert_eq!(id.local_id, local_id),
+                Err(other) => panic!("byte {at}: {other}"),
+            }
+            match store.block(id(local_id), 0) {
+                Ok(block) => assert_eq!(block.chunks, [chunk]),
+                Err(ChunkError::Damaged { id, .. }) => assert_eq!(id.local_id, local_id),
+                Err(other) => panic!("byte {at}: {other}"),
+            }
+        }
+    }
+    disk.set_content(path, whole);
+}
+
+#[test]
+fn damage_to_what_was_durable_is_found_at_the_start_and_the_rest_is_there() {
+    let (disk, store) = with_container(Layout::Log);
+    for local_id in 1..=20 {
+        write(&store, local_id, 1, 0, &bytes(local_id, 900)).expect("writes");
+        put(&store, &block(local_id, vec![chunk(local_id, 1, 0, 900)])).expect("puts");
+    }
+    drop(store);
+    let path = "log/00000001.log";
+    let whole = disk.content(path).expect("is there");
+    let count = whole.iter().rposition(|byte| *byte != 0).expect("is written") + 1;
+    for at in (0..count - 8192).step_by(509) {
+        let disk = disk.fork(at as u64);
+        let mut bad = whole.clone();
+        bad[at] ^= 1;
+        disk.set_content(path, bad);
+        let opened = Store::open(disk, options(Layout::Log));
+        // The head of the only segment there is: nothing can be said of it.
+        if at < 4096 {
+            continue;
+        }
+        let store = opened.expect("opens");
+        let mut bad_count = 0;
+        for local_id in 1..=20 {
+            match read(&store, local_id, &chunk(local_id, 1, 0, 900)) {
+                Ok(data) => assert!(data == bytes(local_id, 900)),
+                Err(_) => bad_count += 1,
+            }
+            bad_count += usize::from(store.block(id(local_id), 0).is_err());
+        }
+        let is_padding = whole[at] == 0 && bad_count == 0;
+        assert!(is_padding || !store.damage().is_empty(), "byte {at}");
+        assert!(bad_count <= 2, "byte {at}: {bad_count} of 40, {:?}", store.damage());
+    }
+}
+
+#[test]
+fn after_a_failed_write_or_sync_nothing_more_is_written_and_reads_go_on() {
+    for failing in [Operation::Write, Operation::Sync] {
+        let (disk, store) = with_container(Layout::Log);
+        write(&store, 1, 1, 0, &bytes(1, 500)).expect("writes");
+        put(&store, &block(1, vec![chunk(1, 1, 0, 500)])).expect("puts");
+        disk.set_plan(FaultPlan { fail: vec![(failing, 0)], ..FaultPlan::default() });
+        let failed = put(&store, &block(2, Vec::new()));
+        assert!(matches!(failed, Err(ChunkError::Io { .. })), "{failed:?}");
+        let later = write(&store, 3, 1, 0, b"abc");
+        assert!(matches!(later, Err(ChunkError::Stopped(_))), "{later:?}");
+        assert!(matches!(store.sync(), Err(ChunkError::Stopped(_))));
+        assert!(read(&store, 1, &chunk(1, 1, 0, 500)).expect("reads") == bytes(1, 500));
+        drop(store);
+        disk.crash();
+        let store = open(&disk, Layout::Log);
+        assert!(read(&store, 1, &chunk(1, 1, 0, 500)).expect("reads") == bytes(1, 500));
+        write(&store, 3, 1, 0, b"abc").expect("goes on");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_chunks_and_lets_containers_be_deleted() {
+    let (disk, store) = with_container(Layout::Log);
+    write(&store, 1, 1, 0, &bytes(1, 20_000)).expect("writes");
+    disk.set_plan(FaultPlan { bytes_max: Some(80_000), ..FaultPlan::default() });
+    let mut offset = 20_000;
+    let refused = loop {
+        match write(&store, 1, 1, offset, &bytes(1, 5000)) {
+            Ok(()) => offset += 5000,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, ChunkError::DiskFull { .. }), "{refused:?}");
+    assert!(offset < 100_000);
+    assert!(read(&store, 1, &chunk(1, 1, 0, 20_000)).expect("reads") == bytes(1, 20_000));
+    put(&store, &block(1, Vec::new())).expect("commits what there is");
+    store.delete_container(1, true).expect("deletes");
+    disk.set_plan(FaultPlan::default());
+    store.create_container(2, &ContainerSpec::default()).expect("goes on");
+    drop(store);
+    disk.crash();
+    assert_eq!(open(&disk, Layout::Log).container_ids(), Vec::<u64>::new());
+}
+
+#[test]
+fn a_full_disk_leaves_no_length_behind_in_files() {
+    for layout in [Layout::PerBlock, Layout::PerChunk] {
+        let (disk, store) = with_container(layout);
+        write(&store, 1, 1, 0, &bytes(1, 1000)).expect("writes");
+        disk.set_plan(FaultPlan { bytes_max: Some(67_000), ..FaultPlan::default() });
+        let refused = write(&store, 1, 2, 1000, &bytes(1, 5000));
+        assert!(matches!(refused, Err(ChunkError::DiskFull { .. })), "{refused:?}");
+        assert_eq!(store.container(1).expect("is there").bytes_used, 1000);
+        disk.set_plan(FaultPlan::default());
+        write(&store, 1, 2, 1000, &bytes(2, 5000)).expect("goes on");
+        assert!(read(&store, 1, &chunk(1, 2, 1000, 5000)).expect("reads") == bytes(2, 5000));
+    }
+}
+
+#[test]
+fn files_stay_open_up_to_a_limit() {
+    let (_disk, store) = with_container(Layout::PerBlock);
+    for local_id in 0..500 {
+        write(&store, local_id, 1, 0, b"abc").expect("writes");
+        assert!(store.open_file_count() <= 8);
+    }
+    write(&store, 499, 2, 3, b"def").expect("writes");
+    let before = store.open_file_count();
+    put(&store, &block(499, vec![chunk(499, 1, 0, 6)])).expect("puts");
+    assert_eq!(store.open_file_count(), before - 1);
+}
+
+#[test]
+fn a_directory_that_is_something_else_or_in_use_is_refused() {
+    let disk = FaultDisk::new(1);
+    disk.set_content("precious", b"x".to_vec());
+    let refused = Store::open(disk.clone(), options(Layout::Log));
+    assert!(matches!(refused, Err(ChunkError::BadStore { .. })));
+    let disk = FaultDisk::new(1);
+    let store = open(&disk, Layout::Log);
+    let second = Store::open(disk.clone(), options(Layout::Log));
+    assert!(matches!(second, Err(ChunkError::Io { .. })));
+    drop(store);
+    let identity = disk.content("store").expect("is there");
+    for bit in 0..8 * identity.len() {
+        let mut bad = identity.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        disk.set_content("store", bad);
+        assert!(Store::open(disk.clone(), options(Layout::Log)).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_store_is_named_by_a_random_uuid() {
+    assert_eq!(uuid_text(u128::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    assert_eq!(uuid_text(0), "00000000-0000-4000-8000-000000000000");
+    let drawn = |seed| {
+        let options = StoreOptions { new_store_id: None, ..options(Layout::Log) };
+        Store::open(FaultDisk::new(seed), options).expect("opens").datanode_uuid()
+    };
+    assert_ne!(drawn(1), drawn(2));
+}
+
+#[test]
+fn a_store_is_shared_by_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Store<storage::disk::RealDisk>>();
+}

@@ -1,0 +1,361 @@
+//! Crashes of the process and of the machine at every kind of moment, from a seed.
+//!
+//! In the layout of the log a store that is opened again is what it was after some of the requests, in
+//! their order: all that were durable when they were answered, and none behind one that is missing. In the
+//! layouts with files what was durable is there, byte for byte.
+
+use std::collections::BTreeMap;
+
+use chunk::ChunkError;
+use chunk::block::{BlockData, BlockId, ChunkInfo};
+use chunk::container::{ContainerSpec, State};
+use chunk::layout::Layout;
+use chunk::store::{Durability, Store, StoreOptions, WriteMode};
+use storage::fault_disk::{Chance, FaultDisk, FaultPlan};
+
+/// What a store is asked.
+#[derive(Clone, Debug)]
+enum Request {
+    Create(u64),
+    Write { id: BlockId, offset: u64, data: Vec<u8>, durability: Durability },
+    Put { id: BlockId, length: u64, durability: Durability },
+    DeleteBlock(BlockId),
+    Close(u64),
+    DeleteContainer(u64),
+    Sync,
+    Tick,
+}
+
+/// What a store is to answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    containers: BTreeMap<u64, Container>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Container {
+    is_open: bool,
+    blocks: BTreeMap<u64, Block>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Block {
+    data: Vec<u8>,
+    committed: Option<u64>,
+}
+
+impl Model {
+    /// Does what a store does; `false` if it refuses.
+    fn take(&mut self, request: &Request) -> bool {
+        let open = |model: &mut Model, id: u64| {
+            model.containers.get(&id).is_some_and(|container| container.is_open)
+        };
+        match request {
+            Request::Create(id) => {
+                let is_new = !self.containers.contains_key(id);
+                let made = Container { is_open: true, blocks: BTreeMap::new() };
+                self.containers.entry(*id).or_insert(made);
+                is_new
+            }
+            Request::Write { id, offset, data, .. } => {
+                if !open(self, id.container_id) {
+                    return false;
+                }
+                let container = self.containers.get_mut(&id.container_id).expect("it is open");
+                let length = container.blocks.get(&id.local_id).map_or(0, |it| it.data.len());
+                if *offset > length as u64 {
+                    return false;
+                }
+                let block = container.blocks.entry(id.local_id).or_default();
+                let end = *offset as usize + data.len();
+                block.data.resize(length.max(end), 0);
+                block.data[*offset as usize..end].copy_from_slice(data);
+                true
+            }
+            Request::Put { id, length, .. } => {
+                if !open(self, id.container_id) {
+                    return false;
+                }
+                let container = self.containers.get_mut(&id.container_id).expect("it is open");
+                let written = container.blocks.get(&id.local_id).map_or(0, |it| it.data.len());
+                if *length > written as u64 {
+                    return false;
+                }
+                container.blocks.entry(id.local_id).or_default().committed = Some(*length);
+                true
+            }
+            Request::DeleteBlock(id) => {
+                let container = self.containers.get_mut(&id.container_id);
+                container.and_then(|it| it.blocks.remove(&id.local_id)).is_some()
+            }
+            Request::Close(id) => match self.containers.get_mut(id) {
+                Some(container) => {
+                    container.is_open = false;
+                    true
+                }
+                None => false,
+            },
+            Request::DeleteContainer(id) => self.containers.remove(id).is_some(),
+            Request::Sync | Request::Tick => true,
+        }
+    }
+}
+
+fn chunk_of(id: BlockId, offset: u64, length: u64) -> ChunkInfo {
+    ChunkInfo::plain(format!("{}_chunk_{offset}", id.local_id), offset, length)
+}
+
+fn ask(store: &Store<FaultDisk>, request: &Request) -> Result<(), ChunkError> {
+    match request {
+        Request::Create(id) => store.create_container(*id, &ContainerSpec::default()),
+        Request::Write { id, offset, data, durability } => {
+            let chunk = chunk_of(*id, *offset, data.len() as u64);
+            let mode = WriteMode { durability: *durability, ..WriteMode::default() };
+            store.write_chunk(*id, &chunk, data, mode)
+        }
+        Request::Put { id, length, durability } => {
+            let chunks = match length {
+                0 => Vec::new(),
+                _ => vec![chunk_of(*id, 0, *length)],
+            };
+            let block = BlockData {
+                id: *id,
+                commit_sequence_id: 0,
+                replica_index: None,
+                flags: None,
+                metadata: Vec::new(),
+                chunks,
+            };
+            store.put_block(&block, false, *durability).map(drop)
+        }
+        Request::DeleteBlock(id) => store.delete_block(*id),
+        Request::Close(id) => store.close_container(*id),
+        Request::DeleteContainer(id) => store.delete_container(*id, true),
+        Request::Sync => store.sync(),
+        Request::Tick => store.tick(),
+    }
+}
+
+/// Whether what came before is durable once this was answered.
+fn is_durable(request: &Request) -> bool {
+    match request {
+        Request::Write { durability, .. } | Request::Put { durability, .. } => {
+            *durability != Durability::Buffered
+        }
+        Request::Create(_) | Request::Tick => false,
+        _ => true,
+    }
+}
+
+fn draw(chance: &mut Chance, model: &Model) -> Request {
+    let container_id = 1 + chance.below(3);
+    let id = BlockId { container_id, local_id: chance.below(4) };
+    let block = model.containers.get(&container_id).and_then(|it| it.blocks.get(&id.local_id));
+    let length = block.map_or(0, |block| block.data.len() as u64);
+    let durability = match chance.below(6) {
+        0 => Durability::Synced,
+        1 => Durability::GroupSynced,
+        _ => Durability::Buffered,
+    };
+    match chance.below(40) {
+        0..=3 => Request::Create(container_id),
+        4..=23 => {
+            let offset = match chance.below(5) {
+                0 => chance.below(length + 20),
+                _ => length,
+            };
+            let most = [50, 3_000, 30_000][chance.below(3) as usize];
+            let count = 1 + chance.below(most);
+            let seed = chance.bits();
+            let data = (0..count).map(|at| (seed.rotate_left(at as u32 % 64) ^ at) as u8).collect();
+            Request::Write { id, offset, data, durability }
+        }
+        24..=31 => Request::Put { id, length, durability },
+        32 => Request::DeleteBlock(id),
+        33 => Request::Close(container_id),
+        34 => Request::DeleteContainer(container_id),
+        35 => Request::Sync,
+        _ => Request::Tick,
+    }
+}
+
+/// All that a store says, as a model.
+fn found(store: &Store<FaultDisk>) -> Model {
+    let mut model = Model::default();
+    for id in store.container_ids() {
+        let info = store.container(id).expect("it is listed");
+        let mut blocks = BTreeMap::new();
+        let mut bytes = 0;
+        for local_id in 0..4 {
+            let id = BlockId { container_id: id, local_id };
+            let committed = store.committed_length(id).ok();
+            let data = read_all(store, id);
+            bytes += data.len() as u64;
+            if committed.is_some() || !data.is_empty() {
+                blocks.insert(local_id, Block { data, committed });
+            }
+        }
+        assert_eq!(info.bytes_used, bytes, "bytes of container {id}");
+        let is_open = info.state == State::Open;
+        model.containers.insert(id, Container { is_open, blocks });
+    }
+    model
+}
+
+fn read_all(store: &Store<FaultDisk>, id: BlockId) -> Vec<u8> {
+    let mut data = Vec::new();
+    match store.read_chunk(id, &chunk_of(id, 0, 1 << 20), 0, &mut data) {
+        Err(ChunkError::PastTheEnd { length, .. }) => {
+            let all = chunk_of(id, 0, length);
+            store.read_chunk(id, &all, 0, &mut data).expect("what is there is whole");
+        }
+        Err(ChunkError::NoSuchChunk { .. }) => {}
+        other => panic!("{id:?} is read as {other:?}"),
+    }
+    data
+}
+
+fn options(layout: Layout) -> StoreOptions {
+    let (segment_bytes, new_store_id) = (64 * 1024, Some(1));
+    StoreOptions { layout, segment_bytes, new_store_id, ..StoreOptions::default() }
+}
+
+/// One life of a store after the other, each ended at a drawn moment.
+fn lives_in_the_log(seed: u64) {
+    let mut chance = Chance::new(seed);
+    let disk = FaultDisk::new(seed);
+    // What the store is known to be when a life starts.
+    let mut base = Model::default();
+    for life in 0..6 {
+        let store = Store::open(disk.clone(), options(Layout::Log));
+        let store = store.unwrap_or_else(|error| panic!("seed {seed}, life {life}: {error}"));
+        assert!(store.damage().is_empty(), "seed {seed}: {:?}", store.damage());
+        if life > 0 {
+            assert_eq!(found(&store), base, "seed {seed}, life {life}");
+        }
+        let stop_at = Some(disk.ops() + 1 + chance.below(120));
+        disk.set_plan(FaultPlan { stop_at, ..FaultPlan::default() });
+        // What the store may be after the life: a model for each request that was begun.
+        let mut models = vec![base.clone()];
+        let mut durable = 0;
+        for _ in 0..200 {
+            let request = draw(&mut chance, models.last().expect("there is one"));
+            let mut after = models.last().expect("there is one").clone();
+            let is_taken = after.take(&request);
+            let answer = ask(&store, &request);
+            models.push(after);
+            match answer {
+                Ok(()) => {
+                    assert!(is_taken, "seed {seed}: {request:?} was to be refused");
+                    if is_durable(&request) {
+                        durable = models.len() - 1;
+                    }
+                }
+                Err(ChunkError::Io { .. } | ChunkError::Stopped(_)) => break,
+                Err(error) => assert!(!is_taken, "seed {seed}: {request:?}: {error}"),
+            }
+        }
+        drop(store);
+        if chance.below(3) == 0 {
+            disk.kill()
+        } else {
+            disk.crash()
+        }
+        // A start may be cut short, too, and changes nothing.
+        if chance.below(2) == 0 {
+            let stop_at = Some(disk.ops() + chance.below(6));
+            disk.set_plan(FaultPlan { stop_at, ..FaultPlan::default() });
+            drop(Store::open(disk.clone(), options(Layout::Log)));
+            disk.crash();
+        }
+        let store = Store::open(disk.clone(), options(Layout::Log));
+        let store = store.unwrap_or_else(|error| panic!("seed {seed}, life {life}: {error}"));
+        let now = found(&store);
+        let is_one = models.iter().skip(durable).any(|model| *model == now);
+        assert!(
+            is_one,
+            "seed {seed}, life {life}: of {} requests {durable} are durable; {:?}",
+            models.len() - 1,
+            store.damage()
+        );
+        base = now;
+    }
+}
+
+#[test]
+fn a_store_is_after_a_crash_what_it_was_after_some_request() {
+    for seed in 0..60 {
+        lives_in_the_log(seed);
+    }
+}
+
+/// What was durable in files is there after a crash.
+fn a_life_in_files(layout: Layout, seed: u64) {
+    let mut chance = Chance::new(seed);
+    let disk = FaultDisk::new(seed);
+    let store = Store::open(disk.clone(), options(layout)).expect("opens");
+    let mut model = Model::default();
+    // Blocks that were written to the end durably, and nothing since.
+    let mut durable: BTreeMap<BlockId, Block> = BTreeMap::new();
+    disk.set_plan(FaultPlan { stop_at: Some(20 + chance.below(300)), ..FaultPlan::default() });
+    for _ in 0..200 {
+        let request = match draw(&mut chance, &model) {
+            // One file for each chunk, which are read one by one: only whole ones.
+            Request::Write { id, durability, data, .. } if layout == Layout::PerChunk => {
+                let block = model.containers.get(&id.container_id);
+                let block = block.and_then(|it| it.blocks.get(&id.local_id));
+                match block {
+                    Some(_) => Request::Tick,
+                    None => Request::Write { id, durability, data, offset: 0 },
+                }
+            }
+            request => request,
+        };
+        if let Request::Write { id, .. } | Request::DeleteBlock(id) = &request {
+            durable.remove(id);
+        }
+        if let Request::DeleteContainer(container_id) = &request {
+            durable.retain(|id, _| id.container_id != *container_id);
+        }
+        if ask(&store, &request).is_err() {
+            continue;
+        }
+        model.take(&request);
+        let id = match &request {
+            Request::Write { id, .. } | Request::Put { id, .. } if is_durable(&request) => *id,
+            _ => continue,
+        };
+        let block = &model.containers[&id.container_id].blocks[&id.local_id];
+        // A commit covers what the block has; a write, itself.
+        let is_whole = matches!(&request, Request::Write { data, .. } if *data == block.data);
+        if is_whole {
+            durable.insert(id, Block { committed: None, ..block.clone() });
+        } else if matches!(request, Request::Put { .. }) {
+            durable.insert(id, block.clone());
+        }
+    }
+    drop(store);
+    disk.crash();
+    let store = Store::open(disk, options(layout)).expect("opens");
+    for (id, block) in durable {
+        let mut data = Vec::new();
+        let chunk = chunk_of(id, 0, block.data.len() as u64);
+        if !block.data.is_empty() {
+            let read = store.read_chunk(id, &chunk, 0, &mut data);
+            read.unwrap_or_else(|error| panic!("{layout:?}, seed {seed}: {error}"));
+        }
+        assert!(data == block.data, "{layout:?}, seed {seed}: {id:?}");
+        if let Some(length) = block.committed {
+            let found = store.committed_length(id);
+            assert_eq!(found.ok(), Some(length), "{layout:?}, seed {seed}: {id:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_durable_in_files_is_there_after_a_crash() {
+    for seed in 0..100 {
+        a_life_in_files(Layout::PerBlock, seed);
+        a_life_in_files(Layout::PerChunk, seed);
+    }
+}
