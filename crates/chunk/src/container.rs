@@ -260,6 +260,16 @@ impl Index {
         self.commit_sequence_id = self.commit_sequence_id.max(commit.commit_sequence_id);
     }
 
+    /// A block as a checkpoint has it.
+    pub fn put_block(&mut self, local_id: u64, block: Block) {
+        let commit = block.commit;
+        self.grow(local_id, block.length);
+        self.blocks.insert(local_id, Block { commit: None, ..block });
+        if let Some(commit) = commit {
+            self.put_commit(local_id, commit);
+        }
+    }
+
     /// A block is gone.
     pub fn remove_block(&mut self, local_id: u64) -> Option<Block> {
         let block = self.blocks.remove(&local_id)?;

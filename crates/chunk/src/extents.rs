@@ -56,6 +56,18 @@ impl Extents {
         self.sorted.iter()
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Those that lie in the record at `at`, which was written for the range from `start` up to `end`.
+    pub fn in_record(&self, at: Position, start: u64, end: u64) -> impl Iterator<Item = &Extent> {
+        let first = self.sorted.partition_point(|extent| extent.end() <= start);
+        let near = self.sorted.iter().skip(first).take_while(move |extent| extent.offset < end);
+        near.filter(move |extent| extent.at == at)
+    }
+
     /// Puts one over what is there.
     pub fn put(&mut self, extent: Extent) {
         if extent.offset >= self.end() {

@@ -11,6 +11,7 @@
 //! Byte layouts: `docs/formats.md`, "Chunk store". The reasons: `docs/design/chunk-store.md`.
 
 pub mod block;
+pub mod checkpoint;
 pub mod checksum;
 pub mod container;
 pub mod error;

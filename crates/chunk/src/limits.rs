@@ -61,6 +61,33 @@ pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;
 /// longest ago, are closed when there are more.
 pub const OPEN_FILES_MAX_DEFAULT: usize = 512;
 
+/// Bytes of the log after which there is another checkpoint: what a start reads at most, with as much again
+/// if the last checkpoint is damaged.
+pub const CHECKPOINT_EVERY_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Checkpoints that are kept.
+pub const CHECKPOINTS_KEPT: usize = 2;
+
+/// Bytes of entries after which a piece of a checkpoint is written.
+pub const CHECKPOINT_PIECE_BYTES: usize = 1024 * 1024;
+
+/// Bytes of a piece of a checkpoint: the last entry of one is a block with an extent for every byte of
+/// a large container at most.
+pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Blocks of a container that are put into a checkpoint while its lock is held.
+pub const CHECKPOINT_BLOCKS: usize = 1024;
+
+/// Calls of [`crate::store::Store::upkeep`] from a deletion until it is looked for segments whose space can
+/// be given back: some seconds, in which more may be deleted.
+pub const GARBAGE_WAIT_CALLS: u32 = 30;
+
+/// Bytes that the scrubber reads at once of a chunk.
+pub const SCRUB_READ_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A segment with more live bytes than one part in so many is not compacted.
+pub const LIVE_SHARE_MAX: u64 = 2;
+
 /// Bytes read at once when the log is read from end to end.
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 

@@ -235,6 +235,11 @@ impl<D: Disk> Log<D> {
         Ok(at)
     }
 
+    /// Everything before is durable.
+    pub fn durable(&self) -> Position {
+        self.tail.lock().durable
+    }
+
     /// Where the log ends.
     pub fn end(&self) -> Position {
         self.tail.lock().end

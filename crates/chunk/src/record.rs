@@ -65,17 +65,20 @@ pub enum Kind {
     Container,
     /// A container is gone, with its blocks. No body.
     ContainerDeleted,
+    /// Nothing: the log went on, so that a checkpoint has another place than the one before. No body.
+    Nothing,
 }
 
 impl Kind {
     /// All of them, by number from 1.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Chunk,
         Kind::Block,
         Kind::BlockFinalized,
         Kind::BlockDeleted,
         Kind::Container,
         Kind::ContainerDeleted,
+        Kind::Nothing,
     ];
 
     fn number(self) -> u8 {

@@ -87,10 +87,11 @@ pub fn scan<D: Disk>(
         let later = chain.get(index + 1..).unwrap_or_default();
         let number = link.head.number;
         let from = if number == start.segment { start.offset } else { FIRST_RECORD };
-        let mut reader = SegmentReader::open(disk, &link.head)?;
+        let mut reader = SegmentReader::open(disk, link.head.number)?;
         let follows = later.first().map(|next| next.head.follows);
         let follows = follows.filter(|follows| follows.segment == number);
         let stop = follows.map_or(link.head.bytes, |it| it.offset.min(link.head.bytes));
+        let stop = if later.is_empty() { stop.min(reader.length()?) } else { stop };
         let mut at = from;
         // Where a scan starts in the middle of a segment, nobody knows the record before.
         let mut previous = (from == FIRST_RECORD).then_some(0);
@@ -247,11 +248,19 @@ pub struct SegmentReader<'a, D: Disk> {
 
 impl<'a, D: Disk> SegmentReader<'a, D> {
     /// Opens the segment's file.
-    pub fn open(disk: &'a D, head: &Head) -> Result<SegmentReader<'a, D>, ChunkError> {
-        let path = segment_path(head.number);
+    pub fn open(disk: &'a D, number: u32) -> Result<SegmentReader<'a, D>, ChunkError> {
+        let path = segment_path(number);
         let file = disk.open_read_only(&path);
         let file = file.map_err(|error| ChunkError::io(&path, "open", error))?;
-        Ok(SegmentReader { disk, file, number: head.number, window: Vec::new(), window_start: 0 })
+        Ok(SegmentReader { disk, file, number, window: Vec::new(), window_start: 0 })
+    }
+
+    /// Bytes of the file.
+    pub fn length(&self) -> Result<u32, ChunkError> {
+        let length = self.disk.len(&self.file);
+        let path = || segment_path(self.number);
+        let length = length.map_err(|error| ChunkError::io(&path(), "read", error))?;
+        Ok(u32::try_from(length).unwrap_or(SEGMENT_BYTES_MAX))
     }
 
     /// What stands at byte `at`; records end before `stop`.
@@ -344,7 +353,7 @@ fn has_later<D: Disk>(
 
 fn has_later_in<D: Disk>(disk: &D, links: &[Link], place: Position) -> Result<bool, ChunkError> {
     for link in links {
-        let mut reader = SegmentReader::open(disk, &link.head)?;
+        let mut reader = SegmentReader::open(disk, link.head.number)?;
         if has_later(&mut reader, FIRST_RECORD, link.head.bytes, place)? {
             return Ok(true);
         }

@@ -15,11 +15,13 @@ mod blocks;
 mod chunks;
 mod containers;
 mod open;
+mod upkeep;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use hashbrown::HashMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use storage::disk::Disk;
 
 use crate::container::Container;
@@ -33,6 +35,9 @@ use crate::log::Log;
 use crate::open_files::OpenFiles;
 use crate::record::Position;
 use crate::scan::Damage;
+use crate::store::upkeep::Upkeep;
+
+pub use upkeep::Done;
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -126,6 +131,9 @@ pub struct Store<D: Disk> {
     containers: RwLock<HashMap<u64, Arc<Container>, foldhash::fast::FixedState>>,
     files: OpenFiles<D::File>,
     damage: Vec<Damage>,
+    upkeep: Mutex<Upkeep>,
+    /// Whether something was deleted since the last look for space to be given back.
+    has_garbage: AtomicBool,
     /// Held for as long as the store is open.
     _lock: D::File,
 }

@@ -17,13 +17,25 @@ use storage::fault_disk::{Chance, FaultDisk, FaultPlan};
 #[derive(Clone, Debug)]
 enum Request {
     Create(u64),
-    Write { id: BlockId, offset: u64, data: Vec<u8>, durability: Durability },
-    Put { id: BlockId, length: u64, durability: Durability },
+    Write {
+        id: BlockId,
+        offset: u64,
+        data: Vec<u8>,
+        durability: Durability,
+    },
+    Put {
+        id: BlockId,
+        length: u64,
+        durability: Durability,
+    },
     DeleteBlock(BlockId),
     Close(u64),
     DeleteContainer(u64),
     Sync,
     Tick,
+    /// The work in the background, so many times.
+    Upkeep(u64),
+    Checkpoint,
 }
 
 /// What a store is to answer.
@@ -96,7 +108,7 @@ impl Model {
                 None => false,
             },
             Request::DeleteContainer(id) => self.containers.remove(id).is_some(),
-            Request::Sync | Request::Tick => true,
+            Request::Sync | Request::Tick | Request::Upkeep(_) | Request::Checkpoint => true,
         }
     }
 }
@@ -133,6 +145,14 @@ fn ask(store: &Store<FaultDisk>, request: &Request) -> Result<(), ChunkError> {
         Request::DeleteContainer(id) => store.delete_container(*id, true),
         Request::Sync => store.sync(),
         Request::Tick => store.tick(),
+        Request::Upkeep(count) => (0..*count).try_for_each(|_| {
+            let done = store.upkeep(10_000)?;
+            // Where the machine stops, nothing can be read any more.
+            let is_down = done.damaged.iter().any(|(_, what)| what.contains("the machine"));
+            assert!(is_down || done.damaged.is_empty(), "{:?}", done.damaged);
+            Ok(())
+        }),
+        Request::Checkpoint => store.checkpoint(),
     }
 }
 
@@ -142,7 +162,7 @@ fn is_durable(request: &Request) -> bool {
         Request::Write { durability, .. } | Request::Put { durability, .. } => {
             *durability != Durability::Buffered
         }
-        Request::Create(_) | Request::Tick => false,
+        Request::Create(_) | Request::Tick | Request::Upkeep(_) => false,
         _ => true,
     }
 }
@@ -175,6 +195,8 @@ fn draw(chance: &mut Chance, model: &Model) -> Request {
         33 => Request::Close(container_id),
         34 => Request::DeleteContainer(container_id),
         35 => Request::Sync,
+        36 => Request::Upkeep(1 + chance.below(60)),
+        37 => Request::Checkpoint,
         _ => Request::Tick,
     }
 }
@@ -233,7 +255,7 @@ fn lives_in_the_log(seed: u64) {
         if life > 0 {
             assert_eq!(found(&store), base, "seed {seed}, life {life}");
         }
-        let stop_at = Some(disk.ops() + 1 + chance.below(120));
+        let stop_at = Some(disk.ops() + 1 + chance.below(250));
         disk.set_plan(FaultPlan { stop_at, ..FaultPlan::default() });
         // What the store may be after the life: a model for each request that was begun.
         let mut models = vec![base.clone()];

@@ -85,7 +85,7 @@ impl Operation {
 /// What goes wrong. The default is nothing.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// The operation of that number ([`FaultDisk::ops`] counts from 0) and all later ones fail;
+    /// The operation of that number ([`FaultDisk::ops`] counts from 0) and whatever is asked later fail;
     /// that one may have taken effect, and its unsynced effect is subject to the next crash.
     pub stop_at: Option<u64>,
     /// The n-th operation of a kind (from 0, counted since the plan was set) fails once.
@@ -456,10 +456,10 @@ impl State {
         let nth = *count;
         *count += 1;
         if let Some(stop) = self.plan.stop_at {
-            if number > stop || (number == stop && !operation.is_change()) {
+            if number > stop {
                 return Err(io::Error::other("the machine is down"));
             }
-            if number == stop {
+            if number == stop && operation.is_change() {
                 return Ok(Begin::GoAndFail);
             }
         }

@@ -1,6 +1,7 @@
 //! Blocks: committed, looked up, deleted.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use storage::disk::Disk;
 
@@ -247,6 +248,7 @@ impl<D: Disk> Store<D> {
             index.remove_block(id.local_id);
             at
         };
+        self.has_garbage.store(true, Ordering::Relaxed);
         let (container_id, local_id) = (id.container_id, id.local_id);
         self.files.forget(FileKey::Block { container_id, local_id });
         self.settle(at, Durability::GroupSynced)?;

@@ -152,6 +152,7 @@ impl<D: Disk> Store<D> {
             }
             at
         };
+        self.has_garbage.store(true, Ordering::Relaxed);
         self.settle(at, Durability::GroupSynced)?;
         if !container.path.is_empty() {
             remove_folder(&self.disk, &container.path)?;

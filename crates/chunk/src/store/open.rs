@@ -1,24 +1,29 @@
 //! Opening a store: its identity, its log, and what files were left that nothing names.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use storage::codec::{DecodeError, Reader};
 use storage::disk::Disk;
 
 use crate::block::{BlockId, decode_block};
+use crate::checkpoint::{
+    Entry, INDEX_DIR, checkpoint_path, list_checkpoints, read_checkpoint, remove_checkpoint,
+};
 use crate::container::{Commit, Container, Index, State, decode_container};
 use crate::error::ChunkError;
 use crate::extents::Extent;
-use crate::layout::container_dirs;
+use crate::layout::{Layout, container_dirs};
 use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::log::Log;
 use crate::open_files::OpenFiles;
 use crate::record::{Header, Kind, Position};
-use crate::scan::{Scanned, list_segments, read_fully, scan};
+use crate::scan::{Damage, Scanned, list_segments, read_fully, scan};
 use crate::segment::{FIRST_RECORD, LOG_DIR, segment_path};
+use crate::store::upkeep::Upkeep;
 use crate::store::{Store, StoreOptions, uuid_text};
 
 /// The file that says that a directory is a store, and which.
@@ -40,15 +45,18 @@ impl<D: Disk + Clone> Store<D> {
         let lock = lock.map_err(|error| ChunkError::io(LOCK_NAME, "lock", error))?;
         let store_id = identify(&disk, options.new_store_id)?;
         let cluster_id = format!("CID-{}", uuid_text(store_id));
+        let mut damage = Vec::new();
         let mut replay = Replay { containers: Containers::default(), cluster_id: &cluster_id };
+        let checkpoints = load_checkpoint(&disk, store_id, &mut replay, &mut damage)?;
         let first = list_segments(&disk)?.first().copied();
-        let scanned = match first {
-            Some(segment) => {
-                let start = Position { segment, offset: FIRST_RECORD };
+        let first = first.map(|segment| Position { segment, offset: FIRST_RECORD });
+        let scanned = match checkpoints.last().copied().or(first) {
+            Some(start) => {
                 scan(&disk, store_id, start, &mut |header, body| replay.take(header, body))?
             }
             None => Scanned { end: Position::default(), damage: Vec::new(), beyond: Vec::new() },
         };
+        damage.extend_from_slice(&scanned.damage);
         let containers = replay.containers;
         seal(&disk, &scanned)?;
         remove_orphans(&disk, &cluster_id, &containers)?;
@@ -56,7 +64,9 @@ impl<D: Disk + Clone> Store<D> {
             log: Log::new(disk.clone(), store_id, options.segment_bytes, scanned.end),
             files: OpenFiles::new(options.open_files_max),
             containers: RwLock::new(containers),
-            damage: scanned.damage,
+            damage,
+            upkeep: Mutex::new(Upkeep::new(checkpoints)),
+            has_garbage: AtomicBool::new(false),
             _lock: lock,
             disk,
             options,
@@ -64,6 +74,27 @@ impl<D: Disk + Clone> Store<D> {
             cluster_id,
         })
     }
+}
+
+/// Takes the newest checkpoint that is whole; those that are kept, sorted. The others are removed.
+fn load_checkpoint<D: Disk>(
+    disk: &D,
+    store_id: u128,
+    replay: &mut Replay<'_>,
+    damage: &mut Vec<Damage>,
+) -> Result<Vec<Position>, ChunkError> {
+    let mut checkpoints = list_checkpoints(disk)?;
+    while let Some(at) = checkpoints.last().copied() {
+        let mut last = None;
+        let read = read_checkpoint(disk, store_id, at, &mut |entry| replay.put(entry, &mut last))?;
+        let Err(what) = read else { break };
+        let what = format!("{}: {what}", checkpoint_path(at));
+        damage.push(Damage { start: at, end: at, what });
+        remove_checkpoint(disk, at)?;
+        checkpoints.pop();
+        replay.containers.clear();
+    }
+    Ok(checkpoints)
 }
 
 fn check_options(options: &StoreOptions) -> Result<(), ChunkError> {
@@ -95,7 +126,7 @@ fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<u128, ChunkError>
         };
         return decode_identity(&bytes[..count]).map_err(bad);
     }
-    let ours = [LOCK_NAME, IDENTITY_TEMPORARY, LOG_DIR];
+    let ours = [LOCK_NAME, IDENTITY_TEMPORARY, LOG_DIR, INDEX_DIR];
     let names = disk.list("").map_err(io("look for"))?;
     if let Some(foreign) = names.iter().find(|name| !ours.contains(&name.as_str())) {
         return Err(ChunkError::BadStore {
@@ -104,7 +135,9 @@ fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<u128, ChunkError>
         });
     }
     let store_id = new_id.unwrap_or_else(drawn_id);
-    disk.create_dir(LOG_DIR).map_err(|error| ChunkError::io(LOG_DIR, "create", error))?;
+    for dir in [LOG_DIR, INDEX_DIR] {
+        disk.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
+    }
     let file = disk.create(IDENTITY_TEMPORARY).map_err(io("create"))?;
     disk.write_at(&file, 0, &encode_identity(store_id)).map_err(io("write"))?;
     disk.sync_data(&file).map_err(io("sync"))?;
@@ -206,6 +239,30 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    /// An entry of a checkpoint. `last` is the container of the blocks that follow.
+    fn put(&mut self, entry: Entry, last: &mut Option<Arc<Container>>) {
+        match entry {
+            Entry::Container(id, layout, index) => {
+                let container = Arc::new(self.container(id, layout, index));
+                *last = Some(Arc::clone(&container));
+                self.containers.insert(id, container);
+            }
+            Entry::Block(local_id, block) => {
+                let Some(container) = last else { return };
+                container.index.lock().put_block(local_id, block);
+            }
+        }
+    }
+
+    fn container(&self, id: u64, layout: Layout, index: Index) -> Container {
+        let path = match layout.has_files() {
+            true => container_dirs(self.cluster_id, id)[5].clone(),
+            false => String::new(),
+        };
+        let index = Index { has_unknown_files: layout.has_files(), ..index };
+        Container::new(id, layout, path, index)
+    }
+
     /// One record; without its body if that is damaged.
     fn take(&mut self, header: &Header, body: Option<&[u8]>) -> Result<(), ChunkError> {
         match (header.kind, body) {
@@ -214,6 +271,7 @@ impl Replay<'_> {
                 self.containers.remove(&header.container_id);
                 return Ok(());
             }
+            (Kind::Nothing, _) => return Ok(()),
             _ => {}
         }
         // What is about a container that is not there was followed by its deletion.
@@ -239,7 +297,9 @@ impl Replay<'_> {
             }
             Kind::BlockDeleted => drop(index.remove_block(local_id)),
             // What the container was is damaged, or what it became.
-            Kind::Container | Kind::ContainerDeleted => index.state = State::Unhealthy,
+            Kind::Container | Kind::ContainerDeleted | Kind::Nothing => {
+                index.state = State::Unhealthy;
+            }
         }
         Ok(())
     }
@@ -253,12 +313,8 @@ impl Replay<'_> {
             (known.state, known.metadata, known.replica_index) = (state, metadata, replica_index);
             return Ok(());
         }
-        let path = match layout.has_files() {
-            true => container_dirs(self.cluster_id, id)[5].clone(),
-            false => String::new(),
-        };
-        let index = Index { has_unknown_files: layout.has_files(), ..index };
-        self.containers.insert(id, Arc::new(Container::new(id, layout, path, index)));
+        let container = Arc::new(self.container(id, layout, index));
+        self.containers.insert(id, container);
         Ok(())
     }
 }

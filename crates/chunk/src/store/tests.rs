@@ -1,6 +1,6 @@
 //! What a store does with each request, on a disk in memory.
 
-use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
+use storage::fault_disk::{Chance, FaultDisk, FaultPlan, Operation};
 
 use super::*;
 use crate::block::{BlockData, BlockId, ChunkInfo, KeyValue};
@@ -37,9 +37,8 @@ fn id(local_id: u64) -> BlockId {
 }
 
 fn bytes(seed: u64, count: usize) -> Vec<u8> {
-    (0..count as u64)
-        .map(|index| (index.wrapping_mul(31).wrapping_add(seed * 7) >> 2) as u8)
-        .collect()
+    let mut chance = Chance::new(seed);
+    (0..count).map(|_| chance.bits() as u8).collect()
 }
 
 fn chunk(local_id: u64, number: u64, offset: u64, length: usize) -> ChunkInfo {
@@ -572,4 +571,142 @@ fn a_store_is_named_by_a_random_uuid() {
 fn a_store_is_shared_by_threads() {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Store<storage::disk::RealDisk>>();
+}
+
+/// Calls of the work in the background until nothing more comes of it.
+fn work(store: &Store<FaultDisk>) -> (u32, Vec<BlockId>) {
+    let (mut removed, mut damaged) = (0, Vec::new());
+    for _ in 0..200 {
+        let done = store.upkeep(50_000).expect("works");
+        removed += done.segments_removed;
+        damaged.extend(done.damaged.into_iter().map(|(id, _)| id));
+    }
+    (removed, damaged)
+}
+
+fn segment_count(disk: &FaultDisk) -> usize {
+    disk.paths().iter().filter(|path| path.starts_with("log/")).count()
+}
+
+/// Blocks of 20,000 bytes, committed, with checksums.
+fn fill(store: &Store<FaultDisk>, container_id: u64, local_ids: impl Iterator<Item = u64>) {
+    for local_id in local_ids {
+        let id = BlockId { container_id, local_id };
+        let data = bytes(local_id, 20_000);
+        let checksum = ChecksumData::of(ChecksumType::Crc32c, 4096, &data);
+        let chunk = ChunkInfo { checksum, ..chunk(local_id, 1, 0, 20_000) };
+        store.write_chunk(id, &chunk, &data, WriteMode::default()).expect("writes");
+        let block = BlockData { id, ..block(local_id, vec![chunk]) };
+        store.put_block(&block, true, Durability::GroupSynced).expect("puts");
+    }
+}
+
+fn check_filled(store: &Store<FaultDisk>, container_id: u64, local_ids: impl Iterator<Item = u64>) {
+    let mut out = Vec::new();
+    for local_id in local_ids {
+        let id = BlockId { container_id, local_id };
+        let chunks = store.block(id, 0).expect("is there").chunks;
+        out.clear();
+        store.read_chunk(id, &chunks[0], 0, &mut out).expect("reads");
+        assert!(out == bytes(local_id, 20_000));
+    }
+}
+
+#[test]
+fn space_of_what_was_deleted_is_given_back() {
+    let disk = FaultDisk::new(1);
+    let options = StoreOptions { container_bytes_max: 10_000_000, ..options(Layout::Log) };
+    let store = Store::open(disk.clone(), options.clone()).expect("opens");
+    for id in [1, 2] {
+        store.create_container(id, &ContainerSpec::default()).expect("creates");
+    }
+    fill(&store, 1, 0..60);
+    fill(&store, 2, 0..60);
+    let full = segment_count(&disk);
+    assert!(full >= 38);
+    assert_eq!(work(&store).0, 0);
+    // Three of four blocks of the one go, and the other container as a whole.
+    for local_id in (0..60).filter(|local_id| local_id % 4 != 0) {
+        store.delete_block(BlockId { container_id: 1, local_id }).expect("deletes");
+    }
+    store.delete_container(2, true).expect("deletes");
+    let (removed, damaged) = work(&store);
+    assert!(removed > 30, "{removed} of {full}");
+    assert_eq!(damaged, []);
+    assert!(segment_count(&disk) < 14, "{} of {full}", segment_count(&disk));
+    check_filled(&store, 1, (0..60).step_by(4));
+    drop(store);
+    disk.crash();
+    // And from the older checkpoint, when the newer one is damaged.
+    let mut checkpoints = disk.paths();
+    checkpoints.retain(|path| path.ends_with(".idx"));
+    assert_eq!(checkpoints.len(), 2);
+    let mut bad = disk.content(&checkpoints[1]).expect("is there");
+    bad[50] ^= 1;
+    for is_bad in [false, true] {
+        if is_bad {
+            disk.set_content(&checkpoints[1], bad.clone());
+        }
+        let store = Store::open(disk.clone(), options.clone()).expect("opens");
+        assert_eq!(store.damage().len(), usize::from(is_bad));
+        assert_eq!(store.container_ids(), [1]);
+        check_filled(&store, 1, (0..60).step_by(4));
+    }
+}
+
+#[test]
+fn a_start_reads_the_log_from_the_last_checkpoint() {
+    for layout in Layout::ALL {
+        let (disk, store) = with_container(layout);
+        fill(&store, 1, 0..5);
+        store.checkpoint().expect("writes");
+        fill(&store, 1, 5..7);
+        drop(store);
+        disk.crash();
+        // Nothing is looked for in the log before the checkpoint, but what is read.
+        let store = open(&disk, layout);
+        check_filled(&store, 1, 0..7);
+        let info = store.container(1).expect("is there");
+        assert_eq!((info.bytes_used, info.block_count), (140_000, 7));
+        store.delete_block(id(3)).expect("deletes");
+        store.close_container(1).expect("closes");
+        store.checkpoint().expect("writes");
+        store.checkpoint().expect("has nothing to write");
+        drop(store);
+        disk.kill();
+        let store = open(&disk, layout);
+        assert!(matches!(store.block(id(3), 0), Err(ChunkError::NoSuchBlock(_))));
+        assert_eq!(store.container(1).expect("is there").state, State::Closed);
+        check_filled(&store, 1, (0..7).filter(|local_id| *local_id != 3));
+    }
+}
+
+#[test]
+fn the_scrubber_finds_a_flipped_bit_and_nothing_else() {
+    for layout in Layout::ALL {
+        let (disk, store) = with_container(layout);
+        store.create_container(2, &ContainerSpec::default()).expect("creates");
+        for container_id in [1, 2] {
+            fill(&store, container_id, 0..3);
+            store.close_container(container_id).expect("closes");
+        }
+        assert_eq!(work(&store).1, []);
+        let needle = bytes(1, 20_000);
+        let holds = |path: &String| {
+            let content = disk.content(path).expect("is there");
+            content.windows(1000).position(|window| *window == needle[5000..6000])
+        };
+        let paths = disk.paths();
+        let (path, at) =
+            paths.iter().find_map(|path| holds(path).map(|at| (path, at))).expect("is written");
+        let mut bad = disk.content(path).expect("is there");
+        bad[at] ^= 0x10;
+        disk.set_content(path, bad);
+        let (_, damaged) = work(&store);
+        assert_eq!(damaged, [id(1)], "{layout:?}");
+        assert_eq!(store.container(1).expect("is there").state, State::Unhealthy);
+        assert_eq!(store.container(2).expect("is there").state, State::Closed);
+        check_filled(&store, 2, 0..3);
+        check_filled(&store, 1, [0, 2].into_iter());
+    }
 }

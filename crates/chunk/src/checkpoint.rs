@@ -1,0 +1,301 @@
+//! Checkpoints: the index as a file, so that a start reads the log only from there.
+//!
+//! A checkpoint names a position. It holds what the log says up to there, and of what came while it was
+//! written some and some not: reading the log from that position on makes it whole, since a record that
+//! is taken twice, in order, changes nothing.
+//!
+//! It is written under a temporary name, synced, renamed, and the folder synced; and the log is synced
+//! before the rename, as nothing in it may be ahead of the log. Two are kept, in case the newer one is
+//! damaged.
+//!
+//! Byte layout: `docs/formats.md`, "Chunk store".
+
+use storage::codec::{DecodeError, Reader};
+use storage::disk::Disk;
+
+use crate::container::{Block, Commit, Index, decode_container, encode_container};
+use crate::error::ChunkError;
+use crate::extents::{Extent, Extents};
+use crate::layout::Layout;
+use crate::limits::{CHECKPOINT_PIECE_BYTES, CHECKPOINT_PIECE_BYTES_MAX};
+use crate::record::Position;
+use crate::scan::read_fully;
+
+/// The folder of the checkpoints.
+pub const INDEX_DIR: &str = "index";
+
+/// Version of the format.
+pub const CHECKPOINT_FORMAT_VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"QUORCIDX";
+const HEAD_BYTES: usize = 44;
+const PIECE_HEAD_BYTES: usize = 8;
+const TEMPORARY: &str = "checkpoint.tmp";
+
+const TAG_CONTAINER: u8 = 1;
+const TAG_BLOCK: u8 = 2;
+
+/// Something of the index.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    /// A container; the blocks that follow are its own.
+    Container(u64, Layout, Index),
+    /// A block.
+    Block(u64, Block),
+}
+
+/// The path of the checkpoint at a position.
+pub fn checkpoint_path(at: Position) -> String {
+    format!("{INDEX_DIR}/{:016x}.idx", at.to_u64())
+}
+
+fn parse_name(name: &str) -> Option<Position> {
+    let digits = name.strip_suffix(".idx")?;
+    let at = Position::of_u64(u64::from_str_radix(digits, 16).ok()?);
+    (checkpoint_path(at).strip_prefix(INDEX_DIR)?.strip_prefix('/')? == name).then_some(at)
+}
+
+/// The positions of all checkpoints, sorted.
+pub fn list_checkpoints<D: Disk>(disk: &D) -> Result<Vec<Position>, ChunkError> {
+    let names = disk.list(INDEX_DIR);
+    let names = names.map_err(|error| ChunkError::io(INDEX_DIR, "list", error))?;
+    Ok(names.iter().filter_map(|name| parse_name(name)).collect())
+}
+
+/// Removes a checkpoint.
+pub fn remove_checkpoint<D: Disk>(disk: &D, at: Position) -> Result<(), ChunkError> {
+    let path = checkpoint_path(at);
+    disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))
+}
+
+/// Writes a checkpoint, entry by entry.
+#[derive(Debug)]
+pub(crate) struct CheckpointWriter<D: Disk> {
+    disk: D,
+    file: D::File,
+    at: Position,
+    offset: u64,
+    /// Entries for the next piece, behind room for its head.
+    piece: Vec<u8>,
+}
+
+fn temporary_path() -> String {
+    format!("{INDEX_DIR}/{TEMPORARY}")
+}
+
+impl<D: Disk> CheckpointWriter<D> {
+    /// Begins one.
+    pub fn create(disk: D, store_id: u128, at: Position) -> Result<Self, ChunkError> {
+        let path = temporary_path();
+        let file = disk.create(&path).map_err(|error| ChunkError::io(&path, "create", error))?;
+        let head = encode_head(store_id, at);
+        let written = disk.write_at(&file, 0, &head);
+        written.map_err(|error| ChunkError::io(&path, "write", error))?;
+        let (offset, piece) = (head.len() as u64, vec![0; PIECE_HEAD_BYTES]);
+        Ok(CheckpointWriter { disk, file, at, offset, piece })
+    }
+
+    /// Adds a container.
+    pub fn put_container(&mut self, id: u64, layout: Layout, index: &Index) {
+        self.piece.push(TAG_CONTAINER);
+        self.piece.extend_from_slice(&id.to_le_bytes());
+        crate::block::put_bytes(&mut self.piece, &encode_container(layout, index));
+    }
+
+    /// Adds a block of the container that was added last.
+    pub fn put_block(&mut self, local_id: u64, block: &Block) {
+        let out = &mut self.piece;
+        out.push(TAG_BLOCK);
+        out.extend_from_slice(&local_id.to_le_bytes());
+        out.extend_from_slice(&block.length.to_le_bytes());
+        out.push(u8::from(block.is_finalized));
+        out.push(u8::from(block.commit.is_some()));
+        if let Some(commit) = &block.commit {
+            out.extend_from_slice(&commit.at.to_u64().to_le_bytes());
+            out.extend_from_slice(&commit.body_bytes.to_le_bytes());
+            out.extend_from_slice(&commit.length.to_le_bytes());
+            out.extend_from_slice(&commit.commit_sequence_id.to_le_bytes());
+        }
+        let count = u32::try_from(block.extents.len()).expect("a block has fewer bytes than 2^32");
+        out.extend_from_slice(&count.to_le_bytes());
+        for extent in block.extents.iter() {
+            out.extend_from_slice(&extent.offset.to_le_bytes());
+            out.extend_from_slice(&extent.length.to_le_bytes());
+            out.extend_from_slice(&extent.at.to_u64().to_le_bytes());
+            out.extend_from_slice(&extent.skip.to_le_bytes());
+            out.extend_from_slice(&extent.body_bytes.to_le_bytes());
+        }
+    }
+
+    /// Writes what was added, if that is a piece's worth.
+    pub fn maybe_write(&mut self) -> Result<(), ChunkError> {
+        if self.piece.len() >= CHECKPOINT_PIECE_BYTES { self.write_piece() } else { Ok(()) }
+    }
+
+    fn write_piece(&mut self) -> Result<(), ChunkError> {
+        let count = (self.piece.len() - PIECE_HEAD_BYTES) as u32;
+        self.piece[..4].copy_from_slice(&count.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&self.piece[..4]), &self.piece[8..]);
+        self.piece[4..8].copy_from_slice(&crc.to_le_bytes());
+        let written = self.disk.write_at(&self.file, self.offset, &self.piece);
+        written.map_err(|error| ChunkError::io(&temporary_path(), "write", error))?;
+        self.offset += self.piece.len() as u64;
+        self.piece.truncate(PIECE_HEAD_BYTES);
+        Ok(())
+    }
+
+    /// Ends it, and makes it durable under its temporary name.
+    pub fn finish(mut self) -> Result<FinishedCheckpoint<D>, ChunkError> {
+        if self.piece.len() > PIECE_HEAD_BYTES {
+            self.write_piece()?;
+        }
+        self.write_piece()?;
+        let synced = self.disk.sync_data(&self.file);
+        synced.map_err(|error| ChunkError::io(&temporary_path(), "sync", error))?;
+        Ok(FinishedCheckpoint { disk: self.disk, at: self.at })
+    }
+}
+
+/// A whole checkpoint that does not count yet.
+#[derive(Debug)]
+pub(crate) struct FinishedCheckpoint<D: Disk> {
+    disk: D,
+    at: Position,
+}
+
+impl<D: Disk> FinishedCheckpoint<D> {
+    /// Makes it count. Everything that it holds is durable in the log.
+    pub fn publish(self) -> Result<Position, ChunkError> {
+        let path = checkpoint_path(self.at);
+        let renamed = self.disk.rename(&temporary_path(), &path);
+        renamed.map_err(|error| ChunkError::io(&path, "rename", error))?;
+        let synced = self.disk.sync_dir(INDEX_DIR);
+        synced.map_err(|error| ChunkError::io(INDEX_DIR, "sync", error))?;
+        Ok(self.at)
+    }
+}
+
+/// Reads a checkpoint, and hands out its entries; what is wrong with it, if anything is.
+pub(crate) fn read_checkpoint<D: Disk>(
+    disk: &D,
+    store_id: u128,
+    at: Position,
+    visit: &mut impl FnMut(Entry),
+) -> Result<Result<(), String>, ChunkError> {
+    let path = checkpoint_path(at);
+    let io = |op| move |error| ChunkError::io(&checkpoint_path(at), op, error);
+    let file = disk.open_read_only(&path).map_err(io("open"))?;
+    let mut head = [0; HEAD_BYTES];
+    let count = read_fully(disk, &file, 0, &mut head).map_err(io("read"))?;
+    if let Err(error) = decode_head(&head[..count], store_id, at) {
+        return Ok(Err(error.to_string()));
+    }
+    let mut offset = HEAD_BYTES as u64;
+    loop {
+        let mut piece_head = [0; PIECE_HEAD_BYTES];
+        read_fully(disk, &file, offset, &mut piece_head).map_err(io("read"))?;
+        let [a, b, c, d, e, f, g, h] = piece_head;
+        let (count, crc) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        let mut piece = Vec::new();
+        if count as usize <= CHECKPOINT_PIECE_BYTES_MAX {
+            piece.resize(count as usize, 0);
+            let start = offset + PIECE_HEAD_BYTES as u64;
+            let read = read_fully(disk, &file, start, &mut piece).map_err(io("read"))?;
+            piece.truncate(read);
+        }
+        if crc != crc32c::crc32c_append(crc32c::crc32c(&piece_head[..4]), &piece) {
+            return Ok(Err(format!("the piece at byte {offset} does not match its checksum")));
+        }
+        if piece.is_empty() {
+            return Ok(Ok(()));
+        }
+        if let Err(error) = decode_piece(&piece, visit) {
+            return Ok(Err(format!("the piece at byte {offset} cannot be read: {error}")));
+        }
+        offset += (PIECE_HEAD_BYTES + piece.len()) as u64;
+    }
+}
+
+fn encode_head(store_id: u128, at: Position) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&CHECKPOINT_FORMAT_VERSION.to_le_bytes());
+    out.extend_from_slice(&0u32.to_le_bytes());
+    out.extend_from_slice(&store_id.to_le_bytes());
+    out.extend_from_slice(&at.to_u64().to_le_bytes());
+    let crc = crc32c::crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let covered = Reader::new(bytes).take(HEAD_BYTES - 4)?;
+    if reader.take(MAGIC.len())? != MAGIC {
+        return Err(reader.bad("this is not a checkpoint"));
+    }
+    let version = reader.u32()?;
+    reader.zeros(4)?;
+    let (found_id, found_at) = (reader.u128()?, Position::of_u64(reader.u64()?));
+    if reader.u32()? != crc32c::crc32c(covered) {
+        return Err(reader.bad("the checksum of the head does not match"));
+    }
+    if version != CHECKPOINT_FORMAT_VERSION {
+        return Err(reader.bad("the checkpoint has an unknown format version"));
+    }
+    match (found_id, found_at) == (store_id, at) {
+        true => Ok(()),
+        false => Err(reader.bad("it is another store's, or of another position")),
+    }
+}
+
+/// Reads the entries of a piece.
+pub(crate) fn decode_piece(piece: &[u8], visit: &mut impl FnMut(Entry)) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(piece);
+    while reader.finish().is_err() {
+        visit(match reader.u8()? {
+            TAG_CONTAINER => {
+                let id = reader.u64()?;
+                let (layout, index) = decode_container(crate::block::read_bytes(&mut reader)?)?;
+                Entry::Container(id, layout, index)
+            }
+            TAG_BLOCK => Entry::Block(reader.u64()?, decode_block(&mut reader)?),
+            _ => return Err(reader.bad("the kind of an entry is unknown")),
+        });
+    }
+    Ok(())
+}
+
+fn decode_block(reader: &mut Reader<'_>) -> Result<Block, DecodeError> {
+    let (length, is_finalized) = (reader.u64()?, reader.flag()?);
+    let commit = match reader.flag()? {
+        true => Some(Commit {
+            at: Position::of_u64(reader.u64()?),
+            body_bytes: reader.u32()?,
+            length: reader.u64()?,
+            commit_sequence_id: reader.u64()?,
+        }),
+        false => None,
+    };
+    let mut extents = Extents::default();
+    for _ in 0..reader.u32()? {
+        let extent = Extent {
+            offset: reader.u64()?,
+            length: reader.u32()?,
+            at: Position::of_u64(reader.u64()?),
+            skip: reader.u32()?,
+            body_bytes: reader.u32()?,
+        };
+        let is_within =
+            u64::from(extent.skip) + u64::from(extent.length) <= u64::from(extent.body_bytes);
+        let end = extent.offset.checked_add(u64::from(extent.length));
+        let is_sane = is_within && extent.length > 0 && end.is_some_and(|end| end <= length);
+        if !is_sane || extent.offset < extents.end() {
+            return Err(reader.bad("an extent is not where one can be"));
+        }
+        extents.put(extent);
+    }
+    Ok(Block { extents, length, commit, is_finalized })
+}
+
+#[cfg(test)]
+mod tests;

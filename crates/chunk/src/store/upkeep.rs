@@ -1,0 +1,485 @@
+//! What is done in the background: checkpoints, segments whose space is given back, and blocks that are read
+//! to see whether they are still what was written.
+//!
+//! A segment of which half or less is still needed is emptied: what is needed is written again at the end
+//! of the log, under the lock of its container, and the index points there. It is removed when that is
+//! durable, and never before a checkpoint lies behind it: a start would look for it.
+
+use std::collections::BTreeMap;
+
+use storage::disk::Disk;
+
+use crate::block::{BlockData, BlockId, ChunkInfo};
+use crate::checkpoint::{CheckpointWriter, remove_checkpoint};
+use crate::container::{Commit, Container, State};
+use crate::error::ChunkError;
+use crate::extents::Extent;
+use crate::layout::Layout;
+use crate::limits::{
+    BLOCK_BYTES, CHECKPOINT_BLOCKS, CHECKPOINT_EVERY_BYTES, CHECKPOINTS_KEPT, GARBAGE_WAIT_CALLS,
+    LIVE_SHARE_MAX, SCRUB_READ_BYTES,
+};
+use crate::log::Record;
+use crate::open_files::FileKey;
+use crate::record::{HEADER_BYTES, Header, Kind, Position};
+use crate::scan::{SegmentReader, Step, list_segments};
+use crate::segment::{FIRST_RECORD, segment_path};
+use crate::store::Store;
+
+/// What the background work knows from one call to the next.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    /// The checkpoints there are, sorted.
+    checkpoints: Vec<Position>,
+    /// The segment that is being emptied, and how far that is.
+    emptying: Option<(u32, u32)>,
+    /// Segments with something that cannot be read and is still needed.
+    stuck: Vec<u32>,
+    /// Whether a look for segments to be emptied may find any.
+    is_look_due: bool,
+    /// Calls since something was deleted.
+    garbage_calls: u32,
+    /// The block that was read last.
+    scrubbed: Option<BlockId>,
+}
+
+/// What one call of [`Store::upkeep`] did.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Bytes that were written again, from segments that are being emptied.
+    pub bytes_moved: u64,
+    /// Segments that were removed.
+    pub segments_removed: u32,
+    /// Bytes that were read to be checked.
+    pub bytes_scrubbed: u64,
+    /// Whether the last block was reached: the next call starts with the first again.
+    pub is_scrubbed_whole: bool,
+    /// Blocks that are not what was written. Their containers are unhealthy from now on.
+    pub damaged: Vec<(BlockId, String)>,
+}
+
+impl Upkeep {
+    /// Nothing was done yet but to find these checkpoints, sorted. There may be space to be given back.
+    pub fn new(checkpoints: Vec<Position>) -> Upkeep {
+        Upkeep { checkpoints, is_look_due: true, ..Upkeep::default() }
+    }
+}
+
+impl<D: Disk + Clone> Store<D> {
+    /// One piece of the work in the background, about `bytes_max` bytes written and as many read: to be
+    /// called over and over, every 100 ms or so, by one thread. What happens at which budget is the
+    /// caller's choice.
+    pub fn upkeep(&self, bytes_max: u64) -> Result<Done, ChunkError> {
+        let mut done = Done::default();
+        let mut upkeep = self.upkeep.lock();
+        if self.is_checkpoint_due(&mut upkeep) {
+            self.checkpoint_now(&mut upkeep)?;
+        }
+        match self.empty_segments(&mut upkeep, bytes_max, &mut done) {
+            // There is no room to copy to: what is wholly dead is removed all the same, the next time.
+            Err(ChunkError::DiskFull { .. }) => upkeep.emptying = None,
+            other => other?,
+        }
+        self.scrub(&mut upkeep, bytes_max, &mut done)?;
+        Ok(done)
+    }
+
+    /// Writes a checkpoint now, as before an orderly end, so that the next start is quick.
+    pub fn checkpoint(&self) -> Result<(), ChunkError> {
+        self.checkpoint_now(&mut self.upkeep.lock())
+    }
+
+    fn is_checkpoint_due(&self, upkeep: &mut Upkeep) -> bool {
+        let (end, last) = (self.log.end(), upkeep.checkpoints.last().copied().unwrap_or_default());
+        let segments = u64::from(end.segment - last.segment);
+        let bytes = segments * u64::from(self.options.segment_bytes);
+        let bytes = (bytes + u64::from(end.offset)).saturating_sub(last.offset.into());
+        if self.has_garbage.load(std::sync::atomic::Ordering::Relaxed) {
+            upkeep.garbage_calls += 1;
+        }
+        let is_waited = upkeep.garbage_calls >= GARBAGE_WAIT_CALLS;
+        if is_waited {
+            self.has_garbage.store(false, std::sync::atomic::Ordering::Relaxed);
+            upkeep.garbage_calls = 0;
+            upkeep.is_look_due = true;
+        }
+        bytes >= CHECKPOINT_EVERY_BYTES || is_waited && segments > 0
+    }
+
+    fn checkpoint_now(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
+        self.log.sync_all()?;
+        let at = self.log.durable();
+        if at.segment == 0 || upkeep.checkpoints.last() == Some(&at) {
+            return Ok(());
+        }
+        let mut writer = CheckpointWriter::create(self.disk.clone(), self.store_id, at)?;
+        for container_id in self.container_ids() {
+            if let Ok(container) = self.find(container_id) {
+                put_container(&mut writer, &container)?;
+            }
+        }
+        let finished = writer.finish()?;
+        self.log.sync_all()?;
+        upkeep.checkpoints.push(finished.publish()?);
+        upkeep.is_look_due = true;
+        while upkeep.checkpoints.len() > CHECKPOINTS_KEPT {
+            remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
+        }
+        Ok(())
+    }
+
+    fn empty_segments(
+        &self,
+        upkeep: &mut Upkeep,
+        bytes_max: u64,
+        done: &mut Done,
+    ) -> Result<(), ChunkError> {
+        if upkeep.emptying.is_none() && core::mem::take(&mut upkeep.is_look_due) {
+            self.look_for_space(upkeep, done)?;
+        }
+        let Some((number, at)) = upkeep.emptying else { return Ok(()) };
+        let at = self.empty_some(number, at, bytes_max, done)?;
+        upkeep.emptying = at.map(|at| (number, at));
+        if at.is_none() {
+            self.remove_if_dead(upkeep, number, done)?;
+            upkeep.is_look_due = true;
+        }
+        Ok(())
+    }
+
+    /// Removes what is wholly dead, and says which segment is to be emptied next.
+    fn look_for_space(&self, upkeep: &mut Upkeep, done: &mut Done) -> Result<(), ChunkError> {
+        let newest = upkeep.checkpoints.last().copied().unwrap_or_default();
+        let live = self.live_bytes();
+        let mut best: Option<(u64, u32)> = None;
+        for number in list_segments(&self.disk)? {
+            if number >= newest.segment || upkeep.stuck.contains(&number) {
+                continue;
+            }
+            let live = live.get(&number).copied().unwrap_or(0);
+            if live == 0 {
+                self.remove_if_dead(upkeep, number, done)?;
+            } else if live <= self.segment_length(number)? / LIVE_SHARE_MAX
+                && best.is_none_or(|(least, _)| live < least)
+            {
+                best = Some((live, number));
+            }
+        }
+        upkeep.emptying = best.map(|(_, number)| (number, FIRST_RECORD));
+        Ok(())
+    }
+
+    fn segment_length(&self, number: u32) -> Result<u64, ChunkError> {
+        let path = segment_path(number);
+        let length = self.disk.open_read_only(&path).and_then(|file| self.disk.len(&file));
+        length.map_err(|error| ChunkError::io(&path, "open", error))
+    }
+
+    /// Bytes of each segment that somebody still needs.
+    fn live_bytes(&self) -> BTreeMap<u32, u64> {
+        let mut live = BTreeMap::new();
+        let mut add = |at: Position, bytes: u32| {
+            *live.entry(at.segment).or_insert(0) += u64::from(bytes) + HEADER_BYTES as u64;
+        };
+        for container_id in self.container_ids() {
+            let Ok(container) = self.find(container_id) else { continue };
+            let index = container.index.lock();
+            for block in index.blocks.values() {
+                block.extents.iter().for_each(|extent| add(extent.at, extent.length));
+                if let Some(commit) = &block.commit {
+                    add(commit.at, commit.body_bytes);
+                }
+            }
+        }
+        live
+    }
+
+    /// Writes again what is needed of a segment, from `at` on; how far it came, or nothing at the end.
+    fn empty_some(
+        &self,
+        number: u32,
+        at: u32,
+        bytes_max: u64,
+        done: &mut Done,
+    ) -> Result<Option<u32>, ChunkError> {
+        let stop = self.segment_length(number)? as u32;
+        let mut reader = SegmentReader::open(&self.disk, number)?;
+        let (mut at, before) = (at, done.bytes_moved);
+        while at < stop {
+            if done.bytes_moved - before >= bytes_max {
+                return Ok(Some(at));
+            }
+            at = match reader.step(at, stop)? {
+                Step::Record(header, body, next) => {
+                    done.bytes_moved += self.move_record(&header, body)?;
+                    next
+                }
+                Step::Broken(_, _, next) => next,
+                _ => (at + 1).next_multiple_of(BLOCK_BYTES),
+            };
+        }
+        Ok(None)
+    }
+
+    /// Writes a record again at the end of the log, if it is needed; how many bytes that took.
+    fn move_record(&self, header: &Header, body: &[u8]) -> Result<u64, ChunkError> {
+        let Ok(container) = self.find(header.container_id) else { return Ok(0) };
+        match header.kind {
+            Kind::Chunk => self.move_chunk(&container, header, body),
+            Kind::Block => self.move_commit(&container, header, body),
+            // What these say is in the checkpoint.
+            _ => Ok(0),
+        }
+    }
+
+    fn move_chunk(
+        &self,
+        container: &Container,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<u64, ChunkError> {
+        let mut unwritten = Vec::new();
+        {
+            let mut index = container.index.lock();
+            let Some(block) = index.blocks.get(&header.local_id).filter(|_| !index.is_gone) else {
+                return Ok(0);
+            };
+            let (start, end) = (header.block_offset, header.block_offset + body.len() as u64);
+            let parts: Vec<Extent> =
+                block.extents.in_record(header.at, start, end).copied().collect();
+            for part in parts {
+                let (from, to) = (part.skip as usize, (part.skip + part.length) as usize);
+                let record = Record {
+                    kind: Kind::Chunk,
+                    container_id: header.container_id,
+                    local_id: header.local_id,
+                    block_offset: part.offset,
+                    body: body.get(from..to).unwrap_or_default(),
+                };
+                let (at, rest) = self.log.reserve(&record)?;
+                index.put_extent(header.local_id, Extent::of_record(part.offset, at, part.length));
+                unwritten.push((rest, record));
+            }
+        }
+        let mut bytes = 0;
+        for (rest, record) in unwritten {
+            bytes += record.body.len() as u64;
+            self.log.finish(rest, &record)?;
+        }
+        Ok(bytes)
+    }
+
+    fn move_commit(
+        &self,
+        container: &Container,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<u64, ChunkError> {
+        let record = Record {
+            kind: Kind::Block,
+            container_id: header.container_id,
+            local_id: header.local_id,
+            block_offset: 0,
+            body,
+        };
+        let rest = {
+            let mut index = container.index.lock();
+            let commit = index.blocks.get(&header.local_id).and_then(|block| block.commit);
+            let Some(commit) = commit.filter(|commit| commit.at == header.at && !index.is_gone)
+            else {
+                return Ok(0);
+            };
+            let (at, rest) = self.log.reserve(&record)?;
+            index.put_commit(header.local_id, Commit { at, ..commit });
+            rest
+        };
+        self.log.finish(rest, &record)?;
+        Ok(body.len() as u64)
+    }
+
+    /// Removes a segment of which nothing is needed any more, once that is durable. If something is, it
+    /// cannot be read, and the segment stays.
+    fn remove_if_dead(
+        &self,
+        upkeep: &mut Upkeep,
+        number: u32,
+        done: &mut Done,
+    ) -> Result<(), ChunkError> {
+        self.log.sync_all()?;
+        if self.live_bytes().contains_key(&number) {
+            upkeep.stuck.push(number);
+            return Ok(());
+        }
+        // An older checkpoint may name it, and two there are to be all the same.
+        let is_behind = |at: &&Position| at.segment > number;
+        while upkeep.checkpoints.iter().filter(is_behind).count() < CHECKPOINTS_KEPT {
+            let (container_id, local_id, block_offset) = (0, 0, 0);
+            let kind = Kind::Nothing;
+            self.log.append(&Record { kind, container_id, local_id, block_offset, body: &[] })?;
+            self.checkpoint_now(upkeep)?;
+        }
+        while upkeep.checkpoints.first().is_some_and(|first| first.segment <= number) {
+            remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
+        }
+        let path = segment_path(number);
+        self.disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))?;
+        self.files.forget(FileKey::Segment(number));
+        done.segments_removed += 1;
+        Ok(())
+    }
+
+    /// Reads the blocks behind the one that was read last, and says which are damaged.
+    fn scrub(
+        &self,
+        upkeep: &mut Upkeep,
+        bytes_max: u64,
+        done: &mut Done,
+    ) -> Result<(), ChunkError> {
+        while done.bytes_scrubbed < bytes_max {
+            let Some(id) = self.block_behind(upkeep.scrubbed) else {
+                done.is_scrubbed_whole = true;
+                upkeep.scrubbed = None;
+                return Ok(());
+            };
+            upkeep.scrubbed = Some(id);
+            // Every block takes some of the budget, or many empty ones would take the whole call.
+            done.bytes_scrubbed += u64::from(BLOCK_BYTES);
+            match self.check_block(id, &mut done.bytes_scrubbed) {
+                Err(error @ ChunkError::Stopped(_)) => return Err(error),
+                Err(error) if self.is_damage(&error) => {
+                    done.damaged.push((id, error.to_string()));
+                    // Other than that: it was deleted meanwhile, or there is no room to say so.
+                    if let Err(error @ ChunkError::Stopped(_)) =
+                        self.mark_unhealthy(id.container_id)
+                    {
+                        return Err(error);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What was deleted, or is being written, is none.
+    fn is_damage(&self, error: &ChunkError) -> bool {
+        matches!(
+            error,
+            ChunkError::Damaged { .. }
+                | ChunkError::ChecksumMismatch { .. }
+                | ChunkError::NoSuchChunk { .. }
+                | ChunkError::PastTheEnd { .. }
+                | ChunkError::Io { .. }
+        )
+    }
+
+    fn block_behind(&self, last: Option<BlockId>) -> Option<BlockId> {
+        use std::ops::Bound;
+        let mut ids = self.container_ids();
+        ids.retain(|id| last.is_none_or(|last| *id >= last.container_id));
+        for container_id in ids {
+            let Ok(container) = self.find(container_id) else { continue };
+            let from = match last.filter(|last| last.container_id == container_id) {
+                Some(last) => Bound::Excluded(last.local_id),
+                None => Bound::Unbounded,
+            };
+            let index = container.index.lock();
+            if index.state == State::Unhealthy || index.is_gone {
+                continue;
+            }
+            if let Some((local_id, _)) = index.blocks.range((from, Bound::Unbounded)).next() {
+                return Some(BlockId { container_id, local_id: *local_id });
+            }
+        }
+        None
+    }
+
+    /// Reads all that is known of a block: what the log has of it against the log's checksums; and in a
+    /// container that is not written to any more each chunk against its own.
+    fn check_block(&self, id: BlockId, bytes: &mut u64) -> Result<(), ChunkError> {
+        let container = self.find(id.container_id)?;
+        let (is_closed, extents) = {
+            let index = container.index.lock();
+            let block = index.blocks.get(&id.local_id).ok_or(ChunkError::NoSuchBlock(id))?;
+            (!index.state.takes_writes(), block.extents.iter().copied().collect::<Vec<_>>())
+        };
+        let block = match self.committed(&container, id) {
+            Err(ChunkError::NoSuchBlock(_)) => None,
+            other => Some(other?),
+        };
+        let mut data = Vec::new();
+        for extent in &extents {
+            data.clear();
+            *bytes += u64::from(extent.length);
+            let read = self.read_extent(id, extent, &mut data);
+            // It may have been moved since.
+            if read.is_err() && self.has_extent(&container, id, extent) {
+                read?;
+            }
+        }
+        match block {
+            Some(block) if is_closed => self.check_chunks(&container, &block, bytes),
+            _ => Ok(()),
+        }
+    }
+
+    fn has_extent(&self, container: &Container, id: BlockId, extent: &Extent) -> bool {
+        let index = container.index.lock();
+        let block = index.blocks.get(&id.local_id);
+        block.is_some_and(|block| block.extents.iter().any(|other| other == extent))
+    }
+
+    fn check_chunks(
+        &self,
+        container: &Container,
+        block: &BlockData,
+        bytes: &mut u64,
+    ) -> Result<(), ChunkError> {
+        let mut data = Vec::new();
+        for chunk in &block.chunks {
+            data.clear();
+            // A chunk may be longer than what one request reads.
+            let mut offset = chunk.offset;
+            while offset < chunk.end() {
+                let length = (chunk.end() - offset).min(SCRUB_READ_BYTES);
+                let part = ChunkInfo::plain(chunk.name.clone(), offset, length);
+                self.read_chunk(block.id, &part, 0, &mut data)?;
+                offset += length;
+            }
+            if container.layout != Layout::Log {
+                *bytes += chunk.length;
+            }
+            let verified = chunk.checksum.verify(&data);
+            let name = || chunk.name.clone();
+            verified.map_err(|what| ChunkError::ChecksumMismatch { name: name(), what })?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds a container with its blocks, some at a time: who writes to it waits for a moment only.
+fn put_container<D: Disk>(
+    writer: &mut CheckpointWriter<D>,
+    container: &Container,
+) -> Result<(), ChunkError> {
+    let mut next = {
+        let index = container.index.lock();
+        if index.is_gone {
+            return Ok(());
+        }
+        writer.put_container(container.id, container.layout, &index);
+        index.blocks.keys().next().copied()
+    };
+    while let Some(from) = next {
+        {
+            let index = container.index.lock();
+            let mut blocks = index.blocks.range(from..);
+            for (local_id, block) in blocks.by_ref().take(CHECKPOINT_BLOCKS) {
+                writer.put_block(*local_id, block);
+            }
+            next = blocks.next().map(|(local_id, _)| *local_id);
+        }
+        writer.maybe_write()?;
+    }
+    Ok(())
+}
