@@ -156,6 +156,28 @@ pub(crate) struct Index {
     pub has_unknown_files: bool,
     /// The blocks whose file was looked for since.
     pub learned: BTreeSet<u64>,
+    /// Small chunks of one block that are not in its file yet.
+    pub gathered: Option<Gathered>,
+    /// Memory for those of the next one.
+    pub gather_buffer: Vec<u8>,
+}
+
+/// Bytes on their way to the end of a block's file.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// Which block.
+    pub local_id: u64,
+    /// Where they go.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Gathered {
+    /// Where the next one would go.
+    pub fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
 }
 
 /// A block in memory.
@@ -222,6 +244,8 @@ impl Index {
             is_gone: false,
             has_unknown_files: false,
             learned: BTreeSet::new(),
+            gathered: None,
+            gather_buffer: Vec::new(),
         }
     }
 

@@ -54,6 +54,14 @@ pub const BUFFERS_MAX: usize = 24;
 /// the common buffer happens one at a time.
 pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
 
+/// The largest chunk that is gathered with others on its way to the file of its block. Copying more costs as
+/// much as writing it.
+pub const FILE_GATHERED_CHUNK_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes of one block that are gathered before they are written. There is one such block for each container
+/// that is written to.
+pub const FILE_GATHERED_BYTES_MAX: usize = 64 * 1024;
+
 /// Bytes of the blocks that the log is written in.
 pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;
 

@@ -9,7 +9,7 @@
 //! index again.
 //!
 //! Many threads call one store. A container's lock is held for no longer than it takes to copy a small
-//! chunk, and never while a file is written or synced; but for files that are deleted.
+//! chunk, or to write a few dozen KiB that were gathered for a block's file; never while anything is synced.
 
 mod blocks;
 mod chunks;
@@ -17,6 +17,7 @@ mod containers;
 mod open;
 mod upkeep;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -130,6 +131,8 @@ pub struct Store<D: Disk> {
     log: Log<D>,
     containers: RwLock<HashMap<u64, Arc<Container>, foldhash::fast::FixedState>>,
     files: OpenFiles<D::File>,
+    /// Containers with chunks that were gathered and are not in their files.
+    gathering: Mutex<BTreeSet<u64>>,
     damage: Vec<Damage>,
     upkeep: Mutex<Upkeep>,
     /// Whether something was deleted since the last look for space to be given back.
@@ -149,8 +152,10 @@ impl<D: Disk> Store<D> {
         &self.damage
     }
 
-    /// Makes everything durable that is in the log, and written to files of blocks.
+    /// Makes everything durable that is in the log, and writes out what was gathered for files of blocks,
+    /// which only a sync of the file system makes durable.
     pub fn sync(&self) -> Result<(), ChunkError> {
+        self.write_all_gathered()?;
         self.log.sync_all()
     }
 
@@ -167,6 +172,8 @@ impl<D: Disk> Store<D> {
     /// To be called every 100 ms or so: writes out what was gathered. No chunk is in the process's memory
     /// alone for longer than from one call to the next.
     pub fn tick(&self) -> Result<(), ChunkError> {
+        // What is wrong with a block is told to those who ask for it.
+        let _ = self.write_all_gathered();
         self.log.flush(self.log.end())
     }
 

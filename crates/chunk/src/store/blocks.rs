@@ -40,6 +40,10 @@ impl<D: Disk> Store<D> {
             let (bytes, bytes_max) = (body.len() as u64, RECORD_BODY_BYTES_MAX as u64);
             return Err(ChunkError::MetadataTooLarge { bytes, bytes_max });
         }
+        {
+            let mut index = container.index.lock();
+            self.write_gathered(&container, &mut index, id)?;
+        }
         if durability != Durability::Buffered {
             self.sync_files(&container, block)?;
         }
@@ -244,6 +248,7 @@ impl<D: Disk> Store<D> {
             if !index.blocks.contains_key(&id.local_id) {
                 return Err(ChunkError::NoSuchBlock(id));
             }
+            let _ = self.write_gathered(&container, &mut index, id);
             let at = self.log.append(&block_record(Kind::BlockDeleted, id, &[]))?;
             index.remove_block(id.local_id);
             at

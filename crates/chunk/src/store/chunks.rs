@@ -6,11 +6,11 @@ use std::sync::Arc;
 use storage::disk::Disk;
 
 use crate::block::{BlockData, BlockId, ChunkInfo};
-use crate::container::{Container, Index};
+use crate::container::{Container, Gathered, Index};
 use crate::error::ChunkError;
 use crate::extents::Extent;
 use crate::layout::{Layout, block_file_name, check_chunk_name, temporary_chunk_name};
-use crate::limits::CHUNK_BYTES_MAX;
+use crate::limits::{CHUNK_BYTES_MAX, FILE_GATHERED_BYTES_MAX, FILE_GATHERED_CHUNK_BYTES_MAX};
 use crate::log::Record;
 use crate::open_files::FileKey;
 use crate::record::{
@@ -64,11 +64,25 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Whether the container takes a chunk, by its state and the limits.
-    fn admit(&self, index: &Index, id: BlockId, chunk: &ChunkInfo) -> Result<(), ChunkError> {
-        check_writable(index, id, "chunk")?;
+    /// The length of the block so far, if it takes the chunk: by its state and its container's, and by the
+    /// limits. Where the chunks of a block are in one place, none may leave a hole in front of it.
+    fn admit(
+        &self,
+        container: &Container,
+        index: &Index,
+        id: BlockId,
+        chunk: &ChunkInfo,
+    ) -> Result<u64, ChunkError> {
+        check_state(index, id, "chunk")?;
         let block = index.blocks.get(&id.local_id);
-        let length = block.map_or(0, |block| block.length);
+        let (length, is_finalized) =
+            block.map_or((0, false), |block| (block.length, block.is_finalized));
+        if is_finalized {
+            return Err(ChunkError::Finalized(id));
+        }
+        if chunk.offset > length && container.layout != Layout::PerChunk {
+            return Err(ChunkError::Gap { id, length, offset: chunk.offset });
+        }
         if chunk.end() > self.options.block_bytes_max {
             let (bytes, bytes_max) = (chunk.end(), self.options.block_bytes_max);
             return Err(ChunkError::BlockTooLarge { id, bytes, bytes_max });
@@ -78,7 +92,7 @@ impl<D: Disk> Store<D> {
             let (container_id, bytes_max) = (id.container_id, self.options.container_bytes_max);
             return Err(ChunkError::ContainerTooLarge { container_id, bytes, bytes_max });
         }
-        Ok(())
+        Ok(length)
     }
 
     fn write_to_log(
@@ -98,8 +112,7 @@ impl<D: Disk> Store<D> {
         };
         let (at, unwritten) = {
             let mut index = container.index.lock();
-            self.admit(&index, id, chunk)?;
-            check_gap(&index, id, chunk)?;
+            self.admit(container, &index, id, chunk)?;
             if data.is_empty() {
                 return Ok(());
             }
@@ -120,23 +133,26 @@ impl<D: Disk> Store<D> {
         data: &[u8],
         durability: Durability,
     ) -> Result<(), ChunkError> {
-        let (before, is_new) = {
+        let before = {
             let mut index = container.index.lock();
             self.learn_file(container, &mut index, id)?;
-            self.admit(&index, id, chunk)?;
-            check_gap(&index, id, chunk)?;
+            let before = self.admit(container, &index, id, chunk)?;
             if data.is_empty() {
                 return Ok(());
             }
-            let before = index.blocks.get(&id.local_id).map_or(0, |block| block.length);
+            let is_small = data.len() <= FILE_GATHERED_CHUNK_BYTES_MAX;
+            if is_small && durability == Durability::Buffered && chunk.offset == before {
+                index.grow(id.local_id, chunk.end());
+                return self.gather(container, &mut index, id, chunk.offset, data);
+            }
+            self.write_gathered(container, &mut index, id)?;
             index.grow(id.local_id, chunk.end());
-            (before, before == 0)
+            before
         };
-        let path = block_path(container, id.local_id);
-        let written = self.write_file(container, id, chunk.offset, data, durability, is_new);
+        let written = self.write_file(container, id, chunk.offset, data, durability);
         written.map_err(|error| {
             container.index.lock().shrink(id.local_id, chunk.end(), before);
-            ChunkError::io(&path, "write", error)
+            ChunkError::io(&block_path(container, id.local_id), "write", error)
         })?;
         match durability {
             Durability::Buffered => Ok(()),
@@ -152,7 +168,6 @@ impl<D: Disk> Store<D> {
         offset: u64,
         data: &[u8],
         durability: Durability,
-        is_new: bool,
     ) -> io::Result<()> {
         let file = self.block_file(container, id.local_id)?;
         self.disk.write_at(&file, offset, data)?;
@@ -160,7 +175,85 @@ impl<D: Disk> Store<D> {
             return Ok(());
         }
         self.disk.sync_data(&file)?;
-        if is_new { self.disk.sync_dir(&container.path) } else { Ok(()) }
+        // Its name may be as new as its bytes.
+        self.disk.sync_dir(&container.path)
+    }
+
+    /// Puts a small chunk behind the ones before, to be written with them. One block of a container at a
+    /// time: who goes on with another has those of this one written.
+    fn gather(
+        &self,
+        container: &Container,
+        index: &mut Index,
+        id: BlockId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), ChunkError> {
+        let is_behind = index
+            .gathered
+            .as_ref()
+            .is_some_and(|gathered| gathered.local_id == id.local_id && gathered.end() == offset);
+        if !is_behind {
+            // What is wrong with another block is told to those who ask for that one.
+            let _ = self.write_gathered_any(container, index);
+            let mut bytes = core::mem::take(&mut index.gather_buffer);
+            bytes.clear();
+            index.gathered = Some(Gathered { local_id: id.local_id, offset, bytes });
+            self.gathering.lock().insert(container.id);
+        }
+        let gathered = index.gathered.as_mut().expect("it was made if there was none");
+        gathered.bytes.extend_from_slice(data);
+        match gathered.bytes.len() >= FILE_GATHERED_BYTES_MAX {
+            true => self.write_gathered_any(container, index),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what was gathered of this block, if anything.
+    pub(super) fn write_gathered(
+        &self,
+        container: &Container,
+        index: &mut Index,
+        id: BlockId,
+    ) -> Result<(), ChunkError> {
+        match &index.gathered {
+            Some(gathered) if gathered.local_id == id.local_id => {
+                self.write_gathered_any(container, index)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what was gathered in the container. If that fails, the block is as long as it was before.
+    pub(super) fn write_gathered_any(
+        &self,
+        container: &Container,
+        index: &mut Index,
+    ) -> Result<(), ChunkError> {
+        let Some(Gathered { local_id, offset, bytes }) = index.gathered.take() else {
+            return Ok(());
+        };
+        let file = self.block_file(container, local_id);
+        let written = file.and_then(|file| self.disk.write_at(&file, offset, &bytes));
+        if written.is_err() {
+            index.shrink(local_id, offset + bytes.len() as u64, offset);
+        }
+        index.gather_buffer = bytes;
+        written.map_err(|error| ChunkError::io(&block_path(container, local_id), "write", error))
+    }
+
+    /// Writes what was gathered in any container.
+    pub(super) fn write_all_gathered(&self) -> Result<(), ChunkError> {
+        let container_ids = core::mem::take(&mut *self.gathering.lock());
+        let mut result = Ok(());
+        for container_id in container_ids {
+            let Ok(container) = self.find(container_id) else { continue };
+            let mut index = container.index.lock();
+            let written = self.write_gathered_any(&container, &mut index);
+            index.gather_buffer = Vec::new();
+            result = result.and(written);
+        }
+        result
     }
 
     /// What makes a file's container durable: the names of its folders, and its record.
@@ -189,8 +282,7 @@ impl<D: Disk> Store<D> {
         check_chunk_name(&chunk.name)?;
         let before = {
             let mut index = container.index.lock();
-            self.admit(&index, id, chunk)?;
-            let before = index.blocks.get(&id.local_id).map_or(0, |block| block.length);
+            let before = self.admit(container, &index, id, chunk)?;
             index.grow(id.local_id, chunk.end());
             before
         };
@@ -437,6 +529,7 @@ impl<D: Disk> Store<D> {
             let mut index = container.index.lock();
             check_readable(&index, id)?;
             self.learn_file(container, &mut index, id)?;
+            self.write_gathered(container, &mut index, id)?;
             let block = index.blocks.get(&id.local_id).filter(|block| block.length > 0);
             let name = || chunk.name.clone();
             let block = block.ok_or_else(|| ChunkError::NoSuchChunk { id, name: name() })?;
@@ -515,15 +608,19 @@ pub(super) fn check_writable(
     id: BlockId,
     what: &'static str,
 ) -> Result<(), ChunkError> {
-    if index.is_gone {
-        return Err(ChunkError::NoSuchContainer { container_id: id.container_id });
-    }
-    if !index.state.takes_writes() {
-        return Err(wrong_state(id.container_id, index.state, what));
-    }
+    check_state(index, id, what)?;
     match index.blocks.get(&id.local_id).is_some_and(|block| block.is_finalized) {
         true => Err(ChunkError::Finalized(id)),
         false => Ok(()),
+    }
+}
+
+/// Whether a container takes writes.
+fn check_state(index: &Index, id: BlockId, what: &'static str) -> Result<(), ChunkError> {
+    match index.state {
+        _ if index.is_gone => Err(ChunkError::NoSuchContainer { container_id: id.container_id }),
+        state if state.takes_writes() => Ok(()),
+        state => Err(wrong_state(id.container_id, state, what)),
     }
 }
 
@@ -534,14 +631,5 @@ pub(super) fn check_readable(index: &Index, id: BlockId) -> Result<(), ChunkErro
         _ if index.is_gone => Err(ChunkError::NoSuchContainer { container_id: id.container_id }),
         State::Invalid => Err(wrong_state(id.container_id, State::Invalid, "read")),
         _ => Ok(()),
-    }
-}
-
-/// A chunk may not leave a hole in front of it.
-fn check_gap(index: &Index, id: BlockId, chunk: &ChunkInfo) -> Result<(), ChunkError> {
-    let length = index.blocks.get(&id.local_id).map_or(0, |block| block.length);
-    match chunk.offset > length {
-        true => Err(ChunkError::Gap { id, length, offset: chunk.offset }),
-        false => Ok(()),
     }
 }

@@ -119,6 +119,7 @@ impl<D: Disk> Store<D> {
             if index.is_gone {
                 return Err(ChunkError::NoSuchContainer { container_id: container.id });
             }
+            self.write_gathered_any(container, &mut index)?;
             let mut changed = Index::new(index.state, index.metadata.clone(), index.replica_index);
             change(&mut changed)?;
             let body = encode_container(container.layout, &changed);
@@ -147,6 +148,7 @@ impl<D: Disk> Store<D> {
             }
             let at = self.log.append(&container_record(Kind::ContainerDeleted, id, &[]))?;
             index.is_gone = true;
+            index.gathered = None;
             for local_id in index.blocks.keys() {
                 self.files.forget(FileKey::Block { container_id: id, local_id: *local_id });
             }

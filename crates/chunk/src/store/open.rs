@@ -63,6 +63,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(Store {
             log: Log::new(disk.clone(), store_id, options.segment_bytes, scanned.end),
             files: OpenFiles::new(options.open_files_max),
+            gathering: Mutex::default(),
             containers: RwLock::new(containers),
             damage,
             upkeep: Mutex::new(Upkeep::new(checkpoints)),

@@ -114,6 +114,7 @@ fn what_is_written_is_read_in_every_layout_and_after_a_restart() {
 fn files_have_ozones_names() {
     let (disk, store) = with_container(Layout::PerBlock);
     write(&store, 9, 1, 0, b"abc").expect("writes");
+    store.tick().expect("writes out");
     let prefix = format!("hdds/CID-{}/current/containerDir0/1/chunks", store.datanode_uuid());
     assert_eq!(disk.content(&format!("{prefix}/9.block")), Some(b"abc".to_vec()));
 
@@ -514,13 +515,46 @@ fn a_full_disk_leaves_no_length_behind_in_files() {
         let (disk, store) = with_container(layout);
         write(&store, 1, 1, 0, &bytes(1, 1000)).expect("writes");
         disk.set_plan(FaultPlan { bytes_max: Some(67_000), ..FaultPlan::default() });
-        let refused = write(&store, 1, 2, 1000, &bytes(1, 5000));
+        let refused = write(&store, 1, 2, 1000, &bytes(1, 9000));
         assert!(matches!(refused, Err(ChunkError::DiskFull { .. })), "{refused:?}");
         assert_eq!(store.container(1).expect("is there").bytes_used, 1000);
         disk.set_plan(FaultPlan::default());
-        write(&store, 1, 2, 1000, &bytes(2, 5000)).expect("goes on");
-        assert!(read(&store, 1, &chunk(1, 2, 1000, 5000)).expect("reads") == bytes(2, 5000));
+        write(&store, 1, 2, 1000, &bytes(2, 9000)).expect("goes on");
+        assert!(read(&store, 1, &chunk(1, 2, 1000, 9000)).expect("reads") == bytes(2, 9000));
     }
+}
+
+#[test]
+fn what_was_gathered_and_found_no_room_cannot_be_committed() {
+    let (disk, store) = with_container(Layout::PerBlock);
+    write(&store, 1, 1, 0, &bytes(1, 1000)).expect("writes");
+    store.tick().expect("writes out");
+    disk.set_plan(FaultPlan { bytes_max: Some(67_000), ..FaultPlan::default() });
+    write(&store, 1, 2, 1000, &bytes(2, 5000)).expect("gathers");
+    // Another block is not to blame.
+    write(&store, 2, 1, 0, &bytes(3, 100)).expect("gathers");
+    assert!(read(&store, 2, &chunk(2, 1, 0, 100)).expect("reads") == bytes(3, 100));
+    let chunks = vec![chunk(1, 1, 0, 1000), chunk(1, 2, 1000, 5000)];
+    let refused = put(&store, &block(1, chunks));
+    assert!(matches!(refused, Err(ChunkError::PastTheEnd { length: 1000, .. })), "{refused:?}");
+    assert!(read(&store, 1, &chunk(1, 1, 0, 1000)).expect("reads") == bytes(1, 1000));
+}
+
+#[test]
+fn small_chunks_are_in_the_file_of_their_block_before_anybody_asks() {
+    let (disk, store) = with_container(Layout::PerBlock);
+    let path = format!("hdds/CID-{}/current/containerDir0/1/chunks/9.block", store.datanode_uuid());
+    let data = bytes(1, 60_000);
+    for (number, part) in data.chunks(1000).enumerate() {
+        write(&store, 9, number as u64, number as u64 * 1000, part).expect("writes");
+        let read = read(&store, 9, &chunk(9, 0, 0, (number + 1) * 1000)).expect("reads");
+        assert!(number % 7 != 0 || read == data[..read.len()]);
+    }
+    write(&store, 9, 99, 500, &bytes(2, 1000)).expect("writes over");
+    write(&store, 9, 99, 60_000, &bytes(3, 1000)).expect("writes");
+    write(&store, 8, 1, 0, &bytes(4, 10)).expect("writes another");
+    let wanted = [&data[..500], &bytes(2, 1000), &data[1500..], &bytes(3, 1000)].concat();
+    assert!(disk.content(&path) == Some(wanted));
 }
 
 #[test]
@@ -531,6 +565,7 @@ fn files_stay_open_up_to_a_limit() {
         assert!(store.open_file_count() <= 8);
     }
     write(&store, 499, 2, 3, b"def").expect("writes");
+    store.tick().expect("writes out");
     let before = store.open_file_count();
     put(&store, &block(499, vec![chunk(499, 1, 0, 6)])).expect("puts");
     assert_eq!(store.open_file_count(), before - 1);
