@@ -21,6 +21,7 @@ pub mod limits;
 pub mod log;
 mod open_files;
 pub mod record;
+mod rounds;
 pub mod scan;
 pub mod segment;
 pub mod store;

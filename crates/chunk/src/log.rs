@@ -29,6 +29,7 @@ use crate::limits::{
 use crate::record::{
     HEADER_BYTES, Header, Kind, PIECE_BYTES, Position, encode_header, encode_trailer, record_bytes,
 };
+use crate::rounds::Rounds;
 use crate::segment::{FIRST_RECORD, Head, LOG_DIR, encode_head, segment_path};
 
 /// A record to be written.
@@ -55,11 +56,14 @@ pub struct Log<D: Disk> {
     /// Bytes at the end of a segment that chunks leave free.
     headroom_bytes: u32,
     tail: Mutex<Tail<D::File>>,
-    /// A buffer came back, a write or a sync ended, or the log stopped.
+    /// A buffer came back, a write ended, or the log stopped.
     changed: Condvar,
     sync_count: AtomicU64,
     /// Everything before this position is in the files.
     written: AtomicU64,
+    /// Everything before this position is durable.
+    durable: AtomicU64,
+    rounds: Rounds,
 }
 
 #[derive(Debug)]
@@ -80,7 +84,11 @@ struct Tail<F> {
     has_new_names: bool,
     /// Everything before it is durable.
     durable: Position,
+    /// The round of syncs that is under way, or the last one.
+    round: u32,
     is_syncing: bool,
+    /// Whether a thread waits to lead the next round.
+    next_has_leader: bool,
     stopped: Option<String>,
 }
 
@@ -142,7 +150,9 @@ impl<D: Disk> Log<D> {
             unsynced: Vec::new(),
             has_new_names: false,
             durable: end,
+            round: 0,
             is_syncing: false,
+            next_has_leader: false,
             stopped: None,
         };
         Log {
@@ -154,6 +164,8 @@ impl<D: Disk> Log<D> {
             changed: Condvar::new(),
             sync_count: AtomicU64::new(0),
             written: AtomicU64::new(end.to_u64()),
+            durable: AtomicU64::new(end.to_u64()),
+            rounds: Rounds::default(),
         }
     }
 
@@ -272,18 +284,29 @@ impl<D: Disk> Log<D> {
     /// Returns when everything before `upto` is durable: by a sync that others share, or else by one
     /// of its own.
     pub fn sync(&self, upto: Position, is_shared: bool) -> Result<(), ChunkError> {
-        let mut tail = self.tail.lock();
         let mut has_synced = false;
         loop {
-            tail.check()?;
-            if tail.durable >= upto && (is_shared || has_synced) {
+            let is_durable = upto.to_u64() <= self.durable.load(Ordering::Acquire);
+            if is_durable && (is_shared || has_synced) {
                 return Ok(());
             }
-            if tail.is_syncing {
-                self.changed.wait(&mut tail);
-            } else {
-                self.lead_sync(&mut tail)?;
+            let mut tail = self.tail.lock();
+            tail.check()?;
+            let next = tail.round.wrapping_add(1);
+            if !tail.is_syncing && !tail.next_has_leader {
                 has_synced = true;
+                self.lead_sync(&mut tail)?;
+            } else if !tail.next_has_leader {
+                tail.next_has_leader = true;
+                drop(tail);
+                self.rounds.wait_for_turn(next);
+                tail = self.tail.lock();
+                tail.next_has_leader = false;
+                has_synced = true;
+                self.lead_sync(&mut tail)?;
+            } else {
+                drop(tail);
+                self.rounds.wait_for_end(next);
             }
         }
     }
@@ -299,14 +322,18 @@ impl<D: Disk> Log<D> {
         self.sync_count.load(Ordering::Relaxed)
     }
 
+    /// One round; whoever waits for it is told, however it ends.
     fn lead_sync(&self, tail: &mut MutexGuard<'_, Tail<D::File>>) -> Result<(), ChunkError> {
+        tail.round = tail.round.wrapping_add(1);
         tail.is_syncing = true;
-        let result = self.sync_now(tail);
+        let round = tail.round;
+        let result = tail.check().and_then(|()| self.sync_now(tail));
         tail.is_syncing = false;
         if let Ok(target) = &result {
             tail.durable = *target;
+            self.durable.store(target.to_u64(), Ordering::Release);
         }
-        self.changed.notify_all();
+        MutexGuard::unlocked(tail, || self.rounds.end(round));
         result.map(|_| ())
     }
 

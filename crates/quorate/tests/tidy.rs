@@ -76,6 +76,7 @@ const WALLS: [Wall; 12] = [
             "hashbrown",
             "md-5",
             "parking_lot",
+            "rustix",
             "sha2",
             "thiserror",
         ],
