@@ -25,6 +25,7 @@ mod rounds;
 pub mod scan;
 pub mod segment;
 pub mod store;
+pub mod wire;
 
 pub use error::ChunkError;
 pub use storage::disk::RealDisk;

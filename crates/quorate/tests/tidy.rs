@@ -76,6 +76,7 @@ const WALLS: [Wall; 12] = [
             "hashbrown",
             "md-5",
             "parking_lot",
+            "prost",
             "rustix",
             "sha2",
             "thiserror",
@@ -130,7 +131,7 @@ const WALLS: [Wall; 12] = [
 ];
 
 /// What any crate's tests may use.
-const FOR_TESTS: [&str; 1] = ["proptest"];
+const FOR_TESTS: [&str; 3] = ["proptest", "prost-build", "protox"];
 /// The crates that run on tokio; the core threads are plain threads.
 const ON_TOKIO: [&str; 4] = ["bench", "etcd", "node", "quorate"];
 /// The crates whose `clippy.toml` bans clocks, chance, threads, files and sockets.
