@@ -82,7 +82,7 @@ impl core::fmt::Display for State {
 }
 
 /// What a container is made with.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerSpec {
     /// Where its chunks go; the store's default when nothing is said.
     pub layout: Option<Layout>,

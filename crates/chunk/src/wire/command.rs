@@ -1,0 +1,393 @@
+//! A request: a message whose shape was checked. What it means for the store is found out there.
+
+use bytes::Bytes;
+use prost::Message as _;
+use thiserror::Error;
+
+use super::convert::{block_reference, chunk, id, metadata, must, put_block, replica_index};
+use super::parts;
+use super::pb;
+use super::refusal::Refusal;
+use crate::block::{BlockData, BlockId, ChunkInfo, KeyValue};
+use crate::container::ContainerSpec;
+use crate::limits::{
+    ECHO_BYTES_MAX, ECHO_PAUSE_MS_MAX, READ_BLOCK_ANSWER_BYTES_DEFAULT,
+    READ_BLOCK_ANSWER_BYTES_MAX, REQUEST_BYTES_MAX,
+};
+
+/// What no answer can be given to: the stream that brought it ends.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// More bytes than a request may have.
+    #[error("a request of {bytes} bytes is over the limit of {bytes_max}")]
+    TooLarge {
+        /// Bytes that came.
+        bytes: usize,
+        /// The limit, from [`crate::limits`].
+        bytes_max: usize,
+    },
+    /// More repeated fields than a request may have.
+    #[error("a request has more than {parts_max} chunks, checksums and pairs")]
+    TooManyParts {
+        /// The limit, from [`crate::limits`].
+        parts_max: usize,
+    },
+    /// A field ends behind the message.
+    #[error("the request is cut off")]
+    CutOff,
+    /// Not of that format.
+    #[error("the request cannot be read: {0}")]
+    Unreadable(#[from] prost::DecodeError),
+    /// An answer would have to repeat the type.
+    #[error("the request has no type that there is")]
+    NoType,
+}
+
+/// A request, and what its answer repeats.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Its type.
+    pub kind: pb::Type,
+    /// What the client calls it; repeated.
+    pub trace_id: Option<String>,
+    /// Which client, and its how manieth call; repeated where both are given.
+    pub client_call: Option<(Bytes, u64)>,
+    /// For which datanode it is, as the client thinks.
+    pub datanode_uuid: String,
+    /// About which container.
+    pub container_id: u64,
+    /// What is wanted; or why it can be answered without looking at the store.
+    pub command: Result<Command, Refusal>,
+}
+
+/// A block, as a client names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockReference {
+    /// Which.
+    pub id: BlockId,
+    /// The least commit that the reader knows of.
+    pub commit_sequence_id: Option<u64>,
+    /// Which part of a stripe the reader thinks that the container is.
+    pub replica_index: Option<u32>,
+}
+
+/// The commit of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutBlock {
+    /// What is committed.
+    pub block: BlockData,
+    /// Whether nothing more is to come.
+    pub is_end_of_block: bool,
+    /// Whether a container that does not exist is made.
+    pub is_creating: bool,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Make a container.
+    CreateContainer(ContainerSpec),
+    /// Say what is known of it.
+    ReadContainer,
+    /// Add to its metadata.
+    UpdateContainer {
+        /// What is added.
+        metadata: Vec<KeyValue>,
+        /// Whether that may be done to a closed one.
+        is_forced: bool,
+    },
+    /// Delete it.
+    DeleteContainer {
+        /// Whether that may be done to one with blocks.
+        is_forced: bool,
+    },
+    /// Let nothing more be written to it.
+    CloseContainer,
+    /// Commit a block.
+    PutBlock(PutBlock),
+    /// Say what was committed of it.
+    GetBlock(BlockReference),
+    /// The same of several.
+    ListBlock {
+        /// From that one on.
+        start_local_id: u64,
+        /// So many at most.
+        count_max: u32,
+    },
+    /// Read a chunk, or a part of one.
+    ReadChunk {
+        /// Of that block.
+        block: BlockReference,
+        /// Where.
+        chunk: ChunkInfo,
+        /// How it is answered.
+        version: pb::ReadChunkVersion,
+    },
+    /// Write a chunk.
+    WriteChunk {
+        /// Of that block.
+        block: BlockReference,
+        /// Where.
+        chunk: ChunkInfo,
+        /// What; a slice of the message.
+        data: Bytes,
+        /// The commit that rides along.
+        put: Option<PutBlock>,
+        /// Whether a container that does not exist is made.
+        is_creating: bool,
+    },
+    /// Write the one chunk of a block and commit it; the chunk is that of the commit.
+    PutSmallFile {
+        /// The commit, with the chunk.
+        put: PutBlock,
+        /// What; a slice of the message.
+        data: Bytes,
+    },
+    /// Read all chunks of a small block.
+    GetSmallFile {
+        /// Which.
+        block: BlockReference,
+        /// How it is answered.
+        version: pb::ReadChunkVersion,
+    },
+    /// Say how long a block is.
+    GetCommittedBlockLength(BlockReference),
+    /// Let nothing more be written to a block.
+    FinalizeBlock(BlockReference),
+    /// Answer.
+    Echo {
+        /// With so many bytes.
+        bytes: usize,
+        /// After so long.
+        pause_ms: u32,
+    },
+    /// Give the checksums of a closed container.
+    GetContainerChecksumInfo,
+    /// Read a part of a block, in as many answers as it takes.
+    ReadBlock {
+        /// Which.
+        block: BlockReference,
+        /// From that byte on.
+        offset: u64,
+        /// So many bytes; all that there are if none.
+        length: Option<u64>,
+        /// Bytes of an answer at most.
+        answer_bytes: u64,
+    },
+}
+
+impl Request {
+    /// Reads a message. Fields that are not ours are skipped.
+    pub fn decode(message: Bytes) -> Result<Request, RequestError> {
+        let bytes = message.len();
+        if bytes > REQUEST_BYTES_MAX {
+            return Err(RequestError::TooLarge { bytes, bytes_max: REQUEST_BYTES_MAX });
+        }
+        parts::check(&message)?;
+        Request::of_message(pb::ContainerCommandRequestProto::decode(message)?)
+    }
+
+    fn of_message(mut message: pb::ContainerCommandRequestProto) -> Result<Request, RequestError> {
+        let kind = message.cmd_type.and_then(|number| pb::Type::try_from(number).ok());
+        let kind = kind.ok_or(RequestError::NoType)?;
+        let container_id = id(message.container_id, "containerID");
+        Ok(Request {
+            kind,
+            trace_id: message.trace_id.take(),
+            client_call: message.client_id.take().zip(message.call_id),
+            container_id: container_id.clone().unwrap_or_default(),
+            command: container_id
+                .and_then(|id| {
+                    must(message.datanode_uuid.as_ref(), "datanodeUuid")?;
+                    Ok(id)
+                })
+                .and_then(|container_id| command(kind, container_id, &mut message)),
+            datanode_uuid: message.datanode_uuid.unwrap_or_default(),
+        })
+    }
+
+    /// How long whoever asks for it wants to be kept waiting, in milliseconds.
+    pub fn pause_ms(&self) -> u32 {
+        match self.command {
+            Ok(Command::Echo { pause_ms, .. }) => pause_ms,
+            _ => 0,
+        }
+    }
+}
+
+/// The body that belongs to the type.
+fn command(
+    kind: pb::Type,
+    container_id: u64,
+    message: &mut pb::ContainerCommandRequestProto,
+) -> Result<Command, Refusal> {
+    let body = "body of that type";
+    let block = |message| block_reference(message, container_id);
+    Ok(match kind {
+        pb::Type::CreateContainer => {
+            Command::CreateContainer(spec(must(message.create_container.take(), body)?)?)
+        }
+        pb::Type::ReadContainer => {
+            must(message.read_container.take(), body).map(|_| Command::ReadContainer)?
+        }
+        pb::Type::UpdateContainer => {
+            let update = must(message.update_container.take(), body)?;
+            let is_forced = update.force_update.unwrap_or(false);
+            Command::UpdateContainer { metadata: metadata(update.metadata)?, is_forced }
+        }
+        pb::Type::DeleteContainer => {
+            let delete = must(message.delete_container.take(), body)?;
+            Command::DeleteContainer { is_forced: delete.force_delete.unwrap_or(false) }
+        }
+        pb::Type::CloseContainer => {
+            must(message.close_container.take(), body).map(|_| Command::CloseContainer)?
+        }
+        // Alone, what says nothing is the end of the block; riding along, it is not. As there.
+        pb::Type::PutBlock => {
+            Command::PutBlock(put_block(must(message.put_block.take(), body)?, container_id, true)?)
+        }
+        pb::Type::GetBlock => {
+            Command::GetBlock(block(must(message.get_block.take(), body)?.block_id)?)
+        }
+        pb::Type::ListBlock => list_block(&must(message.list_block.take(), body)?)?,
+        pb::Type::ReadChunk => {
+            let read = must(message.read_chunk.take(), body)?;
+            Command::ReadChunk {
+                block: block(read.block_id)?,
+                chunk: chunk(read.chunk_data)?,
+                version: version(read.read_chunk_version)?,
+            }
+        }
+        pb::Type::WriteChunk => {
+            write_chunk(must(message.write_chunk.take(), body)?, container_id)?
+        }
+        pb::Type::PutSmallFile => {
+            put_small_file(must(message.put_small_file.take(), body)?, container_id)?
+        }
+        pb::Type::GetSmallFile => {
+            let get = must(message.get_small_file.take(), body)?;
+            Command::GetSmallFile {
+                block: block(must(get.block, "block")?.block_id)?,
+                version: version(get.read_chunk_version)?,
+            }
+        }
+        pb::Type::GetCommittedBlockLength => {
+            let get = must(message.get_committed_block_length.take(), body)?;
+            Command::GetCommittedBlockLength(block(get.block_id)?)
+        }
+        pb::Type::FinalizeBlock => {
+            Command::FinalizeBlock(block(must(message.finalize_block.take(), body)?.block_id)?)
+        }
+        pb::Type::Echo => echo(&must(message.echo.take(), body)?)?,
+        pb::Type::GetContainerChecksumInfo => {
+            let get = must(message.get_container_checksum_info.take(), body);
+            get.map(|_| Command::GetContainerChecksumInfo)?
+        }
+        pb::Type::ReadBlock => read_block(must(message.read_block.take(), body)?, container_id)?,
+        pb::Type::ListContainer
+        | pb::Type::ListChunk
+        | pb::Type::CompactChunk
+        // Blocks are deleted by those who replicate them.
+        | pb::Type::DeleteBlock
+        | pb::Type::DeleteChunk
+        // These belong to another transport.
+        | pb::Type::StreamInit
+        | pb::Type::StreamWrite
+        | pb::Type::StreamInitWithPutBlock => {
+            return Err(Refusal::unsupported(format!("{} is not served", kind.as_str_name())));
+        }
+    })
+}
+
+/// A container starts open or, while it is rebuilt from others, recovering.
+fn spec(create: pb::CreateContainerRequestProto) -> Result<ContainerSpec, Refusal> {
+    use pb::container_data_proto::State;
+    let kind = create.container_type.unwrap_or(pb::ContainerType::KeyValueContainer as i32);
+    if kind != pb::ContainerType::KeyValueContainer as i32 {
+        return Err(Refusal::malformed(format!("there is no container type {kind}")));
+    }
+    let is_recovering = match create.state {
+        None => false,
+        Some(number) if number == State::Open as i32 => false,
+        Some(number) if number == State::Recovering as i32 => true,
+        Some(number) => {
+            return Err(Refusal::malformed(format!("no container starts in state {number}")));
+        }
+    };
+    Ok(ContainerSpec {
+        layout: None,
+        is_recovering,
+        metadata: metadata(create.metadata)?,
+        replica_index: replica_index(create.replica_index)?.filter(|&index| index != 0),
+    })
+}
+
+fn list_block(list: &pb::ListBlockRequestProto) -> Result<Command, Refusal> {
+    let count_max = must(list.count, "count")?;
+    if count_max == 0 {
+        return Err(Refusal::malformed("a list of 0 blocks says nothing"));
+    }
+    let start_local_id = match list.start_local_id {
+        None => 0,
+        some => id(some, "startLocalID")?,
+    };
+    Ok(Command::ListBlock { start_local_id, count_max })
+}
+
+fn write_chunk(write: pb::WriteChunkRequestProto, container_id: u64) -> Result<Command, Refusal> {
+    let block = block_reference(write.block_id, container_id)?;
+    let put = write.block.map(|put| put_block(put, container_id, false)).transpose()?;
+    if put.as_ref().is_some_and(|put| put.block.id != block.id) {
+        return Err(Refusal::malformed("the commit that rides along is of another block"));
+    }
+    Ok(Command::WriteChunk {
+        block,
+        chunk: chunk(write.chunk_data)?,
+        data: write.data.unwrap_or_default(),
+        put,
+        is_creating: write.container_auto_create.unwrap_or(true),
+    })
+}
+
+fn put_small_file(
+    small: pb::PutSmallFileRequestProto,
+    container_id: u64,
+) -> Result<Command, Refusal> {
+    let mut put = put_block(must(small.block, "block")?, container_id, true)?;
+    // Whatever it says: a small file is one chunk, and complete.
+    put.block.chunks = vec![chunk(small.chunk_info)?];
+    put.is_end_of_block = true;
+    Ok(Command::PutSmallFile { put, data: must(small.data, "data")? })
+}
+
+fn echo(echo: &pb::EchoRequestProto) -> Result<Command, Refusal> {
+    let bytes = usize::try_from(echo.payload_size_resp.unwrap_or(0)).ok();
+    let bytes = bytes.filter(|&bytes| bytes <= ECHO_BYTES_MAX).ok_or_else(|| {
+        Refusal::malformed(format!("an echo has between 0 and {ECHO_BYTES_MAX} bytes"))
+    })?;
+    // There, a negative pause is none.
+    let pause_ms = u32::try_from(echo.sleep_time_ms.unwrap_or(0)).unwrap_or(0);
+    if pause_ms > ECHO_PAUSE_MS_MAX {
+        return Err(Refusal::malformed(format!("an echo waits {ECHO_PAUSE_MS_MAX} ms at most")));
+    }
+    Ok(Command::Echo { bytes, pause_ms })
+}
+
+fn read_block(read: pb::ReadBlockRequestProto, container_id: u64) -> Result<Command, Refusal> {
+    let answer_bytes = match read.response_data_size {
+        None | Some(0) => READ_BLOCK_ANSWER_BYTES_DEFAULT,
+        Some(bytes) => u64::from(bytes).min(READ_BLOCK_ANSWER_BYTES_MAX),
+    };
+    Ok(Command::ReadBlock {
+        block: block_reference(read.block_id, container_id)?,
+        offset: must(read.offset, "offset")?,
+        length: read.length,
+        answer_bytes,
+    })
+}
+
+fn version(number: Option<i32>) -> Result<pb::ReadChunkVersion, Refusal> {
+    let number = number.unwrap_or(pb::ReadChunkVersion::V0 as i32);
+    pb::ReadChunkVersion::try_from(number)
+        .map_err(|_| Refusal::malformed(format!("there is no version {number} of ReadChunk")))
+}

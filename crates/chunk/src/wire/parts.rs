@@ -1,0 +1,83 @@
+//! How many values a request would become, before it becomes them.
+//!
+//! An empty chunk takes two bytes of a message and two hundred of memory: a message within its
+//! limit could ask for gigabytes. So its repeated fields are counted first, which costs a walk over
+//! its tags.
+
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+use super::command::RequestError;
+use crate::limits::REQUEST_PARTS_MAX;
+
+/// A message, as far as there are repeated fields in it or below it.
+#[derive(Clone, Copy)]
+enum Message {
+    Request,
+    /// CreateContainer and UpdateContainer, of which only the metadata count.
+    Metadata,
+    PutBlock,
+    WriteChunk,
+    ReadChunk,
+    PutSmallFile,
+    BlockData,
+    ChunkInfo,
+    ChecksumData,
+    /// A pair of metadata or a checksum.
+    Leaf,
+}
+
+impl Message {
+    /// What a field of that number is, if it is to be looked into. The numbers are those of
+    /// `proto/datanode.proto`.
+    fn field(self, number: u32) -> Option<Message> {
+        Some(match (self, number) {
+            (Message::Request, 6 | 8) => Message::Metadata,
+            (Message::Request, 12) => Message::PutBlock,
+            (Message::Request, 16) => Message::ReadChunk,
+            (Message::Request, 17) => Message::WriteChunk,
+            (Message::Request, 20) => Message::PutSmallFile,
+            (Message::WriteChunk, 4) | (Message::PutSmallFile, 1) => Message::PutBlock,
+            (Message::WriteChunk | Message::ReadChunk | Message::PutSmallFile, 2) => {
+                Message::ChunkInfo
+            }
+            (Message::PutBlock, 1) => Message::BlockData,
+            (Message::BlockData, 4) => Message::ChunkInfo,
+            (Message::ChunkInfo, 5) => Message::ChecksumData,
+            (Message::Metadata, 2)
+            | (Message::BlockData, 3)
+            | (Message::ChunkInfo, 4)
+            | (Message::ChecksumData, 3) => Message::Leaf,
+            _ => return None,
+        })
+    }
+}
+
+/// Refuses a request of more than [`REQUEST_PARTS_MAX`] parts.
+pub(super) fn check(request: &[u8]) -> Result<(), RequestError> {
+    count(request, Message::Request, &mut 0)
+}
+
+/// The depth of the recursion is that of the messages, five.
+fn count(mut bytes: &[u8], message: Message, parts: &mut usize) -> Result<(), RequestError> {
+    while !bytes.is_empty() {
+        let (number, wire_type) = decode_key(&mut bytes)?;
+        let child = message.field(number).filter(|_| wire_type == WireType::LengthDelimited);
+        let Some(child) = child else {
+            skip_field(wire_type, number, &mut bytes, DecodeContext::default())?;
+            continue;
+        };
+        let length = usize::try_from(decode_varint(&mut bytes)?).unwrap_or(usize::MAX);
+        let Some((inside, rest)) = bytes.split_at_checked(length) else {
+            return Err(RequestError::CutOff);
+        };
+        *parts = parts.saturating_add(1);
+        if *parts > REQUEST_PARTS_MAX {
+            return Err(RequestError::TooManyParts { parts_max: REQUEST_PARTS_MAX });
+        }
+        if !matches!(child, Message::Leaf) {
+            count(inside, child, parts)?;
+        }
+        bytes = rest;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Why a request was refused, as Ozone's result codes say it.
+
+use super::pb;
+use crate::container::State;
+use crate::error::ChunkError;
+
+/// A result that is not success, and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What programs act on.
+    pub result: pb::Result,
+    /// What people read.
+    pub message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(result: pb::Result, message: impl Into<String>) -> Refusal {
+        Refusal { result, message: message.into() }
+    }
+
+    /// The shape of the request is wrong, whatever the store holds.
+    pub(super) fn malformed(message: impl Into<String>) -> Refusal {
+        Refusal::new(pb::Result::MalformedRequest, message)
+    }
+
+    /// We do not have that.
+    pub(super) fn unsupported(message: impl Into<String>) -> Refusal {
+        Refusal::new(pb::Result::UnsupportedRequest, message)
+    }
+}
+
+impl From<ChunkError> for Refusal {
+    fn from(error: ChunkError) -> Refusal {
+        Refusal::new(result_of(&error), error.to_string())
+    }
+}
+
+/// The one table. Where Ozone has the case, the code is the one that its datanode sends.
+fn result_of(error: &ChunkError) -> pb::Result {
+    match error {
+        ChunkError::NoSuchContainer { .. } => pb::Result::ContainerNotFound,
+        ChunkError::ContainerExists { .. } => pb::Result::ContainerAlreadyExists,
+        ChunkError::WrongState { state, .. } => result_of_state(*state),
+        ChunkError::DeleteOfOpen { .. } => pb::Result::DeleteOnOpenContainer,
+        ChunkError::DeleteOfNonEmpty { .. } => pb::Result::DeleteOnNonEmptyContainer,
+        ChunkError::NoSuchBlock(_) => pb::Result::NoSuchBlock,
+        ChunkError::Finalized(_) => pb::Result::BlockAlreadyFinalized,
+        ChunkError::NoSuchChunk { .. } => pb::Result::UnableToFindChunk,
+        // A short read of the file is an unexpected exception there.
+        ChunkError::PastTheEnd { .. } => pb::Result::ContainerInternalError,
+        ChunkError::Gap { .. } => pb::Result::ChunkFileInconsistency,
+        ChunkError::WrongLength { .. } => pb::Result::InvalidWriteSize,
+        // As an oversize read there; a larger write does not fit into a message.
+        ChunkError::ChunkTooLarge { .. } => pb::Result::UnsupportedRequest,
+        // There is no such limit there; a writer that is told so begins another block.
+        ChunkError::BlockTooLarge { .. } => pb::Result::InvalidWriteSize,
+        // There it never happens, as the container is closed long before: what a writer is told
+        // then, and what makes it go to another container, is this.
+        ChunkError::ContainerTooLarge { .. } => pb::Result::ClosedContainerIo,
+        ChunkError::MetadataTooLarge { .. } | ChunkError::BadChunkName { .. } => {
+            pb::Result::InvalidArgument
+        }
+        // `OzoneChecksumException` is an `IOException`, and its own code is never sent.
+        ChunkError::ChecksumMismatch { .. } => pb::Result::IoException,
+        ChunkError::UnknownCommit { .. } => pb::Result::UnknownBcsid,
+        ChunkError::CommitMismatch { .. } => pb::Result::BcsidMismatch,
+        ChunkError::DiskFull { .. } => pb::Result::DiskOutOfSpace,
+        // Damage, too: any of these sends a reader to another replica.
+        ChunkError::Damaged { .. } | ChunkError::Io { .. } | ChunkError::Stopped(_) => {
+            pb::Result::IoException
+        }
+        ChunkError::BadStore { .. } => pb::Result::ContainerInternalError,
+    }
+}
+
+/// `KeyValueHandler.checkContainerOpen`.
+fn result_of_state(state: State) -> pb::Result {
+    match state {
+        State::QuasiClosed | State::Closed => pb::Result::ClosedContainerIo,
+        State::Unhealthy => pb::Result::ContainerUnhealthy,
+        State::Invalid => pb::Result::InvalidContainerState,
+        State::Open | State::Closing | State::Recovering => pb::Result::ContainerInternalError,
+    }
+}
