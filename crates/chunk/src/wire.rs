@@ -2,11 +2,20 @@
 //! `XceiverClientProtocolService/send`, and what they are answered. Source: Ozone 2.2.0,
 //! `DatanodeClientProtocol.proto`, `HddsDispatcher`, `KeyValueHandler`.
 //!
-//! A message becomes a [`Request`], which is checked here and nowhere else. There is no socket, no
-//! thread and no clock here.
+//! A message becomes a [`Request`], which is checked here and nowhere else; a [`Handler`] does what
+//! it says with a store and gives the answers. There is no socket, no thread and no clock here:
+//! whoever has those calls [`Request::decode`] and [`Handler::handle`]. Where we differ from Ozone
+//! on purpose:
+//!
+//! - A refused write changes nothing. There, most refusals make the container unhealthy for good.
+//! - A request without a body is malformed even where its container does not exist.
+//! - The checksums of ReadBlock are right for chunks of any length.
+//! - A PutBlock is on disk when it is answered; see [`HandlerOptions`].
 
+mod checksum_tree;
 mod command;
 mod convert;
+mod handler;
 mod parts;
 #[rustfmt::skip]
 #[expect(
@@ -14,6 +23,7 @@ mod parts;
     reason = "`len` is a field of a message, not of a collection"
 )]
 pub mod pb;
+mod read_block;
 mod refusal;
 
 #[cfg(test)]
@@ -21,4 +31,5 @@ mod tests;
 
 pub use command::{BlockReference, Command, PutBlock, Request, RequestError};
 pub use convert::{block_data_to_pb, chunk_to_pb};
+pub use handler::{Handler, HandlerOptions};
 pub use refusal::Refusal;

@@ -1,5 +1,7 @@
 //! Shapes of requests, and what is made of them.
 
+mod handler;
+
 use bytes::Bytes;
 use prost::Message as _;
 

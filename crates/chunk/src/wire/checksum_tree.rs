@@ -1,0 +1,73 @@
+//! The checksums of a container, by which its replicas are compared and reconciled: a tree of
+//! CRC32C over what the clients' checksums are, whatever their type. Source: Ozone's
+//! `ContainerMerkleTreeWriter`.
+//!
+//! ```text
+//! chunk      over the bytes of its checksums, in their order
+//! block      over its local id and the sums of its chunks, by offset; eight bytes each, big-endian
+//! container  over the sums of its blocks, by local id; the same
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::pb;
+use crate::block::{BlockData, ChunkInfo};
+
+/// Takes the blocks in the order of their local ids.
+#[derive(Default)]
+pub(super) struct ChecksumTree {
+    checksum: u32,
+    blocks: Vec<pb::BlockMerkleTree>,
+}
+
+impl ChecksumTree {
+    /// The next block.
+    pub(super) fn add(&mut self, block: &BlockData) {
+        let tree = block_tree(block);
+        self.checksum = append(self.checksum, tree.data_checksum.unwrap_or_default());
+        self.blocks.push(tree);
+    }
+
+    /// The whole.
+    pub(super) fn finish(self, container_id: u64) -> pb::ContainerChecksumInfo {
+        pb::ContainerChecksumInfo {
+            container_id: Some(container_id.cast_signed()),
+            container_merkle_tree: Some(pb::ContainerMerkleTree {
+                data_checksum: Some(i64::from(self.checksum)),
+                block_merkle_tree: self.blocks,
+            }),
+        }
+    }
+}
+
+/// Goes on with a sum over one more number.
+fn append(checksum: u32, number: i64) -> u32 {
+    crc32c::crc32c_append(checksum, &number.to_be_bytes())
+}
+
+fn block_tree(block: &BlockData) -> pb::BlockMerkleTree {
+    let local_id = block.id.local_id.cast_signed();
+    // Of two chunks at one offset the later counts, as there.
+    let by_offset: BTreeMap<u64, &ChunkInfo> =
+        block.chunks.iter().map(|chunk| (chunk.offset, chunk)).collect();
+    let mut checksum = append(0, local_id);
+    let mut chunks = Vec::with_capacity(by_offset.len());
+    for chunk in by_offset.into_values() {
+        let own = chunk.checksum.checksums.iter();
+        let own = own.fold(0, |checksum, bytes| crc32c::crc32c_append(checksum, bytes));
+        checksum = append(checksum, i64::from(own));
+        chunks.push(pb::ChunkMerkleTree {
+            offset: Some(chunk.offset.cast_signed()),
+            length: Some(chunk.length.cast_signed()),
+            data_checksum: Some(i64::from(own)),
+            // As far as anybody knows: this is made of what was committed.
+            checksum_matches: Some(true),
+        });
+    }
+    pb::BlockMerkleTree {
+        block_id: Some(local_id),
+        data_checksum: Some(i64::from(checksum)),
+        chunk_merkle_tree: chunks,
+        deleted: Some(false),
+    }
+}

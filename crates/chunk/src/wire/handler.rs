@@ -1,0 +1,579 @@
+//! What a request does with the store, and what it is answered.
+
+use bytes::Bytes;
+use prost::Message as _;
+use storage::disk::Disk;
+
+use super::checksum_tree::ChecksumTree;
+use super::command::{BlockReference, Command, PutBlock, Request};
+use super::convert::{
+    block_data_to_pb, block_reference_to_pb, checksum_to_pb, chunk_to_pb, metadata_to_pb,
+    state_to_pb,
+};
+use super::pb;
+use super::read_block;
+use super::refusal::Refusal;
+use crate::block::{BlockId, ChunkInfo};
+use crate::checksum::ChecksumType;
+use crate::container::{ContainerInfo, ContainerSpec, State};
+use crate::error::ChunkError;
+use crate::limits::{
+    ANSWER_BYTES_MAX, BLOCKS_PER_PAGE, CHUNK_BYTES_MAX, READ_CHUNK_PIECE_BYTES_DEFAULT,
+    READ_CHUNK_PIECES_MAX,
+};
+use crate::store::{Durability, Stage, Store, WriteMode};
+
+/// A response without what every response has.
+type Body = pb::ContainerCommandResponseProto;
+
+/// What an answer promises. Ozone's datanode promises neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandlerOptions {
+    /// Of a WriteChunk without a commit.
+    pub chunk_durability: Durability,
+    /// Of a PutBlock, alone, riding along or in a PutSmallFile, and of the chunks that it names.
+    pub block_durability: Durability,
+}
+
+impl Default for HandlerOptions {
+    /// A committed block is on disk. A chunk is not yet: its writer keeps it until it commits it.
+    fn default() -> HandlerOptions {
+        HandlerOptions {
+            chunk_durability: Durability::Buffered,
+            block_durability: Durability::GroupSynced,
+        }
+    }
+}
+
+/// A store, as clients of Ozone see it. Many threads call one handler.
+#[derive(Debug)]
+pub struct Handler<D: Disk> {
+    /// What is served.
+    pub store: Store<D>,
+    options: HandlerOptions,
+    datanode_uuid: String,
+}
+
+impl<D: Disk> Handler<D> {
+    /// Serves a store.
+    pub fn new(store: Store<D>, options: HandlerOptions) -> Handler<D> {
+        let datanode_uuid = store.datanode_uuid();
+        Handler { store, options, datanode_uuid }
+    }
+
+    /// Whether the request takes no longer than copying so many bytes: it reads nothing from the
+    /// disk and waits for no sync. What the store does behind that, a segment that is full or a
+    /// container that is made, happens once for many requests.
+    pub fn is_quick(&self, request: &Request, bytes_max: usize) -> bool {
+        match &request.command {
+            Err(_) | Ok(Command::ReadContainer | Command::GetCommittedBlockLength(_)) => true,
+            Ok(Command::WriteChunk { data, put, .. }) => {
+                let is_buffered = |durability| durability == Durability::Buffered;
+                data.len() <= bytes_max
+                    && match put {
+                        None => is_buffered(self.options.chunk_durability),
+                        Some(_) => is_buffered(self.options.block_durability),
+                    }
+            }
+            Ok(Command::Echo { bytes, .. }) => *bytes <= bytes_max,
+            Ok(_) => false,
+        }
+    }
+
+    /// Does what the request says, and gives its answer to `answer`: one, or of a ReadBlock as many
+    /// as it takes. `answer` says whether it wants more.
+    pub fn handle(
+        &self,
+        request: Request,
+        answer: &mut dyn FnMut(pb::ContainerCommandResponseProto) -> bool,
+    ) {
+        let Request { kind, trace_id, client_call, datanode_uuid, container_id, command } = request;
+        let head = Head { kind, trace_id, client_call };
+        let done = command.and_then(|command| {
+            self.check_replica(&datanode_uuid, container_id, &command)?;
+            match command {
+                Command::ReadBlock { block, offset, length, answer_bytes } => {
+                    let range = Range { offset, length, answer_bytes };
+                    self.read_block(&block, range, &mut |body| answer(head.success(body)))?;
+                    Ok(None)
+                }
+                command => self.run(container_id, command).map(Some),
+            }
+        });
+        match done {
+            Ok(None) => {}
+            Ok(Some(body)) => drop(answer(head.success(body))),
+            Err(refusal) => drop(answer(head.refused(refusal))),
+        }
+    }
+
+    /// The parts of a stripe are told apart: a request for one must have come to the datanode that
+    /// it is for (`KeyValueHandler.validateRequestDatanodeId`), and a read to the part that it is
+    /// for (`BlockUtils.verifyReplicaIdx`). Where there are no stripes nobody looks.
+    fn check_replica(
+        &self,
+        datanode_uuid: &str,
+        container_id: u64,
+        command: &Command,
+    ) -> Result<(), Refusal> {
+        let is_other_node = datanode_uuid != self.datanode_uuid;
+        let read_index = match command {
+            Command::GetBlock(block)
+            | Command::ReadChunk { block, .. }
+            | Command::ReadBlock { block, .. } => block.replica_index.filter(|&index| index != 0),
+            _ => None,
+        };
+        if !is_other_node && read_index.is_none() {
+            return Ok(());
+        }
+        let own_index = match (self.store.container(container_id), command) {
+            (Ok(container), _) => container.replica_index,
+            (Err(_), Command::CreateContainer(spec)) => spec.replica_index,
+            (Err(_), Command::WriteChunk { block, .. }) => block.replica_index,
+            (Err(_), Command::PutBlock(put)) => put.block.replica_index,
+            (Err(_), _) => None,
+        };
+        let Some(own_index) = own_index.filter(|&index| index != 0) else { return Ok(()) };
+        if is_other_node {
+            return Err(Refusal::new(
+                pb::Result::InvalidArgument,
+                format!("this is datanode {}, not {datanode_uuid}", self.datanode_uuid),
+            ));
+        }
+        match read_index.filter(|&index| index != own_index) {
+            None => Ok(()),
+            Some(index) => Err(Refusal::new(
+                pb::Result::ContainerNotFound,
+                format!("container {container_id} is replica {own_index}, not {index}"),
+            )),
+        }
+    }
+
+    fn run(&self, container_id: u64, command: Command) -> Result<Body, Refusal> {
+        let mut body = Body::default();
+        match command {
+            Command::CreateContainer(spec) => {
+                self.store.create_container(container_id, &spec)?;
+                body.create_container = Some(pb::CreateContainerResponseProto {});
+            }
+            Command::ReadContainer => {
+                let container_data = Some(container_to_pb(&self.store.container(container_id)?));
+                body.read_container = Some(pb::ReadContainerResponseProto { container_data });
+            }
+            Command::UpdateContainer { metadata, is_forced } => {
+                let container = self.store.container(container_id)?;
+                if !container.state.takes_writes() && !is_forced {
+                    let message = "a closed container is updated only by force";
+                    return Err(Refusal::unsupported(message));
+                }
+                if !metadata.is_empty() {
+                    self.store.update_container_metadata(container_id, &metadata)?;
+                }
+                body.update_container = Some(pb::UpdateContainerResponseProto {});
+            }
+            Command::DeleteContainer { is_forced } => {
+                self.store.delete_container(container_id, is_forced)?;
+                body.delete_container = Some(pb::DeleteContainerResponseProto {});
+            }
+            Command::CloseContainer => {
+                self.store.close_container(container_id)?;
+                body.close_container = Some(pb::CloseContainerResponseProto {});
+            }
+            Command::PutBlock(put) => {
+                let length = self.put_block(&put)?;
+                let committed_block_length = committed(&put, length);
+                body.put_block = Some(pb::PutBlockResponseProto { committed_block_length });
+            }
+            Command::GetBlock(block) => {
+                let block_data = block_data_to_pb(&self.block(&block)?);
+                body.get_block = Some(pb::GetBlockResponseProto { block_data });
+            }
+            Command::ListBlock { start_local_id, count_max } => {
+                let block_data = self.list_block(container_id, start_local_id, count_max)?;
+                body.list_block = Some(pb::ListBlockResponseProto { block_data });
+            }
+            Command::ReadChunk { block, chunk, version } => {
+                body.read_chunk = Some(self.read_chunk(&block, &chunk, version)?);
+            }
+            Command::WriteChunk { block, chunk, data, put, is_creating } => {
+                let creating = is_creating.then_some(block.replica_index);
+                let durability = self.options.chunk_durability;
+                self.write_chunk(block.id, &chunk, &data, creating, durability, put.is_some())?;
+                let committed_block_length = match &put {
+                    None => None,
+                    Some(put) => Some(committed(put, self.put_block(put)?)),
+                };
+                body.write_chunk = Some(pb::WriteChunkResponseProto { committed_block_length });
+            }
+            Command::PutSmallFile { put, data } => {
+                let creating = put.is_creating.then_some(None);
+                let durability = Durability::Buffered;
+                for chunk in &put.block.chunks {
+                    self.write_chunk(put.block.id, chunk, &data, creating, durability, true)?;
+                }
+                let committed_block_length = committed(&put, self.put_block(&put)?);
+                body.put_small_file =
+                    Some(pb::PutSmallFileResponseProto { committed_block_length });
+            }
+            Command::GetSmallFile { block, version } => {
+                let data = self.get_small_file(&block, version)?;
+                body.get_small_file = Some(pb::GetSmallFileResponseProto { data });
+            }
+            Command::GetCommittedBlockLength(block) => {
+                let length = match block.commit_sequence_id {
+                    None | Some(0) => self.store.committed_length(block.id)?,
+                    Some(_) => self.block(&block)?.length(),
+                };
+                body.get_committed_block_length = Some(pb::GetCommittedBlockLengthResponseProto {
+                    block_id: block_reference_to_pb(&block),
+                    block_length: length.cast_signed(),
+                });
+            }
+            Command::FinalizeBlock(block) => {
+                let block_data = block_data_to_pb(&self.store.finalize_block(block.id)?);
+                body.finalize_block = Some(pb::FinalizeBlockResponseProto { block_data });
+            }
+            Command::Echo { bytes, .. } => {
+                self.store.container(container_id)?;
+                let payload = Some(Bytes::from(vec![0; bytes]));
+                body.echo = Some(pb::EchoResponseProto { payload });
+            }
+            Command::GetContainerChecksumInfo => {
+                body.get_container_checksum_info =
+                    Some(pb::GetContainerChecksumInfoResponseProto {
+                        container_id: Some(container_id.cast_signed()),
+                        container_checksum_info: Some(self.checksum_info(container_id)?),
+                    });
+            }
+            Command::ReadBlock { .. } => unreachable!("it has several answers"),
+        }
+        Ok(body)
+    }
+
+    /// `is_committed`: the sync of the commit that follows covers it. `creating` says as which
+    /// replica a container that does not exist is made, if it is.
+    fn write_chunk(
+        &self,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        data: &[u8],
+        creating: Option<Option<u32>>,
+        durability: Durability,
+        is_committed: bool,
+    ) -> Result<(), ChunkError> {
+        let durability = if is_committed { Durability::Buffered } else { durability };
+        let mode = WriteMode { stage: Stage::Combined, durability };
+        self.in_container(id.container_id, creating, || {
+            // Nothing is written, and a file of nothing is not made; as there.
+            if chunk.length == 0 && data.is_empty() {
+                let container = self.store.container(id.container_id)?;
+                return match container.state.takes_writes() {
+                    true => Ok(()),
+                    false => Err(ChunkError::WrongState {
+                        container_id: id.container_id,
+                        state: container.state,
+                        what: "chunks",
+                    }),
+                };
+            }
+            self.store.write_chunk(id, chunk, data, mode)
+        })
+    }
+
+    fn put_block(&self, put: &PutBlock) -> Result<u64, ChunkError> {
+        let creating = put.is_creating.then_some(put.block.replica_index);
+        let durability = self.options.block_durability;
+        self.in_container(put.block.id.container_id, creating, || {
+            self.store.put_block(&put.block, put.is_end_of_block, durability)
+        })
+    }
+
+    /// Makes a container that does not exist, and tries again.
+    fn in_container<T>(
+        &self,
+        container_id: u64,
+        creating: Option<Option<u32>>,
+        act: impl Fn() -> Result<T, ChunkError>,
+    ) -> Result<T, ChunkError> {
+        match (act(), creating) {
+            (Err(ChunkError::NoSuchContainer { .. }), Some(replica_index)) => {
+                let replica_index = replica_index.filter(|&index| index != 0);
+                let spec = ContainerSpec { replica_index, ..ContainerSpec::default() };
+                match self.store.create_container(container_id, &spec) {
+                    // Somebody was faster, with the same.
+                    Ok(()) | Err(ChunkError::ContainerExists { .. }) => act(),
+                    Err(error) => Err(error),
+                }
+            }
+            (done, _) => done,
+        }
+    }
+
+    fn block(&self, block: &BlockReference) -> Result<crate::block::BlockData, ChunkError> {
+        self.store.block(block.id, block.commit_sequence_id.unwrap_or(0))
+    }
+
+    /// As many as are asked for, or a refusal: whoever gets fewer takes them for all that there
+    /// are.
+    fn list_block(
+        &self,
+        container_id: u64,
+        start_local_id: u64,
+        count_max: u32,
+    ) -> Result<Vec<pb::BlockData>, Refusal> {
+        let mut list: Vec<pb::BlockData> = Vec::new();
+        let mut bytes = 0_usize;
+        self.each_block(container_id, start_local_id, count_max as usize, &mut |block| {
+            let block = block_data_to_pb(block);
+            bytes = bytes.saturating_add(block.encoded_len());
+            list.push(block);
+            check_answer_bytes(bytes)
+        })?;
+        Ok(list)
+    }
+
+    /// Committed blocks by local id, `count_max` at most.
+    fn each_block(
+        &self,
+        container_id: u64,
+        start_local_id: u64,
+        count_max: usize,
+        take: &mut dyn FnMut(&crate::block::BlockData) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let (mut start, mut left) = (Some(start_local_id), count_max);
+        while let (Some(from), 1..) = (start, left) {
+            let wanted = left.min(BLOCKS_PER_PAGE);
+            let page = self.store.blocks(container_id, from, wanted)?;
+            for block in &page {
+                take(block)?;
+            }
+            left -= page.len().min(left);
+            start = page
+                .last()
+                .filter(|_| page.len() >= wanted)
+                .and_then(|last| last.id.local_id.checked_add(1));
+        }
+        Ok(())
+    }
+
+    /// Appends what the chunk holds to `data`. Of a block that was never written there is no chunk,
+    /// and whether there is a block is not looked at; as there, where only a file is looked for.
+    fn read(
+        &self,
+        block: &BlockReference,
+        chunk: &ChunkInfo,
+        data: &mut Vec<u8>,
+    ) -> Result<(), ChunkError> {
+        if chunk.length == 0 {
+            self.store.container(block.id.container_id)?;
+            return Ok(());
+        }
+        let commit_sequence_id = block.commit_sequence_id.unwrap_or(0);
+        self.store.read_chunk(block.id, chunk, commit_sequence_id, data).map_err(
+            |error| match error {
+                ChunkError::NoSuchBlock(id) => {
+                    ChunkError::NoSuchChunk { id, name: chunk.name.clone() }
+                }
+                error => error,
+            },
+        )
+    }
+
+    fn read_chunk(
+        &self,
+        block: &BlockReference,
+        chunk: &ChunkInfo,
+        version: pb::ReadChunkVersion,
+    ) -> Result<pb::ReadChunkResponseProto, Refusal> {
+        let mut data = room(chunk.length)?;
+        self.read(block, chunk, &mut data)?;
+        Ok(pb::ReadChunkResponseProto {
+            block_id: block_reference_to_pb(block),
+            chunk_data: chunk_to_pb(chunk),
+            response_data: Some(match version {
+                pb::ReadChunkVersion::V0 => ResponseData::Data(data.into()),
+                pb::ReadChunkVersion::V1 => {
+                    ResponseData::DataBuffers(pb::DataBuffers { buffers: pieces(data, chunk) })
+                }
+            }),
+        })
+    }
+
+    /// The data of all chunks, with the description of the last one; as there.
+    fn get_small_file(
+        &self,
+        block: &BlockReference,
+        version: pb::ReadChunkVersion,
+    ) -> Result<pb::ReadChunkResponseProto, Refusal> {
+        let committed = self.block(block)?;
+        let Some(last) = committed.chunks.last() else {
+            let message = format!("block {} has no chunk", block.id.local_id);
+            return Err(Refusal::new(pb::Result::GetSmallFileError, message));
+        };
+        let mut data = room(committed.length())?;
+        let mut buffers = Vec::new();
+        for chunk in &committed.chunks {
+            self.read(block, chunk, &mut data)?;
+            if version == pb::ReadChunkVersion::V1 {
+                buffers.extend(pieces(std::mem::take(&mut data), chunk));
+            }
+        }
+        Ok(pb::ReadChunkResponseProto {
+            block_id: block_reference_to_pb(block),
+            chunk_data: chunk_to_pb(last),
+            response_data: Some(match version {
+                pb::ReadChunkVersion::V0 => ResponseData::Data(data.into()),
+                pb::ReadChunkVersion::V1 => ResponseData::DataBuffers(pb::DataBuffers { buffers }),
+            }),
+        })
+    }
+
+    fn read_block(
+        &self,
+        block: &BlockReference,
+        range: Range,
+        answer: &mut dyn FnMut(Body) -> bool,
+    ) -> Result<(), Refusal> {
+        let committed = self.block(block)?;
+        let (id, length) = (block.id, committed.length());
+        if range.offset >= length {
+            let end = range.offset.saturating_add(1);
+            return Err(ChunkError::PastTheEnd { id, length, end }.into());
+        }
+        let end = range.length.map_or(length, |wanted| range.offset.saturating_add(wanted));
+        if end <= range.offset {
+            return Ok(());
+        }
+        for part in read_block::parts(&committed, range.offset, end.min(length), range.answer_bytes)
+        {
+            let part = part?;
+            let mut data = room(part.chunk.length)?;
+            self.read(block, &part.chunk, &mut data)?;
+            let read_block = Some(pb::ReadBlockResponseProto {
+                checksum_data: checksum_to_pb(&part.checksum),
+                offset: part.chunk.offset,
+                data: data.into(),
+            });
+            if !answer(Body { read_block, ..Body::default() }) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The checksums of what was committed, of a container that changes no more.
+    fn checksum_info(&self, container_id: u64) -> Result<Bytes, Refusal> {
+        let state = self.store.container(container_id)?.state;
+        if !matches!(state, State::Closed | State::QuasiClosed | State::Unhealthy) {
+            let message = format!("container {container_id} is {state}: it has no checksums yet");
+            return Err(Refusal::new(pb::Result::UnclosedContainerIo, message));
+        }
+        let mut tree = ChecksumTree::default();
+        let mut chunk_count = 0_usize;
+        self.each_block(container_id, 0, usize::MAX, &mut |block| {
+            tree.add(block);
+            // Each chunk takes ten bytes there at the least.
+            chunk_count = chunk_count.saturating_add(block.chunks.len());
+            check_answer_bytes(chunk_count.saturating_mul(10))
+        })?;
+        let info = tree.finish(container_id);
+        check_answer_bytes(info.encoded_len())?;
+        Ok(info.encode_to_vec().into())
+    }
+}
+
+use pb::read_chunk_response_proto::ResponseData;
+
+/// Which bytes of a block.
+struct Range {
+    offset: u64,
+    length: Option<u64>,
+    answer_bytes: u64,
+}
+
+/// What an answer repeats of its request.
+struct Head {
+    kind: pb::Type,
+    trace_id: Option<String>,
+    client_call: Option<(Bytes, u64)>,
+}
+
+impl Head {
+    fn success(&self, body: Body) -> pb::ContainerCommandResponseProto {
+        let (client_id, call_id) = self.client_call.clone().unzip();
+        pb::ContainerCommandResponseProto {
+            cmd_type: self.kind as i32,
+            trace_id: self.trace_id.clone(),
+            result: pb::Result::Success as i32,
+            client_id,
+            call_id,
+            ..body
+        }
+    }
+
+    fn refused(&self, refusal: Refusal) -> pb::ContainerCommandResponseProto {
+        let message = Some(refusal.message);
+        pb::ContainerCommandResponseProto {
+            result: refusal.result as i32,
+            message,
+            ..self.success(Body::default())
+        }
+    }
+}
+
+fn committed(put: &PutBlock, length: u64) -> pb::GetCommittedBlockLengthResponseProto {
+    pb::GetCommittedBlockLengthResponseProto {
+        block_id: block_reference_to_pb(&BlockReference {
+            id: put.block.id,
+            commit_sequence_id: Some(put.block.commit_sequence_id),
+            replica_index: put.block.replica_index,
+        }),
+        block_length: length.cast_signed(),
+    }
+}
+
+fn container_to_pb(container: &ContainerInfo) -> pb::ContainerDataProto {
+    pb::ContainerDataProto {
+        container_id: container.id.cast_signed(),
+        metadata: metadata_to_pb(&container.metadata),
+        container_path: Some(container.path.clone()),
+        bytes_used: Some(container.bytes_used.cast_signed()),
+        block_count: Some(container.block_count.cast_signed()),
+        state: Some(state_to_pb(container.state) as i32),
+        container_type: Some(pb::ContainerType::KeyValueContainer as i32),
+    }
+}
+
+/// Room for data of that length, if anybody may read so much at once.
+fn room(length: u64) -> Result<Vec<u8>, ChunkError> {
+    if length > CHUNK_BYTES_MAX {
+        return Err(ChunkError::ChunkTooLarge { bytes: length, bytes_max: CHUNK_BYTES_MAX });
+    }
+    Ok(Vec::with_capacity(length as usize))
+}
+
+/// The data of a chunk in pieces: one for each checksum, which readers of version 1 verify one by
+/// one (`ChunkManager.getBufferCapacityForChunkRead`).
+fn pieces(data: Vec<u8>, chunk: &ChunkInfo) -> Vec<Bytes> {
+    let unit = match chunk.checksum.kind {
+        ChecksumType::None => READ_CHUNK_PIECE_BYTES_DEFAULT,
+        _ => u64::from(chunk.checksum.bytes_per_checksum.max(1)),
+    };
+    let mut data = Bytes::from(data);
+    let unit_count = (data.len() as u64).div_ceil(unit);
+    let piece_bytes = unit * unit_count.div_ceil(READ_CHUNK_PIECES_MAX).max(1);
+    let mut pieces = Vec::new();
+    while !data.is_empty() {
+        let bytes = usize::try_from(piece_bytes).unwrap_or(usize::MAX).min(data.len());
+        pieces.push(data.split_to(bytes));
+    }
+    pieces
+}
+
+/// Refuses an answer that no client would take.
+fn check_answer_bytes(bytes: usize) -> Result<(), Refusal> {
+    if bytes <= ANSWER_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Refusal::unsupported(format!("an answer has {ANSWER_BYTES_MAX} bytes at most")))
+}
