@@ -29,7 +29,21 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
-pub use command::{BlockReference, Command, PutBlock, Request, RequestError};
+use prost::Message as _;
+
+pub use command::{BlockReference, Command, PutBlock, Request, RequestError, read};
 pub use convert::{block_data_to_pb, chunk_to_pb};
 pub use handler::{Handler, HandlerOptions};
 pub use refusal::Refusal;
+
+/// Appends a request as it is sent: what a client does.
+pub fn encode_request(request: &pb::ContainerCommandRequestProto, out: &mut Vec<u8>) {
+    out.reserve(request.encoded_len());
+    request.encode(out).expect("a vector has room");
+}
+
+/// Appends an answer as it is sent.
+pub fn encode(answer: &pb::ContainerCommandResponseProto, out: &mut Vec<u8>) {
+    out.reserve(answer.encoded_len());
+    answer.encode(out).expect("a vector has room");
+}

@@ -11,8 +11,8 @@ use super::refusal::Refusal;
 use crate::block::{BlockData, BlockId, ChunkInfo, KeyValue};
 use crate::container::ContainerSpec;
 use crate::limits::{
-    ECHO_BYTES_MAX, ECHO_PAUSE_MS_MAX, READ_BLOCK_ANSWER_BYTES_DEFAULT,
-    READ_BLOCK_ANSWER_BYTES_MAX, REQUEST_BYTES_MAX,
+    ANSWER_BYTES_MAX, CHUNK_BYTES_MAX, ECHO_BYTES_MAX, ECHO_PAUSE_MS_MAX,
+    READ_BLOCK_ANSWER_BYTES_DEFAULT, READ_BLOCK_ANSWER_BYTES_MAX, REQUEST_BYTES_MAX,
 };
 
 /// What no answer can be given to: the stream that brought it ends.
@@ -176,15 +176,21 @@ pub enum Command {
     },
 }
 
+/// Reads a message as it is sent, which says nothing about whether it makes sense. Fields that are
+/// not ours are skipped.
+pub fn read(message: Bytes) -> Result<pb::ContainerCommandRequestProto, RequestError> {
+    let bytes = message.len();
+    if bytes > REQUEST_BYTES_MAX {
+        return Err(RequestError::TooLarge { bytes, bytes_max: REQUEST_BYTES_MAX });
+    }
+    parts::check(&message)?;
+    Ok(pb::ContainerCommandRequestProto::decode(message)?)
+}
+
 impl Request {
-    /// Reads a message. Fields that are not ours are skipped.
+    /// Reads and checks a message.
     pub fn decode(message: Bytes) -> Result<Request, RequestError> {
-        let bytes = message.len();
-        if bytes > REQUEST_BYTES_MAX {
-            return Err(RequestError::TooLarge { bytes, bytes_max: REQUEST_BYTES_MAX });
-        }
-        parts::check(&message)?;
-        Request::of_message(pb::ContainerCommandRequestProto::decode(message)?)
+        Request::of_message(read(message)?)
     }
 
     fn of_message(mut message: pb::ContainerCommandRequestProto) -> Result<Request, RequestError> {
@@ -204,6 +210,24 @@ impl Request {
                 .and_then(|container_id| command(kind, container_id, &mut message)),
             datanode_uuid: message.datanode_uuid.unwrap_or_default(),
         })
+    }
+
+    /// Bytes that its answers may take in memory at once, as far as the request alone tells: what
+    /// has to be free before it is handled. Answers without data are not counted.
+    pub fn answer_bytes_max(&self) -> usize {
+        let of_chunk = |bytes: u64| bytes.min(CHUNK_BYTES_MAX) as usize;
+        match &self.command {
+            Ok(Command::ReadChunk { chunk, .. }) => of_chunk(chunk.length),
+            // One that is sent, one that waits, one that is read.
+            Ok(Command::ReadBlock { answer_bytes, .. }) => of_chunk(answer_bytes.saturating_mul(3)),
+            Ok(Command::Echo { bytes, .. }) => *bytes,
+            Ok(
+                Command::ListBlock { .. }
+                | Command::GetSmallFile { .. }
+                | Command::GetContainerChecksumInfo,
+            ) => ANSWER_BYTES_MAX,
+            _ => 0,
+        }
     }
 
     /// How long whoever asks for it wants to be kept waiting, in milliseconds.
