@@ -7,10 +7,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use bench::cli::BenchArgs;
+use chunk::layout::Layout;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{ListenAddress, parse_ms};
+use crate::config::{ListenAddress, parse_layout, parse_ms};
 use crate::zk_shell::OutputFormat;
 
 /// Coordination for distributed systems: a server for unmodified ZooKeeper clients.
@@ -114,6 +115,15 @@ pub struct ServeArgs {
     /// Where metrics are served to Prometheus [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_addr: Option<ListenAddress>,
+    /// Where clients of Ozone's datanodes connect: the chunk store [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub chunk_addr: Option<ListenAddress>,
+    /// Where the chunks of new containers go: per-block, per-chunk or log [default: log]
+    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
+    pub chunk_layout: Option<Layout>,
+    /// Refuse chunks that are not what their checksums say
+    #[arg(long)]
+    pub chunk_verify_writes: bool,
     /// Run an ensemble of 3, 5 or 7 servers on this machine, each a process of its own: data in
     /// DIR/1 and so on, clients on PORT, PORT+1 and so on
     #[arg(long, value_name = "N", value_parser = ensemble_size)]

@@ -10,6 +10,7 @@
 //! default. Without a file the variables of ZooKeeper's container image (`ZOO_*`) stand for one.
 //! [`load_from`] is pure: files and environment are its arguments.
 
+pub mod chunk;
 pub mod cluster;
 mod container_env;
 pub(crate) mod jaas;
@@ -40,6 +41,7 @@ use member::throttle::ThrottleConfig;
 use crate::cli::ServeArgs;
 use monitoring::{AdminDraft, MetricsDraft};
 
+pub use chunk::{ChunkConfig, layout_name, parse_layout};
 pub use cluster::ClusterConfig;
 pub use container_env::ContainerEnv;
 pub use monitoring::{ADMIN_PORT_DEFAULT, AdminConfig, ImageConfig, MetricsConfig};
@@ -134,6 +136,8 @@ pub struct ServeConfig {
     pub slow_request_ms: Option<u64>,
     /// Where metrics are served to Prometheus, if they are.
     pub metrics: Option<MetricsConfig>,
+    /// The chunk store, if it is served.
+    pub chunk: Option<ChunkConfig>,
     /// Settings that can change the outcome of a command. They are replicated state: on start they
     /// are proposed to the ensemble, never read by one member alone.
     pub replicated: machine::Settings,
@@ -370,6 +374,13 @@ pub fn load_from(
     if let Some(metrics_addr) = &args.metrics_addr {
         draft.metrics.addr = Some(metrics_addr.clone());
     }
+    if let Some(chunk_addr) = &args.chunk_addr {
+        draft.chunk.addr = Some(chunk_addr.clone());
+    }
+    if let Some(layout) = args.chunk_layout {
+        draft.chunk.layout = Some(layout);
+    }
+    draft.chunk.verify_writes |= args.chunk_verify_writes;
     draft.sasl_users = sasl::settle(&mut draft, read)?;
     draft.finish(cluster)
 }
@@ -428,6 +439,7 @@ struct Draft {
     fsync_warning_ms: Option<u64>,
     metrics: MetricsDraft,
     admin: AdminDraft,
+    chunk: chunk::ChunkDraft,
     audit: bool,
     slow_request_ms: Option<u64>,
     initial_config: String,
@@ -539,6 +551,7 @@ impl Draft {
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             container: self.container,
             metrics: self.metrics.finish(),
+            chunk: self.chunk.finish(),
             images: self.admin.images.clone(),
             admin: self.admin.finish(),
             audit: self.audit,

@@ -19,7 +19,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::cli::ServeArgs;
-use crate::config::{ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT};
+use crate::config::{
+    ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT, layout_name,
+};
 use crate::serve::secret;
 
 /// From a server's client port to that for other servers: 2181 makes ZooKeeper's 2888.
@@ -86,6 +88,8 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
         let mut text = server_config(config)?;
         text += &face(number, "admin_addr", admin_addr.as_ref())?;
         text += &face(number, "metrics_addr", args.metrics_addr.as_ref())?;
+        text += &face(number, "chunk_addr", args.chunk_addr.as_ref())?;
+        text += &chunk_settings(args);
         let secret_file = quoted(&secret_file)?;
         text += &format!("[cluster]\nid = {number}\nsecret_file = {secret_file}\n{servers}");
         let server_folder = config.parent().expect("it is a file in a folder");
@@ -168,6 +172,16 @@ fn face(number: u32, key: &str, first: Option<&ListenAddress>) -> anyhow::Result
     let port = if first.port == 0 { 0 } else { server_port(first.port, number)? };
     let address = ListenAddress { host: first.host.clone(), port };
     Ok(format!("{key} = \"{address}\"\n"))
+}
+
+/// How each server keeps its chunks, if it has any.
+fn chunk_settings(args: &ServeArgs) -> String {
+    let layout = args.chunk_layout.map(layout_name);
+    let mut text = layout.map_or(String::new(), |name| format!("chunk_layout = \"{name}\"\n"));
+    if args.chunk_verify_writes {
+        text += "chunk_verify_writes = true\n";
+    }
+    text
 }
 
 /// A path as TOML has it, without escapes.

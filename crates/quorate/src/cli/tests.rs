@@ -73,6 +73,18 @@ fn addresses_name_a_host_and_a_port() {
 }
 
 #[test]
+fn the_chunk_store_has_an_address_and_a_layout() {
+    let args = serve("quorate serve --chunk-addr *:9859 --chunk-layout per-block");
+    assert_eq!(args.chunk_addr.unwrap().to_string(), "*:9859");
+    assert_eq!(args.chunk_layout, Some(Layout::PerBlock));
+    assert!(!args.chunk_verify_writes);
+    assert!(serve("quorate serve --chunk-verify-writes").chunk_verify_writes);
+    assert_eq!(serve("quorate serve").chunk_layout, None);
+    let text = wrong("quorate serve --chunk-layout other");
+    assert!(text.contains("per-block, per-chunk or log"), "{text}");
+}
+
+#[test]
 fn everything_from_the_command_on_belongs_to_it() {
     let args = zk("quorate zk --server h:1 -t 5s ls -R --server /");
     assert_eq!(args.server, "h:1");

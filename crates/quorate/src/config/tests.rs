@@ -1045,6 +1045,28 @@ fn the_admin_server_is_served_where_it_is_asked_for() {
 }
 
 #[test]
+fn the_chunk_store_is_served_where_it_is_asked_for() {
+    let shown = |world: &World| {
+        let found = world.config().chunk;
+        found.map(|it| format!("{} {} {}", it.addr, layout_name(it.layout), it.verify_writes))
+    };
+    let zoo = |text: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{text}"));
+    assert_eq!(shown(&zoo("")), None);
+    assert_eq!(shown(&zoo("quorate.chunkLayout=per-block\n")), None);
+    let address = "quorate.chunkAddr=127.0.0.1:9859\n";
+    assert_eq!(shown(&zoo(address)).as_deref(), Some("127.0.0.1:9859 log false"));
+    let more = "quorate.chunkLayout=per-chunk\nquorate.chunkVerifyWrites=true\n";
+    let all = zoo(&format!("{address}{more}"));
+    assert_eq!(shown(&all).as_deref(), Some("127.0.0.1:9859 per-chunk true"));
+    let error = zoo("quorate.chunkLayout=FILE_PER_BLOCK\n").error();
+    assert!(error.contains("is not a layout: per-block, per-chunk or log"), "{error}");
+    let text = "chunk_addr = \"*:1\"\nchunk_layout = \"per-block\"\nchunk_verify_writes = true";
+    assert_eq!(shown(&World::toml(text)).as_deref(), Some("*:1 per-block true"));
+    let error = World::toml("chunk_layout = \"none\"").error();
+    assert!(error.contains("is not a layout"), "{error}");
+}
+
+#[test]
 fn what_the_admin_server_may_do_with_whole_states() {
     let images = |text: &str| {
         let it = World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().images;

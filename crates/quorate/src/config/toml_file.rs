@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 use super::cluster::{Said, attendance};
 use super::{
     ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, Place, SNAPSHOT_COMMAND_COUNT_MIN,
-    digest_algorithm, super_digest, throttle, units,
+    digest_algorithm, parse_layout, super_digest, throttle, units,
 };
 
 /// Every key, each with what its value looks like.
@@ -54,6 +54,9 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("admin_rate_limit_interval", "\"5m\""),
     ("metrics_addr", "\"127.0.0.1:7000\""),
     ("metrics_of_process", "true"),
+    ("chunk_addr", "\"127.0.0.1:9859\""),
+    ("chunk_layout", "\"log\", or \"per-block\", \"per-chunk\""),
+    ("chunk_verify_writes", "false"),
     ("skip_acl", "false"),
     ("super_digest", "\"super:base64-of-the-hash\""),
     ("digest_algorithm", "\"SHA1\""),
@@ -305,6 +308,9 @@ fn apply_key(
         }
         "metrics_addr" => draft.metrics.addr = Some(value.text()?.parse()?),
         "metrics_of_process" => draft.metrics.with_process = Some(value.boolean()?),
+        "chunk_addr" => draft.chunk.addr = Some(value.text()?.parse()?),
+        "chunk_layout" => draft.chunk.layout = Some(parse_layout(value.text()?)?),
+        "chunk_verify_writes" => draft.chunk.verify_writes = value.boolean()?,
         "skip_acl" => draft.replicated.skip_acl = value.boolean()?,
         "super_digest" => draft.replicated.super_digest = super_digest(value.text()?)?,
         "digest_algorithm" => {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use super::cluster::{Role, Said, attendance, version_of_file};
 use super::{
     ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, ListenAddress, Place, ReadFile,
-    SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, properties, sasl, super_digest,
+    SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, parse_layout, properties, sasl,
+    super_digest,
 };
 
 /// Properties that ZooKeeper reads without its prefix.
@@ -343,6 +344,9 @@ fn apply_property(
             draft.cluster.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
         }
         "quorate.bootstrap" => draft.cluster.attendance = attendance(value)?,
+        "quorate.chunkAddr" => draft.chunk.addr = Some(value.parse()?),
+        "quorate.chunkLayout" => draft.chunk.layout = Some(parse_layout(value)?),
+        "quorate.chunkVerifyWrites" => draft.chunk.verify_writes = boolean(value)?,
         "quorate.quorum.secretFile" => {
             draft.cluster.secret_file = Some((path(value)?, Said::new(place, name)));
         }

@@ -1,6 +1,8 @@
 //! What is prepared before the servers are started; that they run is tested with processes.
 #![allow(clippy::unwrap_used)]
 
+use chunk::layout::Layout;
+
 use super::*;
 use crate::config::cluster::PeerAuth;
 use crate::config::{Env, load};
@@ -23,6 +25,9 @@ fn each_server_finds_itself_in_the_file_that_is_written_for_it() {
     let folder = folder("files");
     let mut args = args("127.0.0.1:2181");
     args.metrics_addr = Some("127.0.0.1:7000".parse().unwrap());
+    args.chunk_addr = Some("127.0.0.1:9859".parse().unwrap());
+    args.chunk_layout = Some(Layout::PerBlock);
+    args.chunk_verify_writes = true;
     for _ in 0..2 {
         let configs = prepare(&args, &folder, 3).unwrap();
         assert_eq!(configs.len(), 3);
@@ -33,6 +38,9 @@ fn each_server_finds_itself_in_the_file_that_is_written_for_it() {
             assert_eq!(config.data_dir, folder.join(number.to_string()));
             assert_eq!(config.zk_addr.unwrap().to_string(), format!("127.0.0.1:{}", 2180 + number));
             assert_eq!(u32::from(config.metrics.unwrap().addr.port), 6_999 + number);
+            let chunk = config.chunk.unwrap();
+            assert_eq!(u32::from(chunk.addr.port), 9_858 + number);
+            assert_eq!((chunk.layout, chunk.verify_writes), (Layout::PerBlock, true));
             let cluster = config.cluster.unwrap();
             assert_eq!((cluster.number, cluster.servers.len()), (number, 3));
             assert_eq!(cluster.listen.to_string(), format!("127.0.0.1:{}", 2887 + number));
