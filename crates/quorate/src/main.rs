@@ -9,6 +9,7 @@ mod cli;
 mod cluster_command;
 mod config;
 mod inspect;
+mod listen_chunk;
 mod listen_zk;
 mod local_ensemble;
 mod monitor;

@@ -21,6 +21,7 @@ use zk::four_letter::ConfReport;
 use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
+use crate::listen_chunk::{self, ChunkFace};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
 use crate::monitor::{self, About, Begin};
@@ -99,6 +100,9 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     let secure =
         config.zk_tls_addr.as_ref().map(|wanted| listen(&config, wanted, "secureClientPort"));
     let secure = secure.transpose()?;
+    let chunk_port =
+        config.chunk.as_ref().map(|chunk| listen(&config, &chunk.addr, "--chunk-addr"));
+    let chunk_port = chunk_port.transpose()?;
     let (ports, shown_ports) = bind_monitoring(&config)?;
     let begin_monitoring = monitor::start(ports)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
@@ -139,8 +143,13 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     };
     let read_only_after_ms = read_only_after_ms(&config);
     let limit = if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT };
-    let node = tokio::select! {
-        started = start_node(node_config, limit, read_only_after_ms) => started?,
+    let start = async {
+        let node = start_node(node_config, limit, read_only_after_ms).await?;
+        // Behind the node, whose lock says that the data directory is ours.
+        anyhow::Ok((node, start_chunks(&config).await?))
+    };
+    let (node, chunks) = tokio::select! {
+        started = start => started?,
         () = not_serving::answer(plain.as_ref(), true, answers.clone()) => unreachable!("it goes on"),
         () = not_serving::answer(secure.as_ref(), false, answers) => unreachable!("it goes on"),
         // What is left half done is done again, or goes on, at the next start.
@@ -187,6 +196,9 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
             ready += &format!(" {name}={}", listener.local_addr()?);
         }
     }
+    if let Some(listener) = &chunk_port {
+        ready += &format!(" chunk={}", listener.local_addr()?);
+    }
     println!("{ready}{shown_ports}");
     let audit = |operation, result| {
         // `ZKAuditProvider.addZKStartStopAuditLog`.
@@ -208,13 +220,18 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         () = accept(acceptor, secure, secure_wire, limits) => {
             anyhow::bail!("a connection runtime ended")
         }
+        () = accept_chunks(chunks.as_ref(), chunk_port) => {
+            anyhow::bail!("a runtime of the chunk store ended")
+        }
         () = reload(tls) => {}
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
     }
     tracing::info!("stopping");
     audit("serverStop", "invoked");
+    let chunks_stopped = chunks.map_or(Ok(()), ChunkFace::stop);
     node.stop();
+    chunks_stopped?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -254,6 +271,22 @@ async fn accept(
     match listener {
         Some(listener) => acceptor.run(listener, wire, limits).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Opens the chunk store, if it is served, on a thread of its own: that may take a while.
+async fn start_chunks(config: &ServeConfig) -> anyhow::Result<Option<ChunkFace>> {
+    let Some(chunk) = config.chunk.clone() else { return Ok(None) };
+    let data_dir = config.data_dir.clone();
+    let started = tokio::task::spawn_blocking(move || listen_chunk::start(&chunk, &data_dir));
+    started.await.context("the start of the chunk store was given up")?.map(Some)
+}
+
+/// Accepts clients of the chunk store, if it is served.
+async fn accept_chunks(chunks: Option<&ChunkFace>, listener: Option<TcpListener>) {
+    match (chunks, listener) {
+        (Some(chunks), Some(listener)) => chunks.accept(listener).await,
+        _ => std::future::pending().await,
     }
 }
 

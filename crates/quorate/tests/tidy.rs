@@ -109,6 +109,7 @@ const WALLS: [Wall; 12] = [
             "base64",
             "bytes",
             "clap",
+            "h2",
             "http-body-util",
             "hyper",
             "hyper-util",
