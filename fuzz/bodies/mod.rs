@@ -4,6 +4,7 @@
 //! The fuzz targets call these, and so does `crates/quorate/tests/fuzz_bodies.rs` with the seeds that
 //! stand next to each body, cut and changed.
 
+mod of_chunk;
 mod of_machine;
 mod of_member;
 mod of_replica;
@@ -22,7 +23,12 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 32] = [
+pub const BODIES: [Body; 33] = [
+    Body {
+        name: "chunk_request",
+        run: of_chunk::chunk_request,
+        seeds: of_chunk::chunk_request_seeds,
+    },
     Body { name: "command", run: of_machine::command, seeds: of_machine::command_seeds },
     Body { name: "entry", run: of_machine::entry, seeds: of_machine::entry_seeds },
     Body { name: "identities", run: of_machine::identities, seeds: of_machine::identities_seeds },
