@@ -17,96 +17,129 @@ pub const BLOCK_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 /// comes until it is closed; here there is an end. [`crate::ChunkError::ContainerTooLarge`] above it.
 pub const CONTAINER_BYTES_MAX_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
 
-
-/// A segment with more live bytes than one part in so many is not compacted.
-/// Blocks of a container that are put into a checkpoint while its lock is held.
-/// Blocks that are fetched from the store at once for such an answer.
-/// Bytes at the end of a segment that chunks leave free, so that blocks can still be committed when the
-/// Bytes of a piece of a checkpoint: the last entry of one is a block with an extent for every byte of
-/// Bytes of a piece where there are no checksums: `ozone.chunk.read.buffer.default.size`.
-/// Bytes of a segment of the log, unless the options say something else. Going from one to the next costs
-/// Bytes of an answer that lists blocks or checksums: what Ozone's clients take in one message. The
-/// Bytes of an answer to ReadBlock at most, unless one checksum covers more. Whoever asks for more
-/// Bytes of an answer to ReadBlock that does not say how many it wants, as in Ozone 2.2.
-/// Bytes of entries after which a piece of a checkpoint is written.
-/// Bytes of one block that are gathered before they are written. There is one such block for each container
 /// Bytes of one request. A chunk of [`CHUNK_BYTES_MAX`] and what describes it; Ozone's datanode
-/// Bytes of the blocks that the log is written in.
-/// Bytes of the body of a record: the largest chunk, and the metadata of a block likewise.
-/// Bytes of the buffers that records are gathered in, and that larger ones pass on their way to the disk.
-/// Bytes of the log after which there is another checkpoint: what a start reads at most, with as much again
-/// Bytes read at once when the log is read from end to end.
-/// Bytes that an Echo may ask for. `MALFORMED_REQUEST` above it.
-/// Bytes that the scrubber reads at once of a chunk.
-/// Calls of [`crate::store::Store::upkeep`] from a deletion until it is looked for segments whose space can
-/// Checkpoints that are kept.
-/// Chunks, checksums and pairs of metadata in one request together: each takes two bytes there and
-/// Files that are kept open, unless the options say something else. A quarter, those that were used
-/// KiB each, and 800,000 in chunks of 1 KiB. [`crate::wire::RequestError::TooManyParts`] above it.
-/// Milliseconds that an Echo may ask to be kept waiting. `MALFORMED_REQUEST` above it.
-/// Pieces that the data of one ReadChunk are answered in. There is one for each checksum, or for
-/// Segments of a log. At the default size this is 16 TiB. [`crate::ChunkError::DiskFull`] beyond it.
-/// Such buffers in all. Who needs one more waits for one: this is what keeps a disk that is slower than
-/// The largest body that is gathered with others; a larger one is written by itself. Copying it into
-/// The largest chunk that is gathered with others on its way to the file of its block. Copying more costs as
-/// The largest number of a segment. Numbers grow by one for each and are never used twice.
-/// The largest segment.
-/// The smallest segment, for tests. A chunk that does not fit into one is refused with
-/// [`crate::ChunkError::ChunkTooLarge`].
-/// [`crate::ChunkError::MetadataTooLarge`] above it.
-/// a large container at most.
-/// be deleted. A small segment leaves an eighth.
-/// be given back: some seconds, in which more may be deleted.
-/// disk has no room for another segment; and commits leave half of it, so that blocks and containers can
-/// each of several checksums where there would be more.
-/// gets so many at once: the rest comes in the next answer.
-/// if the last checkpoint is damaged.
-/// its writers from filling the memory.
-/// longest ago, are closed when there are more.
-/// much as writing it.
-/// request is refused with `UNSUPPORTED_REQUEST` above it; nothing is left out in silence.
-/// some milliseconds of the file system's; giving space back copies half of one at most.
 /// takes 32 MiB in all. The stream of a larger one ends with gRPC's `RESOURCE_EXHAUSTED`.
-/// that is written to.
-/// the common buffer happens one at a time.
+pub const REQUEST_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize + 1024 * 1024;
+
+/// Chunks, checksums and pairs of metadata in one request together: each takes two bytes there and
 /// up to 200 here. A block of 256 MiB has 18,000 of them in chunks of 4 MiB with checksums of 16
-const _: () = assert!(BUFFER_BYTES >= 2 * GATHERED_BYTES_MAX);
-const _: () = assert!(BUFFER_BYTES.is_multiple_of(BLOCK_BYTES as usize));
-const _: () = assert!(ECHO_BYTES_MAX < ANSWER_BYTES_MAX);
-const _: () = assert!(GATHERED_BYTES_MAX <= crate::record::PIECE_BYTES);
+/// KiB each, and 800,000 in chunks of 1 KiB. [`crate::wire::RequestError::TooManyParts`] above it.
+pub const REQUEST_PARTS_MAX: usize = 1024 * 1024;
+
+/// Bytes of an answer that lists blocks or checksums: what Ozone's clients take in one message. The
+/// request is refused with `UNSUPPORTED_REQUEST` above it; nothing is left out in silence.
+pub const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Blocks that are fetched from the store at once for such an answer.
+pub const BLOCKS_PER_PAGE: usize = 1024;
+
+/// Bytes of an answer to ReadBlock that does not say how many it wants, as in Ozone 2.2.
+pub const READ_BLOCK_ANSWER_BYTES_DEFAULT: u64 = 1024 * 1024;
+
+/// Bytes of an answer to ReadBlock at most, unless one checksum covers more. Whoever asks for more
+/// gets so many at once: the rest comes in the next answer.
+pub const READ_BLOCK_ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Pieces that the data of one ReadChunk are answered in. There is one for each checksum, or for
+/// each of several checksums where there would be more.
+pub const READ_CHUNK_PIECES_MAX: u64 = 64 * 1024;
+
+/// Bytes of a piece where there are no checksums: `ozone.chunk.read.buffer.default.size`.
+pub const READ_CHUNK_PIECE_BYTES_DEFAULT: u64 = 1024 * 1024;
+
+/// Bytes that an Echo may ask for. `MALFORMED_REQUEST` above it.
+pub const ECHO_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Milliseconds that an Echo may ask to be kept waiting. `MALFORMED_REQUEST` above it.
+pub const ECHO_PAUSE_MS_MAX: u32 = 60_000;
+
 const _: () = assert!(READ_BLOCK_ANSWER_BYTES_DEFAULT <= READ_BLOCK_ANSWER_BYTES_MAX);
 const _: () = assert!(READ_BLOCK_ANSWER_BYTES_MAX < CHUNK_BYTES_MAX);
-const _: () = assert!(SEGMENT_BYTES_DEFAULT as usize > 2 * RECORD_BODY_BYTES_MAX);
-pub const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
-pub const BLOCKS_PER_PAGE: usize = 1024;
-pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;
-pub const BUFFERS_MAX: usize = 24;
-pub const BUFFER_BYTES: usize = 1024 * 1024;
-pub const CHECKPOINTS_KEPT: usize = 2;
-pub const CHECKPOINT_BLOCKS: usize = 1024;
-pub const CHECKPOINT_EVERY_BYTES: u64 = 512 * 1024 * 1024;
-pub const CHECKPOINT_PIECE_BYTES: usize = 1024 * 1024;
-pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
-pub const ECHO_BYTES_MAX: usize = 16 * 1024 * 1024;
-pub const ECHO_PAUSE_MS_MAX: u32 = 60_000;
-pub const FILE_GATHERED_BYTES_MAX: usize = 64 * 1024;
-pub const FILE_GATHERED_CHUNK_BYTES_MAX: usize = 8 * 1024;
-pub const GARBAGE_WAIT_CALLS: u32 = 30;
-pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
-pub const LIVE_SHARE_MAX: u64 = 2;
-pub const OPEN_FILES_MAX_DEFAULT: usize = 512;
-pub const READ_BLOCK_ANSWER_BYTES_DEFAULT: u64 = 1024 * 1024;
-pub const READ_BLOCK_ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
-pub const READ_CHUNK_PIECES_MAX: u64 = 64 * 1024;
-pub const READ_CHUNK_PIECE_BYTES_DEFAULT: u64 = 1024 * 1024;
-pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
+const _: () = assert!(ECHO_BYTES_MAX < ANSWER_BYTES_MAX);
+
+/// Bytes of the body of a record: the largest chunk, and the metadata of a block likewise.
+/// [`crate::ChunkError::MetadataTooLarge`] above it.
 pub const RECORD_BODY_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize;
-pub const REQUEST_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize + 1024 * 1024;
-pub const REQUEST_PARTS_MAX: usize = 1024 * 1024;
-pub const SCRUB_READ_BYTES: u64 = 4 * 1024 * 1024;
-pub const SEGMENTS_MAX: usize = 65_536;
+
+/// Bytes of a segment of the log, unless the options say something else. Going from one to the next costs
+/// some milliseconds of the file system's; giving space back copies half of one at most.
 pub const SEGMENT_BYTES_DEFAULT: u32 = 256 * 1024 * 1024;
-pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
+
+/// The smallest segment, for tests. A chunk that does not fit into one is refused with
+/// [`crate::ChunkError::ChunkTooLarge`].
 pub const SEGMENT_BYTES_MIN: u32 = 64 * 1024;
+
+/// The largest segment.
+pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
+
+/// Bytes at the end of a segment that chunks leave free, so that blocks can still be committed when the
+/// disk has no room for another segment; and commits leave half of it, so that blocks and containers can
+/// be deleted. A small segment leaves an eighth.
 pub const SEGMENT_HEADROOM_BYTES: u32 = 1024 * 1024;
+
+/// Segments of a log. At the default size this is 16 TiB. [`crate::ChunkError::DiskFull`] beyond it.
+pub const SEGMENTS_MAX: usize = 65_536;
+
+/// The largest number of a segment. Numbers grow by one for each and are never used twice.
 pub const SEGMENT_NUMBER_MAX: u32 = u32::MAX - 1;
+
+/// Bytes of the buffers that records are gathered in, and that larger ones pass on their way to the disk.
+pub const BUFFER_BYTES: usize = 1024 * 1024;
+
+/// Such buffers in all. Who needs one more waits for one: this is what keeps a disk that is slower than
+/// its writers from filling the memory.
+pub const BUFFERS_MAX: usize = 24;
+
+/// The largest body that is gathered with others; a larger one is written by itself. Copying it into
+/// the common buffer happens one at a time.
+pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
+
+/// The largest chunk that is gathered with others on its way to the file of its block. Copying more costs as
+/// much as writing it.
+pub const FILE_GATHERED_CHUNK_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes of one block that are gathered before they are written. There is one such block for each container
+/// that is written to.
+pub const FILE_GATHERED_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of the blocks that the log is written in.
+pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;
+
+/// Files that are kept open, unless the options say something else. A quarter, those that were used
+/// longest ago, are closed when there are more.
+pub const OPEN_FILES_MAX_DEFAULT: usize = 512;
+
+/// Bytes of the log after which there is another checkpoint: what a start reads at most, with as much again
+/// if the last checkpoint is damaged.
+pub const CHECKPOINT_EVERY_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Checkpoints that are kept.
+pub const CHECKPOINTS_KEPT: usize = 2;
+
+/// Bytes of entries after which a piece of a checkpoint is written.
+pub const CHECKPOINT_PIECE_BYTES: usize = 1024 * 1024;
+
+/// Bytes of a piece of a checkpoint: the last entry of one is a block with an extent for every byte of
+/// a large container at most.
+pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Blocks of a container that are put into a checkpoint while its lock is held.
+pub const CHECKPOINT_BLOCKS: usize = 1024;
+
+/// Calls of [`crate::store::Store::upkeep`] from a deletion until it is looked for segments whose space can
+/// be given back: some seconds, in which more may be deleted.
+pub const GARBAGE_WAIT_CALLS: u32 = 30;
+
+/// Bytes that the scrubber reads at once of a chunk.
+pub const SCRUB_READ_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A segment with more live bytes than one part in so many is not compacted.
+pub const LIVE_SHARE_MAX: u64 = 2;
+
+/// Bytes read at once when the log is read from end to end.
+pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
+
+const _: () = assert!(GATHERED_BYTES_MAX <= crate::record::PIECE_BYTES);
+const _: () = assert!(BUFFER_BYTES >= 2 * GATHERED_BYTES_MAX);
+const _: () = assert!(BUFFER_BYTES.is_multiple_of(BLOCK_BYTES as usize));
+const _: () = assert!(SEGMENT_BYTES_DEFAULT as usize > 2 * RECORD_BODY_BYTES_MAX);

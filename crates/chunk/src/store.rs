@@ -38,7 +38,7 @@ use crate::record::Position;
 use crate::scan::Damage;
 use crate::store::upkeep::Upkeep;
 
-pub use upkeep::Done;
+pub use upkeep::{Done, UpkeepBudget};
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

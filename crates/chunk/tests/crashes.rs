@@ -10,7 +10,7 @@ use chunk::ChunkError;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::container::{ContainerSpec, State};
 use chunk::layout::Layout;
-use chunk::store::{Durability, Store, StoreOptions, WriteMode};
+use chunk::store::{Durability, Store, StoreOptions, UpkeepBudget, WriteMode};
 use storage::fault_disk::{Chance, FaultDisk, FaultPlan};
 
 /// What a store is asked.
@@ -146,7 +146,8 @@ fn ask(store: &Store<FaultDisk>, request: &Request) -> Result<(), ChunkError> {
         Request::Sync => store.sync(),
         Request::Tick => store.tick(),
         Request::Upkeep(count) => (0..*count).try_for_each(|_| {
-            let done = store.upkeep(10_000)?;
+            let budget = UpkeepBudget { bytes_moved_max: 10_000, bytes_scrubbed_max: 10_000 };
+            let done = store.upkeep(budget)?;
             // Where the machine stops, nothing can be read any more.
             let is_down = done.damaged.iter().any(|(_, what)| what.contains("the machine"));
             assert!(is_down || done.damaged.is_empty(), "{:?}", done.damaged);

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytes::Bytes;
 use chunk::limits::REQUEST_BYTES_MAX;
-use chunk::store::{Store, StoreOptions};
+use chunk::store::{Store, StoreOptions, UpkeepBudget};
 use chunk::wire::{Handler, HandlerOptions};
 use storage::disk::RealDisk;
 use tokio::net::{TcpListener, TcpStream};
@@ -97,6 +97,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the store writes out what it gathered.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How often there is a piece of the store's background work.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The bytes of one such piece: 20 MB/s to give space back, and 5 MB/s to find damage, as Ozone's scanner
+/// of data takes of a volume.
+const UPKEEP_BUDGET: UpkeepBudget =
+    UpkeepBudget { bytes_moved_max: 2 * 1024 * 1024, bytes_scrubbed_max: 512 * 1024 };
+
+/// How long nothing is read to find damage after all was read.
+const SCRUB_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How long requests may still take when the server ends.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -161,8 +172,8 @@ pub struct ChunkFace {
     service: Arc<Service>,
     /// The runtimes' mailboxes. Without them they end.
     runtimes: Vec<mpsc::Sender<Accepted>>,
-    /// Dropped, it ends the ticking.
-    ticker: SyncSender<()>,
+    /// Dropped, they end the ticking and the work in the background.
+    tickers: [SyncSender<()>; 2],
     threads: Vec<JoinHandle<()>>,
     connections: Arc<Semaphore>,
 }
@@ -185,18 +196,21 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
         ..StoreOptions::default()
     };
     let store = Store::open(disk, options).with_context(|| format!("{shown}"))?;
+    for damage in store.damage() {
+        tracing::error!("{shown}: {damage}");
+    }
     let service = Arc::new(Service {
         handler: Handler::new(store, HandlerOptions::default()),
         requests: Budget::new(REQUESTS_BYTES_MAX),
         answers: Budget::new(ANSWERS_BYTES_MAX),
         failures: Failures::default(),
     });
-    let (ticker, ticks) = sync_channel(0);
-    let ticking = service.clone();
+    let ((ticker, ticks), (upkeeper, upkeep_ticks)) = (sync_channel(0), sync_channel(0));
+    let (ticking, kept_up) = (service.clone(), service.clone());
+    let named = |name: &str| std::thread::Builder::new().name(name.to_string());
     let mut threads = vec![
-        std::thread::Builder::new()
-            .name("chunk-tick".to_string())
-            .spawn(move || tick(&ticking, &ticks))?,
+        named("chunk-tick").spawn(move || tick(&ticking, &ticks))?,
+        named("chunk-upkeep").spawn(move || keep_up(&kept_up, &upkeep_ticks))?,
     ];
     let mut runtimes = Vec::new();
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
@@ -213,7 +227,8 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
         runtimes.push(sender);
     }
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    Ok(ChunkFace { service, runtimes, ticker, threads, connections })
+    let tickers = [ticker, upkeeper];
+    Ok(ChunkFace { service, runtimes, tickers, threads, connections })
 }
 
 impl ChunkFace {
@@ -239,17 +254,20 @@ impl ChunkFace {
         }
     }
 
-    /// Cuts off all connections, lets what they asked for end, and makes everything durable.
+    /// Cuts off all connections, lets what they asked for end, and makes everything durable. The next start
+    /// has little to read.
     ///
     /// # Errors
     /// The store cannot.
     pub fn stop(self) -> anyhow::Result<()> {
-        drop((self.runtimes, self.ticker));
+        drop((self.runtimes, self.tickers));
         for thread in self.threads {
             // A panic has ended the process.
             let _ = thread.join();
         }
-        self.service.handler.store.sync().context("the chunk store cannot be synced")
+        let store = &self.service.handler.store;
+        store.sync().context("the chunk store cannot be synced")?;
+        store.checkpoint().context("the index of the chunk store cannot be written")
     }
 }
 
@@ -262,6 +280,30 @@ fn tick(service: &Service, ticks: &Receiver<()>) {
             tracing::error!("chunk store: {error}");
         }
         was_told = done.is_err();
+    }
+}
+
+/// Does the store's background work, until the face stops or the store does.
+fn keep_up(service: &Service, ticks: &Receiver<()>) {
+    let store = &service.handler.store;
+    let mut scrubbed_at: Option<Instant> = None;
+    while ticks.recv_timeout(UPKEEP_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        let rests = scrubbed_at.is_some_and(|at| at.elapsed() < SCRUB_PAUSE);
+        let bytes_scrubbed_max = if rests { 0 } else { UPKEEP_BUDGET.bytes_scrubbed_max };
+        let done = match store.upkeep(UpkeepBudget { bytes_scrubbed_max, ..UPKEEP_BUDGET }) {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::error!("chunk store: no more work in the background: {error}");
+                return;
+            }
+        };
+        for (id, what) in &done.damaged {
+            let (container_id, local_id) = (id.container_id, id.local_id);
+            tracing::error!(container_id, local_id, "a block is damaged: {what}");
+        }
+        if done.is_scrubbed_whole {
+            scrubbed_at = Some(Instant::now());
+        }
     }
 }
 

@@ -612,7 +612,8 @@ fn a_store_is_shared_by_threads() {
 fn work(store: &Store<FaultDisk>) -> (u32, Vec<BlockId>) {
     let (mut removed, mut damaged) = (0, Vec::new());
     for _ in 0..200 {
-        let done = store.upkeep(50_000).expect("works");
+        let budget = UpkeepBudget { bytes_moved_max: 50_000, bytes_scrubbed_max: 50_000 };
+        let done = store.upkeep(budget).expect("works");
         removed += done.segments_removed;
         damaged.extend(done.damaged.into_iter().map(|(id, _)| id));
     }

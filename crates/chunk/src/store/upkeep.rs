@@ -43,6 +43,15 @@ pub(super) struct Upkeep {
     scrubbed: Option<BlockId>,
 }
 
+/// How much one call of [`Store::upkeep`] does, about.
+#[derive(Clone, Copy, Debug)]
+pub struct UpkeepBudget {
+    /// Bytes that are written again, to give space back.
+    pub bytes_moved_max: u64,
+    /// Bytes that are read, to find damage; 0 for none.
+    pub bytes_scrubbed_max: u64,
+}
+
 /// What one call of [`Store::upkeep`] did.
 #[derive(Debug, Default)]
 pub struct Done {
@@ -66,21 +75,20 @@ impl Upkeep {
 }
 
 impl<D: Disk + Clone> Store<D> {
-    /// One piece of the work in the background, about `bytes_max` bytes written and as many read: to be
-    /// called over and over, every 100 ms or so, by one thread. What happens at which budget is the
-    /// caller's choice.
-    pub fn upkeep(&self, bytes_max: u64) -> Result<Done, ChunkError> {
+    /// One piece of the work in the background: to be called over and over, every 100 ms or so, by one
+    /// thread. How much of the disk it takes is the caller's choice.
+    pub fn upkeep(&self, budget: UpkeepBudget) -> Result<Done, ChunkError> {
         let mut done = Done::default();
         let mut upkeep = self.upkeep.lock();
         if self.is_checkpoint_due(&mut upkeep) {
             self.checkpoint_now(&mut upkeep)?;
         }
-        match self.empty_segments(&mut upkeep, bytes_max, &mut done) {
+        match self.empty_segments(&mut upkeep, budget.bytes_moved_max, &mut done) {
             // There is no room to copy to: what is wholly dead is removed all the same, the next time.
             Err(ChunkError::DiskFull { .. }) => upkeep.emptying = None,
             other => other?,
         }
-        self.scrub(&mut upkeep, bytes_max, &mut done)?;
+        self.scrub(&mut upkeep, budget.bytes_scrubbed_max, &mut done)?;
         Ok(done)
     }
 
