@@ -42,6 +42,13 @@ pub fn encode_request(request: &pb::ContainerCommandRequestProto, out: &mut Vec<
     request.encode(out).expect("a vector has room");
 }
 
+/// Reads an answer: what a client does.
+pub fn decode_answer(
+    message: bytes::Bytes,
+) -> Result<pb::ContainerCommandResponseProto, prost::DecodeError> {
+    pb::ContainerCommandResponseProto::decode(message)
+}
+
 /// Appends an answer as it is sent.
 pub fn encode(answer: &pb::ContainerCommandResponseProto, out: &mut Vec<u8>) {
     out.reserve(answer.encoded_len());

@@ -4,6 +4,7 @@
 mod bad_input;
 mod bench;
 mod chaos;
+mod chunks;
 mod client;
 mod container_znodes;
 mod crash;
