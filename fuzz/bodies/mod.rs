@@ -23,11 +23,23 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 33] = [
+pub const BODIES: [Body; 37] = [
+    Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
+    Body {
+        name: "chunk_checkpoint",
+        run: of_chunk::chunk_checkpoint,
+        seeds: of_chunk::chunk_checkpoint_seeds,
+    },
+    Body { name: "chunk_record", run: of_chunk::chunk_record, seeds: of_chunk::chunk_record_seeds },
     Body {
         name: "chunk_request",
         run: of_chunk::chunk_request,
         seeds: of_chunk::chunk_request_seeds,
+    },
+    Body {
+        name: "chunk_segment_head",
+        run: of_chunk::chunk_segment_head,
+        seeds: of_chunk::chunk_segment_head_seeds,
     },
     Body { name: "command", run: of_machine::command, seeds: of_machine::command_seeds },
     Body { name: "entry", run: of_machine::entry, seeds: of_machine::entry_seeds },

@@ -1,9 +1,17 @@
-//! What clients of the chunk store send.
+//! What clients of the chunk store send, and what it keeps on disk.
 
 use bytes::Bytes;
-use chunk::block::ChunkInfo;
+use chunk::block::{BlockData, BlockId, ChunkInfo, KeyValue, decode_block, encode_block};
+use chunk::checkpoint::count_entries;
 use chunk::checksum::{ChecksumData, ChecksumType};
+use chunk::record::{
+    HEADER_BYTES, Header, Kind, Position, decode_header, decode_trailer, encode_header,
+    encode_trailer,
+};
+use chunk::segment::{Head, decode_head, encode_head};
 use chunk::wire::{Request, chunk_to_pb, encode_request, pb, read};
+
+use super::of_storage::each_sealed;
 
 /// A request. What is read is written and read again to the same, and means the same.
 pub fn chunk_request(bytes: &[u8]) {
@@ -107,4 +115,114 @@ pub fn chunk_request_seeds() -> Vec<Vec<u8>> {
         out
     };
     messages().iter().map(encode).collect()
+}
+
+const AT: Position = Position { segment: 3, offset: 8192 };
+
+/// A record of the log: its header, and behind it the trailer.
+pub fn chunk_record(bytes: &[u8]) {
+    each_sealed(bytes, 60, 0..60, |bytes| {
+        let Ok(header) = decode_header(bytes, AT) else { return };
+        let encoded = encode_header(&header);
+        assert_eq!(decode_header(&encoded, AT), Ok(header));
+        let Ok(crcs) = decode_trailer(&header, &bytes[HEADER_BYTES..]) else { return };
+        let mut trailer = Vec::new();
+        encode_trailer(&encoded, &crcs, &mut trailer);
+        assert_eq!(decode_trailer(&header, &trailer), Ok(crcs));
+    });
+}
+
+pub fn chunk_record_seeds() -> Vec<Vec<u8>> {
+    let seed = |kind: Kind| {
+        let header = Header {
+            kind,
+            at: AT,
+            container_id: 1,
+            local_id: 2,
+            block_offset: 3,
+            body_bytes: 100_000,
+            previous: 4096,
+            durable: Position { segment: 2, offset: 4096 },
+        };
+        let mut out = encode_header(&header).to_vec();
+        encode_trailer(&encode_header(&header), &[1, 2], &mut out);
+        out
+    };
+    Kind::ALL.into_iter().map(seed).collect()
+}
+
+/// The head of a segment of the log.
+pub fn chunk_segment_head(bytes: &[u8]) {
+    each_sealed(bytes, 56, 0..56, |bytes| {
+        let Ok(head) = decode_head(bytes) else { return };
+        assert_eq!(decode_head(&encode_head(&head)), Ok(head));
+    });
+}
+
+pub fn chunk_segment_head_seeds() -> Vec<Vec<u8>> {
+    let durable = Position { segment: 2, offset: 4096 };
+    let head = Head { store_id: 7, number: 4, bytes: 1 << 28, follows: AT, durable };
+    vec![encode_head(&head)]
+}
+
+const BLOCK: BlockId = BlockId { container_id: 7, local_id: 9 };
+
+/// The metadata of a block in its record.
+pub fn chunk_block(bytes: &[u8]) {
+    let Ok(block) = decode_block(BLOCK, bytes) else { return };
+    assert_eq!(encode_block(&block), bytes);
+}
+
+pub fn chunk_block_seeds() -> Vec<Vec<u8>> {
+    let data = b"hello world";
+    let pair = |value| KeyValue { key: "key".to_string(), value };
+    let chunk = ChunkInfo {
+        checksum: ChecksumData::of(ChecksumType::Sha256, 4, data),
+        stripe_checksum: Some(Bytes::from_static(b"stripe")),
+        metadata: vec![pair(None), pair(Some("value".to_string()))],
+        ..ChunkInfo::plain("9_chunk_1".to_string(), 0, data.len() as u64)
+    };
+    let block = BlockData {
+        id: BLOCK,
+        commit_sequence_id: 5,
+        replica_index: Some(1),
+        flags: Some(2),
+        metadata: vec![pair(None)],
+        chunks: vec![chunk.clone(), chunk],
+    };
+    let empty = BlockData { metadata: Vec::new(), chunks: Vec::new(), ..block.clone() };
+    vec![encode_block(&block), encode_block(&empty)]
+}
+
+/// A piece of a checkpoint, whose checksum was right.
+pub fn chunk_checkpoint(bytes: &[u8]) {
+    if let Ok(count) = count_entries(bytes) {
+        assert!(count <= bytes.len());
+    }
+}
+
+pub fn chunk_checkpoint_seeds() -> Vec<Vec<u8>> {
+    let mut piece = vec![1];
+    piece.extend_from_slice(&7u64.to_le_bytes());
+    // Layout, state, no replica index, no metadata.
+    piece.extend_from_slice(&[7, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0]);
+    piece.push(2);
+    // Local id and length; not finalized, committed: where, in how many bytes, of what length, by which.
+    piece.extend_from_slice(&9u64.to_le_bytes());
+    piece.extend_from_slice(&100u64.to_le_bytes());
+    piece.extend_from_slice(&[0, 1]);
+    piece.extend_from_slice(&AT.to_u64().to_le_bytes());
+    piece.extend_from_slice(&20u32.to_le_bytes());
+    piece.extend_from_slice(&100u64.to_le_bytes());
+    piece.extend_from_slice(&5u64.to_le_bytes());
+    piece.extend_from_slice(&2u32.to_le_bytes());
+    for offset in [0u64, 60] {
+        piece.extend_from_slice(&offset.to_le_bytes());
+        piece.extend_from_slice(&40u32.to_le_bytes());
+        piece.extend_from_slice(&AT.to_u64().to_le_bytes());
+        piece.extend_from_slice(&10u32.to_le_bytes());
+        piece.extend_from_slice(&50u32.to_le_bytes());
+    }
+    assert_eq!(count_entries(&piece), Ok(2));
+    vec![piece]
 }

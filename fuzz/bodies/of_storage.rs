@@ -20,7 +20,7 @@ use storage::snapshot::{
 use storage::wal::{LogEntry, WAL_DIR, Wal, WalOptions, log_path};
 
 /// CRC-32C, bit by bit: no dependency for a few bytes.
-fn crc32c(bytes: &[u8]) -> [u8; 4] {
+pub fn crc32c(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;
     for byte in bytes {
         crc ^= u32::from(*byte);
@@ -32,7 +32,12 @@ fn crc32c(bytes: &[u8]) -> [u8; 4] {
 }
 
 /// The bytes as they are and, where the checksum and what it covers are there, made right.
-fn each_sealed(bytes: &[u8], at: usize, covered: core::ops::Range<usize>, body: impl Fn(&[u8])) {
+pub fn each_sealed(
+    bytes: &[u8],
+    at: usize,
+    covered: core::ops::Range<usize>,
+    body: impl Fn(&[u8]),
+) {
     body(bytes);
     let mut sealed = bytes.to_vec();
     let crc = sealed.get(covered).map(crc32c);

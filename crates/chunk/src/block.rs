@@ -93,7 +93,7 @@ pub(crate) fn has_key(metadata: &[KeyValue], key: &str) -> bool {
 }
 
 /// Puts a block's metadata into the body of a record.
-pub(crate) fn encode_block(block: &BlockData) -> Vec<u8> {
+pub fn encode_block(block: &BlockData) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + 96 * block.chunks.len());
     out.extend_from_slice(&block.commit_sequence_id.to_le_bytes());
     put_option(&mut out, block.replica_index.map(u64::from));
@@ -120,7 +120,7 @@ pub(crate) fn encode_block(block: &BlockData) -> Vec<u8> {
 }
 
 /// Reads a block's metadata, as [`encode_block`] wrote it.
-pub(crate) fn decode_block(id: BlockId, body: &[u8]) -> Result<BlockData, DecodeError> {
+pub fn decode_block(id: BlockId, body: &[u8]) -> Result<BlockData, DecodeError> {
     let mut reader = Reader::new(body);
     let commit_sequence_id = reader.u64()?;
     let replica_index = read_option(&mut reader)?.map(u32::try_from).transpose();

@@ -248,6 +248,13 @@ fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<(), DecodeE
     }
 }
 
+/// How many entries a piece has, if it can be read: for whoever looks at one from outside.
+pub fn count_entries(piece: &[u8]) -> Result<usize, DecodeError> {
+    let mut count = 0;
+    decode_piece(piece, &mut |_| count += 1)?;
+    Ok(count)
+}
+
 /// Reads the entries of a piece.
 pub(crate) fn decode_piece(piece: &[u8], visit: &mut impl FnMut(Entry)) -> Result<(), DecodeError> {
     let mut reader = Reader::new(piece);
