@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use crate::cmdr::{self, CmdrArgs};
+use crate::cmdw::{self, CmdwArgs};
 use crate::differential::{self, DifferentialArgs};
 use crate::failover::{self, FailoverArgs};
 use crate::fill::{self, FillArgs};
@@ -47,6 +49,12 @@ enum Workload {
     /// The publish/subscribe test: ephemerals, items that subscribers see, setData
     #[command(name = "pubsub")]
     Pubsub(PubsubArgs),
+    /// The chunk write test of Ozone's freon, on the chunk store
+    #[command(name = "cmdw")]
+    Cmdw(CmdwArgs),
+    /// The same chunks, read back
+    #[command(name = "cmdr")]
+    Cmdr(CmdrArgs),
     /// The same seeded requests to two servers, whose every answer and event must be the same
     #[command(name = "differential")]
     Differential(DifferentialArgs),
@@ -66,6 +74,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
+        Workload::Cmdw(args) => cmdw::command(args),
+        Workload::Cmdr(args) => cmdr::command(args),
         Workload::Differential(args) => differential::command(args),
     }
 }

@@ -201,7 +201,7 @@ fn number(value: f64) -> String {
 
 /// How much better the first is: the median of the ratios of rounds that belong together, and their
 /// range. None if that means nothing.
-fn ratio(first: &Figure, second: &Figure) -> Option<String> {
+pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     let pairs = first.values.iter().zip(&second.values);
     let (Good::More | Good::Less) = first.good else { return None };
     let ratios: Vec<f64> = pairs

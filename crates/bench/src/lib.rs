@@ -8,12 +8,17 @@
 //! [`census`] what each of several does, [`null_server`] what the generator itself can do. [`ensemble`] ends
 //! and starts members of one, while [`writers`] count what they were told.
 //!
+//! [`cmdw`] and [`cmdr`] have no server: they call the chunk store in this process, with threads
+//! and clocks of their own.
+//!
 //! It never judges: a figure is printed with what it takes to doubt it. [`differential`] has no figures:
 //! it asks two servers the same, and says where they first differ.
 
 pub mod census;
 pub mod cli;
 pub mod client_zk;
+pub mod cmdr;
+pub mod cmdw;
 pub mod comparison;
 pub mod differential;
 pub mod driver;
@@ -21,6 +26,7 @@ pub mod ensemble;
 pub mod failover;
 pub mod figures;
 pub mod fill;
+pub mod interrupt;
 pub mod join;
 pub mod latencies;
 pub mod launch;

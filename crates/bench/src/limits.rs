@@ -121,3 +121,41 @@ pub const DIFFERENTIAL_FRAMES_AHEAD: usize = 100_000;
 
 /// Rounds of a seed of the differential test: some 400 requests.
 pub const DIFFERENTIAL_ROUNDS: usize = 45;
+
+/// Bytes of a block of the sequential limits: the largest that most devices take as one request.
+pub const STREAM_BLOCK_BYTES: u64 = 1 << 20;
+
+/// What places, lengths and memory of direct writes are multiples of: no device has larger blocks.
+pub const DIRECT_ALIGN_BYTES: u64 = 4096;
+
+/// Direct writes of one file under way: enough that the disk never waits for the next.
+pub const DIRECT_WRITERS: usize = 4;
+
+/// Threads that write chunks.
+pub const CHUNK_THREADS_MAX: usize = 1_024;
+
+/// Chunks of one run: what is read by chance is put in order beforehand, 4 bytes each.
+pub const CHUNKS_MAX: u64 = 100_000_000;
+
+/// Chunks that follow each other in a block.
+pub const CHUNKS_PER_BLOCK_MAX: u64 = 1_000_000;
+
+/// Bytes that each checksum covers: what Ozone's clients ask for
+/// (`ozone.client.bytes.per.checksum`).
+pub const BYTES_PER_CHECKSUM: u32 = 16 * 1024;
+
+/// How often a store's `tick` is called while it is measured: as its callers do.
+pub const STORE_TICK: Duration = Duration::from_millis(100);
+
+/// How long Ozone's load generator may take to start: it makes a RocksDB for each container.
+pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long one case of it may take.
+pub const FREON_CASE_LIMIT: Duration = Duration::from_secs(3_600);
+
+/// How often it is looked whether it was asked to end, while somebody else works.
+pub const INTERRUPT_LOOK: Duration = Duration::from_millis(100);
+
+/// So much of what a cold read reads must have come from a disk, or it is said that it was not
+/// cold.
+pub const COLD_PART_MIN: f64 = 0.9;

@@ -1,0 +1,595 @@
+//! The chunk write test of Ozone's freon (`cmdw`, ChunkManagerDiskWrite) against the chunk store,
+//! in process: what was published, what Ozone's own generator does in the same run, what the disk
+//! can do, and us.
+//!
+//! The workload is in [`load`]. A run has a fresh store. It ends when the last chunk is
+//! acknowledged; then the store and the file system are synced, and that is timed as well: a rate
+//! without it says how fast memory is. [`limit`] has the plain system calls, [`freon`] the other
+//! side, [`table`] what is printed.
+
+pub mod folder;
+pub mod freon;
+pub mod limit;
+pub mod load;
+pub mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+
+use chunk::RealDisk;
+use chunk::block::{BlockId, ChunkInfo};
+use chunk::checksum::{ChecksumData, ChecksumType};
+use chunk::container::ContainerSpec;
+use chunk::layout::Layout;
+use chunk::store::{Durability, Stage, Store, StoreOptions, WriteMode};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cmdw::folder::{FileSystem, Folder};
+use crate::cmdw::freon::{Freon, FreonPeer};
+use crate::cmdw::limit::Limit;
+use crate::cmdw::load::{ChunkBytes, Shape, chunk_data, write_all};
+use crate::cmdw::table::{Kind, Run, Series};
+use crate::comparison::{Progress, Rounds, Stolen};
+use crate::interrupt::Interrupt;
+use crate::limits::{
+    BYTES_PER_CHECKSUM, CHUNK_THREADS_MAX, CHUNKS_MAX, CHUNKS_PER_BLOCK_MAX, STORE_TICK,
+};
+use crate::machine_info::{MachineInfo, disk_latencies};
+use crate::open_files;
+use crate::published::{CMDW, CMDW_DOUBTS, CmdwRow};
+
+/// What the published test writes of a size, where the document has none of it.
+const PUBLISHED_BYTES: u64 = 1_024_000_000;
+
+/// Options of both tests of the chunk store.
+#[derive(Debug, Args)]
+pub struct ChunkArgs {
+    /// Where to write: a folder on the disk in question
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Bytes of a chunk; several sizes are several tests
+    #[arg(
+        long,
+        value_name = "SIZE,...",
+        value_delimiter = ',',
+        default_value = "1KiB,10KiB,100KiB,1000KiB,4000KiB"
+    )]
+    size: Vec<ChunkBytes>,
+    /// Where the store puts chunks: per-chunk, per-block, log
+    #[arg(
+        long,
+        value_name = "LAYOUT,...",
+        value_delimiter = ',',
+        default_value = "per-chunk,per-block,log",
+        value_parser = layout_of
+    )]
+    layout: Vec<Layout>,
+    /// Threads at once
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    threads: usize,
+    /// Chunks that follow each other in a block
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    chunks_per_block: u64,
+    /// Containers, which threads share in turn [default: one for each thread]
+    #[arg(long, value_name = "N")]
+    containers: Option<usize>,
+    /// Chunks of each size, in the order of the sizes [default: as published]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "scale")]
+    count: Vec<u64>,
+    /// So much of the published numbers of chunks
+    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    scale: f64,
+    /// How often, and how often before.
+    #[command(flatten)]
+    pub repeat: Rounds,
+    /// Write all figures to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Options of `quorate bench cmdw`.
+#[derive(Debug, Args)]
+pub struct CmdwArgs {
+    #[command(flatten)]
+    chunks: ChunkArgs,
+    /// Checksums that come with the chunks and are compared with them: none, crc32, crc32c, sha256,
+    /// md5 [default: none, then crc32c]
+    #[arg(long, value_name = "KIND", value_parser = checksum_of)]
+    checksum: Option<ChecksumType>,
+    /// When a chunk is acknowledged: buffered, synced (durable by a sync of its own), group-synced
+    /// (durable by one that it shares)
+    #[arg(long, value_name = "WHEN", default_value = "buffered", value_parser = durability_of)]
+    durability: Durability,
+    /// Ozone's own chunk writer in turn with ours: a folder with the jars of a release
+    #[arg(long, value_name = "freon:JAR-DIR")]
+    compare: Option<FreonPeer>,
+    /// Measure what the disk and the generator can do, too
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        action = clap::ArgAction::Set
+    )]
+    limits: bool,
+}
+
+fn layout_of(text: &str) -> Result<Layout, String> {
+    match text {
+        "per-chunk" => Ok(Layout::PerChunk),
+        "per-block" => Ok(Layout::PerBlock),
+        "log" => Ok(Layout::Log),
+        _ => Err("layouts are per-chunk, per-block, log".to_string()),
+    }
+}
+
+/// A kind of checksums by its name.
+pub fn checksum_of(text: &str) -> Result<ChecksumType, String> {
+    let found = ChecksumType::ALL.into_iter().find(|kind| checksum_name(*kind) == text);
+    found.ok_or_else(|| "checksums are none, crc32, crc32c, sha256, md5".to_string())
+}
+
+/// The name of a kind of checksums.
+pub fn checksum_name(kind: ChecksumType) -> &'static str {
+    match kind {
+        ChecksumType::None => "none",
+        ChecksumType::Crc32 => "crc32",
+        ChecksumType::Crc32c => "crc32c",
+        ChecksumType::Sha256 => "sha256",
+        ChecksumType::Md5 => "md5",
+    }
+}
+
+fn durability_of(text: &str) -> Result<Durability, String> {
+    match text {
+        "buffered" => Ok(Durability::Buffered),
+        "synced" => Ok(Durability::Synced),
+        "group-synced" => Ok(Durability::GroupSynced),
+        _ => Err("durability is buffered, synced or group-synced".to_string()),
+    }
+}
+
+fn durability_name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Buffered => "buffered",
+        Durability::Synced => "synced",
+        Durability::GroupSynced => "group-synced",
+    }
+}
+
+impl ChunkArgs {
+    /// The tests that the options ask for.
+    ///
+    /// # Errors
+    /// A number is out of its bounds.
+    pub fn shapes(&self) -> anyhow::Result<Vec<Shape>> {
+        let (threads, containers) = (self.threads, self.containers.unwrap_or(self.threads));
+        for (name, number, max) in [
+            ("threads", threads as u64, CHUNK_THREADS_MAX as u64),
+            ("containers", containers as u64, threads as u64),
+            ("chunks-per-block", self.chunks_per_block, CHUNKS_PER_BLOCK_MAX),
+        ] {
+            anyhow::ensure!((1..=max).contains(&number), "--{name}: {number} is not in 1..={max}");
+        }
+        let is_scale = self.scale > 0.0 && self.scale <= 1_000.0;
+        anyhow::ensure!(is_scale, "--scale: {} is not above 0 and up to 1000", self.scale);
+        let (counts, sizes) = (self.count.len(), self.size.len());
+        anyhow::ensure!(
+            counts == 0 || counts == sizes,
+            "--count: {counts} numbers for {sizes} sizes: each has its own"
+        );
+        let shape = |(index, chunk_bytes): (usize, &ChunkBytes)| {
+            let scaled = published_count(*chunk_bytes) as f64 * self.scale;
+            let chunks = self.count.get(index).copied().unwrap_or((scaled.round() as u64).max(1));
+            anyhow::ensure!(
+                (1..=CHUNKS_MAX).contains(&chunks),
+                "{chunks} chunks of {chunk_bytes} are not in 1..={CHUNKS_MAX}"
+            );
+            let (chunk_bytes, chunks_per_block) = (*chunk_bytes, self.chunks_per_block);
+            Ok(Shape { chunk_bytes, chunks, threads, containers, chunks_per_block })
+        };
+        self.size.iter().enumerate().map(shape).collect()
+    }
+
+    /// Our layouts.
+    pub fn layouts(&self) -> &[Layout] {
+        &self.layout
+    }
+
+    /// A folder for all that is written, and what is to be said of where it is.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make_folder(&self, workload: &str) -> anyhow::Result<(Folder, String)> {
+        let folder = Folder::make(&self.dir, &format!("quorate-{workload}"))?;
+        open_files::make_room(StoreOptions::default().open_files_max + 2 * self.threads)?;
+        let mut about =
+            format!("quorate {} bench on {}\n", env!("CARGO_PKG_VERSION"), MachineInfo::read());
+        let file_system = FileSystem::of(folder.path());
+        let latencies = disk_latencies(folder.path())?;
+        about += &format!(
+            "{} is on {file_system}; fdatasync of 4 KiB there: p50 {:.0} us, p99 {:.0} us, max \
+             {:.0} us\n",
+            self.dir.display(),
+            latencies.percentile_us(50.0),
+            latencies.percentile_us(99.0),
+            latencies.max_us()
+        );
+        if let Some(advice) = file_system.advice() {
+            about += &format!("note: {advice}\n");
+        }
+        Ok((folder, about))
+    }
+
+    /// Where chunks go, in a line of text.
+    pub fn describe(&self) -> String {
+        let containers = self.containers.unwrap_or(self.threads);
+        format!(
+            "{} threads, {containers} containers, {} chunks to a block; rounds: {} that count \
+             after {} that warm up",
+            self.threads, self.chunks_per_block, self.repeat.rounds, self.repeat.warmup
+        )
+    }
+
+    /// Writes all figures to the file, if there is to be one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_json(&self, all: &Value) -> anyhow::Result<()> {
+        let Some(path) = &self.json else { return Ok(()) };
+        std::fs::write(path, serde_json::to_string_pretty(all)?)
+            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+    }
+}
+
+/// As many chunks of a size as the document has.
+fn published_count(chunk_bytes: ChunkBytes) -> u64 {
+    let row = CMDW.iter().find(|row| row.chunk_bytes == chunk_bytes.0);
+    row.map_or((PUBLISHED_BYTES / chunk_bytes.0).max(1), |row| row.chunks)
+}
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contender {
+    Ours(Layout),
+    Ozone(Layout),
+    Limit(Limit),
+    /// The loop of the generator around nothing.
+    Generator,
+}
+
+/// Whom a test has. Ozone and the limits know no checksums, and so are in the first table only.
+fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
+    let ours = args.chunks.layouts();
+    let mut all: Vec<Contender> = ours.iter().map(|layout| Contender::Ours(*layout)).collect();
+    if !is_first {
+        return all;
+    }
+    if args.compare.is_some() {
+        let mut theirs: Vec<Layout> =
+            ours.iter().copied().filter(|layout| *layout != Layout::Log).collect();
+        if theirs.is_empty() {
+            theirs.push(Layout::PerBlock);
+        }
+        all.extend(theirs.into_iter().map(Contender::Ozone));
+    }
+    if args.limits {
+        let limits: &[Limit] = match args.durability {
+            Durability::Buffered => &Limit::BUFFERED,
+            Durability::Synced | Durability::GroupSynced => &Limit::DURABLE,
+        };
+        all.extend(limits.iter().map(|limit| Contender::Limit(*limit)));
+        all.push(Contender::Generator);
+    }
+    all
+}
+
+/// Runs `quorate bench cmdw` and prints it.
+///
+/// # Errors
+/// An option is wrong, something cannot be written, or it was asked to end.
+pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
+    let shapes = args.chunks.shapes()?;
+    if let Some(peer) = &args.compare {
+        peer.find()?;
+    }
+    let interrupt = Interrupt::catch()?;
+    let (folder, mut about) = args.chunks.make_folder("cmdw")?;
+    about += &format!(
+        "cmdw: {}; {}\n",
+        args.chunks.describe(),
+        match args.durability {
+            Durability::Buffered => "a chunk is acknowledged before it is durable",
+            Durability::Synced => "a chunk is durable by a sync of its own when it is acknowledged",
+            Durability::GroupSynced =>
+                "a chunk is durable by a shared sync when it is acknowledged",
+        }
+    );
+    print!("{about}");
+    let mut freon = match (&args.compare, shapes.first()) {
+        (Some(peer), Some(shape)) => {
+            let is_synced = args.durability != Durability::Buffered;
+            Some(Freon::start(peer, &args.chunks.dir, shape, is_synced, &interrupt)?)
+        }
+        _ => None,
+    };
+    let checksums = match args.checksum {
+        Some(only) => vec![only],
+        None => vec![ChecksumType::None, ChecksumType::Crc32c],
+    };
+    let stolen = Stolen::start();
+    let mut tests = Vec::new();
+    for (index, checksum) in checksums.into_iter().enumerate() {
+        for shape in &shapes {
+            let data = chunk_data(shape.chunk_bytes);
+            let test = Test {
+                folder: &folder,
+                interrupt: &interrupt,
+                shape,
+                checksum: ChecksumData::of(checksum, BYTES_PER_CHECKSUM, &data),
+                data,
+                durability: args.durability,
+            };
+            let contenders = contenders(args, index == 0);
+            tests.push(test.measure(&contenders, &args.chunks.repeat, &mut freon)?);
+        }
+    }
+    println!();
+    for doubt in CMDW_DOUBTS {
+        println!("note: {doubt}");
+    }
+    stolen.print();
+    args.chunks.write_json(&json!({ "workload": "cmdw", "about": about, "tests": tests }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One table: chunks of one size, checksums of one kind.
+struct Test<'a> {
+    folder: &'a Folder,
+    interrupt: &'a Interrupt,
+    shape: &'a Shape,
+    /// Of every chunk.
+    checksum: ChecksumData,
+    data: Vec<u8>,
+    durability: Durability,
+}
+
+impl Test<'_> {
+    /// Measures all in turn, and prints.
+    fn measure(
+        &self,
+        contenders: &[Contender],
+        repeat: &Rounds,
+        freon: &mut Option<Freon>,
+    ) -> anyhow::Result<Value> {
+        let title = self.title();
+        let progress = Progress::start(u64::from(repeat.all()) * contenders.len() as u64);
+        let rounds = repeat.take_turns(contenders.len(), |place, round| {
+            let contender = contenders[place];
+            let name = self.series(contender, freon.as_ref()).label();
+            progress.say(&format!("{title}: round {} of {}: {name}", round + 1, repeat.all()));
+            self.interrupt.check()?;
+            let run = match (contender, &mut *freon) {
+                (Contender::Ours(layout), _) => self.run_ours(layout).map(Some),
+                (Contender::Ozone(layout), Some(freon)) => freon.run(layout, self.shape).map(Some),
+                (Contender::Ozone(_), None) => Ok(None),
+                (Contender::Limit(limit), _) => self.run_limit(limit),
+                (Contender::Generator, _) => self.run_generator().map(Some),
+            };
+            run.map_err(|error| error.context(name))
+        });
+        progress.end();
+        let all: Vec<Series> = contenders
+            .iter()
+            .zip(rounds?)
+            .map(|(contender, runs)| {
+                let mut series = self.series(*contender, freon.as_ref());
+                series.runs = runs.into_iter().flatten().collect();
+                if series.runs.is_empty() {
+                    series.notes.push("this file system has no such writes".to_string());
+                }
+                series
+            })
+            .collect();
+        let published: Vec<&CmdwRow> = match self.checksum.kind {
+            ChecksumType::None if self.durability == Durability::Buffered => self.published(),
+            _ => Vec::new(),
+        };
+        println!("\n== {title}");
+        print!("{}", self.text(&all, &published));
+        Ok(json!({
+            "test": title,
+            "checksum": checksum_name(self.checksum.kind),
+            "durability": durability_name(self.durability),
+            "contenders": all.iter().map(Series::to_json).collect::<Vec<_>>(),
+            "published": published.iter().map(|row| published_json(row)).collect::<Vec<_>>(),
+        }))
+    }
+
+    fn title(&self) -> String {
+        let Shape { chunk_bytes, chunks, .. } = self.shape;
+        let checksum = checksum_name(self.checksum.kind);
+        let durability = durability_name(self.durability);
+        format!("{chunks} chunks of {chunk_bytes}, checksums: {checksum}, {durability}")
+    }
+
+    fn published(&self) -> Vec<&'static CmdwRow> {
+        CMDW.iter().filter(|row| row.chunk_bytes == self.shape.chunk_bytes.0).collect()
+    }
+
+    /// Table, ratios and lines.
+    fn text(&self, all: &[Series], published: &[&CmdwRow]) -> String {
+        let kind = match self.durability {
+            Durability::Buffered => Kind::Writes,
+            Durability::Synced | Durability::GroupSynced => Kind::DurableWrites,
+        };
+        let mut out = table::table(kind, all, published);
+        let find = |implementation: &str, layout: &str| {
+            all.iter().find(|series| {
+                series.implementation.starts_with(implementation) && series.layout == layout
+            })
+        };
+        for (ours, other, theirs) in [
+            (Layout::PerChunk, "ozone", Layout::PerChunk.name()),
+            (Layout::PerBlock, "ozone", Layout::PerBlock.name()),
+            (Layout::Log, "ozone", Layout::PerBlock.name()),
+            (Layout::Log, "limit", Limit::Log.name()),
+            (Layout::Log, "limit", Limit::LogGroup.name()),
+        ] {
+            if let (Some(one), Some(two)) = (find("quorate", ours.name()), find(other, theirs)) {
+                out += &table::ratios(one, two);
+            }
+        }
+        out + &table::lines(all)
+    }
+
+    fn series(&self, contender: Contender, freon: Option<&Freon>) -> Series {
+        let checksum = checksum_name(self.checksum.kind);
+        let durability = durability_name(self.durability);
+        let (implementation, layout, variant) = match contender {
+            Contender::Ours(layout) => (
+                format!("quorate-{}", env!("CARGO_PKG_VERSION")),
+                layout.name(),
+                format!("{checksum}-{durability}"),
+            ),
+            Contender::Ozone(layout) => {
+                let name = freon.map_or("ozone", Freon::name);
+                (name.to_string(), layout.name(), durability.to_string())
+            }
+            Contender::Limit(limit) => ("limit".to_string(), limit.name(), "plain".to_string()),
+            Contender::Generator => ("limit".to_string(), "generator-alone", "none".to_string()),
+        };
+        let layout = layout.to_string();
+        Series { implementation, layout, variant, runs: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Fresh, and gone when it returns.
+    fn run_ours(&self, layout: Layout) -> anyhow::Result<Run> {
+        let options = store_options(self.shape, layout, self.checksum.kind);
+        let store = open_store(self.folder, self.shape, layout, options)?;
+        self.folder.sync_file_system()?;
+        let syncs_before = store.sync_count();
+        let durability = self.durability;
+        let write = |id: BlockId, chunk: &ChunkInfo, number: u64| {
+            // The other layouts write no other file before the commit, so that it says nothing.
+            let stage = match layout {
+                Layout::PerChunk => Stage::Write { term: 1, index: number },
+                Layout::PerBlock | Layout::Log => Stage::Combined,
+            };
+            store.write_chunk(id, chunk, &self.data, WriteMode { stage, durability })
+        };
+        let run = ticking(&store, || {
+            let took = write_all(self.shape, &prefix(), &self.checksum, self.interrupt, write)?;
+            let syncs = store.sync_count() - syncs_before;
+            store.sync()?;
+            self.folder.sync_file_system()?;
+            anyhow::Ok(Run { syncs: Some(syncs), ..Run::of(self.shape, &took, &took.until_now()) })
+        })?;
+        drop(store);
+        self.folder.clear()?;
+        Ok(run)
+    }
+
+    fn run_limit(&self, limit: Limit) -> anyhow::Result<Option<Run>> {
+        self.folder.sync_file_system()?;
+        let result = limit.run(self.folder.path(), self.shape, &self.data, self.interrupt)?;
+        let run = match result {
+            Some((took, syncs)) => {
+                self.folder.sync_file_system()?;
+                let run = Run::of(self.shape, &took, &took.until_now());
+                Some(Run { syncs: Some(syncs), ..run })
+            }
+            None => None,
+        };
+        self.folder.clear()?;
+        Ok(run)
+    }
+
+    fn run_generator(&self) -> anyhow::Result<Run> {
+        let nothing = |_: BlockId, chunk: &ChunkInfo, _: u64| {
+            std::hint::black_box(chunk);
+            anyhow::Ok(())
+        };
+        let took = write_all(self.shape, &prefix(), &self.checksum, self.interrupt, nothing)?;
+        Ok(Run::of(self.shape, &took, &took))
+    }
+}
+
+/// What the chunks of a run are called: ten characters, as those of the original.
+pub fn prefix() -> String {
+    format!("cmdw{:06}", std::process::id() % 1_000_000)
+}
+
+/// Of a store for the chunks of a shape, which have room whatever its size is.
+pub fn store_options(shape: &Shape, layout: Layout, checksum: ChecksumType) -> StoreOptions {
+    let default = StoreOptions::default();
+    let block_bytes = shape.chunk_bytes.0 * shape.chunks_per_block;
+    StoreOptions {
+        layout,
+        verify_writes: checksum != ChecksumType::None,
+        block_bytes_max: default.block_bytes_max.max(block_bytes),
+        container_bytes_max: default.container_bytes_max.max(shape.bytes()),
+        ..default
+    }
+}
+
+/// An empty store with its containers, all of it durable.
+///
+/// # Errors
+/// The store cannot be made.
+pub fn open_store(
+    folder: &Folder,
+    shape: &Shape,
+    layout: Layout,
+    options: StoreOptions,
+) -> anyhow::Result<Store<RealDisk>> {
+    let disk = RealDisk::new(folder.path().join("store"))?;
+    let store = Store::open(disk, options)?;
+    let spec = ContainerSpec { layout: Some(layout), ..ContainerSpec::default() };
+    for id in shape.container_ids() {
+        store.create_container(id, &spec)?;
+    }
+    store.sync()?;
+    Ok(store)
+}
+
+/// Works while the store is called every now and then, as whoever owns one does.
+///
+/// # Errors
+/// That of the work, or of such a call.
+pub fn ticking<T>(
+    store: &Store<RealDisk>,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let (end, ended) = sync_channel::<()>(1);
+    thread::scope(|scope| {
+        let ticker = scope.spawn(move || {
+            while ended.recv_timeout(STORE_TICK) == Err(RecvTimeoutError::Timeout) {
+                store.tick()?;
+            }
+            anyhow::Ok(())
+        });
+        let done = work();
+        drop(end);
+        let ticked = ticker.join().map_err(|_| anyhow::anyhow!("the store's tick panicked"))?;
+        let done = done?;
+        ticked.map(|()| done)
+    })
+}
+
+fn published_json(row: &CmdwRow) -> Value {
+    json!({
+        "layout": row.layout,
+        "chunks": row.chunks,
+        "chunks_per_s": row.rate,
+        "sync_s": row.sync_s,
+        "chunks_per_s_with_sync": row.rate_with_sync(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! Where chunks are written: a folder of our own that is removed whatever happens, the file system
+//! that it is on, and what of that is in memory.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, fadvise, syncfs};
+
+/// A folder of this process. Dropping it removes it with all that is in it.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    opened: File,
+}
+
+impl Folder {
+    /// Makes one in `dir`, which must be there; its name ends in the id of this process.
+    ///
+    /// # Errors
+    /// There is no such `dir`, or it cannot be written.
+    pub fn make(dir: &Path, name: &str) -> anyhow::Result<Folder> {
+        anyhow::ensure!(dir.is_dir(), "--dir {}: there is no such folder", dir.display());
+        let path = dir.join(format!("{name}.{}", std::process::id()));
+        let made = fs::create_dir(&path).and_then(|()| File::open(&path));
+        let opened = made.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        Ok(Folder { path, opened })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes everything on its file system durable (`syncfs`), as `sync -f` does.
+    ///
+    /// # Errors
+    /// The system says that something was lost.
+    pub fn sync_file_system(&self) -> io::Result<()> {
+        Ok(syncfs(&self.opened)?)
+    }
+
+    /// Removes all that is in it, and waits until that is durable: else the run that follows would
+    /// pay for it.
+    ///
+    /// # Errors
+    /// Something cannot be removed.
+    pub fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false => fs::remove_file(entry.path())?,
+            }
+        }
+        self.sync_file_system()
+    }
+
+    /// Asks the page cache to drop what it holds of its files (`posix_fadvise`). What is not
+    /// durable stays there, so all of it is made so first. It need not obey: see
+    /// [`disk_read_bytes`].
+    ///
+    /// # Errors
+    /// A file cannot be opened or synced, or the file system has no such call.
+    pub fn drop_cache(&self) -> io::Result<()> {
+        self.sync_file_system()?;
+        for path in files_below(&self.path)? {
+            fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("{} is left: {error}", self.path.display());
+        }
+    }
+}
+
+/// What this process has read from disks so far (proc(5), `/proc/PID/io`), if the system counts
+/// that.
+pub fn disk_read_bytes() -> Option<u64> {
+    let counts = fs::read_to_string("/proc/self/io").ok()?;
+    let count = counts.lines().find_map(|line| line.strip_prefix("read_bytes:"))?;
+    count.trim().parse().ok()
+}
+
+fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                files.push(entry.path());
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// What kind of file system a folder is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// As mount(8) calls it.
+    kind: String,
+    /// Whether it has a journal, as far as that is known: of ext4.
+    has_journal: Option<bool>,
+}
+
+impl FileSystem {
+    /// That of a folder.
+    pub fn of(folder: &Path) -> FileSystem {
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let Some((kind, device)) = mount_of(&mounts, &folder) else {
+            return FileSystem { kind: "an unknown file system".to_string(), has_journal: None };
+        };
+        let has_journal = match kind {
+            "ext4" => journal_of(device),
+            _ => None,
+        };
+        FileSystem { kind: kind.to_string(), has_journal }
+    }
+
+    /// Why another one would say more, if it would.
+    pub fn advice(&self) -> Option<&'static str> {
+        match (self.kind.as_str(), self.has_journal) {
+            ("ext4", Some(true)) => None,
+            ("ext4", None) => Some(
+                "if that has no journal, take one that has, fresh: without one fdatasync is cheap, \
+                 and creating files gets 5 to 20 times dearer for minutes after many were deleted",
+            ),
+            ("ext4", Some(false)) => Some(
+                "take a fresh ext4 with a journal: without one fdatasync is cheap, and creating \
+                 files gets 5 to 20 times dearer for minutes after many were deleted \
+                 (tests/peers/ozone/loop-image.sh makes one)",
+            ),
+            _ => Some(
+                "take a fresh ext4 with a journal, which is what most clusters have, and where the \
+                 figures in docs/benchmarks.md are from (tests/peers/ozone/loop-image.sh makes \
+                 one)",
+            ),
+        }
+    }
+}
+
+impl std::fmt::Display for FileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.kind)?;
+        match self.has_journal {
+            Some(true) => f.write_str(" with a journal"),
+            Some(false) => f.write_str(" without a journal"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Kind and device (MAJOR:MINOR) of the innermost mount that a path is in (proc(5), `mountinfo`).
+fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<(&'a str, &'a str)> {
+    let of_line = |line: &'a str| {
+        let (left, right) = line.split_once(" - ")?;
+        let mut fields = left.split(' ').skip(2);
+        let (device, _root, point) = (fields.next()?, fields.next()?, fields.next()?);
+        let point = point.replace("\\040", " ");
+        let kind = right.split(' ').next()?;
+        path.starts_with(&point).then_some((point.len(), kind, device))
+    };
+    // Of two at one place the later one hides the other.
+    let innermost = mounts.lines().filter_map(of_line).max_by_key(|(length, ..)| *length);
+    innermost.map(|(_, kind, device)| (kind, device))
+}
+
+/// Whether an ext4 has a thread that writes its journal.
+fn journal_of(device: &str) -> Option<bool> {
+    let device = fs::canonicalize(format!("/sys/dev/block/{device}")).ok()?;
+    let name = device.file_name()?.to_str()?;
+    let task = fs::read_to_string(format!("/sys/fs/ext4/{name}/journal_task")).ok()?;
+    Some(task.trim().parse::<u32>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_mount_counts() {
+        let mounts = "22 27 0:21 / /proc rw - proc proc rw\n\
+                      27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw\n\
+                      30 27 7:0 / /mnt/my\\040disk rw - xfs /dev/loop0 rw\n\
+                      31 27 7:1 / /mnt/my\\040disk rw - ext4 /dev/loop1 rw\n";
+        let check = |path: &str, expected| assert_eq!(mount_of(mounts, Path::new(path)), expected);
+        check("/tmp/x", Some(("ext4", "254:0")));
+        check("/mnt/my disk/x", Some(("ext4", "7:1")));
+        check("/mnt/my diskette", Some(("ext4", "254:0")));
+        assert_eq!(mount_of("", Path::new("/")), None);
+    }
+
+    #[test]
+    fn only_a_journaled_ext4_needs_no_advice() {
+        let of = |kind: &str, has_journal| FileSystem { kind: kind.to_string(), has_journal };
+        assert_eq!(of("ext4", Some(true)).advice(), None);
+        assert_eq!(of("ext4", Some(true)).to_string(), "ext4 with a journal");
+        assert_eq!(of("tmpfs", None).to_string(), "tmpfs");
+        for other in [of("ext4", Some(false)), of("ext4", None), of("tmpfs", None)] {
+            assert!(other.advice().is_some_and(|advice| advice.contains("journal")));
+        }
+    }
+
+    #[test]
+    fn a_folder_leaves_nothing_behind() {
+        let dir = std::env::temp_dir();
+        let path;
+        {
+            let folder = Folder::make(&dir, "quorate-folder-test").unwrap();
+            path = folder.path().to_path_buf();
+            fs::create_dir_all(path.join("a/b")).unwrap();
+            fs::write(path.join("a/b/c"), b"c").unwrap();
+            fs::write(path.join("d"), b"").unwrap();
+            folder.drop_cache().unwrap();
+            folder.clear().unwrap();
+            assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+            fs::write(path.join("e"), b"e").unwrap();
+        }
+        assert!(!path.exists());
+        let error = Folder::make(&path, "x").unwrap_err().to_string();
+        assert!(error.contains("no such folder"), "{error}");
+    }
+}

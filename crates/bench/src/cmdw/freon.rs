@@ -1,0 +1,318 @@
+//! Ozone's own chunk writer, driven case by case: a small Java program of ours around the jars of a
+//! release, in one JVM that stays warm from round to round.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chunk::layout::Layout;
+
+use crate::cmdw::folder::Folder;
+use crate::cmdw::load::Shape;
+use crate::cmdw::table::{Run, value_of};
+use crate::interrupt::Interrupt;
+use crate::limits::{FREON_CASE_LIMIT, FREON_START_LIMIT, INTERRUPT_LOOK};
+
+/// The program.
+const SOURCE: &str = include_str!("../../../../tests/peers/ozone/CmdwSuite.java");
+/// Its class, and so its file's name.
+const CLASS: &str = "CmdwSuite";
+/// The jar whose classes it calls, before the version.
+const JAR: &str = "hdds-container-service-";
+/// What the JVM may take for its heap: as much as the scripts that measure Ozone alone give it.
+const HEAP: &str = "-Xmx2g";
+/// Lines of its complaints that are told when it fails.
+const COMPLAINTS: usize = 5;
+
+/// `freon:JAR-DIR`, as an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreonPeer {
+    /// A folder of jars.
+    pub jars: PathBuf,
+}
+
+impl FromStr for FreonPeer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FreonPeer, String> {
+        match text.strip_prefix("freon:") {
+            Some(jars) if !jars.is_empty() => Ok(FreonPeer { jars: jars.into() }),
+            _ => {
+                Err(format!("{text:?}: the other side is freon:JAR-DIR, a folder of Ozone's jars"))
+            }
+        }
+    }
+}
+
+impl FreonPeer {
+    /// The version of the release, if it can be run at all.
+    ///
+    /// # Errors
+    /// There is no JDK, or a jar is missing.
+    pub fn find(&self) -> anyhow::Result<String> {
+        for program in ["java", "javac"] {
+            let found = command(program).arg("-version").stderr(Stdio::null()).output();
+            anyhow::ensure!(
+                found.is_ok_and(|it| it.status.success()),
+                "--compare freon: {program} of Java 11 or later is not in PATH"
+            );
+        }
+        version_of(&self.jars)
+    }
+}
+
+/// A JVM that waits for a case.
+#[derive(Debug)]
+pub struct Freon {
+    child: Child,
+    /// None once it was told to end.
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    folder: Folder,
+    name: String,
+    interrupt: Interrupt,
+}
+
+impl Freon {
+    /// Compiles and starts it in a folder of its own in `dir`, with containers for the threads of a
+    /// shape. `is_synced`: every chunk is durable before the next.
+    ///
+    /// # Errors
+    /// There is no JDK, a jar is missing, or it does not start.
+    pub fn start(
+        peer: &FreonPeer,
+        dir: &Path,
+        shape: &Shape,
+        is_synced: bool,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Freon> {
+        let version = peer.find()?;
+        let folder = Folder::make(dir, "ozone")?;
+        let at = folder.path();
+        for name in ["classes", "conf", "hdds", "meta"] {
+            fs::create_dir(at.join(name))?;
+        }
+        fs::write(at.join("conf/log4j.properties"), "log4j.rootLogger=OFF\n")?;
+        let source = at.join(format!("{CLASS}.java"));
+        fs::write(&source, SOURCE)?;
+        let jars = peer.jars.canonicalize()?.join("*");
+        let mut compiler = command("javac");
+        compiler.args(["-nowarn", "-proc:none", "-cp"]).arg(&jars).arg("-d");
+        let compiled = compiler.arg(at.join("classes")).arg(&source).output()?;
+        let complaints = String::from_utf8_lossy(&compiled.stderr);
+        anyhow::ensure!(compiled.status.success(), "javac says: {}", last_lines(&complaints));
+        let mut java = command("java");
+        java.arg(HEAP).arg(format!("-Dsync={is_synced}"));
+        java.arg(format!("-Dozone.version={version}")).arg("-cp").arg(class_path(at, &jars));
+        java.arg(CLASS).arg(at).arg(shape.threads.to_string());
+        java.arg(shape.chunks_per_block.to_string());
+        java.stdin(Stdio::piped()).stdout(Stdio::piped());
+        java.stderr(File::create(at.join("complaints"))?);
+        let mut child = java.spawn()?;
+        let input = child.stdin.take();
+        let lines = child.stdout.take().map(read_lines).transpose()?;
+        let lines = lines.ok_or_else(|| anyhow::anyhow!("java has no standard output"))?;
+        let (name, interrupt) = (format!("ozone-{version}"), interrupt.clone());
+        let mut freon = Freon { child, input, lines, folder, name, interrupt };
+        let ready = freon.line(FREON_START_LIMIT)?;
+        anyhow::ensure!(ready.starts_with("ready "), "{CLASS} says: {ready}");
+        Ok(freon)
+    }
+
+    /// What it is, with its version.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes the chunks of a shape as `cmdw` does, then syncs the file system.
+    ///
+    /// # Errors
+    /// It failed, or is gone.
+    pub fn run(&mut self, layout: Layout, shape: &Shape) -> anyhow::Result<Run> {
+        let case = format!("{} {} {} write\n", layout.name(), shape.chunk_bytes.0, shape.chunks);
+        self.folder.sync_file_system()?;
+        self.say(&case)?;
+        let line = self.line(FREON_CASE_LIMIT)?;
+        let began = Instant::now();
+        self.folder.sync_file_system()?;
+        let sync_ns = began.elapsed().as_nanos() as u64;
+        self.say("clean\n")?;
+        let cleaned = self.line(FREON_CASE_LIMIT)?;
+        anyhow::ensure!(cleaned == "cleaned", "{CLASS} says: {cleaned}");
+        self.folder.sync_file_system()?;
+        let run = run_of(&line, shape, sync_ns);
+        run.ok_or_else(|| anyhow::anyhow!("{CLASS} says: {line}; {}", self.complaints()))
+    }
+
+    fn say(&mut self, text: &str) -> anyhow::Result<()> {
+        let said = self.input.as_mut().map(|input| {
+            input.write_all(text.as_bytes())?;
+            input.flush()
+        });
+        match said {
+            Some(Ok(())) => Ok(()),
+            _ => anyhow::bail!("{CLASS} ended: {}", self.complaints()),
+        }
+    }
+
+    fn line(&mut self, limit: Duration) -> anyhow::Result<String> {
+        let deadline = Instant::now() + limit;
+        loop {
+            self.interrupt.check()?;
+            match self.lines.recv_timeout(INTERRUPT_LOOK) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => {
+                    anyhow::bail!("{CLASS} ended: {}", self.complaints())
+                }
+                Err(RecvTimeoutError::Timeout) => anyhow::ensure!(
+                    Instant::now() < deadline,
+                    "{CLASS} said nothing for {} s: {}",
+                    limit.as_secs(),
+                    self.complaints()
+                ),
+            }
+        }
+    }
+
+    fn complaints(&self) -> String {
+        let path = self.folder.path().join("complaints");
+        last_lines(&fs::read_to_string(path).unwrap_or_default())
+    }
+}
+
+impl Drop for Freon {
+    fn drop(&mut self) {
+        // Nothing of it is to be kept.
+        drop(self.input.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that the terminal's signals do not reach: they are for us, who end it.
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).process_group(0);
+    command
+}
+
+/// The version in the name of the jar that is needed.
+fn version_of(jars: &Path) -> anyhow::Result<String> {
+    let names = fs::read_dir(jars)
+        .map_err(|error| anyhow::anyhow!("--compare freon:{}: {error}", jars.display()))?;
+    let names = names.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let version = names
+        .filter_map(|name| Some(name.strip_prefix(JAR)?.strip_suffix(".jar")?.to_string()))
+        .find(|it| it.starts_with(|it: char| it.is_ascii_digit()) && !it.ends_with("-tests"));
+    version.ok_or_else(|| {
+        anyhow::anyhow!(
+            "--compare freon:{}: there is no {JAR}VERSION.jar; `tests/peers/ozone/install-ozone.sh \
+             vapor` fetches it and prints the folder",
+            jars.display()
+        )
+    })
+}
+
+fn class_path(folder: &Path, jars: &Path) -> std::ffi::OsString {
+    let mut all = folder.join("classes").into_os_string();
+    for part in [&folder.join("conf"), jars] {
+        all.push(":");
+        all.push(part);
+    }
+    all
+}
+
+/// The lines of a pipe. It ends when the pipe does, or nobody waits any more.
+fn read_lines(output: ChildStdout) -> std::io::Result<Receiver<String>> {
+    // It says one line and waits for the next case.
+    let (sender, receiver) = sync_channel(1);
+    thread::Builder::new().name("freon".to_string()).spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(receiver)
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(COMPLAINTS)..].join(" | ")
+}
+
+/// What it said that a case took. The file system was synced by us, at no cost of its own.
+fn run_of(line: &str, shape: &Shape, sync_ns: u64) -> Option<Run> {
+    let number = |key| value_of(line, key)?.parse::<f64>().ok();
+    if number("failed")? != 0.0 || number("chunks")? != shape.chunks as f64 {
+        return None;
+    }
+    let cpu_us = number("cpu_us_per_chunk")?;
+    Some(Run {
+        shape: *shape,
+        write_s: number("write_s")?,
+        sync_s: sync_ns as f64 / 1e9,
+        cpu_us,
+        cpu_us_with_sync: cpu_us,
+        p50_us: Some(number("p50_ms")? * 1_000.0),
+        p99_us: Some(number("p99_ms")? * 1_000.0),
+        syncs: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmdw::load::ChunkBytes;
+
+    #[test]
+    fn the_other_side_is_named_by_its_jars() {
+        let jars = PathBuf::from("/x/lib");
+        assert_eq!("freon:/x/lib".parse(), Ok(FreonPeer { jars }));
+        for wrong in ["freon:", "/x/lib", "zk://a:1", ""] {
+            assert!(wrong.parse::<FreonPeer>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn missing_jars_are_one_line() {
+        let dir = std::env::temp_dir();
+        let folder = Folder::make(&dir, "quorate-freon-test").unwrap();
+        let error = version_of(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("install-ozone.sh"), "{error}");
+        let jar = |name: &str| fs::write(folder.path().join(name), b"").unwrap();
+        jar("hdds-container-service-tests.jar");
+        jar("hdds-container-service-2.2.0-tests.jar");
+        jar("hdds-container-service-2.2.0.jar");
+        assert_eq!(version_of(folder.path()).unwrap(), "2.2.0");
+        assert!(version_of(&folder.path().join("x")).is_err());
+    }
+
+    #[test]
+    fn what_it_says_becomes_a_run() {
+        let shape = Shape {
+            chunk_bytes: ChunkBytes(1_024),
+            chunks: 60_000,
+            threads: 16,
+            containers: 16,
+            chunks_per_block: 16,
+        };
+        let line = "impl=ozone-2.2.0 variant=write layout=FILE_PER_BLOCK size=1024 chunks=60000 \
+                    threads=16 rate=13688.7 MBps=14.0 write_s=4.383000 p50_ms=0.0125 p99_ms=8.996 \
+                    cpu_us_per_chunk=42.170 failed=0";
+        let run = run_of(line, &shape, 676_000_000).unwrap();
+        assert_eq!((run.write_s, run.sync_s), (4.383, 0.676));
+        assert_eq!((run.p50_us, run.p99_us), (Some(12.5), Some(8_996.0)));
+        assert_eq!((run.cpu_us, run.cpu_us_with_sync), (42.17, 42.17));
+        let failed = line.replace("failed=0", "failed=1");
+        for wrong in [failed.as_str(), "Exception in thread", ""] {
+            assert!(run_of(wrong, &shape, 0).is_none(), "{wrong}");
+        }
+    }
+}

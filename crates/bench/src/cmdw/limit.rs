@@ -1,0 +1,320 @@
+//! What the disk and the system can do without a store: the same bytes by plain system calls, in
+//! the same run. A figure near one of these says that nothing more is to be had that way.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+
+use crate::cmdw::load::{Shape, Took, together};
+use crate::interrupt::Interrupt;
+use crate::limits::{DIRECT_ALIGN_BYTES, DIRECT_WRITERS, STREAM_BLOCK_BYTES};
+use crate::stats::Latencies;
+
+/// One way to write the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// One thread, one file, blocks of 1 MiB through the page cache.
+    Sequential,
+    /// One file whose room is reserved, aligned blocks of 1 MiB around the page cache, some at
+    /// once.
+    Direct,
+    /// Each thread appends each chunk to a file of its own.
+    Log,
+    /// The same, and each chunk has an fdatasync of its own before the next.
+    LogSync,
+    /// All threads append to one file; one of those who wait makes it durable for all.
+    LogGroup,
+}
+
+impl Limit {
+    /// What acknowledged but not durable writes stand beside.
+    pub const BUFFERED: [Limit; 3] = [Limit::Sequential, Limit::Direct, Limit::Log];
+    /// What durable ones do.
+    pub const DURABLE: [Limit; 2] = [Limit::LogSync, Limit::LogGroup];
+
+    /// As tables and key=value lines call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Sequential => "sequential",
+            Limit::Direct => "direct",
+            Limit::Log => "log",
+            Limit::LogSync => "logsync",
+            Limit::LogGroup => "loggroup",
+        }
+    }
+
+    /// Whether its operations are chunks. Blocks of others have latencies that mean something else.
+    pub fn is_by_chunk(self) -> bool {
+        !matches!(self, Limit::Sequential | Limit::Direct)
+    }
+
+    /// Writes the bytes of a shape into a folder: what it took, and how many fdatasyncs. Nothing if
+    /// the file system has no writes of that kind.
+    ///
+    /// # Errors
+    /// A file cannot be made, written or synced, or it was asked to end.
+    pub fn run(
+        self,
+        folder: &Path,
+        shape: &Shape,
+        data: &[u8],
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<(Took, u64)>> {
+        let path = folder.join(self.name());
+        let own_file = |thread: usize| File::create_new(path.with_extension(thread.to_string()));
+        let syncs = AtomicU64::new(0);
+        let took = match self {
+            Limit::Sequential => sequential(&path, shape, data, interrupt)?,
+            Limit::Direct => match direct(&path, shape, data, interrupt)? {
+                Some(took) => took,
+                None => return Ok(None),
+            },
+            Limit::Log => by_chunk(shape, interrupt, own_file, |file, offset| {
+                file.write_all_at(data, offset)
+            })?,
+            Limit::LogSync => by_chunk(shape, interrupt, own_file, |file, offset| {
+                file.write_all_at(data, offset)?;
+                syncs.fetch_add(1, Ordering::Relaxed);
+                file.sync_data()
+            })?,
+            Limit::LogGroup => {
+                let group = Group::of(File::create_new(&path)?);
+                let took = by_chunk(shape, interrupt, |_| Ok(()), |(), _| group.append(data))?;
+                syncs.store(group.syncs(), Ordering::Relaxed);
+                took
+            }
+        };
+        Ok(Some((took, syncs.into_inner())))
+    }
+}
+
+/// As much of a chunk's bytes again and again as fills a block.
+fn block_of(data: &[u8]) -> impl Iterator<Item = u8> {
+    data.iter().copied().cycle().take(STREAM_BLOCK_BYTES as usize)
+}
+
+fn sequential(
+    path: &Path,
+    shape: &Shape,
+    data: &[u8],
+    interrupt: &Interrupt,
+) -> anyhow::Result<Took> {
+    let file = File::create_new(path)?;
+    let block: Vec<u8> = block_of(data).collect();
+    together(
+        1,
+        |_| (),
+        |()| {
+            let mut offset = 0;
+            while offset < shape.bytes() {
+                let count = STREAM_BLOCK_BYTES.min(shape.bytes() - offset);
+                file.write_all_at(&block[..count as usize], offset)?;
+                offset += count;
+                interrupt.check()?;
+            }
+            Ok(Latencies::default())
+        },
+    )
+}
+
+fn direct(
+    path: &Path,
+    shape: &Shape,
+    data: &[u8],
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Took>> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    let file = match options.open(path) {
+        Err(error) if is_refusal(&error) => return Ok(None),
+        other => other?,
+    };
+    let memory = AlignedBlock::of(data);
+    let bytes = shape.bytes().next_multiple_of(DIRECT_ALIGN_BYTES);
+    // Whether it can be written at all, and room, before the clock runs; some have no reservation.
+    match file.write_all_at(&memory.bytes()[..DIRECT_ALIGN_BYTES as usize], 0) {
+        Err(error) if is_refusal(&error) => return Ok(None),
+        other => other?,
+    }
+    let _ = fallocate(&file, FallocateFlags::empty(), 0, bytes);
+    let next = AtomicU64::new(0);
+    let took = together(
+        DIRECT_WRITERS,
+        |_| (),
+        |()| {
+            loop {
+                let offset = next.fetch_add(STREAM_BLOCK_BYTES, Ordering::Relaxed);
+                if offset >= bytes {
+                    return Ok(Latencies::default());
+                }
+                let count = STREAM_BLOCK_BYTES.min(bytes - offset);
+                file.write_all_at(&memory.bytes()[..count as usize], offset)?;
+                interrupt.check()?;
+            }
+        },
+    )?;
+    Ok(Some(took))
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+/// A block of memory that starts where the device can take it from.
+struct AlignedBlock {
+    memory: Vec<u8>,
+    skip: usize,
+}
+
+impl AlignedBlock {
+    fn of(data: &[u8]) -> AlignedBlock {
+        let mut memory = vec![0; (STREAM_BLOCK_BYTES + DIRECT_ALIGN_BYTES) as usize];
+        let skip = memory.as_ptr().align_offset(DIRECT_ALIGN_BYTES as usize);
+        for (to, from) in memory[skip..].iter_mut().zip(block_of(data)) {
+            *to = from;
+        }
+        AlignedBlock { memory, skip }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.skip..self.skip + STREAM_BLOCK_BYTES as usize]
+    }
+}
+
+/// All threads append their chunks, each to what it opened, by `append`, which gets that and how
+/// many bytes this thread has appended.
+fn by_chunk<T>(
+    shape: &Shape,
+    interrupt: &Interrupt,
+    open: impl Fn(usize) -> io::Result<T> + Sync,
+    append: impl Fn(&T, u64) -> io::Result<()> + Sync,
+) -> anyhow::Result<Took> {
+    let next = AtomicU64::new(0);
+    let make_ready = |thread: usize| (open(thread), Latencies::default());
+    together(shape.threads, make_ready, |(opened, mut latencies)| {
+        let (opened, mut offset) = (opened?, 0);
+        while next.fetch_add(1, Ordering::Relaxed) < shape.chunks {
+            let began = Instant::now();
+            append(&opened, offset)?;
+            latencies.record(began.elapsed().as_nanos() as u64);
+            offset += shape.chunk_bytes.0;
+            interrupt.check()?;
+        }
+        Ok(latencies)
+    })
+}
+
+/// A file that many append to, and each append is durable when it returns.
+struct Group {
+    file: File,
+    end: AtomicU64,
+    state: Mutex<GroupState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GroupState {
+    /// Appends whose bytes the system has.
+    written: u64,
+    /// Those of them that are durable.
+    durable: u64,
+    /// Somebody waits for the disk on behalf of all.
+    is_syncing: bool,
+    syncs: u64,
+}
+
+impl Group {
+    fn of(file: File) -> Group {
+        let (end, state) = (AtomicU64::new(0), Mutex::new(GroupState::default()));
+        Group { file, end, state, changed: Condvar::new() }
+    }
+
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        let offset = self.end.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(data, offset)?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.written += 1;
+        let ours = state.written;
+        while state.durable < ours {
+            if state.is_syncing {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.is_syncing = true;
+            let covered = state.written;
+            drop(state);
+            let synced = self.file.sync_data();
+            state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_syncing = false;
+            state.syncs += 1;
+            self.changed.notify_all();
+            synced?;
+            state.durable = covered;
+        }
+        Ok(())
+    }
+
+    fn syncs(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).syncs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cmdw::folder::Folder;
+    use crate::cmdw::load::{ChunkBytes, chunk_data};
+
+    #[test]
+    fn every_limit_writes_all_bytes() {
+        let shape = Shape {
+            chunk_bytes: ChunkBytes(1_000),
+            chunks: 2_500,
+            threads: 3,
+            containers: 3,
+            chunks_per_block: 16,
+        };
+        let data = chunk_data(shape.chunk_bytes);
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-limit-test").unwrap();
+        for limit in Limit::BUFFERED.into_iter().chain(Limit::DURABLE) {
+            folder.clear().unwrap();
+            let run = limit.run(folder.path(), &shape, &data, &Interrupt::default()).unwrap();
+            // Not every file system has direct writes.
+            let Some((took, syncs)) = run else { continue };
+            let lengths = fs::read_dir(folder.path()).unwrap();
+            let bytes: u64 = lengths.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+            let expected = match limit {
+                Limit::Direct => shape.bytes().next_multiple_of(DIRECT_ALIGN_BYTES),
+                _ => shape.bytes(),
+            };
+            assert_eq!(bytes, expected, "{limit:?}");
+            let operations = if limit.is_by_chunk() { shape.chunks } else { 0 };
+            assert_eq!(took.latencies.count(), operations, "{limit:?}");
+            match limit {
+                Limit::LogSync => assert_eq!(syncs, shape.chunks),
+                Limit::LogGroup => assert!((1..=shape.chunks).contains(&syncs), "{syncs}"),
+                _ => assert_eq!(syncs, 0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_ends_when_it_is_asked_to() {
+        let (chunk_bytes, chunks) = (ChunkBytes(1_000), 1_000);
+        let (threads, containers, chunks_per_block) = (2, 2, 16);
+        let shape = Shape { chunk_bytes, chunks, threads, containers, chunks_per_block };
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-limit-end-test").unwrap();
+        let asked = Interrupt::default();
+        asked.ask();
+        let result = Limit::Log.run(folder.path(), &shape, &chunk_data(chunk_bytes), &asked);
+        assert_eq!(result.unwrap_err().to_string(), "interrupted");
+    }
+}

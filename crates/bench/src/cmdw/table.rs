@@ -1,0 +1,350 @@
+//! What `cmdw` and `cmdr` print: a table for each size, lines of key=value pairs, JSON. Pure:
+//! figures in, text out.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::cmdw::load::{Shape, Took};
+use crate::figures::{Figure, Good, ratio};
+use crate::published::CmdwRow;
+use crate::stats::median;
+
+/// What one run was like. Times are of all threads together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Run {
+    /// What was done.
+    pub shape: Shape,
+    /// From the first chunk to the last answer.
+    pub write_s: f64,
+    /// Until all of it was durable.
+    pub sync_s: f64,
+    /// CPU for each chunk, user and system, until the last answer.
+    pub cpu_us: f64,
+    /// The same until all was durable: what was gathered in memory is paid for here.
+    pub cpu_us_with_sync: f64,
+    /// Of the chunks; None where they have none of their own.
+    pub p50_us: Option<f64>,
+    /// Likewise.
+    pub p99_us: Option<f64>,
+    /// fdatasyncs until the last answer, if somebody counted.
+    pub syncs: Option<u64>,
+}
+
+impl Run {
+    /// Of what the writing took, and what it took until all was durable.
+    pub fn of(shape: &Shape, write: &Took, until_durable: &Took) -> Run {
+        let per_chunk_us = |took: &Took| took.cpu_ns as f64 / 1e3 / shape.chunks as f64;
+        let has_latencies = write.latencies.count() > 0;
+        let percentile = |percent| has_latencies.then(|| write.latencies.percentile_us(percent));
+        let sync_ns = until_durable.elapsed_ns.saturating_sub(write.elapsed_ns);
+        Run {
+            shape: *shape,
+            write_s: write.elapsed_ns as f64 / 1e9,
+            sync_s: sync_ns as f64 / 1e9,
+            cpu_us: per_chunk_us(write),
+            cpu_us_with_sync: per_chunk_us(until_durable),
+            p50_us: percentile(50.0),
+            p99_us: percentile(99.0),
+            syncs: None,
+        }
+    }
+
+    fn mb(&self) -> f64 {
+        self.shape.bytes() as f64 / 1e6
+    }
+
+    fn rate(&self) -> f64 {
+        self.shape.chunks as f64 / self.write_s
+    }
+
+    fn rate_with_sync(&self) -> f64 {
+        self.shape.chunks as f64 / (self.write_s + self.sync_s)
+    }
+
+    /// The figures of a table, by the names that [`Series::line`] gives them.
+    fn figure(&self, name: Column) -> Option<f64> {
+        Some(match name {
+            Column::Rate => self.rate(),
+            Column::Chunks => self.shape.chunks as f64,
+            Column::Seconds => self.write_s,
+            Column::SyncSeconds => self.sync_s,
+            Column::Mb => self.mb() / self.write_s,
+            Column::RateWithSync => self.rate_with_sync(),
+            Column::MbWithSync => self.mb() / (self.write_s + self.sync_s),
+            Column::Cpu => self.cpu_us,
+            Column::CpuWithSync => self.cpu_us_with_sync,
+            Column::P50 => self.p50_us?,
+            Column::P99 => self.p99_us?,
+            Column::Syncs => self.syncs? as f64 / self.shape.chunks as f64,
+        })
+    }
+}
+
+/// Columns of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Rate,
+    Chunks,
+    Seconds,
+    SyncSeconds,
+    Mb,
+    RateWithSync,
+    MbWithSync,
+    Cpu,
+    CpuWithSync,
+    P50,
+    P99,
+    Syncs,
+}
+
+impl Column {
+    /// Its head in two lines, and how many digits follow the point.
+    fn head(self) -> ([&'static str; 2], usize) {
+        match self {
+            Column::Rate => (["", "rate"], 0),
+            Column::Chunks => (["", "chunks"], 0),
+            Column::Seconds => (["", "sec"], 2),
+            Column::SyncSeconds => (["", "sync"], 2),
+            Column::Mb => (["", "MB/s"], 1),
+            Column::RateWithSync => (["with sync", "rate"], 0),
+            Column::MbWithSync => (["w. sync", "MB/s"], 1),
+            Column::Cpu => (["CPU us", "a chunk"], 2),
+            Column::CpuWithSync => (["CPU us", "w. sync"], 2),
+            Column::P50 => (["p50", "us"], 1),
+            Column::P99 => (["p99", "us"], 1),
+            Column::Syncs => (["fdatasyncs", "a chunk"], 3),
+        }
+    }
+
+    fn width(self) -> usize {
+        if self == Column::Syncs { 11 } else { 9 }
+    }
+}
+
+/// Which columns a table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Writes that are made durable behind all.
+    Writes,
+    /// Writes of which each is durable when it is acknowledged.
+    DurableWrites,
+    /// Nothing is written.
+    Reads,
+}
+
+impl Kind {
+    fn columns(self) -> Vec<Column> {
+        use Column::{
+            Chunks, Cpu, CpuWithSync, Mb, MbWithSync, P50, P99, Rate, RateWithSync, Seconds,
+            SyncSeconds, Syncs,
+        };
+        let first = [Rate, Chunks, Seconds];
+        let of_writes = [SyncSeconds, Mb, RateWithSync, MbWithSync, Cpu, CpuWithSync, P50, P99];
+        let mut all = Vec::from(first);
+        match self {
+            Kind::Writes => all.extend(of_writes),
+            Kind::DurableWrites => {
+                all.extend(of_writes);
+                all.push(Syncs);
+            }
+            Kind::Reads => all.extend([Mb, Cpu, P50, P99]),
+        }
+        all
+    }
+}
+
+/// All runs of one contender.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What it is, with its version.
+    pub implementation: String,
+    /// Of its chunks; for a limit its name.
+    pub layout: String,
+    /// What else tells it from others of that name: checksums, durability, kind of read.
+    pub variant: String,
+    /// One for each round. None if it cannot be done here.
+    pub runs: Vec<Run>,
+    /// Why not, or what else is to be said of it.
+    pub notes: Vec<String>,
+}
+
+impl Series {
+    /// What it is called in tables.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.implementation, self.layout)
+    }
+
+    fn values(&self, column: Column) -> Vec<f64> {
+        self.runs.iter().filter_map(|run| run.figure(column)).collect()
+    }
+
+    fn row(&self, out: &mut String, columns: &[Column], label: &str) {
+        let _ = write!(out, "  {label:<31}");
+        for column in columns {
+            let values = self.values(*column);
+            let (_, digits) = column.head();
+            cell(out, *column, (!values.is_empty()).then(|| median(&values)), digits);
+        }
+        out.push('\n');
+    }
+
+    fn figure(&self, name: &'static str, column: Column, good: Good) -> Figure {
+        Figure { values: self.values(column), ..Figure::once(name, "", None, good) }
+    }
+
+    /// The line of one run, as the scripts of `tests/peers/ozone` and their reader know it. Of CPU
+    /// it has what it took until all was durable.
+    fn line(&self, round: usize, run: &Run) -> String {
+        let Shape { chunk_bytes, chunks, threads, .. } = run.shape;
+        let ms = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{:.4}", us / 1_000.0));
+        let mut out = format!(
+            "impl={} layout={} size={} chunks={chunks} threads={threads} rate={:.1} MBps={:.1} \
+             write_s={:.4} sync_s={:.4} MBps_with_sync={:.1} chunks_per_s_with_sync={:.1} \
+             p50_ms={} p99_ms={} cpu_us_per_chunk={:.3} cpu_us_without_sync={:.3}",
+            self.implementation,
+            self.layout,
+            chunk_bytes.0,
+            run.rate(),
+            run.mb() / run.write_s,
+            run.write_s,
+            run.sync_s,
+            run.mb() / (run.write_s + run.sync_s),
+            run.rate_with_sync(),
+            ms(run.p50_us),
+            ms(run.p99_us),
+            run.cpu_us_with_sync,
+            run.cpu_us,
+        );
+        if let Some(syncs) = run.syncs {
+            let _ = write!(out, " fdatasyncs={syncs}");
+        }
+        let _ = write!(out, " variant={} round={round}", self.variant);
+        out
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        let run = |run: &Run| {
+            json!({
+                "chunk_bytes": run.shape.chunk_bytes.0,
+                "chunks": run.shape.chunks,
+                "threads": run.shape.threads,
+                "containers": run.shape.containers,
+                "chunks_per_block": run.shape.chunks_per_block,
+                "write_s": run.write_s,
+                "sync_s": run.sync_s,
+                "chunks_per_s": run.rate(),
+                "chunks_per_s_with_sync": run.rate_with_sync(),
+                "mb_per_s_with_sync": run.mb() / (run.write_s + run.sync_s),
+                "cpu_us_per_chunk": run.cpu_us,
+                "cpu_us_per_chunk_with_sync": run.cpu_us_with_sync,
+                "p50_us": run.p50_us,
+                "p99_us": run.p99_us,
+                "fdatasyncs": run.syncs,
+            })
+        };
+        json!({
+            "implementation": self.implementation,
+            "layout": self.layout,
+            "variant": self.variant,
+            "notes": self.notes,
+            "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn cell(out: &mut String, column: Column, value: Option<f64>, digits: usize) {
+    let width = column.width();
+    let _ = match value {
+        Some(value) => write!(out, " {value:>width$.digits$}"),
+        None => write!(out, " {:>width$}", "-"),
+    };
+}
+
+/// A row for each contender, one for each published figure of this size, and what is to be said.
+/// Figures are medians of rounds.
+pub fn table(kind: Kind, contenders: &[Series], published: &[&CmdwRow]) -> String {
+    let columns = kind.columns();
+    let mut out = String::new();
+    for line in 0..2 {
+        let _ = write!(out, "  {:<31}", ["", "testname"][line]);
+        for column in &columns {
+            let (width, (head, _)) = (column.width(), column.head());
+            let _ = write!(out, " {:>width$}", head[line]);
+        }
+        out.push('\n');
+    }
+    for series in contenders {
+        let label = match kind {
+            Kind::Reads => format!("{} {}", series.layout, series.variant),
+            _ => series.label(),
+        };
+        series.row(&mut out, &columns, &label);
+    }
+    for row in published {
+        let _ = write!(out, "  {:<31}", format!("published {}", row.layout));
+        for column in &columns {
+            let (_, digits) = column.head();
+            cell(&mut out, *column, published_figure(row, *column), digits);
+        }
+        out.push('\n');
+    }
+    for series in contenders {
+        for note in &series.notes {
+            let _ = writeln!(out, "  {}: {note}", series.label());
+        }
+    }
+    out
+}
+
+fn published_figure(row: &CmdwRow, column: Column) -> Option<f64> {
+    let mb = (row.chunk_bytes * row.chunks) as f64 / 1e6;
+    Some(match column {
+        Column::Rate => row.rate,
+        Column::Chunks => row.chunks as f64,
+        Column::Seconds => row.write_s(),
+        Column::SyncSeconds => row.sync_s,
+        Column::Mb => mb / row.write_s(),
+        Column::RateWithSync => row.rate_with_sync(),
+        Column::MbWithSync => row.rate_with_sync() * mb / row.chunks as f64,
+        _ => return None,
+    })
+}
+
+/// How many times better one is than another, round by round.
+pub fn ratios(first: &Series, second: &Series) -> String {
+    let mut out = format!("  {} to {}:\n", first.label(), second.label());
+    for (name, column, good) in [
+        ("rate", Column::Rate, Good::More),
+        ("rate with sync", Column::RateWithSync, Good::More),
+        ("CPU a chunk, with sync", Column::CpuWithSync, Good::Less),
+        ("p99", Column::P99, Good::Less),
+    ] {
+        let of = |series: &Series| series.figure(name, column, good);
+        if let Some(ratio) = ratio(&of(first), &of(second)) {
+            let _ = writeln!(out, "    {name:<29} {ratio}");
+        }
+    }
+    out
+}
+
+/// A line for each run.
+pub fn lines(contenders: &[Series]) -> String {
+    let mut out = String::new();
+    for series in contenders {
+        for (round, run) in series.runs.iter().enumerate() {
+            let _ = writeln!(out, "{}", series.line(round, run));
+        }
+    }
+    out
+}
+
+/// The value of a key in such a line.
+pub fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
+    pairs.into_iter().find_map(|(name, value)| (name == key).then_some(value))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Options, and tiny runs of everything on a real disk.
+
+use std::fs;
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    args: CmdwArgs,
+}
+
+fn args(words: &str) -> Result<CmdwArgs, clap::Error> {
+    let words = ["cmdw", "--dir", "/tmp"].into_iter().chain(words.split_whitespace());
+    Line::try_parse_from(words).map(|line| line.args)
+}
+
+fn shapes(words: &str) -> anyhow::Result<Vec<(u64, u64)>> {
+    let shapes = args(words)?.chunks.shapes()?;
+    Ok(shapes.iter().map(|shape| (shape.chunk_bytes.0, shape.chunks)).collect())
+}
+
+#[test]
+fn the_published_test_is_what_nothing_asks_for() {
+    let expected = [
+        (1_024, 1_000_000),
+        (10_240, 100_000),
+        (102_400, 10_000),
+        (1_024_000, 1_000),
+        (4_096_000, 100),
+    ];
+    assert_eq!(shapes("").unwrap(), expected);
+    let args = args("").unwrap();
+    assert_eq!((args.chunks.threads, args.chunks.chunks_per_block), (16, 16));
+    assert_eq!(args.chunks.shapes().unwrap()[0].containers, 16);
+    assert_eq!(args.chunks.layouts(), Layout::ALL);
+    assert_eq!((args.durability, args.checksum, args.limits), (Durability::Buffered, None, true));
+}
+
+#[test]
+fn numbers_of_chunks_are_asked_for_or_scaled() {
+    assert_eq!(
+        shapes("--size 1KiB,4000KiB --scale 0.1").unwrap(),
+        [(1_024, 100_000), (4_096_000, 10)]
+    );
+    assert_eq!(shapes("--size 4000KiB --scale 0.001").unwrap(), [(4_096_000, 1)]);
+    assert_eq!(shapes("--size 1KiB,2KiB --count 5,6").unwrap(), [(1_024, 5), (2_048, 6)]);
+    // As many bytes of what was not published.
+    assert_eq!(shapes("--size 2KiB").unwrap(), [(2_048, 500_000)]);
+    for wrong in [
+        "--size 1KiB,2KiB --count 5",
+        "--size 1KiB --count 0",
+        "--count 5 --scale 2",
+        "--scale 0",
+        "--scale -1",
+        "--size 0",
+        "--size 33MiB",
+        "--threads 0",
+        "--threads 1025",
+        "--threads 4 --containers 5",
+        "--containers 0",
+        "--chunks-per-block 0",
+        "--layout per-file",
+        "--layout",
+        "--checksum crc",
+        "--durability fast",
+        "--compare zk://a:1",
+        "--limits maybe",
+    ] {
+        assert!(shapes(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn words_of_options_are_known() {
+    for (words, expected) in [
+        ("--durability buffered", Durability::Buffered),
+        ("--durability synced", Durability::Synced),
+        ("--durability group-synced", Durability::GroupSynced),
+    ] {
+        let durability = args(words).unwrap().durability;
+        assert_eq!(durability, expected);
+        assert!(words.ends_with(durability_name(durability)));
+    }
+    for kind in ChecksumType::ALL {
+        let words = format!("--checksum {}", checksum_name(kind));
+        assert_eq!(args(&words).unwrap().checksum, Some(kind));
+    }
+    let layouts = args("--layout log,per-block").unwrap().chunks.layout;
+    assert_eq!(layouts, [Layout::Log, Layout::PerBlock]);
+    assert!(!args("--limits false").unwrap().limits);
+    assert!(args("--limits").unwrap().limits);
+}
+
+#[test]
+fn ozone_and_the_limits_are_in_the_first_table() {
+    let of = |words: &str, is_first| contenders(&args(words).unwrap(), is_first);
+    let (ours, ozone) = (Contender::Ours, Contender::Ozone);
+    let expected = [ours(Layout::Log), ozone(Layout::PerBlock)];
+    assert_eq!(of("--layout log --compare freon:/x --limits false", true), expected);
+    let expected = [ours(Layout::PerChunk), ours(Layout::Log), ozone(Layout::PerChunk)];
+    assert_eq!(of("--layout per-chunk,log --compare freon:/x --limits false", true), expected);
+    assert_eq!(of("--layout log --compare freon:/x", false), [ours(Layout::Log)]);
+    let limits = |words: &str| -> Vec<Contender> { of(words, true).split_off(1) };
+    let limit = Contender::Limit;
+    let durable = [limit(Limit::LogSync), limit(Limit::LogGroup), Contender::Generator];
+    assert_eq!(limits("--layout log --durability group-synced"), durable);
+    assert_eq!(limits("--layout log").len(), 4);
+}
+
+fn tiny(chunk_bytes: u64, chunks: u64) -> Shape {
+    let (threads, containers, chunks_per_block) = (3, 2, 4);
+    Shape { chunk_bytes: ChunkBytes(chunk_bytes), chunks, threads, containers, chunks_per_block }
+}
+
+fn with_test(name: &str, durability: Durability, checksum: ChecksumType, run: impl Fn(&Test<'_>)) {
+    let folder = Folder::make(&std::env::temp_dir(), &format!("quorate-cmdw-{name}")).unwrap();
+    let shape = tiny(1_000, 50);
+    let data = chunk_data(shape.chunk_bytes);
+    let checksum = ChecksumData::of(checksum, 256, &data);
+    let interrupt = &Interrupt::default();
+    run(&Test { folder: &folder, interrupt, shape: &shape, checksum, data, durability });
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "a run leaves nothing");
+}
+
+#[test]
+fn every_layout_takes_all_chunks() {
+    for (durability, checksum) in [
+        (Durability::Buffered, ChecksumType::None),
+        (Durability::Buffered, ChecksumType::Crc32c),
+        (Durability::GroupSynced, ChecksumType::None),
+        (Durability::Synced, ChecksumType::Md5),
+    ] {
+        with_test("layouts", durability, checksum, |test| {
+            for layout in Layout::ALL {
+                let run = test.run_ours(layout).unwrap();
+                assert!(run.write_s > 0.0 && run.sync_s > 0.0);
+                assert!(run.cpu_us_with_sync >= run.cpu_us);
+                assert!(run.p50_us <= run.p99_us && run.p50_us.is_some());
+                let is_durable_log = durability != Durability::Buffered && layout == Layout::Log;
+                assert!(!is_durable_log || run.syncs.unwrap() > 0, "{durability:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_table_has_all_who_took_part() {
+    with_test("table", Durability::Buffered, ChecksumType::None, |test| {
+        let contenders =
+            [Contender::Ours(Layout::Log), Contender::Limit(Limit::Log), Contender::Generator];
+        let rounds = Rounds { rounds: 2, warmup: 1 };
+        let json = test.measure(&contenders, &rounds, &mut None).unwrap();
+        let all = json["contenders"].as_array().unwrap();
+        assert_eq!(all.len(), 3);
+        assert!(all.iter().all(|one| one["runs"].as_array().unwrap().len() == 2));
+        assert_eq!(json["test"], "50 chunks of 1000 bytes, checksums: none, buffered");
+    });
+}
+
+#[test]
+fn an_interrupted_run_is_an_error() {
+    with_test("interrupt", Durability::Buffered, ChecksumType::None, |test| {
+        let asked = Interrupt::default();
+        asked.ask();
+        let test = Test {
+            interrupt: &asked,
+            checksum: test.checksum.clone(),
+            data: test.data.clone(),
+            ..*test
+        };
+        let error = test.measure(&[Contender::Generator], &Rounds::ONCE, &mut None).unwrap_err();
+        assert!(format!("{error:#}").contains("interrupted"));
+    });
+}

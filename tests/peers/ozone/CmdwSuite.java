@@ -1,0 +1,177 @@
+// The workload of Ozone's load generator `cmdw` on Ozone's own ChunkManager, in one warm JVM, case by case as the lines on
+// standard input say, so that whoever drives it can take turns between this and something else. Times are exact, where those of
+// `cmdw` end on the tick of its progress bar; the CPU is that of the process, writes only.
+//
+//   java [-Dsync=true] -cp CLASSES:JARS/* CmdwSuite DATA_DIR THREADS CHUNKS_PER_BLOCK
+//
+// stdin                             stdout
+//                                   ready impl=ozone-VERSION
+// LAYOUT SIZE COUNT VARIANT         impl=... layout=... rate=... (one line of key=value pairs)
+// clean                             cleaned
+//
+// LAYOUT   FILE_PER_BLOCK | FILE_PER_CHUNK
+// VARIANT  write      stage WRITE_DATA only, as cmdw does
+//          write+end  as a datanode does: per block also finishWriteChunks (close), FILE_PER_CHUNK also COMMIT_DATA (rename)
+// Between the two lines of a case the driver syncs the file system and times that. `clean` closes and removes what the case wrote.
+// -Dsync=true sets hdds.container.chunk.write.sync: every chunk is durable before the next. It ends when stdin does.
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.ByteBuffer;
+import java.util.*;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.hdds.client.BlockID;
+import org.apache.hadoop.hdds.conf.OzoneConfiguration;
+import org.apache.hadoop.ozone.container.common.helpers.*;
+import org.apache.hadoop.ozone.container.common.impl.ContainerLayoutVersion;
+import org.apache.hadoop.ozone.container.common.transport.server.ratis.DispatcherContext;
+import org.apache.hadoop.ozone.container.common.volume.*;
+import org.apache.hadoop.ozone.container.keyvalue.*;
+import org.apache.hadoop.ozone.container.keyvalue.impl.ChunkManagerFactory;
+import org.apache.hadoop.ozone.container.keyvalue.interfaces.ChunkManager;
+
+public class CmdwSuite {
+  /** What the last case wrote and `clean` is to remove: one entry a thread. */
+  private static KeyValueContainer[] written;
+  private static long[] writtenBlocks;
+  private static long firstBlock;
+
+  private static DispatcherContext context(DispatcherContext.WriteChunkStage stage, long index) {
+    return DispatcherContext.newBuilder(DispatcherContext.Op.WRITE_STATE_MACHINE_DATA)
+        .setStage(stage).setTerm(1L).setLogIndex(index).build();
+  }
+
+  public static void main(String[] args) throws Exception {
+    // What Ozone prints itself must not come between.
+    final PrintStream out = System.out;
+    System.setOut(System.err);
+    final File dir = new File(args[0]);
+    final int threads = Integer.parseInt(args[1]), chunksPerBlock = Integer.parseInt(args[2]);
+    OzoneConfiguration conf = new OzoneConfiguration();
+    conf.set("hdds.datanode.dir", dir + "/hdds");
+    conf.set("ozone.metadata.dirs", dir + "/meta");
+    // cmdw throws "dbParentDir == null" with the default, container schema v3.
+    conf.setBoolean("hdds.datanode.container.schema.v3.enabled", false);
+    conf.set("hdds.container.chunk.write.sync", System.getProperty("sync", "false"));
+    MutableVolumeSet volumes =
+        new MutableVolumeSet("dn", "cluster", conf, null, StorageVolume.VolumeType.DATA_VOLUME, null);
+    ChunkManager manager = ChunkManagerFactory.createChunkManager(conf, null, null);
+    Map<ContainerLayoutVersion, KeyValueContainer[]> all = new HashMap<>();
+    Random random = new Random();
+    for (ContainerLayoutVersion layout :
+        new ContainerLayoutVersion[] {ContainerLayoutVersion.FILE_PER_BLOCK, ContainerLayoutVersion.FILE_PER_CHUNK}) {
+      KeyValueContainer[] containers = new KeyValueContainer[threads];
+      for (int i = 0; i < threads; i++) {
+        containers[i] = new KeyValueContainer(
+            new KeyValueContainerData(random.nextLong() >>> 8, layout, 1_000_000L, "p", "node"), conf);
+        containers[i].create(volumes, new RoundRobinVolumeChoosingPolicy(), "scmid");
+      }
+      all.put(layout, containers);
+    }
+    String impl = "ozone-" + System.getProperty("ozone.version", "unknown");
+    out.println("ready impl=" + impl);
+    out.flush();
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+    for (String line; (line = in.readLine()) != null;) {
+      if (line.equals("clean")) {
+        clean(manager);
+        out.println("cleaned");
+      } else {
+        String[] words = line.trim().split(" +");
+        ContainerLayoutVersion layout = ContainerLayoutVersion.valueOf(words[0]);
+        out.println("impl=" + impl + " " + run(manager, all.get(layout), layout, Integer.parseInt(words[1]),
+            Integer.parseInt(words[2]), words[3].equals("write+end"), chunksPerBlock));
+      }
+      out.flush();
+    }
+    Runtime.getRuntime().halt(0);
+  }
+
+  /** One case; its line without the name of the implementation. */
+  private static String run(ChunkManager manager, KeyValueContainer[] containers, ContainerLayoutVersion layout, int size,
+      int count, boolean isEnded, int chunksPerBlock) throws Exception {
+    final int threads = containers.length;
+    final boolean perChunk = layout == ContainerLayoutVersion.FILE_PER_CHUNK;
+    final long base = firstBlock += 100_000_000L;
+    final byte[] data = new byte[size];
+    new Random().nextBytes(data);
+    final long[] latencies = new long[count];
+    final long[] chunks = new long[threads];
+    final AtomicLong next = new AtomicLong(), done = new AtomicLong();
+    final CountDownLatch ready = new CountDownLatch(threads), go = new CountDownLatch(1);
+    Thread[] all = new Thread[threads];
+    for (int i = 0; i < threads; i++) {
+      final int id = i;
+      final KeyValueContainer container = containers[i];
+      all[i] = new Thread(() -> {
+        ready.countDown();
+        try {
+          go.await();
+          final long containerId = container.getContainerData().getContainerID();
+          long mine = 0;
+          BlockID block = null;
+          for (long number; (number = next.getAndIncrement()) < count; mine++) {
+            ChunkInfo chunk = new ChunkInfo(base + "_chunk_" + number, mine % chunksPerBlock * size, size);
+            block = new BlockID(containerId, base + mine / chunksPerBlock);
+            chunks[id] = mine + 1;
+            long began = System.nanoTime();
+            manager.writeChunk(container, block, chunk, ByteBuffer.wrap(data),
+                context(DispatcherContext.WriteChunkStage.WRITE_DATA, number));
+            if (isEnded && perChunk) {
+              manager.writeChunk(container, block, chunk, ByteBuffer.allocate(0),
+                  context(DispatcherContext.WriteChunkStage.COMMIT_DATA, number));
+            }
+            if (isEnded && !perChunk && mine % chunksPerBlock == chunksPerBlock - 1) {
+              manager.finishWriteChunks(container, new BlockData(block));
+            }
+            latencies[(int) number] = System.nanoTime() - began;
+            done.incrementAndGet();
+          }
+          if (isEnded && !perChunk && mine % chunksPerBlock != 0) {
+            manager.finishWriteChunks(container, new BlockData(block));
+          }
+        } catch (Throwable error) {
+          error.printStackTrace();
+        }
+      });
+      all[i].start();
+    }
+    com.sun.management.OperatingSystemMXBean process = (com.sun.management.OperatingSystemMXBean)
+        java.lang.management.ManagementFactory.getOperatingSystemMXBean();
+    ready.await();
+    long cpuBefore = process.getProcessCpuTime(), began = System.nanoTime();
+    go.countDown();
+    for (Thread thread : all) {
+      thread.join();
+    }
+    double seconds = (System.nanoTime() - began) / 1e9, cpuUs = (process.getProcessCpuTime() - cpuBefore) / 1e3;
+    Arrays.sort(latencies);
+    written = containers;
+    writtenBlocks = new long[threads];
+    for (int i = 0; i < threads && !perChunk && !isEnded; i++) {
+      writtenBlocks[i] = (chunks[i] + chunksPerBlock - 1) / chunksPerBlock;
+    }
+    double mb = count * (double) size / 1e6;
+    return String.format(Locale.ROOT,
+        "variant=%s layout=%s size=%d chunks=%d threads=%d rate=%.1f MBps=%.1f write_s=%.6f p50_ms=%.4f p99_ms=%.4f "
+            + "cpu_us_per_chunk=%.3f failed=%d",
+        isEnded ? "write+end" : "write", layout.name(), size, count, threads, count / seconds, mb / seconds, seconds,
+        latencies[count / 2] / 1e6, latencies[(int) (count * 0.99)] / 1e6, cpuUs / count, count - done.get());
+  }
+
+  /** Closes what cmdw never closes, and removes all chunks. */
+  private static void clean(ChunkManager manager) throws Exception {
+    for (int i = 0; written != null && i < written.length; i++) {
+      long id = written[i].getContainerData().getContainerID();
+      for (long block = 0; block < writtenBlocks[i]; block++) {
+        manager.finishWriteChunks(written[i], new BlockData(new BlockID(id, firstBlock + block)));
+      }
+      for (File file : new File(written[i].getContainerData().getChunksPath()).listFiles()) {
+        file.delete();
+      }
+    }
+    written = null;
+  }
+}
