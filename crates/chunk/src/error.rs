@@ -190,9 +190,10 @@ pub enum ChunkError {
         known: u64,
     },
     /// The disk has no room. Reads and deletions go on.
-    #[error("the disk is full: no room for {bytes_wanted} bytes more")]
+    #[error("the disk is full{}", wanted(*bytes_wanted))]
     DiskFull {
-        /// Bytes that were wanted.
+        /// Bytes that were wanted; 0 if the file system did not say for what it has no room: it may be
+        /// for one more file.
         bytes_wanted: u64,
     },
     /// The system refused an operation on a file.
@@ -217,6 +218,13 @@ pub enum ChunkError {
         /// What is wrong.
         what: String,
     },
+}
+
+fn wanted(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        _ => format!(": no room for {bytes} bytes more"),
+    }
 }
 
 impl ChunkError {
