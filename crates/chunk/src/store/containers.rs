@@ -70,7 +70,8 @@ impl<D: Disk> Store<D> {
         self.change_state(id, State::Unhealthy, "mark", |_| true)
     }
 
-    /// Replaces what the client says about a container.
+    /// Adds to what the client says about a container, in whatever state it is; a key that is there gets the
+    /// new value.
     pub fn update_container_metadata(
         &self,
         id: u64,
@@ -78,10 +79,10 @@ impl<D: Disk> Store<D> {
     ) -> Result<(), ChunkError> {
         let container = self.find(id)?;
         self.change(&container, |index| {
-            if !index.state.takes_writes() {
-                return Err(wrong_state(id, index.state, "update"));
+            for pair in metadata {
+                index.metadata.retain(|known| known.key != pair.key);
+                index.metadata.push(pair.clone());
             }
-            index.metadata = metadata.to_vec();
             Ok(())
         })
     }

@@ -358,6 +358,25 @@ fn a_container_goes_through_its_states() {
 }
 
 #[test]
+fn metadata_of_a_container_are_added_to_and_kept() {
+    let (disk, store) = with_container(Layout::Log);
+    let pair =
+        |key: &str, value: &str| KeyValue { key: key.to_owned(), value: Some(value.to_owned()) };
+    store.update_container_metadata(1, &[pair("a", "1"), pair("b", "2")]).expect("updates");
+    store.update_container_metadata(1, &[pair("a", "3")]).expect("updates");
+    let wanted = vec![pair("b", "2"), pair("a", "3")];
+    assert_eq!(store.container(1).expect("is there").metadata, wanted);
+    drop(store);
+    disk.crash();
+    let store = open(&disk, Layout::Log);
+    assert_eq!(store.container(1).expect("is there").metadata, wanted);
+    store.close_container(1).expect("closes");
+    store.update_container_metadata(1, &[pair("c", "4")]).expect("updates a closed one");
+    let info = store.container(1).expect("is there");
+    assert_eq!((info.metadata.len(), info.state), (3, State::Closed));
+}
+
+#[test]
 fn a_block_that_is_finalized_or_deleted_takes_nothing_or_is_gone() {
     for layout in Layout::ALL {
         let (disk, store) = with_container(layout);
