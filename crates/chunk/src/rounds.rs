@@ -3,8 +3,7 @@
 //! A thread that arrives while a round is under way is of the next one, which covers what it wrote. The
 //! first of them leads that round, and is woken alone when its turn comes; the others are woken all at
 //! once, by one system call, when it is over. So each thread sleeps once and is woken once, and takes no
-//! lock for it. (With a condition variable each was woken by the one before, and half of them too early:
-//! 30 us of CPU for a durable chunk of 1 KiB where it is a third of that.)
+//! lock for it. (With a condition variable each was woken by the one before, and half of them too early.)
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
