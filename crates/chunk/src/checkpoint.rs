@@ -14,6 +14,7 @@ use storage::codec::{DecodeError, Reader};
 use storage::disk::Disk;
 
 use crate::container::{Block, Commit, Index, decode_container, encode_container};
+use crate::crc::{crc32c, crc32c_append};
 use crate::error::ChunkError;
 use crate::extents::{Extent, Extents};
 use crate::layout::Layout;
@@ -135,7 +136,7 @@ impl<D: Disk> CheckpointWriter<D> {
     fn write_piece(&mut self) -> Result<(), ChunkError> {
         let count = (self.piece.len() - PIECE_HEAD_BYTES) as u32;
         self.piece[..4].copy_from_slice(&count.to_le_bytes());
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&self.piece[..4]), &self.piece[8..]);
+        let crc = crc32c_append(crc32c(&self.piece[..4]), &self.piece[8..]);
         self.piece[4..8].copy_from_slice(&crc.to_le_bytes());
         let written = self.disk.write_at(&self.file, self.offset, &self.piece);
         written.map_err(|error| ChunkError::io(&temporary_path(), "write", error))?;
@@ -203,7 +204,7 @@ pub(crate) fn read_checkpoint<D: Disk>(
             let read = read_fully(disk, &file, start, &mut piece).map_err(io("read"))?;
             piece.truncate(read);
         }
-        if crc != crc32c::crc32c_append(crc32c::crc32c(&piece_head[..4]), &piece) {
+        if crc != crc32c_append(crc32c(&piece_head[..4]), &piece) {
             return Ok(Err(format!("the piece at byte {offset} does not match its checksum")));
         }
         if piece.is_empty() {
@@ -222,7 +223,7 @@ fn encode_head(store_id: u128, at: Position) -> Vec<u8> {
     out.extend_from_slice(&0u32.to_le_bytes());
     out.extend_from_slice(&store_id.to_le_bytes());
     out.extend_from_slice(&at.to_u64().to_le_bytes());
-    let crc = crc32c::crc32c(&out);
+    let crc = crc32c(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out
 }
@@ -236,7 +237,7 @@ fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<(), DecodeE
     let version = reader.u32()?;
     reader.zeros(4)?;
     let (found_id, found_at) = (reader.u128()?, Position::of_u64(reader.u64()?));
-    if reader.u32()? != crc32c::crc32c(covered) {
+    if reader.u32()? != crc32c(covered) {
         return Err(reader.bad("the checksum of the head does not match"));
     }
     if version != CHECKPOINT_FORMAT_VERSION {

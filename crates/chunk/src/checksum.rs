@@ -4,6 +4,7 @@
 //! short. Ozone 2.2.0, `Checksum` and `ChecksumByteBufferFactory`: CRC32 is zlib's polynomial, both
 //! CRCs are four bytes, big-endian.
 
+use crate::crc::{crc32, crc32c};
 use bytes::Bytes;
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
@@ -53,8 +54,8 @@ impl ChecksumType {
     pub fn of(self, piece: &[u8]) -> Bytes {
         match self {
             ChecksumType::None => Bytes::new(),
-            ChecksumType::Crc32 => Bytes::copy_from_slice(&crc32fast::hash(piece).to_be_bytes()),
-            ChecksumType::Crc32c => Bytes::copy_from_slice(&crc32c::crc32c(piece).to_be_bytes()),
+            ChecksumType::Crc32 => Bytes::copy_from_slice(&crc32(piece).to_be_bytes()),
+            ChecksumType::Crc32c => Bytes::copy_from_slice(&crc32c(piece).to_be_bytes()),
             ChecksumType::Sha256 => Bytes::copy_from_slice(&Sha256::digest(piece)),
             ChecksumType::Md5 => Bytes::copy_from_slice(&Md5::digest(piece)),
         }
@@ -64,8 +65,8 @@ impl ChecksumType {
     fn matches(self, piece: &[u8], checksum: &[u8]) -> bool {
         match self {
             ChecksumType::None => true,
-            ChecksumType::Crc32 => crc32fast::hash(piece).to_be_bytes() == checksum,
-            ChecksumType::Crc32c => crc32c::crc32c(piece).to_be_bytes() == checksum,
+            ChecksumType::Crc32 => crc32(piece).to_be_bytes() == checksum,
+            ChecksumType::Crc32c => crc32c(piece).to_be_bytes() == checksum,
             ChecksumType::Sha256 | ChecksumType::Md5 => self.of(piece) == checksum,
         }
     }

@@ -14,6 +14,7 @@ pub mod block;
 pub mod checkpoint;
 pub mod checksum;
 pub mod container;
+mod crc;
 pub mod error;
 mod extents;
 pub mod layout;

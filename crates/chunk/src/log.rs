@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::disk::{AlignedBuffer, Disk};
 
+use crate::crc::crc32c;
 use crate::error::ChunkError;
 use crate::limits::{
     BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, GATHERED_BYTES_MAX, SEGMENT_HEADROOM_BYTES,
@@ -56,8 +57,10 @@ pub struct Log<D: Disk> {
     /// Bytes at the end of a segment that chunks leave free.
     headroom_bytes: u32,
     tail: Mutex<Tail<D::File>>,
-    /// A buffer came back, a write ended, or the log stopped.
+    /// A write ended, or the log stopped.
     changed: Condvar,
+    /// There may be room for one more of those who wait for a buffer.
+    has_room: Condvar,
     sync_count: AtomicU64,
     /// Everything before this position is in the files.
     written: AtomicU64,
@@ -162,6 +165,7 @@ impl<D: Disk> Log<D> {
             headroom_bytes: SEGMENT_HEADROOM_BYTES.min(segment_bytes / 8),
             tail: Mutex::new(tail),
             changed: Condvar::new(),
+            has_room: Condvar::new(),
             sync_count: AtomicU64::new(0),
             written: AtomicU64::new(end.to_u64()),
             durable: AtomicU64::new(end.to_u64()),
@@ -187,15 +191,17 @@ impl<D: Disk> Log<D> {
             let bytes_max = u64::from(limit - FIRST_RECORD);
             return Err(ChunkError::ChunkTooLarge { bytes: bytes.into(), bytes_max });
         }
-        let crc = if is_gathered { crc32c::crc32c(record.body) } else { 0 };
+        let crc = if is_gathered { crc32c(record.body) } else { 0 };
         let mut tail = self.tail.lock();
+        let mut has_waited = false;
         let fits = loop {
             tail.check()?;
             let fits = is_gathered && tail.gathers(bytes);
             if fits || tail.has_buffer() {
                 break fits;
             }
-            self.changed.wait(&mut tail);
+            has_waited = true;
+            self.has_room.wait(&mut tail);
         };
         let start = if fits { tail.end.offset } else { next_block(tail.end.offset) };
         let is_over = start.saturating_add(bytes) > limit;
@@ -221,6 +227,10 @@ impl<D: Disk> Log<D> {
         match is_gathered {
             true => tail.gather(&header, record.body, crc, bytes),
             false => own = Some(tail.take_own(&header, bytes)),
+        }
+        if has_waited && (tail.gathered.is_some() || tail.has_buffer()) {
+            // One was woken; what it left may do for the next.
+            self.has_room.notify_one();
         }
         Ok((at, Unwritten { filled, own }))
     }
@@ -388,7 +398,7 @@ impl<D: Disk> Log<D> {
         let file = match self.make_segment(&head) {
             Ok(file) => file,
             Err(error @ ChunkError::DiskFull { .. }) => return Err(error),
-            Err(error) => return Err(tail.stop(error)),
+            Err(error) => return Err(self.stop(tail, error)),
         };
         let filled = tail.take_gathered();
         tail.segment = Some(Arc::new(Segment { number, file }));
@@ -400,13 +410,13 @@ impl<D: Disk> Log<D> {
 
     fn make_segment(&self, head: &Head) -> Result<D::File, ChunkError> {
         let path = segment_path(head.number);
-        let file = self.disk.create_direct(&path);
+        let file = self.disk.create(&path);
         let file = file.map_err(|error| ChunkError::io(&path, "create", error))?;
         let mut block = AlignedBuffer::new(BLOCK_BYTES as usize);
         let bytes = encode_head(head);
         block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
         let room = self.disk.preallocate(&file, head.bytes.into());
-        let written = room.and_then(|()| self.disk.write_at(&file, 0, block.bytes()));
+        let written = room.and_then(|()| self.disk.write_blocks_at(&file, 0, block.bytes()));
         match written.map_err(|error| ChunkError::io(&path, "write", error)) {
             Ok(()) => Ok(file),
             Err(ChunkError::DiskFull { .. }) => {
@@ -432,7 +442,7 @@ impl<D: Disk> Log<D> {
     fn write_filled(&self, filled: Filled<D::File>) -> Result<(), ChunkError> {
         let Filled { segment, start, bytes, buffer } = filled;
         let whole = &buffer.bytes()[..bytes];
-        let written = self.disk.write_at(&segment.file, start.into(), whole);
+        let written = self.disk.write_blocks_at(&segment.file, start.into(), whole);
         self.written(&segment, start, buffer, written)
     }
 
@@ -469,6 +479,7 @@ impl<D: Disk> Log<D> {
         let result = self.stop_on_error(&mut tail, result);
         drop(tail);
         self.changed.notify_all();
+        self.has_room.notify_one();
         result
     }
 
@@ -477,7 +488,17 @@ impl<D: Disk> Log<D> {
         tail: &mut Tail<D::File>,
         result: Result<(), ChunkError>,
     ) -> Result<(), ChunkError> {
-        result.map_err(|error| tail.stop(error))
+        result.map_err(|error| self.stop(tail, error))
+    }
+
+    /// Nothing more is written; whoever waits is told.
+    fn stop(&self, tail: &mut Tail<D::File>, error: ChunkError) -> ChunkError {
+        if !matches!(error, ChunkError::Stopped(_)) {
+            tail.stopped.get_or_insert(error.to_string());
+        }
+        self.changed.notify_all();
+        self.has_room.notify_all();
+        error
     }
 }
 
@@ -492,13 +513,6 @@ impl<F> Tail<F> {
             Some(why) => Err(ChunkError::Stopped(why.clone())),
             None => Ok(()),
         }
-    }
-
-    fn stop(&mut self, error: ChunkError) -> ChunkError {
-        if !matches!(error, ChunkError::Stopped(_)) {
-            self.stopped.get_or_insert(error.to_string());
-        }
-        error
     }
 
     /// Whether a record of so many bytes goes into the gathered ones.
@@ -607,7 +621,7 @@ impl<D: Disk> Stream<'_, D> {
         self.put(header)?;
         let mut crcs = Vec::with_capacity(body.len().div_ceil(PIECE_BYTES));
         for piece in body.chunks(PIECE_BYTES) {
-            crcs.push(crc32c::crc32c(piece));
+            crcs.push(crc32c(piece));
             self.put(piece)?;
         }
         let mut trailer = Vec::new();
@@ -637,7 +651,7 @@ impl<D: Disk> Stream<'_, D> {
     }
 
     fn write(&mut self, bytes: usize) -> std::io::Result<()> {
-        self.disk.write_at(self.file, self.offset, &self.buffer[..bytes])?;
+        self.disk.write_blocks_at(self.file, self.offset, &self.buffer[..bytes])?;
         self.offset += bytes as u64;
         self.fill = 0;
         Ok(())

@@ -13,6 +13,7 @@
 
 use storage::codec::{DecodeError, Reader};
 
+use crate::crc::{crc32c, crc32c_append};
 use crate::limits::RECORD_BODY_BYTES_MAX;
 
 /// Bytes of a header.
@@ -134,7 +135,7 @@ pub fn encode_header(header: &Header) -> [u8; HEADER_BYTES] {
     put(40, &header.durable.to_u64().to_le_bytes());
     put(48, &header.body_bytes.to_le_bytes());
     put(52, &header.previous.to_le_bytes());
-    let crc = crc32c::crc32c(&out[..60]);
+    let crc = crc32c(&out[..60]);
     out[60..].copy_from_slice(&crc.to_le_bytes());
     out
 }
@@ -153,7 +154,7 @@ pub fn decode_header(bytes: &[u8], at: Position) -> Result<Header, DecodeError> 
     let durable = Position::of_u64(reader.u64()?);
     let (body_bytes, previous) = (reader.u32()?, reader.u32()?);
     reader.zeros(4)?;
-    if reader.u32()? != crc32c::crc32c(covered) {
+    if reader.u32()? != crc32c(covered) {
         return Err(reader.bad("the checksum of the header does not match"));
     }
     let kind = Kind::of_number(kind).ok_or_else(|| reader.bad("the kind is unknown"))?;
@@ -172,7 +173,7 @@ pub fn encode_trailer(header: &[u8; HEADER_BYTES], crcs: &[u32], out: &mut Vec<u
     for crc in crcs {
         out.extend_from_slice(&crc.to_le_bytes());
     }
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..60]), &out[start..]);
+    let crc = crc32c_append(crc32c(&header[..60]), &out[start..]);
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
@@ -183,8 +184,8 @@ pub fn decode_trailer(header: &Header, bytes: &[u8]) -> Result<Vec<u32>, DecodeE
     let covered = Reader::new(bytes).take(4 * count)?;
     let crcs: Result<Vec<u32>, DecodeError> = (0..count).map(|_| reader.u32()).collect();
     let crcs = crcs?;
-    let of_header = crc32c::crc32c(&encode_header(header)[..60]);
-    if reader.u32()? != crc32c::crc32c_append(of_header, covered) {
+    let of_header = crc32c(&encode_header(header)[..60]);
+    if reader.u32()? != crc32c_append(of_header, covered) {
         return Err(reader.bad("the checksum of the trailer does not match"));
     }
     Ok(crcs)
@@ -195,7 +196,7 @@ pub fn decode_trailer(header: &Header, bytes: &[u8]) -> Result<Vec<u32>, DecodeE
 pub fn first_bad_piece(pieces: &[u8], first: usize, crcs: &[u32]) -> Option<usize> {
     let crcs = crcs.iter().skip(first).map(Some).chain(core::iter::repeat(None));
     let mut pairs = pieces.chunks(PIECE_BYTES).zip(crcs);
-    let bad = pairs.position(|(piece, crc)| crc != Some(&crc32c::crc32c(piece)))?;
+    let bad = pairs.position(|(piece, crc)| crc != Some(&crc32c(piece)))?;
     Some(first + bad)
 }
 

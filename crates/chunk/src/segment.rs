@@ -8,6 +8,7 @@
 
 use storage::codec::{DecodeError, Reader};
 
+use crate::crc::crc32c;
 use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
 use crate::record::Position;
 
@@ -60,7 +61,7 @@ pub fn encode_head(head: &Head) -> Vec<u8> {
     out.extend_from_slice(&0u32.to_le_bytes());
     out.extend_from_slice(&head.follows.to_u64().to_le_bytes());
     out.extend_from_slice(&head.durable.to_u64().to_le_bytes());
-    let crc = crc32c::crc32c(&out);
+    let crc = crc32c(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out
 }
@@ -76,7 +77,7 @@ pub fn decode_head(bytes: &[u8]) -> Result<Head, DecodeError> {
     let (number, store_id, segment_bytes) = (reader.u32()?, reader.u128()?, reader.u32()?);
     reader.zeros(4)?;
     let (follows, durable) = (Position::of_u64(reader.u64()?), Position::of_u64(reader.u64()?));
-    if reader.u32()? != crc32c::crc32c(covered) {
+    if reader.u32()? != crc32c(covered) {
         return Err(reader.bad("the checksum of the segment's head does not match"));
     }
     if version != LOG_FORMAT_VERSION {

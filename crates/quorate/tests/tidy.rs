@@ -70,8 +70,7 @@ const WALLS: [Wall; 12] = [
         ours: &["storage"],
         theirs: &[
             "bytes",
-            "crc32c",
-            "crc32fast",
+            "crc-fast",
             "foldhash",
             "hashbrown",
             "md-5",

@@ -277,10 +277,6 @@ impl Disk for SimDisk {
         named(self.inner.open_or_create(path), path)
     }
 
-    fn create_direct(&self, path: &str) -> io::Result<SimFile> {
-        named(self.inner.create_direct(path), path)
-    }
-
     fn len(&self, file: &SimFile) -> io::Result<u64> {
         self.inner.len(&file.inner)
     }
@@ -292,6 +288,12 @@ impl Disk for SimDisk {
     fn write_at(&self, file: &SimFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.inner.write_at(&file.inner, offset, bytes)?;
         self.watch.borrow_mut().on_write(&file.path, bytes);
+        Ok(())
+    }
+
+    fn write_blocks_at(&self, file: &SimFile, offset: u64, blocks: &[u8]) -> io::Result<()> {
+        self.inner.write_blocks_at(&file.inner, offset, blocks)?;
+        self.watch.borrow_mut().on_write(&file.path, blocks);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
@@ -39,19 +39,19 @@ pub trait Disk {
     fn open_read_only(&self, path: &str) -> io::Result<Self::File>;
     /// Creates a file, or empties an existing one.
     fn create(&self, path: &str) -> io::Result<Self::File>;
-    /// Opens a file for reading and for writing through the page cache; makes an empty one if there is
-    /// none.
+    /// Opens a file for reading and writing; makes an empty one if there is none.
     fn open_or_create(&self, path: &str) -> io::Result<Self::File>;
-    /// As [`Disk::create`], for a file that is written in whole blocks: a write goes around the page
-    /// cache where the file system can, if its offset, its length and the place of its bytes in
-    /// memory ([`AlignedBuffer`]) are multiples of [`crate::limits::DIRECT_BLOCK_BYTES`].
-    fn create_direct(&self, path: &str) -> io::Result<Self::File>;
     /// Bytes in the file.
     fn len(&self, file: &Self::File) -> io::Result<u64>;
     /// Reads at `offset`; fewer bytes than asked, or none at the end of the file.
     fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// As [`Disk::write_at`], of whole blocks, and around the page cache where the file system can: the
+    /// offset, the length and the place of the bytes in memory ([`AlignedBuffer`]) are multiples of
+    /// [`crate::limits::DIRECT_BLOCK_BYTES`]. For a file that was created or opened with
+    /// [`Disk::open_or_create`].
+    fn write_blocks_at(&self, file: &Self::File, offset: u64, blocks: &[u8]) -> io::Result<()>;
     /// Reserves blocks for `bytes` bytes and makes the file at least that long. Fails with
     /// [`io::ErrorKind::StorageFull`] when there is no room.
     fn preallocate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
@@ -178,18 +178,27 @@ pub struct RealFile {
 /// How a file is written.
 #[derive(Debug)]
 enum Writes {
-    /// Through the page cache.
-    Buffered,
+    /// Through the page cache; whole blocks, where it is asked for, with another handle around it. That
+    /// is opened at the first of them, if the file system can.
+    Buffered(OnceLock<Option<DirectBlocks>>),
     /// What was opened for writing in place is written around the page cache, where the file system
     /// can and until it refuses.
     InPlace(Mutex<Option<DirectWriter>>),
-    /// Whole blocks go around the page cache.
-    Blocks(DirectBlocks),
 }
 
 impl RealFile {
     fn buffered(file: File) -> RealFile {
-        RealFile { file, writes: Writes::Buffered }
+        RealFile { file, writes: Writes::Buffered(OnceLock::new()) }
+    }
+
+    /// The handle for whole blocks, if there can be one.
+    fn blocks(&self) -> io::Result<Option<&DirectBlocks>> {
+        let Writes::Buffered(blocks) = &self.writes else { return Ok(None) };
+        if let Some(opened) = blocks.get() {
+            return Ok(opened.as_ref());
+        }
+        let opened = DirectBlocks::open(&self.file)?;
+        Ok(blocks.get_or_init(|| opened).as_ref())
     }
 }
 
@@ -199,11 +208,10 @@ impl Disk for RealDisk {
     fn open(&self, path: &str) -> io::Result<RealFile> {
         let path = self.path(path);
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        let writes = match DirectWriter::open(&path, file.metadata()?.len())? {
-            Some(writer) => Writes::InPlace(Mutex::new(Some(writer))),
-            None => Writes::Buffered,
-        };
-        Ok(RealFile { file, writes })
+        Ok(match DirectWriter::open(&path, file.metadata()?.len())? {
+            Some(writer) => RealFile { file, writes: Writes::InPlace(Mutex::new(Some(writer))) },
+            None => RealFile::buffered(file),
+        })
     }
 
     fn open_read_only(&self, path: &str) -> io::Result<RealFile> {
@@ -222,15 +230,6 @@ impl Disk for RealDisk {
         options.open(self.path(path)).map(RealFile::buffered)
     }
 
-    fn create_direct(&self, path: &str) -> io::Result<RealFile> {
-        let file = self.create(path)?.file;
-        let writes = match DirectBlocks::open(&self.path(path))? {
-            Some(blocks) => Writes::Blocks(blocks),
-            None => Writes::Buffered,
-        };
-        Ok(RealFile { file, writes })
-    }
-
     fn len(&self, file: &RealFile) -> io::Result<u64> {
         Ok(file.file.metadata()?.len())
     }
@@ -245,26 +244,28 @@ impl Disk for RealDisk {
     }
 
     fn write_at(&self, file: &RealFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        match &file.writes {
-            Writes::Buffered => {}
-            Writes::InPlace(direct) => {
-                // A writer that panicked left a piece that says itself whether it is known.
-                let mut direct = direct.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(writer) = direct.as_mut() {
-                    match writer.write_at(&file.file, offset, bytes) {
-                        // From here on only through the page cache, which a mixture would have to
-                        // flush.
-                        Err(error) if is_refusal(&error) => *direct = None,
-                        other => return other,
-                    }
+        if let Writes::InPlace(direct) = &file.writes {
+            // A writer that panicked left a piece that says itself whether it is known.
+            let mut direct = direct.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(writer) = direct.as_mut() {
+                match writer.write_at(&file.file, offset, bytes) {
+                    // From here on only through the page cache, which a mixture would have to
+                    // flush.
+                    Err(error) if is_refusal(&error) => *direct = None,
+                    other => return other,
                 }
             }
-            Writes::Blocks(direct) => match direct.write_at(offset, bytes) {
-                Err(error) if is_refusal(&error) => {}
-                other => return other,
-            },
         }
         file.file.write_all_at(bytes, offset)
+    }
+
+    fn write_blocks_at(&self, file: &RealFile, offset: u64, blocks: &[u8]) -> io::Result<()> {
+        match file.blocks()?.map(|direct| direct.write_at(offset, blocks)) {
+            Some(Err(error)) if is_refusal(&error) => {}
+            Some(result) => return result,
+            None => {}
+        }
+        self.write_at(file, offset, blocks)
     }
 
     fn preallocate(&self, file: &RealFile, bytes: u64) -> io::Result<()> {

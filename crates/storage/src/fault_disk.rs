@@ -14,6 +14,7 @@ use std::io;
 use std::rc::Rc;
 
 use crate::disk::Disk;
+use crate::limits::DIRECT_BLOCK_BYTES;
 
 /// Bytes that a disk writes whole or not at all.
 pub const SECTOR_BYTES: u64 = 512;
@@ -52,9 +53,9 @@ pub enum Operation {
     Open,
     /// `read_at`, `len`, `list`, `exists`.
     Read,
-    /// `create`, `create_direct`, and `open_or_create` of a file that is not there.
+    /// `create`, and `open_or_create` of a file that is not there.
     Create,
-    /// `write_at`.
+    /// `write_at`, `write_blocks_at`.
     Write,
     /// `preallocate`.
     Preallocate,
@@ -652,10 +653,6 @@ impl Disk for FaultDisk {
         if is_there { self.open(path) } else { self.create(path) }
     }
 
-    fn create_direct(&self, path: &str) -> io::Result<FaultFile> {
-        self.create(path)
-    }
-
     fn len(&self, file: &FaultFile) -> io::Result<u64> {
         let mut state = self.state.borrow_mut();
         state.begin(Operation::Read)?;
@@ -684,6 +681,14 @@ impl Disk for FaultDisk {
         apply_change(&mut content.visible, &change);
         content.unsynced.push(change);
         finish(begin, ())
+    }
+
+    fn write_blocks_at(&self, file: &FaultFile, offset: u64, blocks: &[u8]) -> io::Result<()> {
+        let place = blocks.as_ptr() as u64;
+        let is_whole = |at: u64| at.is_multiple_of(DIRECT_BLOCK_BYTES);
+        let are_whole = [offset, blocks.len() as u64, place].into_iter().all(is_whole);
+        assert!(are_whole, "what is not whole blocks was written as if it were");
+        self.write_at(file, offset, blocks)
     }
 
     fn preallocate(&self, file: &FaultFile, bytes: u64) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Headers and trailers: whole, cut off, changed, at another place.
 
 use super::*;
+use crate::crc::crc32c;
 
 fn header() -> Header {
     Header {
@@ -53,7 +54,7 @@ fn a_body_over_the_limit_is_refused_before_it_is_read() {
 #[test]
 fn a_trailer_belongs_to_its_header_and_names_the_bad_piece() {
     let body: Vec<u8> = (0..=PIECE_BYTES).map(|index| index as u8).collect();
-    let crcs: Vec<u32> = body.chunks(PIECE_BYTES).map(crc32c::crc32c).collect();
+    let crcs: Vec<u32> = body.chunks(PIECE_BYTES).map(crc32c).collect();
     let mut trailer = Vec::new();
     encode_trailer(&encode_header(&header()), &crcs, &mut trailer);
     assert_eq!(trailer.len(), trailer_bytes(body.len()));

@@ -14,6 +14,7 @@ use crate::checkpoint::{
     Entry, INDEX_DIR, checkpoint_path, list_checkpoints, read_checkpoint, remove_checkpoint,
 };
 use crate::container::{Commit, Container, Index, State, decode_container};
+use crate::crc::crc32c;
 use crate::error::ChunkError;
 use crate::extents::Extent;
 use crate::layout::{Layout, container_dirs};
@@ -158,7 +159,7 @@ fn encode_identity(store_id: u128) -> Vec<u8> {
     let mut out = IDENTITY_MAGIC.to_vec();
     out.extend_from_slice(&IDENTITY_VERSION.to_le_bytes());
     out.extend_from_slice(&store_id.to_le_bytes());
-    let crc = crc32c::crc32c(&out);
+    let crc = crc32c(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out
 }
@@ -172,7 +173,7 @@ pub(crate) fn decode_identity(bytes: &[u8]) -> Result<u128, DecodeError> {
     }
     let version = reader.u32()?;
     let store_id = reader.u128()?;
-    if reader.u32()? != crc32c::crc32c(covered) {
+    if reader.u32()? != crc32c(covered) {
         return Err(reader.bad("the checksum does not match"));
     }
     reader.finish()?;

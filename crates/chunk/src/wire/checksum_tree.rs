@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use super::pb;
 use crate::block::{BlockData, ChunkInfo};
+use crate::crc::crc32c_append;
 
 /// Takes the blocks in the order of their local ids.
 #[derive(Default)]
@@ -42,7 +43,7 @@ impl ChecksumTree {
 
 /// Goes on with a sum over one more number.
 fn append(checksum: u32, number: i64) -> u32 {
-    crc32c::crc32c_append(checksum, &number.to_be_bytes())
+    crc32c_append(checksum, &number.to_be_bytes())
 }
 
 fn block_tree(block: &BlockData) -> pb::BlockMerkleTree {
@@ -54,7 +55,7 @@ fn block_tree(block: &BlockData) -> pb::BlockMerkleTree {
     let mut chunks = Vec::with_capacity(by_offset.len());
     for chunk in by_offset.into_values() {
         let own = chunk.checksum.checksums.iter();
-        let own = own.fold(0, |checksum, bytes| crc32c::crc32c_append(checksum, bytes));
+        let own = own.fold(0, |checksum, bytes| crc32c_append(checksum, bytes));
         checksum = append(checksum, i64::from(own));
         chunks.push(pb::ChunkMerkleTree {
             offset: Some(chunk.offset.cast_signed()),

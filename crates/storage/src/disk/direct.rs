@@ -17,6 +17,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -104,9 +105,14 @@ pub(super) struct DirectBlocks {
 }
 
 impl DirectBlocks {
-    /// `None` when the file system refuses.
-    pub fn open(path: &Path) -> io::Result<Option<DirectBlocks>> {
-        Ok(open_direct(path)?.map(|file| DirectBlocks { file }))
+    /// Another handle of an open file, whatever it is called by now. `None` when the file system
+    /// refuses, or when the system does not show open files as files.
+    pub fn open(file: &File) -> io::Result<Option<DirectBlocks>> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        match open_direct(Path::new(&path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            other => Ok(other?.map(|file| DirectBlocks { file })),
+        }
     }
 
     /// Writes all of `bytes` at `offset`; a sync is still due, for the device has a cache too. What is

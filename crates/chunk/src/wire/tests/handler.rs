@@ -9,6 +9,7 @@ use super::{
     read, write,
 };
 use crate::checksum::{ChecksumData, ChecksumType};
+use crate::crc::{crc32, crc32c};
 use crate::store::{Durability, Store, StoreOptions};
 use crate::wire::handler::{Handler, HandlerOptions};
 use crate::wire::pb;
@@ -447,8 +448,8 @@ fn the_checksums_of_a_container_are_those_of_its_blocks() {
     assert_eq!(info.container_id, Some(CONTAINER));
     let tree = info.container_merkle_tree.unwrap();
 
-    let sum = |parts: &[&[u8]]| i64::from(crc32c::crc32c(&parts.concat()));
-    let crc = |data: &[u8]| crc32fast::hash(data).to_be_bytes();
+    let sum = |parts: &[&[u8]]| i64::from(crc32c(&parts.concat()));
+    let crc = |data: &[u8]| crc32(data).to_be_bytes();
     let first = sum(&[&crc(b"abcd"), &crc(b"efgh")]);
     let second = sum(&[&crc(b"ij")]);
     let block = sum(&[&LOCAL.to_be_bytes(), &first.to_be_bytes(), &second.to_be_bytes()]);

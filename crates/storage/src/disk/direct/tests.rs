@@ -174,18 +174,20 @@ fn a_write_behind_the_end_makes_the_file_longer_by_as_much() {
 #[test]
 fn whole_blocks_and_everything_else_of_a_file_of_blocks_come_back() {
     let pair = Pair::new("blocks", 0);
-    let file = pair.disk.create_direct("b").expect("creates");
+    let file = pair.disk.create("b").expect("creates");
     pair.disk.preallocate(&file, LENGTH).expect("has room");
     let mut blocks = AlignedBuffer::new(3 * DIRECT_BLOCK_BYTES as usize);
     blocks.bytes_mut().fill(1);
-    pair.disk.write_at(&file, DIRECT_BLOCK_BYTES, blocks.bytes()).expect("writes blocks");
+    pair.disk.write_at(&file, 3 * DIRECT_BLOCK_BYTES + 1, &[3; 9]).expect("writes below");
+    pair.disk.write_blocks_at(&file, DIRECT_BLOCK_BYTES, blocks.bytes()).expect("writes blocks");
     pair.disk.write_at(&file, 5, &[2; 7]).expect("writes at an odd place");
-    pair.disk.write_at(&file, 2 * DIRECT_BLOCK_BYTES, &blocks.bytes()[1..9]).expect("writes few");
+    pair.disk.write_blocks_at(&file, 40, &blocks.bytes()[1..9]).expect("writes few");
     let mut back = vec![9; 5 * DIRECT_BLOCK_BYTES as usize];
     assert_eq!(pair.disk.read_at(&file, 0, &mut back).expect("reads"), back.len());
     let mut wanted = vec![0; back.len()];
     wanted[4096..4 * 4096].fill(1);
     wanted[5..12].fill(2);
+    wanted[40..48].fill(1);
     assert!(back == wanted);
 }
 
