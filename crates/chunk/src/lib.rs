@@ -15,6 +15,7 @@ pub mod checkpoint;
 pub mod checksum;
 pub mod container;
 mod crc;
+mod direct;
 pub mod error;
 mod extents;
 pub mod layout;

@@ -26,6 +26,7 @@ use parking_lot::{Mutex, RwLock};
 use storage::disk::Disk;
 
 use crate::container::Container;
+use crate::direct::DirectWrites;
 use crate::error::ChunkError;
 use crate::layout::Layout;
 use crate::limits::{
@@ -131,6 +132,7 @@ pub struct Store<D: Disk> {
     log: Log<D>,
     containers: RwLock<HashMap<u64, Arc<Container>, foldhash::fast::FixedState>>,
     files: OpenFiles<D::File>,
+    direct: DirectWrites,
     /// Containers with chunks that were gathered and are not in their files.
     gathering: Mutex<BTreeSet<u64>>,
     damage: Vec<Damage>,

@@ -170,7 +170,7 @@ impl<D: Disk> Store<D> {
         durability: Durability,
     ) -> io::Result<()> {
         let file = self.block_file(container, id.local_id)?;
-        self.disk.write_at(&file, offset, data)?;
+        self.direct.write(&self.disk, &file, offset, data)?;
         if durability == Durability::Buffered {
             return Ok(());
         }
@@ -302,7 +302,7 @@ impl<D: Disk> Store<D> {
 
     fn write_new_file(&self, path: &str, data: &[u8], durability: Durability) -> io::Result<()> {
         let file = self.disk.create(path)?;
-        self.disk.write_at(&file, 0, data)?;
+        self.direct.write(&self.disk, &file, 0, data)?;
         match durability {
             Durability::Buffered => Ok(()),
             _ => self.disk.sync_data(&file),

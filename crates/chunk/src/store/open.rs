@@ -15,6 +15,7 @@ use crate::checkpoint::{
 };
 use crate::container::{Commit, Container, Index, State, decode_container};
 use crate::crc::crc32c;
+use crate::direct::DirectWrites;
 use crate::error::ChunkError;
 use crate::extents::Extent;
 use crate::layout::{Layout, container_dirs};
@@ -64,6 +65,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(Store {
             log: Log::new(disk.clone(), store_id, options.segment_bytes, scanned.end),
             files: OpenFiles::new(options.open_files_max),
+            direct: DirectWrites::default(),
             gathering: Mutex::default(),
             containers: RwLock::new(containers),
             damage,
