@@ -9,7 +9,7 @@ use std::io;
 use parking_lot::{Condvar, Mutex};
 use storage::disk::{AlignedBuffer, Disk};
 
-use crate::limits::{BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, FILE_DIRECT_BYTES_MIN};
+use crate::limits::{BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, FILE_CACHED_BYTES_MAX};
 
 /// The buffers, which are made when they are needed first.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl DirectWrites {
         let block_bytes = BLOCK_BYTES as usize;
         let is_aligned = offset.is_multiple_of(block_bytes as u64);
         let blocks = if is_aligned { data.len() - data.len() % block_bytes } else { 0 };
-        if blocks < FILE_DIRECT_BYTES_MIN {
+        if blocks <= FILE_CACHED_BYTES_MAX {
             return disk.write_at(file, offset, data);
         }
         let (blocks, rest) = data.split_at(blocks);

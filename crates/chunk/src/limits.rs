@@ -104,9 +104,9 @@ pub const FILE_GATHERED_CHUNK_BYTES_MAX: usize = 8 * 1024;
 /// that is written to.
 pub const FILE_GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// Whole blocks of a chunk that go to the file of its block, or its own, around the page cache; fewer go
-/// through it. Half as many take as long either way.
-pub const FILE_DIRECT_BYTES_MIN: usize = 64 * 1024;
+/// The most bytes of a chunk that go to the file of its block, or its own, through the page cache. What is
+/// larger goes around it, which takes less CPU from here on.
+pub const FILE_CACHED_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of the blocks that the log is written in.
 pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;

@@ -36,9 +36,17 @@ fn any_offset_and_length_comes_back() {
     let disk = folder.disk();
     let writes = DirectWrites::default();
     let block = BLOCK_BYTES as usize;
-    let lengths = [1, block, FILE_DIRECT_BYTES_MIN - 1, FILE_DIRECT_BYTES_MIN, 100_000, 102_400]
-        .into_iter()
-        .chain([BUFFER_BYTES, BUFFER_BYTES + block, 3 * BUFFER_BYTES + 5]);
+    let lengths = [
+        1,
+        block,
+        FILE_CACHED_BYTES_MAX,
+        FILE_CACHED_BYTES_MAX + 1,
+        FILE_CACHED_BYTES_MAX + block,
+        100_000,
+        102_400,
+    ]
+    .into_iter()
+    .chain([BUFFER_BYTES, BUFFER_BYTES + block, 3 * BUFFER_BYTES + 5]);
     for length in lengths {
         for offset in [0, 1, block, 3 * block + 7] {
             let data = pattern(length);
