@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use chunk::RealDisk;
-use chunk::block::{BlockData, BlockId, ChunkInfo};
+use chunk::block::{BlockId, ChunkInfo};
 use chunk::checksum::{ChecksumData, ChecksumType};
 use chunk::layout::Layout;
 use chunk::store::{Durability, Store, WriteMode};
@@ -18,7 +18,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cmdw::folder::{Folder, disk_read_bytes};
-use crate::cmdw::load::{Description, Shape, Took, chunk_data, together};
+use crate::cmdw::load::{Description, Shape, Took, block_of, chunk_data, together};
+use crate::cmdw::remote::{self, Workload};
 use crate::cmdw::table::{self, Kind, Run, Series};
 use crate::cmdw::{
     ChunkArgs, checksum_name, checksum_of, open_store, prefix, store_options, ticking,
@@ -26,7 +27,7 @@ use crate::cmdw::{
 use crate::comparison::{Progress, Rounds, Stolen};
 use crate::interrupt::Interrupt;
 use crate::limits::{BYTES_PER_CHECKSUM, COLD_PART_MIN};
-use crate::random::Random;
+use crate::random::order_by_chance;
 use crate::stats::Latencies;
 
 /// Options of `quorate bench cmdr`.
@@ -59,6 +60,9 @@ const WAYS: [Way; 4] = [
 /// # Errors
 /// An option is wrong, something cannot be written or read, or it was asked to end.
 pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
+    if args.chunks.is_remote() {
+        return remote::command(&args.chunks, Workload::Reads, &[args.checksum]);
+    }
     let shapes = args.chunks.shapes()?;
     let interrupt = Interrupt::catch()?;
     let (folder, mut about) = args.chunks.make_folder("cmdr")?;
@@ -165,23 +169,18 @@ impl Test<'_> {
 
     /// Each thread its own chunks, block by block.
     fn write(&self, store: &Store<RealDisk>) -> anyhow::Result<Took> {
-        let threads = self.shape.threads as u64;
-        let make_ready = |thread: usize| (thread as u64, self.description());
+        let make_ready = |thread: usize| (thread, self.description());
         together(self.shape.threads, make_ready, |(thread, mut description)| {
-            let mut chunks: Vec<ChunkInfo> = Vec::new();
-            let mut number = thread;
-            while number < self.shape.chunks {
-                let (id, offset) = self.shape.place_in_turn(number);
-                let chunk = description.of(number, offset);
-                store.write_chunk(id, chunk, &self.data, WriteMode::default())?;
-                chunks.push(chunk.clone());
-                number += threads;
-                let is_last = number >= self.shape.chunks;
-                if is_last || chunks.len() as u64 == self.shape.chunks_per_block {
-                    let block = block_of(id, std::mem::take(&mut chunks));
-                    store.put_block(&block, true, Durability::Buffered)?;
+            for numbers in self.shape.blocks_in_turn(thread) {
+                let (id, _) = self.shape.place_in_turn(numbers[0]);
+                let mut chunks = Vec::with_capacity(numbers.len());
+                for number in numbers {
+                    let chunk = description.of(number, self.shape.place_in_turn(number).1);
+                    store.write_chunk(id, chunk, &self.data, WriteMode::default())?;
+                    chunks.push(chunk.clone());
+                    self.interrupt.check()?;
                 }
-                self.interrupt.check()?;
+                store.put_block(&block_of(id, chunks), true, Durability::Buffered)?;
             }
             Ok(Latencies::default())
         })
@@ -253,21 +252,6 @@ impl Test<'_> {
     fn description(&self) -> Description {
         Description::new(&prefix(), self.shape.chunk_bytes, self.checksum.clone())
     }
-}
-
-fn block_of(id: BlockId, chunks: Vec<ChunkInfo>) -> BlockData {
-    let (replica_index, flags, metadata) = (None, None, Vec::new());
-    BlockData { id, commit_sequence_id: 0, replica_index, flags, metadata, chunks }
-}
-
-/// All numbers below `count`, shuffled, the same in every run.
-fn order_by_chance(count: u64) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..count as u32).collect();
-    let mut random = Random::new(count);
-    for at in (1..order.len()).rev() {
-        order.swap(at, random.below(at as u64 + 1) as usize);
-    }
-    order
 }
 
 fn series([implementation, layout, variant]: &[&str; 3], runs: Vec<Run>) -> Series {

@@ -7,13 +7,15 @@
 //! without it says how fast memory is. [`limit`] has the plain system calls, [`freon`] the other
 //! side, [`table`] what is printed.
 
+pub mod client;
 pub mod folder;
 pub mod freon;
 pub mod limit;
 pub mod load;
+pub mod remote;
 pub mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
@@ -27,10 +29,12 @@ use chunk::store::{Durability, Stage, Store, StoreOptions, WriteMode};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::cmdw::client::ChunkAddress;
 use crate::cmdw::folder::{FileSystem, Folder};
 use crate::cmdw::freon::{Freon, FreonPeer};
 use crate::cmdw::limit::Limit;
 use crate::cmdw::load::{ChunkBytes, Shape, chunk_data, write_all};
+use crate::cmdw::remote::Workload;
 use crate::cmdw::table::{Kind, Run, Series};
 use crate::comparison::{Progress, Rounds, Stolen};
 use crate::interrupt::Interrupt;
@@ -48,8 +52,16 @@ const PUBLISHED_BYTES: u64 = 1_024_000_000;
 #[derive(Debug, Args)]
 pub struct ChunkArgs {
     /// Where to write: a folder on the disk in question
-    #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "target")]
+    dir: Option<PathBuf>,
+    /// Datanodes to write to over the network instead, in turn
+    #[arg(
+        long,
+        value_name = "chunk://HOST:PORT,...",
+        value_delimiter = ',',
+        conflicts_with_all = ["dir", "layout"]
+    )]
+    target: Vec<ChunkAddress>,
     /// Bytes of a chunk; several sizes are several tests
     #[arg(
         long,
@@ -101,10 +113,16 @@ pub struct CmdwArgs {
     checksum: Option<ChecksumType>,
     /// When a chunk is acknowledged: buffered, synced (durable by a sync of its own), group-synced
     /// (durable by one that it shares)
-    #[arg(long, value_name = "WHEN", default_value = "buffered", value_parser = durability_of)]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "buffered",
+        value_parser = durability_of,
+        conflicts_with = "target"
+    )]
     durability: Durability,
     /// Ozone's own chunk writer in turn with ours: a folder with the jars of a release
-    #[arg(long, value_name = "freon:JAR-DIR")]
+    #[arg(long, value_name = "freon:JAR-DIR", conflicts_with = "target")]
     compare: Option<FreonPeer>,
     /// Measure what the disk and the generator can do, too
     #[arg(
@@ -200,12 +218,18 @@ impl ChunkArgs {
         &self.layout
     }
 
+    /// Whether there are servers to write to.
+    pub fn is_remote(&self) -> bool {
+        !self.target.is_empty()
+    }
+
     /// A folder for all that is written, and what is to be said of where it is.
     ///
     /// # Errors
     /// It cannot be made.
     pub fn make_folder(&self, workload: &str) -> anyhow::Result<(Folder, String)> {
-        let folder = Folder::make(&self.dir, &format!("quorate-{workload}"))?;
+        let dir = self.dir()?;
+        let folder = Folder::make(dir, &format!("quorate-{workload}"))?;
         open_files::make_room(StoreOptions::default().open_files_max + 2 * self.threads)?;
         let mut about =
             format!("quorate {} bench on {}\n", env!("CARGO_PKG_VERSION"), MachineInfo::read());
@@ -214,7 +238,7 @@ impl ChunkArgs {
         about += &format!(
             "{} is on {file_system}; fdatasync of 4 KiB there: p50 {:.0} us, p99 {:.0} us, max \
              {:.0} us\n",
-            self.dir.display(),
+            dir.display(),
             latencies.percentile_us(50.0),
             latencies.percentile_us(99.0),
             latencies.max_us()
@@ -223,6 +247,10 @@ impl ChunkArgs {
             about += &format!("note: {advice}\n");
         }
         Ok((folder, about))
+    }
+
+    fn dir(&self) -> anyhow::Result<&Path> {
+        self.dir.as_deref().ok_or_else(|| anyhow::anyhow!("--dir says where to write"))
     }
 
     /// Where chunks go, in a line of text.
@@ -293,6 +321,13 @@ fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
 /// # Errors
 /// An option is wrong, something cannot be written, or it was asked to end.
 pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
+    let checksums = match args.checksum {
+        Some(only) => vec![only],
+        None => vec![ChecksumType::None, ChecksumType::Crc32c],
+    };
+    if args.chunks.is_remote() {
+        return remote::command(&args.chunks, Workload::Writes, &checksums);
+    }
     let shapes = args.chunks.shapes()?;
     if let Some(peer) = &args.compare {
         peer.find()?;
@@ -313,13 +348,9 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
     let mut freon = match (&args.compare, shapes.first()) {
         (Some(peer), Some(shape)) => {
             let is_synced = args.durability != Durability::Buffered;
-            Some(Freon::start(peer, &args.chunks.dir, shape, is_synced, &interrupt)?)
+            Some(Freon::start(peer, args.chunks.dir()?, shape, is_synced, &interrupt)?)
         }
         _ => None,
-    };
-    let checksums = match args.checksum {
-        Some(only) => vec![only],
-        None => vec![ChecksumType::None, ChecksumType::Crc32c],
     };
     let stolen = Stolen::start();
     let mut tests = Vec::new();

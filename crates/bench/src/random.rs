@@ -32,3 +32,13 @@ impl Random {
         &list[self.below(list.len() as u64) as usize]
     }
 }
+
+/// All numbers below `count`, shuffled, the same in every run.
+pub fn order_by_chance(count: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    let mut random = Random::new(count);
+    for at in (1..order.len()).rev() {
+        order.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    order
+}

@@ -87,14 +87,18 @@ const WALLS: [Wall; 12] = [
         ours: &["chunk", "etcd", "workload", "zk"],
         theirs: &[
             "anyhow",
+            "bytes",
             "clap",
+            "h2",
             "hdrhistogram",
+            "http",
             "indicatif",
             "mio",
             "nix",
             "rustix",
             "serde_json",
             "thiserror",
+            "tokio",
         ],
     },
     Wall {

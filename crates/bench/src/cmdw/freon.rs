@@ -253,7 +253,7 @@ fn run_of(line: &str, shape: &Shape, sync_ns: u64) -> Option<Run> {
     if number("failed")? != 0.0 || number("chunks")? != shape.chunks as f64 {
         return None;
     }
-    let cpu_us = number("cpu_us_per_chunk")?;
+    let cpu_us = Some(number("cpu_us_per_chunk")?);
     Some(Run {
         shape: *shape,
         write_s: number("write_s")?,
@@ -309,7 +309,7 @@ mod tests {
         let run = run_of(line, &shape, 676_000_000).unwrap();
         assert_eq!((run.write_s, run.sync_s), (4.383, 0.676));
         assert_eq!((run.p50_us, run.p99_us), (Some(12.5), Some(8_996.0)));
-        assert_eq!((run.cpu_us, run.cpu_us_with_sync), (42.17, 42.17));
+        assert_eq!((run.cpu_us, run.cpu_us_with_sync), (Some(42.17), Some(42.17)));
         let failed = line.replace("failed=0", "failed=1");
         for wrong in [failed.as_str(), "Exception in thread", ""] {
             assert!(run_of(wrong, &shape, 0).is_none(), "{wrong}");

@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use chunk::block::{BlockId, ChunkInfo};
+use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::checksum::ChecksumData;
 use chunk::limits::CHUNK_BYTES_MAX;
 
@@ -99,6 +99,16 @@ impl Shape {
         (BlockId { container_id, local_id }, offset)
     }
 
+    /// A thread's chunks, if the threads take their turns, block by block.
+    pub fn blocks_in_turn(&self, thread: usize) -> impl Iterator<Item = Vec<u64>> + use<> {
+        let (threads, chunks, count) = (self.threads, self.chunks, self.chunks_per_block as usize);
+        let mut numbers = (thread as u64..chunks).step_by(threads);
+        std::iter::from_fn(move || {
+            let block: Vec<u64> = numbers.by_ref().take(count).collect();
+            (!block.is_empty()).then_some(block)
+        })
+    }
+
     /// Where a thread's chunks go, one after the other, without end.
     pub fn places(&self, thread: usize) -> Places {
         let (sharers, _) = self.sharing(thread);
@@ -145,6 +155,12 @@ pub fn chunk_data(bytes: ChunkBytes) -> Vec<u8> {
     }
     data.truncate(bytes.0 as usize);
     data
+}
+
+/// What is committed of a block with these chunks.
+pub fn block_of(id: BlockId, chunks: Vec<ChunkInfo>) -> BlockData {
+    let (replica_index, flags, metadata) = (None, None, Vec::new());
+    BlockData { id, commit_sequence_id: 0, replica_index, flags, metadata, chunks }
 }
 
 /// A chunk's description, whose name and place change from chunk to chunk and whose buffers stay.

@@ -19,10 +19,10 @@ pub struct Run {
     pub write_s: f64,
     /// Until all of it was durable.
     pub sync_s: f64,
-    /// CPU for each chunk, user and system, until the last answer.
-    pub cpu_us: f64,
+    /// CPU for each chunk, user and system, until the last answer; None if nobody knows.
+    pub cpu_us: Option<f64>,
     /// The same until all was durable: what was gathered in memory is paid for here.
-    pub cpu_us_with_sync: f64,
+    pub cpu_us_with_sync: Option<f64>,
     /// Of the chunks; None where they have none of their own.
     pub p50_us: Option<f64>,
     /// Likewise.
@@ -42,8 +42,8 @@ impl Run {
             shape: *shape,
             write_s: write.elapsed_ns as f64 / 1e9,
             sync_s: sync_ns as f64 / 1e9,
-            cpu_us: per_chunk_us(write),
-            cpu_us_with_sync: per_chunk_us(until_durable),
+            cpu_us: Some(per_chunk_us(write)),
+            cpu_us_with_sync: Some(per_chunk_us(until_durable)),
             p50_us: percentile(50.0),
             p99_us: percentile(99.0),
             syncs: None,
@@ -72,8 +72,8 @@ impl Run {
             Column::Mb => self.mb() / self.write_s,
             Column::RateWithSync => self.rate_with_sync(),
             Column::MbWithSync => self.mb() / (self.write_s + self.sync_s),
-            Column::Cpu => self.cpu_us,
-            Column::CpuWithSync => self.cpu_us_with_sync,
+            Column::Cpu => self.cpu_us?,
+            Column::CpuWithSync => self.cpu_us_with_sync?,
             Column::P50 => self.p50_us?,
             Column::P99 => self.p99_us?,
             Column::Syncs => self.syncs? as f64 / self.shape.chunks as f64,
@@ -198,10 +198,11 @@ impl Series {
     fn line(&self, round: usize, run: &Run) -> String {
         let Shape { chunk_bytes, chunks, threads, .. } = run.shape;
         let ms = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{:.4}", us / 1_000.0));
+        let us = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{us:.3}"));
         let mut out = format!(
             "impl={} layout={} size={} chunks={chunks} threads={threads} rate={:.1} MBps={:.1} \
              write_s={:.4} sync_s={:.4} MBps_with_sync={:.1} chunks_per_s_with_sync={:.1} \
-             p50_ms={} p99_ms={} cpu_us_per_chunk={:.3} cpu_us_without_sync={:.3}",
+             p50_ms={} p99_ms={} cpu_us_per_chunk={} cpu_us_without_sync={}",
             self.implementation,
             self.layout,
             chunk_bytes.0,
@@ -213,8 +214,8 @@ impl Series {
             run.rate_with_sync(),
             ms(run.p50_us),
             ms(run.p99_us),
-            run.cpu_us_with_sync,
-            run.cpu_us,
+            us(run.cpu_us_with_sync),
+            us(run.cpu_us),
         );
         if let Some(syncs) = run.syncs {
             let _ = write!(out, " fdatasyncs={syncs}");

@@ -2,97 +2,28 @@
 //! its bytes, in every layout.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bench::cmdw::client::{Client, Refused};
+use bench::cmdw::load::block_of;
+use bench::cmdw::table::value_of;
+use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::checksum::{ChecksumData, ChecksumType};
-use chunk::wire::pb;
-use chunk::wire::{block_data_to_pb, chunk_to_pb, decode_answer, encode_request};
-use h2::client::SendRequest;
-use hyper::Request;
-use tokio::net::TcpStream;
 use workload::generate::Random;
 
 use crate::server::{Server, wait_until};
 
-const PATH: &str = "/hadoop.hdds.datanode.XceiverClientProtocolService/send";
-
 /// Clients that write while the server is killed.
 const WORKERS: u64 = 4;
 
-/// A connection of Ozone's kind: a stream for each request.
-struct Client {
-    runtime: tokio::runtime::Runtime,
-    requests: SendRequest<Bytes>,
-    /// Reads from the socket while the runtime runs.
-    _connection: tokio::task::JoinHandle<()>,
-}
-
-impl Client {
-    fn connect(address: SocketAddr) -> Option<Client> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let connected = runtime.block_on(async {
-            let stream = TcpStream::connect(address).await.ok()?;
-            let (requests, connection) = h2::client::handshake(stream).await.ok()?;
-            let connection = async { drop(connection.await) };
-            Some((requests, tokio::spawn(connection)))
-        });
-        let (requests, _connection) = connected?;
-        Some(Client { runtime, requests, _connection })
-    }
-
-    /// The answer, or nothing if the server went away.
-    fn ask(
-        &mut self,
-        request: &pb::ContainerCommandRequestProto,
-    ) -> Option<pb::ContainerCommandResponseProto> {
-        let mut message = vec![0; 5];
-        encode_request(request, &mut message);
-        let count = (message.len() - 5) as u32;
-        message[1..5].copy_from_slice(&count.to_be_bytes());
-        let requests = self.requests.clone();
-        self.runtime.block_on(exchange(requests, message.into()))
-    }
-
-    /// As [`Client::ask`], for what must succeed if it is answered.
-    fn succeed(
-        &mut self,
-        request: &pb::ContainerCommandRequestProto,
-    ) -> Option<pb::ContainerCommandResponseProto> {
-        let answer = self.ask(request)?;
-        assert_eq!(answer.result(), pb::Result::Success, "{:?}", answer.message);
-        Some(answer)
-    }
-}
-
-async fn exchange(
-    requests: SendRequest<Bytes>,
-    message: Bytes,
-) -> Option<pb::ContainerCommandResponseProto> {
-    let head = Request::builder().method("POST").uri(format!("http://localhost{PATH}"));
-    let head = head.header("content-type", "application/grpc").body(()).unwrap();
-    let mut requests = requests.ready().await.ok()?;
-    let (response, mut stream) = requests.send_request(head, false).ok()?;
-    stream.send_data(message, true).ok()?;
-    let mut body = response.await.ok()?.into_body();
-    let mut data = BytesMut::new();
-    while let Some(frame) = body.data().await {
-        let frame = frame.ok()?;
-        body.flow_control().release_capacity(frame.len()).ok()?;
-        data.extend_from_slice(&frame);
-    }
-    let message = data.freeze().slice(5..);
-    Some(decode_answer(message).expect("an answer can be read"))
-}
-
-fn request(kind: pb::Type, container_id: u64) -> pb::ContainerCommandRequestProto {
-    pb::ContainerCommandRequestProto {
-        cmd_type: Some(kind.into()),
-        container_id: Some(container_id as i64),
-        datanode_uuid: Some("any".to_owned()),
-        ..Default::default()
+/// What was answered, if the server was there to answer; a refusal is a fault.
+fn answered<T>(result: anyhow::Result<T>) -> Option<T> {
+    match result {
+        Err(error) if error.is::<Refused>() => panic!("{error}"),
+        other => other.ok(),
     }
 }
 
@@ -131,64 +62,24 @@ impl Block {
     }
 
     fn data(&self) -> BlockData {
-        BlockData {
-            id: self.id,
-            commit_sequence_id: 0,
-            replica_index: None,
-            flags: None,
-            metadata: Vec::new(),
-            chunks: self.chunks().into_iter().map(|(chunk, _)| chunk).collect(),
-        }
-    }
-
-    fn id_to_pb(&self) -> pb::DatanodeBlockId {
-        pb::DatanodeBlockId {
-            container_id: Some(self.id.container_id as i64),
-            local_id: Some(self.id.local_id as i64),
-            ..Default::default()
-        }
+        block_of(self.id, self.chunks().into_iter().map(|(chunk, _)| chunk).collect())
     }
 
     /// Writes and commits it; nothing if that was not answered.
-    fn write(&self, client: &mut Client) -> Option<()> {
+    fn write(&self, client: &Client) -> Option<()> {
         for (chunk, data) in self.chunks() {
-            let mut write = request(pb::Type::WriteChunk, self.id.container_id);
-            write.write_chunk = Some(pb::WriteChunkRequestProto {
-                block_id: Some(self.id_to_pb()),
-                chunk_data: Some(chunk_to_pb(&chunk)),
-                data: Some(data),
-                ..Default::default()
-            });
-            client.succeed(&write)?;
+            answered(client.write_chunk(self.id, &chunk, &data))?;
         }
-        let mut put = request(pb::Type::PutBlock, self.id.container_id);
-        put.put_block = Some(pb::PutBlockRequestProto {
-            block_data: Some(block_data_to_pb(&self.data())),
-            ..Default::default()
-        });
-        client.succeed(&put).map(drop)
+        answered(client.put_block(&self.data()))
     }
 
-    fn check(&self, client: &mut Client) {
-        let mut get = request(pb::Type::GetBlock, self.id.container_id);
-        get.get_block = Some(pb::GetBlockRequestProto { block_id: Some(self.id_to_pb()) });
-        let answer = client.succeed(&get).expect("the server runs");
-        let found = answer.get_block.expect("it has a body").block_data;
+    fn check(&self, client: &Client) {
+        let found = client.get_block(self.id).expect("it is there");
         assert_eq!(found.chunks.len() as u64, self.chunk_count, "{self:?}");
         for (chunk, data) in self.chunks() {
-            let mut read = request(pb::Type::ReadChunk, self.id.container_id);
-            read.read_chunk = Some(pb::ReadChunkRequestProto {
-                block_id: Some(self.id_to_pb()),
-                chunk_data: Some(chunk_to_pb(&chunk)),
-                ..Default::default()
-            });
-            let answer = client.succeed(&read).expect("the server runs");
-            match answer.read_chunk.and_then(|read| read.response_data) {
-                Some(pb::read_chunk_response_proto::ResponseData::Data(found)) => {
-                    assert!(found == data, "{self:?} {chunk:?}");
-                }
-                other => panic!("{self:?} is read as {other:?}"),
-            }
+            let mut found = Vec::new();
+            client.read_chunk(self.id, &chunk, &mut found).expect("it can be read");
+            assert!(found == data, "{self:?} {chunk:?}");
         }
     }
 }
@@ -197,12 +88,12 @@ impl Block {
 fn write_until_gone(address: SocketAddr, life: u64, worker: u64, some: &AtomicBool) -> Vec<Block> {
     let mut random = Random::new(life * 100 + worker);
     let mut acknowledged = Vec::new();
-    let Some(mut client) = Client::connect(address) else { return acknowledged };
+    let Ok(client) = Client::connect(address) else { return acknowledged };
     for number in 0.. {
         // Two workers share a container.
         let local_id = (life * 1_000_000) + worker * 10_000 + number;
         let block = Block::draw(&mut random, 1 + worker / 2, local_id);
-        if block.write(&mut client).is_none() {
+        if block.write(&client).is_none() {
             break;
         }
         acknowledged.push(block);
@@ -240,12 +131,42 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
             }
             server.restart();
         }
-        let mut client = Client::connect(server.face("chunk")).expect("it is served");
+        let client = Client::connect(server.face("chunk")).expect("it is served");
         assert!(acknowledged.len() > 20, "{layout}: {}", acknowledged.len());
         for block in &acknowledged {
-            block.check(&mut client);
+            block.check(&client);
         }
         assert!(!server.log().contains("damaged"), "{layout}: {}", server.log());
         server.stop();
     }
+}
+
+/// What was printed of a benchmark of the server that is there.
+fn bench(workload: &str, options: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.args(["bench", workload]).args(options).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[test]
+fn the_benchmark_writes_and_reads_over_the_network() {
+    let mut server = Server::start("chunks-bench", &["quorate.chunkAddr=127.0.0.1:0"]);
+    let target = format!("chunk://{}", server.face("chunk"));
+    let few = ["--target", &target, "--size", "1KiB,100KiB", "--count", "200,40", "--rounds", "1"];
+    let few = [&few[..], &["--threads", "3", "--containers", "2", "--checksum", "crc32c"]].concat();
+    let written = bench("cmdw", &few);
+    assert!(written.contains("== 200 chunks of 1 KiB, checksums: crc32c"), "{written}");
+    let read = bench("cmdr", &few);
+    let runs = read.lines().filter(|line| value_of(line, "cpu_us_per_chunk").is_some());
+    let runs: Vec<_> =
+        runs.map(|line| [value_of(line, "variant"), value_of(line, "size")]).collect();
+    let expected = ["1024", "102400"]
+        .map(|size| {
+            ["sequential-crc32c", "random-crc32c"].map(|variant| [Some(variant), Some(size)])
+        })
+        .concat();
+    assert_eq!(runs, expected, "{read}");
+    server.stop();
 }

@@ -1,0 +1,315 @@
+//! A client of a datanode: Ozone's requests over gRPC, one after the other, a stream for each as its
+//! own clients do it. For a thread that waits.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::{Bytes, BytesMut};
+use chunk::block::{BlockData, BlockId, ChunkInfo};
+use chunk::wire::{block_data_to_pb, chunk_to_pb, decode_answer, encode_request, pb};
+use h2::RecvStream;
+use h2::client::SendRequest;
+use http::{HeaderMap, Request};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+/// The one method.
+const PATH: &str = "/hadoop.hdds.datanode.XceiverClientProtocolService/send";
+
+/// Bytes before a message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// How long an answer may take. A server that stalls for that long is not measured.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Bytes that a server may send before we take them: an answer with the largest chunk.
+const WINDOW_BYTES: u32 = 64 * 1024 * 1024;
+
+/// Where a datanode is, as it was written: `chunk://HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkAddress(String);
+
+impl FromStr for ChunkAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ChunkAddress, String> {
+        let server = text.strip_prefix("chunk://").map(|rest| rest.trim_end_matches('/'));
+        let parts = server.and_then(|server| server.rsplit_once(':'));
+        match parts.map(|(host, port)| (host, port.parse::<u16>())) {
+            Some((host, Ok(1..))) if !host.is_empty() => {
+                Ok(ChunkAddress(server.unwrap_or_default().to_string()))
+            }
+            _ => Err("a target is chunk://HOST:PORT".to_string()),
+        }
+    }
+}
+
+impl fmt::Display for ChunkAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chunk://{}", self.0)
+    }
+}
+
+impl ChunkAddress {
+    /// The address where something answers.
+    ///
+    /// # Errors
+    /// The name is unknown, or nothing does.
+    pub fn find(&self) -> anyhow::Result<SocketAddr> {
+        let found = self.0.to_socket_addrs().with_context(|| self.to_string())?;
+        let mut answering = found.filter(|at| std::net::TcpStream::connect(at).is_ok());
+        answering.next().with_context(|| format!("nothing answers at {self}"))
+    }
+}
+
+/// An answer that is not success.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{kind}: {result}: {message}")]
+pub struct Refused {
+    /// What was asked.
+    pub kind: &'static str,
+    /// The result code.
+    pub result: &'static str,
+    /// What is said to people.
+    pub message: String,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Client {
+    runtime: Runtime,
+    requests: SendRequest<Bytes>,
+    /// Reads from the socket while the runtime runs.
+    _connection: JoinHandle<()>,
+}
+
+impl Client {
+    /// A connection of its own.
+    ///
+    /// # Errors
+    /// There is nobody, or nobody who speaks HTTP/2.
+    pub fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let connected = runtime.block_on(async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let handshake = h2::client::Builder::new()
+                .initial_window_size(WINDOW_BYTES)
+                .initial_connection_window_size(WINDOW_BYTES)
+                .handshake(stream);
+            let (requests, connection) = handshake.await?;
+            // What ends it is seen by whoever asks.
+            anyhow::Ok((requests, tokio::spawn(async { drop(connection.await) })))
+        });
+        let (requests, connection) = connected.with_context(|| address.to_string())?;
+        Ok(Client { runtime, requests, _connection: connection })
+    }
+
+    /// The answer, whatever it says.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn ask(
+        &self,
+        request: &pb::ContainerCommandRequestProto,
+    ) -> anyhow::Result<pb::ContainerCommandResponseProto> {
+        let mut message = vec![0; PREFIX_BYTES];
+        encode_request(request, &mut message);
+        let count = u32::try_from(message.len() - PREFIX_BYTES)?;
+        message[1..PREFIX_BYTES].copy_from_slice(&count.to_be_bytes());
+        let answer = exchange(self.requests.clone(), message.into());
+        self.runtime.block_on(async { tokio::time::timeout(ANSWER_TIME_MAX, answer).await? })
+    }
+
+    /// The answer, which is success.
+    ///
+    /// # Errors
+    /// There is none, or it is [`Refused`].
+    pub fn succeed(
+        &self,
+        request: &pb::ContainerCommandRequestProto,
+    ) -> anyhow::Result<pb::ContainerCommandResponseProto> {
+        let answer = self.ask(request)?;
+        match answer.result() {
+            pb::Result::Success => Ok(answer),
+            result => Err(Refused {
+                kind: answer.cmd_type().as_str_name(),
+                result: result.as_str_name(),
+                message: answer.message.unwrap_or_default(),
+            }
+            .into()),
+        }
+    }
+
+    /// Makes a container.
+    ///
+    /// # Errors
+    /// It is not made.
+    pub fn create_container(&self, container_id: u64) -> anyhow::Result<()> {
+        let mut create = request(pb::Type::CreateContainer, container_id);
+        create.create_container = Some(pb::CreateContainerRequestProto::default());
+        self.succeed(&create).map(drop)
+    }
+
+    /// Deletes a container with all that is in it.
+    ///
+    /// # Errors
+    /// It is still there.
+    pub fn delete_container(&self, container_id: u64) -> anyhow::Result<()> {
+        let mut close = request(pb::Type::CloseContainer, container_id);
+        close.close_container = Some(pb::CloseContainerRequestProto::default());
+        self.succeed(&close)?;
+        let mut delete = request(pb::Type::DeleteContainer, container_id);
+        delete.delete_container =
+            Some(pb::DeleteContainerRequestProto { force_delete: Some(true) });
+        self.succeed(&delete).map(drop)
+    }
+
+    /// Writes a chunk.
+    ///
+    /// # Errors
+    /// It is not taken.
+    pub fn write_chunk(&self, id: BlockId, chunk: &ChunkInfo, data: &Bytes) -> anyhow::Result<()> {
+        let mut write = request(pb::Type::WriteChunk, id.container_id);
+        write.write_chunk = Some(pb::WriteChunkRequestProto {
+            block_id: Some(block_id(id)),
+            chunk_data: Some(chunk_to_pb(chunk)),
+            data: Some(data.clone()),
+            ..Default::default()
+        });
+        self.succeed(&write).map(drop)
+    }
+
+    /// Commits a block, to which nothing more is to come.
+    ///
+    /// # Errors
+    /// It is not committed.
+    pub fn put_block(&self, block: &BlockData) -> anyhow::Result<()> {
+        let mut put = request(pb::Type::PutBlock, block.id.container_id);
+        let block_data = Some(block_data_to_pb(block));
+        put.put_block = Some(pb::PutBlockRequestProto { block_data, ..Default::default() });
+        self.succeed(&put).map(drop)
+    }
+
+    /// What was committed of a block.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn get_block(&self, id: BlockId) -> anyhow::Result<pb::BlockData> {
+        let mut get = request(pb::Type::GetBlock, id.container_id);
+        get.get_block = Some(pb::GetBlockRequestProto { block_id: Some(block_id(id)) });
+        let answer = self.succeed(&get)?.get_block.context("the answer has no block")?;
+        Ok(answer.block_data)
+    }
+
+    /// Appends the bytes of a chunk to `out`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_chunk(
+        &self,
+        id: BlockId,
+        chunk: &ChunkInfo,
+        out: &mut Vec<u8>,
+    ) -> anyhow::Result<()> {
+        use pb::read_chunk_response_proto::ResponseData;
+        let mut read = request(pb::Type::ReadChunk, id.container_id);
+        read.read_chunk = Some(pb::ReadChunkRequestProto {
+            block_id: Some(block_id(id)),
+            chunk_data: Some(chunk_to_pb(chunk)),
+            read_chunk_version: Some(pb::ReadChunkVersion::V1.into()),
+        });
+        let answer = self.succeed(&read)?.read_chunk.and_then(|read| read.response_data);
+        match answer.context("the answer has no data")? {
+            ResponseData::Data(data) => out.extend_from_slice(&data),
+            ResponseData::DataBuffers(all) => {
+                all.buffers.iter().for_each(|data| out.extend_from_slice(data));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A request without a body.
+pub fn request(kind: pb::Type, container_id: u64) -> pb::ContainerCommandRequestProto {
+    pb::ContainerCommandRequestProto {
+        cmd_type: Some(kind.into()),
+        container_id: Some(container_id.cast_signed()),
+        // Whoever it is: it is asked for where stripes are.
+        datanode_uuid: Some("any".to_string()),
+        ..Default::default()
+    }
+}
+
+fn block_id(id: BlockId) -> pb::DatanodeBlockId {
+    pb::DatanodeBlockId {
+        container_id: Some(id.container_id.cast_signed()),
+        local_id: Some(id.local_id.cast_signed()),
+        ..Default::default()
+    }
+}
+
+async fn exchange(
+    requests: SendRequest<Bytes>,
+    message: Bytes,
+) -> anyhow::Result<pb::ContainerCommandResponseProto> {
+    let head = Request::builder()
+        .method("POST")
+        .uri(format!("http://datanode{PATH}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(())?;
+    let mut requests = requests.ready().await?;
+    let (response, mut stream) = requests.send_request(head, false)?;
+    stream.send_data(message, true)?;
+    let (head, mut body) = response.await?.into_parts();
+    let data = receive(&mut body).await?;
+    if data.len() < PREFIX_BYTES {
+        let trailers = body.trailers().await?.unwrap_or(head.headers);
+        anyhow::bail!("no answer, but HTTP status {}{}", head.status, status(&trailers));
+    }
+    Ok(decode_answer(data.slice(PREFIX_BYTES..))?)
+}
+
+async fn receive(body: &mut RecvStream) -> anyhow::Result<Bytes> {
+    let mut data = BytesMut::new();
+    while let Some(frame) = body.data().await {
+        let frame = frame?;
+        body.flow_control().release_capacity(frame.len())?;
+        data.extend_from_slice(&frame);
+    }
+    Ok(data.freeze())
+}
+
+/// What gRPC says of an error, if anything.
+fn status(headers: &HeaderMap) -> String {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let code = text("grpc-status").map(|code| format!(", gRPC status {code}"));
+    let message = text("grpc-message").map(|message| format!(": {message}"));
+    code.unwrap_or_default() + &message.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        let good: ChunkAddress = "chunk://localhost:9859/".parse().unwrap();
+        assert_eq!(good.to_string(), "chunk://localhost:9859");
+        for bad in ["", "localhost:9859", "zk://a:1", "chunk://a", "chunk://:1", "chunk://a:0"] {
+            assert!(bad.parse::<ChunkAddress>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_there_is_named() {
+        let error = "chunk://127.0.0.1:1".parse::<ChunkAddress>().unwrap().find().unwrap_err();
+        assert_eq!(error.to_string(), "nothing answers at chunk://127.0.0.1:1");
+    }
+}

@@ -1,0 +1,303 @@
+//! `cmdw` and `cmdr` over the network: the same chunks, written to and read from running datanodes,
+//! each thread over a connection of its own.
+//!
+//! The threads write their chunks in turn; what the tables call sync is the PutBlock of every block,
+//! by which ours are durable. Each run has containers of its own, which are deleted behind it. CPU is
+//! that of the server's process, if it is on this machine.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use chunk::block::BlockId;
+use chunk::checksum::{ChecksumData, ChecksumType};
+use serde_json::{Value, json};
+
+use crate::cmdw::client::{ChunkAddress, Client};
+use crate::cmdw::load::{Description, Shape, Took, block_of, chunk_data, together};
+use crate::cmdw::table::{self, Kind, Run, Series};
+use crate::cmdw::{ChunkArgs, checksum_name, prefix};
+use crate::comparison::{Progress, Stolen};
+use crate::interrupt::Interrupt;
+use crate::limits::BYTES_PER_CHECKSUM;
+use crate::machine_info::MachineInfo;
+use crate::process::Processes;
+use crate::random::order_by_chance;
+use crate::stats::Latencies;
+
+/// What is done with the chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// They are written, and that is measured.
+    Writes,
+    /// They are written, and read in the order of the writes and by chance; that is measured.
+    Reads,
+}
+
+impl Workload {
+    fn name(self) -> &'static str {
+        match self {
+            Workload::Writes => "cmdw",
+            Workload::Reads => "cmdr",
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Workload::Writes => Kind::Writes,
+            Workload::Reads => Kind::Reads,
+        }
+    }
+
+    /// What each of its measurements is called.
+    fn variants(self) -> &'static [&'static str] {
+        match self {
+            Workload::Writes => &["write"],
+            Workload::Reads => &["sequential", "random"],
+        }
+    }
+}
+
+/// A server that answers.
+struct Datanode {
+    name: String,
+    address: SocketAddr,
+    processes: Processes,
+}
+
+impl Datanode {
+    fn find(address: &ChunkAddress) -> anyhow::Result<Datanode> {
+        let (name, address) = (address.to_string(), address.find()?);
+        Ok(Datanode { name, address, processes: Processes::listening(&[address]) })
+    }
+
+    /// Works, and says what it took, with the CPU of the server instead of our own.
+    fn measure(
+        &self,
+        work: impl FnOnce() -> anyhow::Result<Took>,
+    ) -> anyhow::Result<(Took, Option<u64>)> {
+        let before = self.processes.cpu_ns();
+        let took = work()?;
+        let cpu_ns = before.zip(self.processes.cpu_ns()).map(|(before, after)| after - before);
+        Ok((took, cpu_ns))
+    }
+}
+
+/// Runs a workload on servers that are there, in turn, and prints it.
+///
+/// # Errors
+/// An option is wrong, a server does not answer or refuses, or it was asked to end.
+pub fn command(
+    args: &ChunkArgs,
+    workload: Workload,
+    checksums: &[ChecksumType],
+) -> anyhow::Result<ExitCode> {
+    let shapes = args.shapes()?;
+    let datanodes: Vec<Datanode> =
+        args.target.iter().map(Datanode::find).collect::<Result<_, _>>()?;
+    let interrupt = Interrupt::catch()?;
+    let mut about =
+        format!("quorate {} bench on {}\n", env!("CARGO_PKG_VERSION"), MachineInfo::read());
+    about += &format!("{}: {}\n", workload.name(), args.describe());
+    print!("{about}");
+    let stolen = Stolen::start();
+    let mut tests = Vec::new();
+    for kind in checksums {
+        for shape in &shapes {
+            let data = chunk_data(shape.chunk_bytes);
+            let checksum = ChecksumData::of(*kind, BYTES_PER_CHECKSUM, &data);
+            let (data, interrupt) = (Bytes::from(data), &interrupt);
+            let test = Test { workload, interrupt, shape, checksum, data };
+            tests.push(test.measure(&datanodes, args)?);
+        }
+    }
+    println!();
+    match workload {
+        Workload::Writes => println!(
+            "note: what stands as sync is the PutBlock of every block, each over the connection \
+             that wrote it; only ours are durable by it"
+        ),
+        Workload::Reads => println!(
+            "note: each chunk is compared with what was written, in the rate. The server may have \
+             it in memory"
+        ),
+    }
+    println!("note: CPU is that of the server's process, if it is on this machine");
+    stolen.print();
+    args.write_json(&json!({ "workload": workload.name(), "about": about, "tests": tests }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One table: chunks of one size, checksums of one kind.
+struct Test<'a> {
+    workload: Workload,
+    interrupt: &'a Interrupt,
+    shape: &'a Shape,
+    /// Of every chunk.
+    checksum: ChecksumData,
+    data: Bytes,
+}
+
+impl Test<'_> {
+    /// Measures all in turn, and prints.
+    fn measure(&self, datanodes: &[Datanode], args: &ChunkArgs) -> anyhow::Result<Value> {
+        let Shape { chunk_bytes, chunks, .. } = self.shape;
+        let checksum = checksum_name(self.checksum.kind);
+        let title = format!("{chunks} chunks of {chunk_bytes}, checksums: {checksum}");
+        let repeat = &args.repeat;
+        let progress = Progress::start(u64::from(repeat.all()) * datanodes.len() as u64);
+        let rounds = repeat.take_turns(datanodes.len(), |place, round| {
+            let name = &datanodes[place].name;
+            progress.say(&format!("{title}: round {} of {}: {name}", round + 1, repeat.all()));
+            self.run(&datanodes[place]).map_err(|error| error.context(name.clone()))
+        });
+        progress.end();
+        let variants = self.workload.variants();
+        let mut all = Vec::new();
+        for (datanode, rounds) in datanodes.iter().zip(rounds?) {
+            for (index, variant) in variants.iter().enumerate() {
+                all.push(Series {
+                    implementation: "datanode".to_string(),
+                    layout: datanode.name.clone(),
+                    variant: format!("{variant}-{checksum}"),
+                    runs: rounds.iter().map(|runs| runs[index]).collect(),
+                    notes: Vec::new(),
+                });
+            }
+        }
+        println!("\n== {title}");
+        print!("{}", table::table(self.workload.kind(), &all, &[]));
+        if let Some((first, second)) = all.split_at_checked(variants.len()) {
+            for (first, second) in first.iter().zip(second) {
+                print!("{}", table::ratios(first, second));
+            }
+        }
+        print!("{}", table::lines(&all));
+        Ok(json!({
+            "test": title,
+            "checksum": checksum,
+            "contenders": all.iter().map(Series::to_json).collect::<Vec<_>>(),
+        }))
+    }
+
+    /// A run for each variant, in containers of their own.
+    fn run(&self, datanode: &Datanode) -> anyhow::Result<Vec<Run>> {
+        let client = Client::connect(datanode.address)?;
+        // Nobody else has these; Java's `long` ends at 2^63.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let first = since.as_micros() as u64;
+        let mut made = Vec::new();
+        let mut make = || {
+            for id in self.shape.container_ids() {
+                client.create_container(first + id)?;
+                made.push(first + id);
+            }
+            anyhow::Ok(())
+        };
+        let done = make().and_then(|()| self.run_in(datanode, first));
+        let deleted: anyhow::Result<Vec<()>> =
+            made.iter().map(|id| client.delete_container(*id)).collect();
+        let runs = done?;
+        deleted.map(|_| runs)
+    }
+
+    fn run_in(&self, datanode: &Datanode, first: u64) -> anyhow::Result<Vec<Run>> {
+        let of_server = |took: Took, cpu_ns: Option<u64>, all: &Took, all_cpu_ns: Option<u64>| {
+            let per_chunk =
+                |cpu_ns: Option<u64>| cpu_ns.map(|ns| ns as f64 / 1e3 / self.shape.chunks as f64);
+            let (cpu_us, cpu_us_with_sync) = (per_chunk(cpu_ns), per_chunk(all_cpu_ns));
+            Run { cpu_us, cpu_us_with_sync, ..Run::of(self.shape, &took, all) }
+        };
+        let (written, write_cpu) = datanode.measure(|| self.write(datanode, first))?;
+        let (_, commit_cpu) = datanode.measure(|| self.commit(datanode, first))?;
+        let until_durable = written.until_now();
+        let both = write_cpu.zip(commit_cpu).map(|(write, commit)| write + commit);
+        if self.workload == Workload::Writes {
+            return Ok(vec![of_server(written, write_cpu, &until_durable, both)]);
+        }
+        let order = order_by_chance(self.shape.chunks);
+        let mut runs = Vec::new();
+        for order in [None, Some(order.as_slice())] {
+            let (took, cpu) = datanode.measure(|| self.read(datanode, first, order))?;
+            runs.push(of_server(took.clone(), cpu, &took, cpu));
+        }
+        Ok(runs)
+    }
+
+    /// All chunks, each thread its own.
+    fn write(&self, datanode: &Datanode, first: u64) -> anyhow::Result<Took> {
+        self.by_blocks(datanode, |client, description, numbers, latencies| {
+            for number in numbers {
+                let (id, offset) = self.place(first, *number);
+                let chunk = description.of(*number, offset);
+                let began = Instant::now();
+                let written = client.write_chunk(id, chunk, &self.data);
+                latencies.record(began.elapsed().as_nanos() as u64);
+                written.map_err(|error| error.context(format!("chunk {}", chunk.name)))?;
+                self.interrupt.check()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// All blocks, each by the thread that wrote it.
+    fn commit(&self, datanode: &Datanode, first: u64) -> anyhow::Result<Took> {
+        self.by_blocks(datanode, |client, description, numbers, _| {
+            let (id, _) = self.place(first, numbers[0]);
+            let chunk =
+                |number: &u64| description.of(*number, self.place(first, *number).1).clone();
+            let chunks = numbers.iter().map(chunk).collect();
+            client.put_block(&block_of(id, chunks))?;
+            self.interrupt.check()
+        })
+    }
+
+    fn by_blocks(
+        &self,
+        datanode: &Datanode,
+        each: impl Fn(&Client, &mut Description, &[u64], &mut Latencies) -> anyhow::Result<()> + Sync,
+    ) -> anyhow::Result<Took> {
+        let make_ready = |thread| (thread, Client::connect(datanode.address), self.description());
+        together(self.shape.threads, make_ready, |(thread, client, mut description)| {
+            let (client, mut latencies) = (client?, Latencies::default());
+            for numbers in self.shape.blocks_in_turn(thread) {
+                each(&client, &mut description, &numbers, &mut latencies)?;
+            }
+            Ok(latencies)
+        })
+    }
+
+    /// All chunks, in the order of the writes or in that one.
+    fn read(&self, datanode: &Datanode, first: u64, order: Option<&[u32]>) -> anyhow::Result<Took> {
+        let make_ready = |thread| (thread, Client::connect(datanode.address), self.description());
+        together(self.shape.threads, make_ready, |(thread, client, mut description)| {
+            let (client, mut latencies) = (client?, Latencies::default());
+            let mut out = Vec::with_capacity(self.data.len());
+            for turn in (thread as u64..self.shape.chunks).step_by(self.shape.threads) {
+                let number = order.map_or(turn, |order| u64::from(order[turn as usize]));
+                let (id, offset) = self.place(first, number);
+                let chunk = description.of(number, offset);
+                out.clear();
+                let began = Instant::now();
+                let read = client.read_chunk(id, chunk, &mut out);
+                latencies.record(began.elapsed().as_nanos() as u64);
+                read.map_err(|error| error.context(format!("chunk {}", chunk.name)))?;
+                let name = &chunk.name;
+                anyhow::ensure!(out == self.data, "chunk {name} has other bytes than were written");
+                self.interrupt.check()?;
+            }
+            Ok(latencies)
+        })
+    }
+
+    /// Where a chunk is, in the containers of this run.
+    fn place(&self, first: u64, number: u64) -> (BlockId, u64) {
+        let (id, offset) = self.shape.place_in_turn(number);
+        (BlockId { container_id: first + id.container_id, ..id }, offset)
+    }
+
+    fn description(&self) -> Description {
+        Description::new(&prefix(), self.shape.chunk_bytes, self.checksum.clone())
+    }
+}
