@@ -69,6 +69,19 @@ pub fn remove_checkpoint<D: Disk>(disk: &D, at: Position) -> Result<(), ChunkErr
     disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))
 }
 
+/// Bytes of a checkpoint's file.
+pub fn checkpoint_bytes<D: Disk>(disk: &D, at: Position) -> Result<u64, ChunkError> {
+    let path = checkpoint_path(at);
+    let length = disk.open_read_only(&path).and_then(|file| disk.len(&file));
+    length.map_err(|error| ChunkError::io(&path, "open", error))
+}
+
+/// Removes what there is of one that could not be written. It would be written over by the next one; until
+/// then it takes room that may be what is missing.
+pub(crate) fn discard_checkpoint<D: Disk>(disk: &D) {
+    drop(disk.remove(&temporary_path()));
+}
+
 /// Writes a checkpoint, entry by entry.
 #[derive(Debug)]
 pub(crate) struct CheckpointWriter<D: Disk> {
@@ -153,7 +166,7 @@ impl<D: Disk> CheckpointWriter<D> {
         self.write_piece()?;
         let synced = self.disk.sync_data(&self.file);
         synced.map_err(|error| ChunkError::io(&temporary_path(), "sync", error))?;
-        Ok(FinishedCheckpoint { disk: self.disk, at: self.at })
+        Ok(FinishedCheckpoint { disk: self.disk, at: self.at, bytes: self.offset })
     }
 }
 
@@ -162,9 +175,15 @@ impl<D: Disk> CheckpointWriter<D> {
 pub(crate) struct FinishedCheckpoint<D: Disk> {
     disk: D,
     at: Position,
+    bytes: u64,
 }
 
 impl<D: Disk> FinishedCheckpoint<D> {
+    /// Bytes of its file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Makes it count. Everything that it holds is durable in the log.
     pub fn publish(self) -> Result<Position, ChunkError> {
         let path = checkpoint_path(self.at);

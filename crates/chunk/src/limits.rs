@@ -111,13 +111,21 @@ pub const FILE_CACHED_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the blocks that the log is written in.
 pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;
 
-/// Files that are kept open, with two handles each at most, unless the options say something else. A quarter, those that were used
-/// longest ago, are closed when there are more.
+/// Files that are kept open, with two handles each at most, unless the options say something else. A
+/// quarter, those that were used longest ago, are closed when there are more.
 pub const OPEN_FILES_MAX_DEFAULT: usize = 512;
 
-/// Bytes of the log after which there is another checkpoint: what a start reads at most, with as much again
-/// if the last checkpoint is damaged.
+/// Bytes of the log after which there is another checkpoint, if the last one is small: what a start reads
+/// at most, with as much again if the last checkpoint is damaged.
 pub const CHECKPOINT_EVERY_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Times the bytes of the last checkpoint that the log grows at least before there is another: a large
+/// index is not written more often than it is worth.
+pub const CHECKPOINT_EVERY_TIMES: u64 = 4;
+
+/// Bytes of checkpoints that are written for each call of the background work on average, at most, so that
+/// space can be given back.
+pub const CHECKPOINT_BYTES_PER_CALL: u64 = 256 * 1024;
 
 /// Checkpoints that are kept.
 pub const CHECKPOINTS_KEPT: usize = 2;
@@ -131,6 +139,13 @@ pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Blocks of a container that are put into a checkpoint while its lock is held.
 pub const CHECKPOINT_BLOCKS: usize = 1024;
+
+/// Bytes of a block that are read at once to write them to a file of their own.
+pub const EXPORT_READ_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Calls of [`crate::store::Store::upkeep`] without a checkpoint after there was no room for one: a minute
+/// or so.
+pub const CHECKPOINT_PAUSE_CALLS: u32 = 600;
 
 /// Calls of [`crate::store::Store::upkeep`] from a deletion until it is looked for segments whose space can
 /// be given back: some seconds, in which more may be deleted.

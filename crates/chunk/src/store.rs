@@ -14,6 +14,8 @@
 mod blocks;
 mod chunks;
 mod containers;
+mod export;
+mod inspect;
 mod open;
 mod upkeep;
 
@@ -39,6 +41,8 @@ use crate::record::Position;
 use crate::scan::Damage;
 use crate::store::upkeep::Upkeep;
 
+pub use export::Exported;
+pub use inspect::{Report, inspect};
 pub use upkeep::{Done, UpkeepBudget};
 
 /// When a write is answered.
@@ -139,8 +143,8 @@ pub struct Store<D: Disk> {
     upkeep: Mutex<Upkeep>,
     /// Whether something was deleted since the last look for space to be given back.
     has_garbage: AtomicBool,
-    /// Held for as long as the store is open.
-    _lock: D::File,
+    /// Held for as long as the store is open; none if it is only looked at.
+    _lock: Option<D::File>,
 }
 
 impl<D: Disk> Store<D> {

@@ -539,8 +539,18 @@ impl<D: Disk> Store<D> {
             }
         }
         let path = block_path(container, id.local_id);
-        let file = self.block_file(container, id.local_id);
-        let file = file.map_err(|error| ChunkError::io(&path, "open", error))?;
+        let key = FileKey::Block { container_id: container.id, local_id: id.local_id };
+        let file = self.files.get(key, || match self.disk.exists(&path)? {
+            true => self.disk.open_or_create(&path),
+            // Reading makes no file.
+            false => Err(io::Error::from(io::ErrorKind::NotFound)),
+        });
+        let file = match file {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ChunkError::NoSuchChunk { id, name: chunk.name.clone() });
+            }
+            other => other.map_err(|error| ChunkError::io(&path, "open", error))?,
+        };
         self.read_file(id, &file, chunk.offset, chunk, out)
             .map_err(|error| ChunkError::io(&path, "read", error))?
     }

@@ -11,7 +11,8 @@ use storage::disk::Disk;
 
 use crate::block::{BlockId, decode_block};
 use crate::checkpoint::{
-    Entry, INDEX_DIR, checkpoint_path, list_checkpoints, read_checkpoint, remove_checkpoint,
+    Entry, INDEX_DIR, checkpoint_bytes, checkpoint_path, list_checkpoints, read_checkpoint,
+    remove_checkpoint,
 };
 use crate::container::{Commit, Container, Index, State, decode_container};
 use crate::crc::crc32c;
@@ -46,22 +47,34 @@ impl<D: Disk + Clone> Store<D> {
         let lock = disk.lock(LOCK_NAME);
         let lock = lock.map_err(|error| ChunkError::io(LOCK_NAME, "lock", error))?;
         let store_id = identify(&disk, options.new_store_id)?;
-        let cluster_id = format!("CID-{}", uuid_text(store_id));
-        let mut damage = Vec::new();
-        let mut replay = Replay { containers: Containers::default(), cluster_id: &cluster_id };
-        let checkpoints = load_checkpoint(&disk, store_id, &mut replay, &mut damage)?;
-        let first = list_segments(&disk)?.first().copied();
-        let first = first.map(|segment| Position { segment, offset: FIRST_RECORD });
-        let scanned = match checkpoints.last().copied().or(first) {
-            Some(start) => {
-                scan(&disk, store_id, start, &mut |header, body| replay.take(header, body))?
-            }
-            None => Scanned { end: Position::default(), damage: Vec::new(), beyond: Vec::new() },
-        };
-        damage.extend_from_slice(&scanned.damage);
-        let containers = replay.containers;
-        seal(&disk, &scanned)?;
-        remove_orphans(&disk, &cluster_id, &containers)?;
+        let loaded = Loaded::read(&disk, store_id)?;
+        for at in &loaded.bad_checkpoints {
+            remove_checkpoint(&disk, *at)?;
+        }
+        seal(&disk, &loaded.scanned)?;
+        remove_orphans(&disk, &cluster_id(store_id), &loaded.containers)?;
+        Store::of(disk, options, store_id, loaded, Some(lock))
+    }
+
+    /// The store in the root of `disk` as it is now, which another process may have open. Nothing is changed
+    /// by it, and nothing may be written to it.
+    pub(super) fn open_to_look(disk: D) -> Result<Store<D>, ChunkError> {
+        let store_id = read_identity(&disk)?;
+        let loaded = Loaded::read(&disk, store_id)?;
+        Store::of(disk, StoreOptions::default(), store_id, loaded, None)
+    }
+
+    fn of(
+        disk: D,
+        options: StoreOptions,
+        store_id: u128,
+        loaded: Loaded,
+        lock: Option<D::File>,
+    ) -> Result<Store<D>, ChunkError> {
+        let Loaded { containers, checkpoints, scanned, mut damage, .. } = loaded;
+        damage.extend(scanned.damage);
+        let last = checkpoints.last().map(|at| checkpoint_bytes(&disk, *at));
+        let upkeep = Upkeep::new(checkpoints, last.transpose()?.unwrap_or_default());
         Ok(Store {
             log: Log::new(disk.clone(), store_id, options.segment_bytes, scanned.end),
             files: OpenFiles::new(options.open_files_max),
@@ -69,36 +82,59 @@ impl<D: Disk + Clone> Store<D> {
             gathering: Mutex::default(),
             containers: RwLock::new(containers),
             damage,
-            upkeep: Mutex::new(Upkeep::new(checkpoints)),
+            upkeep: Mutex::new(upkeep),
             has_garbage: AtomicBool::new(false),
             _lock: lock,
             disk,
             options,
             store_id,
-            cluster_id,
+            cluster_id: cluster_id(store_id),
         })
     }
 }
 
-/// Takes the newest checkpoint that is whole; those that are kept, sorted. The others are removed.
-fn load_checkpoint<D: Disk>(
-    disk: &D,
-    store_id: u128,
-    replay: &mut Replay<'_>,
-    damage: &mut Vec<Damage>,
-) -> Result<Vec<Position>, ChunkError> {
-    let mut checkpoints = list_checkpoints(disk)?;
-    while let Some(at) = checkpoints.last().copied() {
-        let mut last = None;
-        let read = read_checkpoint(disk, store_id, at, &mut |entry| replay.put(entry, &mut last))?;
-        let Err(what) = read else { break };
-        let what = format!("{}: {what}", checkpoint_path(at));
-        damage.push(Damage { start: at, end: at, what });
-        remove_checkpoint(disk, at)?;
-        checkpoints.pop();
-        replay.containers.clear();
+fn cluster_id(store_id: u128) -> String {
+    format!("CID-{}", uuid_text(store_id))
+}
+
+/// What there is, read.
+struct Loaded {
+    containers: Containers,
+    /// Those that may be begun with, sorted: the last one was.
+    checkpoints: Vec<Position>,
+    /// Those that are damaged.
+    bad_checkpoints: Vec<Position>,
+    scanned: Scanned,
+    /// Of the checkpoints; that of the log is with what was scanned.
+    damage: Vec<Damage>,
+}
+
+impl Loaded {
+    fn read<D: Disk>(disk: &D, store_id: u128) -> Result<Loaded, ChunkError> {
+        let cluster_id = cluster_id(store_id);
+        let mut replay = Replay { containers: Containers::default(), cluster_id: &cluster_id };
+        let (mut damage, mut bad_checkpoints) = (Vec::new(), Vec::new());
+        let mut checkpoints = list_checkpoints(disk)?;
+        while let Some(at) = checkpoints.last().copied() {
+            let mut last = None;
+            let put = &mut |entry| replay.put(entry, &mut last);
+            let Err(what) = read_checkpoint(disk, store_id, at, put)? else { break };
+            let what = format!("{}: {what}", checkpoint_path(at));
+            damage.push(Damage { start: at, end: at, what });
+            bad_checkpoints.extend(checkpoints.pop());
+            replay.containers.clear();
+        }
+        let first = list_segments(disk)?.first().copied();
+        let first = first.map(|segment| Position { segment, offset: FIRST_RECORD });
+        let scanned = match checkpoints.last().copied().or(first) {
+            Some(start) => {
+                scan(disk, store_id, start, &mut |header, body| replay.take(header, body))?
+            }
+            None => Scanned { end: Position::default(), damage: Vec::new(), beyond: Vec::new() },
+        };
+        let containers = replay.containers;
+        Ok(Loaded { containers, checkpoints, bad_checkpoints, scanned, damage })
     }
-    Ok(checkpoints)
 }
 
 fn check_options(options: &StoreOptions) -> Result<(), ChunkError> {
@@ -117,18 +153,23 @@ fn check_options(options: &StoreOptions) -> Result<(), ChunkError> {
     }
 }
 
+/// The id of the store that is there.
+fn read_identity<D: Disk>(disk: &D) -> Result<u128, ChunkError> {
+    let io = |op| move |error| ChunkError::io(IDENTITY_NAME, op, error);
+    let file = disk.open_read_only(IDENTITY_NAME).map_err(io("open"))?;
+    let mut bytes = [0; IDENTITY_BYTES + 1];
+    let count = read_fully(disk, &file, 0, &mut bytes).map_err(io("read"))?;
+    decode_identity(&bytes[..count]).map_err(|error| ChunkError::BadStore {
+        file: IDENTITY_NAME.to_owned(),
+        what: error.to_string(),
+    })
+}
+
 /// The id of the store that is there, or of the one that is made now.
 fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<u128, ChunkError> {
     let io = |op| move |error| ChunkError::io(IDENTITY_NAME, op, error);
     if disk.exists(IDENTITY_NAME).map_err(io("find"))? {
-        let file = disk.open_read_only(IDENTITY_NAME).map_err(io("open"))?;
-        let mut bytes = [0; IDENTITY_BYTES + 1];
-        let count = read_fully(disk, &file, 0, &mut bytes).map_err(io("read"))?;
-        let bad = |error: DecodeError| ChunkError::BadStore {
-            file: IDENTITY_NAME.to_owned(),
-            what: error.to_string(),
-        };
-        return decode_identity(&bytes[..count]).map_err(bad);
+        return read_identity(disk);
     }
     let ours = [LOCK_NAME, IDENTITY_TEMPORARY, LOG_DIR, INDEX_DIR];
     let names = disk.list("").map_err(io("look for"))?;

@@ -667,6 +667,21 @@ fn check_filled(store: &Store<FaultDisk>, container_id: u64, local_ids: impl Ite
     }
 }
 
+/// Flips a bit of block 1 of container 1 on the disk, wherever that is.
+fn damage_block_one(disk: &FaultDisk) {
+    let needle = bytes(1, 20_000);
+    let place = |path: &String| {
+        let content = disk.content(path).expect("is there");
+        content.windows(1000).position(|window| *window == needle[5000..6000])
+    };
+    let paths = disk.paths();
+    let (path, at) =
+        paths.iter().find_map(|path| place(path).map(|at| (path, at))).expect("is written");
+    let mut bad = disk.content(path).expect("is there");
+    bad[at] ^= 0x10;
+    disk.set_content(path, bad);
+}
+
 #[test]
 fn space_of_what_was_deleted_is_given_back() {
     let disk = FaultDisk::new(1);
@@ -710,6 +725,28 @@ fn space_of_what_was_deleted_is_given_back() {
 }
 
 #[test]
+fn a_checkpoint_without_room_leaves_nothing_and_is_tried_again() {
+    let has_checkpoint = |disk: &FaultDisk| disk.paths().iter().any(|path| path.ends_with(".idx"));
+    for operation in [Operation::Create, Operation::Write] {
+        let disk = FaultDisk::new(1);
+        let store = Store::open(disk.clone(), options(Layout::Log)).expect("opens");
+        store.create_container(1, &ContainerSpec::default()).expect("creates");
+        // A segment and a bit.
+        fill(&store, 1, 0..5);
+        store.delete_block(id(0)).expect("deletes");
+        store.sync().expect("syncs");
+        disk.set_plan(FaultPlan { full: vec![(operation, 0)], ..FaultPlan::default() });
+        work(&store);
+        assert!(!has_checkpoint(&disk), "{operation:?}");
+        assert!(!disk.paths().iter().any(|path| path.ends_with(".tmp")), "{operation:?}");
+        store.delete_block(id(1)).expect("deletes");
+        (0..4).for_each(|_| drop(work(&store)));
+        assert!(has_checkpoint(&disk), "{operation:?}");
+        check_filled(&store, 1, 2..5);
+    }
+}
+
+#[test]
 fn a_start_reads_the_log_from_the_last_checkpoint() {
     for layout in Layout::ALL {
         let (disk, store) = with_container(layout);
@@ -746,17 +783,7 @@ fn the_scrubber_finds_a_flipped_bit_and_nothing_else() {
             store.close_container(container_id).expect("closes");
         }
         assert_eq!(work(&store).1, []);
-        let needle = bytes(1, 20_000);
-        let holds = |path: &String| {
-            let content = disk.content(path).expect("is there");
-            content.windows(1000).position(|window| *window == needle[5000..6000])
-        };
-        let paths = disk.paths();
-        let (path, at) =
-            paths.iter().find_map(|path| holds(path).map(|at| (path, at))).expect("is written");
-        let mut bad = disk.content(path).expect("is there");
-        bad[at] ^= 0x10;
-        disk.set_content(path, bad);
+        damage_block_one(&disk);
         let (_, damaged) = work(&store);
         assert_eq!(damaged, [id(1)], "{layout:?}");
         assert_eq!(store.container(1).expect("is there").state, State::Unhealthy);
@@ -764,4 +791,80 @@ fn the_scrubber_finds_a_flipped_bit_and_nothing_else() {
         check_filled(&store, 2, 0..3);
         check_filled(&store, 1, [0, 2].into_iter());
     }
+}
+
+#[test]
+fn a_look_finds_what_is_wrong_and_changes_nothing() {
+    for layout in Layout::ALL {
+        let (disk, store) = with_container(layout);
+        fill(&store, 1, 0..3);
+        store.checkpoint().expect("writes");
+        fill(&store, 1, 3..4);
+        store.close_container(1).expect("closes");
+        // Beside the store that is open, and when it is gone.
+        let before = (disk.paths(), disk.ops());
+        let report = inspect(disk.clone()).expect("looks");
+        assert_eq!((disk.paths(), disk.ops()), before);
+        assert_eq!(report.problems, [""; 0], "{layout:?}");
+        assert!(report.blocks == 4 && report.bytes >= 80_000, "{report}");
+        assert!(report.to_string().contains("container 1: "), "{report}");
+        assert!(report.to_string().ends_with("sound\n"), "{report}");
+        drop(store);
+        disk.kill();
+        damage_block_one(&disk);
+        let before = (disk.paths(), disk.ops());
+        let report = inspect(disk.clone()).expect("looks");
+        assert_eq!((disk.paths(), disk.ops()), before);
+        let [problem] = &report.problems[..] else { panic!("{layout:?}: {report}") };
+        assert!(problem.starts_with("block 1 of container 1: "), "{problem}");
+    }
+    assert!(inspect(FaultDisk::new(1)).is_err());
+}
+
+#[test]
+fn a_lost_file_is_told_and_is_not_made_by_reading() {
+    for layout in [Layout::PerBlock, Layout::PerChunk] {
+        let (disk, store) = with_container(layout);
+        fill(&store, 1, 0..1);
+        drop(store);
+        let path = disk.paths().into_iter().find(|path| path.contains("/chunks/"));
+        let path = path.expect("there is a file");
+        disk.remove(&path).expect("removes");
+        let store = open(&disk, layout);
+        let chunk = store.block(id(0), 0).expect("is committed").chunks[0].clone();
+        let read = store.read_chunk(id(0), &chunk, 0, &mut Vec::new());
+        assert!(matches!(read, Err(ChunkError::NoSuchChunk { .. })), "{layout:?}: {read:?}");
+        assert!(!disk.paths().contains(&path), "{layout:?}");
+    }
+}
+
+#[test]
+fn a_container_of_the_log_is_exported_as_files() {
+    let (disk, store) = with_container(Layout::Log);
+    fill(&store, 1, 0..3);
+    let half = chunk(7, 1, 0, 300);
+    store.write_chunk(id(7), &half, &bytes(7, 300), WriteMode::default()).expect("writes");
+    let to = FaultDisk::new(2);
+    let exported = store.export_container(1, &to).expect("exports");
+    assert_eq!((exported.blocks, exported.bytes), (4, 60_300));
+    assert_eq!(exported.damaged, []);
+    to.crash();
+    for (local_id, count) in [(0, 20_000), (1, 20_000), (2, 20_000), (7, 300)] {
+        let content = to.content(&format!("{}/{local_id}.block", exported.dir));
+        assert!(content == Some(bytes(local_id, count)), "block {local_id}");
+    }
+    // What is damaged is named, and not exported.
+    drop(store);
+    damage_block_one(&disk);
+    let store = open(&disk, Layout::Log);
+    assert!(matches!(
+        store.export_container(1, &to),
+        Err(ChunkError::ContainerExists { container_id: 1 })
+    ));
+    let to = FaultDisk::new(3);
+    let exported = store.export_container(1, &to).expect("exports");
+    let damaged: Vec<BlockId> = exported.damaged.iter().map(|(id, _)| *id).collect();
+    assert_eq!(damaged, [id(1)]);
+    assert_eq!(to.content(&format!("{}/1.block", exported.dir)), None);
+    assert_eq!(to.content(&format!("{}/2.block", exported.dir)), Some(bytes(2, 20_000)));
 }

@@ -10,13 +10,16 @@ use std::collections::BTreeMap;
 use storage::disk::Disk;
 
 use crate::block::{BlockData, BlockId, ChunkInfo};
-use crate::checkpoint::{CheckpointWriter, remove_checkpoint};
+use crate::checkpoint::{
+    CheckpointWriter, FinishedCheckpoint, discard_checkpoint, remove_checkpoint,
+};
 use crate::container::{Commit, Container, State};
 use crate::error::ChunkError;
 use crate::extents::Extent;
 use crate::layout::Layout;
 use crate::limits::{
-    BLOCK_BYTES, CHECKPOINT_BLOCKS, CHECKPOINT_EVERY_BYTES, CHECKPOINTS_KEPT, GARBAGE_WAIT_CALLS,
+    BLOCK_BYTES, CHECKPOINT_BLOCKS, CHECKPOINT_BYTES_PER_CALL, CHECKPOINT_EVERY_BYTES,
+    CHECKPOINT_EVERY_TIMES, CHECKPOINT_PAUSE_CALLS, CHECKPOINTS_KEPT, GARBAGE_WAIT_CALLS,
     LIVE_SHARE_MAX, SCRUB_READ_BYTES,
 };
 use crate::log::Record;
@@ -31,6 +34,8 @@ use crate::store::Store;
 pub(super) struct Upkeep {
     /// The checkpoints there are, sorted.
     checkpoints: Vec<Position>,
+    /// Bytes of the last one.
+    checkpoint_bytes: u64,
     /// The segment that is being emptied, and how far that is.
     emptying: Option<(u32, u32)>,
     /// Segments with something that cannot be read and is still needed.
@@ -39,6 +44,8 @@ pub(super) struct Upkeep {
     is_look_due: bool,
     /// Calls since something was deleted.
     garbage_calls: u32,
+    /// Calls until there may be a checkpoint again, after there was no room for one.
+    pause_calls: u32,
     /// The block that was read last.
     scrubbed: Option<BlockId>,
 }
@@ -68,9 +75,10 @@ pub struct Done {
 }
 
 impl Upkeep {
-    /// Nothing was done yet but to find these checkpoints, sorted. There may be space to be given back.
-    pub fn new(checkpoints: Vec<Position>) -> Upkeep {
-        Upkeep { checkpoints, is_look_due: true, ..Upkeep::default() }
+    /// Nothing was done yet but to find these checkpoints, sorted, of which the last has so many bytes.
+    /// There may be space to be given back.
+    pub fn new(checkpoints: Vec<Position>, checkpoint_bytes: u64) -> Upkeep {
+        Upkeep { checkpoints, checkpoint_bytes, is_look_due: true, ..Upkeep::default() }
     }
 }
 
@@ -81,7 +89,11 @@ impl<D: Disk + Clone> Store<D> {
         let mut done = Done::default();
         let mut upkeep = self.upkeep.lock();
         if self.is_checkpoint_due(&mut upkeep) {
-            self.checkpoint_now(&mut upkeep)?;
+            match self.checkpoint_now(&mut upkeep) {
+                // The next start reads more of the log.
+                Err(ChunkError::DiskFull { .. }) => upkeep.pause_calls = CHECKPOINT_PAUSE_CALLS,
+                other => other?,
+            }
         }
         match self.empty_segments(&mut upkeep, budget.bytes_moved_max, &mut done) {
             // There is no room to copy to: what is wholly dead is removed all the same, the next time.
@@ -98,6 +110,10 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     fn is_checkpoint_due(&self, upkeep: &mut Upkeep) -> bool {
+        if upkeep.pause_calls > 0 {
+            upkeep.pause_calls -= 1;
+            return false;
+        }
         let (end, last) = (self.log.end(), upkeep.checkpoints.last().copied().unwrap_or_default());
         let segments = u64::from(end.segment - last.segment);
         let bytes = segments * u64::from(self.options.segment_bytes);
@@ -105,13 +121,15 @@ impl<D: Disk + Clone> Store<D> {
         if self.has_garbage.load(std::sync::atomic::Ordering::Relaxed) {
             upkeep.garbage_calls += 1;
         }
-        let is_waited = upkeep.garbage_calls >= GARBAGE_WAIT_CALLS;
+        let calls = upkeep.checkpoint_bytes / CHECKPOINT_BYTES_PER_CALL;
+        let is_waited = u64::from(upkeep.garbage_calls) >= calls.max(GARBAGE_WAIT_CALLS.into());
         if is_waited {
             self.has_garbage.store(false, std::sync::atomic::Ordering::Relaxed);
             upkeep.garbage_calls = 0;
             upkeep.is_look_due = true;
         }
-        bytes >= CHECKPOINT_EVERY_BYTES || is_waited && segments > 0
+        let every = CHECKPOINT_EVERY_BYTES.max(CHECKPOINT_EVERY_TIMES * upkeep.checkpoint_bytes);
+        bytes >= every || is_waited && segments > 0
     }
 
     fn checkpoint_now(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
@@ -120,20 +138,26 @@ impl<D: Disk + Clone> Store<D> {
         if at.segment == 0 || upkeep.checkpoints.last() == Some(&at) {
             return Ok(());
         }
-        let mut writer = CheckpointWriter::create(self.disk.clone(), self.store_id, at)?;
-        for container_id in self.container_ids() {
-            if let Ok(container) = self.find(container_id) {
-                put_container(&mut writer, &container)?;
-            }
-        }
-        let finished = writer.finish()?;
+        let finished = self.write_checkpoint(at);
+        let finished = finished.inspect_err(|_| discard_checkpoint(&self.disk))?;
         self.log.sync_all()?;
+        upkeep.checkpoint_bytes = finished.bytes();
         upkeep.checkpoints.push(finished.publish()?);
         upkeep.is_look_due = true;
         while upkeep.checkpoints.len() > CHECKPOINTS_KEPT {
             remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
         }
         Ok(())
+    }
+
+    fn write_checkpoint(&self, at: Position) -> Result<FinishedCheckpoint<D>, ChunkError> {
+        let mut writer = CheckpointWriter::create(self.disk.clone(), self.store_id, at)?;
+        for container_id in self.container_ids() {
+            if let Ok(container) = self.find(container_id) {
+                put_container(&mut writer, &container)?;
+            }
+        }
+        writer.finish()
     }
 
     fn empty_segments(
@@ -404,7 +428,7 @@ impl<D: Disk + Clone> Store<D> {
 
     /// Reads all that is known of a block: what the log has of it against the log's checksums; and in a
     /// container that is not written to any more each chunk against its own.
-    fn check_block(&self, id: BlockId, bytes: &mut u64) -> Result<(), ChunkError> {
+    pub(super) fn check_block(&self, id: BlockId, bytes: &mut u64) -> Result<(), ChunkError> {
         let container = self.find(id.container_id)?;
         let (is_closed, extents) = {
             let index = container.index.lock();

@@ -1,0 +1,112 @@
+//! Looks at a store without changing it: all that its index names is read and compared with its checksums.
+
+use core::fmt;
+
+use storage::disk::Disk;
+
+use crate::block::BlockId;
+use crate::checkpoint::{checkpoint_bytes, list_checkpoints};
+use crate::container::ContainerInfo;
+use crate::error::ChunkError;
+use crate::record::Position;
+use crate::scan::list_segments;
+use crate::segment::segment_path;
+use crate::store::Store;
+
+/// What a store holds, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The uuid that names it to clients.
+    pub datanode_uuid: String,
+    /// Where its checkpoints are, sorted, and their bytes.
+    pub checkpoints: Vec<(Position, u64)>,
+    /// The segments of its log, and their bytes.
+    pub segments: (usize, u64),
+    /// Where its log ends.
+    pub end: Position,
+    /// Its containers, sorted.
+    pub containers: Vec<ContainerInfo>,
+    /// Blocks that were read.
+    pub blocks: u64,
+    /// Bytes that were read of them.
+    pub bytes: u64,
+    /// What is wrong. Empty when the store is sound.
+    pub problems: Vec<String>,
+}
+
+/// Reads a store, which another process may have open: what that one writes meanwhile may look torn, and what
+/// it gives back missing.
+///
+/// # Errors
+/// There is no store, or it cannot be read.
+pub fn inspect<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
+    let store = Store::open_to_look(disk)?;
+    let disk = &store.disk;
+    let checkpoints = list_checkpoints(disk)?.into_iter();
+    let checkpoints = checkpoints.map(|at| Ok((at, checkpoint_bytes(disk, at)?)));
+    let segments = list_segments(disk)?;
+    let mut segment_bytes = 0;
+    for number in &segments {
+        let path = segment_path(*number);
+        let length = disk.open_read_only(&path).and_then(|file| disk.len(&file));
+        segment_bytes += length.map_err(|error| ChunkError::io(&path, "open", error))?;
+    }
+    let mut report = Report {
+        datanode_uuid: store.datanode_uuid(),
+        checkpoints: checkpoints.collect::<Result<_, ChunkError>>()?,
+        segments: (segments.len(), segment_bytes),
+        end: store.log.end(),
+        containers: store.container_ids().into_iter().flat_map(|id| store.container(id)).collect(),
+        blocks: 0,
+        bytes: 0,
+        problems: store.damage().iter().map(ToString::to_string).collect(),
+    };
+    for container_id in store.container_ids() {
+        let container = store.find(container_id)?;
+        let local_ids: Vec<u64> = container.index.lock().blocks.keys().copied().collect();
+        for local_id in local_ids {
+            report.blocks += 1;
+            let checked = store.check_block(BlockId { container_id, local_id }, &mut report.bytes);
+            if let Err(error) = checked {
+                let what = format!("block {local_id} of container {container_id}: {error}");
+                report.problems.push(what);
+            }
+        }
+    }
+    Ok(report)
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "chunk store {}", self.datanode_uuid)?;
+        for (at, bytes) in &self.checkpoints {
+            writeln!(out, "checkpoint at {at}: {bytes} bytes")?;
+        }
+        let (segments, segment_bytes) = self.segments;
+        writeln!(out, "log: {segments} segments, {segment_bytes} bytes, ends at {}", self.end)?;
+        for container in &self.containers {
+            let ContainerInfo { id, layout, state, block_count, bytes_used, .. } = container;
+            let name = layout.name();
+            writeln!(
+                out,
+                "container {id}: {name}, {state:?}, {block_count} blocks committed, \
+                 {bytes_used} bytes"
+            )?;
+        }
+        writeln!(out, "{} blocks read, {} bytes", self.blocks, self.bytes)?;
+        for problem in &self.problems {
+            writeln!(out, "PROBLEM: {problem}")?;
+        }
+        match self.is_sound() {
+            true => writeln!(out, "sound"),
+            false => writeln!(out, "NOT SOUND"),
+        }
+    }
+}
