@@ -34,6 +34,8 @@ pub enum Command {
     Zk(ZkArgs),
     /// Verify what is on disk and print what it holds. Reads only, changes nothing.
     Inspect(InspectArgs),
+    /// Write the blocks of a stopped server's chunk store to files, as Ozone lays them out.
+    ExportChunks(ExportChunksArgs),
     /// Look at an ensemble, or hand its leadership to another server.
     #[command(after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterArgs),
@@ -188,6 +190,20 @@ pub struct InspectArgs {
     /// Where its log lies, if that is another directory
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
+}
+
+/// Options of `quorate export-chunks`.
+#[derive(Debug, Args)]
+pub struct ExportChunksArgs {
+    /// The data directory of a server that is stopped
+    #[arg(value_name = "DATA-DIR")]
+    pub data_dir: PathBuf,
+    /// Where to; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// These containers only
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    pub container: Vec<u64>,
 }
 
 /// Options of `quorate restore`.

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use storage::disk::RealDisk;
 
 use crate::cli::InspectArgs;
+use crate::listen_chunk::CHUNKS_DIR;
 
-/// Prints what the directory holds. Fails unless all of it is sound.
+/// Prints what the directory holds, its chunk store included. Fails unless all of it is sound.
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let dir = args.data_dir.display();
     anyhow::ensure!(args.data_dir.is_dir(), "{dir} is not a directory");
@@ -22,5 +24,13 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     };
     let report = storage::inspect::inspect(&disk, &mut verify);
     print!("{report}");
-    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let mut is_sound = report.is_sound();
+    let chunks = args.data_dir.join(CHUNKS_DIR);
+    if chunks.is_dir() {
+        let report = chunk::store::inspect(RealDisk::existing(&chunks));
+        let report = report.with_context(|| chunks.display().to_string())?;
+        print!("{report}");
+        is_sound &= report.is_sound();
+    }
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

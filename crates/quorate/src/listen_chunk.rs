@@ -34,8 +34,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::config::ChunkConfig;
 
-/// Below the data directory.
-const FOLDER: &str = "chunks";
+/// Where the store is, below the data directory.
+pub const CHUNKS_DIR: &str = "chunks";
 
 /// Threads that read from sockets. Beyond, the disk is the limit.
 const RUNTIMES_MAX: usize = 4;
@@ -187,7 +187,7 @@ type Accepted = (std::net::TcpStream, SocketAddr, OwnedSemaphorePermit);
 /// # Errors
 /// The store cannot be opened, or a thread cannot be made.
 pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace> {
-    let folder = data_dir.join(FOLDER);
+    let folder = data_dir.join(CHUNKS_DIR);
     let shown = folder.display();
     let disk = RealDisk::new(&folder).with_context(|| format!("{shown}"))?;
     let options = StoreOptions {

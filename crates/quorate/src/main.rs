@@ -8,6 +8,7 @@ mod admin;
 mod cli;
 mod cluster_command;
 mod config;
+mod export_chunks;
 mod inspect;
 mod listen_chunk;
 mod listen_zk;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::ExportChunks(args) => export_chunks::run(&args),
         Command::Version => {
             println!("quorate {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)

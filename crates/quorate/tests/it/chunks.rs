@@ -141,6 +141,45 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
     }
 }
 
+#[test]
+fn what_a_server_left_is_inspected_and_exported() {
+    let mut server = Server::start("chunks-export", &["quorate.chunkAddr=127.0.0.1:0"]);
+    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let mut random = Random::new(7);
+    let blocks: Vec<Block> =
+        (0..6).map(|local_id| Block::draw(&mut random, 1 + local_id % 2, local_id)).collect();
+    blocks.iter().for_each(|block| block.write(&client).expect("it is answered"));
+    let quorate = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_quorate")).args(words).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let data_dir = server.data_dir().to_path_buf();
+    let to = data_dir.with_extension("exported");
+    let [data_dir, to] = [&data_dir, &to].map(|path| path.to_str().expect("it is text"));
+    let export = ["export-chunks", data_dir, "--to", to];
+    // Beside the server it can be looked at, not exported.
+    let (is_sound, text) = quorate(&["inspect", data_dir]);
+    assert!(is_sound && text.contains("container 2: LOG, Open, 3 blocks committed"), "{text}");
+    let (is_done, text) = quorate(&export);
+    assert!(!is_done && text.contains("which no server may have open"), "{text}");
+    server.stop();
+    let (is_done, text) = quorate(&export);
+    assert!(is_done && text.contains("container 1: 3 blocks"), "{text}");
+    let (is_done, text) = quorate(&export);
+    assert!(!is_done && text.contains("container 1"), "{text}");
+    for block in &blocks {
+        let Block { id: BlockId { container_id, local_id }, .. } = block;
+        let name = format!("/current/containerDir0/{container_id}/chunks/{local_id}.block");
+        let cluster = std::fs::read_dir(format!("{to}/hdds")).unwrap().next().unwrap().unwrap();
+        let found = std::fs::read(format!("{}{name}", cluster.path().display())).unwrap();
+        let wanted: Vec<u8> = block.chunks().into_iter().flat_map(|(_, data)| data).collect();
+        assert!(found == wanted, "{block:?}");
+    }
+    std::fs::remove_dir_all(to).unwrap();
+    assert!(!quorate(&["export-chunks", to, "--to", to]).0);
+}
+
 /// What was printed of a benchmark of the server that is there.
 fn bench(workload: &str, options: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));

@@ -1,0 +1,42 @@
+//! `quorate export-chunks`: containers of a chunk store as files.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use chunk::layout::Layout;
+use chunk::store::{Store, StoreOptions};
+use storage::disk::RealDisk;
+
+use crate::cli::ExportChunksArgs;
+use crate::listen_chunk::CHUNKS_DIR;
+
+/// Writes the containers, and says of each what came of it. Fails if a block is damaged; the others are
+/// written all the same.
+pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
+    let folder = args.data_dir.join(CHUNKS_DIR);
+    anyhow::ensure!(folder.is_dir(), "there is no chunk store in {}", args.data_dir.display());
+    let store = Store::open(RealDisk::existing(&folder), StoreOptions::default())
+        .with_context(|| format!("{}, which no server may have open", folder.display()))?;
+    let to = RealDisk::new(&args.to).with_context(|| args.to.display().to_string())?;
+    let ids = match args.container.is_empty() {
+        true => store.container_ids(),
+        false => args.container.clone(),
+    };
+    let mut is_whole = true;
+    for id in ids {
+        let info = store.container(id)?;
+        if info.layout != Layout::Log {
+            println!("container {id}: its files are {}", folder.join(&info.path).display());
+            continue;
+        }
+        let exported = store.export_container(id, &to)?;
+        let (blocks, bytes) = (exported.blocks, exported.bytes);
+        let dir = args.to.join(&exported.dir);
+        println!("container {id}: {blocks} blocks, {bytes} bytes, in {}", dir.display());
+        for (_, what) in &exported.damaged {
+            println!("PROBLEM: {what}");
+            is_whole = false;
+        }
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
