@@ -49,6 +49,19 @@ pub fn decode_answer(
     pb::ContainerCommandResponseProto::decode(message)
 }
 
+/// Bytes of chunks that an answer brings.
+pub fn data_bytes(answer: &pb::ContainerCommandResponseProto) -> usize {
+    use pb::read_chunk_response_proto::ResponseData;
+    let small = answer.get_small_file.as_ref().map(|small| &small.data);
+    let read = answer.read_chunk.as_ref().or(small).and_then(|read| read.response_data.as_ref());
+    match (read, &answer.read_block) {
+        (Some(ResponseData::Data(data)), _) => data.len(),
+        (Some(ResponseData::DataBuffers(all)), _) => all.buffers.iter().map(|it| it.len()).sum(),
+        (None, Some(block)) => block.data.len(),
+        (None, None) => 0,
+    }
+}
+
 /// Appends an answer as it is sent.
 pub fn encode(answer: &pb::ContainerCommandResponseProto, out: &mut Vec<u8>) {
     out.reserve(answer.encoded_len());

@@ -13,6 +13,7 @@
 //! (four runs each, in turns; one client with 16 threads, a store in memory).
 
 mod grpc;
+mod metrics;
 mod stream;
 
 use std::net::SocketAddr;
@@ -33,6 +34,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::config::ChunkConfig;
+use metrics::Counts;
+
+pub use metrics::ChunkMetrics;
 
 /// Where the store is, below the data directory.
 pub const CHUNKS_DIR: &str = "chunks";
@@ -124,6 +128,7 @@ struct Service {
     requests: Budget,
     answers: Budget,
     failures: Failures,
+    counts: Counts,
 }
 
 /// Memory that is shared by all, first come, first served.
@@ -204,6 +209,7 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
         requests: Budget::new(REQUESTS_BYTES_MAX),
         answers: Budget::new(ANSWERS_BYTES_MAX),
         failures: Failures::default(),
+        counts: Counts::default(),
     });
     let ((ticker, ticks), (upkeeper, upkeep_ticks)) = (sync_channel(0), sync_channel(0));
     let (ticking, kept_up) = (service.clone(), service.clone());
@@ -232,6 +238,11 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
 }
 
 impl ChunkFace {
+    /// What it counts.
+    pub fn metrics(&self) -> ChunkMetrics {
+        ChunkMetrics(self.service.clone())
+    }
+
     /// Accepts connections and spreads them over the runtimes, until the task is dropped.
     pub async fn accept(&self, listener: TcpListener) {
         let mut next = 0;
@@ -297,6 +308,7 @@ fn keep_up(service: &Service, ticks: &Receiver<()>) {
                 return;
             }
         };
+        service.counts.damaged(done.damaged.len());
         for (id, what) in &done.damaged {
             let (container_id, local_id) = (id.container_id, id.local_id);
             tracing::error!(container_id, local_id, "a block is damaged: {what}");

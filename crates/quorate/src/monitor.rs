@@ -27,6 +27,7 @@ use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
 
 use crate::admin::Port;
 use crate::config::{ClusterConfig, ImageConfig};
+use crate::listen_chunk::ChunkMetrics;
 use crate::listen_zk::{Face, ToRuntime};
 use ensemble::{Ensemble, MembersView, Part};
 
@@ -80,6 +81,7 @@ pub struct Monitor {
     /// Lists are made one at a time: each may take as much memory as a list may.
     listing: Semaphore,
     images: Images,
+    chunks: Option<ChunkMetrics>,
 }
 
 /// The monitor of a server, which is there once that has started.
@@ -91,6 +93,7 @@ pub struct Begin {
     pub face: Arc<Face>,
     pub about: About,
     pub images: ImageConfig,
+    pub chunks: Option<ChunkMetrics>,
     pub questions: mpsc::Receiver<Question>,
 }
 
@@ -116,11 +119,11 @@ pub fn start(ports: Vec<Port>) -> std::io::Result<oneshot::Sender<Begin>> {
 /// Answers words once the server has started.
 async fn watch(started: Started, begin: oneshot::Receiver<Begin>) {
     // Without one the process is about to end.
-    let Ok(Begin { node, face, about, images, questions }) = begin.await else { return };
+    let Ok(Begin { node, face, about, images, chunks, questions }) = begin.await else { return };
     let trace_mask = Cell::new(TRACE_MASK_DEFAULT);
     let listing = Semaphore::new(1);
     let images = Images::new(images);
-    started.get_or_init(|| Monitor { node, face, about, trace_mask, listing, images });
+    started.get_or_init(|| Monitor { node, face, about, trace_mask, listing, images, chunks });
     run(started, questions).await;
 }
 

@@ -184,7 +184,9 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts, asker, tls.clone())?;
     let (face, images) = (acceptor.face(), config.images.clone());
-    let begin = Begin { node: node.monitor_handle(), face, about, images, questions };
+    let chunk_metrics = chunks.as_ref().map(ChunkFace::metrics);
+    let node_handle = node.monitor_handle();
+    let begin = Begin { node: node_handle, face, about, images, chunks: chunk_metrics, questions };
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
     let limits = ConnectionLimits {
         per_ip_max: config.connections_per_ip_max as usize,

@@ -50,6 +50,11 @@ impl<D: Disk> Store<D> {
         ids
     }
 
+    /// How many containers there are.
+    pub fn container_count(&self) -> usize {
+        self.containers.read().len()
+    }
+
     /// No more writes: the container is closed, durably, with all that is in it. A closed one stays so;
     /// one that is unhealthy or invalid is not closed.
     pub fn close_container(&self, id: u64) -> Result<(), ChunkError> {

@@ -230,6 +230,14 @@ impl Request {
         }
     }
 
+    /// Bytes of chunks that it brings.
+    pub fn data_bytes(&self) -> usize {
+        match &self.command {
+            Ok(Command::WriteChunk { data, .. } | Command::PutSmallFile { data, .. }) => data.len(),
+            _ => 0,
+        }
+    }
+
     /// How long whoever asks for it wants to be kept waiting, in milliseconds.
     pub fn pause_ms(&self) -> u32 {
         match self.command {

@@ -133,6 +133,7 @@ async fn answer(
     answers: &mut Answers,
 ) -> Result<(), End> {
     let request = Request::decode(message).map_err(|error| End::Status(error.into()))?;
+    service.counts.request(request.kind, request.data_bytes());
     if request.pause_ms() > 0 {
         tokio::time::sleep(Duration::from_millis(request.pause_ms().into())).await;
     }
@@ -164,6 +165,7 @@ async fn answer(
 
 /// An answer with its prefix. People are told of what is not the client's doing.
 fn encode(service: &Service, answer: &pb::ContainerCommandResponseProto) -> Bytes {
+    service.counts.answer(answer);
     if matches!(answer.result(), pb::Result::IoException | pb::Result::DiskOutOfSpace) {
         let what = answer.cmd_type().as_str_name();
         let why = answer.message.as_deref().unwrap_or_default();

@@ -4,6 +4,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use bench::cmdw::client::Client as ChunkClient;
+use bench::cmdw::load::block_of;
+use bytes::Bytes;
+use chunk::block::{BlockId, ChunkInfo};
 use zk::ErrorCode;
 use zk::request::{AddWatchMode, ReadKind, ReadRequest, Request};
 
@@ -257,6 +261,40 @@ fn metrics_are_scraped_by_zookeepers_names() {
     let reset = http(metrics, "GET /metrics").2;
     assert!(sample(&reset, "updatelatency_count") >= sample(&after, "updatelatency_count"));
     assert!(sample(&reset, "packets_received") < sample(&after, "packets_received"));
+}
+
+#[test]
+fn metrics_of_the_chunk_store_are_a_datanodes() {
+    let lines = [&METRICS[..], &["quorate.chunkAddr=127.0.0.1:0"]].concat();
+    let server = Server::start("metrics-chunks", &lines);
+    let client = ChunkClient::connect(server.face("chunk")).unwrap();
+    let id = BlockId { container_id: 1, local_id: 1 };
+    let chunk = ChunkInfo::plain("1_chunk_1".to_string(), 0, 1_000);
+    client.write_chunk(id, &chunk, &Bytes::from(vec![1; 1_000])).unwrap();
+    client.put_block(&block_of(id, vec![chunk.clone()])).unwrap();
+    for _ in 0..2 {
+        client.read_chunk(id, &chunk, &mut Vec::new()).unwrap();
+    }
+    client.get_block(BlockId { local_id: 2, ..id }).unwrap_err();
+    let all = http(server.face("metrics"), "GET /metrics").2;
+    for (name, wanted) in [
+        ("storage_container_metrics_num_ops", 5.0),
+        ("storage_container_metrics_num_write_chunk", 1.0),
+        ("storage_container_metrics_bytes_write_chunk", 1_000.0),
+        ("storage_container_metrics_num_put_block", 1.0),
+        ("storage_container_metrics_num_read_chunk", 2.0),
+        ("storage_container_metrics_bytes_read_chunk", 2_000.0),
+        ("chunk_requests_refused", 1.0),
+        ("chunk_blocks_damaged", 0.0),
+        ("chunk_containers", 1.0),
+    ] {
+        assert_eq!(sample(&all, name), wanted, "{name}");
+    }
+    assert!(sample(&all, "chunk_log_syncs") >= 1.0);
+    // Whoever has no chunk store is shown none of it.
+    let server = Server::start("metrics-no-chunks", &METRICS);
+    let all = http(server.face("metrics"), "GET /metrics").2;
+    assert!(!all.contains("storage_container_metrics"), "{all}");
 }
 
 #[test]
