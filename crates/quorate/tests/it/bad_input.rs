@@ -1,7 +1,7 @@
 //! Clients that send what none should, or take nothing, or never stop. The connection may suffer;
 //! the server, its memory and its other clients may not.
 
-mod disk_full;
+pub mod disk_full;
 mod flood;
 mod garbage;
 

@@ -14,7 +14,8 @@ use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::checksum::{ChecksumData, ChecksumType};
 use workload::generate::Random;
 
-use crate::server::{Server, wait_until};
+use crate::bad_input::disk_full::{SmallDisk, skip};
+use crate::server::{Server, folder, wait_until};
 
 /// Clients that write while the server is killed.
 const WORKERS: u64 = 4;
@@ -135,6 +136,71 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
         assert!(acknowledged.len() > 20, "{layout}: {}", acknowledged.len());
         for block in &acknowledged {
             block.check(&client);
+        }
+        assert!(!server.log().contains("damaged"), "{layout}: {}", server.log());
+        server.stop();
+    }
+}
+
+/// Writes chunks of 1,000,000 bytes, a block each, until one is refused: how many were taken, and why no more.
+fn write_until_full(client: &Client, container_id: u64) -> (u64, anyhow::Error) {
+    let data = Bytes::from(vec![7; 1_000_000]);
+    let mut taken = 0;
+    loop {
+        let id = BlockId { container_id, local_id: taken };
+        let chunk = ChunkInfo::plain(format!("{taken}_chunk_1"), 0, data.len() as u64);
+        let written = client.write_chunk(id, &chunk, &data);
+        match written.and_then(|()| client.put_block(&block_of(id, vec![chunk]))) {
+            Ok(()) => taken += 1,
+            Err(error) => return (taken, error),
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
+    for layout in ["log", "per-block"] {
+        let mounted = folder(&format!("disk-of-chunks-{layout}")).join("mounted");
+        let disk = match SmallDisk::mount(&mounted, 900) {
+            Ok(disk) => disk,
+            Err(reason) => return skip(&reason),
+        };
+        let lines = [
+            &format!("dataDir={}", mounted.join("data").display()),
+            "quorate.chunkAddr=127.0.0.1:0",
+            &format!("quorate.chunkLayout={layout}"),
+        ];
+        let mut server = Server::start(&format!("chunks-full-{layout}"), &lines);
+        let client = Client::connect(server.face("chunk")).expect("it is served");
+        let mut random = Random::new(3);
+        let blocks: Vec<Block> =
+            (0..20).map(|local_id| Block::draw(&mut random, 1, local_id)).collect();
+        blocks.iter().for_each(|block| block.write(&client).expect("it is answered"));
+        // Some room is left for the file system's own.
+        let filler = disk.fill(0);
+        let (taken, error) = write_until_full(&client, 2);
+        assert!(error.to_string().contains("DISK_OUT_OF_SPACE"), "{layout}: {error}");
+        // What is there is read; what needs no room is done.
+        blocks.iter().for_each(|block| block.check(&client));
+        if taken > 0 {
+            let last = BlockId { container_id: 2, local_id: taken - 1 };
+            let mut found = Vec::new();
+            let all = ChunkInfo::plain(format!("{}_chunk_1", taken - 1), 0, 1_000_000);
+            client.read_chunk(last, &all, &mut found).expect("it is read");
+            assert!(found == vec![7; 1_000_000], "{layout}");
+        }
+        let (again, error) = write_until_full(&client, 3);
+        assert!(again <= 1 && error.to_string().contains("DISK_OUT_OF_SPACE"), "{layout}: {error}");
+        std::fs::remove_file(filler).expect("removes");
+        let more = Block { id: BlockId { container_id: 4, local_id: 1 }, ..blocks[0] };
+        more.write(&client).expect("it is answered");
+        server.kill_nine();
+        server.restart();
+        let client = Client::connect(server.face("chunk")).expect("it is served");
+        blocks.iter().chain([&more]).for_each(|block| block.check(&client));
+        for local_id in 0..taken {
+            let id = BlockId { container_id: 2, local_id };
+            assert_eq!(client.get_block(id).expect("it was committed").chunks.len(), 1);
         }
         assert!(!server.log().contains("damaged"), "{layout}: {}", server.log());
         server.stop();

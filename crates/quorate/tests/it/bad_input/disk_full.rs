@@ -16,13 +16,13 @@ use crate::server::folder;
 const SPARES: usize = SPARE_COUNT_DEFAULT + RESERVE_COUNT;
 
 /// A small file system of its own, in memory; gone when dropped.
-struct SmallDisk {
+pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
     /// None, and why, where this process may not mount.
-    fn mount(path: &Path, mib: u32) -> Result<SmallDisk, String> {
+    pub fn mount(path: &Path, mib: u32) -> Result<SmallDisk, String> {
         fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "quorate-test"]).arg(path);
@@ -34,7 +34,7 @@ impl SmallDisk {
     }
 
     /// Takes all room but so many bytes. The server may take some at the same time.
-    fn fill(&self, left: u64) -> PathBuf {
+    pub fn fill(&self, left: u64) -> PathBuf {
         let path = self.path.join("filler");
         let mut file = fs::File::create(&path).unwrap();
         let mut bytes = 0;
@@ -119,7 +119,8 @@ fn spare_count(folder: &Path) -> usize {
     names.filter(|name| name.to_string_lossy().ends_with(".spare")).count()
 }
 
-fn skip(reason: &str) {
+/// Says that a test was not done.
+pub fn skip(reason: &str) {
     println!("skipped=1: no file system can be mounted: {reason}");
 }
 
