@@ -23,7 +23,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 37] = [
+pub const BODIES: [Body; 40] = [
     Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
     Body {
         name: "chunk_checkpoint",
@@ -41,6 +41,17 @@ pub const BODIES: [Body; 37] = [
         run: of_chunk::chunk_segment_head,
         seeds: of_chunk::chunk_segment_head_seeds,
     },
+    Body {
+        name: "chunk_checkpoint_head",
+        run: of_chunk::chunk_checkpoint_head,
+        seeds: of_chunk::chunk_checkpoint_head_seeds,
+    },
+    Body {
+        name: "chunk_identity",
+        run: of_chunk::chunk_identity,
+        seeds: of_chunk::chunk_identity_seeds,
+    },
+    Body { name: "chunk_answer", run: of_chunk::chunk_answer, seeds: of_chunk::chunk_answer_seeds },
     Body { name: "command", run: of_machine::command, seeds: of_machine::command_seeds },
     Body { name: "entry", run: of_machine::entry, seeds: of_machine::entry_seeds },
     Body { name: "identities", run: of_machine::identities, seeds: of_machine::identities_seeds },

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo, KeyValue, decode_block, encode_block};
-use chunk::checkpoint::count_entries;
+use chunk::checkpoint::{self, count_entries};
 use chunk::checksum::{ChecksumData, ChecksumType};
 use chunk::record::{
     HEADER_BYTES, Header, Kind, Position, decode_header, decode_trailer, encode_header,
     encode_trailer,
 };
 use chunk::segment::{Head, decode_head, encode_head};
-use chunk::wire::{Request, chunk_to_pb, encode_request, pb, read};
+use chunk::store::{decode_identity, encode_identity};
+use chunk::wire::{Request, chunk_to_pb, decode_answer, encode, encode_request, pb, read};
 
 use super::of_storage::each_sealed;
 
@@ -225,4 +226,82 @@ pub fn chunk_checkpoint_seeds() -> Vec<Vec<u8>> {
     }
     assert_eq!(count_entries(&piece), Ok(2));
     vec![piece]
+}
+
+/// The head of a checkpoint.
+pub fn chunk_checkpoint_head(bytes: &[u8]) {
+    each_sealed(bytes, 40, 0..40, |bytes| {
+        if checkpoint::decode_head(bytes, 7, AT).is_ok() {
+            assert!(bytes.starts_with(&checkpoint::encode_head(7, AT)));
+        }
+    });
+}
+
+pub fn chunk_checkpoint_head_seeds() -> Vec<Vec<u8>> {
+    vec![checkpoint::encode_head(7, AT)]
+}
+
+/// The file that says which store it is.
+pub fn chunk_identity(bytes: &[u8]) {
+    each_sealed(bytes, 28, 0..28, |bytes| {
+        let Ok(store_id) = decode_identity(bytes) else { return };
+        assert_eq!(encode_identity(store_id), bytes);
+    });
+}
+
+pub fn chunk_identity_seeds() -> Vec<Vec<u8>> {
+    vec![encode_identity(7), encode_identity(u128::MAX)]
+}
+
+/// An answer, as a client reads it. What is read is written and read again to the same.
+pub fn chunk_answer(bytes: &[u8]) {
+    let Ok(answer) = decode_answer(Bytes::copy_from_slice(bytes)) else { return };
+    let mut encoded = Vec::new();
+    encode(&answer, &mut encoded);
+    assert_eq!(decode_answer(encoded.into()), Ok(answer));
+}
+
+pub fn chunk_answer_seeds() -> Vec<Vec<u8>> {
+    use pb::read_chunk_response_proto::ResponseData;
+    let data = Bytes::from_static(b"hello world");
+    let block_id = pb::DatanodeBlockId {
+        container_id: Some(7),
+        local_id: Some(9),
+        block_commit_sequence_id: Some(1),
+        replica_index: None,
+    };
+    let chunk = chunk_to_pb(&ChunkInfo {
+        checksum: ChecksumData::of(ChecksumType::Crc32, 4, &data),
+        ..ChunkInfo::plain("9_chunk_1".to_string(), 0, data.len() as u64)
+    });
+    let read = |data| pb::ReadChunkResponseProto {
+        block_id,
+        chunk_data: chunk.clone(),
+        response_data: Some(data),
+    };
+    let buffers = pb::DataBuffers { buffers: vec![data.slice(..4), data.slice(4..)] };
+    let answer = pb::ContainerCommandResponseProto {
+        cmd_type: pb::Type::ReadChunk as i32,
+        result: pb::Result::Success as i32,
+        trace_id: Some("trace".to_string()),
+        message: Some("fine".to_string()),
+        ..Default::default()
+    };
+    let answers = [
+        pb::ContainerCommandResponseProto {
+            read_chunk: Some(read(ResponseData::Data(data.clone()))),
+            ..answer.clone()
+        },
+        pb::ContainerCommandResponseProto {
+            read_chunk: Some(read(ResponseData::DataBuffers(buffers))),
+            ..answer.clone()
+        },
+        answer,
+    ];
+    let encoded = |answer: &pb::ContainerCommandResponseProto| {
+        let mut out = Vec::new();
+        encode(answer, &mut out);
+        out
+    };
+    answers.iter().map(encoded).collect()
 }

@@ -236,7 +236,8 @@ pub(crate) fn read_checkpoint<D: Disk>(
     }
 }
 
-fn encode_head(store_id: u128, at: Position) -> Vec<u8> {
+/// The head of a checkpoint.
+pub fn encode_head(store_id: u128, at: Position) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&CHECKPOINT_FORMAT_VERSION.to_le_bytes());
     out.extend_from_slice(&0u32.to_le_bytes());
@@ -247,7 +248,8 @@ fn encode_head(store_id: u128, at: Position) -> Vec<u8> {
     out
 }
 
-fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<(), DecodeError> {
+/// Checks a head: that it is that store's, of that position.
+pub fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
     let covered = Reader::new(bytes).take(HEAD_BYTES - 4)?;
     if reader.take(MAGIC.len())? != MAGIC {

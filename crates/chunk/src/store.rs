@@ -43,6 +43,7 @@ use crate::store::upkeep::Upkeep;
 
 pub use export::Exported;
 pub use inspect::{Report, inspect};
+pub use open::{decode_identity, encode_identity};
 pub use upkeep::{Done, UpkeepBudget};
 
 /// When a write is answered.

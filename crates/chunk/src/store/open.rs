@@ -198,7 +198,8 @@ fn drawn_id() -> u128 {
     (draw() << 64) | draw()
 }
 
-fn encode_identity(store_id: u128) -> Vec<u8> {
+/// The identity of a store as it is written.
+pub fn encode_identity(store_id: u128) -> Vec<u8> {
     let mut out = IDENTITY_MAGIC.to_vec();
     out.extend_from_slice(&IDENTITY_VERSION.to_le_bytes());
     out.extend_from_slice(&store_id.to_le_bytes());
@@ -208,7 +209,7 @@ fn encode_identity(store_id: u128) -> Vec<u8> {
 }
 
 /// Reads the identity of a store.
-pub(crate) fn decode_identity(bytes: &[u8]) -> Result<u128, DecodeError> {
+pub fn decode_identity(bytes: &[u8]) -> Result<u128, DecodeError> {
     let mut reader = Reader::new(bytes);
     let covered = Reader::new(bytes).take(IDENTITY_BYTES - 4)?;
     if reader.take(IDENTITY_MAGIC.len())? != IDENTITY_MAGIC {
