@@ -143,9 +143,9 @@ pub const CHECKPOINT_BLOCKS: usize = 1024;
 /// Bytes of a block that are read at once to write them to a file of their own.
 pub const EXPORT_READ_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Calls of [`crate::store::Store::upkeep`] without a checkpoint after there was no room for one: a minute
-/// or so.
-pub const CHECKPOINT_PAUSE_CALLS: u32 = 600;
+/// Calls of [`crate::store::Store::upkeep`] that give no space back, after there was no room for a checkpoint or
+/// for what is copied: a minute or so.
+pub const FULL_PAUSE_CALLS: u32 = 600;
 
 /// Calls of [`crate::store::Store::upkeep`] from a deletion until it is looked for segments whose space can
 /// be given back: some seconds, in which more may be deleted.

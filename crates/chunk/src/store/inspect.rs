@@ -1,4 +1,5 @@
-//! Looks at a store without changing it: all that its index names is read and compared with its checksums.
+//! Looks at a store without changing it: what its index names is read and compared with its checksums, as the
+//! scrubber does it. Files of containers that are still written to are not.
 
 use core::fmt;
 
@@ -26,9 +27,9 @@ pub struct Report {
     pub end: Position,
     /// Its containers, sorted.
     pub containers: Vec<ContainerInfo>,
-    /// Blocks that were read.
+    /// Blocks that there are.
     pub blocks: u64,
-    /// Bytes that were read of them.
+    /// Bytes of them that were compared with checksums.
     pub bytes: u64,
     /// What is wrong. Empty when the store is sound.
     pub problems: Vec<String>,
@@ -100,7 +101,8 @@ impl fmt::Display for Report {
                  {bytes_used} bytes"
             )?;
         }
-        writeln!(out, "{} blocks read, {} bytes", self.blocks, self.bytes)?;
+        let (blocks, bytes) = (self.blocks, self.bytes);
+        writeln!(out, "{blocks} blocks, {bytes} bytes of them compared with their checksums")?;
         for problem in &self.problems {
             writeln!(out, "PROBLEM: {problem}")?;
         }

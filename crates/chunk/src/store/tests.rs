@@ -739,10 +739,9 @@ fn a_checkpoint_without_room_leaves_nothing_and_is_tried_again() {
         work(&store);
         assert!(!has_checkpoint(&disk), "{operation:?}");
         assert!(!disk.paths().iter().any(|path| path.ends_with(".tmp")), "{operation:?}");
-        store.delete_block(id(1)).expect("deletes");
         (0..4).for_each(|_| drop(work(&store)));
         assert!(has_checkpoint(&disk), "{operation:?}");
-        check_filled(&store, 1, 2..5);
+        check_filled(&store, 1, 1..5);
     }
 }
 

@@ -6,6 +6,7 @@
 //! durable, and never before a checkpoint lies behind it: a start would look for it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use storage::disk::Disk;
 
@@ -19,8 +20,8 @@ use crate::extents::Extent;
 use crate::layout::Layout;
 use crate::limits::{
     BLOCK_BYTES, CHECKPOINT_BLOCKS, CHECKPOINT_BYTES_PER_CALL, CHECKPOINT_EVERY_BYTES,
-    CHECKPOINT_EVERY_TIMES, CHECKPOINT_PAUSE_CALLS, CHECKPOINTS_KEPT, GARBAGE_WAIT_CALLS,
-    LIVE_SHARE_MAX, SCRUB_READ_BYTES,
+    CHECKPOINT_EVERY_TIMES, CHECKPOINTS_KEPT, FULL_PAUSE_CALLS, GARBAGE_WAIT_CALLS, LIVE_SHARE_MAX,
+    SCRUB_READ_BYTES,
 };
 use crate::log::Record;
 use crate::open_files::FileKey;
@@ -44,7 +45,7 @@ pub(super) struct Upkeep {
     is_look_due: bool,
     /// Calls since something was deleted.
     garbage_calls: u32,
-    /// Calls until there may be a checkpoint again, after there was no room for one.
+    /// Calls until space is given back again, after there was no room to do it.
     pause_calls: u32,
     /// The block that was read last.
     scrubbed: Option<BlockId>,
@@ -88,17 +89,19 @@ impl<D: Disk + Clone> Store<D> {
     pub fn upkeep(&self, budget: UpkeepBudget) -> Result<Done, ChunkError> {
         let mut done = Done::default();
         let mut upkeep = self.upkeep.lock();
-        if self.is_checkpoint_due(&mut upkeep) {
-            match self.checkpoint_now(&mut upkeep) {
-                // The next start reads more of the log.
-                Err(ChunkError::DiskFull { .. }) => upkeep.pause_calls = CHECKPOINT_PAUSE_CALLS,
+        if upkeep.pause_calls > 0 {
+            upkeep.pause_calls -= 1;
+        } else {
+            match self.give_space_back(&mut upkeep, budget.bytes_moved_max, &mut done) {
+                // Neither to copy to, nor for a checkpoint: the next start reads more of the log, and what was
+                // deleted waits.
+                Err(ChunkError::DiskFull { .. }) => {
+                    upkeep.emptying = None;
+                    upkeep.pause_calls = FULL_PAUSE_CALLS;
+                    self.has_garbage.store(true, Ordering::Relaxed);
+                }
                 other => other?,
             }
-        }
-        match self.empty_segments(&mut upkeep, budget.bytes_moved_max, &mut done) {
-            // There is no room to copy to: what is wholly dead is removed all the same, the next time.
-            Err(ChunkError::DiskFull { .. }) => upkeep.emptying = None,
-            other => other?,
         }
         self.scrub(&mut upkeep, budget.bytes_scrubbed_max, &mut done)?;
         Ok(done)
@@ -110,21 +113,17 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     fn is_checkpoint_due(&self, upkeep: &mut Upkeep) -> bool {
-        if upkeep.pause_calls > 0 {
-            upkeep.pause_calls -= 1;
-            return false;
-        }
         let (end, last) = (self.log.end(), upkeep.checkpoints.last().copied().unwrap_or_default());
         let segments = u64::from(end.segment - last.segment);
         let bytes = segments * u64::from(self.options.segment_bytes);
         let bytes = (bytes + u64::from(end.offset)).saturating_sub(last.offset.into());
-        if self.has_garbage.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.has_garbage.load(Ordering::Relaxed) {
             upkeep.garbage_calls += 1;
         }
         let calls = upkeep.checkpoint_bytes / CHECKPOINT_BYTES_PER_CALL;
         let is_waited = u64::from(upkeep.garbage_calls) >= calls.max(GARBAGE_WAIT_CALLS.into());
         if is_waited {
-            self.has_garbage.store(false, std::sync::atomic::Ordering::Relaxed);
+            self.has_garbage.store(false, Ordering::Relaxed);
             upkeep.garbage_calls = 0;
             upkeep.is_look_due = true;
         }
@@ -160,12 +159,15 @@ impl<D: Disk + Clone> Store<D> {
         writer.finish()
     }
 
-    fn empty_segments(
+    fn give_space_back(
         &self,
         upkeep: &mut Upkeep,
         bytes_max: u64,
         done: &mut Done,
     ) -> Result<(), ChunkError> {
+        if self.is_checkpoint_due(upkeep) {
+            self.checkpoint_now(upkeep)?;
+        }
         if upkeep.emptying.is_none() && core::mem::take(&mut upkeep.is_look_due) {
             self.look_for_space(upkeep, done)?;
         }
