@@ -207,7 +207,10 @@ impl<D: Disk> Log<D> {
         let is_over = start.saturating_add(bytes) > limit;
         let mut filled = None;
         if is_over || tail.segment.is_none() {
-            filled = self.next_segment(&mut tail)?;
+            filled = self.next_segment(&mut tail).inspect_err(|_| {
+                // The buffer that was waited for is left to the next who waits.
+                self.has_room.notify_one();
+            })?;
         } else if !fits {
             filled = tail.take_gathered();
         }

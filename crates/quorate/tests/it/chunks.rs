@@ -28,6 +28,9 @@ fn answered<T>(result: anyhow::Result<T>) -> Option<T> {
     }
 }
 
+/// Clients that write to a full disk at once.
+const MANY_WRITERS: u64 = 40;
+
 /// A block, whose bytes come from its id.
 #[derive(Clone, Copy, Debug)]
 struct Block {
@@ -178,15 +181,28 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
         blocks.iter().for_each(|block| block.write(&client).expect("it is answered"));
         // Some room is left for the file system's own.
         let filler = disk.fill(0);
-        let (taken, error) = write_until_full(&client, 2);
-        assert!(error.to_string().contains("DISK_OUT_OF_SPACE"), "{layout}: {error}");
+        // More clients than the log has buffers: some wait for one when it turns out that there is no room.
+        let address = server.face("chunk");
+        let workers: Vec<_> = (100..100 + MANY_WRITERS)
+            .map(|container_id| {
+                std::thread::spawn(move || {
+                    let client = Client::connect(address).expect("it is served");
+                    (container_id, write_until_full(&client, container_id))
+                })
+            })
+            .collect();
+        let mut taken = Vec::new();
+        for worker in workers {
+            let (container_id, (count, error)) = worker.join().expect("ends well");
+            assert!(error.to_string().contains("DISK_OUT_OF_SPACE"), "{layout}: {error}");
+            taken.extend((0..count).map(|local_id| BlockId { container_id, local_id }));
+        }
         // What is there is read; what needs no room is done.
         blocks.iter().for_each(|block| block.check(&client));
-        if taken > 0 {
-            let last = BlockId { container_id: 2, local_id: taken - 1 };
+        for id in &taken {
             let mut found = Vec::new();
-            let all = ChunkInfo::plain(format!("{}_chunk_1", taken - 1), 0, 1_000_000);
-            client.read_chunk(last, &all, &mut found).expect("it is read");
+            let all = ChunkInfo::plain(format!("{}_chunk_1", id.local_id), 0, 1_000_000);
+            client.read_chunk(*id, &all, &mut found).expect("it is read");
             assert!(found == vec![7; 1_000_000], "{layout}");
         }
         let (again, error) = write_until_full(&client, 3);
@@ -198,9 +214,8 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
         server.restart();
         let client = Client::connect(server.face("chunk")).expect("it is served");
         blocks.iter().chain([&more]).for_each(|block| block.check(&client));
-        for local_id in 0..taken {
-            let id = BlockId { container_id: 2, local_id };
-            assert_eq!(client.get_block(id).expect("it was committed").chunks.len(), 1);
+        for id in &taken {
+            assert_eq!(client.get_block(*id).expect("it was committed").chunks.len(), 1);
         }
         assert!(!server.log().contains("damaged"), "{layout}: {}", server.log());
         server.stop();
