@@ -272,16 +272,20 @@ impl<D: Disk + Clone> Store<D> {
         header: &Header,
         body: &[u8],
     ) -> Result<u64, ChunkError> {
-        let mut unwritten = Vec::new();
-        {
-            let mut index = container.index.lock();
-            let Some(block) = index.blocks.get(&header.local_id).filter(|_| !index.is_gone) else {
-                return Ok(0);
-            };
-            let (start, end) = (header.block_offset, header.block_offset + body.len() as u64);
-            let parts: Vec<Extent> =
-                block.extents.in_record(header.at, start, end).copied().collect();
-            for part in parts {
+        let (start, end) = (header.block_offset, header.block_offset + body.len() as u64);
+        let mut bytes = 0;
+        // One part after the other: a place that was reserved is always written, and no two buffers are held.
+        loop {
+            let (rest, record) = {
+                let mut index = container.index.lock();
+                let Some(block) = index.blocks.get(&header.local_id).filter(|_| !index.is_gone)
+                else {
+                    return Ok(bytes);
+                };
+                let Some(part) = block.extents.in_record(header.at, start, end).next().copied()
+                else {
+                    return Ok(bytes);
+                };
                 let (from, to) = (part.skip as usize, (part.skip + part.length) as usize);
                 let record = Record {
                     kind: Kind::Chunk,
@@ -292,15 +296,11 @@ impl<D: Disk + Clone> Store<D> {
                 };
                 let (at, rest) = self.log.reserve(&record)?;
                 index.put_extent(header.local_id, Extent::of_record(part.offset, at, part.length));
-                unwritten.push((rest, record));
-            }
-        }
-        let mut bytes = 0;
-        for (rest, record) in unwritten {
+                (rest, record)
+            };
             bytes += record.body.len() as u64;
             self.log.finish(rest, &record)?;
         }
-        Ok(bytes)
     }
 
     fn move_commit(
