@@ -182,6 +182,14 @@ fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<u128, ChunkError>
     let store_id = new_id.unwrap_or_else(drawn_id);
     for dir in [LOG_DIR, INDEX_DIR] {
         disk.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
+        let names = disk.list(dir).map_err(|error| ChunkError::io(dir, "list", error))?;
+        if let Some(name) = names.first() {
+            // With another id all of it would be another store's, and be removed.
+            return Err(ChunkError::BadStore {
+                file: IDENTITY_NAME.to_owned(),
+                what: format!("it is missing, and {dir}/{name} is of a store"),
+            });
+        }
     }
     let file = disk.create(IDENTITY_TEMPORARY).map_err(io("create"))?;
     disk.write_at(&file, 0, &encode_identity(store_id)).map_err(io("write"))?;

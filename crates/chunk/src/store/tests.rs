@@ -821,6 +821,20 @@ fn a_look_finds_what_is_wrong_and_changes_nothing() {
 }
 
 #[test]
+fn a_store_that_lost_its_identity_is_refused_and_left_as_it_is() {
+    let (disk, store) = with_container(Layout::Log);
+    fill(&store, 1, 0..3);
+    store.checkpoint().expect("writes");
+    drop(store);
+    let identity = disk.content("store").expect("is there");
+    disk.remove("store").expect("removes");
+    let opened = Store::open(disk.clone(), options(Layout::Log));
+    assert!(matches!(opened, Err(ChunkError::BadStore { .. })), "{opened:?}");
+    disk.set_content("store", identity);
+    check_filled(&open(&disk, Layout::Log), 1, 0..3);
+}
+
+#[test]
 fn a_lost_file_is_told_and_is_not_made_by_reading() {
     for layout in [Layout::PerBlock, Layout::PerChunk] {
         let (disk, store) = with_container(layout);
