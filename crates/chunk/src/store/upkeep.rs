@@ -165,9 +165,24 @@ impl<D: Disk + Clone> Store<D> {
         bytes_max: u64,
         done: &mut Done,
     ) -> Result<(), ChunkError> {
-        if self.is_checkpoint_due(upkeep) {
-            self.checkpoint_now(upkeep)?;
+        let checkpoint = match self.is_checkpoint_due(upkeep) {
+            true => self.checkpoint_now(upkeep),
+            false => Ok(()),
+        };
+        // What is dead behind the checkpoints there are needs no other one to go.
+        if !matches!(checkpoint, Ok(()) | Err(ChunkError::DiskFull { .. })) {
+            return checkpoint;
         }
+        self.empty_segments(upkeep, bytes_max, done)?;
+        checkpoint
+    }
+
+    fn empty_segments(
+        &self,
+        upkeep: &mut Upkeep,
+        bytes_max: u64,
+        done: &mut Done,
+    ) -> Result<(), ChunkError> {
         if upkeep.emptying.is_none() && core::mem::take(&mut upkeep.is_look_due) {
             self.look_for_space(upkeep, done)?;
         }
