@@ -25,8 +25,8 @@ struct State {
 }
 
 impl DirectWrites {
-    /// Writes all of `data` at `offset` of a file: the whole blocks of large data around the page cache,
-    /// everything else through it.
+    /// Writes all of `data` at `offset` of a file: the whole blocks of large data around the page cache
+    /// if they start at one, everything else through it.
     pub fn write<D: Disk>(
         &self,
         disk: &D,

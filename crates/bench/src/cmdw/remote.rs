@@ -1,5 +1,5 @@
 //! `cmdw` and `cmdr` over the network: the same chunks, written to and read from running datanodes,
-//! each thread over a connection of its own.
+//! each thread over connections of its own, one to write and one to commit.
 //!
 //! The threads write their chunks in turn; what the tables call sync is the PutBlock of every block,
 //! by which ours are durable. Each run has containers of its own, which are deleted behind it. CPU is
@@ -115,8 +115,8 @@ pub fn command(
     println!();
     match workload {
         Workload::Writes => println!(
-            "note: what stands as sync is the PutBlock of every block, each over the connection \
-             that wrote it; only ours are durable by it"
+            "note: what stands as sync is the PutBlock of every block, over connections that are \
+             made for it, which is in it; only ours are durable by it"
         ),
         Workload::Reads => println!(
             "note: each chunk is compared with what was written, in the rate. The server may have \
@@ -196,8 +196,9 @@ impl Test<'_> {
             anyhow::Ok(())
         };
         let done = make().and_then(|()| self.run_in(datanode, first));
-        let deleted: anyhow::Result<Vec<()>> =
-            made.iter().map(|id| client.delete_container(*id)).collect();
+        // All of them, whatever comes of the first.
+        let deleted: Vec<_> = made.iter().map(|id| client.delete_container(*id)).collect();
+        let deleted: anyhow::Result<Vec<()>> = deleted.into_iter().collect();
         let runs = done?;
         deleted.map(|_| runs)
     }
