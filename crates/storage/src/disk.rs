@@ -163,6 +163,12 @@ fn create_directories(
     sync(parent)
 }
 
+/// Whether this process, or the machine, has as many files open as it may.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    matches!(number, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
+}
+
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = File::open(path)?;
     rustix::fs::fsync(&directory).map_err(io::Error::from)
@@ -197,8 +203,14 @@ impl RealFile {
         if let Some(opened) = blocks.get() {
             return Ok(opened.as_ref());
         }
-        let opened = DirectBlocks::open(&self.file)?;
-        Ok(blocks.get_or_init(|| opened).as_ref())
+        match DirectBlocks::open(&self.file) {
+            // There may be a descriptor for it another time.
+            Err(error) if is_out_of_descriptors(&error) => Ok(None),
+            opened => {
+                let opened = opened?;
+                Ok(blocks.get_or_init(|| opened).as_ref())
+            }
+        }
     }
 }
 

@@ -192,6 +192,43 @@ fn whole_blocks_and_everything_else_of_a_file_of_blocks_come_back() {
 }
 
 #[test]
+fn a_process_without_another_descriptor_writes_through_the_page_cache() {
+    // In a process of its own: the other tests need descriptors.
+    const IS_OF_ITS_OWN: &str = "QUORATE_TEST_OF_FEW_DESCRIPTORS";
+    if std::env::var_os(IS_OF_ITS_OWN).is_some() {
+        return write_without_descriptors();
+    }
+    let this = std::env::current_exe().expect("it has a path");
+    let name =
+        "disk::direct::tests::a_process_without_another_descriptor_writes_through_the_page_cache";
+    let mut command = std::process::Command::new(this);
+    let ran = command.args(["--exact", name]).env(IS_OF_ITS_OWN, "1").output().expect("starts");
+    let text = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && text.contains("1 passed"), "{text}");
+}
+
+fn write_without_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let pair = Pair::new("few", 0);
+    let file = pair.disk.create("b").expect("creates");
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..limit }).expect("may be lowered");
+    let others: Vec<File> =
+        std::iter::repeat_with(|| File::open("/dev/null")).map_while(Result::ok).collect();
+    assert!(others.len() > 10);
+    let mut blocks = AlignedBuffer::new(DIRECT_BLOCK_BYTES as usize);
+    blocks.bytes_mut().fill(1);
+    pair.disk.write_blocks_at(&file, 0, blocks.bytes()).expect("writes through the cache");
+    drop(others);
+    pair.disk.write_blocks_at(&file, DIRECT_BLOCK_BYTES, blocks.bytes()).expect("writes");
+    let Writes::Buffered(handle) = &file.writes else { panic!("it is written in place") };
+    assert!(handle.get().is_some(), "there was one this time");
+    let mut back = vec![9; 3 * DIRECT_BLOCK_BYTES as usize];
+    let count = pair.disk.read_at(&file, 0, &mut back).expect("reads");
+    assert!(back[..count] == [1; 2 * DIRECT_BLOCK_BYTES as usize]);
+}
+
+#[test]
 fn a_file_may_be_written_by_several_threads() {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<RealFile>();
