@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
+use chunk::ChunkError;
+use chunk::container::ContainerInfo;
 use chunk::layout::Layout;
 use chunk::store::{Store, StoreOptions};
 use storage::disk::RealDisk;
@@ -15,21 +17,28 @@ use crate::listen_chunk::CHUNKS_DIR;
 pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let folder = args.data_dir.join(CHUNKS_DIR);
     anyhow::ensure!(folder.is_dir(), "there is no chunk store in {}", args.data_dir.display());
-    let store = Store::open(RealDisk::existing(&folder), StoreOptions::default())
+    let store = Store::open_existing(RealDisk::existing(&folder), StoreOptions::default())
         .with_context(|| format!("{}, which no server may have open", folder.display()))?;
-    let to = RealDisk::new(&args.to).with_context(|| args.to.display().to_string())?;
     let ids = match args.container.is_empty() {
         true => store.container_ids(),
         false => args.container.clone(),
     };
+    let containers: Vec<ContainerInfo> =
+        ids.into_iter().map(|id| store.container(id)).collect::<Result<_, _>>()?;
+    let to = RealDisk::new(&args.to).with_context(|| args.to.display().to_string())?;
     let mut is_whole = true;
-    for id in ids {
-        let info = store.container(id)?;
-        if info.layout != Layout::Log {
-            println!("container {id}: its files are {}", folder.join(&info.path).display());
+    for ContainerInfo { id, layout, path, .. } in containers {
+        if layout != Layout::Log {
+            println!("container {id}: its files are {}", folder.join(path).display());
             continue;
         }
-        let exported = store.export_container(id, &to)?;
+        let exported = match store.export_container(id, &to) {
+            Err(ChunkError::ContainerExists { .. }) => {
+                println!("container {id}: it is in {} already", args.to.display());
+                continue;
+            }
+            other => other.with_context(|| args.to.display().to_string())?,
+        };
         let (blocks, bytes) = (exported.blocks, exported.bytes);
         let dir = args.to.join(&exported.dir);
         println!("container {id}: {blocks} blocks, {bytes} bytes, in {}", dir.display());

@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 
 use storage::disk::Disk;
 
-use crate::block::KeyValue;
+use crate::block::{BlockId, KeyValue};
 use crate::container::{Container, ContainerInfo, ContainerSpec, Index, State, encode_container};
 use crate::error::ChunkError;
 use crate::layout::container_dirs;
 use crate::log::Record;
-use crate::open_files::FileKey;
 use crate::record::Kind;
 use crate::store::{Durability, Store};
 
@@ -155,15 +154,15 @@ impl<D: Disk> Store<D> {
             let at = self.log.append(&container_record(Kind::ContainerDeleted, id, &[]))?;
             index.is_gone = true;
             index.gathered = None;
-            for local_id in index.blocks.keys() {
-                self.files.forget(FileKey::Block { container_id: id, local_id: *local_id });
-            }
             at
         };
         self.has_garbage.store(true, Ordering::Relaxed);
         self.settle(at, Durability::GroupSynced)?;
         if !container.path.is_empty() {
             remove_folder(&self.disk, &container.path)?;
+            for local_id in container.index.lock().blocks.keys() {
+                self.files.forget_block(BlockId { container_id: id, local_id: *local_id });
+            }
         }
         self.containers.write().remove(&id);
         Ok(())
@@ -197,19 +196,24 @@ pub(super) fn wrong_state(container_id: u64, state: State, what: &'static str) -
 /// Removes a container's folder with its files, from inside out; what is gone already is fine.
 pub(super) fn remove_folder<D: Disk>(disk: &D, chunks: &str) -> Result<(), ChunkError> {
     let container = chunks.strip_suffix("/chunks").unwrap_or(chunks);
-    let io = |op| move |error| ChunkError::io(container, op, error);
-    let is_gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-    match disk.list(chunks) {
-        Err(error) if is_gone(&error) => {}
-        other => {
-            for name in other.map_err(io("list"))? {
-                disk.remove(&format!("{chunks}/{name}")).map_err(io("empty"))?;
-            }
-            disk.remove_dir(chunks).map_err(io("remove"))?;
-        }
-    }
-    match disk.remove_dir(container) {
-        Err(error) if !is_gone(&error) => Err(io("remove")(error)),
-        _ => Ok(()),
+    let removed =
+        remove_files(disk, chunks).and_then(|()| disk.remove_dir(container).or_else(is_gone));
+    removed.map_err(|error| ChunkError::io(container, "remove", error))
+}
+
+/// Removes a folder of files; one that is gone already is fine.
+pub(super) fn remove_files<D: Disk>(disk: &D, dir: &str) -> std::io::Result<()> {
+    let names = match disk.list(dir) {
+        Err(error) => return is_gone(error),
+        Ok(names) => names,
+    };
+    names.iter().try_for_each(|name| disk.remove(&format!("{dir}/{name}")))?;
+    disk.remove_dir(dir)
+}
+
+fn is_gone(error: std::io::Error) -> std::io::Result<()> {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
     }
 }

@@ -4,13 +4,15 @@
 use storage::disk::Disk;
 
 use crate::block::{BlockId, ChunkInfo};
+use crate::container::Container;
 use crate::error::ChunkError;
 use crate::layout::{block_file_name, container_dirs};
 use crate::limits::EXPORT_READ_BYTES;
 use crate::store::Store;
+use crate::store::containers::remove_files;
 
 /// What came of an export.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// The folder of the files.
     pub dir: String,
@@ -18,68 +20,95 @@ pub struct Exported {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Blocks that are not what was written, and have no file.
+    /// Blocks that cannot be read, or are not what was written. They have no file.
     pub damaged: Vec<(BlockId, String)>,
 }
 
 impl<D: Disk> Store<D> {
-    /// Writes a container's blocks to files below the root of `to`, those that are not committed too. All of
-    /// it is durable when it returns.
+    /// Writes a container's blocks to files below the root of `to`, those that are not committed too. The
+    /// folder has its name once all of them are there, and is durable when this returns.
     ///
     /// # Errors
-    /// Something cannot be read or written; or the container is there already.
+    /// There is no such container, or its folder is there already; or something cannot be written, and what
+    /// was is removed.
     pub fn export_container<E: Disk>(&self, id: u64, to: &E) -> Result<Exported, ChunkError> {
         let container = self.find(id)?;
         let dirs = container_dirs(&self.cluster_id, id);
-        let dir = &dirs[dirs.len() - 1];
+        let [outer @ .., dir] = &dirs;
         if to.exists(dir).map_err(|error| ChunkError::io(dir, "find", error))? {
             return Err(ChunkError::ContainerExists { container_id: id });
         }
-        for dir in &dirs {
+        for dir in outer {
             to.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
         }
-        let mut exported = Exported { dir: dir.clone(), blocks: 0, bytes: 0, damaged: Vec::new() };
-        let blocks: Vec<(u64, u64)> = {
-            let index = container.index.lock();
-            index.blocks.iter().map(|(local_id, block)| (*local_id, block.length)).collect()
-        };
-        for (local_id, length) in blocks {
-            let id = BlockId { container_id: id, local_id };
-            let path = format!("{dir}/{}", block_file_name(local_id));
-            match self.export_block(id, length, &path, to) {
-                Ok(()) => {
-                    exported.blocks += 1;
-                    exported.bytes += length;
-                }
-                Err(error @ (ChunkError::Damaged { .. } | ChunkError::NoSuchChunk { .. })) => {
-                    to.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))?;
-                    exported.damaged.push((id, error.to_string()));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        for dir in dirs.iter().rev().map(String::as_str).chain([""]) {
+        let temporary = format!("{dir}.tmp");
+        let io = |op| move |error| ChunkError::io(dir, op, error);
+        // An export that was killed may have left files.
+        remove_files(to, &temporary).map_err(io("make room for"))?;
+        let mut exported = Exported { dir: dir.clone(), ..Exported::default() };
+        let written = self.export_blocks(&container, &temporary, to, &mut exported);
+        let named = written.and_then(|()| to.rename(&temporary, dir).map_err(io("rename")));
+        named.inspect_err(|_| {
+            // The first error says why; what cannot be removed is removed by the next export.
+            drop(remove_files(to, &temporary));
+        })?;
+        for dir in outer.iter().rev().map(String::as_str).chain([""]) {
             to.sync_dir(dir).map_err(|error| ChunkError::io(dir, "sync", error))?;
         }
         Ok(exported)
     }
 
+    /// Writes the blocks to files in `dir`, which is made.
+    fn export_blocks<E: Disk>(
+        &self,
+        container: &Container,
+        dir: &str,
+        to: &E,
+        exported: &mut Exported,
+    ) -> Result<(), ChunkError> {
+        to.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
+        let blocks: Vec<(u64, u64)> = {
+            let index = container.index.lock();
+            index.blocks.iter().map(|(local_id, block)| (*local_id, block.length)).collect()
+        };
+        for (local_id, length) in blocks {
+            let id = BlockId { container_id: container.id, local_id };
+            let path = format!("{dir}/{}", block_file_name(local_id));
+            match self.export_block(id, length, &path, to)? {
+                Ok(()) => {
+                    exported.blocks += 1;
+                    exported.bytes += length;
+                }
+                Err(what) => {
+                    to.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))?;
+                    exported.damaged.push((id, what.to_string()));
+                }
+            }
+        }
+        to.sync_dir(dir).map_err(|error| ChunkError::io(dir, "sync", error))
+    }
+
+    /// Writes a block to a file, or says why it cannot be read. What cannot be written is the outer error.
     fn export_block<E: Disk>(
         &self,
         id: BlockId,
         length: u64,
         path: &str,
         to: &E,
-    ) -> Result<(), ChunkError> {
+    ) -> Result<Result<(), ChunkError>, ChunkError> {
         let io = |op| move |error| ChunkError::io(path, op, error);
         let file = to.create(path).map_err(io("create"))?;
         let mut bytes = Vec::new();
         for offset in (0..length).step_by(EXPORT_READ_BYTES as usize) {
             let count = EXPORT_READ_BYTES.min(length - offset);
             bytes.clear();
-            self.read_chunk(id, &ChunkInfo::plain(String::new(), offset, count), 0, &mut bytes)?;
+            let part = ChunkInfo::plain(String::new(), offset, count);
+            if let Err(what) = self.read_chunk(id, &part, 0, &mut bytes) {
+                return Ok(Err(what));
+            }
             to.write_at(&file, offset, &bytes).map_err(io("write"))?;
         }
-        to.sync_data(&file).map_err(io("sync"))
+        to.sync_data(&file).map_err(io("sync"))?;
+        Ok(Ok(()))
     }
 }

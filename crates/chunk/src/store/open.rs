@@ -56,6 +56,12 @@ impl<D: Disk + Clone> Store<D> {
         Store::of(disk, options, store_id, loaded, Some(lock))
     }
 
+    /// As [`Store::open`], of a store that is there: none is made.
+    pub fn open_existing(disk: D, options: StoreOptions) -> Result<Store<D>, ChunkError> {
+        read_identity(&disk)?;
+        Store::open(disk, options)
+    }
+
     /// The store in the root of `disk` as it is now, which another process may have open. Nothing is changed
     /// by it, and nothing may be written to it.
     pub(super) fn open_to_look(disk: D) -> Result<Store<D>, ChunkError> {
