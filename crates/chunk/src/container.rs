@@ -156,6 +156,8 @@ pub(crate) struct Index {
     pub has_unknown_files: bool,
     /// The blocks whose file was looked for since.
     pub learned: BTreeSet<u64>,
+    /// Blocks that are deleted and have files yet.
+    pub deleting: BTreeSet<u64>,
     /// Small chunks of one block that are not in its file yet.
     pub gathered: Option<Gathered>,
     /// Memory for those of the next one.
@@ -244,6 +246,7 @@ impl Index {
             is_gone: false,
             has_unknown_files: false,
             learned: BTreeSet::new(),
+            deleting: BTreeSet::new(),
             gathered: None,
             gather_buffer: Vec::new(),
         }

@@ -52,6 +52,9 @@ pub enum ChunkError {
     /// The block is finalized, and takes nothing more.
     #[error("block {} of container {} is finalized", .0.local_id, .0.container_id)]
     Finalized(BlockId),
+    /// The block was deleted a moment ago, and its files are not gone yet.
+    #[error("block {} of container {} is being deleted", .0.local_id, .0.container_id)]
+    BeingDeleted(BlockId),
     /// Nothing was written that could be the chunk.
     #[error("block {} of container {} has no chunk {name:?}", id.local_id, id.container_id)]
     NoSuchChunk {

@@ -104,8 +104,8 @@ pub const FILE_GATHERED_CHUNK_BYTES_MAX: usize = 8 * 1024;
 /// that is written to.
 pub const FILE_GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// The most bytes of a chunk that go to the file of its block, or its own, through the page cache. What is
-/// larger goes around it, which takes less CPU from here on.
+/// The most bytes that go to the file of a block, or of a chunk, through the page cache. The whole blocks of
+/// what is larger go around it, which takes less CPU from here on; but not if it starts inside of one.
 pub const FILE_CACHED_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of the blocks that the log is written in.
@@ -123,8 +123,8 @@ pub const CHECKPOINT_EVERY_BYTES: u64 = 512 * 1024 * 1024;
 /// index is not written more often than it is worth.
 pub const CHECKPOINT_EVERY_TIMES: u64 = 4;
 
-/// Bytes of checkpoints that are written for each call of the background work on average, at most, so that
-/// space can be given back.
+/// Bytes of a checkpoint for which one call of the background work is waited, so that those that are written to
+/// give space back take so much of the disk and no more. Removing an emptied segment may take two at once.
 pub const CHECKPOINT_BYTES_PER_CALL: u64 = 256 * 1024;
 
 /// Checkpoints that are kept.

@@ -194,17 +194,17 @@ impl<D: Disk> Log<D> {
         let crc = if is_gathered { crc32c(record.body) } else { 0 };
         let mut tail = self.tail.lock();
         let mut has_waited = false;
-        let fits = loop {
+        let (fits, is_over) = loop {
             tail.check()?;
             let fits = is_gathered && tail.gathers(bytes);
-            if fits || tail.has_buffer() {
-                break fits;
+            let start = if fits { tail.end.offset } else { next_block(tail.end.offset) };
+            let is_over = start.saturating_add(bytes) > limit;
+            if fits && !is_over || tail.has_buffer() {
+                break (fits, is_over);
             }
             has_waited = true;
             self.has_room.wait(&mut tail);
         };
-        let start = if fits { tail.end.offset } else { next_block(tail.end.offset) };
-        let is_over = start.saturating_add(bytes) > limit;
         let mut filled = None;
         if is_over || tail.segment.is_none() {
             filled = self.next_segment(&mut tail).inspect_err(|_| {

@@ -1,9 +1,11 @@
 //! How many files are open, and which.
 
+use std::cell::Cell;
+
 use super::*;
 
 fn key(local_id: u64) -> FileKey {
-    FileKey::Block { container_id: 1, local_id }
+    FileKey::Block(BlockId { container_id: 1, local_id })
 }
 
 #[test]
@@ -19,17 +21,17 @@ fn there_are_never_more_than_so_many() {
 #[test]
 fn what_is_used_again_and_again_stays_open() {
     let files = OpenFiles::new(8);
-    let mut opened = 0;
+    let opened = Cell::new(0);
     for local_id in 0..1000 {
         files
             .get(key(5000), || {
-                opened += 1;
+                opened.set(opened.get() + 1);
                 Ok(5000)
             })
             .expect("opens");
         files.get(key(local_id), || Ok(local_id)).expect("opens");
     }
-    assert_eq!(opened, 1);
+    assert_eq!(opened.get(), 1);
 }
 
 #[test]
@@ -41,4 +43,39 @@ fn what_is_forgotten_is_opened_again_and_what_fails_is_not_kept() {
     let failed = files.get(FileKey::Segment(1), || Err(io::Error::from(io::ErrorKind::NotFound)));
     assert!(failed.is_err());
     assert_eq!(files.count(), 1);
+}
+
+#[test]
+fn what_is_forgotten_while_it_is_opened_is_not_kept() {
+    let files = OpenFiles::new(8);
+    let open = || {
+        // Another block of that name takes its place.
+        files.forget_block(BlockId { container_id: 1, local_id: 1 });
+        Ok(1)
+    };
+    assert_eq!(*files.get(key(1), open).expect("opens"), 1);
+    assert_eq!(files.count(), 0);
+    assert_eq!(*files.get(key(1), || Ok(2)).expect("opens"), 2);
+    let other = || {
+        files.forget_block(BlockId { container_id: 1, local_id: 3 });
+        Ok(1)
+    };
+    files.get(key(2), other).expect("opens");
+    assert_eq!(files.count(), 2);
+}
+
+#[test]
+fn who_finds_no_descriptor_closes_what_was_used_longest_ago() {
+    let files = OpenFiles::new(8);
+    // EMFILE of Linux.
+    let open = |of_process: usize| match files.count() < of_process {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(24)),
+    };
+    for local_id in 0..100 {
+        files.get(key(local_id), || open(5)).expect("opens");
+        files.get(key(local_id), || panic!("it is open")).expect("is open");
+    }
+    let error = files.get(key(100), || open(0)).expect_err("nothing else can be closed");
+    assert!(is_out_of_descriptors(&error));
 }

@@ -67,8 +67,7 @@ impl<D: Disk> Store<D> {
         };
         self.log.finish(unwritten, &record)?;
         if is_end_of_block {
-            let (container_id, local_id) = (id.container_id, id.local_id);
-            self.files.forget(FileKey::Block { container_id, local_id });
+            self.files.forget(FileKey::Block(id));
         }
         match durability {
             Durability::Buffered => self.log.flush(Position { offset: at.offset + 1, ..at })?,
@@ -225,8 +224,7 @@ impl<D: Disk> Store<D> {
             index.blocks.entry(id.local_id).or_default().is_finalized = true;
             at
         };
-        let (container_id, local_id) = (id.container_id, id.local_id);
-        self.files.forget(FileKey::Block { container_id, local_id });
+        self.files.forget(FileKey::Block(id));
         self.settle(at, Durability::GroupSynced)?;
         Ok(block)
     }
@@ -251,20 +249,25 @@ impl<D: Disk> Store<D> {
             let _ = self.write_gathered(&container, &mut index, id);
             let at = self.log.append(&block_record(Kind::BlockDeleted, id, &[]))?;
             index.remove_block(id.local_id);
+            if container.layout.has_files() {
+                // Until they are gone nobody writes to them what would go with them.
+                index.deleting.insert(id.local_id);
+            }
             at
         };
         self.has_garbage.store(true, Ordering::Relaxed);
-        let (container_id, local_id) = (id.container_id, id.local_id);
-        self.files.forget(FileKey::Block { container_id, local_id });
-        self.settle(at, Durability::GroupSynced)?;
-        match container.layout {
+        let settled = self.settle(at, Durability::GroupSynced);
+        let removed = settled.and_then(|()| match container.layout {
             Layout::Log => Ok(()),
-            Layout::PerBlock => self.remove_file(&block_path(&container, local_id)),
+            Layout::PerBlock => self.remove_file(&block_path(&container, id.local_id)),
             Layout::PerChunk => names.iter().try_for_each(|name| {
                 check_chunk_name(name)?;
                 self.remove_file(&format!("{}/{name}", container.path))
             }),
-        }
+        });
+        self.files.forget_block(id);
+        container.index.lock().deleting.remove(&id.local_id);
+        removed
     }
 
     fn remove_file(&self, path: &str) -> Result<(), ChunkError> {

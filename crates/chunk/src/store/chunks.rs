@@ -349,13 +349,13 @@ impl<D: Disk> Store<D> {
         self.settle_container(container, mode.durability)
     }
 
-    /// The file of a block, for reading and writing.
+    /// The file of a block, to be written.
     pub(super) fn block_file(
         &self,
         container: &Container,
         local_id: u64,
     ) -> io::Result<Arc<D::File>> {
-        let key = FileKey::Block { container_id: container.id, local_id };
+        let key = FileKey::Block(BlockId { container_id: container.id, local_id });
         self.files.get(key, || self.disk.open_or_create(&block_path(container, local_id)))
     }
 
@@ -539,13 +539,8 @@ impl<D: Disk> Store<D> {
             }
         }
         let path = block_path(container, id.local_id);
-        let key = FileKey::Block { container_id: container.id, local_id: id.local_id };
-        let file = self.files.get(key, || match self.disk.exists(&path)? {
-            true => self.disk.open_or_create(&path),
-            // Reading makes no file.
-            false => Err(io::Error::from(io::ErrorKind::NotFound)),
-        });
-        let file = match file {
+        let key = FileKey::BlockToRead(id);
+        let file = match self.files.get(key, || self.disk.open_read_only(&path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(ChunkError::NoSuchChunk { id, name: chunk.name.clone() });
             }
@@ -625,10 +620,11 @@ pub(super) fn check_writable(
     }
 }
 
-/// Whether a container takes writes.
+/// Whether a container takes writes of that block.
 fn check_state(index: &Index, id: BlockId, what: &'static str) -> Result<(), ChunkError> {
     match index.state {
         _ if index.is_gone => Err(ChunkError::NoSuchContainer { container_id: id.container_id }),
+        _ if index.deleting.contains(&id.local_id) => Err(ChunkError::BeingDeleted(id)),
         state if state.takes_writes() => Ok(()),
         state => Err(wrong_state(id.container_id, state, what)),
     }

@@ -881,3 +881,82 @@ fn a_container_of_the_log_is_exported_as_files() {
     assert_eq!(to.content(&format!("{}/1.block", exported.dir)), None);
     assert_eq!(to.content(&format!("{}/2.block", exported.dir)), Some(bytes(2, 20_000)));
 }
+
+#[test]
+fn a_block_that_cannot_be_read_is_not_exported_and_ends_nothing() {
+    let (disk, store) = with_container(Layout::Log);
+    fill(&store, 1, 0..3);
+    let to = FaultDisk::new(2);
+    // Each read of the store fails in turn.
+    let mut named = 0;
+    for number in 0.. {
+        let fail = vec![(Operation::Read, number)];
+        disk.set_plan(FaultPlan { fail, ..FaultPlan::default() });
+        let exported = store.export_container(1, &to).expect("goes on");
+        if exported.damaged.is_empty() {
+            break;
+        }
+        named += 1;
+        assert_eq!((exported.blocks, exported.damaged.len()), (2, 1));
+        let files = to.list(&exported.dir).expect("is there");
+        assert_eq!(files.len(), 2, "{files:?}");
+        containers::remove_files(&to, &exported.dir).expect("removes");
+    }
+    assert!(named >= 9, "{named}");
+}
+
+#[test]
+fn an_export_that_fails_leaves_nothing_of_a_container_and_another_finishes_it() {
+    let (_disk, store) = with_container(Layout::Log);
+    fill(&store, 1, 0..3);
+    let whole = FaultDisk::new(2);
+    let dir = store.export_container(1, &whole).expect("exports").dir;
+    let files = |to: &FaultDisk| {
+        let mut paths = to.paths();
+        paths.retain(|path| path.ends_with(".block"));
+        paths
+    };
+    for stop_at in 0..whole.ops() {
+        let to = FaultDisk::new(3);
+        to.set_plan(FaultPlan { stop_at: Some(stop_at), ..FaultPlan::default() });
+        store.export_container(1, &to).expect_err("the disk goes away");
+        to.crash();
+        to.set_plan(FaultPlan::default());
+        match store.export_container(1, &to) {
+            // All of it was there, but for the sync of the folders around.
+            Err(ChunkError::ContainerExists { .. }) => {}
+            other => assert_eq!(other.expect("exports").blocks, 3),
+        }
+        assert_eq!(files(&to), files(&whole), "stopped at {stop_at}");
+        assert!(to.content(&format!("{dir}/2.block")) == Some(bytes(2, 20_000)));
+    }
+    // Where there is no room what was written is removed, and the rest fits.
+    let to = FaultDisk::new(4);
+    to.set_plan(FaultPlan { bytes_max: Some(50_000), ..FaultPlan::default() });
+    let refused = store.export_container(1, &to);
+    assert!(matches!(refused, Err(ChunkError::DiskFull { .. })), "{refused:?}");
+    assert_eq!(files(&to), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_bad_at_one_look_only_is_no_problem() {
+    let (disk, store) = with_container(Layout::PerBlock);
+    fill(&store, 1, 0..3);
+    store.close_container(1).expect("closes");
+    drop(store);
+    // A look takes some twenty reads.
+    for number in 0..40 {
+        let fail = vec![(Operation::Read, number)];
+        disk.set_plan(FaultPlan { fail, ..FaultPlan::default() });
+        let report = inspect(disk.clone()).expect("can be read the second time");
+        assert!(report.is_sound(), "{:?}", report.problems);
+        assert_eq!(report.blocks, 3);
+    }
+    // What is bad at both is one.
+    disk.set_plan(FaultPlan::default());
+    let path = disk.paths().into_iter().find(|path| path.ends_with("1.block")).expect("is there");
+    disk.remove(&path).expect("removes");
+    let report = inspect(disk.clone()).expect("can be read");
+    assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+    assert!(!disk.paths().contains(&path));
+}

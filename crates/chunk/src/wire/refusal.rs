@@ -43,7 +43,7 @@ fn result_of(error: &ChunkError) -> pb::Result {
         ChunkError::WrongState { state, .. } => result_of_state(*state),
         ChunkError::DeleteOfOpen { .. } => pb::Result::DeleteOnOpenContainer,
         ChunkError::DeleteOfNonEmpty { .. } => pb::Result::DeleteOnNonEmptyContainer,
-        ChunkError::NoSuchBlock(_) => pb::Result::NoSuchBlock,
+        ChunkError::NoSuchBlock(_) | ChunkError::BeingDeleted(_) => pb::Result::NoSuchBlock,
         ChunkError::Finalized(_) => pb::Result::BlockAlreadyFinalized,
         ChunkError::NoSuchChunk { .. } => pb::Result::UnableToFindChunk,
         // A short read of the file is an unexpected exception there.
