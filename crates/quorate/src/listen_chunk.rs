@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bytes::Bytes;
-use chunk::limits::REQUEST_BYTES_MAX;
+use chunk::limits::{OPEN_FILES_MAX_DEFAULT, REQUEST_BYTES_MAX};
 use chunk::store::{Store, StoreOptions, UpkeepBudget};
 use chunk::wire::{Handler, HandlerOptions};
 use storage::disk::RealDisk;
@@ -34,6 +34,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::config::ChunkConfig;
+use crate::monitor::process::file_descriptors;
 use metrics::Counts;
 
 pub use metrics::ChunkMetrics;
@@ -198,6 +199,7 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
     let options = StoreOptions {
         layout: config.layout,
         verify_writes: config.verify_writes,
+        open_files_max: open_files_max(),
         ..StoreOptions::default()
     };
     let store = Store::open(disk, options).with_context(|| format!("{shown}"))?;
@@ -235,6 +237,13 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let tickers = [ticker, upkeeper];
     Ok(ChunkFace { service, runtimes, tickers, threads, connections })
+}
+
+/// Files that the store keeps open. Each takes two descriptors at most, and half of what the process may
+/// have is for connections.
+fn open_files_max() -> usize {
+    let descriptors = file_descriptors().map_or(u64::MAX, |(_, limit)| limit);
+    OPEN_FILES_MAX_DEFAULT.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
 }
 
 impl ChunkFace {

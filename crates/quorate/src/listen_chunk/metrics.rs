@@ -9,37 +9,54 @@ use zk::metrics::{Metric, Number, Value};
 
 use super::Service;
 
-/// Requests by their type, and the bytes of chunks in them or in their answers.
-macro_rules! served {
-    ($($kind:ident $ops:literal $bytes:literal)*) => {
-        /// Each type that is served: what its requests and their bytes are called.
-        const SERVED: &[(pb::Type, &str, &str)] = &[$((
-            pb::Type::$kind,
-            concat!("storage_container_metrics_num_", $ops),
-            concat!("storage_container_metrics_bytes_", $bytes),
-        )),*];
-    };
-}
-
-served! {
-    CreateContainer "create_container" ""
-    ReadContainer "read_container" ""
-    UpdateContainer "update_container" ""
-    DeleteContainer "delete_container" ""
-    CloseContainer "close_container" ""
-    PutBlock "put_block" ""
-    GetBlock "get_block" ""
-    ListBlock "list_block" ""
-    ReadChunk "read_chunk" "read_chunk"
-    WriteChunk "write_chunk" "write_chunk"
-    PutSmallFile "put_small_file" "put_small_file"
-    GetSmallFile "get_small_file" "get_small_file"
-    GetCommittedBlockLength "get_committed_block_length" ""
-    FinalizeBlock "finalize_block" ""
-    Echo "echo" ""
-    GetContainerChecksumInfo "get_container_checksum_info" ""
-    ReadBlock "read_block" "read_block"
-}
+/// Each type that is served: what its requests are called, and the bytes of chunks in them or their answers.
+const SERVED: [(pb::Type, &str, Option<&str>); 17] = [
+    (pb::Type::CreateContainer, "storage_container_metrics_num_create_container", None),
+    (pb::Type::ReadContainer, "storage_container_metrics_num_read_container", None),
+    (pb::Type::UpdateContainer, "storage_container_metrics_num_update_container", None),
+    (pb::Type::DeleteContainer, "storage_container_metrics_num_delete_container", None),
+    (pb::Type::CloseContainer, "storage_container_metrics_num_close_container", None),
+    (pb::Type::PutBlock, "storage_container_metrics_num_put_block", None),
+    (pb::Type::GetBlock, "storage_container_metrics_num_get_block", None),
+    (pb::Type::ListBlock, "storage_container_metrics_num_list_block", None),
+    (
+        pb::Type::ReadChunk,
+        "storage_container_metrics_num_read_chunk",
+        Some("storage_container_metrics_bytes_read_chunk"),
+    ),
+    (
+        pb::Type::WriteChunk,
+        "storage_container_metrics_num_write_chunk",
+        Some("storage_container_metrics_bytes_write_chunk"),
+    ),
+    (
+        pb::Type::PutSmallFile,
+        "storage_container_metrics_num_put_small_file",
+        Some("storage_container_metrics_bytes_put_small_file"),
+    ),
+    (
+        pb::Type::GetSmallFile,
+        "storage_container_metrics_num_get_small_file",
+        Some("storage_container_metrics_bytes_get_small_file"),
+    ),
+    (
+        pb::Type::GetCommittedBlockLength,
+        "storage_container_metrics_num_get_committed_block_length",
+        None,
+    ),
+    (pb::Type::FinalizeBlock, "storage_container_metrics_num_finalize_block", None),
+    (pb::Type::Echo, "storage_container_metrics_num_echo", None),
+    (
+        pb::Type::GetContainerChecksumInfo,
+        "storage_container_metrics_num_get_container_checksum_info",
+        None,
+    ),
+    (
+        pb::Type::ReadBlock,
+        "storage_container_metrics_num_read_block",
+        Some("storage_container_metrics_bytes_read_block"),
+    ),
+];
 
 /// Counts that only grow.
 #[derive(Debug, Default)]
@@ -102,9 +119,7 @@ impl ChunkMetrics {
         for ((_, ops, bytes), (requests, of)) in SERVED.iter().zip(&counts.served) {
             all += load(requests);
             metrics.push(counter(ops, load(requests)));
-            if !bytes.ends_with('_') {
-                metrics.push(counter(bytes, load(of)));
-            }
+            metrics.extend(bytes.map(|name| counter(name, load(of))));
         }
         metrics.push(counter("storage_container_metrics_num_ops", all));
         metrics.push(counter("chunk_requests_refused", load(&counts.refused)));

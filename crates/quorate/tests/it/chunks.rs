@@ -2,6 +2,7 @@
 //! its bytes, in every layout.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,7 @@ use bench::cmdw::table::value_of;
 use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::checksum::{ChecksumData, ChecksumType};
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use workload::generate::Random;
 
 use crate::bad_input::disk_full::{SmallDisk, skip};
@@ -247,8 +249,14 @@ fn what_a_server_left_is_inspected_and_exported() {
     server.stop();
     let (is_done, text) = quorate(&export);
     assert!(is_done && text.contains("container 1: 3 blocks"), "{text}");
+    // What is there is not written again, and an id that is not is refused before anything is written.
     let (is_done, text) = quorate(&export);
-    assert!(!is_done && text.contains("container 1"), "{text}");
+    assert!(is_done && text.contains("container 2: it is in"), "{text}");
+    let other = format!("{to}-other");
+    let some = ["export-chunks", data_dir, "--to", &other, "--container", "1,99"];
+    let (is_done, text) = quorate(&some);
+    assert!(!is_done && text.contains("there is no container 99"), "{text}");
+    assert!(!Path::new(&other).exists());
     for block in &blocks {
         let Block { id: BlockId { container_id, local_id }, .. } = block;
         let name = format!("/current/containerDir0/{container_id}/chunks/{local_id}.block");
@@ -259,6 +267,35 @@ fn what_a_server_left_is_inspected_and_exported() {
     }
     std::fs::remove_dir_all(to).unwrap();
     assert!(!quorate(&["export-chunks", to, "--to", to]).0);
+    // A folder that is empty is no store, and is not made one.
+    let empty = Path::new(to).join("chunks");
+    std::fs::create_dir_all(&empty).unwrap();
+    let (is_done, text) = quorate(&["export-chunks", to, "--to", &other]);
+    assert!(!is_done && text.contains("cannot open store"), "{text}");
+    assert_eq!(empty.read_dir().unwrap().count(), 0);
+    std::fs::remove_dir_all(to).unwrap();
+}
+
+#[test]
+fn a_server_without_descriptors_closes_files_of_blocks_and_goes_on() {
+    let lines = ["quorate.chunkAddr=127.0.0.1:0", "quorate.chunkLayout=per-block"];
+    let mut server = Server::start("chunks-descriptors", &lines);
+    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let open = || Path::new(&format!("/proc/{}/fd", server.pid().as_raw_pid())).read_dir();
+    let open = || open().expect("it runs").count() as u64;
+    let few = open() + 20;
+    let limit = getrlimit(Resource::Nofile);
+    let limit = Rlimit { current: Some(few), ..limit };
+    prlimit(Some(server.pid()), Resource::Nofile, limit).expect("may be lowered");
+    let block = |local_id| Block {
+        id: BlockId { container_id: 1, local_id },
+        chunk_bytes: 100_000,
+        chunk_count: 2,
+    };
+    (0..100).for_each(|local_id| block(local_id).write(&client).expect("it is written"));
+    (0..100).for_each(|local_id| block(local_id).check(&client));
+    assert!(open() <= few);
+    server.stop();
 }
 
 /// What was printed of a benchmark of the server that is there.
