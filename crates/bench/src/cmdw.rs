@@ -230,7 +230,9 @@ impl ChunkArgs {
     pub fn make_folder(&self, workload: &str) -> anyhow::Result<(Folder, String)> {
         let dir = self.dir()?;
         let folder = Folder::make(dir, &format!("quorate-{workload}"))?;
-        open_files::make_room(StoreOptions::default().open_files_max + 2 * self.threads)?;
+        // Each file of the store takes two descriptors at most.
+        let files = StoreOptions::default().open_files_max + self.threads;
+        open_files::make_room(2 * files)?;
         let mut about =
             format!("quorate {} bench on {}\n", env!("CARGO_PKG_VERSION"), MachineInfo::read());
         let file_system = FileSystem::of(folder.path());

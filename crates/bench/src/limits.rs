@@ -159,3 +159,12 @@ pub const INTERRUPT_LOOK: Duration = Duration::from_millis(100);
 /// So much of what a cold read reads must have come from a disk, or it is said that it was not
 /// cold.
 pub const COLD_PART_MIN: f64 = 0.9;
+
+/// How long a datanode's answer may take. One that stalls for that long is not measured.
+pub const CHUNK_ANSWER_LIMIT: Duration = Duration::from_secs(120);
+
+/// Bytes that a datanode may send before we take them: an answer with the largest chunk.
+pub const CHUNK_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
+
+/// Bytes of such an answer. The run ends with an error above it.
+pub const CHUNK_ANSWER_BYTES_MAX: usize = CHUNK_WINDOW_BYTES as usize;

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use nix::time::clock_getcpuclockid;
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,7 +27,9 @@ impl Processes {
     /// Those that listen on the ports of `addresses`. None if they are on another machine, belong to
     /// somebody else, or there is no `/proc`.
     pub fn listening(addresses: &[SocketAddr]) -> Processes {
-        let ports: HashSet<u16> = addresses.iter().map(SocketAddr::port).collect();
+        // What listens on the same port here is none of another machine's.
+        let local = addresses.iter().filter(|address| is_local(address.ip()));
+        let ports: HashSet<u16> = local.map(SocketAddr::port).collect();
         let inodes: HashSet<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
             .into_iter()
             .filter_map(|path| fs::read_to_string(path).ok())
@@ -128,6 +130,11 @@ impl Processes {
 fn entries(folder: &str) -> impl Iterator<Item = String> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten();
     found.map(|entry| entry.file_name().to_string_lossy().into_owned())
+}
+
+/// Whether an address is one of this machine's: nothing else can be bound.
+fn is_local(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
 }
 
 /// Inodes of the listening sockets (state 0A) on these ports in a table of the kernel.

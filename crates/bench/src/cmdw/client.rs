@@ -4,7 +4,6 @@
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::Context;
 use bytes::{Bytes, BytesMut};
@@ -17,18 +16,17 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::limits::{
+    CHUNK_ANSWER_BYTES_MAX, CHUNK_ANSWER_LIMIT, CHUNK_WINDOW_BYTES, CONNECT_LIMIT,
+};
 
 /// The one method.
 const PATH: &str = "/hadoop.hdds.datanode.XceiverClientProtocolService/send";
 
 /// Bytes before a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
-
-/// How long an answer may take. A server that stalls for that long is not measured.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
-
-/// Bytes that a server may send before we take them: an answer with the largest chunk.
-const WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 
 /// Where a datanode is, as it was written: `chunk://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +60,9 @@ impl ChunkAddress {
     /// The name is unknown, or nothing does.
     pub fn find(&self) -> anyhow::Result<SocketAddr> {
         let found = self.0.to_socket_addrs().with_context(|| self.to_string())?;
-        let mut answering = found.filter(|at| std::net::TcpStream::connect(at).is_ok());
+        let answers =
+            |at: &SocketAddr| std::net::TcpStream::connect_timeout(at, CONNECT_LIMIT).is_ok();
+        let mut answering = found.filter(answers);
         answering.next().with_context(|| format!("nothing answers at {self}"))
     }
 }
@@ -95,17 +95,18 @@ impl Client {
     /// There is nobody, or nobody who speaks HTTP/2.
     pub fn connect(address: SocketAddr) -> anyhow::Result<Client> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let connected = runtime.block_on(async {
+        let connecting = async {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             let handshake = h2::client::Builder::new()
-                .initial_window_size(WINDOW_BYTES)
-                .initial_connection_window_size(WINDOW_BYTES)
+                .initial_window_size(CHUNK_WINDOW_BYTES)
+                .initial_connection_window_size(CHUNK_WINDOW_BYTES)
                 .handshake(stream);
             let (requests, connection) = handshake.await?;
             // What ends it is seen by whoever asks.
             anyhow::Ok((requests, tokio::spawn(async { drop(connection.await) })))
-        });
+        };
+        let connected = runtime.block_on(async { timeout(CONNECT_LIMIT, connecting).await? });
         let (requests, connection) = connected.with_context(|| address.to_string())?;
         Ok(Client { runtime, requests, _connection: connection })
     }
@@ -123,7 +124,7 @@ impl Client {
         let count = u32::try_from(message.len() - PREFIX_BYTES)?;
         message[1..PREFIX_BYTES].copy_from_slice(&count.to_be_bytes());
         let answer = exchange(self.requests.clone(), message.into());
-        self.runtime.block_on(async { tokio::time::timeout(ANSWER_TIME_MAX, answer).await? })
+        self.runtime.block_on(async { timeout(CHUNK_ANSWER_LIMIT, answer).await? })
     }
 
     /// The answer, which is success.
@@ -281,6 +282,8 @@ async fn receive(body: &mut RecvStream) -> anyhow::Result<Bytes> {
     while let Some(frame) = body.data().await {
         let frame = frame?;
         body.flow_control().release_capacity(frame.len())?;
+        let bytes = data.len() + frame.len();
+        anyhow::ensure!(bytes <= CHUNK_ANSWER_BYTES_MAX, "an answer has {bytes} bytes and more");
         data.extend_from_slice(&frame);
     }
     Ok(data.freeze())

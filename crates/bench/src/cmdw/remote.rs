@@ -1,5 +1,5 @@
 //! `cmdw` and `cmdr` over the network: the same chunks, written to and read from running datanodes,
-//! each thread over connections of its own, one to write and one to commit.
+//! each thread over a connection of its own.
 //!
 //! The threads write their chunks in turn; what the tables call sync is the PutBlock of every block,
 //! by which ours are durable. Each run has containers of its own, which are deleted behind it. CPU is
@@ -115,8 +115,7 @@ pub fn command(
     println!();
     match workload {
         Workload::Writes => println!(
-            "note: what stands as sync is the PutBlock of every block, over connections that are \
-             made for it, which is in it; only ours are durable by it"
+            "note: what stands as sync is the PutBlock of every block; only ours are durable by it"
         ),
         Workload::Reads => println!(
             "note: each chunk is compared with what was written, in the rate. The server may have \
@@ -183,35 +182,41 @@ impl Test<'_> {
 
     /// A run for each variant, in containers of their own.
     fn run(&self, datanode: &Datanode) -> anyhow::Result<Vec<Run>> {
-        let client = Client::connect(datanode.address)?;
+        let clients = (0..self.shape.threads).map(|_| Client::connect(datanode.address));
+        let clients: Vec<Client> = clients.collect::<Result<_, _>>()?;
         // Nobody else has these; Java's `long` ends at 2^63.
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let first = since.as_micros() as u64;
         let mut made = Vec::new();
         let mut make = || {
             for id in self.shape.container_ids() {
-                client.create_container(first + id)?;
+                clients[0].create_container(first + id)?;
                 made.push(first + id);
             }
             anyhow::Ok(())
         };
-        let done = make().and_then(|()| self.run_in(datanode, first));
+        let done = make().and_then(|()| self.run_in(datanode, &clients, first));
         // All of them, whatever comes of the first.
-        let deleted: Vec<_> = made.iter().map(|id| client.delete_container(*id)).collect();
+        let deleted: Vec<_> = made.iter().map(|id| clients[0].delete_container(*id)).collect();
         let deleted: anyhow::Result<Vec<()>> = deleted.into_iter().collect();
         let runs = done?;
         deleted.map(|_| runs)
     }
 
-    fn run_in(&self, datanode: &Datanode, first: u64) -> anyhow::Result<Vec<Run>> {
+    fn run_in(
+        &self,
+        datanode: &Datanode,
+        clients: &[Client],
+        first: u64,
+    ) -> anyhow::Result<Vec<Run>> {
         let of_server = |took: Took, cpu_ns: Option<u64>, all: &Took, all_cpu_ns: Option<u64>| {
             let per_chunk =
                 |cpu_ns: Option<u64>| cpu_ns.map(|ns| ns as f64 / 1e3 / self.shape.chunks as f64);
             let (cpu_us, cpu_us_with_sync) = (per_chunk(cpu_ns), per_chunk(all_cpu_ns));
             Run { cpu_us, cpu_us_with_sync, ..Run::of(self.shape, &took, all) }
         };
-        let (written, write_cpu) = datanode.measure(|| self.write(datanode, first))?;
-        let (_, commit_cpu) = datanode.measure(|| self.commit(datanode, first))?;
+        let (written, write_cpu) = datanode.measure(|| self.write(clients, first))?;
+        let (_, commit_cpu) = datanode.measure(|| self.commit(clients, first))?;
         let until_durable = written.until_now();
         let both = write_cpu.zip(commit_cpu).map(|(write, commit)| write + commit);
         if self.workload == Workload::Writes {
@@ -220,15 +225,15 @@ impl Test<'_> {
         let order = order_by_chance(self.shape.chunks);
         let mut runs = Vec::new();
         for order in [None, Some(order.as_slice())] {
-            let (took, cpu) = datanode.measure(|| self.read(datanode, first, order))?;
+            let (took, cpu) = datanode.measure(|| self.read(clients, first, order))?;
             runs.push(of_server(took.clone(), cpu, &took, cpu));
         }
         Ok(runs)
     }
 
     /// All chunks, each thread its own.
-    fn write(&self, datanode: &Datanode, first: u64) -> anyhow::Result<Took> {
-        self.by_blocks(datanode, |client, description, numbers, latencies| {
+    fn write(&self, clients: &[Client], first: u64) -> anyhow::Result<Took> {
+        self.by_blocks(clients, |client, description, numbers, latencies| {
             for number in numbers {
                 let (id, offset) = self.place(first, *number);
                 let chunk = description.of(*number, offset);
@@ -243,8 +248,8 @@ impl Test<'_> {
     }
 
     /// All blocks, each by the thread that wrote it.
-    fn commit(&self, datanode: &Datanode, first: u64) -> anyhow::Result<Took> {
-        self.by_blocks(datanode, |client, description, numbers, _| {
+    fn commit(&self, clients: &[Client], first: u64) -> anyhow::Result<Took> {
+        self.by_blocks(clients, |client, description, numbers, _| {
             let (id, _) = self.place(first, numbers[0]);
             let chunk =
                 |number: &u64| description.of(*number, self.place(first, *number).1).clone();
@@ -256,24 +261,24 @@ impl Test<'_> {
 
     fn by_blocks(
         &self,
-        datanode: &Datanode,
+        clients: &[Client],
         each: impl Fn(&Client, &mut Description, &[u64], &mut Latencies) -> anyhow::Result<()> + Sync,
     ) -> anyhow::Result<Took> {
-        let make_ready = |thread| (thread, Client::connect(datanode.address), self.description());
-        together(self.shape.threads, make_ready, |(thread, client, mut description)| {
-            let (client, mut latencies) = (client?, Latencies::default());
+        let make_ready = |thread| (thread, self.description());
+        together(self.shape.threads, make_ready, |(thread, mut description)| {
+            let mut latencies = Latencies::default();
             for numbers in self.shape.blocks_in_turn(thread) {
-                each(&client, &mut description, &numbers, &mut latencies)?;
+                each(&clients[thread], &mut description, &numbers, &mut latencies)?;
             }
             Ok(latencies)
         })
     }
 
     /// All chunks, in the order of the writes or in that one.
-    fn read(&self, datanode: &Datanode, first: u64, order: Option<&[u32]>) -> anyhow::Result<Took> {
-        let make_ready = |thread| (thread, Client::connect(datanode.address), self.description());
-        together(self.shape.threads, make_ready, |(thread, client, mut description)| {
-            let (client, mut latencies) = (client?, Latencies::default());
+    fn read(&self, clients: &[Client], first: u64, order: Option<&[u32]>) -> anyhow::Result<Took> {
+        let make_ready = |thread| (thread, self.description());
+        together(self.shape.threads, make_ready, |(thread, mut description)| {
+            let mut latencies = Latencies::default();
             let mut out = Vec::with_capacity(self.data.len());
             for turn in (thread as u64..self.shape.chunks).step_by(self.shape.threads) {
                 let number = order.map_or(turn, |order| u64::from(order[turn as usize]));
@@ -281,7 +286,7 @@ impl Test<'_> {
                 let chunk = description.of(number, offset);
                 out.clear();
                 let began = Instant::now();
-                let read = client.read_chunk(id, chunk, &mut out);
+                let read = clients[thread].read_chunk(id, chunk, &mut out);
                 latencies.record(began.elapsed().as_nanos() as u64);
                 read.map_err(|error| error.context(format!("chunk {}", chunk.name)))?;
                 let name = &chunk.name;

@@ -40,6 +40,8 @@ fn this_process_is_found_by_its_port_and_uses_cpu() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let found = Processes::listening(&[address]);
+    let elsewhere = SocketAddr::new("203.0.113.1".parse().unwrap(), address.port());
+    assert!(Processes::listening(&[elsewhere]).is_empty(), "it is another machine's port");
     assert_eq!(found.pids(), [std::process::id()]);
     let cpu = found.cpu_ns().unwrap();
     burn(10_000_000);
