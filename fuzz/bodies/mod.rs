@@ -1,8 +1,8 @@
 //! What is tried with arbitrary bytes: one function for each decoder. Whatever the bytes are, it
 //! returns; what decodes is encoded and decoded again to the same.
 //!
-//! The fuzz targets call these, and so does `crates/quorate/tests/fuzz_bodies.rs` with the seeds that
-//! stand next to each body, cut and changed.
+//! The fuzz targets call these, and so does `crates/quorate/tests/fuzz_bodies.rs` with the seeds
+//! that stand next to each body, cut and changed.
 
 mod of_chunk;
 mod of_machine;

@@ -208,7 +208,8 @@ pub fn chunk_checkpoint_seeds() -> Vec<Vec<u8>> {
     // Layout, state, no replica index, no metadata.
     piece.extend_from_slice(&[7, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0]);
     piece.push(2);
-    // Local id and length; not finalized, committed: where, in how many bytes, of what length, by which.
+    // Local id and length; not finalized, committed: where, in how many bytes, of what length, by
+    // which.
     piece.extend_from_slice(&9u64.to_le_bytes());
     piece.extend_from_slice(&100u64.to_le_bytes());
     piece.extend_from_slice(&[0, 1]);

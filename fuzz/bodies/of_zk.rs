@@ -77,7 +77,8 @@ pub fn four_letter_word(bytes: &[u8]) {
     }
 }
 
-/// A response to a challenge, and a challenge to a client: nobody proves anything without the password.
+/// A response to a challenge, and a challenge to a client: nobody proves anything without the
+/// password.
 pub fn sasl_token(bytes: &[u8]) {
     let mut exchange = challenged();
     let found = exchange.step(bytes, &SASL_NONCE, |user| (user == "bob").then_some(SASL_PASSWORD));

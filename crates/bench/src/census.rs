@@ -1,4 +1,5 @@
-//! What each server of an ensemble costs, beside the sums: which one leads decides who does the work.
+//! What each server of an ensemble costs, beside the sums: which one leads decides who does the
+//! work.
 
 use std::net::SocketAddr;
 

@@ -76,8 +76,8 @@ impl Rounds {
         self.warmup + self.rounds
     }
 
-    /// The line that says what was warm when it began: how often `work` was done before, and for how
-    /// long the servers have been there.
+    /// The line that says what was warm when it began: how often `work` was done before, and for
+    /// how long the servers have been there.
     pub fn warm_line(&self, work: &str, targets: &[Target]) -> String {
         // The null server is a thread of this process.
         let servers = targets.iter().filter(|target| target.processes().is_some());

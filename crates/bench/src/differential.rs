@@ -6,9 +6,9 @@
 //! depend on how they interleave. After each round every connection is asked for a sync and a
 //! ping, so that all events have arrived before the next.
 //!
-//! The requests are about all of a server's tree, which is removed behind each seed: so both servers
-//! must hold nothing to begin with. What they remove by themselves would be taken for a difference:
-//! both are to have a long `znode.container.checkIntervalMs`.
+//! The requests are about all of a server's tree, which is removed behind each seed: so both
+//! servers must hold nothing to begin with. What they remove by themselves would be taken for a
+//! difference: both are to have a long `znode.container.checkIntervalMs`.
 
 pub mod generate;
 pub mod side;
@@ -121,8 +121,8 @@ pub struct Mismatch {
     pub transcript: Vec<String>,
 }
 
-/// Runs one seed on trees that hold nothing, and leaves them so unless they differ. `expected` is the
-/// side that is right.
+/// Runs one seed on trees that hold nothing, and leaves them so unless they differ. `expected` is
+/// the side that is right.
 ///
 /// # Errors
 /// A server does not answer, or does not let itself be emptied by `super_user`.

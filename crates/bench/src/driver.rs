@@ -267,7 +267,8 @@ impl Driver {
                 self.maybe_nap();
             }
             for event in &events {
-                // Where clients connect again and again, the end of a connection is no sign of life.
+                // Where clients connect again and again, the end of a connection is no sign of
+                // life.
                 if self.reconnect.is_none() {
                     self.heard_ns = self.now_ns();
                 }

@@ -1,7 +1,8 @@
-//! How long nobody can write when the leader is killed: many sessions write in closed loop, the leader
-//! gets SIGKILL, the sessions go on at the other servers as real clients do, and the killed one is
-//! started again and comes back. The longest time between two acknowledged writes is looked for, for
-//! each session and for all together, and every acknowledged write must be there in the end.
+//! How long nobody can write when the leader is killed: many sessions write in closed loop, the
+//! leader gets SIGKILL, the sessions go on at the other servers as real clients do, and the killed
+//! one is started again and comes back. The longest time between two acknowledged writes is looked
+//! for, for each session and for all together, and every acknowledged write must be there in the
+//! end.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -57,8 +58,8 @@ pub struct LoadArgs {
     /// Timeout of the sessions, ms
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     pub timeout: i32,
-    /// The longest pause before a session connects again, ms; each is by chance. The Java client's is
-    /// up to 1000
+    /// The longest pause before a session connects again, ms; each is by chance. The Java client's
+    /// is up to 1000
     #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(0..=PAUSE_MS_MAX))]
     pub pause: u64,
 }

@@ -1,5 +1,5 @@
-//! Figures of any kind, a block for each server, and the ratios between the first two. Pure: figures
-//! in, text and JSON out.
+//! Figures of any kind, a block for each server, and the ratios between the first two. Pure:
+//! figures in, text and JSON out.
 
 use std::fmt::Write;
 

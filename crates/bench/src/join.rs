@@ -1,7 +1,7 @@
-//! What it costs the others when a member joins that has nothing: a tree is filled, sessions write in
-//! closed loop to the other members, a follower is stopped, its data is deleted, and it is started
-//! again. The rate of the writers is looked at before, while it is away, while it joins, and after it
-//! serves; then it is asked for every znode.
+//! What it costs the others when a member joins that has nothing: a tree is filled, sessions write
+//! in closed loop to the other members, a follower is stopped, its data is deleted, and it is
+//! started again. The rate of the writers is looked at before, while it is away, while it joins,
+//! and after it serves; then it is asked for every znode.
 
 use std::cell::RefCell;
 use std::fs;

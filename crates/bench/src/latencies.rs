@@ -3,9 +3,9 @@
 //! before the first answer is waited for, or synchronously, one after the other.
 //!
 //! Different from the original, on purpose: all clients are in one process and begin each phase
-//! together, so that the server's CPU can be told for each phase; each client has a root of its own;
-//! a watch is one event on the wire however many watchers a client has, as in the original, where
-//! the client library multiplies them.
+//! together, so that the server's CPU can be told for each phase; each client has a root of its
+//! own; a watch is one event on the wire however many watchers a client has, as in the original,
+//! where the client library multiplies them.
 
 use std::fmt::Write;
 use std::process::ExitCode;

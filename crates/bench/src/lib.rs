@@ -2,17 +2,18 @@
 //! beside another server in the same run.
 //!
 //! The path of a figure: [`cli`] picks a workload ([`latencies`], [`fill`], [`restart`],
-//! [`failover`], [`join`], [`snapshot_gap`], [`watch`], [`pubsub`]), which takes turns between the targets ([`comparison`]) and
-//! says what each client does next; [`driver`] sends it over [`client_zk`] sessions and measures; [`stats`] and
-//! [`meter`] keep it; [`report`] and [`figures`] print it. [`process`] knows what the servers cost,
-//! [`census`] what each of several does, [`null_server`] what the generator itself can do. [`ensemble`] ends
-//! and starts members of one, while [`writers`] count what they were told.
+//! [`failover`], [`join`], [`snapshot_gap`], [`watch`], [`pubsub`]), which takes turns between the
+//! targets ([`comparison`]) and says what each client does next; [`driver`] sends it over
+//! [`client_zk`] sessions and measures; [`stats`] and [`meter`] keep it; [`report`] and [`figures`]
+//! print it. [`process`] knows what the servers cost, [`census`] what each of several does,
+//! [`null_server`] what the generator itself can do. [`ensemble`] ends and starts members of one,
+//! while [`writers`] count what they were told.
 //!
 //! [`cmdw`] and [`cmdr`] have no server: they call the chunk store in this process, with threads
 //! and clocks of their own.
 //!
-//! It never judges: a figure is printed with what it takes to doubt it. [`differential`] has no figures:
-//! it asks two servers the same, and says where they first differ.
+//! It never judges: a figure is printed with what it takes to doubt it. [`differential`] has no
+//! figures: it asks two servers the same, and says where they first differ.
 
 pub mod census;
 pub mod cli;

@@ -22,9 +22,9 @@ pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// The largest latency that is told apart from larger ones.
 pub const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
-/// Sessions that are opened at once, so that a server's backlog is not what is measured: ZooKeeper's
-/// is 50 (Java's, unless `clientPortListenBacklog` says more), and what does not fit waits a second
-/// for its next SYN.
+/// Sessions that are opened at once, so that a server's backlog is not what is measured:
+/// ZooKeeper's is 50 (Java's, unless `clientPortListenBacklog` says more), and what does not fit
+/// waits a second for its next SYN.
 pub const CONNECTING_MAX: usize = 50;
 
 /// Clients of one run.
@@ -65,8 +65,8 @@ pub const RESTART_LIMIT: Duration = Duration::from_secs(900);
 /// How long it is waited between two attempts to reach it.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(2);
 
-/// How long it is waited between two attempts to reach a member that comes back while others serve: a
-/// server that does not serve yet logs each of them.
+/// How long it is waited between two attempts to reach a member that comes back while others serve:
+/// a server that does not serve yet logs each of them.
 pub const MEMBER_LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long clients may take to write again after an ensemble is whole again.
@@ -115,8 +115,8 @@ pub const SECONDS_MAX: u64 = 86_400;
 /// or hangs.
 pub const DIFFERENTIAL_SILENCE: Duration = Duration::from_secs(20);
 
-/// Frames of a connection that the differential test reads ahead. Then its reader stops, and with it
-/// the server.
+/// Frames of a connection that the differential test reads ahead. Then its reader stops, and with
+/// it the server.
 pub const DIFFERENTIAL_FRAMES_AHEAD: usize = 100_000;
 
 /// Rounds of a seed of the differential test: some 400 requests.

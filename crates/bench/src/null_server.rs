@@ -1,6 +1,6 @@
 //! A server that does nothing: it answers every request at once with what the load expects, and
-//! keeps no state but who watches what, and what was last set there. What a load reaches against it is the ceiling of the
-//! generator.
+//! keeps no state but who watches what, and what was last set there. What a load reaches against it
+//! is the ceiling of the generator.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -23,8 +23,8 @@ use crate::target::Target;
 
 const LISTENER: Token = Token(usize::MAX);
 
-/// The thread writes down its CPU time at the end of each turn. The last event of a turn may be seen
-/// before that, so that it does after so many events, too; looking is a system call.
+/// The thread writes down its CPU time at the end of each turn. The last event of a turn may be
+/// seen before that, so that it does after so many events, too; looking is a system call.
 const EVENTS_BETWEEN_LOOKS: usize = 64;
 
 /// What every znode is.

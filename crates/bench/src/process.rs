@@ -24,8 +24,8 @@ pub struct Memory {
 }
 
 impl Processes {
-    /// Those that listen on the ports of `addresses`. None if they are on another machine, belong to
-    /// somebody else, or there is no `/proc`.
+    /// Those that listen on the ports of `addresses`. None if they are on another machine, belong
+    /// to somebody else, or there is no `/proc`.
     pub fn listening(addresses: &[SocketAddr]) -> Processes {
         // What listens on the same port here is none of another machine's.
         let local = addresses.iter().filter(|address| is_local(address.ip()));

@@ -1,5 +1,5 @@
-//! What the documents published that the workloads come from. Their hardware is not ours: they stand
-//! beside the figures of a real server on the same machine, never instead of them.
+//! What the documents published that the workloads come from. Their hardware is not ours: they
+//! stand beside the figures of a real server on the same machine, never instead of them.
 
 /// A row of P. Hunt's "ZooKeeper service latencies under various loads & configurations"
 /// (ZooKeeper 3.2.1; two 4-core Xeons at 2.5 GHz limited to so many cores, one 7200 rpm SATA disk
@@ -23,8 +23,8 @@ const fn hunt(cores: u32, clients: usize, standalone_s: u32, three_servers_s: u3
     HuntRow { cores, clients, standalone_s, three_servers_s }
 }
 
-/// The whole table. The rates printed beside it are those of the slowest client; operations a second
-/// of all clients have to be worked out from the seconds.
+/// The whole table. The rates printed beside it are those of the slowest client; operations a
+/// second of all clients have to be worked out from the seconds.
 pub const HUNT: [HuntRow; 9] = [
     hunt(1, 1, 18, 22),
     hunt(1, 10, 58, 52),

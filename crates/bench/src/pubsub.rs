@@ -2,11 +2,12 @@
 //! on their own paths; publishers that set the data of a znode, and subscribers that watch it and
 //! read it at each event; the same publishers, and nobody watching.
 //!
-//! Data begins with the number of the item and the time that its latency counts from, so that a read
-//! tells which item it found. One-shot watches coalesce: what is set between an event and the read
-//! after it, but for the last, is never seen. Such items are counted as overtaken. A subscriber that
-//! is told of events only sets its watch again by exists, and knows by the version in the answer which
-//! item it has come to. All clients are in one process, so that all times are of one clock.
+//! Data begins with the number of the item and the time that its latency counts from, so that a
+//! read tells which item it found. One-shot watches coalesce: what is set between an event and the
+//! read after it, but for the last, is never seen. Such items are counted as overtaken. A
+//! subscriber that is told of events only sets its watch again by exists, and knows by the version
+//! in the answer which item it has come to. All clients are in one process, so that all times are
+//! of one clock.
 
 use std::process::ExitCode;
 
@@ -327,8 +328,8 @@ impl Pace {
         Pace { start_ns: driver.now_ns() + delay_ns, spacing_ns }
     }
 
-    /// The time that a request counts from, which may be sent now; else what its client does instead.
-    /// `place` is that of its item in the order of all.
+    /// The time that a request counts from, which may be sent now; else what its client does
+    /// instead. `place` is that of its item in the order of all.
     fn since(&self, place: f64, under_way: usize, now_ns: u64) -> Result<u64, Next> {
         let Some(spacing_ns) = self.spacing_ns else {
             return if under_way == 0 { Ok(now_ns) } else { Err(Next::Wait) };
@@ -454,8 +455,8 @@ struct Subscriber {
 }
 
 /// Clients are first the publishers, one to a channel, then the subscribers, whose channels are
-/// theirs in turn. Item `i` of a run is that of publisher `i % publishers`. All of it goes on from one
-/// run to the next but for the tallies.
+/// theirs in turn. Item `i` of a run is that of publisher `i % publishers`. All of it goes on from
+/// one run to the next but for the tallies.
 struct PublishLoad {
     channels: Vec<Channel>,
     subscribers: Vec<Subscriber>,
@@ -565,7 +566,8 @@ impl PublishLoad {
         if self.is_event_only { "watches set again" } else { "items read after an event" }
     }
 
-    /// µs of the server's CPU for each set, event or read: what an overtaken item spares is no merit.
+    /// µs of the server's CPU for each set, event or read: what an overtaken item spares is no
+    /// merit.
     fn message_us(&self, phase: &Phase) -> Option<f64> {
         let messages = self.sets.answered + self.events.answered + self.reads.answered;
         Some(phase.server_cpu_ns? as f64 / 1e3 / messages.max(1) as f64)
@@ -633,8 +635,8 @@ impl PublishLoad {
         (is_own && is_sent).then_some((number, since_ns))
     }
 
-    /// The item that a channel had come to when a watch was set again: each item is a version, and the
-    /// znode was made without one.
+    /// The item that a channel had come to when a watch was set again: each item is a version, and
+    /// the znode was made without one.
     fn item_of_version(&self, channel: usize, version: i32) -> Option<(usize, u64)> {
         let number = usize::try_from(version).ok()?.checked_sub(1)?;
         Some((number, *self.channels[channel].since_ns.get(number)?))

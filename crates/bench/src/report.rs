@@ -101,8 +101,8 @@ fn shown(us: Option<f64>) -> String {
     us.map_or("-".to_string(), |us| format!("{us:.2}"))
 }
 
-/// The table of one number of clients: a block for each server, then the ratios of the second to the
-/// first, each the median of the ratios of runs that were made one after the other.
+/// The table of one number of clients: a block for each server, then the ratios of the second to
+/// the first, each the median of the ratios of runs that were made one after the other.
 pub fn table(series: &[Series]) -> String {
     let mut out = String::new();
     let phase_count = series[0].runs[0].phases.len() + 1;

@@ -1,11 +1,12 @@
-//! How long a server is silent while it takes snapshots: on a filled tree, data is set at half of the
-//! rate that the server can do, in open loop, and the longest gap between two replies is looked for.
+//! How long a server is silent while it takes snapshots: on a filled tree, data is set at half of
+//! the rate that the server can do, in open loop, and the longest gap between two replies is looked
+//! for.
 //!
-//! Request `i` is due at `i / rate`, by client `i % clients`: each client's schedule is evenly spaced,
-//! and so is that of all together. A latency counts from when its request was due, whether or not it
-//! could be sent then. What the server can do is looked for in the same form, at one rate after the
-//! other: full pipelines would carry many requests in one packet and give a rate that says little about
-//! requests that come one by one.
+//! Request `i` is due at `i / rate`, by client `i % clients`: each client's schedule is evenly
+//! spaced, and so is that of all together. A latency counts from when its request was due, whether
+//! or not it could be sent then. What the server can do is looked for in the same form, at one rate
+//! after the other: full pipelines would carry many requests in one packet and give a rate that
+//! says little about requests that come one by one.
 
 use std::process::ExitCode;
 
@@ -149,8 +150,8 @@ fn figures_of(
     ]
 }
 
-/// The search for the greatest rate that is sustained: doubled until one is not, or halved until one
-/// is, then between the two until they are close. Pure.
+/// The search for the greatest rate that is sustained: doubled until one is not, or halved until
+/// one is, then between the two until they are close. Pure.
 #[derive(Clone, Copy, Debug, Default)]
 struct Search {
     /// The greatest that was.

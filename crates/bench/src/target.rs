@@ -1,5 +1,5 @@
-//! What is measured: a server or the servers of one ensemble, and what is known about it. Clients are
-//! spread over all addresses; CPU and memory are those of all processes that listen there.
+//! What is measured: a server or the servers of one ensemble, and what is known about it. Clients
+//! are spread over all addresses; CPU and memory are those of all processes that listen there.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -169,8 +169,8 @@ fn ask(address: &SocketAddr, word: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// What a server on one of the addresses says that it is: `leader`, `follower`, `standalone` and the
-/// like. None while it serves nobody.
+/// What a server on one of the addresses says that it is: `leader`, `follower`, `standalone` and
+/// the like. None while it serves nobody.
 pub fn mode_at(address: &SocketAddr) -> Option<String> {
     let srvr = ask(address, "srvr").ok()?;
     let mode = srvr.lines().find_map(|line| line.strip_prefix("Mode:"))?;

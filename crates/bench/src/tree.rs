@@ -1,5 +1,5 @@
-//! A tree of a given shape: making it, counting it, changing it, removing it. What several workloads
-//! do before or around what they measure.
+//! A tree of a given shape: making it, counting it, changing it, removing it. What several
+//! workloads do before or around what they measure.
 //!
 //! Each step is a number of requests, the same for all clients: client `c` of `n` does those whose
 //! index is `c`, `c + n`, `c + 2n` and so on, with [`PIPELINE_REQUESTS`] at most under way.
@@ -163,8 +163,8 @@ impl Tree {
         Ok(self.step(driver, target, Step::MakeChildren, "fill")?.0)
     }
 
-    /// Asks each parent how many children it has. Each session syncs before: in an ensemble it may be
-    /// on a server that has not yet applied what others made.
+    /// Asks each parent how many children it has. Each session syncs before: in an ensemble it may
+    /// be on a server that has not yet applied what others made.
     ///
     /// # Errors
     /// The server is silent, or does not sync.

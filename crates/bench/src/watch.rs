@@ -1,8 +1,9 @@
 //! Watches: what a great many cost a server, and how long it takes until one change is seen by a
 //! great many.
 //!
-//! First some connections set many watches each, none of which fires: even ones by getData, odd ones
-//! by exists. Then other connections watch one znode, all the same, which is set some times; time counts from the write of that request to the socket.
+//! First some connections set many watches each, none of which fires: even ones by getData, odd
+//! ones by exists. Then other connections watch one znode, all the same, which is set some times;
+//! time counts from the write of that request to the socket.
 
 use std::fmt::Write;
 use std::process::ExitCode;

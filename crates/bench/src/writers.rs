@@ -1,10 +1,10 @@
 //! Sessions that count: each sets the data of a znode of its own to the next number, waits for the
-//! answer, and goes on, through outages as well. What each was told stands beside what the servers have
-//! in the end: a set that was acknowledged and is not there is lost.
+//! answer, and goes on, through outages as well. What each was told stands beside what the servers
+//! have in the end: a set that was acknowledged and is not there is lost.
 //!
-//! A connection that ends leaves one set without an answer, which may have happened or not. The next
-//! number follows on it, never the same one, so that the version of the znode, which counts all sets
-//! that happened, lies between those that were acknowledged and those that were sent.
+//! A connection that ends leaves one set without an answer, which may have happened or not. The
+//! next number follows on it, never the same one, so that the version of the znode, which counts
+//! all sets that happened, lies between those that were acknowledged and those that were sent.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -172,8 +172,8 @@ impl<'a> Writers<'a> {
         }
     }
 
-    /// Writes until the last stage is over and each writer was acknowledged once more, or none was for
-    /// [`RECOVERY_LIMIT`]; then reads what is there, after a sync.
+    /// Writes until the last stage is over and each writer was acknowledged once more, or none was
+    /// for [`RECOVERY_LIMIT`]; then reads what is there, after a sync.
     ///
     /// # Errors
     /// The servers are silent.

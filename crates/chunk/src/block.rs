@@ -1,8 +1,8 @@
-//! What the store is told about blocks and chunks, as values; and how a block's metadata is kept in a
-//! record of the log.
+//! What the store is told about blocks and chunks, as values; and how a block's metadata is kept in
+//! a record of the log.
 //!
-//! The fields are those of Ozone's `DatanodeClientProtocol.proto` (2.2.0), which a client gets back as it
-//! gave them.
+//! The fields are those of Ozone's `DatanodeClientProtocol.proto` (2.2.0), which a client gets back
+//! as it gave them.
 
 use bytes::Bytes;
 

@@ -1,12 +1,12 @@
 //! Checkpoints: the index as a file, so that a start reads the log only from there.
 //!
-//! A checkpoint names a position. It holds what the log says up to there, and of what came while it was
-//! written some and some not: reading the log from that position on makes it whole, since a record that
-//! is taken twice, in order, changes nothing.
+//! A checkpoint names a position. It holds what the log says up to there, and of what came while it
+//! was written some and some not: reading the log from that position on makes it whole, since a
+//! record that is taken twice, in order, changes nothing.
 //!
-//! It is written under a temporary name, synced, renamed, and the folder synced; and the log is synced
-//! before the rename, as nothing in it may be ahead of the log. Two are kept, in case the newer one is
-//! damaged.
+//! It is written under a temporary name, synced, renamed, and the folder synced; and the log is
+//! synced before the rename, as nothing in it may be ahead of the log. Two are kept, in case the
+//! newer one is damaged.
 //!
 //! Byte layout: `docs/formats.md`, "Chunk store".
 
@@ -76,8 +76,8 @@ pub fn checkpoint_bytes<D: Disk>(disk: &D, at: Position) -> Result<u64, ChunkErr
     length.map_err(|error| ChunkError::io(&path, "open", error))
 }
 
-/// Removes what there is of one that could not be written. It would be written over by the next one; until
-/// then it takes room that may be what is missing.
+/// Removes what there is of one that could not be written. It would be written over by the next
+/// one; until then it takes room that may be what is missing.
 pub(crate) fn discard_checkpoint<D: Disk>(disk: &D) {
     drop(disk.remove(&temporary_path()));
 }

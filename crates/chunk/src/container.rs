@@ -151,8 +151,8 @@ pub(crate) struct Index {
     pub commit_sequence_id: u64,
     /// Whether it was deleted, and only somebody who found it before still has it.
     pub is_gone: bool,
-    /// Whether there may be files of blocks that the index does not know: those that were not committed
-    /// before a restart.
+    /// Whether there may be files of blocks that the index does not know: those that were not
+    /// committed before a restart.
     pub has_unknown_files: bool,
     /// The blocks whose file was looked for since.
     pub learned: BTreeSet<u64>,

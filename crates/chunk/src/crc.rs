@@ -1,5 +1,5 @@
-//! CRC-32 and CRC-32C (Castagnoli, RFC 3720). At 64 KiB this takes less than half of what one `crc32`
-//! instruction after the other takes, which is a fifth of a large write.
+//! CRC-32 and CRC-32C (Castagnoli, RFC 3720). At 64 KiB this takes less than half of what one
+//! `crc32` instruction after the other takes, which is a fifth of a large write.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

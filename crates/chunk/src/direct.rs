@@ -1,8 +1,8 @@
 //! Large writes to the files of blocks and chunks: around the page cache, through few buffers.
 //!
-//! Copying 1000 KiB into the page cache takes twice the CPU of copying them to memory that is used over
-//! and over, for each page has to be found first; and what is dirty in the cache, of as many files as
-//! there are writers, is written back in an order that is nobody's.
+//! Copying 1000 KiB into the page cache takes twice the CPU of copying them to memory that is used
+//! over and over, for each page has to be found first; and what is dirty in the cache, of as many
+//! files as there are writers, is written back in an order that is nobody's.
 
 use std::io;
 
@@ -25,8 +25,8 @@ struct State {
 }
 
 impl DirectWrites {
-    /// Writes all of `data` at `offset` of a file: the whole blocks of large data around the page cache
-    /// if they start at one, everything else through it.
+    /// Writes all of `data` at `offset` of a file: the whole blocks of large data around the page
+    /// cache if they start at one, everything else through it.
     pub fn write<D: Disk>(
         &self,
         disk: &D,

@@ -195,8 +195,8 @@ pub enum ChunkError {
     /// The disk has no room. Reads and deletions go on.
     #[error("the disk is full{}", wanted(*bytes_wanted))]
     DiskFull {
-        /// Bytes that were wanted; 0 if the file system did not say for what it has no room: it may be
-        /// for one more file.
+        /// Bytes that were wanted; 0 if the file system did not say for what it has no room: it may
+        /// be for one more file.
         bytes_wanted: u64,
     },
     /// The system refused an operation on a file.

@@ -1,6 +1,7 @@
 //! Where the bytes of a block are in the log: ranges of the block, each in one record.
 //!
-//! Sorted by their place in the block, without overlap. What is written later lies over what was there.
+//! Sorted by their place in the block, without overlap. What is written later lies over what was
+//! there.
 
 use crate::record::Position;
 
@@ -61,7 +62,8 @@ impl Extents {
         self.sorted.len()
     }
 
-    /// Those that lie in the record at `at`, which was written for the range from `start` up to `end`.
+    /// Those that lie in the record at `at`, which was written for the range from `start` up to
+    /// `end`.
     pub fn in_record(&self, at: Position, start: u64, end: u64) -> impl Iterator<Item = &Extent> {
         let first = self.sorted.partition_point(|extent| extent.end() <= start);
         let near = self.sorted.iter().skip(first).take_while(move |extent| extent.offset < end);
@@ -87,8 +89,8 @@ impl Extents {
         self.sorted.splice(first..last.max(first), instead);
     }
 
-    /// What lies from `start` up to `end`, in order; or the first byte of that range of which nothing
-    /// is known.
+    /// What lies from `start` up to `end`, in order; or the first byte of that range of which
+    /// nothing is known.
     pub fn within(&self, start: u64, end: u64) -> Result<Vec<Extent>, u64> {
         let first = self.sorted.partition_point(|extent| extent.end() <= start);
         let mut found = Vec::new();

@@ -1,12 +1,14 @@
 //! The three layouts, and the names that files have in the two that are Apache Ozone's.
 //!
 //! ```text
-//! hdds/<cluster id>/current/containerDir<(id >> 9) & 0xff>/<id>/chunks/<local id>.block
-//! hdds/<cluster id>/current/containerDir<(id >> 9) & 0xff>/<id>/chunks/<chunk name>
-//! hdds/<cluster id>/current/containerDir<(id >> 9) & 0xff>/<id>/chunks/<chunk name>.tmp.<term>.<index>
+//! <base> = hdds/<cluster id>/current/containerDir<(id >> 9) & 0xff>
+//! <base>/<id>/chunks/<local id>.block
+//! <base>/<id>/chunks/<chunk name>
+//! <base>/<id>/chunks/<chunk name>.tmp.<term>.<index>
 //! ```
 //!
-//! Source: Ozone 2.2.0, `KeyValueContainerLocationUtil`, `ContainerLayoutVersion`, `FilePerChunkStrategy`.
+//! Source: Ozone 2.2.0, `KeyValueContainerLocationUtil`, `ContainerLayoutVersion`,
+//! `FilePerChunkStrategy`.
 
 use crate::error::ChunkError;
 use crate::limits::CHUNK_NAME_BYTES_MAX;

@@ -1,7 +1,7 @@
 //! Bounds of the store: what each is, why, and what happens at it.
 
-/// Bytes of one chunk, and of one read. Ozone's clients send 4 MiB at most by default, and 32 MiB is the
-/// largest message of its protocol. [`crate::ChunkError::ChunkTooLarge`] above it.
+/// Bytes of one chunk, and of one read. Ozone's clients send 4 MiB at most by default, and 32 MiB
+/// is the largest message of its protocol. [`crate::ChunkError::ChunkTooLarge`] above it.
 pub const CHUNK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Bytes of a chunk's name. 255 is the longest file name there is; what the stages append must fit.
@@ -13,8 +13,9 @@ pub const CHUNK_NAME_BYTES_MAX: usize = 200;
 pub const BLOCK_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 
 /// Bytes of a container, unless the options say something else: twice Ozone's
-/// `ozone.scm.container.size` of 5 GB. Its datanode asks for a close at 90 % of that size, and takes what
-/// comes until it is closed; here there is an end. [`crate::ChunkError::ContainerTooLarge`] above it.
+/// `ozone.scm.container.size` of 5 GB. Its datanode asks for a close at 90 % of that size, and
+/// takes what comes until it is closed; here there is an end.
+/// [`crate::ChunkError::ContainerTooLarge`] above it.
 pub const CONTAINER_BYTES_MAX_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
 
 /// Bytes of one request. A chunk of [`CHUNK_BYTES_MAX`] and what describes it; Ozone's datanode
@@ -61,8 +62,8 @@ const _: () = assert!(ECHO_BYTES_MAX < ANSWER_BYTES_MAX);
 /// [`crate::ChunkError::MetadataTooLarge`] above it.
 pub const RECORD_BODY_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize;
 
-/// Bytes of a segment of the log, unless the options say something else. Going from one to the next costs
-/// some milliseconds of the file system's; giving space back copies half of one at most.
+/// Bytes of a segment of the log, unless the options say something else. Going from one to the next
+/// costs some milliseconds of the file system's; giving space back copies half of one at most.
 pub const SEGMENT_BYTES_DEFAULT: u32 = 256 * 1024 * 1024;
 
 /// The smallest segment, for tests. A chunk that does not fit into one is refused with
@@ -72,59 +73,62 @@ pub const SEGMENT_BYTES_MIN: u32 = 64 * 1024;
 /// The largest segment.
 pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 
-/// Bytes at the end of a segment that chunks leave free, so that blocks can still be committed when the
-/// disk has no room for another segment; and commits leave half of it, so that blocks and containers can
-/// be deleted. A small segment leaves an eighth.
+/// Bytes at the end of a segment that chunks leave free, so that blocks can still be committed when
+/// the disk has no room for another segment; and commits leave half of it, so that blocks and
+/// containers can be deleted. A small segment leaves an eighth.
 pub const SEGMENT_HEADROOM_BYTES: u32 = 1024 * 1024;
 
-/// Segments of a log. At the default size this is 16 TiB. [`crate::ChunkError::DiskFull`] beyond it.
+/// Segments of a log. At the default size this is 16 TiB. [`crate::ChunkError::DiskFull`] beyond
+/// it.
 pub const SEGMENTS_MAX: usize = 65_536;
 
 /// The largest number of a segment. Numbers grow by one for each and are never used twice.
 pub const SEGMENT_NUMBER_MAX: u32 = u32::MAX - 1;
 
-/// Bytes of the buffers that records are gathered in, and that larger ones pass on their way to the disk.
-/// All of them together are about what a core keeps in its caches: with 24 of 1 MiB, copying and summing
-/// up 4 MB took a third more.
+/// Bytes of the buffers that records are gathered in, and that larger ones pass on their way to the
+/// disk. All of them together are about what a core keeps in its caches: with 24 of 1 MiB, copying
+/// and summing up 4 MB took a third more.
 pub const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Such buffers in all. Who needs one more waits for one: this is what keeps a disk that is slower than
-/// its writers from filling the memory.
+/// Such buffers in all. Who needs one more waits for one: this is what keeps a disk that is slower
+/// than its writers from filling the memory.
 pub const BUFFERS_MAX: usize = 16;
 
-/// The largest body that is gathered with others; a larger one is written by itself. Copying it into
-/// the common buffer happens one at a time.
+/// The largest body that is gathered with others; a larger one is written by itself. Copying it
+/// into the common buffer happens one at a time.
 pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// The largest chunk that is gathered with others on its way to the file of its block. Copying more costs as
-/// much as writing it.
+/// The largest chunk that is gathered with others on its way to the file of its block. Copying more
+/// costs as much as writing it.
 pub const FILE_GATHERED_CHUNK_BYTES_MAX: usize = 8 * 1024;
 
-/// Bytes of one block that are gathered before they are written. There is one such block for each container
-/// that is written to.
+/// Bytes of one block that are gathered before they are written. There is one such block for each
+/// container that is written to.
 pub const FILE_GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// The most bytes that go to the file of a block, or of a chunk, through the page cache. The whole blocks of
-/// what is larger go around it, which takes less CPU from here on; but not if it starts inside of one.
+/// The most bytes that go to the file of a block, or of a chunk, through the page cache. The whole
+/// blocks of what is larger go around it, which takes less CPU from here on; but not if it starts
+/// inside of one.
 pub const FILE_CACHED_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of the blocks that the log is written in.
 pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;
 
-/// Files that are kept open, with two handles each at most, unless the options say something else. A
-/// quarter, those that were used longest ago, are closed when there are more.
+/// Files that are kept open, with two handles each at most, unless the options say something else.
+/// A quarter, those that were used longest ago, are closed when there are more.
 pub const OPEN_FILES_MAX_DEFAULT: usize = 512;
 
-/// Bytes of the log after which there is another checkpoint, if the last one is small: what a start reads
-/// at most, with as much again if the last checkpoint is damaged.
+/// Bytes of the log after which there is another checkpoint, if the last one is small: what a start
+/// reads at most, with as much again if the last checkpoint is damaged.
 pub const CHECKPOINT_EVERY_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Times the bytes of the last checkpoint that the log grows at least before there is another: a large
-/// index is not written more often than it is worth.
+/// Times the bytes of the last checkpoint that the log grows at least before there is another: a
+/// large index is not written more often than it is worth.
 pub const CHECKPOINT_EVERY_TIMES: u64 = 4;
 
-/// Bytes of a checkpoint for which one call of the background work is waited, so that those that are written to
-/// give space back take so much of the disk and no more. Removing an emptied segment may take two at once.
+/// Bytes of a checkpoint for which one call of the background work is waited, so that those that
+/// are written to give space back take so much of the disk and no more. Removing an emptied segment
+/// may take two at once.
 pub const CHECKPOINT_BYTES_PER_CALL: u64 = 256 * 1024;
 
 /// Checkpoints that are kept.
@@ -133,8 +137,8 @@ pub const CHECKPOINTS_KEPT: usize = 2;
 /// Bytes of entries after which a piece of a checkpoint is written.
 pub const CHECKPOINT_PIECE_BYTES: usize = 1024 * 1024;
 
-/// Bytes of a piece of a checkpoint: the last entry of one is a block with an extent for every byte of
-/// a large container at most.
+/// Bytes of a piece of a checkpoint: the last entry of one is a block with an extent for every byte
+/// of a large container at most.
 pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Blocks of a container that are put into a checkpoint while its lock is held.
@@ -143,12 +147,12 @@ pub const CHECKPOINT_BLOCKS: usize = 1024;
 /// Bytes of a block that are read at once to write them to a file of their own.
 pub const EXPORT_READ_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Calls of [`crate::store::Store::upkeep`] that give no space back, after there was no room for a checkpoint or
-/// for what is copied: a minute or so.
+/// Calls of [`crate::store::Store::upkeep`] that give no space back, after there was no room for a
+/// checkpoint or for what is copied: a minute or so.
 pub const FULL_PAUSE_CALLS: u32 = 600;
 
-/// Calls of [`crate::store::Store::upkeep`] from a deletion until it is looked for segments whose space can
-/// be given back: some seconds, in which more may be deleted.
+/// Calls of [`crate::store::Store::upkeep`] from a deletion until it is looked for segments whose
+/// space can be given back: some seconds, in which more may be deleted.
 pub const GARBAGE_WAIT_CALLS: u32 = 30;
 
 /// Bytes that the scrubber reads at once of a chunk.

@@ -1,16 +1,16 @@
 //! The log of a store: one sequential stream of records from all threads, in segments.
 //!
-//! Two steps to a record. *Reserve*, under the lock of the tail, decides its place; a small record is
-//! copied into the buffer that all gather in, there and then. *Finish*, without the lock, writes what is
-//! left to be written by this thread: the gathered buffer that its record filled, or its own large
-//! record. So whoever keeps an index reserves under the index's lock, which makes the order of the log
-//! that of the index, and finishes outside of it.
+//! Two steps to a record. *Reserve*, under the lock of the tail, decides its place; a small record
+//! is copied into the buffer that all gather in, there and then. *Finish*, without the lock, writes
+//! what is left to be written by this thread: the gathered buffer that its record filled, or its
+//! own large record. So whoever keeps an index reserves under the index's lock, which makes the
+//! order of the log that of the index, and finishes outside of it.
 //!
 //! Every write to a file is whole blocks, written once: a record that has to be durable at once is
 //! followed by zeros to the end of its block, and what is durable is never written over.
 //!
-//! A sync covers whatever is in the log when it starts. Whoever waits while one is under way waits for
-//! the next, of which one of them is the leader: threads that wait share it.
+//! A sync covers whatever is in the log when it starts. Whoever waits while one is under way waits
+//! for the next, of which one of them is the leader: threads that wait share it.
 //!
 //! After a failed write or sync nothing more is written: what is on the disk is not known any more.
 //! Only a disk without room for another segment is not such a failure.
@@ -173,8 +173,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives the record its place, where it starts. It is in the log once [`Log::finish`] has done what
-    /// is left; nobody else's record waits for that, but syncs do.
+    /// Gives the record its place, where it starts. It is in the log once [`Log::finish`] has done
+    /// what is left; nobody else's record waits for that, but syncs do.
     pub fn reserve(
         &self,
         record: &Record<'_>,
@@ -294,8 +294,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Returns when everything before `upto` is durable: by a sync that others share, or else by one
-    /// of its own.
+    /// Returns when everything before `upto` is durable: by a sync that others share, or else by
+    /// one of its own.
     pub fn sync(&self, upto: Position, is_shared: bool) -> Result<(), ChunkError> {
         let mut has_synced = false;
         loop {
@@ -382,8 +382,8 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Makes the next segment, and gives what was gathered in the one before. Nothing has changed if
-    /// there is no room for it.
+    /// Makes the next segment, and gives what was gathered in the one before. Nothing has changed
+    /// if there is no room for it.
     fn next_segment(
         &self,
         tail: &mut Tail<D::File>,
@@ -423,7 +423,8 @@ impl<D: Disk> Log<D> {
         match written.map_err(|error| ChunkError::io(&path, "write", error)) {
             Ok(()) => Ok(file),
             Err(ChunkError::DiskFull { .. }) => {
-                // Half a segment is in nobody's way: its number is given again, and it is emptied then.
+                // Half a segment is in nobody's way: its number is given again, and it is emptied
+                // then.
                 drop(self.disk.remove(&path));
                 Err(ChunkError::DiskFull { bytes_wanted: head.bytes.into() })
             }

@@ -20,7 +20,8 @@ pub enum FileKey {
     BlockToRead(BlockId),
 }
 
-/// Open files by what they are. One that somebody uses stays open for as long, whatever happens here.
+/// Open files by what they are. One that somebody uses stays open for as long, whatever happens
+/// here.
 #[derive(Debug)]
 pub struct OpenFiles<F> {
     count_max: usize,
@@ -50,8 +51,8 @@ impl<F> OpenFiles<F> {
         OpenFiles { count_max: count_max.max(4), files: Mutex::new(files) }
     }
 
-    /// The file of that key, which is opened if it is not open. Where the process has no descriptor left for
-    /// it, others are closed.
+    /// The file of that key, which is opened if it is not open. Where the process has no descriptor
+    /// left for it, others are closed.
     pub fn get(&self, key: FileKey, open: impl Fn() -> io::Result<F>) -> io::Result<Arc<F>> {
         let mut files = self.files.lock();
         files.now += 1;
@@ -77,8 +78,8 @@ impl<F> OpenFiles<F> {
         opened
     }
 
-    /// Keeps what was opened, unless it was forgotten meanwhile. Gives what is closed for it, to be dropped
-    /// without the lock.
+    /// Keeps what was opened, unless it was forgotten meanwhile. Gives what is closed for it, to be
+    /// dropped without the lock.
     fn keep(&self, key: FileKey, file: Option<&Arc<F>>, now: u64) -> Vec<Used<F>> {
         let mut files = self.files.lock();
         let mut closed = Vec::new();
@@ -113,7 +114,8 @@ impl<F> OpenFiles<F> {
 }
 
 impl<F> Files<F> {
-    /// A quarter of the files, those that were used longest ago. They are closed when they are dropped.
+    /// A quarter of the files, those that were used longest ago. They are closed when they are
+    /// dropped.
     fn close_oldest(&mut self) -> Vec<Used<F>> {
         let mut ages: Vec<u64> = self.open.values().map(|used| used.last).collect();
         if ages.is_empty() {

@@ -7,9 +7,10 @@
 //! padding  zeros, to a multiple of 8 bytes
 //! ```
 //!
-//! The header says where the record itself is, and where the one before: one that a device wrote to another
-//! place, or that was left in a file from before, is none, and one that is missing is missed. The pieces of the body have checksums of their own, so that a
-//! part of a chunk is checked without reading the rest. Byte layout: `docs/formats.md`, "Chunk store".
+//! The header says where the record itself is, and where the one before: one that a device wrote to
+//! another place, or that was left in a file from before, is none, and one that is missing is
+//! missed. The pieces of the body have checksums of their own, so that a part of a chunk is checked
+//! without reading the rest. Byte layout: `docs/formats.md`, "Chunk store".
 
 use storage::codec::{DecodeError, Reader};
 
@@ -66,7 +67,8 @@ pub enum Kind {
     Container,
     /// A container is gone, with its blocks. No body.
     ContainerDeleted,
-    /// Nothing: the log went on, so that a checkpoint has another place than the one before. No body.
+    /// Nothing: the log went on, so that a checkpoint has another place than the one before. No
+    /// body.
     Nothing,
 }
 

@@ -1,9 +1,10 @@
 //! Rounds of a sync, and the threads that wait for one.
 //!
-//! A thread that arrives while a round is under way is of the next one, which covers what it wrote. The
-//! first of them leads that round, and is woken alone when its turn comes; the others are woken all at
-//! once, by one system call, when it is over. So each thread sleeps once and is woken once, and takes no
-//! lock for it. (With a condition variable each was woken by the one before, and half of them too early.)
+//! A thread that arrives while a round is under way is of the next one, which covers what it wrote.
+//! The first of them leads that round, and is woken alone when its turn comes; the others are woken
+//! all at once, by one system call, when it is over. So each thread sleeps once and is woken once,
+//! and takes no lock for it. (With a condition variable each was woken by the one before, and half
+//! of them too early.)
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +15,8 @@ use rustix::thread::futex;
 pub(crate) struct Rounds {
     /// The last round that is over.
     turn: AtomicU32,
-    /// The same, of the even ones and of the odd ones: who waits for one is not woken by the one before.
+    /// The same, of the even ones and of the odd ones: who waits for one is not woken by the one
+    /// before.
     over: [AtomicU32; 2],
 }
 

@@ -1,10 +1,11 @@
 //! Reading the log from a place to its end: at every start, and to check it.
 //!
-//! A record that is not whole is either torn, the last thing that was being written when the machine
-//! stopped, or damage to what was durable. It is damage if the log says anywhere behind it that it was
-//! durable beyond that place: then what follows is found again at the next block where a record starts,
-//! and the damage is reported. Otherwise the log ends before it. (What was durable by the very last sync,
-//! with nothing written after it, has no such proof: damage there counts as torn.)
+//! A record that is not whole is either torn, the last thing that was being written when the
+//! machine stopped, or damage to what was durable. It is damage if the log says anywhere behind it
+//! that it was durable beyond that place: then what follows is found again at the next block where
+//! a record starts, and the damage is reported. Otherwise the log ends before it. (What was durable
+//! by the very last sync, with nothing written after it, has no such proof: damage there counts as
+//! torn.)
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! The files of the log: their names, and the block that each starts with.
 //!
-//! A segment is made at its full length, and its records start behind the head. What follows the last
-//! record is zeros. The head says where the log went on from, so that a log that was cut off after a crash
-//! is read to that place and no further.
+//! A segment is made at its full length, and its records start behind the head. What follows the
+//! last record is zeros. The head says where the log went on from, so that a log that was cut off
+//! after a crash is read to that place and no further.
 //!
 //! Byte layout: `docs/formats.md`, "Chunk store".
 

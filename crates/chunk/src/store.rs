@@ -1,15 +1,17 @@
 //! The store: what callers ask for, and in which order it happens.
 //!
-//! The path of a write: the container is found and locked; what is asked is checked against its state and
-//! the block; the log gives the record its place ([`Log::reserve`]) and the index learns it; the lock is
-//! given back; what is left is written, and synced if the caller asked for that. In the layouts with
-//! files the index learns the length first, and then the bytes go to the file at their offset.
+//! The path of a write: the container is found and locked; what is asked is checked against its
+//! state and the block; the log gives the record its place ([`Log::reserve`]) and the index learns
+//! it; the lock is given back; what is left is written, and synced if the caller asked for that. In
+//! the layouts with files the index learns the length first, and then the bytes go to the file at
+//! their offset.
 //!
-//! Everything about containers and blocks is in the log, whatever the layout: a start reads it and has the
-//! index again.
+//! Everything about containers and blocks is in the log, whatever the layout: a start reads it and
+//! has the index again.
 //!
-//! Many threads call one store. A container's lock is held for no longer than it takes to copy a small
-//! chunk, or to write a few dozen KiB that were gathered for a block's file; never while anything is synced.
+//! Many threads call one store. A container's lock is held for no longer than it takes to copy a
+//! small chunk, or to write a few dozen KiB that were gathered for a block's file; never while
+//! anything is synced.
 
 mod blocks;
 mod chunks;
@@ -49,19 +51,19 @@ pub use upkeep::{Done, UpkeepBudget};
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Once the store has it. When the process is killed, chunks of the last moments may be lost that
-    /// no commit of their block followed; when the power fails, whatever no sync covered.
+    /// Once the store has it. When the process is killed, chunks of the last moments may be lost
+    /// that no commit of their block followed; when the power fails, whatever no sync covered.
     #[default]
     Buffered,
     /// Once a sync of its own made it durable.
     Synced,
-    /// Once a sync made it durable that it shares with whoever else waits. Files of blocks and chunks
-    /// share none.
+    /// Once a sync made it durable that it shares with whoever else waits. Files of blocks and
+    /// chunks share none.
     GroupSynced,
 }
 
-/// Which part of a write this is. The log that orders writes elsewhere (Ratis) takes their data first,
-/// and commits them later.
+/// Which part of a write this is. The log that orders writes elsewhere (Ratis) takes their data
+/// first, and commits them later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Stage {
     /// The data come.
@@ -159,8 +161,8 @@ impl<D: Disk> Store<D> {
         &self.damage
     }
 
-    /// Makes everything durable that is in the log, and writes out what was gathered for files of blocks,
-    /// which only a sync of the file system makes durable.
+    /// Makes everything durable that is in the log, and writes out what was gathered for files of
+    /// blocks, which only a sync of the file system makes durable.
     pub fn sync(&self) -> Result<(), ChunkError> {
         self.write_all_gathered()?;
         self.log.sync_all()
@@ -176,8 +178,8 @@ impl<D: Disk> Store<D> {
         self.files.count()
     }
 
-    /// To be called every 100 ms or so: writes out what was gathered. No chunk is in the process's memory
-    /// alone for longer than from one call to the next.
+    /// To be called every 100 ms or so: writes out what was gathered. No chunk is in the process's
+    /// memory alone for longer than from one call to the next.
     pub fn tick(&self) -> Result<(), ChunkError> {
         // What is wrong with a block is told to those who ask for it.
         let _ = self.write_all_gathered();

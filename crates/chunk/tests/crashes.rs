@@ -1,8 +1,8 @@
 //! Crashes of the process and of the machine at every kind of moment, from a seed.
 //!
-//! In the layout of the log a store that is opened again is what it was after some of the requests, in
-//! their order: all that were durable when they were answered, and none behind one that is missing. In the
-//! layouts with files what was durable is there, byte for byte.
+//! In the layout of the log a store that is opened again is what it was after some of the requests,
+//! in their order: all that were durable when they were answered, and none behind one that is
+//! missing. In the layouts with files what was durable is there, byte for byte.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What version 1 of the chunk store's formats wrote, read by this version: a small store with every kind
-//! of record in it, and a checkpoint. `fixtures/README.md` says how the files were made.
+//! What version 1 of the chunk store's formats wrote, read by this version: a small store with
+//! every kind of record in it, and a checkpoint. `fixtures/README.md` says how the files were made.
 
 use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo, KeyValue};

@@ -128,8 +128,8 @@ fn open(disk: &HookedDisk, layout: Layout) -> Store<HookedDisk> {
     Store::open(disk.clone(), options).expect("opens")
 }
 
-/// The first of two that wait for a buffer needs another segment, too, and there is no room for one. The
-/// second gets the buffer that the first was woken for.
+/// The first of two that wait for a buffer needs another segment, too, and there is no room for
+/// one. The second gets the buffer that the first was woken for.
 #[test]
 fn who_is_refused_for_a_full_disk_wakes_the_next_that_waits_for_a_buffer() {
     let (gate, is_full) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
@@ -145,7 +145,8 @@ fn who_is_refused_for_a_full_disk_wakes_the_next_that_waits_for_a_buffer() {
         })
     };
     disk.create_dir(LOG_DIR).expect("makes it");
-    // Room for as many large records as there are buffers, and one more; not for one of twice the size.
+    // Room for as many large records as there are buffers, and one more; not for one of twice the
+    // size.
     let bytes = GATHERED_BYTES_MAX + 1;
     let segment_bytes = (BUFFERS_MAX + 4) * bytes.next_multiple_of(4096);
     let segment_bytes = (segment_bytes as u32).next_multiple_of(4096);
@@ -183,8 +184,8 @@ fn who_is_refused_for_a_full_disk_wakes_the_next_that_waits_for_a_buffer() {
     }
 }
 
-/// A chunk that was written over in its middle has two parts. The first is moved, and for the second there is
-/// no room for another segment.
+/// A chunk that was written over in its middle has two parts. The first is moved, and for the
+/// second there is no room for another segment.
 #[test]
 fn of_a_chunk_that_is_moved_on_a_full_disk_no_part_is_left_unwritten() {
     let is_full = Arc::new(AtomicBool::new(false));
@@ -230,8 +231,8 @@ fn of_a_chunk_that_is_moved_on_a_full_disk_no_part_is_left_unwritten() {
     check(&open(&disk, Layout::Log));
 }
 
-/// While the file of a deleted block is being removed, the block cannot be written again: the new one's bytes
-/// would go with the file.
+/// While the file of a deleted block is being removed, the block cannot be written again: the new
+/// one's bytes would go with the file.
 #[test]
 fn a_block_that_is_written_again_while_it_is_deleted_is_refused_until_it_is_gone() {
     for layout in [Layout::PerBlock, Layout::PerChunk] {

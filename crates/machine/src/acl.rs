@@ -274,14 +274,14 @@ fn id_is_valid(scheme: &str, id: &str) -> bool {
     }
 }
 
-/// `SASLAuthenticationProvider.matches`: the user "super" is everyone here, though not the super user
-/// of other schemes.
+/// `SASLAuthenticationProvider.matches`: the user "super" is everyone here, though not the super
+/// user of other schemes.
 fn sasl_matches(settings: &Settings, user: &str, id: &str) -> bool {
     user == "super" || user == id || settings.sasl_any_user.as_deref() == Some(id)
 }
 
-/// `SASLAuthenticationProvider.isValid`: anything without `@`; with one, a name, maybe a host behind
-/// a `/`, and the realm, none of which has either sign in it (`KerberosName`).
+/// `SASLAuthenticationProvider.isValid`: anything without `@`; with one, a name, maybe a host
+/// behind a `/`, and the realm, none of which has either sign in it (`KerberosName`).
 pub fn is_kerberos_name(id: &str) -> bool {
     let Some((name, realm)) = id.split_once('@') else { return true };
     !realm.contains(['/', '@']) && name.matches('/').count() <= 1
@@ -302,8 +302,8 @@ fn ip_pattern(text: &str) -> Option<(Vec<u8>, u32)> {
     Some((bytes, bits))
 }
 
-/// An address as `IPAuthenticationProvider` (3.9.5) reads it, which is wider in numbers (`+1`, `01`) and
-/// narrower in forms (no IPv4 inside of IPv6) than others are.
+/// An address as `IPAuthenticationProvider` (3.9.5) reads it, which is wider in numbers (`+1`,
+/// `01`) and narrower in forms (no IPv4 inside of IPv6) than others are.
 fn ip_bytes(text: &str) -> Option<Vec<u8>> {
     if text.contains(':') { ip6_bytes(text) } else { ip4_bytes(text) }
 }

@@ -77,8 +77,8 @@ pub struct ChangeBatch {
     quotas_exceeded: Vec<QuotaExceeded>,
 }
 
-/// A write went over a quota: refused by a hard limit, or let through by a soft one. For a person to
-/// read; no client is told (`ZooKeeperServer.checkQuota` logs it).
+/// A write went over a quota: refused by a hard limit, or let through by a soft one. For a person
+/// to read; no client is told (`ZooKeeperServer.checkQuota` logs it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaExceeded {
     /// The path that has the quota.

@@ -9,8 +9,8 @@ use crate::ids::{MemberId, Ordinal, SessionId};
 use crate::limits::{CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX};
 use crate::settings::Settings;
 
-/// How a znode is made. The numbers up to 6 are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9); all of
-/// them stand in the log.
+/// How a znode is made. The numbers up to 6 are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9);
+/// all of them stand in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateMode {
     /// Stays until it is deleted.
@@ -27,8 +27,8 @@ pub enum CreateMode {
     PersistentTtl = 5,
     /// The same, with the parent's counter appended to the name.
     PersistentSequentialTtl = 6,
-    /// A container with the parent's counter appended to the name. No flag of ZooKeeper's: there the
-    /// request says that it is a container, and its flag that it is sequential.
+    /// A container with the parent's counter appended to the name. No flag of ZooKeeper's: there
+    /// the request says that it is a container, and its flag that it is sequential.
     ContainerSequential = 7,
 }
 

@@ -1,13 +1,14 @@
-//! Znodes that go by themselves: containers that have lost their last child, and znodes whose time to
-//! live has passed.
+//! Znodes that go by themselves: containers that have lost their last child, and znodes whose time
+//! to live has passed.
 //!
-//! The leader looks for them in bounded steps and proposes their removal. Whether each goes is decided
-//! when the command is applied, from the state and the stamp alone: it may have got a child or new data
-//! since it was found, or be another znode of that name. So nothing of what was seen when it was found
-//! need be in the command, and members that look at other times decide alike.
+//! The leader looks for them in bounded steps and proposes their removal. Whether each goes is
+//! decided when the command is applied, from the state and the stamp alone: it may have got a child
+//! or new data since it was found, or be another znode of that name. So nothing of what was seen
+//! when it was found need be in the command, and members that look at other times decide alike.
 //!
-//! Source: `ContainerManager.getCandidates` and `PrepRequestProcessor` (`deleteContainer`), ZooKeeper
-//! 3.9.5. There, what was found is removed if it still has no children, whatever else happened to it.
+//! Source: `ContainerManager.getCandidates` and `PrepRequestProcessor` (`deleteContainer`),
+//! ZooKeeper 3.9.5. There, what was found is removed if it still has no children, whatever else
+//! happened to it.
 
 use crate::change::ChangeBatch;
 use crate::limits::{
@@ -61,7 +62,8 @@ impl Machine {
         ContainersFound { paths, next: None }
     }
 
-    /// Removes those whose time has come, each in a transaction of its own. No permission is needed.
+    /// Removes those whose time has come, each in a transaction of its own. No permission is
+    /// needed.
     pub(crate) fn delete_container_znodes(
         &mut self,
         stamp: &Stamp<'_>,

@@ -1,9 +1,10 @@
 //! Installing an image: a command that replaces the whole state by that of a snapshot.
 //!
-//! The command names the image; its bytes do not pass the log. Whoever applies the command has prepared
-//! the image before. What the ensemble has lived through stays: the settings (and with them the servers
-//! in `/zookeeper/config`), the batches of its members, and the counters, which never fall. So a client that was connected before finds no zxid
-//! below the last one that it has seen.
+//! The command names the image; its bytes do not pass the log. Whoever applies the command has
+//! prepared the image before. What the ensemble has lived through stays: the settings (and with
+//! them the servers in `/zookeeper/config`), the batches of its members, and the counters, which
+//! never fall. So a client that was connected before finds no zxid below the last one that it has
+//! seen.
 
 use crate::change::{ChangeBatch, ChangeKind};
 use crate::ids::{BootId, ConnectionId, MemberId, Origin, Owner, SessionId, Zxid};
@@ -19,13 +20,14 @@ pub struct PreparedImage {
     pub machine: Box<Machine>,
 }
 
-/// How far the zxid of a state that begins anew is beyond that of its image: clients have seen what came
-/// behind the image, and are to find no zxid below that. ZooKeeper's zxid has as much for one epoch.
+/// How far the zxid of a state that begins anew is beyond that of its image: clients have seen what
+/// came behind the image, and are to find no zxid below that. ZooKeeper's zxid has as much for one
+/// epoch.
 const ZXID_BEYOND_IMAGE: i64 = 1 << 32;
 
 impl Machine {
-    /// The state of a new ensemble that begins with the tree and the sessions of an image. It is the
-    /// same wherever it is made of that.
+    /// The state of a new ensemble that begins with the tree and the sessions of an image. It is
+    /// the same wherever it is made of that.
     pub fn begin_with(image: Machine) -> Machine {
         let mut machine = Machine::default();
         machine.counters.ordinal = machine.counters.ordinal.next();
@@ -51,8 +53,8 @@ impl Machine {
         self.replaced.take()
     }
 
-    /// Panics where the image was not prepared: it was removed from the data directory, and without it
-    /// the log cannot be applied.
+    /// Panics where the image was not prepared: it was removed from the data directory, and without
+    /// it the log cannot be applied.
     pub(crate) fn install_image(
         &mut self,
         stamp: &Stamp<'_>,

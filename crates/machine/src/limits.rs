@@ -45,8 +45,8 @@ pub const CONTAINER_ZNODES_LOOKED_AT_MAX: usize = 4_096;
 /// replaced long ago are forgotten by a membership change.
 pub const ORIGINS_MAX: usize = 10_000;
 
-/// Bytes of a quota's limits or usage that are read: some forty each for four numbers. Longer text is
-/// taken as no numbers, and costs nobody's writes anything. ZooKeeper reads any length.
+/// Bytes of a quota's limits or usage that are read: some forty each for four numbers. Longer text
+/// is taken as no numbers, and costs nobody's writes anything. ZooKeeper reads any length.
 pub const QUOTA_TEXT_BYTES_MAX: usize = 1_024;
 
 /// Members whose server is remembered: those of an ensemble, and some that were replaced and not

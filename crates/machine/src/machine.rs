@@ -27,7 +27,8 @@ const CONFIG_PATH: &str = "/zookeeper/config";
 /// What an entry and a batch say about a command beside the command itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
-    /// The leader's wall clock, ms since 1970. For Stat, and for what a time to live is compared with.
+    /// The leader's wall clock, ms since 1970. For Stat, and for what a time to live is compared
+    /// with.
     pub time_ms: i64,
     /// Who handed the command over.
     pub origin: Origin,
@@ -226,9 +227,9 @@ impl Machine {
         }
     }
 
-    /// Has `/zookeeper/config` say which servers the ensemble has. If it said something else, who may
-    /// know of it is returned: the outer none is no change. The znode is there but for images of a
-    /// ZooKeeper before 3.5.
+    /// Has `/zookeeper/config` say which servers the ensemble has. If it said something else, who
+    /// may know of it is returned: the outer none is no change. The znode is there but for images
+    /// of a ZooKeeper before 3.5.
     pub(crate) fn show_ensemble(&mut self, stamp: &Stamp<'_>) -> Option<Option<Acl>> {
         let text = self.settings.ensemble.as_deref()?;
         let znode = self.tree.find(CONFIG_PATH)?;

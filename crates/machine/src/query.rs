@@ -57,10 +57,11 @@ pub enum QueryResult<'m> {
 
 /// A count of the znodes below one, made in steps with the state's lock given back between them.
 ///
-/// A znode that is there from the first step to the last is counted once; one that is made or removed
-/// meanwhile is counted or not. That costs a walk over all slots of the tree for each count, and from
-/// each up to the znode asked for or to the root. Counters in the tree would cost every write a walk to
-/// the root, and a walk over the subtree alone would lose its place when that znode is removed.
+/// A znode that is there from the first step to the last is counted once; one that is made or
+/// removed meanwhile is counted or not. That costs a walk over all slots of the tree for each
+/// count, and from each up to the znode asked for or to the root. Counters in the tree would cost
+/// every write a walk to the root, and a walk over the subtree alone would lose its place when that
+/// znode is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DescendantCount {
     next_slot: u32,
@@ -101,12 +102,13 @@ impl Machine {
         })
     }
 
-    /// Goes on with a count of the znodes below `path`, for about `slots_max` znodes, their ancestors
-    /// included. `None` is to be called again. The root is counted at once.
+    /// Goes on with a count of the znodes below `path`, for about `slots_max` znodes, their
+    /// ancestors included. `None` is to be called again. The root is counted at once.
     ///
     /// ZooKeeper 3.9 `FinalRequestProcessor`, getAllChildrenNumber: needs READ on the znode, which
-    /// is not counted itself, whatever the ACLs of those below. It is where the path is empty, which
-    /// names the root too (`DataTree.getAllChildrenNumber` then counts whatever starts with a slash).
+    /// is not counted itself, whatever the ACLs of those below. It is where the path is empty,
+    /// which names the root too (`DataTree.getAllChildrenNumber` then counts whatever starts with a
+    /// slash).
     pub fn count_descendants(
         &self,
         path: &str,

@@ -1,10 +1,10 @@
 //! Quotas: how many znodes and bytes a subtree may have, and how many it has.
 //!
-//! The limits of the subtree at `/a` are the data of `/zookeeper/quota/a/zookeeper_limits`, its usage
-//! that of `/zookeeper/quota/a/zookeeper_stats`: two ordinary znodes that clients make (`setquota`).
-//! Usage is counted when the second is made, and rewritten with each write in the subtree from then
-//! on: its data only, so neither its stat nor a watch tells of it. Of several quotas above a znode the
-//! deepest counts, and a quota of the root does not.
+//! The limits of the subtree at `/a` are the data of `/zookeeper/quota/a/zookeeper_limits`, its
+//! usage that of `/zookeeper/quota/a/zookeeper_stats`: two ordinary znodes that clients make
+//! (`setquota`). Usage is counted when the second is made, and rewritten with each write in the
+//! subtree from then on: its data only, so neither its stat nor a watch tells of it. Of several
+//! quotas above a znode the deepest counts, and a quota of the root does not.
 //!
 //! Nonsense in these znodes harms nobody: what is no number is not there.
 //!

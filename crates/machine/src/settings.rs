@@ -16,7 +16,8 @@ pub struct Settings {
     pub enforce_quota: bool,
     /// `reconfigEnabled`: whether reconfig is served.
     pub reconfig_enabled: bool,
-    /// `zookeeper.authProvider.x509`, which TLS for clients sets too: whether the x509 scheme exists.
+    /// `zookeeper.authProvider.x509`, which TLS for clients sets too: whether the x509 scheme
+    /// exists.
     pub x509_enabled: bool,
     /// `zookeeper.DigestAuthenticationProvider.superDigest`: `user:base64(hash)`, or none.
     pub super_digest: Option<String>,

@@ -3,16 +3,16 @@
 //! Znodes live in a slab of fixed chunks and are named by 32-bit ids; a chunk is never moved, so
 //! growing costs the same at ten million znodes as at ten. They are found by (parent, name) in many
 //! small hash tables of ids, each of which grows on its own: one big table would stop the world for
-//! 100 ms when it doubles. Children are links between siblings. What only a parent needs stands in a
-//! [`Directory`] on the side, made with the first child; what a permanent znode that was never changed
-//! does not need, in an [`Extra`]. Name and data share one allocation. So a plain znode takes a cache
-//! line, its name and data, and some ten bytes of the tables.
+//! 100 ms when it doubles. Children are links between siblings. What only a parent needs stands in
+//! a [`Directory`] on the side, made with the first child; what a permanent znode that was never
+//! changed does not need, in an [`Extra`]. Name and data share one allocation. So a plain znode
+//! takes a cache line, its name and data, and some ten bytes of the tables.
 //!
 //! Slab ids, table layout and the order of children are not state: they may differ between members.
 //!
 //! Whatever changes a znode goes through the four mutators here ([`Tree::create`],
-//! [`Tree::remove`], [`Tree::set_data`], [`Tree::set_acl`]) and their inverses: they keep the digest
-//! and the running freeze right.
+//! [`Tree::remove`], [`Tree::set_data`], [`Tree::set_acl`]) and their inverses: they keep the
+//! digest and the running freeze right.
 
 use core::hash::BuildHasher;
 use std::collections::BTreeSet;
@@ -642,9 +642,9 @@ impl Tree {
         old
     }
 
-    /// Replaces the data of `/zookeeper/config`, given its id and path, as a member of an ensemble does
-    /// when it starts (`ZKDatabase.initConfigInZKDatabase`): the version is -1 whatever it was, and
-    /// `zxid` is the version of the list of servers.
+    /// Replaces the data of `/zookeeper/config`, given its id and path, as a member of an ensemble
+    /// does when it starts (`ZKDatabase.initConfigInZKDatabase`): the version is -1 whatever it
+    /// was, and `zxid` is the version of the list of servers.
     pub(crate) fn set_config(
         &mut self,
         id: ZnodeId,
@@ -852,8 +852,8 @@ impl Tree {
         id
     }
 
-    /// Enters a placed znode into the tables and into its parent's list. False, and nothing is done,
-    /// if its name is taken.
+    /// Enters a placed znode into the tables and into its parent's list. False, and nothing is
+    /// done, if its name is taken.
     fn link(&mut self, id: u32) -> bool {
         let (chunks, hasher) = (&self.chunks, &self.hasher);
         let place = |id: u32| {

@@ -296,8 +296,8 @@ impl Apply {
     }
 
     /// The state of a snapshot takes the place of the one there is. Whoever is connected is
-    /// disconnected: the events between the two are not known, nor are the outcomes of this member's
-    /// commands that the snapshot contains. The sessions live on.
+    /// disconnected: the events between the two are not known, nor are the outcomes of this
+    /// member's commands that the snapshot contains. The sessions live on.
     fn replace(&mut self, machine: &mut Machine, image: WholeImage) {
         if let Some((boot, sequence)) = image.machine.last_batch(self.origin.member)
             && self.is_of_another_life(boot, sequence)
@@ -443,8 +443,8 @@ impl Apply {
         count
     }
 
-    /// Whether an own batch was handed over in a life of this member that this one knows nothing of:
-    /// later than this one, or another one with the same number. The directory is an old copy.
+    /// Whether an own batch was handed over in a life of this member that this one knows nothing
+    /// of: later than this one, or another one with the same number. The directory is an old copy.
     fn is_of_another_life(&self, boot: BootId, sequence: u64) -> bool {
         (boot, sequence) > (self.origin.boot, self.announced)
     }

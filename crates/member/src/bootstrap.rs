@@ -3,16 +3,17 @@
 //! An unborn directory has a member id and nothing else. The server with the lowest number decides,
 //! once all that are to vote are there, or a majority of them where that is enough, unborn and
 //! configured alike: their member ids are the first voters. For each that is absent nobody votes
-//! ([`absent_voter`]), so that a majority of the voters is one of the servers; whoever comes later as
-//! that server takes its place. Everybody else is born as one that is born already says: as a voter, if its member id is
-//! among the first voters, which no other directory has and which was never told before it was
-//! durable; so it has not voted yet, and is only late. Or without a vote, because it is new, or has
-//! lost what it had: then it has another member id.
+//! ([`absent_voter`]), so that a majority of the voters is one of the servers; whoever comes later
+//! as that server takes its place. Everybody else is born as one that is born already says: as a
+//! voter, if its member id is among the first voters, which no other directory has and which was
+//! never told before it was durable; so it has not voted yet, and is only late. Or without a vote,
+//! because it is new, or has lost what it had: then it has another member id.
 //!
 //! So where all must be there, an ensemble begins twice only if all that were born have lost their
 //! directories, and then nothing is left of what it was. Where a majority is enough, it does if the
-//! server that decides has lost its directory, and is one of a majority without one that sees nobody
-//! who is born. Nothing here waits or retries: the driver tells which links there are, and asks again.
+//! server that decides has lost its directory, and is one of a majority without one that sees
+//! nobody who is born. Nothing here waits or retries: the driver tells which links there are, and
+//! asks again.
 
 use core::fmt;
 
@@ -35,8 +36,8 @@ pub enum Attendance {
 /// Voters from this id on are nobody: no directory draws such an id.
 pub const ABSENT_VOTERS_FROM: u64 = (u32::MAX as u64) << 32;
 
-/// Who votes for a server that is absent when an ensemble begins: nobody, so that it can be replaced
-/// without waiting for it. None: a number so large is no server's.
+/// Who votes for a server that is absent when an ensemble begins: nobody, so that it can be
+/// replaced without waiting for it. None: a number so large is no server's.
 pub fn absent_voter(server: u64) -> Option<u64> {
     ABSENT_VOTERS_FROM.checked_add(server)
 }
@@ -51,8 +52,8 @@ pub fn absent_server(voter: u64) -> Option<u64> {
 pub struct Bootstrap {
     own: Hello,
     attendance: Attendance,
-    /// What the other ends of the links that are up have said; several of one server, where there are
-    /// several links to it.
+    /// What the other ends of the links that are up have said; several of one server, where there
+    /// are several links to it.
     links: Vec<Hello>,
 }
 
@@ -154,8 +155,8 @@ impl Bootstrap {
         }
     }
 
-    /// The member ids of all that are to vote, and nobody's for those that are absent, ascending, if
-    /// this server is to decide and may.
+    /// The member ids of all that are to vote, and nobody's for those that are absent, ascending,
+    /// if this server is to decide and may.
     fn first_voters(&self) -> Result<Vec<u64>, Waiting> {
         let Hello { server, servers, .. } = &self.own;
         let all = || self.links.iter().chain([&self.own]);

@@ -1,11 +1,12 @@
 //! Catching up by a snapshot: what a leader offers, and how a member fetches it, piece by piece.
 //!
-//! The replica's own message that installs the snapshot is the offer, and says who has its file: the
-//! leader, or another that lends it ([`crate::lending`]). It is sent again until the member has it, or
-//! the leader has another. The member asks the holder for the pieces itself, one at a time, so that it
-//! goes on where a broken link stopped, at its own pace; when the file is whole, checked and has its
-//! name, the message is stepped. A file that its holder has no more ends that, and so does a holder that
-//! does not answer, or whose file is none; the leader is told, and then offers another.
+//! The replica's own message that installs the snapshot is the offer, and says who has its file:
+//! the leader, or another that lends it ([`crate::lending`]). It is sent again until the member has
+//! it, or the leader has another. The member asks the holder for the pieces itself, one at a time,
+//! so that it goes on where a broken link stopped, at its own pace; when the file is whole, checked
+//! and has its name, the message is stepped. A file that its holder has no more ends that, and so
+//! does a holder that does not answer, or whose file is none; the leader is told, and then offers
+//! another.
 
 use std::collections::BTreeMap;
 
@@ -134,8 +135,8 @@ impl Fetch {
         PeerMessage::Want(Want { at: self.at, offset: self.offset })
     }
 
-    /// It is offered again, perhaps by another leader. False if this is another snapshot, or another's
-    /// file of it: such files need not be the same bytes.
+    /// It is offered again, perhaps by another leader. False if this is another snapshot, or
+    /// another's file of it: such files need not be the same bytes.
     pub fn is_of(
         &mut self,
         from: MemberId,
@@ -160,8 +161,8 @@ impl Fetch {
         matches!(self.state, FetchState::Asked { .. } | FetchState::GivenUp)
     }
 
-    /// Asks again for what does not come. A leader that has the file itself offers another when it is
-    /// time to; of another holder it has to be told.
+    /// Asks again for what does not come. A leader that has the file itself offers another when it
+    /// is time to; of another holder it has to be told.
     pub fn pursue(&mut self, now_ms: u64) -> Option<FetchStep> {
         let FetchState::Asked { since_ms, again_ms } = self.state else { return None };
         if self.holder != self.from && now_ms >= since_ms + HOLDER_PATIENCE_MS {

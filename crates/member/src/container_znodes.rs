@@ -2,12 +2,13 @@
 //! have lost their last child, and znodes whose time to live has passed.
 //!
 //! A round looks at all of them once, a bounded step at a time: Loop asks Apply for some whose time
-//! has come, and proposes to remove these in one command; whether they still can go is decided when it
-//! is applied. A round begins one interval after the one before began, or after it ended if that was
-//! later; there is at most one step per look at the clock. Removals are spread over time, so that
-//! their watchers do not come all at once.
+//! has come, and proposes to remove these in one command; whether they still can go is decided when
+//! it is applied. A round begins one interval after the one before began, or after it ended if that
+//! was later; there is at most one step per look at the clock. Removals are spread over time, so
+//! that their watchers do not come all at once.
 //!
-//! Source: `ContainerManager`, ZooKeeper 3.9.5. There, what a round is to remove is found at its start.
+//! Source: `ContainerManager`, ZooKeeper 3.9.5. There, what a round is to remove is found at its
+//! start.
 
 use machine::limits::CONTAINER_ZNODES_DELETED_MAX;
 use machine::tree::{ROOT, ZnodeId};
@@ -43,7 +44,8 @@ pub struct ContainerManager {
     settings: ContainerSettings,
     /// Since the round began.
     round_ms: u64,
-    /// What may be removed now, each worth [`MINUTE_MS`]: it grows by the removals per minute each ms.
+    /// What may be removed now, each worth [`MINUTE_MS`]: it grows by the removals per minute each
+    /// ms.
     allowance: u64,
     state: State,
 }

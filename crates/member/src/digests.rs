@@ -1,12 +1,13 @@
 //! Whether the members have the same state: a leader compares their digests at equal index.
 //!
-//! Each member gives the digest of its state at every [`DIGEST_INTERVAL_ENTRIES`]th entry, a follower to
-//! its leader. Where a majority of the voters has the same, whoever has another is *outside*: its state
-//! is wrong, and it is to fetch that of the others. Where there is no such majority nobody can tell who
-//! is right, and nobody is touched.
+//! Each member gives the digest of its state at every [`DIGEST_INTERVAL_ENTRIES`]th entry, a
+//! follower to its leader. Where a majority of the voters has the same, whoever has another is
+//! *outside*: its state is wrong, and it is to fetch that of the others. Where there is no such
+//! majority nobody can tell who is right, and nobody is touched.
 //!
-//! A state that was copied bears no witness: a snapshot that is wrong would make a majority that is. So the
-//! snapshot of a follower is passed on only if its digest is the leader's at that very index.
+//! A state that was copied bears no witness: a snapshot that is wrong would make a majority that
+//! is. So the snapshot of a follower is passed on only if its digest is the leader's at that very
+//! index.
 
 use std::collections::{BTreeMap, VecDeque};
 

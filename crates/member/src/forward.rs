@@ -1,9 +1,9 @@
 //! Own batches on their way into the log, and those that other members forward: each is in the log
 //! once, in its member's order, whoever leads meanwhile. See `docs/design/ensemble.md`.
 //!
-//! A batch is kept from when it is stamped until this member has applied it. What a leader was given
-//! is a prefix of what is kept; when that may be lost (another leader, another term, a link that
-//! broke, a long silence) the prefix is empty again: the machine skips what it has had.
+//! A batch is kept from when it is stamped until this member has applied it. What a leader was
+//! given is a prefix of what is kept; when that may be lost (another leader, another term, a link
+//! that broke, a long silence) the prefix is empty again: the machine skips what it has had.
 
 use std::collections::{BTreeMap, VecDeque};
 

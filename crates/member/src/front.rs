@@ -84,8 +84,8 @@ pub struct FrontConfig {
     pub audit: bool,
     /// Requests that took longer are told; none: no request is.
     pub slow_request_ms: Option<u64>,
-    /// Without contact for so long, clients that ask for it are served reads (`readonlymode.enabled`);
-    /// none: nobody is.
+    /// Without contact for so long, clients that ask for it are served reads
+    /// (`readonlymode.enabled`); none: nobody is.
     pub read_only_after_ms: Option<u64>,
 }
 
@@ -96,8 +96,8 @@ pub struct Now {
     pub monotonic_ms: u64,
     /// Ms since 1970; shown to people only.
     pub wall_ms: i64,
-    /// When, by the monotonic clock, this member was in touch with those who decide whether a session
-    /// lives (`Loop::contact_ms`); none where it decides alone.
+    /// When, by the monotonic clock, this member was in touch with those who decide whether a
+    /// session lives (`Loop::contact_ms`); none where it decides alone.
     pub contact_at_ms: Option<u64>,
 }
 
@@ -436,8 +436,8 @@ impl Front {
         }
     }
 
-    /// Whether the others may have ended a session with this timeout, and this member would not know.
-    /// Its clients then have two thirds of the timeout left to find another member.
+    /// Whether the others may have ended a session with this timeout, and this member would not
+    /// know. Its clients then have two thirds of the timeout left to find another member.
     fn is_cut_off(&self, timeout_ms: u32) -> bool {
         let silent_ms =
             self.now.contact_at_ms.map(|at_ms| self.now.monotonic_ms.saturating_sub(at_ms));
@@ -454,8 +454,8 @@ impl Front {
         }
     }
 
-    /// Ends a session's connection whose client must not be answered any more, or may be served more
-    /// than reads again.
+    /// Ends a session's connection whose client must not be answered any more, or may be served
+    /// more than reads again.
     fn end_if_cut_off(&mut self, id: ConnectionId) -> bool {
         let (timeout_ms, read_only) = match self.connections.get(&id) {
             Some(connection) if matches!(connection.state, State::Attached) => {

@@ -1,9 +1,9 @@
 //! What a follower reports to its leader, and what it learns from that.
 //!
-//! The sessions whose clients were heard from go to the leader, which keeps their leases, one report at
-//! a time; what is not answered is reported again. Each answer is a proof that both can still hear each
-//! other, as of when the report was sent, and that the leader is one: this is the *contact* by which
-//! Fronts judge whether they may still answer for a session.
+//! The sessions whose clients were heard from go to the leader, which keeps their leases, one
+//! report at a time; what is not answered is reported again. Each answer is a proof that both can
+//! still hear each other, as of when the report was sent, and that the leader is one: this is the
+//! *contact* by which Fronts judge whether they may still answer for a session.
 
 use std::collections::BTreeSet;
 

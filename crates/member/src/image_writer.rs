@@ -66,8 +66,8 @@ impl<D: Disk + Clone> ImageWriter<D> {
         }
     }
 
-    /// Does one job. `rest` is called after each piece of what takes long: nobody waits for it as the
-    /// others wait for the disk and the processor.
+    /// Does one job. `rest` is called after each piece of what takes long: nobody waits for it as
+    /// the others wait for the disk and the processor.
     pub fn handle(&mut self, job: SnapshotJob, rest: impl FnMut()) -> ImageOutput {
         let mut problems: Vec<StorageError> = Vec::new();
         if matches!(
@@ -171,8 +171,8 @@ impl<D: Disk + Clone> ImageWriter<D> {
         Ok(FromTransfer::Whole(WholeImage { at, machine }))
     }
 
-    /// Sets aside what is wanted, or what there is room for. A disk without is no problem to be told:
-    /// Loop knows what it means.
+    /// Sets aside what is wanted, or what there is room for. A disk without is no problem to be
+    /// told: Loop knows what it means.
     fn keep_room(&mut self) -> Result<(), StorageError> {
         let RoomWanted { bytes_min, bytes, bytes_max } = self.room_wanted;
         if self.has_kept_between(bytes, bytes_max)? {

@@ -1,10 +1,11 @@
-//! Members that are new: a server that has lost its directory comes with another member id, and takes
-//! the place of the one that it was. See `docs/design/ensemble.md`, "Identity, birth, joining".
+//! Members that are new: a server that has lost its directory comes with another member id, and
+//! takes the place of the one that it was. See `docs/design/ensemble.md`, "Identity, birth,
+//! joining".
 //!
-//! Only a leader acts on it. It registers which server each member is that it is linked to; adds one
-//! that is not a member as a learner, if the member that was that server is not heard from; and when
-//! the learner has caught up, gives it the old one's vote, in one step of joint consensus. Whoever is
-//! no member any more is forgotten.
+//! Only a leader acts on it. It registers which server each member is that it is linked to; adds
+//! one that is not a member as a learner, if the member that was that server is not heard from; and
+//! when the learner has caught up, gives it the old one's vote, in one step of joint consensus.
+//! Whoever is no member any more is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,9 +110,10 @@ impl Joining {
         gone.next().map(|member| Command::Forget { member: *member })
     }
 
-    /// The voters that were registered as this server, and are not this member; or nobody, who votes for
-    /// a server that was absent at the birth. A voter that no leader ever had a link from is registered
-    /// as none, and was lost right after its birth: one of these that is silent, then.
+    /// The voters that were registered as this server, and are not this member; or nobody, who
+    /// votes for a server that was absent at the birth. A voter that no leader ever had a link from
+    /// is registered as none, and was lost right after its birth: one of these that is silent,
+    /// then.
     fn voters_of(&self, view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
         let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
         let server_of = |voter: &u64| self.registered.get(&MemberId(*voter)).copied();
@@ -128,8 +130,8 @@ impl Joining {
         unknown.next().into_iter().collect()
     }
 
-    /// Whether a member is not heard any more. Before a leader has listened it does not know, but of
-    /// those who are nobody.
+    /// Whether a member is not heard any more. Before a leader has listened it does not know, but
+    /// of those who are nobody.
     fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
         if absent_server(member).is_some() {
             return true;
@@ -162,8 +164,8 @@ impl Joining {
         None
     }
 
-    /// Whoever comes as a server whose member is gone becomes a learner; so that there is one for each
-    /// server at most, an earlier one that is gone, too, makes place.
+    /// Whoever comes as a server whose member is gone becomes a learner; so that there is one for
+    /// each server at most, an earlier one that is gone, too, makes place.
     fn addition(&self, view: &JoinView<'_>) -> Option<MembershipChange> {
         for (member, server) in &self.linked {
             let is_registered = self.registered.get(member) == Some(server);

@@ -1,10 +1,12 @@
-//! Whose snapshot a member is sent that the leader's log does not reach: another member's, where one has
-//! it or can take it, so that the leader, which has the most to do, neither takes it nor sends it.
+//! Whose snapshot a member is sent that the leader's log does not reach: another member's, where
+//! one has it or can take it, so that the leader, which has the most to do, neither takes it nor
+//! sends it.
 //!
-//! The leader asks one that is there and has caught up, again and again until that one answers, with a
-//! snapshot that is durable; the file goes from there to the borrower. A lender that says that it cannot,
-//! does not answer for too long or does not get its file across is passed over. Where nobody is left, it
-//! is the leader's own; if that does not get across either, all are asked once more.
+//! The leader asks one that is there and has caught up, again and again until that one answers,
+//! with a snapshot that is durable; the file goes from there to the borrower. A lender that says
+//! that it cannot, does not answer for too long or does not get its file across is passed over.
+//! Where nobody is left, it is the leader's own; if that does not get across either, all are asked
+//! once more.
 
 use std::collections::BTreeMap;
 
@@ -81,8 +83,8 @@ pub(crate) struct Lender {
 }
 
 impl Lender {
-    /// Whether it can have a snapshot with this index, or a later one. A short log is not enough to go
-    /// by: whoever needs a snapshot itself may be few entries behind.
+    /// Whether it can have a snapshot with this index, or a later one. A short log is not enough to
+    /// go by: whoever needs a snapshot itself may be few entries behind.
     fn is_able(&self, index_min: u64) -> bool {
         let has_entries = self.has_caught_up && self.matched_index >= index_min;
         has_entries && self.is_there && self.snapshot_index.is_none()
@@ -119,7 +121,8 @@ impl Lending {
         }
     }
 
-    /// From which index on this lender was asked for a snapshot for that member; none if it was not.
+    /// From which index on this lender was asked for a snapshot for that member; none if it was
+    /// not.
     pub fn asked_for(&self, lender: MemberId, to: MemberId) -> Option<u64> {
         let borrower = self.borrowers.get(&to)?;
         let is_asked =
@@ -148,8 +151,8 @@ impl Lending {
         }
     }
 
-    /// What the member was offered cannot be had, or is no snapshot. If it was the leader's own, another
-    /// is wanted, with this index at least.
+    /// What the member was offered cannot be had, or is no snapshot. If it was the leader's own,
+    /// another is wanted, with this index at least.
     pub fn on_gone(&mut self, to: MemberId, at: SnapshotAt, own_min: u64, now_ms: u64) {
         let Some(borrower) = self.borrowers.get_mut(&to) else { return };
         match &borrower.source {
@@ -174,7 +177,8 @@ impl Lending {
         }
     }
 
-    /// Time went by: asks again, and passes over who does not answer. Forgets who needs nothing any more.
+    /// Time went by: asks again, and passes over who does not answer. Forgets who needs nothing any
+    /// more.
     pub fn pursue(&mut self, view: &LendView<'_>) -> Vec<(MemberId, LendStep)> {
         let now_ms = view.now_ms;
         self.borrowers.retain(|to, borrower| {

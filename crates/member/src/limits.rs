@@ -20,8 +20,8 @@ pub const FRONT_COMMANDS_MAX: usize = 32 * 1024;
 pub const FRONT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes of large requests that are not answered, of all clients, unless configured
-/// (`largeRequestMaxBytes`, ZooKeeper's default); only where it is configured which are large. A request
-/// beyond closes its connection.
+/// (`largeRequestMaxBytes`, ZooKeeper's default); only where it is configured which are large. A
+/// request beyond closes its connection.
 pub const LARGE_REQUESTS_BYTES_MAX_DEFAULT: u64 = 100 * 1024 * 1024;
 
 /// Bytes of output that a client has not taken. At the bound its requests are not read any more;
@@ -57,9 +57,9 @@ pub const READ_HOLD_REQUESTS_MAX: usize = 64;
 /// Bytes of replies that one read hold of the state's lock writes, or one reply if larger.
 pub const READ_HOLD_BYTES_MAX: usize = 64 * 1024;
 
-/// Slots of the tree that one step of a getAllChildrenNumber looks at. A step takes about as long as
-/// a read, and counts as one in the bounds of a hold and of a turn: a count among a million znodes
-/// takes some hundred holds, and everybody else's requests run in between.
+/// Slots of the tree that one step of a getAllChildrenNumber looks at. A step takes about as long
+/// as a read, and counts as one in the bounds of a hold and of a turn: a count among a million
+/// znodes takes some hundred holds, and everybody else's requests run in between.
 pub const COUNT_STEP_SLOTS_MAX: u32 = 128;
 
 /// Requests of one connection that are answered before the next one's turn.
@@ -101,10 +101,10 @@ pub const HEARD_INTERVAL_MS: u64 = 200;
 /// How often the driver lets each Front, and Loop, look at the clock.
 pub const CLOCK_INTERVAL_MS: u64 = 100;
 
-/// What each deadline includes, so that a client that is never silent for its whole timeout is never
-/// expired. Its bytes are reported at the first look at the clock that ends a report interval, up to
-/// one look later than that; and the leases' clock stands still between two rounds of Loop, so a
-/// deadline is set up to one round too early.
+/// What each deadline includes, so that a client that is never silent for its whole timeout is
+/// never expired. Its bytes are reported at the first look at the clock that ends a report
+/// interval, up to one look later than that; and the leases' clock stands still between two rounds
+/// of Loop, so a deadline is set up to one round too early.
 pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS;
 
 /// How far the leases' clock advances at most in one round of Loop, which comes every 100 ms: two
@@ -122,18 +122,20 @@ pub const HEARD_SESSIONS_MAX: usize = 64 * 1024;
 /// Batches in one piece of what is forwarded to the leader.
 pub const FORWARD_BATCHES_MAX: usize = 1_024;
 
-/// Bytes of batches that the leader was given and that are not applied here, or one batch if larger. At
-/// the bound more waits: it bounds what a leader holds for each follower.
+/// Bytes of batches that the leader was given and that are not applied here, or one batch if
+/// larger. At the bound more waits: it bounds what a leader holds for each follower.
 pub const FORWARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long nothing of what the leader was given may be applied here before it is given again. It only
-/// happens where a message is lost and the link goes on; a disk that is so slow costs duplicates.
+/// How long nothing of what the leader was given may be applied here before it is given again. It
+/// only happens where a message is lost and the link goes on; a disk that is so slow costs
+/// duplicates.
 pub const FORWARD_SILENCE_MS: u64 = 3_000;
 
 /// Entries that a new member may be behind when it is given its vote: some round trips' worth.
 pub const CAUGHT_UP_ENTRIES: u64 = 64;
 
-/// How long a command that registers a member, or forgets one, may take before it is handed over again.
+/// How long a command that registers a member, or forgets one, may take before it is handed over
+/// again.
 pub const REGISTERS_INTERVAL_MS: u64 = 1_000;
 
 /// How long a member must not be heard before another takes its server's place.
@@ -153,12 +155,12 @@ pub const PIECE_PATIENCE_MS: u64 = 2_000;
 /// before it tells the leader that it does not come.
 pub const HOLDER_PATIENCE_MS: u64 = 3 * PIECE_PATIENCE_MS;
 
-/// How often a leader asks a member for a snapshot that another one needs, until it has an answer: that
-/// comes with the first question after the snapshot is durable.
+/// How often a leader asks a member for a snapshot that another one needs, until it has an answer:
+/// that comes with the first question after the snapshot is durable.
 pub const LEND_INTERVAL_MS: u64 = 100;
 
-/// How long that member may take until its snapshot is durable: one of a state of several gigabytes is
-/// by then.
+/// How long that member may take until its snapshot is durable: one of a state of several gigabytes
+/// is by then.
 pub const LEND_PATIENCE_MS: u64 = 120_000;
 
 /// How long a leader waits for a member that can lend, where there are others but none of them can,
@@ -168,8 +170,8 @@ pub const LENDER_PATIENCE_MS: u64 = 2_000;
 /// How often a lender is asked for one member, if its snapshot does not get there.
 pub const LEND_FAILURES_MAX: u32 = 2;
 
-/// How long a member that is sent nothing remains known as one that needs a snapshot: it says so with
-/// each answer to a heartbeat.
+/// How long a member that is sent nothing remains known as one that needs a snapshot: it says so
+/// with each answer to a heartbeat.
 pub const BORROWER_SILENCE_MS_MAX: u64 = 10_000;
 
 /// Bytes of a snapshot's file in one piece to another member.
@@ -189,15 +191,15 @@ pub const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
 /// How often a snapshot is tried that is to make room on a full disk, if the last one failed.
 pub const SNAPSHOT_RETRY_MS: u64 = 10_000;
 
-/// Room for the next snapshot is set aside for so many bytes of growth at least, and writes are refused
-/// when as much is left: what is under way then is less.
+/// Room for the next snapshot is set aside for so many bytes of growth at least, and writes are
+/// refused when as much is left: what is under way then is less.
 pub const SNAPSHOT_ROOM_STEP_BYTES: u64 = 1024 * 1024;
 
 /// How often room for the next snapshot is looked for while there is none.
 pub const SNAPSHOT_ROOM_RETRY_MS: u64 = 500;
 
-/// Snapshots that are kept, the newest included. Where there is no room for another beside them, the
-/// newest alone.
+/// Snapshots that are kept, the newest included. Where there is no room for another beside them,
+/// the newest alone.
 pub const SNAPSHOTS_KEPT: usize = 2;
 
 /// Bytes of a piece of a snapshot's image.
@@ -220,14 +222,15 @@ pub const SUMMARY_DIGITS: u8 = 2;
 /// How long equal values of a summary are counted as one run.
 pub const SUMMARY_RUN_MS: u64 = 1_000;
 
-/// How long values go into one histogram before the other one's turn: quantiles are of the last five
-/// to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
+/// How long values go into one histogram before the other one's turn: quantiles are of the last
+/// five to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
 pub const SUMMARY_TURN_MS: u64 = 300_000;
 
 /// How long slow requests are only counted after one was told, by each Front.
 pub const SLOW_REQUEST_INTERVAL_MS: u64 = 1_000;
 
-/// Watches that a runtime looks at in one go for a list of them. Between two pages it serves clients.
+/// Watches that a runtime looks at in one go for a list of them. Between two pages it serves
+/// clients.
 pub const WATCH_PAGE_COUNT: usize = 2_048;
 
 /// Bytes of paths in such a page, or one path if longer.
@@ -236,14 +239,15 @@ pub const WATCH_PAGE_BYTES: usize = 256 * 1024;
 /// Connections that a runtime looks at in one go for a list of them.
 pub const CONNECTION_PAGE_COUNT: usize = 1_024;
 
-/// Servers that vote, as configured and as an ensemble begins. A configuration with more is refused.
+/// Servers that vote, as configured and as an ensemble begins. A configuration with more is
+/// refused.
 pub const VOTERS_MAX: usize = replica::limits::MEMBERS_MAX;
 
 /// Bytes of what a server says of itself.
 pub const HELLO_BYTES_MAX: usize = 64 + 2 * 8 * VOTERS_MAX;
 
-/// Bytes of a message to another member: one of the replica, or batches, of which the last one may be
-/// as large as an entry.
+/// Bytes of a message to another member: one of the replica, or batches, of which the last one may
+/// be as large as an entry.
 pub const PEER_BODY_BYTES_MAX: usize = replica::limits::MESSAGE_BYTES_MAX + (1 << 20);
 
 // A pause must not use up what deadlines include.
@@ -266,17 +270,18 @@ const _: () = assert!(
         <= machine::limits::ENTRY_BYTES_MAX
 );
 
-/// A member gives the digest of its state at each entry whose index is a multiple of this: often enough
-/// to find a state that differs within seconds of writing, and seldom enough to cost nothing.
+/// A member gives the digest of its state at each entry whose index is a multiple of this: often
+/// enough to find a state that differs within seconds of writing, and seldom enough to cost
+/// nothing.
 pub const DIGEST_INTERVAL_ENTRIES: u64 = 128;
 
 /// Indexes at which a leader keeps digests that it was given; it forgets the oldest. Followers are
 /// hardly ever further behind each other, and what is missed is compared at the next.
 pub const DIGEST_CHECKS_MAX: usize = 64;
 
-/// Entries for which a member keeps the digest of its own state: that of a snapshot that it is lent is
-/// compared with it, and is asked for anew where it is older. More than are written while a large state
-/// is, in 4 MiB.
+/// Entries for which a member keeps the digest of its own state: that of a snapshot that it is lent
+/// is compared with it, and is asked for anew where it is older. More than are written while a
+/// large state is, in 4 MiB.
 pub const OWN_DIGESTS_MAX: usize = 1 << 18;
 
 /// How long a leader whose state is not that of the majority tries to hand over before it resigns.

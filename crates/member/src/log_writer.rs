@@ -148,8 +148,8 @@ impl<D: Disk> LogWriter<D> {
         self.held.is_empty() && self.release.is_none()
     }
 
-    /// Lets go of what a snapshot covers, or tries again later: a full disk may have no room even to
-    /// say so.
+    /// Lets go of what a snapshot covers, or tries again later: a full disk may have no room even
+    /// to say so.
     fn let_go(&mut self, now_ms: u64) -> Result<(), StorageError> {
         let Some(point) = self.release else { return Ok(()) };
         match self.wal.release(point) {
@@ -203,7 +203,8 @@ impl<D: Disk> LogWriter<D> {
     }
 }
 
-/// Queues what a job says. An installed snapshot is durable at once, and so is what comes before it.
+/// Queues what a job says. An installed snapshot is durable at once, and so is what comes before
+/// it.
 fn append<D: Disk>(wal: &mut Wal<D>, job: &DiskJob) -> Result<(), StorageError> {
     let mut membership = job.membership.clone();
     // A job that found no room for its entries is tried again as a whole.

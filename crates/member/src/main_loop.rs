@@ -59,8 +59,8 @@ pub struct Loop {
     raft_tick_ms: u64,
     /// Sum of what went by.
     now_ms: u64,
-    /// When this member, as leader, was heard by a quorum for sure, or, as follower, by a leader that
-    /// was. None before the first time.
+    /// When this member, as leader, was heard by a quorum for sure, or, as follower, by a leader
+    /// that was. None before the first time.
     contact_at_ms: Option<u64>,
     /// The last entry there was when this member became leader: once it is applied, so is
     /// everything that earlier leaders committed.
@@ -98,8 +98,8 @@ pub struct Loop {
     /// The same, until the log says so durably.
     replacing: Option<(PersistId, WholeImage)>,
     snapshot_room: SnapshotRoom,
-    /// The newest membership last, each with the entry that it is active from: back to the one that the
-    /// next snapshot has.
+    /// The newest membership last, each with the entry that it is active from: back to the one that
+    /// the next snapshot has.
     memberships: VecDeque<(LogIndex, storage::wal::Membership)>,
     settings_wanted: Settings,
     settings: Settings,
@@ -190,7 +190,8 @@ enum Installing {
 /// Why a member's directory is not to be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Condemned {
-    /// It has lost what it once said to be durable, and may have forgotten a vote as well: an old copy.
+    /// It has lost what it once said to be durable, and may have forgotten a vote as well: an old
+    /// copy.
     #[error(
         "entry {acknowledged} was acknowledged by this member, and its log ends at {last_index}: it is \
          an old copy of the directory, or what was written was lost"
@@ -281,7 +282,8 @@ pub struct LoopOutput {
     pub apply: Vec<ToApply>,
     /// For the snapshot thread.
     pub snapshot: Vec<SnapshotJob>,
-    /// For other members. Those to one member arrive in this order or, when a link breaks, not at all.
+    /// For other members. Those to one member arrive in this order or, when a link breaks, not at
+    /// all.
     pub peers: Vec<(MemberId, PeerFrame)>,
     /// The log up to here is covered by a durable snapshot.
     pub release: Option<storage::wal::SnapshotPoint>,
@@ -576,8 +578,8 @@ impl Loop {
         }
     }
 
-    /// Replaces the state by that of an image, which the data directory holds: behind everything that
-    /// was handed over so far. [`LoopOutput::installed`] says when.
+    /// Replaces the state by that of an image, which the data directory holds: behind everything
+    /// that was handed over so far. [`LoopOutput::installed`] says when.
     ///
     /// # Errors
     /// Nothing happens then, and nothing names the image.
@@ -652,8 +654,8 @@ impl Loop {
         }
     }
 
-    /// A leader whose disk hangs lets another lead, whose log is not behind; where there is none, it
-    /// leads no longer.
+    /// A leader whose disk hangs lets another lead, whose log is not behind; where there is none,
+    /// it leads no longer.
     fn weigh_stall(&mut self, elapsed_ms: u64) {
         let is_waiting = self.persisting.iter().any(|(_, awaited)| *awaited);
         self.stalled_ms = if is_waiting { self.stalled_ms + elapsed_ms } else { 0 };
@@ -668,8 +670,9 @@ impl Loop {
         }
     }
 
-    /// Hands leadership to a voter that is there and whose disk is not full: to the given one, or to the
-    /// one that is least behind. False if this member does not lead, or there is none to hand it to.
+    /// Hands leadership to a voter that is there and whose disk is not full: to the given one, or
+    /// to the one that is least behind. False if this member does not lead, or there is none to
+    /// hand it to.
     pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
         let voters = &self.replica.membership().voters;
         let peers = self.replica.peers();
@@ -715,7 +718,8 @@ impl Loop {
         self.replica.status()
     }
 
-    /// Those whose votes count, by member id: while a change is under way also those that are to go.
+    /// Those whose votes count, by member id: while a change is under way also those that are to
+    /// go.
     pub fn voters(&self) -> Vec<u64> {
         let membership = self.replica.membership();
         let mut voters = [&membership.voters[..], &membership.voters_outgoing].concat();
@@ -946,8 +950,8 @@ impl Loop {
         self.leadership = leadership;
     }
 
-    /// What only a leader wants is not wanted any more, and what others forwarded they send again, to
-    /// the next one.
+    /// What only a leader wants is not wanted any more, and what others forwarded they send again,
+    /// to the next one.
     fn stop_leading(&mut self) {
         self.leading_from = None;
         self.configuring = false;

@@ -146,7 +146,8 @@ pub enum ToApply {
     FindContainers(ContainerSearch),
     /// A command to come installs this. Comes before its entry.
     Prepare(PreparedImage),
-    /// The state of a snapshot takes the place of the one there is. What comes later goes on from it.
+    /// The state of a snapshot takes the place of the one there is. What comes later goes on from
+    /// it.
     Replace(WholeImage),
 }
 
@@ -281,8 +282,8 @@ pub enum FromApply {
     FreezeAborted,
     /// Containers and TTL znodes whose time has come.
     Containers(ContainersFound),
-    /// What the state's digest is at the end of an entry: of each, and of that of a snapshot which took
-    /// the place of the state.
+    /// What the state's digest is at the end of an entry: of each, and of that of a snapshot which
+    /// took the place of the state.
     Digest {
         /// Its index.
         index: LogIndex,
@@ -435,9 +436,11 @@ pub struct Start {
     pub image_bytes_max: u64,
     /// The digest of the restored machine.
     pub digest: Digest,
-    /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
+    /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for
+    /// theirs.
     pub snapshot_commands: u64,
-    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
+    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its
+    /// size.
     pub snapshot_log_bytes: Option<u64>,
     /// When containers and TTL znodes are looked for.
     pub containers: ContainerSettings,

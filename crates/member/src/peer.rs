@@ -1,8 +1,8 @@
 //! What members say to each other, and its bytes. The frames around them, and the links, are the
 //! driver's.
 //!
-//! Bytes of a peer are checked here, whole: nothing that does not decode reaches the log. All numbers
-//! are little-endian:
+//! Bytes of a peer are checked here, whole: nothing that does not decode reaches the log. All
+//! numbers are little-endian:
 //!
 //! ```text
 //! 1 raft     bytes of `replica`
@@ -124,8 +124,8 @@ pub enum PeerMessage {
     Want(Want),
     /// What was wanted.
     Piece(Piece),
-    /// There is no such snapshot, or not any more; or, to the leader: it cannot be had where the leader
-    /// said.
+    /// There is no such snapshot, or not any more; or, to the leader: it cannot be had where the
+    /// leader said.
     Gone(SnapshotAt),
 }
 
@@ -178,8 +178,8 @@ pub struct Piece {
     pub bytes: Bytes,
 }
 
-/// A report of sessions that were heard from. It is answered: that is how its sender knows that it is
-/// heard.
+/// A report of sessions that were heard from. It is answered: that is how its sender knows that it
+/// is heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// Of the member that sends it.

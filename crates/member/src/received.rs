@@ -1,5 +1,5 @@
-//! A snapshot that somebody gives to be installed: written, checked whole, then kept, so that the log
-//! may name it.
+//! A snapshot that somebody gives to be installed: written, checked whole, then kept, so that the
+//! log may name it.
 
 use machine::{Machine, PreparedImage};
 use storage::StorageError;

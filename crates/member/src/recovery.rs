@@ -1,8 +1,8 @@
 //! Recovery: what a data directory holds, as the step functions want it; a directory that is empty
 //! is born first. Called at start, by the real shell and by the simulator alike.
 //!
-//! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may be
-//! unborn for a while, until [`crate::Bootstrap`] knows how.
+//! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may
+//! be unborn for a while, until [`crate::Bootstrap`] knows how.
 
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
 use machine::freeze::{FreezeStep, Restore, RestoreError};
@@ -60,9 +60,11 @@ pub struct Options {
     pub log_memory: replica::LogMemory,
     /// Which server of the configuration this member is; 0 where there is no ensemble.
     pub server: u64,
-    /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for theirs.
+    /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for
+    /// theirs.
     pub snapshot_commands: u64,
-    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its size.
+    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its
+    /// size.
     pub snapshot_log_bytes: Option<u64>,
 }
 
@@ -137,8 +139,8 @@ pub fn recover<D: Disk + Clone>(
 }
 
 /// As [`recover`] for a member of an ensemble. One that is empty gets a member id, drawn from
-/// `secret`, that it keeps. One that is corrupt is set aside: the other members have what it held, and
-/// it comes back under another member id, without a vote.
+/// `secret`, that it keeps. One that is corrupt is set aside: the other members have what it held,
+/// and it comes back under another member id, without a vote.
 ///
 /// # Errors
 /// The directory cannot be used, and setting it aside would not help or fails, too.
@@ -199,8 +201,8 @@ impl<D: Disk + Clone> UnbornMember<D> {
 }
 
 impl RecoveryError {
-    /// Whether what was durable is not what was written, so that it has to come from elsewhere. Not a
-    /// disk that cannot be read, which another start may read.
+    /// Whether what was durable is not what was written, so that it has to come from elsewhere. Not
+    /// a disk that cannot be read, which another start may read.
     pub fn is_corruption(&self) -> bool {
         match self {
             RecoveryError::Storage(error) => {
@@ -242,9 +244,9 @@ fn recover_born<D: Disk + Clone>(
     Ok(Recovered { dir, origin, is_new, cut: log.cut, log_ended, wal, machine, restored })
 }
 
-/// Prepares the image that these entries install, if they do. One that was received and that no entry
-/// names is removed: it was never installed, or a snapshot covers that. The entries are looked through
-/// only where there is one.
+/// Prepares the image that these entries install, if they do. One that was received and that no
+/// entry names is removed: it was never installed, or a snapshot covers that. The entries are
+/// looked through only where there is one.
 fn prepare_image<D: Disk + Clone>(
     disk: &D,
     entries: &[LogEntry],
@@ -329,8 +331,8 @@ pub fn start(
     Ok((member, apply))
 }
 
-/// Makes the data directory of a member whose ensemble begins with the state of a backup, in an empty
-/// one that is `disk`'s root. All members of it begin with the same state.
+/// Makes the data directory of a member whose ensemble begins with the state of a backup, in an
+/// empty one that is `disk`'s root. All members of it begin with the same state.
 ///
 /// # Errors
 /// The directory holds something, or cannot be written. It is as it was, or unborn.
@@ -361,7 +363,8 @@ pub enum BirthError {
     NotEmpty,
 }
 
-/// A new directory, of a voter or of one that is not among the first. All begin with the same snapshot.
+/// A new directory, of a voter or of one that is not among the first. All begin with the same
+/// snapshot.
 fn give_birth<D: Disk + Clone>(
     empty: EmptyDir<D>,
     member: MemberId,
@@ -388,12 +391,12 @@ fn give_birth<D: Disk + Clone>(
     empty.birth(identity, &membership, &pieces, options)
 }
 
-/// The newest snapshot that reads, if the log, which starts behind `log_from`, goes on from it. Each
-/// one that does not is told to `skipped`.
+/// The newest snapshot that reads, if the log, which starts behind `log_from`, goes on from it.
+/// Each one that does not is told to `skipped`.
 ///
 /// # Errors
-/// That of the oldest one tried; but if one of them may be good, as it could not be read now or is of a
-/// newer version, that of the newest of those.
+/// That of the oldest one tried; but if one of them may be good, as it could not be read now or is
+/// of a newer version, that of the newest of those.
 pub fn restore_newest<D: Disk + Clone>(
     disk: &D,
     log_from: u64,

@@ -1,13 +1,13 @@
 //! Whether the next snapshot has its room: on a full disk it is what lets go of log, so the log and
 //! the state grow only while room for it is set aside.
 //!
-//! The thread of the snapshots keeps the room, and says how much there is: after each change, and as
-//! an answer. Needed is what an image of the state has at most, and beyond that as much as the state
-//! has grown since the newest snapshot. For when the next one is written into the room, and replaces
-//! the newest, what is left of the room and what the newest had are the room for the one behind it:
-//! enough again, since the next is larger than the newest by that growth at most. So while no other
-//! takes what is free for a moment then, one snapshot after the other finds room, on a disk that is
-//! full to the last byte.
+//! The thread of the snapshots keeps the room, and says how much there is: after each change, and
+//! as an answer. Needed is what an image of the state has at most, and beyond that as much as the
+//! state has grown since the newest snapshot. For when the next one is written into the room, and
+//! replaces the newest, what is left of the room and what the newest had are the room for the one
+//! behind it: enough again, since the next is larger than the newest by that growth at most. So
+//! while no other takes what is free for a moment then, one snapshot after the other finds room, on
+//! a disk that is full to the last byte.
 
 use std::collections::VecDeque;
 
@@ -104,8 +104,8 @@ impl SnapshotRoom {
         self.under_way = None;
     }
 
-    /// So much is set aside now. What is wanted may be more by now, however fast the disk gives room:
-    /// that it has none is known only from what was wanted then.
+    /// So much is set aside now. What is wanted may be more by now, however fast the disk gives
+    /// room: that it has none is known only from what was wanted then.
     pub fn on_kept(&mut self, kept: RoomKept) {
         self.kept_bytes = kept.bytes;
         self.is_asked = false;
@@ -118,8 +118,8 @@ impl SnapshotRoom {
         self.waited_ms = self.waited_ms.saturating_add(elapsed_ms);
     }
 
-    /// Whether the next snapshot, behind one that is being written, has too little room and there is
-    /// no more.
+    /// Whether the next snapshot, behind one that is being written, has too little room and there
+    /// is no more.
     pub fn is_missing(&self) -> bool {
         self.is_scarce && self.kept_bytes < self.wanted().bytes
     }
@@ -152,8 +152,8 @@ impl SnapshotRoom {
         RoomWanted { bytes_min, bytes, bytes_max: bytes + growth }
     }
 
-    /// With a newest snapshot of so many bytes. What is refused too late is within a step more: so when
-    /// it ends, and there is no other room, there is at least as much as one snapshot needs.
+    /// With a newest snapshot of so many bytes. What is refused too late is within a step more: so
+    /// when it ends, and there is no other room, there is at least as much as one snapshot needs.
     fn needed_bytes(&self, newest_image_bytes: u64) -> u64 {
         let image_bytes = self.image_bytes_max + self.unapplied_bytes;
         let grown_bytes = image_bytes.saturating_sub(newest_image_bytes);

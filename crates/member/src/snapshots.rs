@@ -38,8 +38,8 @@ enum State {
 }
 
 impl Snapshots {
-    /// Starts with the snapshot that was restored and what the log holds behind it. Without a maximum
-    /// the bytes do not count.
+    /// Starts with the snapshot that was restored and what the log holds behind it. Without a
+    /// maximum the bytes do not count.
     pub fn new(
         commands_max: u64,
         log_bytes_max: Option<u64>,
@@ -73,8 +73,8 @@ impl Snapshots {
         self.is_hurried |= self.log_bytes > 0 || is_retry;
     }
 
-    /// Somebody wants one of the state as it is now, whatever was written since the last. Returns the
-    /// number of the snapshot that will do: the next to be begun.
+    /// Somebody wants one of the state as it is now, whatever was written since the last. Returns
+    /// the number of the snapshot that will do: the next to be begun.
     pub fn want(&mut self) -> u64 {
         self.is_hurried = true;
         self.begun + 1

@@ -1,8 +1,9 @@
 //! What was measured many times: how often, how much, and how it was distributed lately.
 //!
-//! Each has one owner, which records into it without a lock and gives away copies. Sums are since the
-//! start; quantiles are of the last minutes, as a Prometheus client has them: two histograms take
-//! turns, the older one is thrown away. Memory is bounded, and there is none before the first record.
+//! Each has one owner, which records into it without a lock and gives away copies. Sums are since
+//! the start; quantiles are of the last minutes, as a Prometheus client has them: two histograms
+//! take turns, the older one is thrown away. Memory is bounded, and there is none before the first
+//! record.
 
 use hdrhistogram::Histogram;
 use zk::metrics::{Distribution, QUANTILES};

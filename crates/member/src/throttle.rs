@@ -37,8 +37,8 @@ pub struct ConnectionThrottleConfig {
     pub drop_increase: f64,
     /// `connection_throttle_drop_decrease`: what is taken from it while the bucket is nearly full.
     pub drop_decrease: f64,
-    /// `connection_throttle_decrease_ratio`: the part of a full bucket that is missing at most where
-    /// it is nearly full.
+    /// `connection_throttle_decrease_ratio`: the part of a full bucket that is missing at most
+    /// where it is nearly full.
     pub decrease_ratio: f64,
     /// `connection_throttle_weight_enabled`: tokens by what is asked for. None: each takes one.
     pub weights: Option<Weights>,
@@ -102,8 +102,8 @@ impl Throttle {
         self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody may ask for a session, new or not: the tokens that the bucket lacks then, or
-    /// none if that one is to be refused. `chance` gives a number from 0 to 1, if one is needed.
+    /// Whether somebody may ask for a session, new or not: the tokens that the bucket lacks then,
+    /// or none if that one is to be refused. `chance` gives a number from 0 to 1, if one is needed.
     pub fn admits(&self, is_new: bool, now_ms: u64, chance: impl FnOnce() -> f64) -> Option<u64> {
         let config = &self.config.connections;
         let need = config.weights.map_or(1, |weights| match is_new {
@@ -126,8 +126,8 @@ impl Throttle {
         self.is_large(bytes) && under_way + u64::from(bytes) > self.config.large_requests.bytes_max
     }
 
-    /// Counts a request of so many bytes: what of it is to be given back once it is answered. None: it
-    /// is too much, and not counted.
+    /// Counts a request of so many bytes: what of it is to be given back once it is answered. None:
+    /// it is too much, and not counted.
     pub fn begin_request(&self, bytes: u32) -> Option<u32> {
         if !self.is_large(bytes) {
             return Some(0);

@@ -1,5 +1,5 @@
-//! How long members take to have an entry on disk, as their leader hears it. One entry is watched at a
-//! time, and a new one only now and then: what is measured must not cost what it measures.
+//! How long members take to have an entry on disk, as their leader hears it. One entry is watched
+//! at a time, and a new one only now and then: what is measured must not cost what it measures.
 
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,8 @@ pub enum Reached {
 }
 
 impl AckClock {
-    /// After a step of Loop that gave the disk entries up to this one, if it gave any. What was reached
-    /// since the last step, and how long that took.
+    /// After a step of Loop that gave the disk entries up to this one, if it gave any. What was
+    /// reached since the last step, and how long that took.
     pub fn look(&mut self, member: &Loop, given: Option<u64>) -> Vec<(Reached, Duration)> {
         let Some(sample) = &mut self.sample else {
             self.maybe_begin(member, given);

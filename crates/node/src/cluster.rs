@@ -1,5 +1,5 @@
-//! A member of an ensemble on real sockets: the links that it needs before it has a Loop, its birth,
-//! and what the links give from then on.
+//! A member of an ensemble on real sockets: the links that it needs before it has a Loop, its
+//! birth, and what the links give from then on.
 
 use std::fmt;
 use std::net::TcpListener;
@@ -75,8 +75,8 @@ pub(crate) struct Cluster {
     pub gate: Arc<PeerGate>,
 }
 
-/// Opens the directory, starts the links, and waits until it is born, if it was not: for as long as it
-/// takes.
+/// Opens the directory, starts the links, and waits until it is born, if it was not: for as long as
+/// it takes.
 pub(crate) fn join(
     config: &NodeConfig,
     cluster: &ClusterConfig,

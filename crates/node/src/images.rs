@@ -42,8 +42,9 @@ pub enum NotInstalled {
     Bad(RecoveryError),
 }
 
-/// A snapshot on its way to be installed. Each of its steps may block for as long as the disk takes, and
-/// [`Upload::finish`] for as long as a start reads a snapshot. What is not finished leaves nothing.
+/// A snapshot on its way to be installed. Each of its steps may block for as long as the disk
+/// takes, and [`Upload::finish`] for as long as a start reads a snapshot. What is not finished
+/// leaves nothing.
 pub struct Upload {
     shared: Arc<Shared>,
     disk: RealDisk,
@@ -94,8 +95,9 @@ impl Upload {
         Ok(receiver.write(bytes)?)
     }
 
-    /// Checks all of it and has it installed. What is received then is the zxid of that, once it is the
-    /// state: every client is disconnected, and finds it. Nothing is received if the process ends.
+    /// Checks all of it and has it installed. What is received then is the zxid of that, once it is
+    /// the state: every client is disconnected, and finds it. Nothing is received if the process
+    /// ends.
     ///
     /// # Errors
     /// The state is as it was.

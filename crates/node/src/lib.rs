@@ -5,11 +5,11 @@
 //! session, an ordinal or a zxid: whatever decides anything is in `member`, where the simulator
 //! runs it too.
 //!
-//! Threads: *loop* (time), *disk* (the log), *apply* (the machine), *snapshot* (image files), *spare*
-//! (log segments made ahead), and in an ensemble *peers* (the links to the other members). Loop and
-//! Apply run on any thread that has something for them, so that a lone write wakes a connection
-//! runtime, the thread of the disk, and the runtime again. A panic anywhere must end the process: the
-//! program installs a hook that does.
+//! Threads: *loop* (time), *disk* (the log), *apply* (the machine), *snapshot* (image files),
+//! *spare* (log segments made ahead), and in an ensemble *peers* (the links to the other members).
+//! Loop and Apply run on any thread that has something for them, so that a lone write wakes a
+//! connection runtime, the thread of the disk, and the runtime again. A panic anywhere must end the
+//! process: the program installs a hook that does.
 
 mod ack_latency;
 mod cluster;

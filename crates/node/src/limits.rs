@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Length of a tick of the replica, in ms, in an ensemble of one. A lone voter needs neither heartbeats
-/// nor elections, so this is how often an idle server wakes up.
+/// Length of a tick of the replica, in ms, in an ensemble of one. A lone voter needs neither
+/// heartbeats nor elections, so this is how often an idle server wakes up.
 pub const RAFT_TICK_ALONE_MS: u64 = 100;
 
 /// The same in an ensemble of several: a leader is missed after 20 to 40 of these.
@@ -26,9 +26,10 @@ pub const MAIL_WAIT: Duration = Duration::from_millis(1);
 /// How many times as long as a step took the thread rests that fills segments of the log to be.
 pub const SEGMENT_RESTS: u32 = 1;
 
-/// The same for a piece of a snapshot that is written, sent, received or checked: the clients of all
-/// members wait for the log, nobody does for this. With it, writers on the same disk and two processors
-/// kept some four fifths of their rate while a member fetched a million znodes (`docs/benchmarks.md`).
+/// The same for a piece of a snapshot that is written, sent, received or checked: the clients of
+/// all members wait for the log, nobody does for this. With it, writers on the same disk and two
+/// processors kept some four fifths of their rate while a member fetched a million znodes
+/// (`docs/benchmarks.md`).
 pub const SNAPSHOT_RESTS: u32 = 2;
 
 /// The longest of these rests.
@@ -74,15 +75,15 @@ pub const PEER_BEAT: Duration = Duration::from_millis(400);
 /// The same for a link for snapshots: nobody waits for news of it.
 pub const PEER_BEAT_BULK: Duration = Duration::from_millis(1_600);
 
-/// Beats in which nothing comes before a link is dead. Not a time: to one that was paused itself the
-/// others are not dead because it did not listen.
+/// Beats in which nothing comes before a link is dead. Not a time: to one that was paused itself
+/// the others are not dead because it did not listen.
 pub const PEER_SILENT_BEATS_MAX: u32 = 4;
 
 /// How long a handshake may take, TLS included.
 pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Handshakes of others under way. One more, and the oldest is closed: whoever opens connections and
-/// says nothing is in nobody's way.
+/// Handshakes of others under way. One more, and the oldest is closed: whoever opens connections
+/// and says nothing is in nobody's way.
 pub const HANDSHAKES_MAX: usize = 64;
 
 /// How long a name may take to be resolved and one of its addresses to answer.
@@ -94,8 +95,8 @@ pub const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Addresses of a server that are tried in one go.
 pub const ADDRESSES_TRIED_MAX: usize = 8;
 
-/// The shortest time between two dials of one server; it doubles up to the longest. Up to half of it is
-/// left out by chance, so that servers that start together do not go on in step.
+/// The shortest time between two dials of one server; it doubles up to the longest. Up to half of
+/// it is left out by chance, so that servers that start together do not go on in step.
 pub const REDIAL_MIN: Duration = Duration::from_millis(50);
 
 /// The longest.

@@ -18,7 +18,8 @@ pub struct NodeMetrics {
     pub fsync_time_us: Summary,
     /// How often that took longer than the configured time.
     pub fsync_threshold_exceed_count: u64,
-    /// `quorum_ack_latency`, in us: an entry of this member as leader until a quorum has it on disk.
+    /// `quorum_ack_latency`, in us: an entry of this member as leader until a quorum has it on
+    /// disk.
     pub quorum_ack_latency_us: Summary,
     /// `ack_latency`, in us: until each member has, this one included.
     pub ack_latency_us: BTreeMap<MemberId, Summary>,
@@ -77,13 +78,15 @@ impl MonitorHandle {
         self.shared.look_at_loop(|member| member.counts())
     }
 
-    /// How long ago this member was in touch with a leader, or a quorum; none where it needs nobody.
+    /// How long ago this member was in touch with a leader, or a quorum; none where it needs
+    /// nobody.
     pub fn contact_silent_ms(&self) -> Option<u64> {
         let at_ms = self.shared.contact_at_ms.load(Ordering::Acquire);
         (at_ms != u64::MAX).then(|| self.shared.now_ms().saturating_sub(at_ms))
     }
 
-    /// Those whose votes count, by member id: while a change is under way also those that are to go.
+    /// Those whose votes count, by member id: while a change is under way also those that are to
+    /// go.
     pub fn voters(&self) -> Vec<u64> {
         self.shared.look_at_loop(|member| member.voters())
     }

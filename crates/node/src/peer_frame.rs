@@ -1,7 +1,8 @@
 //! Frames on a connection between two members, to bytes and back.
 //!
-//! Byte layout: `docs/formats.md`, "Frame between members". Length, checksum and version stand where
-//! every later version has them, so that one that is too old or too new is told apart from garbage.
+//! Byte layout: `docs/formats.md`, "Frame between members". Length, checksum and version stand
+//! where every later version has them, so that one that is too old or too new is told apart from
+//! garbage.
 
 use std::io::IoSlice;
 

@@ -1,5 +1,5 @@
-//! The handshake of a link: what is said, how both sides prove that they know the shared secret, and
-//! whom one refuses.
+//! The handshake of a link: what is said, how both sides prove that they know the shared secret,
+//! and whom one refuses.
 //!
 //! ```text
 //! dialler                         accepter
@@ -9,11 +9,11 @@
 //!           <-  Accepted
 //! ```
 //!
-//! Either side may say Refused, with a reason, where the other waits for something, and close. A proof
-//! is an HMAC-SHA256 over everything that was said before, with the shared secret as its key and a
-//! label for the side that gives it: it cannot be used again, because of the nonces, nor be given back
-//! to whom it came from. It proves who is there when the link begins, no more: against somebody who
-//! can write into the network only TLS helps.
+//! Either side may say Refused, with a reason, where the other waits for something, and close. A
+//! proof is an HMAC-SHA256 over everything that was said before, with the shared secret as its key
+//! and a label for the side that gives it: it cannot be used again, because of the nonces, nor be
+//! given back to whom it came from. It proves who is there when the link begins, no more: against
+//! somebody who can write into the network only TLS helps.
 //!
 //! Byte layouts: `docs/formats.md`, "Handshake".
 

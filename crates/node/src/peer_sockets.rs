@@ -2,13 +2,13 @@
 //!
 //! Each server dials every other one, on two channels, and again whenever that ends. A link carries
 //! frames from the one that dialled; the other way there are only beats, so that each end notices a
-//! dead link. What a link gives is told in order: that it is up, its frames, that it is down. Towards
-//! a member there is at most one link of a channel, and one from it; a new one is made only when the
-//! old one was told to be down.
+//! dead link. What a link gives is told in order: that it is up, its frames, that it is down.
+//! Towards a member there is at most one link of a channel, and one from it; a new one is made only
+//! when the old one was told to be down.
 //!
 //! All of this runs on one thread, but that whoever sends writes to the socket itself where it has
-//! room: a wake-up costs more. Nobody who sends ever waits: what does not fit into a link's queue, or
-//! has no link, is dropped and counted, as a network may do.
+//! room: a wake-up costs more. Nobody who sends ever waits: what does not fit into a link's queue,
+//! or has no link, is dropped and counted, as a network may do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -299,8 +299,8 @@ impl PeerSockets {
         PeerHandle { links: self.links.clone() }
     }
 
-    /// Ends all links, and waits for the thread to end. Nothing is given any more, not even that they
-    /// are down.
+    /// Ends all links, and waits for the thread to end. Nothing is given any more, not even that
+    /// they are down.
     pub fn stop(mut self) {
         self.links.stop.send_replace(true);
         // A panic there has ended the process already.
@@ -315,8 +315,8 @@ impl Drop for PeerSockets {
 }
 
 impl PeerHandle {
-    /// Takes a frame for a member, if there is a link and room in its queue. [`PeerHandle::flush`] sends
-    /// what was taken.
+    /// Takes a frame for a member, if there is a link and room in its queue. [`PeerHandle::flush`]
+    /// sends what was taken.
     pub fn send(&self, to: MemberId, channel: Channel, frame: PeerFrame) {
         let outbox = {
             let open = self.links.open.lock();
@@ -333,8 +333,8 @@ impl PeerHandle {
         }
     }
 
-    /// Sends what was taken, as far as the sockets have room: the thread of the links need not be woken
-    /// for it. It goes on with the rest.
+    /// Sends what was taken, as far as the sockets have room: the thread of the links need not be
+    /// woken for it. It goes on with the rest.
     pub fn flush(&self) {
         let outboxes: Vec<_> = {
             let open = self.links.open.lock();
@@ -400,8 +400,8 @@ impl Outbox {
         self.waiting.lock().frames.is_empty()
     }
 
-    /// Writes what the socket takes; whether that is all. Not where another thread is at it, or only
-    /// the link's task may.
+    /// Writes what the socket takes; whether that is all. Not where another thread is at it, or
+    /// only the link's task may.
     fn write_now(&self) -> io::Result<bool> {
         let Some(mut direct) = self.socket.try_lock() else { return Ok(false) };
         let Some(DirectSocket { socket, batch }) = direct.as_mut() else { return Ok(false) };
@@ -662,8 +662,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         }
     }
 
-    /// Says why there will be no link, and waits a moment for the other side to read it: closing with
-    /// bytes unread would take it back.
+    /// Says why there will be no link, and waits a moment for the other side to read it: closing
+    /// with bytes unread would take it back.
     async fn refuse(mut self, reason: &Refusal) {
         let said = async {
             self.say(&Handshake::Refused(reason.to_string())).await?;
@@ -996,8 +996,8 @@ enum Ended {
     Closed,
 }
 
-/// The place of a link among all. Dropped, wherever its task was, it tells that the link is down, and
-/// only then makes room for another.
+/// The place of a link among all. Dropped, wherever its task was, it tells that the link is down,
+/// and only then makes room for another.
 struct Registered {
     links: Arc<Links>,
     id: u64,

@@ -46,8 +46,8 @@ pub struct NodeConfig {
     /// How long the log may take to make something durable before that is worth a warning
     /// (`fsync.warningthresholdms`).
     pub fsync_warning: Duration,
-    /// Who runs the server, where the ephemerals that go with their sessions are told to the audit log
-    /// (`audit.enable`).
+    /// Who runs the server, where the ephemerals that go with their sessions are told to the audit
+    /// log (`audit.enable`).
     pub audit_user: Option<String>,
     /// The other members, if there are to be any.
     pub cluster: Option<ClusterConfig>,
@@ -137,8 +137,8 @@ pub struct Node {
 }
 
 /// Opens or makes the data directory and starts the threads. Clients may be served once
-/// [`Node::wait_ready`] returns. The member of an ensemble that is not born yet waits for the others
-/// here, for as long as it takes.
+/// [`Node::wait_ready`] returns. The member of an ensemble that is not born yet waits for the
+/// others here, for as long as it takes.
 ///
 /// # Errors
 /// Nothing is started then.
@@ -348,8 +348,8 @@ impl Node {
     }
 }
 
-/// A standalone server's directory would go on alone, and clients of the ensemble with it; a member's
-/// would wait for ever for others that nobody names.
+/// A standalone server's directory would go on alone, and clients of the ensemble with it; a
+/// member's would wait for ever for others that nobody names.
 fn check_ensemble(
     membership: &Membership,
     origin: Origin,
@@ -371,8 +371,8 @@ fn check_ensemble(
     }
 }
 
-/// Whether the log of a directory that was used before is where it is looked for. Elsewhere it would
-/// look as if it were lost.
+/// Whether the log of a directory that was used before is where it is looked for. Elsewhere it
+/// would look as if it were lost.
 fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String> {
     let beside = data_dir.join(WAL_DIR);
     if let Some(log_dir) = log_dir {

@@ -2,10 +2,10 @@
 //!
 //! Loop and Apply are behind a mutex each, and run on whatever thread has something for them: a
 //! connection runtime that hands over a command runs Loop itself, and the thread of the disk, which
-//! learns that something is durable, runs Loop and, if it has nothing else to do, Apply; so does the
-//! thread of the links, which learns that others have it. A step takes microseconds, a wake-up of
-//! another thread costs more. Whoever finds the mutex taken goes on: the holder looks again after it
-//! has let go.
+//! learns that something is durable, runs Loop and, if it has nothing else to do, Apply; so does
+//! the thread of the links, which learns that others have it. A step takes microseconds, a wake-up
+//! of another thread costs more. Whoever finds the mutex taken goes on: the holder looks again
+//! after it has let go.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,8 +62,8 @@ pub(crate) struct Shared {
     pub to_spare: Inbox<SpareJob<RealDisk>>,
     pub fronts: Vec<Mail<Delivery>>,
     pub ready: Inbox<()>,
-    /// Whether connection runtimes take their mail. Before that nobody waits and nobody watches, and
-    /// a long replay would fill their queues.
+    /// Whether connection runtimes take their mail. Before that nobody waits and nobody watches,
+    /// and a long replay would fill their queues.
     pub serving: AtomicBool,
     pub started: Instant,
     /// `Now::contact_at_ms`; the greatest number for none.
@@ -181,8 +181,8 @@ impl LoopRunner {
         LoopRunner { member, inputs: Vec::new(), last, next_tick: last + tick, tick, acks }
     }
 
-    /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees to
-    /// it. Whether something waits to be sent to other members.
+    /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees
+    /// to it. Whether something waits to be sent to other members.
     fn turn(&mut self, shared: &Shared, wakes_apply: bool) -> bool {
         let mut inputs = std::mem::take(&mut self.inputs);
         shared.to_loop.take_now(&mut inputs);
@@ -442,8 +442,8 @@ impl Shared {
         self.turn_loop(true);
     }
 
-    /// The same for what links brought, which often is that something is committed: Apply gets one hold
-    /// on this thread, as others wait for more from the links.
+    /// The same for what links brought, which often is that something is committed: Apply gets one
+    /// hold on this thread, as others wait for more from the links.
     pub fn tell_loop_of_peers(&self, inputs: impl IntoIterator<Item = LoopInput>) {
         self.to_loop.push_quietly(inputs);
         // A client that waits comes before the members that are told what is committed.
@@ -574,8 +574,8 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
     }
 }
 
-/// Makes log segments ahead, so that the log never waits for zeros to be written. It rests as the thread
-/// of the snapshots does.
+/// Makes log segments ahead, so that the log never waits for zeros to be written. It rests as the
+/// thread of the snapshots does.
 pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
     let mut jobs = Vec::new();
     loop {

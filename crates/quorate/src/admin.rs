@@ -266,8 +266,8 @@ fn answer_before_start(url: &str, request: &Request<Incoming>) -> Answer {
 const PLAIN_TEXT: &str = "text/plain;charset=utf-8";
 const LIVE: &str = "live\n";
 
-/// Probes, which ZooKeeper has not: whether the process is there, and whether it serves requests. That
-/// is asked of every connection runtime, and the state must be readable.
+/// Probes, which ZooKeeper has not: whether the process is there, and whether it serves requests.
+/// That is asked of every connection runtime, and the state must be readable.
 async fn answer_health(monitor: &Monitor, which: &str) -> Answer {
     let (status, text) = match which {
         "live" => (StatusCode::OK, LIVE),
@@ -333,8 +333,8 @@ fn query(text: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Text with its `%XX` resolved, and in a query a `+` as the blank that it is. What is malformed stays
-/// as it is; bytes that are no UTF-8 are replaced.
+/// Text with its `%XX` resolved, and in a query a `+` as the blank that it is. What is malformed
+/// stays as it is; bytes that are no UTF-8 are replaced.
 fn decode_percent(text: &str, in_query: bool) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

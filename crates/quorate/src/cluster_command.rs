@@ -1,4 +1,5 @@
-//! `quorate cluster`: asks the admin servers of an ensemble how it stands, and has the leader hand over.
+//! `quorate cluster`: asks the admin servers of an ensemble how it stands, and has the leader hand
+//! over.
 
 use std::fmt::Write;
 use std::process::ExitCode;

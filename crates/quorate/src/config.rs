@@ -106,8 +106,8 @@ pub struct ServeConfig {
     /// The largest request (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
     pub jute_bytes_max: u32,
     /// Writes of all clients that are not yet answered (`request_throttle_max_requests`,
-    /// `globalOutstandingLimit`; the smaller one); none: [`member::limits::FRONT_COMMANDS_MAX`] for each
-    /// connection runtime.
+    /// `globalOutstandingLimit`; the smaller one); none: [`member::limits::FRONT_COMMANDS_MAX`] for
+    /// each connection runtime.
     pub commands_in_flight_max: Option<u32>,
     /// Requests that wait longer because of that are refused (`throttled_op_wait_time`); 0: never.
     pub throttled_op_wait_ms: u64,

@@ -12,8 +12,8 @@ use storage::disk::RealDisk;
 use crate::cli::ExportChunksArgs;
 use crate::listen_chunk::CHUNKS_DIR;
 
-/// Writes the containers, and says of each what came of it. Fails if a block is damaged; the others are
-/// written all the same.
+/// Writes the containers, and says of each what came of it. Fails if a block is damaged; the others
+/// are written all the same.
 pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let folder = args.data_dir.join(CHUNKS_DIR);
     anyhow::ensure!(folder.is_dir(), "there is no chunk store in {}", args.data_dir.display());

@@ -105,8 +105,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often there is a piece of the store's background work.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The bytes of one such piece: 20 MB/s to give space back, and 5 MB/s to find damage, as Ozone's scanner
-/// of data takes of a volume.
+/// The bytes of one such piece: 20 MB/s to give space back, and 5 MB/s to find damage, as Ozone's
+/// scanner of data takes of a volume.
 const UPKEEP_BUDGET: UpkeepBudget =
     UpkeepBudget { bytes_moved_max: 2 * 1024 * 1024, bytes_scrubbed_max: 512 * 1024 };
 
@@ -239,8 +239,8 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
     Ok(ChunkFace { service, runtimes, tickers, threads, connections })
 }
 
-/// Files that the store keeps open. Each takes two descriptors at most, and half of what the process may
-/// have is for connections.
+/// Files that the store keeps open. Each takes two descriptors at most, and half of what the
+/// process may have is for connections.
 fn open_files_max() -> usize {
     let descriptors = file_descriptors().map_or(u64::MAX, |(_, limit)| limit);
     OPEN_FILES_MAX_DEFAULT.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
@@ -274,8 +274,8 @@ impl ChunkFace {
         }
     }
 
-    /// Cuts off all connections, lets what they asked for end, and makes everything durable. The next start
-    /// has little to read.
+    /// Cuts off all connections, lets what they asked for end, and makes everything durable. The
+    /// next start has little to read.
     ///
     /// # Errors
     /// The store cannot.

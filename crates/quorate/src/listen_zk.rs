@@ -71,8 +71,8 @@ pub enum Wire {
 
 /// What a runtime is sent.
 pub enum ToRuntime {
-    /// Known to no reactor: the one of the runtime that accepted it would otherwise wake up for each
-    /// packet, to wake the runtime that it belongs to.
+    /// Known to no reactor: the one of the runtime that accepted it would otherwise wake up for
+    /// each packet, to wake the runtime that it belongs to.
     Accept(std::net::TcpStream, Admission, Wire),
     /// What have you counted?
     Report(oneshot::Sender<FrontReport>),
@@ -244,8 +244,8 @@ struct Socket {
     done: Cell<bool>,
 }
 
-/// An address as Java prints it (`InetAddress.getHostAddress`): clients read it in whoAmI and `cons`, and
-/// make ACLs of it.
+/// An address as Java prints it (`InetAddress.getHostAddress`): clients read it in whoAmI and
+/// `cons`, and make ACLs of it.
 pub fn host_address(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),

@@ -1,9 +1,9 @@
-//! `quorate serve --local-ensemble N`: an ensemble on one machine, to try things out. Each server is
-//! a process of its own, so that one can be killed as any other would be; this one starts them, shows
-//! what they log, and ends them.
+//! `quorate serve --local-ensemble N`: an ensemble on one machine, to try things out. Each server
+//! is a process of its own, so that one can be killed as any other would be; this one starts them,
+//! shows what they log, and ends them.
 //!
-//! Each server has a folder `DIR/1` and so on with its `quorate.toml`, which a server that has ended is
-//! started with again by hand. The servers are ended with this process, however that ends.
+//! Each server has a folder `DIR/1` and so on with its `quorate.toml`, which a server that has
+//! ended is started with again by hand. The servers are ended with this process, however that ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -140,8 +140,8 @@ fn server_port(first: u16, number: u32) -> anyhow::Result<u16> {
     u16::try_from(port).map_err(|_| anyhow::anyhow!("there is no port {port}"))
 }
 
-/// Where the admin server of the first server is: where ZooKeeper has it, if nobody says otherwise and
-/// there is room for all.
+/// Where the admin server of the first server is: where ZooKeeper has it, if nobody says otherwise
+/// and there is room for all.
 fn admin_addr(args: &ServeArgs, count: u32) -> Option<ListenAddress> {
     if args.admin_addr.is_some() {
         return args.admin_addr.clone();

@@ -97,8 +97,8 @@ pub struct Begin {
     pub questions: mpsc::Receiver<Question>,
 }
 
-/// Starts the thread, which serves these ports from now on, and tells the rest when it is given what it
-/// needs. It ends with the process.
+/// Starts the thread, which serves these ports from now on, and tells the rest when it is given
+/// what it needs. It ends with the process.
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.

@@ -1,7 +1,8 @@
-//! What is answered on the client ports before there is anything to serve: a member of an ensemble waits
-//! for others as long as it takes, and whoever asks meanwhile whether it is alive is to be told so. Four-
-//! letter words are answered as ZooKeeper answers them then; any other connection is closed, and its
-//! client tries the next server (`NIOServerCnxn.readConnectRequest`: "ZooKeeperServer not running").
+//! What is answered on the client ports before there is anything to serve: a member of an ensemble
+//! waits for others as long as it takes, and whoever asks meanwhile whether it is alive is to be
+//! told so. Four- letter words are answered as ZooKeeper answers them then; any other connection is
+//! closed, and its client tries the next server (`NIOServerCnxn.readConnectRequest`:
+//! "ZooKeeperServer not running").
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +46,8 @@ impl Answers {
     }
 }
 
-/// Answers on a port until the task is dropped. `is_plain` is false where TLS is spoken: all that is
-/// heard there is that nothing is served.
+/// Answers on a port until the task is dropped. `is_plain` is false where TLS is spoken: all that
+/// is heard there is that nothing is served.
 pub async fn answer(listener: Option<&TcpListener>, is_plain: bool, answers: Arc<Answers>) {
     let Some(listener) = listener else { return std::future::pending().await };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));

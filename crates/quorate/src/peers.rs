@@ -1,5 +1,5 @@
-//! What the node is told of the ensemble that this server is a member of: the port for other servers,
-//! bound, and how servers believe each other.
+//! What the node is told of the ensemble that this server is a member of: the port for other
+//! servers, bound, and how servers believe each other.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -36,8 +36,8 @@ pub fn prepare(cluster: &ClusterConfig) -> anyhow::Result<node::ClusterConfig> {
     })
 }
 
-/// How often, and after how long, an address is tried that cannot be bound: names of machines that have
-/// just started are known a little later (`zookeeper.electionPortBindRetry`, 3 times).
+/// How often, and after how long, an address is tried that cannot be bound: names of machines that
+/// have just started are known a little later (`zookeeper.electionPortBindRetry`, 3 times).
 const BIND_RETRIES: u32 = 3;
 const BIND_PAUSE: Duration = Duration::from_secs(1);
 

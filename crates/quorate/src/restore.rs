@@ -1,8 +1,8 @@
 //! `quorate restore`: data directories that begin with the state of a backup.
 //!
 //! All servers of an ensemble begin with the same state, as the same cluster: that is why their
-//! directories are made at once. Ids are drawn anew, so that what is left of the ensemble that the backup
-//! is of is another cluster, and refused.
+//! directories are made at once. Ids are drawn anew, so that what is left of the ensemble that the
+//! backup is of is another cluster, and refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

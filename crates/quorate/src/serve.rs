@@ -337,14 +337,15 @@ fn front_config(
     }
 }
 
-/// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), if it does at all.
+/// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), if it does at
+/// all.
 fn read_only_after_ms(config: &ServeConfig) -> Option<u64> {
     let is_wanted = config.read_only_mode && config.cluster.is_some();
     is_wanted.then(|| u64::from(config.tick_ms).max(READ_ONLY_AFTER_MS_MIN))
 }
 
-/// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where another
-/// one can be chosen.
+/// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where
+/// another one can be chosen.
 fn listen(
     config: &ServeConfig,
     wanted: &ListenAddress,
@@ -479,8 +480,8 @@ fn port_of(listener: Option<&TcpListener>) -> String {
     port.map_or("-1".to_string(), |address| address.port().to_string())
 }
 
-/// The lines of `conf` (`ZooKeeperServer.dumpConf`, and that of `QuorumZooKeeperServer`); of the ports
-/// the one for TLS comes second.
+/// The lines of `conf` (`ZooKeeperServer.dumpConf`, and that of `QuorumZooKeeperServer`); of the
+/// ports the one for TLS comes second.
 fn conf_report(config: &ServeConfig, [client_port, secure_client_port]: [String; 2]) -> ConfReport {
     let dir = config.data_dir.display().to_string();
     let log_dir = config.log_dir.as_ref().map_or(dir.clone(), |it| it.display().to_string());

@@ -7,8 +7,8 @@ use crate::cli::SimArgs;
 /// Seeds between two lines that say how far it is.
 const PROGRESS_SEEDS: u64 = 1_000;
 
-/// Runs one seed and says what it was like, or many and says which failed. Of many, unless it is said
-/// how many members there are, every other one is of an ensemble.
+/// Runs one seed and says what it was like, or many and says which failed. Of many, unless it is
+/// said how many members there are, every other one is of an ensemble.
 pub fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     Ok(match args.seeds {
         None => run_one(args.seed.unwrap_or(1), args.members),

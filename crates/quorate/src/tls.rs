@@ -1,8 +1,8 @@
 //! TLS for clients: what a listener needs to speak it, made of the configured stores, and made anew
 //! when their files change.
 //!
-//! Of ZooKeeper 3.9 it stands for `ClientX509Util` and `X509AuthenticationProvider`. Sessions of TLS
-//! are not resumed: every connect proves its certificate again.
+//! Of ZooKeeper 3.9 it stands for `ClientX509Util` and `X509AuthenticationProvider`. Sessions of
+//! TLS are not resumed: every connect proves its certificate again.
 
 mod client_verifier;
 mod der;

@@ -216,8 +216,8 @@ impl Client {
         self.answer(&waiting, decode_children)
     }
 
-    /// The names of the children, sorted, of each of these znodes, or why they are not to be had; all
-    /// are asked before the first answer is waited for. None for one that does not exist.
+    /// The names of the children, sorted, of each of these znodes, or why they are not to be had;
+    /// all are asked before the first answer is waited for. None for one that does not exist.
     pub fn children_of_each(
         &self,
         paths: &[String],

@@ -1,8 +1,8 @@
 //! `quorate zk`: commands on the tree of a ZooKeeper server, one from the command line or many from
 //! a prompt or a pipe.
 //!
-//! What may be written is in [`command`], what it does in [`execute`] and [`trees`], how it is shown
-//! in [`show`], and where in [`screen`].
+//! What may be written is in [`command`], what it does in [`execute`] and [`trees`], how it is
+//! shown in [`show`], and where in [`screen`].
 
 mod command;
 mod complete;

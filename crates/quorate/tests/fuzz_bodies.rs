@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets on a seeded corpus: good encodings, each cut off at many places and
-//! changed in a few. The fuzzers themselves search longer; see `fuzz/`.
+//! The bodies of the fuzz targets on a seeded corpus: good encodings, each cut off at many places
+//! and changed in a few. The fuzzers themselves search longer; see `fuzz/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -371,6 +371,16 @@ fn is_test_file(path: &Path) -> bool {
     is_test && !path.iter().any(|part| part == "it")
 }
 
+/// True for a comment that does not fit: rustfmt leaves those alone. Formats are set out in
+/// columns, with `|` or blanks between them, and may be wider.
+fn is_wide_comment(line: &str) -> bool {
+    let comment = line.trim_start();
+    let text = comment.trim_start_matches(['/', '!']).trim_start();
+    comment.starts_with("//")
+        && line.chars().count() > 100
+        && ![" | ", "  "].iter().any(|gap| text.contains(gap))
+}
+
 #[test]
 fn no_file_contains_what_is_banned() {
     let mut complaints = Vec::new();
@@ -386,6 +396,9 @@ fn no_file_contains_what_is_banned() {
             };
             if line.ends_with([' ', '\t']) {
                 complain("a blank", "stands at the end of the line");
+            }
+            if rust && is_wide_comment(line) {
+                complain("a comment", "is wider than 100 columns");
             }
             let banned = everywhere
                 .iter()

@@ -122,15 +122,15 @@ pub struct MembershipAt {
     pub membership: Membership,
 }
 
-/// A follower needs entries that are no longer in memory: choose a snapshot for it, of this member or of
-/// another, and say so with `Replica::send_snapshot`. Repeated until then.
+/// A follower needs entries that are no longer in memory: choose a snapshot for it, of this member
+/// or of another, and say so with `Replica::send_snapshot`. Repeated until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotWanted {
     pub to: u64,
     /// The snapshot's index must be at least this.
     pub index_min: u64,
-    /// From here on it is likely that the log still goes on from it when the follower has it: a snapshot
-    /// to be taken for it, or one that is not in its hands yet, had better be as new.
+    /// From here on it is likely that the log still goes on from it when the follower has it: a
+    /// snapshot to be taken for it, or one that is not in its hands yet, had better be as new.
     pub index_fresh: u64,
 }
 

@@ -29,8 +29,8 @@ pub const COMMITTED_BYTES_PER_EFFECTS_MAX: u64 = 4 << 20;
 pub const LOG_BYTES_MAX: usize = 8 << 20;
 
 /// Default of `LogMemory::pinned_bytes_max`: bytes of applied entries kept in memory for a snapshot
-/// that is being made or streamed and for the followers that are catching up after one. Beyond it they
-/// need a newer snapshot.
+/// that is being made or streamed and for the followers that are catching up after one. Beyond it
+/// they need a newer snapshot.
 pub const LOG_BYTES_PINNED_MAX: usize = 256 << 20;
 
 /// What an entry costs in memory besides its payload, in bytes, for the two limits above.

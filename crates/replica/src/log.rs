@@ -28,8 +28,8 @@ pub(crate) struct Log {
     chosen: Option<(u64, SnapshotMeta)>,
     /// The last membership entry that was handed out in this boot.
     membership_index: u64,
-    /// The least index that each follower needs, filled by raft-rs's reads, hence the cell. At most one
-    /// for each member.
+    /// The least index that each follower needs, filled by raft-rs's reads, hence the cell. At most
+    /// one for each member.
     wanted: RefCell<BTreeMap<u64, u64>>,
 }
 
@@ -99,8 +99,8 @@ impl Log {
         self.snapshot.as_ref()
     }
 
-    /// Until the next call this is what that follower is sent if it needs one, and nobody is sent any
-    /// other.
+    /// Until the next call this is what that follower is sent if it needs one, and nobody is sent
+    /// any other.
     pub(crate) fn choose(&mut self, chosen: Option<(u64, SnapshotMeta)>) {
         self.chosen = chosen;
     }
@@ -110,8 +110,8 @@ impl Log {
         self.membership_index = index;
     }
 
-    /// Drops the oldest applied entries: those after `pinned_index` only beyond `pinned_bytes_max`, the
-    /// others beyond `bytes_max`.
+    /// Drops the oldest applied entries: those after `pinned_index` only beyond `pinned_bytes_max`,
+    /// the others beyond `bytes_max`.
     pub(crate) fn compact(&mut self, pinned_index: u64, bytes_max: usize, pinned_bytes_max: usize) {
         while let Some(first) = self.entries.front() {
             let pinned = first.index > pinned_index;
@@ -125,8 +125,8 @@ impl Log {
         }
     }
 
-    /// What followers need and were not sent; said once. Fresh is a snapshot behind which the log has
-    /// at most half of `pinned_bytes_max`.
+    /// What followers need and were not sent; said once. Fresh is a snapshot behind which the log
+    /// has at most half of `pinned_bytes_max`.
     pub(crate) fn take_wanted(&self, pinned_bytes_max: usize) -> Vec<SnapshotWanted> {
         let index_fresh = self.index_before(pinned_bytes_max / 2);
         let wanted = self.wanted.take().into_iter();

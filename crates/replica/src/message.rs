@@ -105,8 +105,8 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
 pub(crate) struct Decoded {
     /// For raft-rs.
     pub message: eraftpb::Message,
-    /// An append without entries, to a member that has said or is about to say that it has everything
-    /// up to its index: an answer that agrees would say nothing new.
+    /// An append without entries, to a member that has said or is about to say that it has
+    /// everything up to its index: an answer that agrees would say nothing new.
     pub is_quiet: bool,
 }
 

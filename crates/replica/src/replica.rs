@@ -468,9 +468,10 @@ impl Replica {
         self.node.store().snapshot()
     }
 
-    /// Sends a follower this snapshot, of whichever member: the answer to a `SnapshotWanted`. The log is
-    /// kept from there on. False: it was not sent, since the log does not go on from it, or the follower
-    /// is not in it, does not answer, or needs none any more. If one is wanted, that is said again.
+    /// Sends a follower this snapshot, of whichever member: the answer to a `SnapshotWanted`. The
+    /// log is kept from there on. False: it was not sent, since the log does not go on from it, or
+    /// the follower is not in it, does not answer, or needs none any more. If one is wanted, that
+    /// is said again.
     pub fn send_snapshot(&mut self, to: u64, meta: &SnapshotMeta) -> bool {
         let raft = &self.node.raft;
         let is_follower = raft.state == StateRole::Leader
@@ -527,10 +528,11 @@ impl Replica {
         Ok(())
     }
 
-    /// The connection from the leader has ended: it is probably gone. Does nothing if `leader` is not
-    /// whom this member follows. What is left of the election timeout is its random part; and others
-    /// may be granted a vote at once. A leader that is still there is heard before that, or refused
-    /// nobody else (Raft thesis, section 9.6: a pre-vote needs a quorum that misses the leader).
+    /// The connection from the leader has ended: it is probably gone. Does nothing if `leader` is
+    /// not whom this member follows. What is left of the election timeout is its random part; and
+    /// others may be granted a vote at once. A leader that is still there is heard before that, or
+    /// refused nobody else (Raft thesis, section 9.6: a pre-vote needs a quorum that misses the
+    /// leader).
     pub fn miss_leader(&mut self, leader: u64) {
         let election_ticks = usize::try_from(self.config.election_ticks);
         let raft = &mut self.node.raft;
@@ -674,7 +676,8 @@ impl Replica {
         Ok(Membership::from_raft(&after.to_conf_state()))
     }
 
-    /// Drops what agrees to an append, of the messages from this position on: nobody learns from it.
+    /// Drops what agrees to an append, of the messages from this position on: nobody learns from
+    /// it.
     fn drop_agreement(&mut self, from: usize) {
         let messages = &mut self.node.raft.msgs;
         let is_agreement = |message: &eraftpb::Message| {
@@ -685,11 +688,11 @@ impl Replica {
         }
     }
 
-    /// Whether an answer to this message that agrees with it would tell this leader nothing: it has no
-    /// entries, and the member has said that it has what is before, or will when its disk does. If that
-    /// is lost, the leader asks again when a heartbeat is answered, by when the entry is no longer new.
-    /// The member streams, or else the next append waits for the answer; and its answers count for
-    /// contact only with heartbeats.
+    /// Whether an answer to this message that agrees with it would tell this leader nothing: it has
+    /// no entries, and the member has said that it has what is before, or will when its disk does.
+    /// If that is lost, the leader asks again when a heartbeat is answered, by when the entry is no
+    /// longer new. The member streams, or else the next append waits for the answer; and its
+    /// answers count for contact only with heartbeats.
     fn is_quiet(&self, message: &eraftpb::Message) -> bool {
         let is_new = message.index > self.tick_last_index;
         let has_all = |progress: &raft::Progress| {

@@ -51,8 +51,9 @@ impl WakingTime {
     }
 }
 
-/// When a member was in trouble: its process was not there, not given the CPU or not ready, or one of
-/// its links did not carry everything at once. What a client says to it then may be lost to the others.
+/// When a member was in trouble: its process was not there, not given the CPU or not ready, or one
+/// of its links did not carry everything at once. What a client says to it then may be lost to the
+/// others.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
     /// Start of each, and its end; the last may go on. In order.
@@ -206,9 +207,9 @@ fn check_acknowledgements(
 /// `t` itself is known only where nothing waits in Loop: else the command was thought of some time
 /// after `judged_us`, and the silence may have ended since.
 ///
-/// In an ensemble the leader judges, and hears of the clients of others by frames, so a little later;
-/// and its clock may be faster. What a client says to a member in trouble, or while the leader is in
-/// trouble, need not be heard.
+/// In an ensemble the leader judges, and hears of the clients of others by frames, so a little
+/// later; and its clock may be faster. What a client says to a member in trouble, or while the
+/// leader is in trouble, need not be heard.
 fn check_expiries(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
@@ -291,7 +292,8 @@ fn connections_of(evidence: &Evidence<'_>, session: i64) -> impl Iterator<Item =
     })
 }
 
-/// The timeout of a session, and when bytes of its client arrived of which the leader must have heard.
+/// The timeout of a session, and when bytes of its client arrived of which the leader must have
+/// heard.
 fn signs_of_life(evidence: &Evidence<'_>, session: i64, leader: usize) -> (u64, Vec<u64>) {
     let (mut timeout_us, mut heard_us) = (0, Vec::new());
     for (number, told_us) in connections_of(evidence, session) {
@@ -312,8 +314,8 @@ fn signs_of_life(evidence: &Evidence<'_>, session: i64, leader: usize) -> (u64, 
 }
 
 /// The longest silence, in the server's waking time and with what its pauses may have counted, that
-/// a server can have seen behind it when it judged, some time from `judged_us` to `proposed_us`. It has
-/// heard of what arrived `hearing_us` before.
+/// a server can have seen behind it when it judged, some time from `judged_us` to `proposed_us`. It
+/// has heard of what arrived `hearing_us` before.
 fn longest_silence(
     waking: &WakingTime,
     heard_us: &[u64],

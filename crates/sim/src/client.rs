@@ -189,7 +189,8 @@ impl Client {
         self.deaf_until_us = 0;
     }
 
-    /// It is gone for good, and lets its session expire. Its connection is closed, or left as it is.
+    /// It is gone for good, and lets its session expire. Its connection is closed, or left as it
+    /// is.
     pub fn vanish(&mut self, world: &mut World, network: &mut Network) {
         self.is_gone = true;
         if let Some(number) = self.connection.take_if(|_| self.random.one_in(2)) {

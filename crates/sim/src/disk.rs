@@ -180,8 +180,8 @@ impl SimDisk {
         }
     }
 
-    /// Everything is gone, or what was set aside. What a sync has covered once stays covered: others
-    /// count on it until the member is replaced.
+    /// Everything is gone, or what was set aside. What a sync has covered once stays covered:
+    /// others count on it until the member is replaced.
     pub fn lose(&self, what: Lost<'_>) {
         match what {
             Lost::All => {
@@ -192,8 +192,8 @@ impl SimDisk {
         }
     }
 
-    /// Someone puts back what was on it at an earlier time. What a sync has covered since stays covered,
-    /// likewise.
+    /// Someone puts back what was on it at an earlier time. What a sync has covered since stays
+    /// covered, likewise.
     pub fn put_back(&self, copy: &FaultDisk) {
         self.inner.set_all(copy);
         self.watch.borrow_mut().forget_unsynced();

@@ -132,11 +132,11 @@ pub enum Fault {
     EmptiedDisk,
     /// Someone copies what the disk holds.
     Copy,
-    /// The process ends, and its disk holds such a copy when it is started again: as soon as the others
-    /// are all well.
+    /// The process ends, and its disk holds such a copy when it is started again: as soon as the
+    /// others are all well.
     OldCopy,
-    /// The process ends, and the end of its log is damaged behind all that says that it was durable:
-    /// likewise.
+    /// The process ends, and the end of its log is damaged behind all that says that it was
+    /// durable: likewise.
     TornTail,
     /// The state is not what the log says, from now on: likewise.
     WrongState,
@@ -196,8 +196,8 @@ impl FaultMix {
         FaultMix { random, member_count: 1, kinds, interval_us, planned: Vec::new() }
     }
 
-    /// The same for so many members. `apart` says which of those that came later there are, and the rest
-    /// does not depend on it.
+    /// The same for so many members. `apart` says which of those that came later there are, and the
+    /// rest does not depend on it.
     pub fn draw_ensemble(mut random: Random, mut apart: Random, member_count: usize) -> FaultMix {
         let mut kinds = Vec::new();
         if !random.one_in(12) {

@@ -39,8 +39,8 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// Seeds from here on are those of ensembles, where nobody says how many members there are to be. The
-/// others are of one member, as they were before there were ensembles.
+/// Seeds from here on are those of ensembles, where nobody says how many members there are to be.
+/// The others are of one member, as they were before there were ensembles.
 pub const ENSEMBLE_SEEDS: u64 = 1_000_000_000;
 
 /// How many members a seed has if nobody says so: 1, 3 or 5.

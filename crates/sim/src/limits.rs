@@ -69,8 +69,8 @@ pub const SET_ASIDE_MAX: usize = 3;
 /// Bytes that are tried until one is found whose damage is noticed.
 pub const ROT_TRIES_MAX: u64 = 8;
 
-/// Rounds of one operation more of each client after which a wrong state must have been found out: two
-/// intervals of digests.
+/// Rounds of one operation more of each client after which a wrong state must have been found out:
+/// two intervals of digests.
 pub const FIND_OUT_TRIES_MAX: u64 = 2 * member::limits::DIGEST_INTERVAL_ENTRIES;
 
 /// Entries that are to come, when a state is made wrong, before digests are compared: at least.
@@ -79,8 +79,8 @@ pub const WRONG_ENTRIES_MIN: u64 = 2;
 /// The same at most: until it is found out nothing else goes wrong.
 pub const WRONG_ENTRIES_MAX: u64 = 24;
 
-/// How long a member that has all of what it forgot is watched before it counts as honest: what it sent
-/// before may still be on its way into the log.
+/// How long a member that has all of what it forgot is watched before it counts as honest: what it
+/// sent before may still be on its way into the log.
 pub const HONEST_US_MIN: u64 = 2_000_000;
 
 /// Bytes of a snapshot that someone brings, at once.
@@ -101,18 +101,19 @@ pub const LINK_PATIENCE_US_MIN: u64 = 500_000;
 /// How long at most; and how late one end may learn that the other's machine is gone.
 pub const LINK_PATIENCE_US_MAX: u64 = 15_000_000;
 
-/// How much faster or slower than the world's the clock of a machine goes at most, in millionths: ten
-/// times what a quartz of a common server does.
+/// How much faster or slower than the world's the clock of a machine goes at most, in millionths:
+/// ten times what a quartz of a common server does.
 pub const CLOCK_PPM_MAX: u64 = 500;
 
 /// How long the news that a client was heard may take from its member to the leader, beside
-/// [`HEARING_US_MAX`]: a look at the clock of each Loop, twice the latency and what threads are late.
+/// [`HEARING_US_MAX`]: a look at the clock of each Loop, twice the latency and what threads are
+/// late.
 pub const HEARD_AT_LEADER_US_MAX: u64 =
     HEARING_US_MAX + 2 * RAFT_TICK_MS * 1_000 + 4 * LINK_LATENCY_US_MAX;
 
-/// How late a member may fall silent for a session that the others have ended, beside a third of its
-/// timeout: a look at the clock, a report of who was heard, and some syncs of its disk, each of which
-/// may take 400 ms.
+/// How late a member may fall silent for a session that the others have ended, beside a third of
+/// its timeout: a look at the clock, a report of who was heard, and some syncs of its disk, each of
+/// which may take 400 ms.
 pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
 
 /// Members of an ensemble.

@@ -8,8 +8,9 @@
 //! A member must bear more than that, so in a rough network single frames are lost, come
 //! twice or overtake each other.
 //!
-//! A link knows what both ends said of themselves when it began (`node::peer_sockets`): frames go to a
-//! member, not to a machine, and when one of the ends says something else the link is made anew.
+//! A link knows what both ends said of themselves when it began (`node::peer_sockets`): frames go
+//! to a member, not to a machine, and when one of the ends says something else the link is made
+//! anew.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

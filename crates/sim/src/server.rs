@@ -477,8 +477,8 @@ impl Server {
         core::mem::take(&mut self.differences)
     }
 
-    /// From now on the state is not what the log says, in a way that no client notices and no checksum
-    /// shows.
+    /// From now on the state is not what the log says, in a way that no client notices and no
+    /// checksum shows.
     pub fn make_wrong(&mut self) {
         let origin = Origin { member: NOBODY, boot: BootId(1) };
         assert!(self.machine.begin_batch(origin, 1), "it is wrong already");

@@ -1,11 +1,11 @@
 //! What the members claim to have done: every entry that was handed to Apply, by its index.
 //!
-//! What was handed over once, by any member, is there for ever, under the same index and with the same
-//! bytes; a sync of the member that hands it over covers it, and syncs of a quorum. That is checked
-//! here, in all lives of the processes. From the entries comes the committed order that the judge is
-//! given. Of an ensemble it is checked, too, that a term has one leader, who has everything that was
-//! handed over in earlier terms; that the same index and term never name two entries; and that states
-//! at the same index are equal.
+//! What was handed over once, by any member, is there for ever, under the same index and with the
+//! same bytes; a sync of the member that hands it over covers it, and syncs of a quorum. That is
+//! checked here, in all lives of the processes. From the entries comes the committed order that the
+//! judge is given. Of an ensemble it is checked, too, that a term has one leader, who has
+//! everything that was handed over in earlier terms; that the same index and term never name two
+//! entries; and that states at the same index are equal.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -188,8 +188,8 @@ impl Witness {
         }
     }
 
-    /// An entry, by index and term, goes to the disk of a member. What is in it waits since `judged_us`
-    /// at the earliest, if it is the first that has it.
+    /// An entry, by index and term, goes to the disk of a member. What is in it waits since
+    /// `judged_us` at the earliest, if it is the first that has it.
     pub fn on_proposed(
         &mut self,
         member: usize,
@@ -429,8 +429,8 @@ impl Witness {
     /// The committed order, and the times of each command's entry.
     ///
     /// # Errors
-    /// Of an ensemble of one: a batch is there twice, or is missing. Others send them again, and skip
-    /// what is not the next one.
+    /// Of an ensemble of one: a batch is there twice, or is missing. Others send them again, and
+    /// skip what is not the next one.
     pub fn order(&self) -> Result<(Vec<Committed>, Vec<Times>), String> {
         let mut committed = Vec::new();
         let mut times = Vec::new();

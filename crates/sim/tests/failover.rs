@@ -1,5 +1,5 @@
-//! An ensemble goes on when its leader is gone: clients finish their work while it still is. Who was
-//! away for long catches up.
+//! An ensemble goes on when its leader is gone: clients finish their work while it still is. Who
+//! was away for long catches up.
 
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::script::script;
@@ -49,8 +49,8 @@ fn work_goes_on_while_the_leader_is_paused() {
     check_goes_on(3, |for_us| Fault::Pause { for_us });
 }
 
-/// A member is cut off, and everybody else is started again with nothing in memory but what is behind
-/// a snapshot.
+/// A member is cut off, and everybody else is started again with nothing in memory but what is
+/// behind a snapshot.
 #[test]
 fn a_member_that_no_log_reaches_fetches_a_snapshot() {
     let mut fetched_count = 0;

@@ -1,13 +1,13 @@
-//! Members that the leader's log does not reach are sent the snapshots of followers, whatever becomes of
-//! those.
+//! Members that the leader's log does not reach are sent the snapshots of followers, whatever
+//! becomes of those.
 
 use replica::LogMemory;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::script::script;
 use sim::{Options, Summary};
 
-/// Clients that work for longer than the faults last, and so little log in memory that whoever comes back
-/// without a directory needs a snapshot.
+/// Clients that work for longer than the faults last, and so little log in memory that whoever
+/// comes back without a directory needs a snapshot.
 fn forgetful(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
     let mut options = Options::draw_ensemble(seed, member_count);
     options.begins_unborn = false;
@@ -27,7 +27,8 @@ fn run(options: Options) -> Summary {
     sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// A member loses its directory, and from then on this comes to whoever sends a snapshot, every 20 ms.
+/// A member loses its directory, and from then on this comes to whoever sends a snapshot, every 20
+/// ms.
 fn while_lending(fault: Fault) -> Vec<(u64, Whom, Fault)> {
     let mut faults = vec![(8_000_000, Whom::one(0), Fault::EmptiedDisk)];
     faults.extend(vec![(20_000, Whom::Lender, fault); 500]);

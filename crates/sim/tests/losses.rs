@@ -26,8 +26,8 @@ fn run(options: Options) -> Summary {
     sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// That all of them vote in the end is judged in each run. One whose process ends right after the birth
-/// is not counted: the next start finds it born.
+/// That all of them vote in the end is judged in each run. One whose process ends right after the
+/// birth is not counted: the next start finds it born.
 #[test]
 fn every_member_in_turn_loses_its_directory_and_comes_back() {
     let mut joined = 0;

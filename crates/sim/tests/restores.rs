@@ -1,4 +1,5 @@
-//! Runs in which someone restores snapshots, newest and older ones, while everything else goes wrong.
+//! Runs in which someone restores snapshots, newest and older ones, while everything else goes
+//! wrong.
 
 use sim::fault::{Fault, FaultMix};
 use sim::script::script;

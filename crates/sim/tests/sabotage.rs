@@ -40,8 +40,8 @@ fn a_sync_that_is_answered_from_local_state_is_noticed() {
 
 #[test]
 fn a_member_that_answers_without_contact_is_noticed() {
-    // One member is cut off for longer than a session lives, and its clients hardly ever write: whoever
-    // does notices that nobody answers.
+    // One member is cut off for longer than a session lives, and its clients hardly ever write:
+    // whoever does notices that nobody answers.
     check_noticed_where(Sabotage::ContactIgnored, "was written to at", |options| {
         options.begins_unborn = false;
         let cut = Fault::Partition { is_one_way: false, for_us: 60_000_000 };
@@ -76,8 +76,8 @@ fn a_condemned_member_that_goes_on_is_noticed() {
 
 #[test]
 fn a_vote_of_a_directory_that_was_emptied_is_noticed() {
-    // One member is cut off, a second one empties, the third one sleeps: the first two are no quorum of
-    // which one has everything, unless the second one votes as if it had.
+    // One member is cut off, a second one empties, the third one sleeps: the first two are no
+    // quorum of which one has everything, unless the second one votes as if it had.
     check_noticed_where(Sabotage::OldIdAgain, "leads in term", |options| {
         let cut = Fault::Partition { is_one_way: false, for_us: 5_000_000 };
         let sleeps = Fault::Pause { for_us: 30_000_000 };

@@ -13,12 +13,12 @@
 //!
 //! A directory is born with a snapshot at index 1, term 1, which holds the cluster id and the first
 //! voters, and a log that goes on behind it. A birth that crashed leaves no identity and is done
-//! again from the start, for which small files are written whole: temporary name, sync, rename, sync
-//! the directory. The count in `boot` is kept in place, in two slots written in turn, so that a
-//! start needs no room on the disk.
+//! again from the start, for which small files are written whole: temporary name, sync, rename,
+//! sync the directory. The count in `boot` is kept in place, in two slots written in turn, so that
+//! a start needs no room on the disk.
 //!
-//! In an ensemble others learn the member id before the birth. It is drawn once, and kept in `draft`
-//! until then: whoever comes with another id has lost its directory.
+//! In an ensemble others learn the member id before the birth. It is drawn once, and kept in
+//! `draft` until then: whoever comes with another id has lost its directory.
 //!
 //! Byte layouts: `docs/formats.md`, "The data directory".
 
@@ -62,8 +62,8 @@ pub const BIRTH_POINT: SnapshotPoint = SnapshotPoint { index: 1, term: 1 };
 const BIRTH_STATE: HardState =
     HardState { term: BIRTH_POINT.term, vote: 0, commit: BIRTH_POINT.index };
 
-/// Where each of the two slots of `boot` starts. They are 4 KiB apart, so that no sector of any size
-/// holds both.
+/// Where each of the two slots of `boot` starts. They are 4 KiB apart, so that no sector of any
+/// size holds both.
 pub const BOOT_SLOT_OFFSETS: [usize; 2] = [0, 4096];
 
 /// Bytes of a slot of `boot`.
@@ -160,9 +160,9 @@ pub fn set_aside<D: Disk>(disk: D) -> Result<(EmptyDir<D>, String), StorageError
     Ok((EmptyDir { disk, lock }, name))
 }
 
-/// Says that a directory in use is not to be used any more, durably, and why, in a line for people: the
-/// other members of the ensemble have found that it lacks, or differs from, what it should hold. The
-/// process is to end; at the next start [`open`] refuses it, and it can be set aside.
+/// Says that a directory in use is not to be used any more, durably, and why, in a line for people:
+/// the other members of the ensemble have found that it lacks, or differs from, what it should
+/// hold. The process is to end; at the next start [`open`] refuses it, and it can be set aside.
 pub fn condemn<D: Disk>(disk: &D, reason: &str) -> Result<(), StorageError> {
     assert!(reason.len() as u64 <= SMALL_FILE_BYTES_MAX);
     write_small(disk, CONDEMNED_FILE, reason.as_bytes())
@@ -176,8 +176,8 @@ fn take_lock<D: Disk>(disk: &D) -> Result<D::File, StorageError> {
 }
 
 /// Without its identity a directory is no member's, and as long as it has something to lose it is
-/// refused as corrupt: so the identity goes first, and the count of starts, which says that there was
-/// one, last.
+/// refused as corrupt: so the identity goes first, and the count of starts, which says that there
+/// was one, last.
 fn move_aside<D: Disk>(disk: &D) -> Result<String, StorageError> {
     let io = |file: &str, op| {
         let file = file.to_owned();
@@ -315,9 +315,9 @@ fn is_no_directory(error: &io::Error) -> bool {
 }
 
 /// A directory without an identity is born anew, which destroys what is in it. So it must hold
-/// nothing but the beginnings of a birth: no start was counted, no snapshot but the first, and a log
-/// without anything in it. Each is looked at by itself, because whoever loses one file may have lost
-/// others: a backup of the log alone must not be wiped.
+/// nothing but the beginnings of a birth: no start was counted, no snapshot but the first, and a
+/// log without anything in it. Each is looked at by itself, because whoever loses one file may have
+/// lost others: a backup of the log alone must not be wiped.
 pub(crate) fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let lost = |why: &str| StorageError::corrupt(IDENTITY_FILE, 0, format!("it is missing, {why}"));
     if exists(disk, BOOT_FILE)? && read_boot(disk)?.count > 0 {
@@ -413,9 +413,9 @@ pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<BootCount, StorageError> {
     Ok(BootCount { count, position, is_whole: slots.iter().all(Result::is_ok) })
 }
 
-/// Refuses a file, or a slot of one, of a newer version. In every version that stands behind the magic,
-/// and the checksum of all of it at the end: where that does not match, the version is as likely to be
-/// damaged as the rest, and the decoder finds that.
+/// Refuses a file, or a slot of one, of a newer version. In every version that stands behind the
+/// magic, and the checksum of all of it at the end: where that does not match, the version is as
+/// likely to be damaged as the rest, and the decoder finds that.
 pub(crate) fn check_version(file: &str, bytes: &[u8]) -> Result<(), StorageError> {
     let mut reader = Reader::new(bytes);
     let version = reader.take(8).and_then(|_| reader.u32());

@@ -47,10 +47,10 @@ pub trait Disk {
     fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// As [`Disk::write_at`], of whole blocks, and around the page cache where the file system can: the
-    /// offset, the length and the place of the bytes in memory ([`AlignedBuffer`]) are multiples of
-    /// [`crate::limits::DIRECT_BLOCK_BYTES`]. For a file that was created or opened with
-    /// [`Disk::open_or_create`].
+    /// As [`Disk::write_at`], of whole blocks, and around the page cache where the file system can:
+    /// the offset, the length and the place of the bytes in memory ([`AlignedBuffer`]) are
+    /// multiples of [`crate::limits::DIRECT_BLOCK_BYTES`]. For a file that was created or opened
+    /// with [`Disk::open_or_create`].
     fn write_blocks_at(&self, file: &Self::File, offset: u64, blocks: &[u8]) -> io::Result<()>;
     /// Reserves blocks for `bytes` bytes and makes the file at least that long. Fails with
     /// [`io::ErrorKind::StorageFull`] when there is no room.
@@ -184,8 +184,8 @@ pub struct RealFile {
 /// How a file is written.
 #[derive(Debug)]
 enum Writes {
-    /// Through the page cache; whole blocks, where it is asked for, with another handle around it. That
-    /// is opened at the first of them, if the file system can.
+    /// Through the page cache; whole blocks, where it is asked for, with another handle around it.
+    /// That is opened at the first of them, if the file system can.
     Buffered(OnceLock<Option<DirectBlocks>>),
     /// What was opened for writing in place is written around the page cache, where the file system
     /// can and until it refuses.

@@ -5,7 +5,8 @@ use std::io;
 use thiserror::Error;
 
 /// Why storage could not do what was asked. All but [`StorageError::DiskFull`],
-/// [`StorageError::RecordTooLarge`] and [`StorageError::ReceivedTooLarge`] mean that the process must end or must not start.
+/// [`StorageError::RecordTooLarge`] and [`StorageError::ReceivedTooLarge`] mean that the process
+/// must end or must not start.
 #[derive(Debug, Error)]
 pub enum StorageError {
     /// The operating system refused an operation. After a write or sync this is final.
@@ -37,8 +38,8 @@ pub enum StorageError {
     /// An earlier write or sync of this log failed; nothing more is written.
     #[error("the log stopped after a failed write or sync")]
     Poisoned,
-    /// There is no room for another segment, or for a snapshot. Nothing was written or queued; reads
-    /// go on.
+    /// There is no room for another segment, or for a snapshot. Nothing was written or queued;
+    /// reads go on.
     #[error("the disk is full: no room for {bytes_wanted} bytes more")]
     DiskFull {
         /// Bytes that were wanted.

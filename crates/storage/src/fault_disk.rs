@@ -1,8 +1,8 @@
 //! A disk in memory that forgets what was not synced, and fails when told to.
 //!
 //! For storage's own tests and for the simulator. Each file has what programs see (`visible`) and
-//! what survives a power cut (`durable`), with the changes between the two; names of files likewise.
-//! Everything that is left to chance comes from one seed, so a failure can be repeated.
+//! what survives a power cut (`durable`), with the changes between the two; names of files
+//! likewise. Everything that is left to chance comes from one seed, so a failure can be repeated.
 //!
 //! What [`FaultDisk::crash`] does: each unsynced change of a file is independently kept, lost, or
 //! torn (a random set of its 512-byte sectors is kept); of the unsynced changes to the names of a
@@ -86,8 +86,8 @@ impl Operation {
 /// What goes wrong. The default is nothing.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// The operation of that number ([`FaultDisk::ops`] counts from 0) and whatever is asked later fail;
-    /// that one may have taken effect, and its unsynced effect is subject to the next crash.
+    /// The operation of that number ([`FaultDisk::ops`] counts from 0) and whatever is asked later
+    /// fail; that one may have taken effect, and its unsynced effect is subject to the next crash.
     pub stop_at: Option<u64>,
     /// The n-th operation of a kind (from 0, counted since the plan was set) fails once.
     pub fail: Vec<(Operation, u64)>,
@@ -350,8 +350,8 @@ impl FaultDisk {
         state.contents.insert(inode, content);
     }
 
-    /// Makes everything what it is on another disk, durably, as somebody outside would who has a copy. Not
-    /// counted, and not while a process uses it.
+    /// Makes everything what it is on another disk, durably, as somebody outside would who has a
+    /// copy. Not counted, and not while a process uses it.
     pub fn set_all(&self, copy: &FaultDisk) {
         let copy = copy.state.borrow();
         let mut state = self.state.borrow_mut();
@@ -374,8 +374,8 @@ impl FaultDisk {
         state.durable.files.remove(path);
     }
 
-    /// Removes a directory with all that is in it, durably, as somebody outside would; all there is if
-    /// the path is empty. Not counted, and not while a process uses it.
+    /// Removes a directory with all that is in it, durably, as somebody outside would; all there is
+    /// if the path is empty. Not counted, and not while a process uses it.
     pub fn lose_tree(&self, path: &str) {
         let is_in = |name: &str| path.is_empty() || moved_path(name, path, "").is_some();
         let mut state = self.state.borrow_mut();

@@ -82,8 +82,8 @@ pub const SNAPSHOT_META_BYTES_MAX: usize = 64 * 1024;
 /// Snapshots listed in one directory; two or three are normal.
 pub const SNAPSHOTS_MAX: usize = 10_000;
 
-/// Directories that were set aside and are still there. One more is refused: a person should see why
-/// they come, and each takes as much room as the directory did.
+/// Directories that were set aside and are still there. One more is refused: a person should see
+/// why they come, and each takes as much room as the directory did.
 pub const SET_ASIDE_MAX: u32 = 16;
 
 /// Bytes of the small files: `identity`, `draft`, `birth` and `boot`, which has exactly as many.
@@ -108,8 +108,8 @@ const _: () = assert!(SNAPSHOT_META_BYTES_MAX > 4 * MEMBERS_MAX * 8 + 1024);
 /// full disk these must still find room (40 of them do).
 pub const SEGMENT_HEADROOM_BYTES: u64 = 4096;
 
-/// Bytes of a snapshot that somebody gives to be installed. One more and it is refused: no state that
-/// fits into memory needs so many.
+/// Bytes of a snapshot that somebody gives to be installed. One more and it is refused: no state
+/// that fits into memory needs so many.
 pub const RECEIVED_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 
 /// Small spare segments that entries never use. On a full disk every start takes one for its fresh

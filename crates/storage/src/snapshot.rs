@@ -547,8 +547,8 @@ fn read_exactly<D: Disk>(
     Ok(bytes)
 }
 
-/// Bytes of the whole file with that name, and up to `bytes_max` of them from `offset` on: to be sent
-/// elsewhere. They are checked there.
+/// Bytes of the whole file with that name, and up to `bytes_max` of them from `offset` on: to be
+/// sent elsewhere. They are checked there.
 ///
 /// # Errors
 /// There is no such file, or it ends before `offset`.

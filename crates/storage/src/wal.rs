@@ -281,9 +281,9 @@ impl<D: Disk> Wal<D> {
         self.queue(records, claim)
     }
 
-    /// Writes what was queued and makes it durable: one write and one sync, or, for each segment that
-    /// was filled, those and the sync of its seal. After [`StorageError::DiskFull`] it stays queued,
-    /// and another commit goes on.
+    /// Writes what was queued and makes it durable: one write and one sync, or, for each segment
+    /// that was filled, those and the sync of its seal. After [`StorageError::DiskFull`] it stays
+    /// queued, and another commit goes on.
     pub fn commit(&mut self) -> Result<Committed, StorageError> {
         self.check_alive()?;
         let written = self.write_queued();
@@ -307,8 +307,8 @@ impl<D: Disk> Wal<D> {
 
     /// A snapshot that is durable covers the log up to `point`: whole segments at or below it are
     /// recycled or removed, and on a full disk the open one is left for one of the reserve. A point
-    /// behind an earlier one is ignored. After [`StorageError::DiskFull`] the same is tried again when
-    /// there is room.
+    /// behind an earlier one is ignored. After [`StorageError::DiskFull`] the same is tried again
+    /// when there is room.
     ///
     /// Panics when the log does not reach `point`: that is [`Wal::install_snapshot`].
     pub fn release(&mut self, point: SnapshotPoint) -> Result<(), StorageError> {
@@ -803,8 +803,8 @@ impl<D: Disk> Wal<D> {
     }
 }
 
-/// Turns a log file that nothing needs into a spare, or removes it. Not synced: a file that comes back
-/// after a crash is recognised as unneeded.
+/// Turns a log file that nothing needs into a spare, or removes it. Not synced: a file that comes
+/// back after a crash is recognised as unneeded.
 fn recycle<D: Disk>(disk: &D, spare: Spare, is_kept: bool) -> Result<bool, StorageError> {
     let from = log_path(spare.number);
     if !is_kept {

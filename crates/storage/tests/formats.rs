@@ -1,6 +1,6 @@
-//! What version 1 of the formats wrote, read by this version: a small data directory with every kind
-//! of frame. `fixtures/README.md` says how the files were made. They are never written anew: a later
-//! version of a format gets files of its own.
+//! What version 1 of the formats wrote, read by this version: a small data directory with every
+//! kind of frame. `fixtures/README.md` says how the files were made. They are never written anew: a
+//! later version of a format gets files of its own.
 
 use storage::datadir::{
     self, BIRTH_FILE, BOOT_FILE, BOOT_SLOT_BYTES, BOOT_SLOT_OFFSETS, Birth, DRAFT_FILE, DataDir,

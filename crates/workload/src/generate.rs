@@ -44,8 +44,8 @@ impl Random {
         self.below(count) == 0
     }
 
-    /// A number from `low` to `high` whose magnitude is evenly spread: small ones are as frequent as
-    /// large ones.
+    /// A number from `low` to `high` whose magnitude is evenly spread: small ones are as frequent
+    /// as large ones.
     pub fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         assert!(low > 0);
         assert!(low <= high);
@@ -71,8 +71,8 @@ const NAMES: [&str; 4] = ["x", "y", "z", "n-"];
 
 /// Where containers and znodes with a time to live are, below a parent.
 const GOING: [&str; 2] = ["k", "t"];
-/// Paths with a quota: one inside another, one without a znode, and the root, whose quota counts for
-/// nobody.
+/// Paths with a quota: one inside another, one without a znode, and the root, whose quota counts
+/// for nobody.
 const UNDER_QUOTA: [&str; 5] = ["/a", "/a", "/b", "/a/k", ""];
 
 /// One client's stream.
@@ -85,8 +85,8 @@ pub struct Generator {
     write_percent: u64,
     /// One in so many writes is large.
     large_one_in: u64,
-    /// Draws what has to do with containers, times to live and quotas, where the stream has such. By
-    /// itself: a stream without them does not change with them.
+    /// Draws what has to do with containers, times to live and quotas, where the stream has such.
+    /// By itself: a stream without them does not change with them.
     more: Option<Random>,
 }
 

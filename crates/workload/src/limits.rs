@@ -18,6 +18,6 @@ pub const QUOTA_BYTES_MAX: u64 = 1_000;
 /// Operations of one generated multi.
 pub const MULTI_OPS_MAX: u64 = 4;
 
-/// What the judge of an ensemble says of one history at most: the first things tell the most, and one
-/// wrong write can make thousands of reads wrong.
+/// What the judge of an ensemble says of one history at most: the first things tell the most, and
+/// one wrong write can make thousands of reads wrong.
 pub const COMPLAINTS_MAX: usize = 20;

@@ -4,8 +4,8 @@
 //! It sees only what clients saw: no log, no witness. To find an order that explains a history is
 //! exponential in general. Here it is not, as every reply names its place: a write's zxid is its
 //! place in the order, a read's is the state that it shows (ZooKeeper 3.9,
-//! `FinalRequestProcessor.processRequest`). So the order is taken from the replies, and what is left
-//! is to hold everything else against it.
+//! `FinalRequestProcessor.processRequest`). So the order is taken from the replies, and what is
+//! left is to hold everything else against it.
 //!
 //! **What is proved** of a history that is accepted:
 //! - No two writes have one zxid. A write's zxid is above every zxid that anybody was shown before
@@ -15,17 +15,17 @@
 //! - Behind a `sync`, a session sees whatever anybody was shown before the `sync` was sent.
 //! - For each path there is a line of what happened to it, each thing at its zxid: made, set,
 //!   removed. Acknowledged writes stand in it, and so does what the stats, the data and the events
-//!   give away of others. Every read, and every write that was refused with a reason, agrees with it
-//!   at its zxid: existence, data, versions, zxids, owner. So nothing acknowledged is lost, and no
-//!   read shows a mixture of two states.
+//!   give away of others. Every read, and every write that was refused with a reason, agrees with
+//!   it at its zxid: existence, data, versions, zxids, owner. So nothing acknowledged is lost, and
+//!   no read shows a mixture of two states.
 //! - Whatever stands in the line without having been acknowledged was sent by somebody, whose fate
 //!   is unknown otherwise: at most once, and not before it was sent. Of a multi all or nothing.
 //! - The numbers of sequential znodes below one parent grow with their zxids.
 //! - A session ends at one zxid: its ephemeral znodes are there before and gone after it, and it
 //!   writes nothing after it. Nobody has it again, and nobody is told of its end before a whole
 //!   timeout of silence.
-//! - Each watch fires at the first change after it was set that is known, once, and before any reply
-//!   that shows the change; what was missed is told when watches are set again.
+//! - Each watch fires at the first change after it was set that is known, once, and before any
+//!   reply that shows the change; what was missed is told when watches are set again.
 //!
 //! **What is not**: writes whose data is null or empty are recognised by what they do and not by
 //! what they are, so one of unknown fate may stand for another with the same path; the version that
@@ -56,7 +56,8 @@ pub struct Rules {
     /// soon as it means to end it (`SessionTrackerImpl.setSessionClosing`).
     pub refusal_is_committed: bool,
     /// How much sooner than after its timeout a session may end, and for how long it may not count
-    /// that it was heard: who has heard a client tells the leader with a delay, or never, if it dies.
+    /// that it was heard: who has heard a client tells the leader with a delay, or never, if it
+    /// dies.
     pub expiry_slack_ms: u64,
 }
 
@@ -792,8 +793,8 @@ fn fate_of(completed: Option<&Completed>) -> Fate {
     }
 }
 
-/// After which note which zxid was the newest that was shown. What a ping shows is left out: clients
-/// do not look at it.
+/// After which note which zxid was the newest that was shown. What a ping shows is left out:
+/// clients do not look at it.
 fn shown_zxids(history: &History) -> Vec<(u64, i64)> {
     let mut shown: Vec<(u64, i64)> = history
         .ops

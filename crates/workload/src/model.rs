@@ -222,8 +222,8 @@ impl Model {
         self.settings = settings;
     }
 
-    /// The state is that of before again. What was consumed stays consumed, and nobody has a session.
-    /// Gives the connections that had one.
+    /// The state is that of before again. What was consumed stays consumed, and nobody has a
+    /// session. Gives the connections that had one.
     pub fn install(&mut self, before: &Model) -> Vec<usize> {
         self.ordinal += 1;
         self.zxid = self.zxid.max(before.zxid) + 1;
@@ -468,8 +468,8 @@ impl Model {
 
     // Quotas.
 
-    /// Where the limits and the usage are that count for a path: of the deepest path on the way to it
-    /// that has limits. Those of the root count for nobody (`PathTrie.findMaxPrefix`).
+    /// Where the limits and the usage are that count for a path: of the deepest path on the way to
+    /// it that has limits. Those of the root count for nobody (`PathTrie.findMaxPrefix`).
     fn quota_of(&self, path: &str) -> Option<(String, String)> {
         let mut quota = None;
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);

@@ -80,8 +80,9 @@ pub struct Rules {
     pub may_refuse: bool,
     /// What is configured for containers that never had a child.
     pub never_used_ms_max: i64,
-    /// Reads are of a member's own state, which may be older than another's: only what the session was
-    /// shown before, and what was finished before a sync of its connection began, must be in it.
+    /// Reads are of a member's own state, which may be older than another's: only what the session
+    /// was shown before, and what was finished before a sync of its connection began, must be in
+    /// it.
     pub reads_may_lag: bool,
 }
 
@@ -764,8 +765,8 @@ fn check_stream(
     Ok(event_count)
 }
 
-/// The third part: what was finished before an operation began is seen by it. A read that may lag sees
-/// what its session was shown, and what a sync before it on its connection must see.
+/// The third part: what was finished before an operation began is seen by it. A read that may lag
+/// sees what its session was shown, and what a sync before it on its connection must see.
 fn check_real_time(history: &History, rules: Rules) -> Result<(), Violation> {
     let mut notes: Vec<(u64, usize, bool)> = Vec::new();
     for (number, record) in history.ops.iter().enumerate() {

@@ -72,9 +72,9 @@ pub fn masked_digest_id(id: &str) -> String {
     }
 }
 
-/// The user of an identity, as whoAmI tells it (`AuthUtil.getClientInfos`): of a digest, what stands
-/// before the colon (`DigestAuthenticationProvider.getUserName`), and none of the scheme `super`,
-/// which no provider stands behind.
+/// The user of an identity, as whoAmI tells it (`AuthUtil.getClientInfos`): of a digest, what
+/// stands before the colon (`DigestAuthenticationProvider.getUserName`), and none of the scheme
+/// `super`, which no provider stands behind.
 pub fn user_name<'a>(scheme: &str, id: &'a str) -> &'a str {
     match scheme {
         "digest" => id.split(':').next().unwrap_or_default(),

@@ -297,8 +297,8 @@ pub const SERVER_STATS_RESET: &str = "Server stats reset.\n";
 /// `AbstractFourLetterCommand.ZK_NOT_SERVING`.
 pub const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
-/// The answer of a server that does not serve clients now: it has not started yet, or its ensemble has
-/// no leader. `isro` says `null` then, since `IsroCommand` does not expect it.
+/// The answer of a server that does not serve clients now: it has not started yet, or its ensemble
+/// has no leader. `isro` says `null` then, since `IsroCommand` does not expect it.
 pub fn while_not_serving(word: Word, version: &str, conf: &ConfReport) -> String {
     match word {
         Word::Ruok => RUOK.to_string(),
@@ -524,8 +524,8 @@ fn connections(server: &ServerReport, brief: bool) -> String {
 }
 
 impl ConnectionReport {
-    /// `ServerCnxn.dumpConnectionInfo`. The number in brackets is 1 for a connection that is read and
-    /// 0 for one that asks a four-letter word.
+    /// `ServerCnxn.dumpConnectionInfo`. The number in brackets is 1 for a connection that is read
+    /// and 0 for one that asks a four-letter word.
     fn print(&self, brief: bool, text: &mut String) {
         let reading = u8::from(self.is_reading);
         let _ = write!(

@@ -33,8 +33,8 @@ pub enum JuteError {
         /// Where the create ends.
         offset: usize,
     },
-    /// A write has null for its path: ZooKeeper takes a zxid for it, and refuses it with `error`; in a
-    /// multi as what does not decode.
+    /// A write has null for its path: ZooKeeper takes a zxid for it, and refuses it with `error`;
+    /// in a multi as what does not decode.
     #[error("null for the path before byte {offset}")]
     NullPath {
         /// Where the write ends.
@@ -53,8 +53,8 @@ pub enum JuteError {
     },
 }
 
-/// What text that is not UTF-8 is read as: a path that is refused where one is made and found nowhere
-/// (the replacement character is not allowed in paths).
+/// What text that is not UTF-8 is read as: a path that is refused where one is made and found
+/// nowhere (the replacement character is not allowed in paths).
 pub const NOT_UTF8: &str = "/\u{FFFD}";
 
 /// Reads values one after the other.
@@ -140,8 +140,8 @@ impl<'a> JuteReader<'a> {
         self.optional_text()?.ok_or_else(|| self.bad("null"))
     }
 
-    /// The count of a vector whose items take at least `item_bytes_min` each, or null. Other negative
-    /// ones are none (`BinaryInputArchive.BinaryIndex.done`).
+    /// The count of a vector whose items take at least `item_bytes_min` each, or null. Other
+    /// negative ones are none (`BinaryInputArchive.BinaryIndex.done`).
     pub fn optional_count(&mut self, item_bytes_min: usize) -> Result<Option<usize>, JuteError> {
         let offset = self.offset;
         let length = self.int()?;

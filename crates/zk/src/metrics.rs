@@ -1,6 +1,6 @@
 //! Metrics under ZooKeeper's names, and the two texts they are shown as: the lines of `mntr`
-//! (`DefaultMetricsProvider.dump`, `AvgMinMaxCounter`, `AvgMinMaxPercentileCounter`) and Prometheus'
-//! text format 0.0.4 (`PrometheusMetricsProvider`), ZooKeeper 3.9.5.
+//! (`DefaultMetricsProvider.dump`, `AvgMinMaxCounter`, `AvgMinMaxPercentileCounter`) and
+//! Prometheus' text format 0.0.4 (`PrometheusMetricsProvider`), ZooKeeper 3.9.5.
 
 use core::fmt::{self, Write};
 
@@ -83,8 +83,8 @@ impl fmt::Display for Number {
     }
 }
 
-/// One key and one number for each thing there is to say, as `mntr` and the admin server's `monitor`
-/// have them. Distributions are shown in whole numbers but for their average.
+/// One key and one number for each thing there is to say, as `mntr` and the admin server's
+/// `monitor` have them. Distributions are shown in whole numbers but for their average.
 pub fn flat(metrics: &[Metric]) -> Vec<(String, Number)> {
     let mut found = Vec::new();
     for Metric { name, value } in metrics {

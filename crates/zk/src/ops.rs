@@ -50,10 +50,10 @@ fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
 }
 
 /// The opcode says what the znode becomes, the flag whether it is sequential and whether a time to
-/// live is acceptable (`PrepRequestProcessor.pRequest2TxnCreate` logs one transaction per opcode). So
-/// a plain create with the container's flag makes a persistent znode, and `createContainer` with the
-/// flag of another mode a container. There is no `createTTL` of a mode without one: ZooKeeper refuses
-/// it too, or fails.
+/// live is acceptable (`PrepRequestProcessor.pRequest2TxnCreate` logs one transaction per opcode).
+/// So a plain create with the container's flag makes a persistent znode, and `createContainer` with
+/// the flag of another mode a container. There is no `createTTL` of a mode without one: ZooKeeper
+/// refuses it too, or fails.
 fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
     let mode = CreateMode::from_flag(flags)?;
     match kind {

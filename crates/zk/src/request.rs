@@ -292,8 +292,8 @@ pub struct SetWatchesRequest<'a> {
     pub exist: Vec<&'a str>,
     /// Paths with a child watch.
     pub child: Vec<&'a str>,
-    /// There was null for a list or a path, and what stands behind it was dropped: ZooKeeper sets the
-    /// watches before it and fails. Not to be sent.
+    /// There was null for a list or a path, and what stands behind it was dropped: ZooKeeper sets
+    /// the watches before it and fails. Not to be sent.
     pub null_behind: bool,
 }
 
@@ -602,8 +602,9 @@ impl SetWatchesRequest<'_> {
     }
 }
 
-/// What null is read as where the path of a watch is asked for. `DataTree` keeps watches of null, which
-/// never fire; nor do those of this, since no znode has a path without a slash. `wchp` shows it so.
+/// What null is read as where the path of a watch is asked for. `DataTree` keeps watches of null,
+/// which never fire; nor do those of this, since no znode has a path without a slash. `wchp` shows
+/// it so.
 const NULL_PATH: &str = "null";
 
 fn watched_path<'a>(reader: &mut JuteReader<'a>) -> Result<&'a str, JuteError> {
@@ -680,8 +681,8 @@ impl<'a> CreateRecord<'a> {
         Ok(WriteRequest::Create { kind, path, data, acl, flags, ttl_ms })
     }
 
-    /// What is looked at before the path (`PrepRequestProcessor.validateCreateRequest`), and then the
-    /// path itself. Of a time to live this is what a server without extended types says.
+    /// What is looked at before the path (`PrepRequestProcessor.validateCreateRequest`), and then
+    /// the path itself. Of a time to live this is what a server without extended types says.
     fn error_of_null(&self) -> ErrorCode {
         match CreateMode::from_flag(self.flags) {
             None => ErrorCode::BAD_ARGUMENTS,
@@ -727,9 +728,9 @@ fn decode_write<'a>(
     }
 }
 
-/// `MultiOperationRecord`: no setACL in a multi, and no create with an unknown flag, or with one that
-/// needs a time to live, which this record has none of. `CreateOptions.Builder`, which all creates but
-/// createTTL pass through, takes no null ACL.
+/// `MultiOperationRecord`: no setACL in a multi, and no create with an unknown flag, or with one
+/// that needs a time to live, which this record has none of. `CreateOptions.Builder`, which all
+/// creates but createTTL pass through, takes no null ACL.
 fn decode_multi_write<'a>(
     opcode: i32,
     reader: &mut JuteReader<'a>,

@@ -1,12 +1,13 @@
 //! The server's side of SASL with the mechanism DIGEST-MD5 (RFC 2831), as a ZooKeeper server offers
 //! it: one exchange as a step function. The chance it needs is an argument.
 //!
-//! A server answers the first token, whatever it holds, with a challenge; it holds the second against
-//! the password it knows, and answers that it knows it too. Then the exchange is over, well or not,
-//! and every other token is refused. `ZooKeeperSaslServer` and `SecurityUtils.createSaslServer` (3.9.5)
-//! make it with the protocol "zookeeper", the server name "zk-sasl-md5" and no properties; what follows
-//! from that is in the JDK (17) in `com.sun.security.sasl.digest.DigestMD5Server`: one realm, the
-//! quality of protection "auth" only, UTF-8, the nonce used once.
+//! A server answers the first token, whatever it holds, with a challenge; it holds the second
+//! against the password it knows, and answers that it knows it too. Then the exchange is over, well
+//! or not, and every other token is refused. `ZooKeeperSaslServer` and
+//! `SecurityUtils.createSaslServer` (3.9.5) make it with the protocol "zookeeper", the server name
+//! "zk-sasl-md5" and no properties; what follows from that is in the JDK (17) in
+//! `com.sun.security.sasl.digest.DigestMD5Server`: one realm, the quality of protection "auth"
+//! only, UTF-8, the nonce used once.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -90,8 +91,8 @@ impl Exchange {
     /// the users.
     ///
     /// # Errors
-    /// The client has not proved anything. A token that is too long leaves the exchange where it is;
-    /// anything else ends it.
+    /// The client has not proved anything. A token that is too long leaves the exchange where it
+    /// is; anything else ends it.
     pub fn step<'a>(
         &mut self,
         token: &[u8],
@@ -115,8 +116,8 @@ impl Exchange {
     }
 }
 
-/// What a client answers to a server's challenge; none if that is no challenge. `cnonce` is the client's
-/// own chance, in characters that need no quoting.
+/// What a client answers to a server's challenge; none if that is no challenge. `cnonce` is the
+/// client's own chance, in characters that need no quoting.
 pub fn respond(challenge: &[u8], user: &str, password: &str, cnonce: &str) -> Option<Vec<u8>> {
     let directives = Directives::parse(challenge).ok()?;
     let nonce = core::str::from_utf8(directives.get("nonce")?).ok()?;
@@ -157,8 +158,8 @@ struct Directives {
 
 impl Directives {
     /// `DigestMD5Base.parseDirectives`: `name=value` separated by commas or blanks, a value as it
-    /// stands or in quotes with `\` before what is meant literally. A name without a value at the end
-    /// is let pass there, too.
+    /// stands or in quotes with `\` before what is meant literally. A name without a value at the
+    /// end is let pass there, too.
     fn parse(text: &[u8]) -> Result<Directives, SaslError> {
         let mut directives = Directives::default();
         let mut rest = skip_blanks(text);

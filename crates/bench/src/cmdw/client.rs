@@ -1,5 +1,5 @@
-//! A client of a datanode: Ozone's requests over gRPC, one after the other, a stream for each as its
-//! own clients do it. For a thread that waits.
+//! A client of a datanode: Ozone's requests over gRPC, one after the other, a stream for each as
+//! its own clients do it. For a thread that waits.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,9 +1,9 @@
 //! `cmdw` and `cmdr` over the network: the same chunks, written to and read from running datanodes,
 //! each thread over a connection of its own.
 //!
-//! The threads write their chunks in turn; what the tables call sync is the PutBlock of every block,
-//! by which ours are durable. Each run has containers of its own, which are deleted behind it. CPU is
-//! that of the server's process, if it is on this machine.
+//! The threads write their chunks in turn; what the tables call sync is the PutBlock of every
+//! block, by which ours are durable. Each run has containers of its own, which are deleted behind
+//! it. CPU is that of the server's process, if it is on this machine.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

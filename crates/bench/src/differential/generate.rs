@@ -281,9 +281,10 @@ impl Generator {
         1 + self.random.below(bound)
     }
 
-    /// Cuts what is sent anywhere, also inside of a number. What follows a setACL or a createContainer
-    /// waits for it: as long as these are under way the real server judges by what its change record
-    /// says (`PrepRequestProcessor`), which is the old ACL, and a znode of the flag's kind.
+    /// Cuts what is sent anywhere, also inside of a number. What follows a setACL or a
+    /// createContainer waits for it: as long as these are under way the real server judges by what
+    /// its change record says (`PrepRequestProcessor`), which is the old ACL, and a znode of the
+    /// flag's kind.
     pub fn in_pieces(&mut self, slot: usize, mut asked: Vec<Asked>) -> Burst {
         let waited_for = [opcode::SET_ACL, opcode::CREATE_CONTAINER].map(i32::to_be_bytes);
         for index in 1..asked.len() {

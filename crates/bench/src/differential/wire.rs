@@ -43,7 +43,8 @@ impl Connection {
         Ok(Connection { stream, frames })
     }
 
-    /// Connects, and opens or attaches a session. No response where the server closed the connection.
+    /// Connects, and opens or attaches a session. No response where the server closed the
+    /// connection.
     ///
     /// # Errors
     /// There is no server, it does not answer, or what it answers is no response.

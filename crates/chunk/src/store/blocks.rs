@@ -22,9 +22,10 @@ use crate::store::{Durability, Store};
 const INCREMENTAL: &str = "incremental";
 
 impl<D: Disk> Store<D> {
-    /// Commits a block: its list of chunks replaces the one before, or adds to it where the metadata have
-    /// the key `incremental`. Gives the bytes of all chunks. A killed process loses neither the commit nor
-    /// what was written of the block before. After the end of the block its file is closed.
+    /// Commits a block: its list of chunks replaces the one before, or adds to it where the
+    /// metadata have the key `incremental`. Gives the bytes of all chunks. A killed process loses
+    /// neither the commit nor what was written of the block before. After the end of the block its
+    /// file is closed.
     pub fn put_block(
         &self,
         block: &BlockData,
@@ -76,8 +77,9 @@ impl<D: Disk> Store<D> {
         Ok(block.length())
     }
 
-    /// The block as it is to be, where its list adds to the one before: what is listed now replaces what
-    /// starts at or behind its first chunk (Ozone 2.2.0, `DatanodeStoreWithIncrementalChunkList`).
+    /// The block as it is to be, where its list adds to the one before: what is listed now replaces
+    /// what starts at or behind its first chunk (Ozone 2.2.0,
+    /// `DatanodeStoreWithIncrementalChunkList`).
     fn merged(
         &self,
         container: &Container,
@@ -125,8 +127,8 @@ impl<D: Disk> Store<D> {
         self.sync_path(container)
     }
 
-    /// A committed block. With another commit than 0 in the question, the container and the block must
-    /// have seen that one.
+    /// A committed block. With another commit than 0 in the question, the container and the block
+    /// must have seen that one.
     pub fn block(&self, id: BlockId, commit_sequence_id: u64) -> Result<BlockData, ChunkError> {
         let container = self.find(id.container_id)?;
         self.check_commit(&container, id, commit_sequence_id)?;

@@ -64,8 +64,9 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// The length of the block so far, if it takes the chunk: by its state and its container's, and by the
-    /// limits. Where the chunks of a block are in one place, none may leave a hole in front of it.
+    /// The length of the block so far, if it takes the chunk: by its state and its container's, and
+    /// by the limits. Where the chunks of a block are in one place, none may leave a hole in front
+    /// of it.
     fn admit(
         &self,
         container: &Container,
@@ -179,8 +180,8 @@ impl<D: Disk> Store<D> {
         self.disk.sync_dir(&container.path)
     }
 
-    /// Puts a small chunk behind the ones before, to be written with them. One block of a container at a
-    /// time: who goes on with another has those of this one written.
+    /// Puts a small chunk behind the ones before, to be written with them. One block of a container
+    /// at a time: who goes on with another has those of this one written.
     fn gather(
         &self,
         container: &Container,
@@ -224,7 +225,8 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// Writes what was gathered in the container. If that fails, the block is as long as it was before.
+    /// Writes what was gathered in the container. If that fails, the block is as long as it was
+    /// before.
     pub(super) fn write_gathered_any(
         &self,
         container: &Container,
@@ -384,9 +386,9 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Appends to `out` what the block has from `chunk.offset` on, `chunk.length` bytes. The name matters
-    /// where each chunk is a file. Data of the log are compared with the log's own checksums.
-    /// `commit_sequence_id` as for [`Store::block`].
+    /// Appends to `out` what the block has from `chunk.offset` on, `chunk.length` bytes. The name
+    /// matters where each chunk is a file. Data of the log are compared with the log's own
+    /// checksums. `commit_sequence_id` as for [`Store::block`].
     pub fn read_chunk(
         &self,
         id: BlockId,
@@ -483,8 +485,8 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Appends a part of a record's body to `out`, unchecked; gives its header and the checksums of its
-    /// pieces, or what is wrong with these.
+    /// Appends a part of a record's body to `out`, unchecked; gives its header and the checksums of
+    /// its pieces, or what is wrong with these.
     pub(super) fn read_record(
         &self,
         at: Position,

@@ -54,8 +54,8 @@ impl<D: Disk> Store<D> {
         self.containers.read().len()
     }
 
-    /// No more writes: the container is closed, durably, with all that is in it. A closed one stays so;
-    /// one that is unhealthy or invalid is not closed.
+    /// No more writes: the container is closed, durably, with all that is in it. A closed one stays
+    /// so; one that is unhealthy or invalid is not closed.
     pub fn close_container(&self, id: u64) -> Result<(), ChunkError> {
         self.change_state(id, State::Closed, "close", |state| {
             !matches!(state, State::Unhealthy | State::Invalid)
@@ -74,8 +74,8 @@ impl<D: Disk> Store<D> {
         self.change_state(id, State::Unhealthy, "mark", |_| true)
     }
 
-    /// Adds to what the client says about a container, in whatever state it is; a key that is there gets the
-    /// new value.
+    /// Adds to what the client says about a container, in whatever state it is; a key that is there
+    /// gets the new value.
     pub fn update_container_metadata(
         &self,
         id: u64,
@@ -135,8 +135,8 @@ impl<D: Disk> Store<D> {
         self.settle(at, Durability::GroupSynced)
     }
 
-    /// Deletes a container, durably. One that is still written to is not deleted, and one with blocks
-    /// only by force.
+    /// Deletes a container, durably. One that is still written to is not deleted, and one with
+    /// blocks only by force.
     pub fn delete_container(&self, id: u64, is_forced: bool) -> Result<(), ChunkError> {
         let container = self.find(id)?;
         let at = {

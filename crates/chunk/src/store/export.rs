@@ -1,5 +1,5 @@
-//! Containers of the log as files: each block as Ozone's FILE_PER_BLOCK has it, under the same names. For
-//! whoever wants the bytes without us.
+//! Containers of the log as files: each block as Ozone's FILE_PER_BLOCK has it, under the same
+//! names. For whoever wants the bytes without us.
 
 use storage::disk::Disk;
 
@@ -25,12 +25,12 @@ pub struct Exported {
 }
 
 impl<D: Disk> Store<D> {
-    /// Writes a container's blocks to files below the root of `to`, those that are not committed too. The
-    /// folder has its name once all of them are there, and is durable when this returns.
+    /// Writes a container's blocks to files below the root of `to`, those that are not committed
+    /// too. The folder has its name once all of them are there, and is durable when this returns.
     ///
     /// # Errors
-    /// There is no such container, or its folder is there already; or something cannot be written, and what
-    /// was is removed.
+    /// There is no such container, or its folder is there already; or something cannot be written,
+    /// and what was is removed.
     pub fn export_container<E: Disk>(&self, id: u64, to: &E) -> Result<Exported, ChunkError> {
         let container = self.find(id)?;
         let dirs = container_dirs(&self.cluster_id, id);
@@ -88,7 +88,8 @@ impl<D: Disk> Store<D> {
         to.sync_dir(dir).map_err(|error| ChunkError::io(dir, "sync", error))
     }
 
-    /// Writes a block to a file, or says why it cannot be read. What cannot be written is the outer error.
+    /// Writes a block to a file, or says why it cannot be read. What cannot be written is the outer
+    /// error.
     fn export_block<E: Disk>(
         &self,
         id: BlockId,

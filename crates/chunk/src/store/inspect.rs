@@ -1,5 +1,5 @@
-//! Looks at a store without changing it: what its index names is read and compared with its checksums, as the
-//! scrubber does it. Files of containers that are still written to are not.
+//! Looks at a store without changing it: what its index names is read and compared with its
+//! checksums, as the scrubber does it. Files of containers that are still written to are not.
 
 use core::fmt;
 
@@ -29,14 +29,16 @@ pub struct Report {
     pub containers: Vec<ContainerInfo>,
     /// Blocks that there are.
     pub blocks: u64,
-    /// Bytes of them that were read; those of the log, and of chunks that have checksums, were compared.
+    /// Bytes of them that were read; those of the log, and of chunks that have checksums, were
+    /// compared.
     pub bytes: u64,
     /// What is wrong. Empty when the store is sound.
     pub problems: Vec<String>,
 }
 
-/// Reads a store, which another process may have open: what that one writes meanwhile may look torn, and what
-/// it gives back missing. So a store with problems is read twice, and those count that are there both times.
+/// Reads a store, which another process may have open: what that one writes meanwhile may look
+/// torn, and what it gives back missing. So a store with problems is read twice, and those count
+/// that are there both times.
 ///
 /// # Errors
 /// There is no store, or it cannot be read.

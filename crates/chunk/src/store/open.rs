@@ -40,8 +40,8 @@ const IDENTITY_VERSION: u32 = 1;
 type Containers = HashMap<u64, Arc<Container>, FixedState>;
 
 impl<D: Disk + Clone> Store<D> {
-    /// Opens the store in the root of `disk`, or makes one there if there is nothing. One process at a
-    /// time; what it finds damaged it says ([`Store::damage`]), and goes on.
+    /// Opens the store in the root of `disk`, or makes one there if there is nothing. One process
+    /// at a time; what it finds damaged it says ([`Store::damage`]), and goes on.
     pub fn open(disk: D, options: StoreOptions) -> Result<Store<D>, ChunkError> {
         check_options(&options)?;
         let lock = disk.lock(LOCK_NAME);
@@ -62,8 +62,8 @@ impl<D: Disk + Clone> Store<D> {
         Store::open(disk, options)
     }
 
-    /// The store in the root of `disk` as it is now, which another process may have open. Nothing is changed
-    /// by it, and nothing may be written to it.
+    /// The store in the root of `disk` as it is now, which another process may have open. Nothing
+    /// is changed by it, and nothing may be written to it.
     pub(super) fn open_to_look(disk: D) -> Result<Store<D>, ChunkError> {
         let store_id = read_identity(&disk)?;
         let loaded = Loaded::read(&disk, store_id)?;
@@ -379,8 +379,8 @@ impl Replay<'_> {
     }
 }
 
-/// A commit as its record says it. One that is damaged is known to be there: whoever asks for the block
-/// is told.
+/// A commit as its record says it. One that is damaged is known to be there: whoever asks for the
+/// block is told.
 fn commit_of(header: &Header, body: Option<&[u8]>) -> Result<Commit, ChunkError> {
     let (container_id, local_id) = (header.container_id, header.local_id);
     let id = BlockId { container_id, local_id };

@@ -1,9 +1,9 @@
-//! What is done in the background: checkpoints, segments whose space is given back, and blocks that are read
-//! to see whether they are still what was written.
+//! What is done in the background: checkpoints, segments whose space is given back, and blocks that
+//! are read to see whether they are still what was written.
 //!
-//! A segment of which half or less is still needed is emptied: what is needed is written again at the end
-//! of the log, under the lock of its container, and the index points there. It is removed when that is
-//! durable, and never before a checkpoint lies behind it: a start would look for it.
+//! A segment of which half or less is still needed is emptied: what is needed is written again at
+//! the end of the log, under the lock of its container, and the index points there. It is removed
+//! when that is durable, and never before a checkpoint lies behind it: a start would look for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -76,16 +76,16 @@ pub struct Done {
 }
 
 impl Upkeep {
-    /// Nothing was done yet but to find these checkpoints, sorted, of which the last has so many bytes.
-    /// There may be space to be given back.
+    /// Nothing was done yet but to find these checkpoints, sorted, of which the last has so many
+    /// bytes. There may be space to be given back.
     pub fn new(checkpoints: Vec<Position>, checkpoint_bytes: u64) -> Upkeep {
         Upkeep { checkpoints, checkpoint_bytes, is_look_due: true, ..Upkeep::default() }
     }
 }
 
 impl<D: Disk + Clone> Store<D> {
-    /// One piece of the work in the background: to be called over and over, every 100 ms or so, by one
-    /// thread. How much of the disk it takes is the caller's choice.
+    /// One piece of the work in the background: to be called over and over, every 100 ms or so, by
+    /// one thread. How much of the disk it takes is the caller's choice.
     pub fn upkeep(&self, budget: UpkeepBudget) -> Result<Done, ChunkError> {
         let mut done = Done::default();
         let mut upkeep = self.upkeep.lock();
@@ -93,8 +93,8 @@ impl<D: Disk + Clone> Store<D> {
             upkeep.pause_calls -= 1;
         } else {
             match self.give_space_back(&mut upkeep, budget.bytes_moved_max, &mut done) {
-                // Neither to copy to, nor for a checkpoint: the next start reads more of the log, and what was
-                // deleted waits.
+                // Neither to copy to, nor for a checkpoint: the next start reads more of the log,
+                // and what was deleted waits.
                 Err(ChunkError::DiskFull { .. }) => {
                     upkeep.emptying = None;
                     upkeep.pause_calls = FULL_PAUSE_CALLS;
@@ -243,7 +243,8 @@ impl<D: Disk + Clone> Store<D> {
         live
     }
 
-    /// Writes again what is needed of a segment, from `at` on; how far it came, or nothing at the end.
+    /// Writes again what is needed of a segment, from `at` on; how far it came, or nothing at the
+    /// end.
     fn empty_some(
         &self,
         number: u32,
@@ -289,7 +290,8 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<u64, ChunkError> {
         let (start, end) = (header.block_offset, header.block_offset + body.len() as u64);
         let mut bytes = 0;
-        // One part after the other: a place that was reserved is always written, and no two buffers are held.
+        // One part after the other: a place that was reserved is always written, and no two buffers
+        // are held.
         loop {
             let (rest, record) = {
                 let mut index = container.index.lock();
@@ -346,8 +348,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(body.len() as u64)
     }
 
-    /// Removes a segment of which nothing is needed any more, once that is durable. If something is, it
-    /// cannot be read, and the segment stays.
+    /// Removes a segment of which nothing is needed any more, once that is durable. If something
+    /// is, it cannot be read, and the segment stays.
     fn remove_if_dead(
         &self,
         upkeep: &mut Upkeep,
@@ -443,8 +445,8 @@ impl<D: Disk + Clone> Store<D> {
         None
     }
 
-    /// Reads all that is known of a block: what the log has of it against the log's checksums; and in a
-    /// container that is not written to any more each chunk against its own.
+    /// Reads all that is known of a block: what the log has of it against the log's checksums; and
+    /// in a container that is not written to any more each chunk against its own.
     pub(super) fn check_block(&self, id: BlockId, bytes: &mut u64) -> Result<(), ChunkError> {
         let container = self.find(id.container_id)?;
         let (is_closed, extents) = {

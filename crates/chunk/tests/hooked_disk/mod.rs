@@ -1,5 +1,5 @@
-//! A folder of the real file system that asks the test before each change: it may fail it, or keep it waiting.
-//! Threads share it.
+//! A folder of the real file system that asks the test before each change: it may fail it, or keep
+//! it waiting. Threads share it.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! What may stand as an id of the scheme `x509`: a distinguished name, as people write it.
 //!
-//! ZooKeeper 3.9 `X509AuthenticationProvider.isValid` asks Java's `X500Principal(String)`; the rules
-//! here are those of its parser, found by asking it. Only whether a name is well formed matters: ids
-//! are compared as text.
+//! ZooKeeper 3.9 `X509AuthenticationProvider.isValid` asks Java's `X500Principal(String)`; the
+//! rules here are those of its parser, found by asking it. Only whether a name is well formed
+//! matters: ids are compared as text.
 
 /// The attribute names that Java's parser knows, in capitals; others are written as numbers.
 const KEYWORDS: [&str; 21] = [

@@ -2,7 +2,8 @@ use super::*;
 use crate::machine::tests::rig::{Rig, check_invariants};
 use crate::tree::ROOT;
 
-/// Applies a script, whose commands are a second apart, and compares the answer to its last command.
+/// Applies a script, whose commands are a second apart, and compares the answer to its last
+/// command.
 fn check(script: &str, expected: &str) {
     let mut rig = Rig::default();
     assert_eq!(rig.run(script), expected, "{script}");

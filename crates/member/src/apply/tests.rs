@@ -126,8 +126,8 @@ fn everything() -> Vec<ToApply> {
     ]
 }
 
-/// The log of a member that was started three times, of which its directory knows two: it is started as
-/// the third, or the second, and has announced one batch or none.
+/// The log of a member that was started three times, of which its directory knows two: it is
+/// started as the third, or the second, and has announced one batch or none.
 #[test]
 fn what_a_life_that_it_does_not_know_of_handed_over_is_never_applied() {
     let set = |sequence: u64, boot: u64| {

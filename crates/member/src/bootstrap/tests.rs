@@ -290,8 +290,8 @@ impl World {
     }
 }
 
-/// Whether all servers lost nothing and vote at last, in one history; there must be one ensemble, and
-/// all must find it.
+/// Whether all servers lost nothing and vote at last, in one history; there must be one ensemble,
+/// and all must find it.
 fn is_whole_at_last(seed: u64, attendance: Attendance) -> bool {
     let count = 1 + seed % 5;
     let mut world = World::new(seed, count, attendance);

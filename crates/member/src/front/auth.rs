@@ -1,5 +1,5 @@
-//! Who a connection has proved to be: SASL exchanges, the `ensemble` scheme, and what clients that have
-//! proved nothing may ask for.
+//! Who a connection has proved to be: SASL exchanges, the `ensemble` scheme, and what clients that
+//! have proved nothing may ask for.
 //!
 //! None of this is replicated. Each member knows its own users, as ZooKeeper's servers do; what a
 //! connection has proved travels with its commands.
@@ -60,8 +60,8 @@ pub(super) enum Ensemble {
     /// There is no such scheme.
     Unknown,
     Accepted,
-    /// The connection is closed without an answer, so that the client tries another server rather than
-    /// gives up.
+    /// The connection is closed without an answer, so that the client tries another server rather
+    /// than gives up.
     Refused,
 }
 
@@ -74,7 +74,8 @@ impl Front {
         credentials: Option<&[u8]>,
     ) {
         let accepted = match scheme {
-            // `DigestAuthenticationProvider` fails on null; others do not look, or take it for empty.
+            // `DigestAuthenticationProvider` fails on null; others do not look, or take it for
+            // empty.
             "digest" => credentials.is_some_and(|credentials| self.add_digest(id, credentials)),
             "ip" => true,
             "ensemble" => match self.check_ensemble(id, credentials.unwrap_or_default()) {
@@ -105,8 +106,8 @@ impl Front {
         self.add_identities(id, &proved)
     }
 
-    /// Whether a request with this opcode is refused, because its connection has proved nothing that
-    /// counts (`AuthenticationHelper.enforceAuthentication`). Even pings are.
+    /// Whether a request with this opcode is refused, because its connection has proved nothing
+    /// that counts (`AuthenticationHelper.enforceAuthentication`). Even pings are.
     pub(super) fn lacks_auth(&self, id: ConnectionId, opcode: i32) -> bool {
         let enforced = &self.config.auth.enforced_schemes;
         if enforced.is_empty() || matches!(opcode, opcode::AUTH | opcode::SASL) {
@@ -129,8 +130,8 @@ impl Front {
         }
     }
 
-    /// One token of a SASL exchange (`ZooKeeperServer.processSasl`). Where no mechanism is offered, it is
-    /// answered with no token and no error: the client then gives up, or goes on without.
+    /// One token of a SASL exchange (`ZooKeeperServer.processSasl`). Where no mechanism is offered,
+    /// it is answered with no token and no error: the client then gives up, or goes on without.
     pub(super) fn on_sasl(&mut self, id: ConnectionId, xid: i32, token: &[u8]) {
         let config = self.config.auth.clone();
         let Some(users) = &config.sasl_users else {

@@ -93,7 +93,8 @@ pub(super) enum SlotKind {
     WhoAmI(Identities),
     /// Answered when its turn comes.
     AuthAccepted,
-    /// Answered with this token or this error and, maybe, the end of the connection when its turn comes.
+    /// Answered with this token or this error and, maybe, the end of the connection when its turn
+    /// comes.
     Sasl { token: Option<Box<[u8]>>, error: zk::ErrorCode, close: bool },
     /// Answered with this error and, maybe, the end of the connection when its turn comes.
     Failed { error: zk::ErrorCode, zxid: Option<i64>, close: bool },
@@ -267,7 +268,8 @@ impl Connection {
         }
     }
 
-    /// Takes the spare buffers if many requests came at once, which would grow its own step by step.
+    /// Takes the spare buffers if many requests came at once, which would grow its own step by
+    /// step.
     pub fn take_spare(&mut self, spare: &mut Spare) {
         if self.input.len() < SPARE_INPUT_BYTES_MIN {
             return;

@@ -1,5 +1,5 @@
-//! What changes of the state mean for the connections here: events of watches, and sessions that are
-//! over or have moved.
+//! What changes of the state mean for the connections here: events of watches, and sessions that
+//! are over or have moved.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -133,8 +133,9 @@ impl Front {
         }
     }
 
-    /// What those who are connected have read is of another state. Their sessions live on, where the
-    /// image has them. What a client that is connecting waits for may be in the image: nobody answers it.
+    /// What those who are connected have read is of another state. Their sessions live on, where
+    /// the image has them. What a client that is connecting waits for may be in the image: nobody
+    /// answers it.
     fn on_installed(&mut self) {
         let attached = |(_, of): &(&ConnectionId, &Connection)| {
             matches!(of.state, State::Attached | State::Connecting { .. })

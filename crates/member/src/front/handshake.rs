@@ -1,4 +1,5 @@
-//! The first frame of a connection: a four-letter word, or a connect request that asks for a session.
+//! The first frame of a connection: a four-letter word, or a connect request that asks for a
+//! session.
 
 use machine::sessions::Session;
 use machine::{Command, ConnectionId, Machine, Outcome, Refusal, SessionId};
@@ -57,7 +58,8 @@ impl Front {
         Err(Halt::HeldBack)
     }
 
-    /// Whether one more may ask for a session, new or not (`ZooKeeperServer.processConnectRequest`).
+    /// Whether one more may ask for a session, new or not
+    /// (`ZooKeeperServer.processConnectRequest`).
     fn admits(&mut self, is_new: bool) -> bool {
         let (throttle, now_ms) = (self.config.throttle.clone(), self.now.monotonic_ms);
         let deficit = throttle.admits(is_new, now_ms, || self.chance());

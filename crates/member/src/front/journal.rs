@@ -1,10 +1,10 @@
 //! What is told of single requests: the audit log, with one event for each write of a client
-//! (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5) and one for each ephemeral that goes with its session
-//! (`DataTree.killSession`), and requests that took too long.
+//! (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5) and one for each ephemeral that goes with its
+//! session (`DataTree.killSession`), and requests that took too long.
 //!
-//! Both are off unless configured; then a request costs a pointer's room and no more. An event is made
-//! where the request is decoded and told where it is answered. A write whose connection is gone before
-//! that may take effect or not: its result is `invoked`.
+//! Both are off unless configured; then a request costs a pointer's room and no more. An event is
+//! made where the request is decoded and told where it is answered. A write whose connection is
+//! gone before that may take effect or not: its result is `invoked`.
 
 use core::fmt;
 
@@ -231,8 +231,8 @@ impl Front {
 }
 
 /// Tells of each ephemeral that went with its session, as done by `user`, who runs the server
-/// (`DataTree.killSession`). The end of a session has a zxid of its own, and stands behind what went
-/// with it.
+/// (`DataTree.killSession`). The end of a session has a zxid of its own, and stands behind what
+/// went with it.
 pub fn audit_ended_sessions(changes: &ChangeBatch, user: &str, mut tell: impl FnMut(&AuditEvent)) {
     let mut removed: Vec<&str> = Vec::new();
     let mut removed_at = Zxid(0);

@@ -160,8 +160,8 @@ impl Front {
         self.reply(id, slot, zxid, |out| encode_empty(header, out));
     }
 
-    /// `DataTree.setWatches`: what was missed fires at once, the rest is set. Persistent ones are only
-    /// set: what they missed is not told.
+    /// `DataTree.setWatches`: what was missed fires at once, the rest is set. Persistent ones are
+    /// only set: what they missed is not told.
     fn set_watches(&mut self, id: ConnectionId, asked: &OwnedSetWatches, machine: &Machine) {
         let at = machine.counters().ordinal;
         let since = asked.relative_zxid;

@@ -105,8 +105,8 @@ impl Front {
         }
     }
 
-    /// What only a leader can do is refused where there is none; the end of a session of here is its
-    /// end. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`.
+    /// What only a leader can do is refused where there is none; the end of a session of here is
+    /// its end. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`.
     fn lacks_leader(&mut self, id: ConnectionId, header: RequestHeader) -> bool {
         let connection = self.connections.get(&id).expect("the caller looked");
         let read_only = connection.read_only;
@@ -136,8 +136,8 @@ impl Front {
         }
     }
 
-    /// `ZooKeeperServer.checkRequestSizeWhenReceivingMessage`: by the length of its frame, and again once
-    /// it is there.
+    /// `ZooKeeperServer.checkRequestSizeWhenReceivingMessage`: by the length of its frame, and
+    /// again once it is there.
     pub(super) fn reject_large(&mut self, id: ConnectionId, bytes: u32) -> Halt {
         self.metrics.large_requests_rejected += 1;
         self.disconnect(id, &format!("a request of {bytes} bytes beside other large ones"))
@@ -260,9 +260,9 @@ impl Front {
 }
 
 /// Whether a request with this opcode must wait before it is decoded. A read that waits for its
-/// turn holds back whatever is handed over behind it, and auth and SASL, which would show it more than
-/// it may see. A sync holds back commands: it does not pass the log, and theirs could be answered
-/// first.
+/// turn holds back whatever is handed over behind it, and auth and SASL, which would show it more
+/// than it may see. A sync holds back commands: it does not pass the log, and theirs could be
+/// answered first.
 fn is_held_back(connection: &Connection, opcode: i32) -> bool {
     let behind_read = connection.local_reads > 0;
     match opcode {
@@ -282,8 +282,8 @@ fn is_held_back(connection: &Connection, opcode: i32) -> bool {
 }
 
 /// What a request that does not decode is refused with, if it takes a zxid:
-/// `PrepRequestProcessor.pRequestHelper` takes that of a multi on its way out, where an ACL is null on
-/// another, and those of other writes before it looks at the path.
+/// `PrepRequestProcessor.pRequestHelper` takes that of a multi on its way out, where an ACL is null
+/// on another, and those of other writes before it looks at the path.
 fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
     let is_multi = opcode == op::MULTI;
     match error {

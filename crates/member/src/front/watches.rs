@@ -4,12 +4,12 @@
 //! that the read has already shown is drained from the feed afterwards, and must not fire it.
 //!
 //! Data and child watches are two tables in one; a watch for a znode that does not exist is a data
-//! watch, as in ZooKeeper (`DataTree`). Both fire once. Persistent and persistent recursive ones, in
-//! the same tables, stay when they fire. While there are none, a change does not look for them.
+//! watch, as in ZooKeeper (`DataTree`). Both fire once. Persistent and persistent recursive ones,
+//! in the same tables, stay when they fire. While there are none, a change does not look for them.
 //!
-//! There may be millions, so a watch is small: 12 bytes in the list of its spot, which is a path and
-//! a kind, and 8 bytes in a table of its connection, which says where in that list it stands: so a
-//! connection that is closed takes its watches out without a walk through the lists. Spots and
+//! There may be millions, so a watch is small: 12 bytes in the list of its spot, which is a path
+//! and a kind, and 8 bytes in a table of its connection, which says where in that list it stands:
+//! so a connection that is closed takes its watches out without a walk through the lists. Spots and
 //! watchers have numbers of 4 bytes for this; the path of a spot is stored once.
 
 use core::hash::BuildHasher;
@@ -116,8 +116,8 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Number of watches as ZooKeeper counts them: a persistent one is a data watch and a child watch
-    /// (`DataTree.addWatch`).
+    /// Number of watches as ZooKeeper counts them: a persistent one is a data watch and a child
+    /// watch (`DataTree.addWatch`).
     pub fn len(&self) -> usize {
         self.counts.iter().sum::<usize>() + self.count_of(WatchKind::Persistent)
     }
@@ -137,9 +137,9 @@ impl Watches {
         self.watcher_index.get(&connection).map_or(0, |watcher| self.watchers[*watcher].bytes)
     }
 
-    /// Some of the watches but for one-shot child watches, which ZooKeeper's lists leave out as well
-    /// (`DataTree.dumpWatches`): paths with those who watch them, and where it goes on. A path may come
-    /// more than once.
+    /// Some of the watches but for one-shot child watches, which ZooKeeper's lists leave out as
+    /// well (`DataTree.dumpWatches`): paths with those who watch them, and where it goes on. A path
+    /// may come more than once.
     pub fn page(&self, from: WatchCursor) -> (Vec<(&str, Vec<ConnectionId>)>, Option<WatchCursor>) {
         let WatchCursor { mut spot, mut position } = from;
         let (mut page, mut count, mut bytes) = (Vec::new(), 0, 0);
@@ -201,9 +201,9 @@ impl Watches {
     }
 
     /// The connections whose watches a change of `kind`, data or child, at `path` fires, each once
-    /// (`WatchManager.triggerWatch`): of the watches that were set before `ordinal` those of that kind
-    /// are taken out, persistent ones stay, and so do recursive ones, on `path` and above it, which
-    /// are not told of children.
+    /// (`WatchManager.triggerWatch`): of the watches that were set before `ordinal` those of that
+    /// kind are taken out, persistent ones stay, and so do recursive ones, on `path` and above it,
+    /// which are not told of children.
     pub fn fire(&mut self, kind: WatchKind, path: &str, ordinal: Ordinal) -> Vec<ConnectionId> {
         assert!(matches!(kind, WatchKind::Data | WatchKind::Child));
         let mut fired = self.take_fired(kind, path, ordinal);

@@ -1,4 +1,5 @@
-//! What Loop does about a snapshot that this member fetches from another, and about those that it offers.
+//! What Loop does about a snapshot that this member fetches from another, and about those that it
+//! offers.
 
 use machine::MemberId;
 
@@ -8,8 +9,8 @@ use crate::message::{FromTransfer, SnapshotJob};
 use crate::peer::{Offer, PeerError, PeerMessage};
 
 impl Loop {
-    /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has come
-    /// so far by itself.
+    /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has
+    /// come so far by itself.
     pub(super) fn on_offer(&mut self, from: MemberId, offer: Offer) -> Result<(), PeerError> {
         let meta = replica::peek(&offer.message)?.snapshot.ok_or(PeerError::NoOffer)?;
         if offer.holder == self.origin.member {
@@ -34,8 +35,8 @@ impl Loop {
         let now_ms = self.now_ms;
         let is_of = |fetch: &mut Fetch| fetch.is_of(from, &offer, &meta, now_ms);
         let is_known = self.fetch.as_mut().is_some_and(is_of);
-        // What is being done with the one before would be taken for done with this one. It is offered
-        // again.
+        // What is being done with the one before would be taken for done with this one. It is
+        // offered again.
         let is_busy = self.fetch.as_ref().is_some_and(|fetch| !fetch.is_waiting());
         if !is_known && !is_busy {
             let (index, holder) = (meta.index, offer.holder);
@@ -82,8 +83,8 @@ impl Loop {
         }
     }
 
-    /// The replica is to take it. It does not if who offered it leads no longer: then it waits for the
-    /// offer of who does.
+    /// The replica is to take it. It does not if who offered it leads no longer: then it waits for
+    /// the offer of who does.
     fn keep_whole(&mut self, image: WholeImage, fetch: &Fetch) {
         // What the log has reached meanwhile is a snapshot like any other.
         if image.at.index > self.replica.status().commit_index {

@@ -12,8 +12,8 @@ use crate::limits::{CAUGHT_UP_ENTRIES, DISK_STALL_MS};
 use crate::peer::{LentSnapshot, PeerError, PeerMessage, SnapshotAt};
 
 impl Loop {
-    /// The leader wants a snapshot for another member: the newest, if it serves, or one that is taken now.
-    /// While it is taken nothing is answered; the leader asks again.
+    /// The leader wants a snapshot for another member: the newest, if it serves, or one that is
+    /// taken now. While it is taken nothing is answered; the leader asks again.
     pub(super) fn on_lend(
         &mut self,
         from: MemberId,
@@ -103,7 +103,8 @@ impl Loop {
         }
     }
 
-    /// A snapshot cannot be had: from its holder, or, for whom it was offered, where it was said to be.
+    /// A snapshot cannot be had: from its holder, or, for whom it was offered, where it was said to
+    /// be.
     pub(super) fn on_gone(&mut self, from: MemberId, at: SnapshotAt) {
         let is_lost = |fetch: &mut Fetch| {
             fetch.holder == from && fetch.at == at && fetch.from != from && fetch.is_waiting()
@@ -118,7 +119,8 @@ impl Loop {
     pub(super) fn withdraw(&mut self, from: MemberId, at: SnapshotAt) {
         if self.offers.withdraw_at(from, at) {
             self.replica.report_snapshot(from.0, false);
-            // An own one that was not what it should be is not offered again, if there can be a newer.
+            // An own one that was not what it should be is not offered again, if there can be a
+            // newer.
             let own_min = self.applied.0.min(at.index + 1);
             self.lending.on_gone(from, at, own_min, self.now_ms);
         }
@@ -140,7 +142,8 @@ impl Loop {
         }
     }
 
-    /// From this index on a snapshot has the member in its membership, as far as that is known here.
+    /// From this index on a snapshot has the member in its membership, as far as that is known
+    /// here.
     fn member_from(&self, member: MemberId) -> u64 {
         let known = self.memberships.iter().rev();
         let has = |at: &&(LogIndex, storage::wal::Membership)| to_replica(&at.1).contains(member.0);
@@ -165,8 +168,8 @@ impl Loop {
         }
     }
 
-    /// The others as members that may lend snapshots, those that are least behind first. One whose state
-    /// is not this one's would make another that is not.
+    /// The others as members that may lend snapshots, those that are least behind first. One whose
+    /// state is not this one's would make another that is not.
     fn lenders(&self) -> Vec<Lender> {
         let last_index = self.replica.status().last_index;
         let mut peers = self.replica.peers();

@@ -1,4 +1,5 @@
-//! How Loop gives what waits to the leader: into entries where this member leads, forwarded otherwise.
+//! How Loop gives what waits to the leader: into entries where this member leads, forwarded
+//! otherwise.
 
 use bytes::Bytes;
 use machine::MemberId;
@@ -34,7 +35,8 @@ impl Loop {
         }
     }
 
-    /// From here on the batch has its place in this member's order, and Apply knows who waits for it.
+    /// From here on the batch has its place in this member's order, and Apply knows who waits for
+    /// it.
     fn stamp(&mut self, front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter>) {
         let sequence = self.forwarder.push(batch, front.is_none());
         self.output.apply.push(ToApply::Expect { sequence, front, waiters });
@@ -58,7 +60,8 @@ impl Loop {
                     self.unproposed = Some(payload);
                     return;
                 }
-                // The effects to come say so: what is this member's own is given to the next leader.
+                // The effects to come say so: what is this member's own is given to the next
+                // leader.
                 Err(Refused::NotLeader { .. }) => return,
                 Err(refused) => unreachable!("a leader's own entry is not refused: {refused}"),
             }
@@ -86,8 +89,8 @@ impl Loop {
         payload
     }
 
-    /// Commands and bytes of the batch that goes into an entry next: own ones that an earlier leader
-    /// was given come first.
+    /// Commands and bytes of the batch that goes into an entry next: own ones that an earlier
+    /// leader was given come first.
     fn next_size(&self) -> Option<(usize, usize)> {
         match self.forwarder.peek() {
             Some(batch) => Some(batch.size()),

@@ -112,8 +112,8 @@ impl Loop {
         }
     }
 
-    /// A member whose state is not that of the majority does not lead: it hands over or resigns, and is
-    /// condemned then.
+    /// A member whose state is not that of the majority does not lead: it hands over or resigns,
+    /// and is condemned then.
     pub(super) fn pursue_difference(&mut self) {
         let Some(Differs { index, since_ms }) = self.differs else { return };
         if self.role != Role::Leader {

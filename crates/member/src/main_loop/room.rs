@@ -13,15 +13,15 @@ impl Loop {
         self.weigh_room();
     }
 
-    /// What is set aside for the next snapshot, as its thread sees it: an answer, or news. What that
-    /// thread said of a snapshot with it comes behind it.
+    /// What is set aside for the next snapshot, as its thread sees it: an answer, or news. What
+    /// that thread said of a snapshot with it comes behind it.
     pub fn on_snapshot_room(&mut self, kept: RoomKept) {
         self.snapshot_room.on_kept(kept);
         self.weigh_room();
     }
 
-    /// Whether there is room for more log. A snapshot under way has its own; while the one behind it
-    /// has none, the log gets no new segment.
+    /// Whether there is room for more log. A snapshot under way has its own; while the one behind
+    /// it has none, the log gets no new segment.
     pub(super) fn weigh_room(&mut self) {
         if !self.snapshots.is_running() {
             self.snapshot_room.on_idle();
@@ -41,8 +41,8 @@ impl Loop {
         self.disk_is_full = is_full;
         self.output.disk_is_full = Some(is_full);
         self.disk_full_ms = 0;
-        // A snapshot lets go of the log that it covers, which may be all the room that there is. When
-        // there is room again, one that failed for want of it has its chance.
+        // A snapshot lets go of the log that it covers, which may be all the room that there is.
+        // When there is room again, one that failed for want of it has its chance.
         self.snapshots.hurry();
         if is_full {
             self.refuse_waiting();

@@ -24,8 +24,8 @@ fn kept_of(room: &mut SnapshotRoom, mib: u64, wanted_mib: u64) {
     room.on_kept(RoomKept { bytes: mib * MIB, bytes_wanted: wanted_mib * MIB });
 }
 
-/// A state of 64 MiB, all of it in the newest snapshot, asked for once: one part in 64 more is needed,
-/// and a step.
+/// A state of 64 MiB, all of it in the newest snapshot, asked for once: one part in 64 more is
+/// needed, and a step.
 fn asking() -> SnapshotRoom {
     let mut room = SnapshotRoom::new(64 * MIB);
     assert_eq!(asked(&mut room), Some([65, 66, 83]));

@@ -1,5 +1,5 @@
-//! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and what each
-//! answers. Those about whole states are in [`super::images`].
+//! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and what
+//! each answers. Those about whole states are in [`super::images`].
 
 use hyper::StatusCode;
 use member::front::{FrontReport, Reset};
@@ -426,7 +426,8 @@ fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]
 }
 
-/// What this server knows of its ensemble, for `quorate cluster status`; ZooKeeper has no such command.
+/// What this server knows of its ensemble, for `quorate cluster status`; ZooKeeper has no such
+/// command.
 fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let (Some(cluster), Some(view)) = (&monitor.about().cluster, monitor.members()) else {
         return vec![("error", "this server is in no ensemble".into())];

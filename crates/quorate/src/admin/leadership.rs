@@ -21,8 +21,8 @@ const TRANSFER_LIMIT: Duration = Duration::from_secs(3);
 /// How often it is looked whether it does.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Hands leadership to the server `to`, or where that is not said to the one that is least behind, and
-/// answers with the server that leads then.
+/// Hands leadership to the server `to`, or where that is not said to the one that is least behind,
+/// and answers with the server that leads then.
 pub async fn transfer(
     monitor: &Monitor,
     peer: SocketAddr,

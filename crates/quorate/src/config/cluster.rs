@@ -17,8 +17,8 @@ use super::zoo_cfg::{every_address_if_unspecified, port};
 use super::{ConfigError, DATA_DIR_DEFAULT, Draft, ListenAddress, Place, ReadFile, must_read};
 
 /// Servers of one ensemble at most: while one of them is replaced there are two members of its
-/// number, and a membership has room for 64. ZooKeeper has no bound; more than seven are hardly ever
-/// seen, since each write waits for more than half of them.
+/// number, and a membership has room for 64. ZooKeeper has no bound; more than seven are hardly
+/// ever seen, since each write waits for more than half of them.
 pub const SERVERS_MAX: usize = 32;
 
 /// What the secret of an ensemble must have at least: less can be guessed.
@@ -168,7 +168,8 @@ pub(super) struct ClusterDraft {
     pub sasl: Option<Said>,
     /// The first of `group.N` and `weight.N`.
     pub grouping: Option<Said>,
-    /// Keys that do what their author expects only where there is no ensemble, each with what to say.
+    /// Keys that do what their author expects only where there is no ensemble, each with what to
+    /// say.
     pub complaints: Vec<(Said, &'static str)>,
 }
 

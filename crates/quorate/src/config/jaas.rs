@@ -1,4 +1,5 @@
-//! The syntax of a JAAS login configuration, as `sun.security.provider.ConfigFile` of JDK 17 reads it:
+//! The syntax of a JAAS login configuration, as `sun.security.provider.ConfigFile` of JDK 17 reads
+//! it:
 //!
 //! ```text
 //! Server {
@@ -8,8 +9,8 @@
 //! };
 //! ```
 //!
-//! Words are of letters, digits and `_ $ - * .`, and do not begin with a digit, a dot or a dash; all
-//! else is in double quotes. Comments are `//`, `/* */`, and a lone `/` to the end of its line.
+//! Words are of letters, digits and `_ $ - * .`, and do not begin with a digit, a dot or a dash;
+//! all else is in double quotes. Comments are `//`, `/* */`, and a lone `/` to the end of its line.
 
 /// One section with its login modules.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What those who watch a server configure: metrics over HTTP, and the admin server.
 //!
 //! The keys of a `zoo.cfg` are those of `PrometheusMetricsProvider`, `QuorumPeerConfig`,
-//! `AdminServerFactory` and `JettyAdminServer`. The admin server listens only where it is asked for:
-//! ZooKeeper opens a port on every address of every machine.
+//! `AdminServerFactory` and `JettyAdminServer`. The admin server listens only where it is asked
+//! for: ZooKeeper opens a port on every address of every machine.
 
 use super::ListenAddress;
 use super::zoo_cfg::Fate;

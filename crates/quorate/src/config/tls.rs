@@ -1,10 +1,11 @@
 //! TLS for clients: the settings that ZooKeeper 3.9 reads in `ClientX509Util`,
-//! `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as `zookeeper.<name>`. And TLS between
-//! the servers of an ensemble: those of `QuorumX509Util`, which are `ssl.quorum.` and the same names.
+//! `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as `zookeeper.<name>`. And TLS
+//! between the servers of an ensemble: those of `QuorumX509Util`, which are `ssl.quorum.` and the
+//! same names.
 //!
-//! They are kept as they were written, under ZooKeeper's names whichever the file, until it is known
-//! that a port speaks TLS: ZooKeeper does not look at them otherwise either. The stores are not read
-//! here; [`crate::tls`] does, and names their place in a complaint.
+//! They are kept as they were written, under ZooKeeper's names whichever the file, until it is
+//! known that a port speaks TLS: ZooKeeper does not look at them otherwise either. The stores are
+//! not read here; [`crate::tls`] does, and names their place in a complaint.
 
 use std::fmt;
 use std::path::PathBuf;

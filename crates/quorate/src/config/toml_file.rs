@@ -1,5 +1,5 @@
-//! Our own configuration file, `quorate.toml`: one flat table of the keys in [`KEYS`], and in it the
-//! table `cluster` of those in [`CLUSTER_KEYS`].
+//! Our own configuration file, `quorate.toml`: one flat table of the keys in [`KEYS`], and in it
+//! the table `cluster` of those in [`CLUSTER_KEYS`].
 //!
 //! Times carry a unit (`"2s"`), sizes may (`"64MiB"`), and a limit of 0 means none. A key that is
 //! not ours is an error here: nobody has old files of this format.

@@ -9,7 +9,8 @@ use zk::metrics::{Metric, Number, Value};
 
 use super::Service;
 
-/// Each type that is served: what its requests are called, and the bytes of chunks in them or their answers.
+/// Each type that is served: what its requests are called, and the bytes of chunks in them or their
+/// answers.
 const SERVED: [(pb::Type, &str, Option<&str>); 17] = [
     (pb::Type::CreateContainer, "storage_container_metrics_num_create_container", None),
     (pb::Type::ReadContainer, "storage_container_metrics_num_read_container", None),

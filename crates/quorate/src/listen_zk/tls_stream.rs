@@ -74,8 +74,8 @@ impl Transport {
         }
     }
 
-    /// Writes what was accepted before. An error says that the socket takes no more for now, or that
-    /// it is gone.
+    /// Writes what was accepted before. An error says that the socket takes no more for now, or
+    /// that it is gone.
     pub fn flush(&mut self, socket: &OwnedWriteHalf) -> io::Result<()> {
         match self {
             Transport::Secure(stream) => stream.flush(socket),

@@ -1,5 +1,5 @@
-//! What this member knows of its ensemble, as monitoring shows it: which part it has, who leads, and at a
-//! leader how far the others are.
+//! What this member knows of its ensemble, as monitoring shows it: which part it has, who leads,
+//! and at a leader how far the others are.
 
 use std::collections::BTreeSet;
 

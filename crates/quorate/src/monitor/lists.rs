@@ -1,5 +1,5 @@
-//! The lists: of connections, sessions and watches. Each is asked for in pages and cut off at a bound,
-//! with the number of what is missing.
+//! The lists: of connections, sessions and watches. Each is asked for in pages and cut off at a
+//! bound, with the number of what is missing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};

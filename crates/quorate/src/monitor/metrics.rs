@@ -1,5 +1,5 @@
-//! The metrics, under ZooKeeper's names: those whose values are true here, and no others. What is left
-//! out, and why, is in `docs/zookeeper.md`.
+//! The metrics, under ZooKeeper's names: those whose values are true here, and no others. What is
+//! left out, and why, is in `docs/zookeeper.md`.
 
 use std::sync::atomic::Ordering;
 

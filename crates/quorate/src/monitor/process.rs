@@ -1,6 +1,6 @@
-//! What the system tells about this process, and the metrics of it: `process_*` as Prometheus' client
-//! libraries have them, and those of `jvm_*` that have a meaning here, which dashboards made for
-//! ZooKeeper look for.
+//! What the system tells about this process, and the metrics of it: `process_*` as Prometheus'
+//! client libraries have them, and those of `jvm_*` that have a meaning here, which dashboards made
+//! for ZooKeeper look for.
 
 use std::fs;
 use std::path::Path;

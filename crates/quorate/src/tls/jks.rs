@@ -1,9 +1,9 @@
 //! Java key stores, the format of `keytool` before Java 9 and with `-storetype JKS`.
 //!
-//! Big-endian: magic, version, the number of entries, the entries, and a SHA-1 over the password and
-//! all before it. An entry is a private key with its chain, or a trusted certificate. The digest is
-//! checked before anything is read out of the file; every count and length is held against what is
-//! left of it. As OpenJDK's `JavaKeyStore` and `KeyProtector` have them.
+//! Big-endian: magic, version, the number of entries, the entries, and a SHA-1 over the password
+//! and all before it. An entry is a private key with its chain, or a trusted certificate. The
+//! digest is checked before anything is read out of the file; every count and length is held
+//! against what is left of it. As OpenJDK's `JavaKeyStore` and `KeyProtector` have them.
 
 use sha1::{Digest, Sha1};
 

@@ -1,11 +1,11 @@
 //! Key and trust stores: PEM, PKCS #12 and JKS files become keys with their chains, and trusted
 //! certificates.
 //!
-//! As in ZooKeeper 3.9 (`KeyStoreFileType`, `FileKeyStoreLoader` and the classes below it, and Java's
-//! `PKIXParameters`): one password opens the file and its keys, and of a PKCS #12 or JKS file only
-//! entries marked as trusted certificates are trusted. As Java does, a file of type JKS may be a
-//! PKCS #12 file and the other way round: `keytool` has written the latter since Java 9, whatever the
-//! file's name.
+//! As in ZooKeeper 3.9 (`KeyStoreFileType`, `FileKeyStoreLoader` and the classes below it, and
+//! Java's `PKIXParameters`): one password opens the file and its keys, and of a PKCS #12 or JKS
+//! file only entries marked as trusted certificates are trusted. As Java does, a file of type JKS
+//! may be a PKCS #12 file and the other way round: `keytool` has written the latter since Java 9,
+//! whatever the file's name.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Which servers the shell believes: by its trust store, and by their name.
 //!
-//! ZooKeeper 3.9 `ClientX509Util.createNettySslContextForClient`: unless
-//! `ssl.hostnameVerification` is off, the name is checked as HTTPS does. Like Java's `HostnameChecker`
-//! it falls back to the common name of a certificate that names no host otherwise.
+//! ZooKeeper 3.9 `ClientX509Util.createNettySslContextForClient`: unless `ssl.hostnameVerification`
+//! is off, the name is checked as HTTPS does. Like Java's `HostnameChecker` it falls back to the
+//! common name of a certificate that names no host otherwise.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};

@@ -1,8 +1,8 @@
 //! The name of a certificate's subject, as the scheme `x509` has it.
 //!
-//! ZooKeeper 3.9 takes `X500Principal.getName()`, Java's form of RFC 2253. ACLs are compared with it
-//! as text, so every byte counts: the last part of the name comes first, nine attributes are written
-//! by name and the others by number, and what RFC 2253 leaves open is as OpenJDK 17 has it.
+//! ZooKeeper 3.9 takes `X500Principal.getName()`, Java's form of RFC 2253. ACLs are compared with
+//! it as text, so every byte counts: the last part of the name comes first, nine attributes are
+//! written by name and the others by number, and what RFC 2253 leaves open is as OpenJDK 17 has it.
 
 use super::der::{self, OID, SEQUENCE, SET};
 

@@ -1,10 +1,10 @@
 //! What a trust store says about a certificate that somebody shows.
 //!
-//! Paths are checked by webpki, as everywhere in rustls, with what Java's trust manager does too and
-//! ZooKeeper's users rely on. A certificate that stands in the trust store itself needs nobody to
-//! vouch for it, and vouches for nobody unless it says that it is an authority: who is trusted as a
-//! client must not make up others. One of X.509 version 1, which `openssl x509 -req` makes where it is
-//! told no extensions, may come from an authority of the trust store.
+//! Paths are checked by webpki, as everywhere in rustls, with what Java's trust manager does too
+//! and ZooKeeper's users rely on. A certificate that stands in the trust store itself needs nobody
+//! to vouch for it, and vouches for nobody unless it says that it is an authority: who is trusted
+//! as a client must not make up others. One of X.509 version 1, which `openssl x509 -req` makes
+//! where it is told no extensions, may come from an authority of the trust store.
 
 use std::sync::Arc;
 

@@ -151,8 +151,8 @@ pub struct Waiting {
 }
 
 impl Connection {
-    /// Opens a session on the first server that gives one. `on_event` is called on the thread of the
-    /// connection; it must not ask the client anything.
+    /// Opens a session on the first server that gives one. `on_event` is called on the thread of
+    /// the connection; it must not ask the client anything.
     ///
     /// # Errors
     /// No server gives one.

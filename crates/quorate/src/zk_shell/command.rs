@@ -493,7 +493,8 @@ impl Words {
         self.options.iter().find(|(own, _)| *own == name)?.1.as_deref()
     }
 
-    /// The values of an option, with commas between them, in lower case as `ReconfigCommand` has it.
+    /// The values of an option, with commas between them, in lower case as `ReconfigCommand` has
+    /// it.
     fn joined(&self, name: &str) -> Option<String> {
         let own = self.options.iter().filter(|(own, _)| *own == name);
         let values: Vec<String> =
@@ -596,9 +597,9 @@ pub struct Word {
     pub closed: bool,
 }
 
-/// Splits a line into words as `ZooKeeperMain.MyCommandOptions.parseCommand` does: a quote of either
-/// kind at the start of a word keeps everything up to the next one, and is part of the word anywhere
-/// else. There is no escape.
+/// Splits a line into words as `ZooKeeperMain.MyCommandOptions.parseCommand` does: a quote of
+/// either kind at the start of a word keeps everything up to the next one, and is part of the word
+/// anywhere else. There is no escape.
 pub fn words_of(line: &str) -> Vec<Word> {
     let mut words = Vec::new();
     // Java's `\s`: a no-break space is a character like others.

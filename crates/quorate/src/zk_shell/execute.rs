@@ -453,7 +453,8 @@ fn delete_if_there(client: &Client, path: &str) -> Result<(), Failure> {
     }
 }
 
-/// `SetQuotaCommand.checkIfParentQuota` and `checkIfChildQuota`: a znode counts in one quota at most.
+/// `SetQuotaCommand.checkIfParentQuota` and `checkIfChildQuota`: a znode counts in one quota at
+/// most.
 fn refuse_nested_quota(client: &Client, path: &str) -> Result<(), Failure> {
     let is_limits = |names: Vec<String>| names.iter().any(|name| name == LIMITS);
     let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();

@@ -1,5 +1,5 @@
-//! Where output goes: the answers of commands, and the events that come between them, whole lines at
-//! a time.
+//! Where output goes: the answers of commands, and the events that come between them, whole lines
+//! at a time.
 //!
 //! The thread that runs commands writes, that of the connection, and, while a line is being edited,
 //! one that shows events above it. None asks a server or waits for the line editor under the lock.
@@ -95,9 +95,9 @@ impl Screen {
         self.state.lock().expect("nothing panics while it prints")
     }
 
-    /// Shows events above lines that are being edited from now on. On a thread of its own: `printer`
-    /// takes a few events and then waits until the editor has read them, which it does not do once
-    /// the line is done, and whoever waits with it has no part in running a command.
+    /// Shows events above lines that are being edited from now on. On a thread of its own:
+    /// `printer` takes a few events and then waits until the editor has read them, which it does
+    /// not do once the line is done, and whoever waits with it has no part in running a command.
     ///
     /// # Errors
     /// There can be no such thread.

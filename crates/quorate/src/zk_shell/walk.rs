@@ -1,5 +1,6 @@
-//! A walk over a tree, depth first, that knows only the siblings still to be visited on the way down
-//! to where it is. It asks for nothing: its owner lists the children of each znode it enters. Pure.
+//! A walk over a tree, depth first, that knows only the siblings still to be visited on the way
+//! down to where it is. It asks for nothing: its owner lists the children of each znode it enters.
+//! Pure.
 
 /// What is next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -229,8 +229,8 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
     std::fs::remove_dir_all(data).unwrap();
 }
 
-/// Its leader is killed twice, and then a follower loses its directory: all of it is there again, and
-/// whoever was told that a write is done was told the truth.
+/// Its leader is killed twice, and then a follower loses its directory: all of it is there again,
+/// and whoever was told that a write is done was told the truth.
 #[test]
 fn an_ensemble_loses_leaders_and_a_directory_and_no_acknowledged_write() {
     let mut members = Members::prepare("bench-ensemble", "maxClientCnxns=0\n");
@@ -347,8 +347,8 @@ fn every_item_is_published_and_seen_or_overtaken() {
         (&["--event-only"][..], "watches_set_again", "4096 bytes, event only, 5 client hosts"),
     ] {
         let (text, json) = bench("pubsub", &[&args[..], mode].concat());
-        // Two sizes on three servers, the null server among them; two scenarios publish. Two servers
-        // have two rounds, which makes five runs.
+        // Two sizes on three servers, the null server among them; two scenarios publish. Two
+        // servers have two rounds, which makes five runs.
         assert_eq!(values(&json, "trouble").concat(), [0.0; 18], "{text}");
         assert_eq!(values(&json, "ephemerals_made").concat(), [205.0; 10]);
         assert_eq!(values(&json, "items_published").concat(), [205.0; 20]);

@@ -5,8 +5,8 @@
 //! `QUORATE_CHAOS_SEED=N` repeats the choice of what goes wrong and of what clients ask (not the
 //! moments: processes are not a simulator). `QUORATE_CHAOS_SECONDS=N` is how long it lasts, and
 //! `QUORATE_CHAOS_MEMBERS=5` how many there are. `QUORATE_CHAOS_PEER=1` does it to the real
-//! ZooKeeper, to test the test; `QUORATE_CHAOS_PORT=N` gives the servers the ports from N on instead
-//! of any.
+//! ZooKeeper, to test the test; `QUORATE_CHAOS_PORT=N` gives the servers the ports from N on
+//! instead of any.
 
 mod ensemble;
 mod faults;

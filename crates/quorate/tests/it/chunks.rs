@@ -1,5 +1,5 @@
-//! The chunk store of the real process, killed under load: a block whose commit was answered is there with
-//! its bytes, in every layout.
+//! The chunk store of the real process, killed under load: a block whose commit was answered is
+//! there with its bytes, in every layout.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -147,7 +147,8 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
     }
 }
 
-/// Writes chunks of 1,000,000 bytes, a block each, until one is refused: how many were taken, and why no more.
+/// Writes chunks of 1,000,000 bytes, a block each, until one is refused: how many were taken, and
+/// why no more.
 fn write_until_full(client: &Client, container_id: u64) -> (u64, anyhow::Error) {
     let data = Bytes::from(vec![7; 1_000_000]);
     let mut taken = 0;
@@ -183,7 +184,8 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
         blocks.iter().for_each(|block| block.write(&client).expect("it is answered"));
         // Some room is left for the file system's own.
         let filler = disk.fill(0);
-        // More clients than the log has buffers: some wait for one when it turns out that there is no room.
+        // More clients than the log has buffers: some wait for one when it turns out that there is
+        // no room.
         let address = server.face("chunk");
         let workers: Vec<_> = (100..100 + MANY_WRITERS)
             .map(|container_id| {
@@ -249,7 +251,8 @@ fn what_a_server_left_is_inspected_and_exported() {
     server.stop();
     let (is_done, text) = quorate(&export);
     assert!(is_done && text.contains("container 1: 3 blocks"), "{text}");
-    // What is there is not written again, and an id that is not is refused before anything is written.
+    // What is there is not written again, and an id that is not is refused before anything is
+    // written.
     let (is_done, text) = quorate(&export);
     assert!(is_done && text.contains("container 2: it is in"), "{text}");
     let other = format!("{to}-other");

@@ -15,8 +15,8 @@ use crate::server::{command_at, folder, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// What lies between the ports of one server: for clients, for servers, the one that is shown, and for
-/// those who watch it.
+/// What lies between the ports of one server: for clients, for servers, the one that is shown, and
+/// for those who watch it.
 const DISTANCES: [u16; 4] = [0, 707, 1_707, 2_414];
 
 /// A port from which on an ensemble of this size finds all that it needs. Each test gets another.
@@ -35,7 +35,8 @@ fn first_port(count: u16) -> u16 {
     }
 }
 
-/// `quorate serve --local-ensemble`, ended by its own process id when dropped; its servers end with it.
+/// `quorate serve --local-ensemble`, ended by its own process id when dropped; its servers end with
+/// it.
 struct LocalEnsemble {
     child: Child,
     folder: PathBuf,
@@ -437,8 +438,8 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
         says(1, " leads, in term ") && says(2, " leads, in term ") && says(3, " leads, in term ")
     });
     wait_until("it is said that the third is there", || says(1, "server 3 is connected again"));
-    // Until the change is complete, a majority of the voters before it is needed as well: that is the
-    // first and the second.
+    // Until the change is complete, a majority of the voters before it is needed as well: that is
+    // the first and the second.
     wait_until("the change is complete", || {
         let (shown, is_led) = members.cluster(&["status"]);
         is_led && shown.lines().count() == 5 && !shown.contains("joining")

@@ -260,8 +260,8 @@ fn a_server_that_is_killed_while_it_restores_has_one_state_or_the_other() {
         }
         seen[usize::from(is_restored)] += 1;
         if !is_restored {
-            // What was not installed went at the start. That of a round before may be in the log still:
-            // it goes when a snapshot covers it.
+            // What was not installed went at the start. That of a round before may be in the log
+            // still: it goes when a snapshot covers it.
             wait_until("keeping no image", || received(&server).is_empty());
         }
     }

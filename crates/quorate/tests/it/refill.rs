@@ -1,5 +1,5 @@
-//! Members whose directories are not what they should be: each is found out, sets its directory aside,
-//! and has the others' state again. And ensembles that begin with a backup.
+//! Members whose directories are not what they should be: each is found out, sets its directory
+//! aside, and has the others' state again. And ensembles that begin with a backup.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Clients that prove who they are by SASL, or do not, on the real binary; and servers that ask for it.
+//! Clients that prove who they are by SASL, or do not, on the real binary; and servers that ask for
+//! it.
 
 mod alike;
 

@@ -218,8 +218,8 @@ impl Running {
     }
 }
 
-/// A free port that the system gives to nobody who asks for any: the servers of other tests come and go
-/// on those, and one of them would be taken for the one that is waited for.
+/// A free port that the system gives to nobody who asks for any: the servers of other tests come
+/// and go on those, and one of them would be taken for the one that is waited for.
 pub fn port_of_its_own() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(61);

@@ -389,8 +389,8 @@ fn handshakes_under_way_are_limited_where_that_is_asked_for() {
     let server = start("tls-handshakes", &["netty.server.outstandingHandshake.limit=1"]);
     let address = server.face("zk-tls");
     let waiting = TcpStream::connect(address).unwrap();
-    // Its runtime counts it as soon as it has accepted it. Another runtime's may come before it, and
-    // then it would be the one too many.
+    // Its runtime counts it as soon as it has accepted it. Another runtime's may come before it,
+    // and then it would be the one too many.
     wait_until("it is under way", || metric(&server, "outstanding_tls_handshake") == 1);
     assert!(TlsClient::connect(address, Shape::with("client")).is_err());
     drop(waiting);

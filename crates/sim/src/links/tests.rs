@@ -44,7 +44,8 @@ fn linked() -> (World, Links) {
     (world, links)
 }
 
-/// Everything that is told until nothing happens any more. A link that is over is not dialled again.
+/// Everything that is told until nothing happens any more. A link that is over is not dialled
+/// again.
 fn run(world: &mut World, links: &mut Links) -> Vec<Told> {
     let mut told = Vec::new();
     while let Some(event) = world.next_event() {

@@ -1,9 +1,10 @@
 //! Disks that lose what was durable: bits that flip, directories that somebody empties.
 //!
 //! An ensemble bears that of a minority of its members at a time: a member is lost until another
-//! directory has its vote. So long nobody else loses anything. What of the log's end was not confirmed
-//! to be durable counts as torn when it is damaged (`storage::wal`), and a member that was torn so has
-//! lost what it had acknowledged, in silence: that is tried apart from this (`super::deceit`).
+//! directory has its vote. So long nobody else loses anything. What of the log's end was not
+//! confirmed to be durable counts as torn when it is damaged (`storage::wal`), and a member that
+//! was torn so has lost what it had acknowledged, in silence: that is tried apart from this
+//! (`super::deceit`).
 
 use machine::MemberId;
 use member::bootstrap::Attendance;
@@ -73,7 +74,8 @@ impl Simulation {
         }
     }
 
-    /// Whether a majority has lost nothing if this member does. Nobody is to lose a directory alone.
+    /// Whether a majority has lost nothing if this member does. Nobody is to lose a directory
+    /// alone.
     fn may_lose(&mut self, member: usize) -> bool {
         let host_count = self.hosts.len();
         self.note_replaced();
@@ -94,9 +96,9 @@ impl Simulation {
         }
     }
 
-    /// Whether what was lost is replaced: there is another directory, and it is one of as many voters as
-    /// there were, as all know by now. Then it has what was committed before, since the change was
-    /// committed behind that; and nobody waits for the vote of the one that is gone.
+    /// Whether what was lost is replaced: there is another directory, and it is one of as many
+    /// voters as there were, as all know by now. Then it has what was committed before, since the
+    /// change was committed behind that; and nobody waits for the vote of the one that is gone.
     pub(super) fn is_replaced(&self, member: usize) -> bool {
         let host = &self.hosts[member];
         let id = host.hello().map(|hello| hello.member);

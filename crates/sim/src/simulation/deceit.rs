@@ -1,15 +1,16 @@
-//! Members that deceive the others, who count on what such a member does not have: it stands on an old
-//! copy of its directory, the end of its log was damaged so that it passes for a torn write, or its
-//! state is another one than theirs.
+//! Members that deceive the others, who count on what such a member does not have: it stands on an
+//! old copy of its directory, the end of its log was damaged so that it passes for a torn write, or
+//! its state is another one than theirs.
 //!
-//! Raft bears the first two of nobody: a member that has forgotten what it acknowledged helps to elect
-//! one who lacks the same, and a new leader knows nothing of what was acknowledged to the one before.
-//! What is promised is that the leader of that time finds it out, and that holds where this loss is the
-//! only one. So a deceit waits for a moment at which all members are there, have their votes, follow one
-//! leader who goes on to lead, and hear each other, on disks that fail nobody; and nothing else goes wrong
-//! until the member was found out and replaced, or has all of it again. The member that forgets does not
-//! lead: what it alone had counted as acknowledged its successor might not have. For a wrong state the
-//! same is asked, although less would do: from a leader that is wrong nobody is to fetch a snapshot.
+//! Raft bears the first two of nobody: a member that has forgotten what it acknowledged helps to
+//! elect one who lacks the same, and a new leader knows nothing of what was acknowledged to the one
+//! before. What is promised is that the leader of that time finds it out, and that holds where this
+//! loss is the only one. So a deceit waits for a moment at which all members are there, have their
+//! votes, follow one leader who goes on to lead, and hear each other, on disks that fail nobody;
+//! and nothing else goes wrong until the member was found out and replaced, or has all of it again.
+//! The member that forgets does not lead: what it alone had counted as acknowledged its successor
+//! might not have. For a wrong state the same is asked, although less would do: from a leader that
+//! is wrong nobody is to fetch a snapshot.
 
 use machine::MemberId;
 use member::limits::DIGEST_INTERVAL_ENTRIES;
@@ -53,7 +54,8 @@ impl Simulation {
         self.servers().any(Server::is_wrong)
     }
 
-    /// Ends a deceit that nobody counts on any more, and begins the one that waits if this is the moment.
+    /// Ends a deceit that nobody counts on any more, and begins the one that waits if this is the
+    /// moment.
     pub(super) fn pursue_deceit(&mut self) {
         for member in 0..self.hosts.len() {
             if self.hosts[member].deceives.is_some() && self.is_honest(member) {
@@ -70,8 +72,8 @@ impl Simulation {
         }
     }
 
-    /// Whether a member that deceived was replaced, or is what the others take it for after all: it has
-    /// what it forgot, and they have told it so in the term of a leader that was there before.
+    /// Whether a member that deceived was replaced, or is what the others take it for after all: it
+    /// has what it forgot, and they have told it so in the term of a leader that was there before.
     fn is_honest(&self, member: usize) -> bool {
         let host = &self.hosts[member];
         match (&host.server, host.deceives) {
@@ -162,8 +164,9 @@ impl Simulation {
             && self.do_all_vote()
     }
 
-    /// Whether somebody may need a snapshot although all is well. A leader that is wrong could send its
-    /// own, and be a majority then: that of a follower is compared first (seed 510114 of three members).
+    /// Whether somebody may need a snapshot although all is well. A leader that is wrong could send
+    /// its own, and be a majority then: that of a follower is compared first (seed 510114 of three
+    /// members).
     fn is_log_short(&self) -> bool {
         self.options.member.options.log_memory != LogMemory::default()
     }
@@ -181,7 +184,8 @@ impl Simulation {
         Some(Deceives::Differs)
     }
 
-    /// The process of a member ends. Up to which entry it has acknowledged what others may count on.
+    /// The process of a member ends. Up to which entry it has acknowledged what others may count
+    /// on.
     fn stop(&mut self, member: usize) -> Option<u64> {
         let last_index = self.hosts[member].server.as_ref()?.status().last_index;
         let power_is_cut = self.world.random.one_in(2);

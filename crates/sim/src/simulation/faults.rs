@@ -228,8 +228,8 @@ impl Simulation {
         pairs.filter(|_| self.world.random.one_in(one_in)).collect()
     }
 
-    /// Those on which nothing comes through when these members are cut off from the others: what they
-    /// send, and unless it is one way only, what they are sent.
+    /// Those on which nothing comes through when these members are cut off from the others: what
+    /// they send, and unless it is one way only, what they are sent.
     fn cut_pairs(&self, members: &[usize], is_one_way: bool) -> Vec<Pair> {
         let is_in = |member: usize| members.contains(&member);
         let is_cut = |pair: &Pair| match (is_in(pair.from), is_in(pair.to)) {

@@ -1,5 +1,5 @@
-//! Behaviour of ensembles as text: what is done, and below each line, indented, what came of it. The
-//! name of a file is what it shows.
+//! Behaviour of ensembles as text: what is done, and below each line, indented, what came of it.
+//! The name of a file is what it shows.
 //!
 //! ```text
 //! members 3             a new ensemble

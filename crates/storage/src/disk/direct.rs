@@ -9,8 +9,8 @@
 //! change. A write that is torn by a loss of power may leave a sector old or new; what is the same
 //! in both is whole either way. The page cache writes whole pages, and relies on the same.
 //!
-//! Or the writer has whole blocks at aligned places in memory itself ([`DirectBlocks`]), and nothing is
-//! kept nor copied.
+//! Or the writer has whole blocks at aligned places in memory itself ([`DirectBlocks`]), and
+//! nothing is kept nor copied.
 //!
 //! Readers use other handles, through the page cache: a direct write first writes back what is
 //! dirty there, and then drops what it replaced.
@@ -115,8 +115,8 @@ impl DirectBlocks {
         }
     }
 
-    /// Writes all of `bytes` at `offset`; a sync is still due, for the device has a cache too. What is
-    /// not whole blocks is refused ([`is_refusal`]), and is for the page cache.
+    /// Writes all of `bytes` at `offset`; a sync is still due, for the device has a cache too. What
+    /// is not whole blocks is refused ([`is_refusal`]), and is for the page cache.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let place = bytes.as_ptr() as u64;
         let is_aligned = [offset, bytes.len() as u64, place].map(|it| it % DIRECT_BLOCK_BYTES);

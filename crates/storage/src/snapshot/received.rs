@@ -1,8 +1,8 @@
 //! A snapshot that somebody gave, on its way to be installed.
 //!
 //! It is written under a temporary name and checked, then kept under the one name that a received
-//! snapshot has: from then on an entry of the log may name it. It is removed when a snapshot of our own
-//! covers that entry. There is one at most.
+//! snapshot has: from then on an entry of the log may name it. It is removed when a snapshot of our
+//! own covers that entry. There is one at most.
 
 use super::{SNAPSHOT_DIR, path_of, remove, snapshot_name};
 use crate::disk::Disk;
@@ -37,7 +37,8 @@ impl<D: Disk> ReceivedWriter<D> {
     /// Appends bytes as they come.
     ///
     /// # Errors
-    /// There is no room, or more than [`RECEIVED_BYTES_MAX`] bytes came. The rest is of no use then.
+    /// There is no room, or more than [`RECEIVED_BYTES_MAX`] bytes came. The rest is of no use
+    /// then.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         let whole = self.offset.saturating_add(bytes.len() as u64);
         if whole > RECEIVED_BYTES_MAX {

@@ -1,8 +1,8 @@
 //! Room for the next snapshot: a file of blocks that nobody else can have meanwhile.
 //!
 //! On a full disk only a snapshot lets go of log, so the log must not have taken the room that the
-//! snapshot needs. The file becomes the snapshot's own, is written in place, and cut off at its end.
-//! What is in it before does not matter; a start sets it aside anew.
+//! snapshot needs. The file becomes the snapshot's own, is written in place, and cut off at its
+//! end. What is in it before does not matter; a start sets it aside anew.
 
 use crate::disk::Disk;
 use crate::error::StorageError;
@@ -47,8 +47,8 @@ impl<D: Disk> Room<D> {
         self.kept.as_ref().map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Sets aside `bytes` bytes, unless there are as many. With [`StorageError::DiskFull`] those that
-    /// there were stay.
+    /// Sets aside `bytes` bytes, unless there are as many. With [`StorageError::DiskFull`] those
+    /// that there were stay.
     pub fn keep(&mut self, bytes: u64) -> Result<(), StorageError> {
         let found = self.bytes();
         if bytes <= found {

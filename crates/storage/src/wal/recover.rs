@@ -21,11 +21,11 @@
 //!    comes back after a crash is never mixed with what is acknowledged from here on.
 //!
 //! When the old segment holds no entries, or few, the fresh one carries them, links to the segment
-//! before the old one, and replaces it: a server that restarts again and again, and appends an entry
-//! as leader each time, does not collect segments. Carried entries were acknowledged, so their loss
-//! must never pass for a torn write. They are written behind the head's place and synced before the
-//! head is written, whose bytes are known in advance. So a head that is there has them behind it,
-//! which it says with its mark; and while it is not, the old segment is the log's last.
+//! before the old one, and replaces it: a server that restarts again and again, and appends an
+//! entry as leader each time, does not collect segments. Carried entries were acknowledged, so
+//! their loss must never pass for a torn write. They are written behind the head's place and synced
+//! before the head is written, whose bytes are known in advance. So a head that is there has them
+//! behind it, which it says with its mark; and while it is not, the old segment is the log's last.
 
 use crate::disk::Disk;
 use crate::error::StorageError;
@@ -442,8 +442,8 @@ fn write_head<D: Disk>(
     write(stage.start, head)
 }
 
-/// Step 5, and each seal of step 2. The slot with the best mark is left alone, in case this write is
-/// torn.
+/// Step 5, and each seal of step 2. The slot with the best mark is left alone, in case this write
+/// is torn.
 fn seal<D: Disk>(
     disk: &D,
     segment: &Segment,

@@ -1,10 +1,10 @@
-//! What happened to each path, thing by thing at its zxid, and whether all that was seen of the path
-//! agrees with that.
+//! What happened to each path, thing by thing at its zxid, and whether all that was seen of the
+//! path agrees with that.
 //!
 //! A line has *facts*, whose zxid is known: of writes that were done, and of what stats and events
-//! give away. And it has *sights*: what a reply says of the path at the reply's zxid. Walking along,
-//! whatever must have happened between two of them without a write that is known to have done it is
-//! a *demand*: some write of unknown fate must have.
+//! give away. And it has *sights*: what a reply says of the path at the reply's zxid. Walking
+//! along, whatever must have happened between two of them without a write that is known to have
+//! done it is a *demand*: some write of unknown fate must have.
 
 use super::*;
 
@@ -44,7 +44,8 @@ pub enum Seen {
     OtherVersion(i32),
 }
 
-/// A write of this kind, to this path, of unknown fate, that took effect at `after < zxid <= until`.
+/// A write of this kind, to this path, of unknown fate, that took effect at `after < zxid <=
+/// until`.
 #[derive(Clone, Debug)]
 pub struct Demand {
     pub kind: FactKind,
@@ -68,8 +69,8 @@ pub struct Timelines {
     pub owners_over: Vec<(i64, i64, String)>,
 }
 
-/// Lists one after the other that say the same of a path, with nothing known to happen to it between
-/// them: the first and the last say it all.
+/// Lists one after the other that say the same of a path, with nothing known to happen to it
+/// between them: the first and the last say it all.
 #[derive(Default)]
 struct Run {
     is_there: bool,

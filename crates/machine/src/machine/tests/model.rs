@@ -1,5 +1,6 @@
-//! The machine against a model that is as plain as can be: a map of paths, copied before each multi.
-//! Written from ZooKeeper's documentation and source, sharing nothing with the machine but types.
+//! The machine against a model that is as plain as can be: a map of paths, copied before each
+//! multi. Written from ZooKeeper's documentation and source, sharing nothing with the machine but
+//! types.
 
 use super::rig::{Random, Rig, Sent, acl_text, check_invariants, random_sent};
 use super::*;

@@ -1,5 +1,5 @@
-//! What each operation refuses, and in which order it looks: `PrepRequestProcessor.pRequest2Txn` and
-//! `pRequest2TxnCreate`, ZooKeeper 3.9.5.
+//! What each operation refuses, and in which order it looks: `PrepRequestProcessor.pRequest2Txn`
+//! and `pRequest2TxnCreate`, ZooKeeper 3.9.5.
 
 use super::check;
 

@@ -1,8 +1,8 @@
 //! What the tests of this crate share: commands written as text, answers and whole states as text,
 //! a seeded generator of commands, and the invariants of a machine.
 //!
-//! A script is commands separated by `; `. Each may start with `@C` (the connection, else that of the
-//! session), `#S` (the session, else 1) and `~scheme|id,...` (the identities, else none).
+//! A script is commands separated by `; `. Each may start with `@C` (the connection, else that of
+//! the session), `#S` (the session, else 1) and `~scheme|id,...` (the identities, else none).
 
 use core::fmt::Write as _;
 

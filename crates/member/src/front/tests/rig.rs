@@ -7,8 +7,8 @@
 //!   `c1~ ...` only sends them, `c2@1: connect` puts a new client on Front 1;
 //! - `loop`, `disk`, `apply`, `deliver`, `resume`, `reads`, `write` run one step, `run` runs all;
 //! - `time 500`, `stall c1`, `unstall c1`, `close c1`, `full`, `room`, `hold 3` change the world;
-//! - `expire c1`, `configure NAME=VALUE ...` are commands of the loop itself, and so is `install`, of
-//!   the state at the last `keep`;
+//! - `expire c1`, `configure NAME=VALUE ...` are commands of the loop itself, and so is `install`,
+//!   of the state at the last `keep`;
 //! - `contact` is the last contact with a leader, `contact alone` says that none is needed;
 //! - `serve NAME=VALUE ...` makes the Fronts anew: before anyone connects.
 

@@ -175,8 +175,8 @@ fn reopen(server: &Server) -> Client {
     client.unwrap()
 }
 
-/// The same without a restart: the session lives through it. The server's own files fill the disk more
-/// and more; a few MiB are enough to get it out of that.
+/// The same without a restart: the session lives through it. The server's own files fill the disk
+/// more and more; a few MiB are enough to get it out of that.
 #[test]
 fn a_disk_that_is_full_for_a_while_costs_no_session() {
     let (disk, server) = match start("full-for-a-while", 160) {
@@ -203,7 +203,8 @@ fn a_disk_that_is_full_for_a_while_costs_no_session() {
     assert_well(&server);
 }
 
-/// Another's file takes what room there is, again and again: what is overwritten needs no more of it.
+/// Another's file takes what room there is, again and again: what is overwritten needs no more of
+/// it.
 #[test]
 fn a_disk_that_others_fill_keeps_the_room_for_snapshots() {
     let (disk, server) = match start("filled-by-others", 160) {

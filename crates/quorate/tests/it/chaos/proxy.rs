@@ -1,8 +1,8 @@
 //! A TCP proxy that can be cut: in one direction or both, for what it carries and for what is to
 //! come.
 //!
-//! What is cut is held back, not lost: it arrives late, as over a network that was down for a while.
-//! Whoever wants it lost breaks the connections.
+//! What is cut is held back, not lost: it arrives late, as over a network that was down for a
+//! while. Whoever wants it lost breaks the connections.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -27,8 +27,8 @@ fn play(address: SocketAddr) {
     Client::open(address, TIMEOUT_MS).create("/end", b"", 0).unwrap();
 }
 
-/// What the audit log says of sessions, which are numbered as they appear, in no order: ephemerals go in
-/// that of a hash set in the real server.
+/// What the audit log says of sessions, which are numbered as they appear, in no order: ephemerals
+/// go in that of a hash set in the real server.
 fn audited(log: &str) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let mut lines = Vec::new();

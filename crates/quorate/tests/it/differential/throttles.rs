@@ -1,5 +1,5 @@
-//! The throttle of connections and the bound of large requests beside the real server: who is refused,
-//! and what the metrics tell of it.
+//! The throttle of connections and the bound of large requests beside the real server: who is
+//! refused, and what the metrics tell of it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,8 +16,8 @@ use super::both;
 
 const WORDS: &str = "4lw.commands.whitelist=*";
 
-/// What two servers with these properties answer to the rounds, which must be the same, and the values of
-/// these keys of `mntr` then.
+/// What two servers with these properties answer to the rounds, which must be the same, and the
+/// values of these keys of `mntr` then.
 fn check(name: &str, flags: &str, rounds: &[Round], expected: &[&str], keys: &[(&str, &str)]) {
     let (real_server, server) = both(name, &[WORDS], flags);
     for (name, address) in [("real", real_server.address()), ("ours", server.address())] {

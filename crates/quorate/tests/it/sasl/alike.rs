@@ -82,8 +82,8 @@ fn start_real(name: &str, lines: &[&str]) -> RealServer {
     RealServer::start_in(folder, &[&[PROVIDER], lines].concat())
 }
 
-/// What comes of `tokens`, each made of the token before: errors and kinds of tokens, whom the client
-/// is afterwards, or that the connection ended.
+/// What comes of `tokens`, each made of the token before: errors and kinds of tokens, whom the
+/// client is afterwards, or that the connection ended.
 fn tell(address: SocketAddr, tokens: &[Token<'_>]) -> Vec<String> {
     let mut client = Client::open(address, TIMEOUT_MS);
     let mut told = Vec::new();

@@ -1,10 +1,10 @@
-//! Why the context of a ReadIndex is used once, ever: what raft-rs 0.7 does with one that comes again,
-//! and that ours do not.
+//! Why the context of a ReadIndex is used once, ever: what raft-rs 0.7 does with one that comes
+//! again, and that ours do not.
 //!
-//! Both are asked the same way: member 1 leads and serves a read, for which member 2's acknowledgement
-//! is enough; member 3's is under way for longer. Meanwhile member 1 is cut off, member 2 leads and
-//! commits an entry. Then member 1, which does not know, is asked again, and the late acknowledgement
-//! arrives.
+//! Both are asked the same way: member 1 leads and serves a read, for which member 2's
+//! acknowledgement is enough; member 3's is under way for longer. Meanwhile member 1 is cut off,
+//! member 2 leads and commits an entry. Then member 1, which does not know, is asked again, and the
+//! late acknowledgement arrives.
 
 use std::collections::BTreeSet;
 
@@ -203,8 +203,8 @@ fn ours_serves_no_stale_read_when_an_acknowledgement_is_late() {
     assert_eq!(three.served[0].len(), 1, "a read is served that a deposed leader was asked");
 }
 
-/// The contexts that member 2 asks its leader with, in one boot: reads that are asked once, and some
-/// that get no answer and are asked again.
+/// The contexts that member 2 asks its leader with, in one boot: reads that are asked once, and
+/// some that get no answer and are asked again.
 fn contexts_of_boot(boot_id: u64) -> Vec<Bytes> {
     let mut three = three_of_ours(boot_id);
     let mut contexts = Vec::new();

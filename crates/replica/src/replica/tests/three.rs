@@ -97,8 +97,8 @@ fn follower_acknowledges_only_what_is_on_its_disk() {
     assert_eq!(cluster.replica(leader).status().commit_index, position.index);
 }
 
-/// A proposal that one follower has, and the leader therefore has committed; another one, `late`, is
-/// told so before it has written it.
+/// A proposal that one follower has, and the leader therefore has committed; another one, `late`,
+/// is told so before it has written it.
 fn commit_without(cluster: &mut Cluster) -> (u64, u64, u64) {
     let leader = cluster.elect();
     cluster.rounds(5);
@@ -327,7 +327,8 @@ fn a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() {
     };
     write(&mut cluster, 30);
     cluster.heal();
-    // The log has some 24 entries. As many come in the time that a snapshot takes, and then a third.
+    // The log has some 24 entries. As many come in the time that a snapshot takes, and then a
+    // third.
     for _ in 0..100 {
         for payload in ["fast", "faster", "fastest"] {
             cluster.propose(leader, payload);

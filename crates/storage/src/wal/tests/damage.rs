@@ -94,8 +94,9 @@ fn a_log_cut_at_any_byte_recovers_to_what_is_left() {
     let whole = written.disk.content(&written.last).expect("is there");
     let end = written.synced.last().expect("some").0 as usize;
     for cut in 0..=end {
-        // Bytes behind the cut are gone, so only marks before it speak, and none of them lies behind
-        // it. Without its head the segment is missing, which the seal of the one before tells.
+        // Bytes behind the cut are gone, so only marks before it speak, and none of them lies
+        // behind it. Without its head the segment is missing, which the seal of the one before
+        // tells.
         let mut whole_batches = written.synced.iter().filter(|(end, ..)| *end <= cut as u64);
         let expected = match whole_batches.next_back() {
             Some((_, index, _)) => Expected::Exactly(*index),
