@@ -64,6 +64,9 @@ count_suite() {
 }
 
 part fmt count_one cargo fmt --all --check
+# Many tests wait, for a disk or for a process that starts: twice as many threads as cores do not wait for each other.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
+
 part clippy count_one cargo clippy --release --workspace --all-targets -- -D warnings
 part cargo count_cargo cargo test --release --workspace --no-fail-fast
 # `cargo test` builds the binary as well; this says so, and names the error where it does not.
