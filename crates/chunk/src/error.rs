@@ -200,14 +200,15 @@ pub enum ChunkError {
         bytes_wanted: u64,
     },
     /// The system refused an operation on a file.
-    #[error("cannot {op} {file}: {source}")]
+    #[error("cannot {op} {file}: {error}")]
     Io {
         /// Path below the store's directory.
         file: String,
         /// What was tried, as a verb.
         op: &'static str,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. It is in the text, and so not the `source` that whoever prints the
+        /// whole chain would say once more.
+        error: io::Error,
     },
     /// An earlier write or sync failed: nothing more is written until the store is opened again.
     /// Whether what was being written at that moment is there, is not known.
@@ -232,12 +233,12 @@ fn wanted(bytes: u64) -> String {
 
 impl ChunkError {
     /// An input/output error about `file`; `op` completes "cannot ...".
-    pub(crate) fn io(file: &str, op: &'static str, source: io::Error) -> ChunkError {
-        match source.kind() {
+    pub(crate) fn io(file: &str, op: &'static str, error: io::Error) -> ChunkError {
+        match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 ChunkError::DiskFull { bytes_wanted: 0 }
             }
-            _ => ChunkError::Io { file: file.to_owned(), op, source },
+            _ => ChunkError::Io { file: file.to_owned(), op, error },
         }
     }
 }

@@ -506,9 +506,9 @@ impl<D: Disk> Log<D> {
     }
 }
 
-fn failed(number: u32, op: &'static str, source: std::io::Error) -> ChunkError {
+fn failed(number: u32, op: &'static str, error: std::io::Error) -> ChunkError {
     // Room was set aside: a full disk is no excuse here.
-    ChunkError::Io { file: segment_path(number), op, source }
+    ChunkError::Io { file: segment_path(number), op, error }
 }
 
 impl<F> Tail<F> {

@@ -118,8 +118,8 @@ pub enum ReplicaError {
     CommitBeyondLog { commit: u64, last_index: u64 },
     #[error("applied index {applied_index} is not within {index_min} and {index_max}")]
     Applied { applied_index: u64, index_min: u64, index_max: u64 },
-    #[error("membership entry {index}: {source}")]
-    Entry { index: u64, source: MessageError },
+    #[error("membership entry {index}: {error}")]
+    Entry { index: u64, error: MessageError },
 }
 
 /// Why a request was not taken. Always definite: nothing was logged, it may be asked again.
@@ -1007,7 +1007,7 @@ fn restore_log(restored: Restored) -> Result<Log, ReplicaError> {
         .iter()
         .map(|entry| {
             let index = entry.index;
-            entry.to_raft().map_err(|source| ReplicaError::Entry { index, source })
+            entry.to_raft().map_err(|error| ReplicaError::Entry { index, error })
         })
         .collect();
     let initial = (restored.hard_state.to_raft(), restored.membership.to_raft());

@@ -10,14 +10,15 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum StorageError {
     /// The operating system refused an operation. After a write or sync this is final.
-    #[error("cannot {op} {file}: {source}")]
+    #[error("cannot {op} {file}: {error}")]
     Io {
         /// Path below the data directory.
         file: String,
         /// What was tried, as a verb.
         op: &'static str,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. It is in the text, and so not the `source` that whoever prints the
+        /// whole chain would say once more.
+        error: io::Error,
     },
     /// Bytes that were durable are not what was written.
     #[error("{file} is corrupt at byte {offset}: {what}")]
@@ -97,8 +98,8 @@ pub enum StorageError {
 
 impl StorageError {
     /// An input/output error about `file`; `op` completes "cannot ...".
-    pub(crate) fn io(file: &str, op: &'static str, source: io::Error) -> StorageError {
-        StorageError::Io { file: file.to_owned(), op, source }
+    pub(crate) fn io(file: &str, op: &'static str, error: io::Error) -> StorageError {
+        StorageError::Io { file: file.to_owned(), op, error }
     }
 
     /// Corruption of `file` at `offset`.
@@ -108,8 +109,8 @@ impl StorageError {
 
     /// Whether the system said that no space is left.
     pub(crate) fn is_no_space(&self) -> bool {
-        matches!(self, StorageError::Io { source, .. }
-            if source.kind() == io::ErrorKind::StorageFull
-                || source.kind() == io::ErrorKind::QuotaExceeded)
+        matches!(self, StorageError::Io { error, .. }
+            if error.kind() == io::ErrorKind::StorageFull
+                || error.kind() == io::ErrorKind::QuotaExceeded)
     }
 }

@@ -445,8 +445,8 @@ impl<D: Disk> Store<D> {
             };
             match extents.iter().try_for_each(|extent| self.read_extent(id, extent, out)) {
                 // The record was moved, and the segment that it was in is gone.
-                Err(ChunkError::Io { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound && tries < READ_TRIES_MAX => {}
+                Err(ChunkError::Io { error, .. })
+                    if error.kind() == io::ErrorKind::NotFound && tries < READ_TRIES_MAX => {}
                 other => return other,
             }
         }

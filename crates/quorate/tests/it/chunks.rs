@@ -275,6 +275,7 @@ fn what_a_server_left_is_inspected_and_exported() {
     std::fs::create_dir_all(&empty).unwrap();
     let (is_done, text) = quorate(&["export-chunks", to, "--to", &other]);
     assert!(!is_done && text.contains("cannot open store"), "{text}");
+    assert_eq!(text.matches("os error").count(), 1, "{text}");
     assert_eq!(empty.read_dir().unwrap().count(), 0);
     std::fs::remove_dir_all(to).unwrap();
 }
