@@ -94,6 +94,9 @@ pub struct FaultPlan {
     /// As `fail`, with [`io::ErrorKind::StorageFull`] and no effect: what a file system may answer
     /// to any operation that needs a block, a rename into a full directory included.
     pub full: Vec<(Operation, u64)>,
+    /// As `fail`, with the error of a process that has as many files open as it may (EMFILE): what
+    /// whatever opens a file or a directory may answer.
+    pub no_descriptor: Vec<(Operation, u64)>,
     /// Bytes that all files together may have; more is [`io::ErrorKind::StorageFull`].
     pub bytes_max: Option<u64>,
     /// Syncs report success and make nothing durable.
@@ -466,6 +469,9 @@ impl State {
         }
         if self.plan.full.contains(&(operation, nth)) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        if self.plan.no_descriptor.contains(&(operation, nth)) {
+            return Err(rustix::io::Errno::MFILE.into());
         }
         match self.plan.fail.contains(&(operation, nth)) {
             true => Err(io::Error::other("injected fault")),
