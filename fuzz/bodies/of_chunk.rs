@@ -4,12 +4,13 @@ use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo, KeyValue, decode_block, encode_block};
 use chunk::checkpoint::{self, count_entries};
 use chunk::checksum::{ChecksumData, ChecksumType};
+use chunk::identity::{Identity, decode_identity, encode_identity};
 use chunk::record::{
-    HEADER_BYTES, Header, Kind, Position, decode_header, decode_trailer, encode_header,
+    HEADER_BYTES, Header, Kind, Position, Salt, decode_header, decode_trailer, encode_header,
     encode_trailer,
 };
+use chunk::scan::Start;
 use chunk::segment::{Head, decode_head, encode_head};
-use chunk::store::{decode_identity, encode_identity};
 use chunk::wire::{Request, chunk_to_pb, decode_answer, encode, encode_request, pb, read};
 
 use super::of_storage::each_sealed;
@@ -118,18 +119,21 @@ pub fn chunk_request_seeds() -> Vec<Vec<u8>> {
     messages().iter().map(encode).collect()
 }
 
+/// Checksums that [`each_sealed`] makes start from nothing.
+const SALT: Salt = Salt(0);
+
 const AT: Position = Position { segment: 3, offset: 8192 };
 
 /// A record of the log: its header, and behind it the trailer.
 pub fn chunk_record(bytes: &[u8]) {
     each_sealed(bytes, 60, 0..60, |bytes| {
-        let Ok(header) = decode_header(bytes, AT) else { return };
-        let encoded = encode_header(&header);
-        assert_eq!(decode_header(&encoded, AT), Ok(header));
-        let Ok(crcs) = decode_trailer(&header, &bytes[HEADER_BYTES..]) else { return };
+        let Ok(header) = decode_header(bytes, AT, SALT) else { return };
+        let encoded = encode_header(&header, SALT);
+        assert_eq!(decode_header(&encoded, AT, SALT), Ok(header));
+        let Ok(crcs) = decode_trailer(&header, &bytes[HEADER_BYTES..], SALT) else { return };
         let mut trailer = Vec::new();
         encode_trailer(&encoded, &crcs, &mut trailer);
-        assert_eq!(decode_trailer(&header, &trailer), Ok(crcs));
+        assert_eq!(decode_trailer(&header, &trailer, SALT), Ok(crcs));
     });
 }
 
@@ -145,8 +149,8 @@ pub fn chunk_record_seeds() -> Vec<Vec<u8>> {
             previous: 4096,
             durable: Position { segment: 2, offset: 4096 },
         };
-        let mut out = encode_header(&header).to_vec();
-        encode_trailer(&encode_header(&header), &[1, 2], &mut out);
+        let mut out = encode_header(&header, SALT).to_vec();
+        encode_trailer(&encode_header(&header, SALT), &[1, 2], &mut out);
         out
     };
     Kind::ALL.into_iter().map(seed).collect()
@@ -162,8 +166,11 @@ pub fn chunk_segment_head(bytes: &[u8]) {
 
 pub fn chunk_segment_head_seeds() -> Vec<Vec<u8>> {
     let durable = Position { segment: 2, offset: 4096 };
-    let head = Head { store_id: 7, number: 4, bytes: 1 << 28, follows: AT, durable };
-    vec![encode_head(&head)]
+    let head = |version| {
+        let head = Head { version, store_id: 7, number: 4, bytes: 1 << 28, follows: AT, durable };
+        encode_head(&head)
+    };
+    vec![head(1), head(2)]
 }
 
 const BLOCK: BlockId = BlockId { container_id: 7, local_id: 9 };
@@ -232,26 +239,29 @@ pub fn chunk_checkpoint_seeds() -> Vec<Vec<u8>> {
 /// The head of a checkpoint.
 pub fn chunk_checkpoint_head(bytes: &[u8]) {
     each_sealed(bytes, 40, 0..40, |bytes| {
-        if checkpoint::decode_head(bytes, 7, AT).is_ok() {
-            assert!(bytes.starts_with(&checkpoint::encode_head(7, AT)));
-        }
+        let Ok(start) = checkpoint::decode_head(bytes, 7, AT) else { return };
+        let encoded = checkpoint::encode_head(7, start);
+        assert_eq!(checkpoint::decode_head(&encoded, 7, AT), Ok(start));
     });
 }
 
 pub fn chunk_checkpoint_head_seeds() -> Vec<Vec<u8>> {
-    vec![checkpoint::encode_head(7, AT)]
+    let head = |previous| checkpoint::encode_head(7, Start { at: AT, previous });
+    vec![head(None), head(Some(4096))]
 }
 
 /// The file that says which store it is.
 pub fn chunk_identity(bytes: &[u8]) {
-    each_sealed(bytes, 28, 0..28, |bytes| {
-        let Ok(store_id) = decode_identity(bytes) else { return };
-        assert_eq!(encode_identity(store_id), bytes);
-    });
+    for crc_at in [28, 32] {
+        each_sealed(bytes, crc_at, 0..crc_at, |bytes| {
+            let Ok(identity) = decode_identity(bytes) else { return };
+            assert_eq!(decode_identity(&encode_identity(&identity)), Ok(identity));
+        });
+    }
 }
 
 pub fn chunk_identity_seeds() -> Vec<Vec<u8>> {
-    vec![encode_identity(7), encode_identity(u128::MAX)]
+    vec![encode_identity(&Identity::of_id(7)), encode_identity(&Identity::of_id(u128::MAX))]
 }
 
 /// An answer, as a client reads it. What is read is written and read again to the same.

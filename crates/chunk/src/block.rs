@@ -81,6 +81,11 @@ impl BlockData {
         self.chunks.iter().fold(0, |sum, chunk| sum.saturating_add(chunk.length))
     }
 
+    /// The byte after the last one of any chunk.
+    pub fn end(&self) -> u64 {
+        self.chunks.iter().map(ChunkInfo::end).max().unwrap_or(0)
+    }
+
     /// Whether there is metadata of that key.
     pub fn has_metadata(&self, key: &str) -> bool {
         has_key(&self.metadata, key)

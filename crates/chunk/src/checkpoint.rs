@@ -20,13 +20,15 @@ use crate::extents::{Extent, Extents};
 use crate::layout::Layout;
 use crate::limits::{CHECKPOINT_PIECE_BYTES, CHECKPOINT_PIECE_BYTES_MAX};
 use crate::record::Position;
-use crate::scan::read_fully;
+use crate::scan::Start;
+use crate::segment_reader::read_fully;
 
 /// The folder of the checkpoints.
 pub const INDEX_DIR: &str = "index";
 
-/// Version of the format.
-pub const CHECKPOINT_FORMAT_VERSION: u32 = 1;
+/// Version of the format. Version 1 did not say where the last record starts, nor which containers
+/// are being deleted.
+pub const CHECKPOINT_FORMAT_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"QUORCIDX";
 const HEAD_BYTES: usize = 44;
@@ -35,6 +37,10 @@ const TEMPORARY: &str = "checkpoint.tmp";
 
 const TAG_CONTAINER: u8 = 1;
 const TAG_BLOCK: u8 = 2;
+const TAG_DELETED: u8 = 3;
+
+/// Stands for a last record that is not known: none starts there.
+const PREVIOUS_UNKNOWN: u32 = 1;
 
 /// Something of the index.
 #[derive(Debug)]
@@ -43,6 +49,8 @@ pub(crate) enum Entry {
     Container(u64, Layout, Index),
     /// A block.
     Block(u64, Block),
+    /// A container was deleted, and its folder may still be there.
+    Deleted(u64),
 }
 
 /// The path of the checkpoint at a position.
@@ -98,15 +106,15 @@ fn temporary_path() -> String {
 }
 
 impl<D: Disk> CheckpointWriter<D> {
-    /// Begins one.
-    pub fn create(disk: D, store_id: u128, at: Position) -> Result<Self, ChunkError> {
+    /// Begins one. The log is read from `start` on behind it.
+    pub fn create(disk: D, store_id: u128, start: Start) -> Result<Self, ChunkError> {
         let path = temporary_path();
         let file = disk.create(&path).map_err(|error| ChunkError::io(&path, "create", error))?;
-        let head = encode_head(store_id, at);
+        let head = encode_head(store_id, start);
         let written = disk.write_at(&file, 0, &head);
         written.map_err(|error| ChunkError::io(&path, "write", error))?;
         let (offset, piece) = (head.len() as u64, vec![0; PIECE_HEAD_BYTES]);
-        Ok(CheckpointWriter { disk, file, at, offset, piece })
+        Ok(CheckpointWriter { disk, file, at: start.at, offset, piece })
     }
 
     /// Adds a container.
@@ -114,6 +122,12 @@ impl<D: Disk> CheckpointWriter<D> {
         self.piece.push(TAG_CONTAINER);
         self.piece.extend_from_slice(&id.to_le_bytes());
         crate::block::put_bytes(&mut self.piece, &encode_container(layout, index));
+    }
+
+    /// Adds a container that was deleted, and whose folder may still be there.
+    pub fn put_deleted(&mut self, id: u64) {
+        self.piece.push(TAG_DELETED);
+        self.piece.extend_from_slice(&id.to_le_bytes());
     }
 
     /// Adds a block of the container that was added last.
@@ -195,21 +209,23 @@ impl<D: Disk> FinishedCheckpoint<D> {
     }
 }
 
-/// Reads a checkpoint, and hands out its entries; what is wrong with it, if anything is.
+/// Reads a checkpoint, and hands out its entries: where the log is read from behind it; or what is
+/// wrong with it.
 pub(crate) fn read_checkpoint<D: Disk>(
     disk: &D,
     store_id: u128,
     at: Position,
     visit: &mut impl FnMut(Entry),
-) -> Result<Result<(), String>, ChunkError> {
+) -> Result<Result<Start, String>, ChunkError> {
     let path = checkpoint_path(at);
     let io = |op| move |error| ChunkError::io(&checkpoint_path(at), op, error);
     let file = disk.open_read_only(&path).map_err(io("open"))?;
     let mut head = [0; HEAD_BYTES];
     let count = read_fully(disk, &file, 0, &mut head).map_err(io("read"))?;
-    if let Err(error) = decode_head(&head[..count], store_id, at) {
-        return Ok(Err(error.to_string()));
-    }
+    let start = match decode_head(&head[..count], store_id, at) {
+        Err(error) => return Ok(Err(error.to_string())),
+        Ok(start) => start,
+    };
     let mut offset = HEAD_BYTES as u64;
     loop {
         let mut piece_head = [0; PIECE_HEAD_BYTES];
@@ -227,7 +243,7 @@ pub(crate) fn read_checkpoint<D: Disk>(
             return Ok(Err(format!("the piece at byte {offset} does not match its checksum")));
         }
         if piece.is_empty() {
-            return Ok(Ok(()));
+            return Ok(Ok(start));
         }
         if let Err(error) = decode_piece(&piece, visit) {
             return Ok(Err(format!("the piece at byte {offset} cannot be read: {error}")));
@@ -237,36 +253,35 @@ pub(crate) fn read_checkpoint<D: Disk>(
 }
 
 /// The head of a checkpoint.
-pub fn encode_head(store_id: u128, at: Position) -> Vec<u8> {
+pub fn encode_head(store_id: u128, start: Start) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&CHECKPOINT_FORMAT_VERSION.to_le_bytes());
-    out.extend_from_slice(&0u32.to_le_bytes());
+    out.extend_from_slice(&start.previous.unwrap_or(PREVIOUS_UNKNOWN).to_le_bytes());
     out.extend_from_slice(&store_id.to_le_bytes());
-    out.extend_from_slice(&at.to_u64().to_le_bytes());
+    out.extend_from_slice(&start.at.to_u64().to_le_bytes());
     let crc = crc32c(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out
 }
 
-/// Checks a head: that it is that store's, of that position.
-pub fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<(), DecodeError> {
+/// Reads a head, which must be that store's, of that position.
+pub fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<Start, DecodeError> {
     let mut reader = Reader::new(bytes);
     let covered = Reader::new(bytes).take(HEAD_BYTES - 4)?;
     if reader.take(MAGIC.len())? != MAGIC {
         return Err(reader.bad("this is not a checkpoint"));
     }
-    let version = reader.u32()?;
-    reader.zeros(4)?;
+    let (version, previous) = (reader.u32()?, reader.u32()?);
     let (found_id, found_at) = (reader.u128()?, Position::of_u64(reader.u64()?));
     if reader.u32()? != crc32c(covered) {
         return Err(reader.bad("the checksum of the head does not match"));
     }
-    if version != CHECKPOINT_FORMAT_VERSION {
-        return Err(reader.bad("the checkpoint has an unknown format version"));
-    }
-    match (found_id, found_at) == (store_id, at) {
-        true => Ok(()),
-        false => Err(reader.bad("it is another store's, or of another position")),
+    let is_known = version > 1 && previous != PREVIOUS_UNKNOWN;
+    let start = Start { at, previous: is_known.then_some(previous) };
+    match (1..=CHECKPOINT_FORMAT_VERSION).contains(&version) {
+        true if (found_id, found_at) == (store_id, at) => Ok(start),
+        true => Err(reader.bad("it is another store's, or of another position")),
+        false => Err(reader.bad("the checkpoint has an unknown format version")),
     }
 }
 
@@ -287,6 +302,7 @@ pub(crate) fn decode_piece(piece: &[u8], visit: &mut impl FnMut(Entry)) -> Resul
                 let (layout, index) = decode_container(crate::block::read_bytes(&mut reader)?)?;
                 Entry::Container(id, layout, index)
             }
+            TAG_DELETED => Entry::Deleted(reader.u64()?),
             TAG_BLOCK => Entry::Block(reader.u64()?, decode_block(&mut reader)?),
             _ => return Err(reader.bad("the kind of an entry is unknown")),
         });

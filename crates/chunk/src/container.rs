@@ -126,8 +126,8 @@ pub(crate) struct Container {
     pub layout: Layout,
     /// The folder of its chunks; empty if it has none.
     pub path: String,
-    /// Whether the names of its folders are durable.
-    pub has_durable_path: AtomicBool,
+    /// Whether the record that made it and the names of its folders are durable.
+    pub is_durable: AtomicBool,
     /// What changes.
     pub index: Mutex<Index>,
 }
@@ -156,6 +156,8 @@ pub(crate) struct Index {
     pub has_unknown_files: bool,
     /// The blocks whose file was looked for since.
     pub learned: BTreeSet<u64>,
+    /// Of these, the blocks whose file had fewer bytes than were committed.
+    pub short_files: BTreeSet<u64>,
     /// Blocks that are deleted and have files yet.
     pub deleting: BTreeSet<u64>,
     /// Small chunks of one block that are not in its file yet.
@@ -211,8 +213,8 @@ pub(crate) struct Commit {
 impl Container {
     /// A container as it is made.
     pub fn new(id: u64, layout: Layout, path: String, index: Index) -> Container {
-        let has_durable_path = AtomicBool::new(path.is_empty());
-        Container { id, layout, path, has_durable_path, index: Mutex::new(index) }
+        let is_durable = AtomicBool::new(path.is_empty());
+        Container { id, layout, path, is_durable, index: Mutex::new(index) }
     }
 
     /// What is known of it.
@@ -246,6 +248,7 @@ impl Index {
             is_gone: false,
             has_unknown_files: false,
             learned: BTreeSet::new(),
+            short_files: BTreeSet::new(),
             deleting: BTreeSet::new(),
             gathered: None,
             gather_buffer: Vec::new(),
@@ -256,7 +259,8 @@ impl Index {
     pub fn grow(&mut self, local_id: u64, end: u64) -> &mut Block {
         let block = self.blocks.entry(local_id).or_default();
         if end > block.length {
-            self.bytes_used += end - block.length;
+            // What an earlier version committed may claim any length.
+            self.bytes_used = self.bytes_used.saturating_add(end - block.length);
             block.length = end;
         }
         block
@@ -266,7 +270,7 @@ impl Index {
     pub fn shrink(&mut self, local_id: u64, end: u64, before: u64) {
         let Some(block) = self.blocks.get_mut(&local_id) else { return };
         if block.length == end && before < end {
-            self.bytes_used -= end - before;
+            self.bytes_used = self.bytes_used.saturating_sub(end - before);
             block.length = before;
             if before == 0 && block.commit.is_none() {
                 self.blocks.remove(&local_id);
@@ -300,7 +304,7 @@ impl Index {
     /// A block is gone.
     pub fn remove_block(&mut self, local_id: u64) -> Option<Block> {
         let block = self.blocks.remove(&local_id)?;
-        self.bytes_used -= block.length;
+        self.bytes_used = self.bytes_used.saturating_sub(block.length);
         self.block_count -= u64::from(block.commit.is_some());
         Some(block)
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use storage::disk::is_out_of_descriptors;
 use thiserror::Error;
 
 use crate::block::BlockId;
@@ -20,6 +21,12 @@ pub enum ChunkError {
     #[error("container {container_id} exists")]
     ContainerExists {
         /// Which was to be created.
+        container_id: u64,
+    },
+    /// The container was deleted a moment ago, and its files are not gone yet.
+    #[error("container {container_id} is being deleted")]
+    ContainerBeingDeleted {
+        /// Which container.
         container_id: u64,
     },
     /// The state of the container does not allow it.
@@ -232,6 +239,16 @@ fn wanted(bytes: u64) -> String {
 }
 
 impl ChunkError {
+    /// Whether the system had no room or no descriptor for it: nothing is broken, and it may go
+    /// well at another time.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            ChunkError::DiskFull { .. } => true,
+            ChunkError::Io { error, .. } => is_out_of_descriptors(error),
+            _ => false,
+        }
+    }
+
     /// An input/output error about `file`; `op` completes "cannot ...".
     pub(crate) fn io(file: &str, op: &'static str, error: io::Error) -> ChunkError {
         match error.kind() {

@@ -12,13 +12,16 @@
 //! Byte layouts: `docs/formats.md`, "Chunk store". The reasons: `docs/design/chunk-store.md`.
 
 pub mod block;
+mod chain;
 pub mod checkpoint;
 pub mod checksum;
 pub mod container;
 mod crc;
+pub mod damage;
 mod direct;
 pub mod error;
 mod extents;
+pub mod identity;
 pub mod layout;
 pub mod limits;
 pub mod log;
@@ -27,6 +30,7 @@ pub mod record;
 mod rounds;
 pub mod scan;
 pub mod segment;
+mod segment_reader;
 pub mod store;
 pub mod wire;
 

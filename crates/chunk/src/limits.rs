@@ -141,6 +141,10 @@ pub const CHECKPOINT_PIECE_BYTES: usize = 1024 * 1024;
 /// of a large container at most.
 pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// Lines that are kept of what was found to be damaged. What is more is told when it is found, and
+/// not noted.
+pub const DAMAGE_LINES_MAX: usize = 1000;
+
 /// Blocks of a container that are put into a checkpoint while its lock is held.
 pub const CHECKPOINT_BLOCKS: usize = 1024;
 

@@ -12,26 +12,34 @@
 //! A sync covers whatever is in the log when it starts. Whoever waits while one is under way waits
 //! for the next, of which one of them is the leader: threads that wait share it.
 //!
+//! The file of the next segment is made ready while the one before is written to
+//! ([`Log::prepare_next`]).
+//!
 //! After a failed write or sync nothing more is written: what is on the disk is not known any more.
-//! Only a disk without room for another segment is not such a failure.
+//! Only a disk without room for another segment, and a process without a descriptor for it, are not
+//! such failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use storage::disk::{AlignedBuffer, Disk};
+use storage::disk::{AlignedBuffer, Disk, is_out_of_descriptors};
 
 use crate::crc::crc32c;
 use crate::error::ChunkError;
+use crate::identity::Identity;
 use crate::limits::{
-    BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, GATHERED_BYTES_MAX, SEGMENT_HEADROOM_BYTES,
-    SEGMENT_NUMBER_MAX,
+    BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, GATHERED_BYTES_MAX, RECORD_BODY_BYTES_MAX,
+    SEGMENT_HEADROOM_BYTES, SEGMENT_NUMBER_MAX,
 };
 use crate::record::{
     HEADER_BYTES, Header, Kind, PIECE_BYTES, Position, encode_header, encode_trailer, record_bytes,
 };
 use crate::rounds::Rounds;
-use crate::segment::{FIRST_RECORD, Head, LOG_DIR, encode_head, segment_path};
+use crate::scan::Start;
+use crate::segment::{
+    FIRST_RECORD, Head, LOG_DIR, LOG_FORMAT_VERSION, next_path, put_head, segment_path,
+};
 
 /// A record to be written.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +56,26 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
+/// Where a log goes on that was read.
+#[derive(Debug)]
+pub struct Resume<F> {
+    /// Its end; everything before is durable. Where the last record of that segment starts, if that
+    /// is known.
+    pub end: Start,
+    /// The segment that the end lies in, and the bytes that it was made with, if records may follow
+    /// there: nothing but zeros lies behind the end.
+    pub segment: Option<(F, u32)>,
+    /// The number of the next segment: no other has it.
+    pub next_number: u32,
+}
+
 /// The writing end of the log.
 #[derive(Debug)]
 pub struct Log<D: Disk> {
     disk: D,
-    store_id: u128,
+    identity: Identity,
+    /// Bytes of a segment that is made.
     segment_bytes: u32,
-    /// Bytes at the end of a segment that chunks leave free.
-    headroom_bytes: u32,
     tail: Mutex<Tail<D::File>>,
     /// A write ended, or the log stopped.
     changed: Condvar,
@@ -73,10 +93,16 @@ pub struct Log<D: Disk> {
 struct Tail<F> {
     /// The segment that is written to; none before the first record.
     segment: Option<Arc<Segment<F>>>,
+    /// The number of the next segment.
+    next_number: u32,
+    /// The file of the next segment, if it was made ready.
+    next_file: Option<F>,
+    /// Whether a thread makes it ready.
+    is_preparing: bool,
     /// Where the next record goes, or would go if there were a segment.
     end: Position,
-    /// Where the last record of this segment starts, or 0.
-    previous: u32,
+    /// Where the last record of this segment starts, or 0; unknown where no record can follow.
+    previous: Option<u32>,
     gathered: Option<Gathered>,
     /// Starts of what threads are writing.
     writing: Vec<Position>,
@@ -87,6 +113,8 @@ struct Tail<F> {
     has_new_names: bool,
     /// Everything before it is durable.
     durable: Position,
+    /// Where the last record before that place starts in its segment, or 0, if that is known.
+    durable_previous: Option<u32>,
     /// The round of syncs that is under way, or the last one.
     round: u32,
     is_syncing: bool,
@@ -95,11 +123,23 @@ struct Tail<F> {
     stopped: Option<String>,
 }
 
-/// A segment that this process made.
+/// A segment that this process writes to.
 #[derive(Debug)]
 struct Segment<F> {
     number: u32,
+    /// Bytes that it was made with.
+    bytes: u32,
     file: F,
+}
+
+/// Bytes of a segment of that size that records of a kind leave free at its end.
+fn headroom_bytes(segment_bytes: u32, kind: Kind) -> u32 {
+    let headroom = SEGMENT_HEADROOM_BYTES.min(segment_bytes / 8);
+    match kind {
+        Kind::Chunk => headroom,
+        Kind::Block => headroom / 2,
+        _ => 0,
+    }
 }
 
 /// Records on their way to the file.
@@ -140,12 +180,18 @@ fn next_block(offset: u32) -> u32 {
 }
 
 impl<D: Disk> Log<D> {
-    /// The log goes on behind `end`, in a new segment; everything before is durable.
-    pub fn new(disk: D, store_id: u128, segment_bytes: u32, end: Position) -> Log<D> {
+    /// The log goes on behind its end, in segments of that size.
+    pub fn new(disk: D, identity: Identity, segment_bytes: u32, resume: Resume<D::File>) -> Log<D> {
+        let Resume { end: Start { at: end, previous }, segment, next_number } = resume;
+        let segment = segment.map(|(file, bytes)| Segment { number: end.segment, bytes, file });
+        let next = Position { offset: next_block(end.offset), ..end };
         let tail = Tail {
-            segment: None,
-            end,
-            previous: 0,
+            end: if segment.is_some() { next } else { end },
+            segment: segment.map(Arc::new),
+            next_number,
+            next_file: None,
+            is_preparing: false,
+            previous,
             gathered: None,
             writing: Vec::new(),
             free: Vec::new(),
@@ -153,6 +199,7 @@ impl<D: Disk> Log<D> {
             unsynced: Vec::new(),
             has_new_names: false,
             durable: end,
+            durable_previous: previous,
             round: 0,
             is_syncing: false,
             next_has_leader: false,
@@ -160,9 +207,8 @@ impl<D: Disk> Log<D> {
         };
         Log {
             disk,
-            store_id,
+            identity,
             segment_bytes,
-            headroom_bytes: SEGMENT_HEADROOM_BYTES.min(segment_bytes / 8),
             tail: Mutex::new(tail),
             changed: Condvar::new(),
             has_room: Condvar::new(),
@@ -181,14 +227,10 @@ impl<D: Disk> Log<D> {
     ) -> Result<(Position, Unwritten<D::File>), ChunkError> {
         let bytes = record_bytes(record.body.len()) as u32;
         let is_gathered = record.body.len() <= GATHERED_BYTES_MAX;
-        let headroom = match record.kind {
-            Kind::Chunk => self.headroom_bytes,
-            Kind::Block => self.headroom_bytes / 2,
-            _ => 0,
-        };
-        let limit = self.segment_bytes - headroom;
-        if bytes > limit - FIRST_RECORD {
-            let bytes_max = u64::from(limit - FIRST_RECORD);
+        let limit = |segment_bytes| segment_bytes - headroom_bytes(segment_bytes, record.kind);
+        let bytes_max = limit(self.segment_bytes) - FIRST_RECORD;
+        if bytes > bytes_max || record.body.len() > RECORD_BODY_BYTES_MAX {
+            let bytes_max = bytes_max.min(RECORD_BODY_BYTES_MAX as u32).into();
             return Err(ChunkError::ChunkTooLarge { bytes: bytes.into(), bytes_max });
         }
         let crc = if is_gathered { crc32c(record.body) } else { 0 };
@@ -198,15 +240,17 @@ impl<D: Disk> Log<D> {
             tail.check()?;
             let fits = is_gathered && tail.gathers(bytes);
             let start = if fits { tail.end.offset } else { next_block(tail.end.offset) };
-            let is_over = start.saturating_add(bytes) > limit;
-            if fits && !is_over || tail.has_buffer() {
+            let segment = tail.segment.as_ref();
+            let is_over = segment.is_none_or(|it| start.saturating_add(bytes) > limit(it.bytes));
+            let must_wait = is_over && tail.is_preparing;
+            if !must_wait && (fits && !is_over || tail.has_buffer()) {
                 break (fits, is_over);
             }
             has_waited = true;
             self.has_room.wait(&mut tail);
         };
         let mut filled = None;
-        if is_over || tail.segment.is_none() {
+        if is_over {
             filled = self.next_segment(&mut tail).inspect_err(|_| {
                 // The buffer that was waited for is left to the next who waits.
                 self.has_room.notify_one();
@@ -221,15 +265,16 @@ impl<D: Disk> Log<D> {
             local_id: record.local_id,
             block_offset: record.block_offset,
             body_bytes: record.body.len() as u32,
-            previous: tail.previous,
+            previous: tail.previous.expect("a segment goes on where its last record is known"),
             durable: tail.durable,
         };
         let at = tail.end;
-        tail.previous = at.offset;
+        tail.previous = Some(at.offset);
+        let header_bytes = encode_header(&header, self.identity.salt);
         let mut own = None;
         match is_gathered {
-            true => tail.gather(&header, record.body, crc, bytes),
-            false => own = Some(tail.take_own(&header, bytes)),
+            true => tail.gather(&header_bytes, record.body, crc, bytes),
+            false => own = Some(tail.take_own(header_bytes, bytes)),
         }
         if has_waited && (tail.gathered.is_some() || tail.has_buffer()) {
             // One was woken; what it left may do for the next.
@@ -260,9 +305,10 @@ impl<D: Disk> Log<D> {
         Ok(at)
     }
 
-    /// Everything before is durable.
-    pub fn durable(&self) -> Position {
-        self.tail.lock().durable
+    /// Everything before is durable: where a start may begin to read.
+    pub fn durable(&self) -> Start {
+        let tail = self.tail.lock();
+        Start { at: tail.durable, previous: tail.durable_previous }
     }
 
     /// Where the log ends.
@@ -343,16 +389,16 @@ impl<D: Disk> Log<D> {
         let result = tail.check().and_then(|()| self.sync_now(tail));
         tail.is_syncing = false;
         if let Ok(target) = &result {
-            tail.durable = *target;
-            self.durable.store(target.to_u64(), Ordering::Release);
+            (tail.durable, tail.durable_previous) = (target.at, target.previous);
+            self.durable.store(target.at.to_u64(), Ordering::Release);
         }
         MutexGuard::unlocked(tail, || self.rounds.end(round));
         result.map(|_| ())
     }
 
-    fn sync_now(&self, tail: &mut MutexGuard<'_, Tail<D::File>>) -> Result<Position, ChunkError> {
+    fn sync_now(&self, tail: &mut MutexGuard<'_, Tail<D::File>>) -> Result<Start, ChunkError> {
         let filled = tail.take_gathered();
-        let target = tail.end;
+        let (target, previous) = (tail.end, tail.previous);
         let unsynced = core::mem::take(&mut tail.unsynced);
         let has_new_names = core::mem::take(&mut tail.has_new_names);
         self.write_unlocked(tail, filled)?;
@@ -361,8 +407,14 @@ impl<D: Disk> Log<D> {
             tail.check()?;
         }
         let result = MutexGuard::unlocked(tail, || self.sync_files(&unsynced, has_new_names));
+        if result.as_ref().is_err_and(ChunkError::is_refusal) {
+            // A folder is opened to be synced: without a descriptor that was not begun.
+            tail.unsynced.splice(0..0, unsynced);
+            tail.has_new_names |= has_new_names;
+            return result.map(|()| Start { at: target, previous });
+        }
         self.stop_on_error(tail, result)?;
-        Ok(target)
+        Ok(Start { at: target, previous })
     }
 
     fn sync_files(
@@ -376,19 +428,21 @@ impl<D: Disk> Log<D> {
             self.sync_count.fetch_add(1, Ordering::Relaxed);
         }
         if has_new_names {
+            let file = LOG_DIR.to_owned();
             let synced = self.disk.sync_dir(LOG_DIR);
-            synced.map_err(|error| ChunkError::io(LOG_DIR, "sync", error))?;
+            // As that of a segment: even for lack of room it is the last.
+            synced.map_err(|error| ChunkError::Io { file, op: "sync", error })?;
         }
         Ok(())
     }
 
-    /// Makes the next segment, and gives what was gathered in the one before. Nothing has changed
-    /// if there is no room for it.
+    /// Goes on in the next segment, and gives what was gathered in the one before. Nothing has
+    /// changed if there is no room or no descriptor for its file.
     fn next_segment(
         &self,
         tail: &mut Tail<D::File>,
     ) -> Result<Option<Filled<D::File>>, ChunkError> {
-        let number = tail.end.segment + 1;
+        let number = tail.next_number;
         if number > SEGMENT_NUMBER_MAX {
             return Err(ChunkError::DiskFull { bytes_wanted: self.segment_bytes.into() });
         }
@@ -396,40 +450,110 @@ impl<D: Disk> Log<D> {
             true => Position { offset: next_block(tail.end.offset), ..tail.end },
             false => tail.end,
         };
-        let (store_id, bytes, durable) = (self.store_id, self.segment_bytes, tail.durable);
-        let head = Head { store_id, number, bytes, follows, durable };
-        let file = match self.make_segment(&head) {
-            Ok(file) => file,
-            Err(error @ ChunkError::DiskFull { .. }) => return Err(error),
-            Err(error) => return Err(self.stop(tail, error)),
+        let made = match tail.next_file.take() {
+            Some(file) => Ok(file),
+            None => self.make_next(number),
         };
+        let file = made.map_err(|error| self.stop_unless_refused(tail, error))?;
+        let (version, bytes, durable) = (LOG_FORMAT_VERSION, self.segment_bytes, tail.durable);
+        let store_id = self.identity.store_id;
+        let head = Head { version, store_id, number, bytes, follows, durable };
+        if let Err(error) = self.begin_segment(&file, &head) {
+            tail.next_file = Some(file);
+            return Err(self.stop_unless_refused(tail, error));
+        }
         let filled = tail.take_gathered();
-        tail.segment = Some(Arc::new(Segment { number, file }));
+        tail.segment = Some(Arc::new(Segment { number, bytes, file }));
+        tail.next_number = number + 1;
         tail.end = Position { segment: number, offset: FIRST_RECORD };
-        tail.previous = 0;
+        tail.previous = Some(0);
         tail.has_new_names = true;
         Ok(filled)
     }
 
-    fn make_segment(&self, head: &Head) -> Result<D::File, ChunkError> {
-        let path = segment_path(head.number);
-        let file = self.disk.create(&path);
-        let file = file.map_err(|error| ChunkError::io(&path, "create", error))?;
-        let mut block = AlignedBuffer::new(BLOCK_BYTES as usize);
-        let bytes = encode_head(head);
-        block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
-        let room = self.disk.preallocate(&file, head.bytes.into());
-        let written = room.and_then(|()| self.disk.write_blocks_at(&file, 0, block.bytes()));
-        match written.map_err(|error| ChunkError::io(&path, "write", error)) {
+    /// Makes the file of the next segment ready, if one is being written to and that was not done:
+    /// whoever fills that one does not wait for the file system then. To be called now and then.
+    ///
+    /// # Errors
+    /// There is no room or no descriptor for it, which harms nothing; or the disk failed, and the
+    /// log has stopped.
+    pub fn prepare_next(&self) -> Result<(), ChunkError> {
+        let number = {
+            let mut tail = self.tail.lock();
+            tail.check()?;
+            if tail.segment.is_none() || tail.next_file.is_some() || tail.is_preparing {
+                return Ok(());
+            }
+            tail.is_preparing = true;
+            tail.next_number
+        };
+        let made = self.make_next(number);
+        let mut tail = self.tail.lock();
+        tail.is_preparing = false;
+        self.has_room.notify_all();
+        tail.next_file = Some(made.map_err(|error| self.stop_unless_refused(&mut tail, error))?);
+        Ok(())
+    }
+
+    /// Makes the file of the next segment, at its full length and durably: from when it has a
+    /// segment's name on, one that is shorter has lost something.
+    fn make_next(&self, number: u32) -> Result<D::File, ChunkError> {
+        let path = next_path(number);
+        let io = |op| move |error| ChunkError::io(&next_path(number), op, error);
+        // Emptied: a crash may have taken a segment's name from a file that had records.
+        let file = self.disk.create(&path).map_err(io("create"))?;
+        let bytes = self.segment_bytes;
+        let room = self.disk.preallocate(&file, bytes.into()).map_err(io("preallocate"));
+        let made = room.and_then(|()| self.disk.sync_data(&file).map_err(io("sync")));
+        match made {
             Ok(()) => Ok(file),
             Err(ChunkError::DiskFull { .. }) => {
-                // Half a segment is in nobody's way: its number is given again, and it is emptied
-                // then.
-                drop(self.disk.remove(&path));
-                Err(ChunkError::DiskFull { bytes_wanted: head.bytes.into() })
+                // The name stays: it says that the segment before was begun.
+                drop(self.disk.truncate(&file, 0));
+                Err(ChunkError::DiskFull { bytes_wanted: bytes.into() })
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Gives a file that was made its head and its name. The name of the one behind it is made
+    /// first: while that is there, this one is known to have been begun.
+    fn begin_segment(&self, file: &D::File, head: &Head) -> Result<(), ChunkError> {
+        let path = segment_path(head.number);
+        let mut block = AlignedBuffer::new(BLOCK_BYTES as usize);
+        put_head(head, block.bytes_mut());
+        let written = self.disk.write_blocks_at(file, 0, block.bytes());
+        written.map_err(|error| ChunkError::io(&path, "write", error))?;
+        match self.disk.create(&next_path(head.number + 1)) {
+            Ok(_) => {}
+            // Then it is not known, which harms nothing unless the segment is lost.
+            Err(error) if is_refusal(&error) => {}
+            Err(error) => return Err(ChunkError::io(&path, "create", error)),
+        }
+        let renamed = self.disk.rename(&next_path(head.number), &path);
+        renamed.map_err(|error| ChunkError::io(&path, "rename", error))
+    }
+
+    /// Stops the log unless the error is one that harms nothing.
+    fn stop_unless_refused(&self, tail: &mut Tail<D::File>, error: ChunkError) -> ChunkError {
+        match error.is_refusal() {
+            true => error,
+            false => self.stop(tail, error),
+        }
+    }
+
+    /// Nothing more is written to the store: a sync of a file of its own failed, and what it was to
+    /// make durable is lost or not, nobody knows.
+    pub fn fail(&self, error: ChunkError) -> ChunkError {
+        self.stop(&mut self.tail.lock(), error)
+    }
+
+    /// Whether anything may be written.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub fn check(&self) -> Result<(), ChunkError> {
+        self.tail.lock().check()
     }
 
     fn write_unlocked(
@@ -506,6 +630,12 @@ impl<D: Disk> Log<D> {
     }
 }
 
+/// Whether the system had no room or no descriptor: it may have one at another time.
+fn is_refusal(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded) || is_out_of_descriptors(error)
+}
+
 fn failed(number: u32, op: &'static str, error: std::io::Error) -> ChunkError {
     // Room was set aside: a full disk is no excuse here.
     ChunkError::Io { file: segment_path(number), op, error }
@@ -561,7 +691,7 @@ impl<F> Tail<F> {
     }
 
     /// Copies a small record behind the others.
-    fn gather(&mut self, header: &Header, body: &[u8], crc: u32, bytes: u32) {
+    fn gather(&mut self, header: &[u8; HEADER_BYTES], body: &[u8], crc: u32, bytes: u32) {
         if self.gathered.is_none() {
             let buffer = self.take_buffer();
             self.gathered = Some(Gathered { buffer, start: self.end.offset });
@@ -587,26 +717,25 @@ impl<F> Tail<F> {
     }
 
     /// A place of whole blocks for a large record.
-    fn take_own(&mut self, header: &Header, bytes: u32) -> Own<F> {
+    fn take_own(&mut self, header: [u8; HEADER_BYTES], bytes: u32) -> Own<F> {
         let buffer = self.take_buffer();
         let segment = self.dirty_segment();
         let start = self.end.offset;
         self.writing.push(self.end);
         self.end.offset = next_block(start + bytes);
-        Own { segment, start, header: encode_header(header), buffer }
+        Own { segment, start, header, buffer }
     }
 }
 
 /// Writes a record with a body of one piece at most, and the zeros behind it.
-fn put_small_record(out: &mut [u8], header: &Header, body: &[u8], crc: u32) {
-    let header = encode_header(header);
+fn put_small_record(out: &mut [u8], header: &[u8; HEADER_BYTES], body: &[u8], crc: u32) {
     let (head, rest) = out.split_at_mut(HEADER_BYTES);
-    head.copy_from_slice(&header);
+    head.copy_from_slice(header);
     let (data, rest) = rest.split_at_mut(body.len());
     data.copy_from_slice(body);
     let mut trailer = Vec::with_capacity(8);
     let crcs: &[u32] = if body.is_empty() { &[] } else { &[crc] };
-    encode_trailer(&header, crcs, &mut trailer);
+    encode_trailer(header, crcs, &mut trailer);
     rest[..trailer.len()].copy_from_slice(&trailer);
     rest[trailer.len()..].fill(0);
 }

@@ -1,7 +1,7 @@
 //! A record of the log: a header, a body, and a trailer with checksums of the body.
 //!
 //! ```text
-//! header   64 bytes, the last four of them its CRC32C
+//! header   64 bytes, the last four of them its CRC32C, which starts from the store's salt
 //! body     what the kind says, up to 32 MiB
 //! trailer  a CRC32C for every 64 KiB of the body, then one of these that starts from the header's
 //! padding  zeros, to a multiple of 8 bytes
@@ -23,7 +23,17 @@ pub const HEADER_BYTES: usize = 64;
 /// Bytes of the body that one checksum covers.
 pub const PIECE_BYTES: usize = 64 * 1024;
 
-const MAGIC: u32 = 0x4b48_4351;
+/// The first bytes of each header, as a little-endian number.
+pub(crate) const MAGIC: u32 = 0x4b48_4351;
+
+/// A record starts at a multiple of so many bytes of its segment.
+pub const RECORD_ALIGNMENT: u32 = 8;
+
+/// What a store starts the checksums of its headers with, so that nothing that a client wrote looks
+/// like a record: drawn when the store is made, and never shown to clients. 0 in stores of version
+/// 1, which had none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Salt(pub u32);
 
 /// A place in the log: a segment, and a byte of its file. Later places are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,7 +135,7 @@ pub fn trailer_bytes(body_bytes: usize) -> usize {
 }
 
 /// A header's bytes.
-pub fn encode_header(header: &Header) -> [u8; HEADER_BYTES] {
+pub fn encode_header(header: &Header, salt: Salt) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &MAGIC.to_le_bytes());
@@ -137,13 +147,13 @@ pub fn encode_header(header: &Header) -> [u8; HEADER_BYTES] {
     put(40, &header.durable.to_u64().to_le_bytes());
     put(48, &header.body_bytes.to_le_bytes());
     put(52, &header.previous.to_le_bytes());
-    let crc = crc32c(&out[..60]);
+    let crc = crc32c_append(salt.0, &out[..60]);
     out[60..].copy_from_slice(&crc.to_le_bytes());
     out
 }
 
 /// Reads a header that is said to be at `at`.
-pub fn decode_header(bytes: &[u8], at: Position) -> Result<Header, DecodeError> {
+pub fn decode_header(bytes: &[u8], at: Position, salt: Salt) -> Result<Header, DecodeError> {
     let mut reader = Reader::new(bytes);
     let covered = Reader::new(bytes).take(HEADER_BYTES - 4)?;
     if reader.u32()? != MAGIC {
@@ -156,7 +166,7 @@ pub fn decode_header(bytes: &[u8], at: Position) -> Result<Header, DecodeError> 
     let durable = Position::of_u64(reader.u64()?);
     let (body_bytes, previous) = (reader.u32()?, reader.u32()?);
     reader.zeros(4)?;
-    if reader.u32()? != crc32c(covered) {
+    if reader.u32()? != crc32c_append(salt.0, covered) {
         return Err(reader.bad("the checksum of the header does not match"));
     }
     let kind = Kind::of_number(kind).ok_or_else(|| reader.bad("the kind is unknown"))?;
@@ -175,18 +185,24 @@ pub fn encode_trailer(header: &[u8; HEADER_BYTES], crcs: &[u32], out: &mut Vec<u
     for crc in crcs {
         out.extend_from_slice(&crc.to_le_bytes());
     }
-    let crc = crc32c_append(crc32c(&header[..60]), &out[start..]);
+    let crc = crc32c_append(crc_of(header), &out[start..]);
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
+/// The checksum that ends a header's bytes.
+fn crc_of(header: &[u8; HEADER_BYTES]) -> u32 {
+    let [.., a, b, c, d] = *header;
+    u32::from_le_bytes([a, b, c, d])
+}
+
 /// The checksums of the pieces, from the trailer of a record whose header was read.
-pub fn decode_trailer(header: &Header, bytes: &[u8]) -> Result<Vec<u32>, DecodeError> {
+pub fn decode_trailer(header: &Header, bytes: &[u8], salt: Salt) -> Result<Vec<u32>, DecodeError> {
     let count = (header.body_bytes as usize).div_ceil(PIECE_BYTES);
     let mut reader = Reader::new(bytes);
     let covered = Reader::new(bytes).take(4 * count)?;
     let crcs: Result<Vec<u32>, DecodeError> = (0..count).map(|_| reader.u32()).collect();
     let crcs = crcs?;
-    let of_header = crc32c(&encode_header(header)[..60]);
+    let of_header = crc_of(&encode_header(header, salt));
     if reader.u32()? != crc32c_append(of_header, covered) {
         return Err(reader.bad("the checksum of the trailer does not match"));
     }

@@ -2,362 +2,248 @@
 //!
 //! A record that is not whole is either torn, the last thing that was being written when the
 //! machine stopped, or damage to what was durable. It is damage if the log says anywhere behind it
-//! that it was durable beyond that place: then what follows is found again at the next block where
-//! a record starts, and the damage is reported. Otherwise the log ends before it. (What was durable
-//! by the very last sync, with nothing written after it, has no such proof: damage there counts as
-//! torn.)
-
-use std::io;
+//! that it was durable beyond that place: then reading goes on at the next record, and the damage is
+//! reported. Otherwise the log ends before it; what lies behind is kept, and is no part of the log.
+//! (What was durable by the very last sync, with nothing written after it, has no such proof: damage
+//! there counts as torn.)
 
 use storage::disk::Disk;
 
+use crate::chain::{Chain, Link, Segments};
+use crate::damage::Damage;
 use crate::error::ChunkError;
-use crate::limits::{BLOCK_BYTES, READ_WINDOW_BYTES, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
-use crate::record::{
-    HEADER_BYTES, Header, Position, decode_header, decode_trailer, first_bad_piece, trailer_bytes,
-};
-use crate::segment::{FIRST_RECORD, Head, LOG_DIR, decode_head, parse_segment_name, segment_path};
+use crate::identity::Identity;
+use crate::limits::BLOCK_BYTES;
+use crate::record::{Header, Position, Salt};
+use crate::segment::FIRST_RECORD;
+use crate::segment_reader::{SegmentReader, Step};
 
-/// A part of the log that was durable and is not whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// Where it starts.
-    pub start: Position,
-    /// Where the log is whole again.
-    pub end: Position,
-    /// What is wrong.
-    pub what: String,
+/// Where reading starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The place; the start of the first segment if there is no checkpoint.
+    pub at: Position,
+    /// Where the record before starts in that segment: 0 if there is none, unknown if a checkpoint
+    /// of version 1 was begun with.
+    pub previous: Option<u32>,
 }
 
-impl core::fmt::Display for Damage {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Damage { start, end, what } = self;
-        write!(f, "the log is damaged from {start} to {end}: {what}")
-    }
+impl Start {
+    /// That of the whole log.
+    pub const FIRST: Start =
+        Start { at: Position { segment: 1, offset: FIRST_RECORD }, previous: Some(0) };
 }
 
 /// What was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scanned {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scanned {
     /// Where the log ends.
     pub end: Position,
-    /// What is damaged before.
-    pub damage: Vec<Damage>,
-    /// Segments behind the end, which hold nothing.
-    pub beyond: Vec<u32>,
+    /// Where the last record of that segment starts, if nothing but zeros lies behind it and the
+    /// segment is whole: the log may go on there.
+    pub goes_on: Option<u32>,
+    /// Segments that were read.
+    pub segments: Vec<u32>,
+    /// What lies behind the end: it was being written when the machine or the process stopped, and
+    /// was never said to be durable.
+    pub cut: Option<Cut>,
 }
 
-/// What stands at a place of a segment.
-#[derive(Debug)]
-pub enum Step<'a> {
-    /// A whole record, and where the next one is looked for.
-    Record(Header, &'a [u8], u32),
-    /// A record whose body or trailer is not what was written.
-    Broken(Header, String, u32),
-    /// No record, though one could be here.
-    Nothing(String),
-    /// Zeros: nothing was written here. What was written before may go on at the next block.
-    Zeros,
+/// What was cut off behind the end of the log, and is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Where the log ends.
+    pub end: Position,
+    /// What is wrong there.
+    pub what: String,
+    /// Segments behind it that are no part of the log.
+    pub segments: Vec<u32>,
 }
 
-/// The numbers of all segments, sorted.
-pub fn list_segments<D: Disk>(disk: &D) -> Result<Vec<u32>, ChunkError> {
-    let names = disk.list(LOG_DIR).map_err(|error| ChunkError::io(LOG_DIR, "list", error))?;
-    let numbers: Vec<u32> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
-    match numbers.len() > SEGMENTS_MAX {
-        true => Err(ChunkError::BadStore {
-            file: LOG_DIR.to_owned(),
-            what: format!("there are more than {SEGMENTS_MAX} segments"),
-        }),
-        false => Ok(numbers),
+impl core::fmt::Display for Cut {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Cut { end, what, segments } = self;
+        write!(f, "the log was cut off at {end}: {what}")?;
+        match segments.len() {
+            0 => write!(f, "; what lies behind was never durable"),
+            count => write!(f, "; what lies behind, and {count} segments, was never durable"),
+        }
     }
 }
 
 /// Reads from `start` to the end of the log, and hands out each record; one whose body is damaged
 /// without its body.
-pub fn scan<D: Disk>(
+pub(crate) fn scan<D: Disk>(
     disk: &D,
-    store_id: u128,
-    start: Position,
+    identity: &Identity,
+    segments: &Segments,
+    start: Start,
+    damage: &mut Vec<Damage>,
     visit: &mut impl FnMut(&Header, Option<&[u8]>) -> Result<(), ChunkError>,
 ) -> Result<Scanned, ChunkError> {
-    let mut damage = Vec::new();
-    let (chain, mut beyond) = chain_of(disk, store_id, start, &mut damage)?;
-    let mut end = start;
-    for (index, link) in chain.iter().enumerate() {
-        let later = chain.get(index + 1..).unwrap_or_default();
-        let number = link.head.number;
-        let from = if number == start.segment { start.offset } else { FIRST_RECORD };
-        let mut reader = SegmentReader::open(disk, link.head.number)?;
-        let follows = later.first().map(|next| next.head.follows);
+    let Chain { links, torn } = segments.chain(disk, identity, start, damage)?;
+    let mut scanned = Scanned::default();
+    if start != Start::FIRST {
+        scanned.end = start.at;
+    }
+    for (index, link) in links.iter().enumerate() {
+        scanned.segments.push(link.number);
+        let later = links.get(index + 1..).unwrap_or_default();
+        let mut segment = SegmentScan::open(disk, identity.salt, *link, later, start)?;
+        let found = damage.len();
+        match segment.read(later, damage, visit)? {
+            Ended::Whole => {
+                scanned.end = Position { segment: link.number, offset: segment.stop };
+                scanned.goes_on = None;
+            }
+            Ended::Cut { what, is_blank } => {
+                scanned.end = Position { segment: link.number, offset: segment.at };
+                let is_whole = link.follows.is_some()
+                    && link.bytes == link.made_bytes
+                    && damage.len() == found;
+                let goes_on = is_whole && is_blank && later.is_empty() && torn.is_empty();
+                scanned.goes_on = segment.previous.filter(|_| goes_on);
+                if !is_blank || !later.is_empty() {
+                    let cut_off = later.iter().map(|link| link.number).chain(torn);
+                    let segments = cut_off.collect();
+                    scanned.cut = Some(Cut { end: scanned.end, what, segments });
+                    return Ok(scanned);
+                }
+                break;
+            }
+        }
+    }
+    if !torn.is_empty() {
+        let what = "a segment behind it has no head".to_owned();
+        scanned.cut = Some(Cut { end: scanned.end, what, segments: torn });
+    }
+    Ok(scanned)
+}
+
+/// How the reading of a segment ended.
+enum Ended {
+    /// At the place where the next segment follows.
+    Whole,
+    /// Where the log was cut off, or nothing more was written.
+    Cut { what: String, is_blank: bool },
+}
+
+/// One segment that is read.
+struct SegmentScan<'a, D: Disk> {
+    disk: &'a D,
+    reader: SegmentReader<'a, D>,
+    number: u32,
+    salt: Salt,
+    at: u32,
+    /// Records end before that byte.
+    stop: u32,
+    /// Where the record before starts, if that is known.
+    previous: Option<u32>,
+}
+
+impl<'a, D: Disk> SegmentScan<'a, D> {
+    fn open(
+        disk: &'a D,
+        salt: Salt,
+        link: Link,
+        later: &[Link],
+        start: Start,
+    ) -> Result<SegmentScan<'a, D>, ChunkError> {
+        let Link { number, bytes, made_bytes, .. } = link;
+        let is_first = number == start.at.segment;
+        let (at, previous) =
+            if is_first { (start.at.offset, start.previous) } else { (FIRST_RECORD, Some(0)) };
+        let follows = later.first().and_then(|next| next.follows);
         let follows = follows.filter(|follows| follows.segment == number);
-        let stop = follows.map_or(link.head.bytes, |it| it.offset.min(link.head.bytes));
-        let stop = if later.is_empty() { stop.min(reader.length()?) } else { stop };
-        let mut at = from;
-        // Where a scan starts in the middle of a segment, nobody knows the record before.
-        let mut previous = (from == FIRST_RECORD).then_some(0);
-        while at < stop {
-            let here = Position { segment: number, offset: at };
-            let (broken, what) = match reader.step(at, stop)? {
+        let stop = follows.map_or(bytes, |follows| follows.offset.min(made_bytes));
+        let reader = SegmentReader::open(disk, number, salt)?;
+        Ok(SegmentScan { disk, reader, number, salt, at, stop, previous })
+    }
+
+    fn read(
+        &mut self,
+        later: &[Link],
+        damage: &mut Vec<Damage>,
+        visit: &mut impl FnMut(&Header, Option<&[u8]>) -> Result<(), ChunkError>,
+    ) -> Result<Ended, ChunkError> {
+        while self.at < self.stop {
+            let here = Position { segment: self.number, offset: self.at };
+            let (broken, what) = match self.reader.step(self.at, self.stop)? {
                 Step::Record(header, body, next) => {
-                    if previous.is_none_or(|previous| previous == header.previous) {
+                    if self.previous.is_none_or(|previous| previous == header.previous) {
                         visit(&header, Some(body))?;
-                        previous = Some(at);
-                        at = next;
+                        self.previous = Some(self.at);
+                        self.at = next;
                         continue;
                     }
                     (None, "a record before this one is missing".to_owned())
                 }
-                Step::Zeros if !at.is_multiple_of(BLOCK_BYTES) => {
-                    at = at.next_multiple_of(BLOCK_BYTES);
+                Step::Zeros if !self.at.is_multiple_of(BLOCK_BYTES) => {
+                    self.at = self.at.next_multiple_of(BLOCK_BYTES);
                     continue;
                 }
                 Step::Zeros => (None, "zeros".to_owned()),
                 Step::Nothing(what) => (None, what),
                 Step::Broken(header, what, next) => (Some((header, next)), what),
             };
-            let is_durable = later.iter().any(|link| link.head.durable > here)
-                || has_later(&mut reader, at, stop, here)?
-                || has_later_in(disk, later, here)?;
+            let (is_durable, is_blank) = self.is_durable(here, later)?;
             if !is_durable {
-                beyond.extend(later.iter().map(|link| link.head.number));
-                return Ok(Scanned { end: here, damage, beyond });
+                return Ok(Ended::Cut { what, is_blank });
             }
-            at = match broken {
+            self.at = match broken {
                 Some((header, next)) => {
                     visit(&header, None)?;
-                    previous = Some(at);
+                    self.previous = Some(self.at);
                     next
                 }
                 None => {
-                    previous = None;
-                    next_whole(&mut reader, at, stop)?
+                    self.previous = None;
+                    let found = self.reader.find_header(self.at, self.stop)?.found;
+                    found.map_or(self.stop, |header| header.at.offset)
                 }
             };
-            let end = Position { segment: number, offset: at };
-            damage.push(Damage { start: here, end, what });
+            let end = Position { segment: self.number, offset: self.at };
+            damage.push(Damage::Log { start: here, end, what });
         }
-        end = Position { segment: number, offset: stop };
+        Ok(Ended::Whole)
     }
-    Ok(Scanned { end, damage, beyond })
-}
 
-#[derive(Debug)]
-struct Link {
-    head: Head,
-}
-
-/// The segments that the log consists of from `start` on, in order, and those that it does not.
-fn chain_of<D: Disk>(
-    disk: &D,
-    store_id: u128,
-    start: Position,
-    damage: &mut Vec<Damage>,
-) -> Result<(Vec<Link>, Vec<u32>), ChunkError> {
-    let mut heads = Vec::new();
-    let mut beyond = Vec::new();
-    let mut numbers = list_segments(disk)?;
-    numbers.retain(|number| *number >= start.segment);
-    for number in &numbers {
-        match read_head(disk, store_id, *number)? {
-            Ok(head) => heads.push(head),
-            // The last one was in the making.
-            Err(_) if numbers.last() == Some(number) => beyond.push(*number),
-            // Its records say themselves where they belong.
-            Err(what) => {
-                let at = Position { segment: *number, offset: 0 };
-                damage.push(Damage {
-                    start: at,
-                    end: Position { offset: FIRST_RECORD, ..at },
-                    what,
-                });
-                heads.push(assumed_head(disk, store_id, *number)?);
+    /// Whether anything from `here` on says that the log was durable beyond that place; and
+    /// whether nothing but zeros lies there.
+    fn is_durable(&mut self, here: Position, later: &[Link]) -> Result<(bool, bool), ChunkError> {
+        if later.iter().any(|link| link.durable > here) {
+            return Ok((true, false));
+        }
+        let (is_durable, is_blank) = says_durable(&mut self.reader, here.offset, self.stop, here)?;
+        if is_durable {
+            return Ok((true, false));
+        }
+        for link in later {
+            let mut reader = SegmentReader::open(self.disk, link.number, self.salt)?;
+            if says_durable(&mut reader, FIRST_RECORD, link.bytes, here)?.0 {
+                return Ok((true, false));
             }
         }
-    }
-    let mut chain: Vec<Link> = Vec::new();
-    while let Some(head) = heads.pop() {
-        let follows = chain.last().map_or(head.number, |next| next.head.follows.segment);
-        if follows > head.number {
-            let at = Position { segment: head.number + 1, offset: 0 };
-            let end = Position { segment: follows + 1, offset: 0 };
-            damage.push(Damage { start: at, end, what: "a segment is missing".to_owned() });
-        }
-        match follows < head.number {
-            true => beyond.push(head.number),
-            false => chain.push(Link { head }),
-        }
-    }
-    chain.reverse();
-    Ok((chain, beyond))
-}
-
-/// What the head of a segment in the middle of the log would say if it could be read.
-fn assumed_head<D: Disk>(disk: &D, store_id: u128, number: u32) -> Result<Head, ChunkError> {
-    let path = segment_path(number);
-    let file = disk.open_read_only(&path).and_then(|file| disk.len(&file));
-    let bytes = file.map_err(|error| ChunkError::io(&path, "read", error))?;
-    let bytes = u32::try_from(bytes).unwrap_or(SEGMENT_BYTES_MAX).min(SEGMENT_BYTES_MAX);
-    let follows = Position { segment: number.saturating_sub(1), offset: u32::MAX };
-    Ok(Head { store_id, number, bytes, follows, durable: Position::default() })
-}
-
-/// The head of a segment, or why it has none.
-pub fn read_head<D: Disk>(
-    disk: &D,
-    store_id: u128,
-    number: u32,
-) -> Result<Result<Head, String>, ChunkError> {
-    let path = segment_path(number);
-    let file = disk.open_read_only(&path).map_err(|error| ChunkError::io(&path, "open", error))?;
-    let mut block = vec![0; BLOCK_BYTES as usize];
-    let count = read_fully(disk, &file, 0, &mut block)
-        .map_err(|error| ChunkError::io(&path, "read", error))?;
-    Ok(match decode_head(&block[..count]) {
-        Ok(head) if head.store_id != store_id => Err("it belongs to another store".to_owned()),
-        Ok(head) if head.number != number => Err("it is another segment".to_owned()),
-        Ok(head) => Ok(head),
-        Err(error) => Err(error.to_string()),
-    })
-}
-
-/// Reads until the buffer is full or the file ends; how many bytes.
-pub fn read_fully<D: Disk>(
-    disk: &D,
-    file: &D::File,
-    offset: u64,
-    buffer: &mut [u8],
-) -> io::Result<usize> {
-    let mut fill = 0;
-    while fill < buffer.len() {
-        match disk.read_at(file, offset + fill as u64, &mut buffer[fill..])? {
-            0 => break,
-            count => fill += count,
-        }
-    }
-    Ok(fill)
-}
-
-/// Reads records of one segment.
-pub struct SegmentReader<'a, D: Disk> {
-    disk: &'a D,
-    file: D::File,
-    number: u32,
-    window: Vec<u8>,
-    window_start: u32,
-}
-
-impl<'a, D: Disk> SegmentReader<'a, D> {
-    /// Opens the segment's file.
-    pub fn open(disk: &'a D, number: u32) -> Result<SegmentReader<'a, D>, ChunkError> {
-        let path = segment_path(number);
-        let file = disk.open_read_only(&path);
-        let file = file.map_err(|error| ChunkError::io(&path, "open", error))?;
-        Ok(SegmentReader { disk, file, number, window: Vec::new(), window_start: 0 })
-    }
-
-    /// Bytes of the file.
-    pub fn length(&self) -> Result<u32, ChunkError> {
-        let length = self.disk.len(&self.file);
-        let path = || segment_path(self.number);
-        let length = length.map_err(|error| ChunkError::io(&path(), "read", error))?;
-        Ok(u32::try_from(length).unwrap_or(SEGMENT_BYTES_MAX))
-    }
-
-    /// What stands at byte `at`; records end before `stop`.
-    pub fn step(&mut self, at: u32, stop: u32) -> Result<Step<'_>, ChunkError> {
-        let here = Position { segment: self.number, offset: at };
-        let rest_of_block = (at + 1).next_multiple_of(BLOCK_BYTES) - at;
-        let zeros =
-            if rest_of_block == BLOCK_BYTES { HEADER_BYTES } else { rest_of_block as usize };
-        if self.bytes(at, zeros)?.iter().all(|byte| *byte == 0) {
-            return Ok(Step::Zeros);
-        }
-        let bytes = self.bytes(at, HEADER_BYTES)?;
-        let header = match decode_header(bytes, here) {
-            Ok(header) => header,
-            Err(error) => return Ok(Step::Nothing(error.to_string())),
-        };
-        let body_bytes = header.body_bytes as usize;
-        let all = HEADER_BYTES + body_bytes + trailer_bytes(body_bytes);
-        let next = at + all.next_multiple_of(8) as u32;
-        if next > stop.next_multiple_of(BLOCK_BYTES) {
-            return Ok(Step::Nothing("the record goes beyond the end".to_owned()));
-        }
-        let bytes = self.bytes(at, all)?;
-        if bytes.len() < all {
-            return Ok(Step::Broken(header, "the file ends within the record".to_owned(), next));
-        }
-        let (body, trailer) = bytes[HEADER_BYTES..].split_at(body_bytes);
-        let crcs = match decode_trailer(&header, trailer) {
-            Ok(crcs) => crcs,
-            Err(error) => return Ok(Step::Broken(header, error.to_string(), next)),
-        };
-        if let Some(index) = first_bad_piece(body, 0, &crcs) {
-            let what = format!("piece {index} of the record does not match its checksum");
-            return Ok(Step::Broken(header, what, next));
-        }
-        Ok(Step::Record(header, body, next))
-    }
-
-    /// Bytes from `at` on, fewer at the end of the file.
-    fn bytes(&mut self, at: u32, count: usize) -> Result<&[u8], ChunkError> {
-        let within = at.checked_sub(self.window_start).map(|skip| skip as usize);
-        let is_there = within.is_some_and(|skip| skip + count <= self.window.len());
-        if !is_there {
-            self.window.resize(count.max(READ_WINDOW_BYTES), 0);
-            let read = read_fully(self.disk, &self.file, at.into(), &mut self.window);
-            let path = || segment_path(self.number);
-            let read = read.map_err(|error| ChunkError::io(&path(), "read", error))?;
-            self.window.truncate(read);
-            self.window_start = at;
-        }
-        let skip = (at - self.window_start) as usize;
-        let end = self.window.len().min(skip + count);
-        Ok(self.window.get(skip..end).unwrap_or_default())
+        Ok((false, is_blank))
     }
 }
 
-/// `at`, or the next block behind it where a whole record starts; `stop` if there is none.
-fn next_whole<D: Disk>(
-    reader: &mut SegmentReader<'_, D>,
-    at: u32,
-    stop: u32,
-) -> Result<u32, ChunkError> {
-    let mut at = at;
-    while at < stop {
-        if matches!(reader.step(at, stop)?, Step::Record(..)) {
-            return Ok(at);
-        }
-        at = (at + 1).next_multiple_of(BLOCK_BYTES);
-    }
-    Ok(stop)
-}
-
-/// Whether a record from `at` on in this segment says that the log was durable beyond `place`.
-fn has_later<D: Disk>(
+/// Whether a record from `at` on in this segment says that the log was durable beyond `place`; and
+/// whether nothing but zeros was found.
+pub(crate) fn says_durable<D: Disk>(
     reader: &mut SegmentReader<'_, D>,
     at: u32,
     stop: u32,
     place: Position,
-) -> Result<bool, ChunkError> {
-    let mut at = at;
-    while at < stop {
-        at = match reader.step(at, stop)? {
-            Step::Record(header, _, _) if header.durable > place => return Ok(true),
-            Step::Record(_, _, next) => next,
-            _ => (at + 1).next_multiple_of(BLOCK_BYTES),
-        };
-    }
-    Ok(false)
-}
-
-fn has_later_in<D: Disk>(disk: &D, links: &[Link], place: Position) -> Result<bool, ChunkError> {
-    for link in links {
-        let mut reader = SegmentReader::open(disk, link.head.number)?;
-        if has_later(&mut reader, FIRST_RECORD, link.head.bytes, place)? {
-            return Ok(true);
+) -> Result<(bool, bool), ChunkError> {
+    let (mut at, mut is_blank) = (at, true);
+    loop {
+        let search = reader.find_header(at, stop)?;
+        is_blank &= search.is_blank;
+        match search.found {
+            None => return Ok((false, is_blank)),
+            Some(header) if header.durable > place => return Ok((true, false)),
+            Some(header) => at = header.at.offset + 1,
         }
     }
-    Ok(false)
 }

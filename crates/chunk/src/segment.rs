@@ -1,8 +1,9 @@
 //! The files of the log: their names, and the block that each starts with.
 //!
-//! A segment is made at its full length, and its records start behind the head. What follows the
-//! last record is zeros. The head says where the log went on from, so that a log that was cut off
-//! after a crash is read to that place and no further.
+//! A segment is made at its full length under another name, `NNNNNNNN.next`, and gets its own when
+//! the log goes on there: its length is durable then, and one that is shorter has lost something.
+//! Its records start behind the head, which is there twice. The head says where the log went on
+//! from, so that a log that was cut off after a crash is read to that place and no further.
 //!
 //! Byte layout: `docs/formats.md`, "Chunk store".
 
@@ -15,8 +16,15 @@ use crate::record::Position;
 /// The folder of the segments.
 pub const LOG_DIR: &str = "log";
 
-/// Version of the format of the log and its records.
-pub const LOG_FORMAT_VERSION: u32 = 1;
+/// Version of the format of the log and its records. In version 1 there was one copy of a head,
+/// and the last segment was cut off at each start.
+pub const LOG_FORMAT_VERSION: u32 = 2;
+
+/// Byte of a segment where the second copy of its head starts.
+const SECOND_HEAD: usize = BLOCK_BYTES as usize / 2;
+
+/// Bytes of a head.
+const HEAD_BYTES: usize = 60;
 
 /// Byte of a segment where its first record starts.
 pub const FIRST_RECORD: u32 = BLOCK_BYTES;
@@ -26,6 +34,8 @@ const MAGIC: &[u8; 8] = b"QUORCLOG";
 /// What the head of a segment says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
+    /// Version of the format that it was written in.
+    pub version: u32,
     /// The store that it belongs to.
     pub store_id: u128,
     /// Its number, which is also in its name.
@@ -43,18 +53,31 @@ pub fn segment_path(number: u32) -> String {
     format!("{LOG_DIR}/{number:08x}.log")
 }
 
+/// The path of the file that is to be a segment. While it is there, the segment before was begun.
+pub fn next_path(number: u32) -> String {
+    format!("{LOG_DIR}/{number:08x}.next")
+}
+
 /// The number in a segment's file name.
 pub fn parse_segment_name(name: &str) -> Option<u32> {
-    let digits = name.strip_suffix(".log")?;
+    parse_number(name.strip_suffix(".log")?)
+}
+
+/// The number in the name of a file that is to be a segment.
+pub fn parse_next_name(name: &str) -> Option<u32> {
+    parse_number(name.strip_suffix(".next")?)
+}
+
+fn parse_number(digits: &str) -> Option<u32> {
     let number = u32::from_str_radix(digits, 16).ok()?;
-    let is_ours = number <= SEGMENT_NUMBER_MAX && format!("{number:08x}") == digits;
+    let is_ours = (1..=SEGMENT_NUMBER_MAX).contains(&number) && format!("{number:08x}") == digits;
     is_ours.then_some(number)
 }
 
-/// A head's bytes, without the zeros that fill its block.
+/// A head's bytes.
 pub fn encode_head(head: &Head) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&LOG_FORMAT_VERSION.to_le_bytes());
+    out.extend_from_slice(&head.version.to_le_bytes());
     out.extend_from_slice(&head.number.to_le_bytes());
     out.extend_from_slice(&head.store_id.to_le_bytes());
     out.extend_from_slice(&head.bytes.to_le_bytes());
@@ -66,10 +89,34 @@ pub fn encode_head(head: &Head) -> Vec<u8> {
     out
 }
 
-/// Reads a head, as [`encode_head`] wrote it, from the start of a segment's file.
+/// Fills the first block of a segment: the head, twice, and zeros.
+pub fn put_head(head: &Head, block: &mut [u8]) {
+    let bytes = encode_head(head);
+    block.fill(0);
+    block[..HEAD_BYTES].copy_from_slice(&bytes);
+    block[SECOND_HEAD..SECOND_HEAD + HEAD_BYTES].copy_from_slice(&bytes);
+}
+
+/// What the first block of a segment says: its head, from whichever copy is whole, and the place of
+/// the other if that is not.
+///
+/// # Errors
+/// Neither copy is whole.
+pub fn read_block(block: &[u8]) -> Result<(Head, Option<usize>), DecodeError> {
+    let second = block.get(SECOND_HEAD..).unwrap_or_default();
+    match (decode_head(block), decode_head(second)) {
+        (Ok(first), Ok(second)) if first == second => Ok((first, None)),
+        (Ok(first), _) if first.version == 1 => Ok((first, None)),
+        (Ok(first), _) => Ok((first, Some(SECOND_HEAD))),
+        (Err(_), Ok(second)) => Ok((second, Some(0))),
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// Reads a head, as [`encode_head`] wrote it, from the start of `bytes`.
 pub fn decode_head(bytes: &[u8]) -> Result<Head, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let covered = Reader::new(bytes).take(56)?;
+    let covered = Reader::new(bytes).take(HEAD_BYTES - 4)?;
     if reader.take(MAGIC.len())? != MAGIC {
         return Err(reader.bad("this is not a segment of a chunk store"));
     }
@@ -80,7 +127,7 @@ pub fn decode_head(bytes: &[u8]) -> Result<Head, DecodeError> {
     if reader.u32()? != crc32c(covered) {
         return Err(reader.bad("the checksum of the segment's head does not match"));
     }
-    if version != LOG_FORMAT_VERSION {
+    if !(1..=LOG_FORMAT_VERSION).contains(&version) {
         return Err(reader.bad("the segment has an unknown format version"));
     }
     let is_sane = (FIRST_RECORD..=SEGMENT_BYTES_MAX).contains(&segment_bytes)
@@ -88,7 +135,7 @@ pub fn decode_head(bytes: &[u8]) -> Result<Head, DecodeError> {
         && follows.segment < number
         && durable <= follows;
     match is_sane {
-        true => Ok(Head { store_id, number, bytes: segment_bytes, follows, durable }),
+        true => Ok(Head { version, store_id, number, bytes: segment_bytes, follows, durable }),
         false => Err(reader.bad("the segment's head contradicts itself")),
     }
 }

@@ -19,19 +19,21 @@ mod containers;
 mod export;
 mod inspect;
 mod open;
+mod replay;
 mod upkeep;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use storage::disk::Disk;
 
 use crate::container::Container;
+use crate::damage::{Damage, Notes};
 use crate::direct::DirectWrites;
 use crate::error::ChunkError;
+use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::limits::{
     BLOCK_BYTES_MAX_DEFAULT, CONTAINER_BYTES_MAX_DEFAULT, OPEN_FILES_MAX_DEFAULT,
@@ -40,12 +42,13 @@ use crate::limits::{
 use crate::log::Log;
 use crate::open_files::OpenFiles;
 use crate::record::Position;
-use crate::scan::Damage;
+use crate::scan::Cut;
+use crate::store::replay::Containers;
 use crate::store::upkeep::Upkeep;
 
 pub use export::Exported;
 pub use inspect::{Report, inspect};
-pub use open::{decode_identity, encode_identity};
+pub use open::repair;
 pub use upkeep::{Done, UpkeepBudget};
 
 /// When a write is answered.
@@ -134,15 +137,23 @@ impl Default for StoreOptions {
 pub struct Store<D: Disk> {
     disk: D,
     options: StoreOptions,
-    store_id: u128,
+    identity: Identity,
     cluster_id: String,
     log: Log<D>,
-    containers: RwLock<HashMap<u64, Arc<Container>, foldhash::fast::FixedState>>,
+    containers: RwLock<Containers>,
+    /// Containers that were deleted, and whose folders are not gone yet.
+    deleted: Mutex<BTreeSet<u64>>,
     files: OpenFiles<D::File>,
     direct: DirectWrites,
+    /// Files of chunks that were written over so far.
+    replaced: AtomicU64,
     /// Containers with chunks that were gathered and are not in their files.
     gathering: Mutex<BTreeSet<u64>>,
     damage: Vec<Damage>,
+    notes: Notes,
+    cut: Option<Cut>,
+    /// Whether something is damaged that nobody has accepted: nothing is removed then.
+    is_damaged: bool,
     upkeep: Mutex<Upkeep>,
     /// Whether something was deleted since the last look for space to be given back.
     has_garbage: AtomicBool,
@@ -153,12 +164,33 @@ pub struct Store<D: Disk> {
 impl<D: Disk> Store<D> {
     /// The uuid that names this store to clients: Ozone's uuid of a datanode.
     pub fn datanode_uuid(&self) -> String {
-        uuid_text(self.store_id)
+        uuid_text(self.identity.store_id)
     }
 
-    /// What was found to be damaged in the log when the store was opened.
+    /// What was found to be lost or damaged when the store was opened.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
+    }
+
+    /// What earlier starts found, if nobody has accepted it yet ([`repair`]).
+    pub fn noted_damage(&self) -> &[String] {
+        self.notes.noted.as_deref().unwrap_or_default()
+    }
+
+    /// Damage that was accepted. Where it is found again, it is among [`Store::damage`], too.
+    pub fn accepted_damage(&self) -> &[String] {
+        &self.notes.accepted
+    }
+
+    /// Whether anything is damaged that nobody has accepted. The store serves what there is, and
+    /// gives no space back.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    /// Where the log was cut off when the store was opened, if what lies behind is more than zeros.
+    pub fn cut(&self) -> Option<&Cut> {
+        self.cut.as_ref()
     }
 
     /// Makes everything durable that is in the log, and writes out what was gathered for files of
@@ -178,12 +210,17 @@ impl<D: Disk> Store<D> {
         self.files.count()
     }
 
-    /// To be called every 100 ms or so: writes out what was gathered. No chunk is in the process's
-    /// memory alone for longer than from one call to the next.
+    /// To be called every 100 ms or so: writes out what was gathered, and makes the log's next file
+    /// ready. No chunk is in the process's memory alone for longer than from one call to the next.
     pub fn tick(&self) -> Result<(), ChunkError> {
         // What is wrong with a block is told to those who ask for it.
         let _ = self.write_all_gathered();
-        self.log.flush(self.log.end())
+        self.log.flush(self.log.end())?;
+        match self.log.prepare_next() {
+            // It is made when it is needed, if there is room then.
+            Err(error) if error.is_refusal() => Ok(()),
+            other => other,
+        }
     }
 
     fn find(&self, container_id: u64) -> Result<Arc<Container>, ChunkError> {

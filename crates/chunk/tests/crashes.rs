@@ -305,9 +305,15 @@ fn lives_in_the_log(seed: u64) {
     }
 }
 
+/// Seeds of a test: so many, or as many as `CHUNK_CRASH_SEEDS` says.
+fn seeds(count: u64) -> core::ops::Range<u64> {
+    let wanted = std::env::var("CHUNK_CRASH_SEEDS").ok().and_then(|text| text.parse().ok());
+    0..wanted.unwrap_or(count)
+}
+
 #[test]
 fn a_store_is_after_a_crash_what_it_was_after_some_request() {
-    for seed in 0..60 {
+    for seed in seeds(60) {
         lives_in_the_log(seed);
     }
 }
@@ -377,7 +383,7 @@ fn a_life_in_files(layout: Layout, seed: u64) {
 
 #[test]
 fn what_was_durable_in_files_is_there_after_a_crash() {
-    for seed in 0..100 {
+    for seed in seeds(100) {
         a_life_in_files(Layout::PerBlock, seed);
         a_life_in_files(Layout::PerChunk, seed);
     }

@@ -1,4 +1,4 @@
-//! What version 1 of the chunk store's formats wrote, read by this version: a small store with
+//! What each version of the chunk store's formats wrote, read by this version: a small store with
 //! every kind of record in it, and a checkpoint. `fixtures/README.md` says how the files were made.
 
 use bytes::Bytes;
@@ -11,12 +11,24 @@ use storage::fault_disk::FaultDisk;
 
 const SEGMENT_BYTES: u32 = 128 * 1024;
 
-/// Every file of the store that is ours to define; those of the log without the zeros at their end.
-const FILES: [(&str, &[u8]); 4] = [
+/// Every file of a store that is ours to define; those of the log without the zeros at their end.
+type Files = [(&'static str, &'static [u8]); 4];
+
+/// What version 1 wrote.
+const V1: Files = [
     ("index/0000000100016000.idx", include_bytes!("fixtures/store-v1/index.idx")),
     ("log/00000001.log", include_bytes!("fixtures/store-v1/1.log")),
     ("log/00000002.log", include_bytes!("fixtures/store-v1/2.log")),
     ("store", include_bytes!("fixtures/store-v1/store")),
+];
+
+/// What version 2 wrote: an identity with a salt, heads of segments twice, checkpoints that say
+/// where the last record starts.
+const V2: Files = [
+    ("index/0000000100016000.idx", include_bytes!("fixtures/store-v2/index.idx")),
+    ("log/00000001.log", include_bytes!("fixtures/store-v2/1.log")),
+    ("log/00000002.log", include_bytes!("fixtures/store-v2/2.log")),
+    ("store", include_bytes!("fixtures/store-v2/store")),
 ];
 
 fn options() -> StoreOptions {
@@ -117,7 +129,7 @@ fn write(disk: &FaultDisk) {
 /// The files of a store, without the zeros at the end of those of the log.
 fn files_of(disk: &FaultDisk) -> Vec<(String, Vec<u8>)> {
     let ours =
-        |path: &String| path.starts_with("log/") || path.starts_with("index/") || path == "store";
+        |path: &String| path.ends_with(".log") || path.starts_with("index/") || path == "store";
     let content = |path: String| {
         let mut content = disk.content(&path).expect("is there");
         if path.starts_with("log/") {
@@ -130,23 +142,29 @@ fn files_of(disk: &FaultDisk) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn this_version_writes_what_version_1_wrote() {
+fn this_version_writes_what_version_2_wrote() {
     let disk = FaultDisk::new(1);
     write(&disk);
     let files = files_of(&disk);
     let names: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
-    assert_eq!(names, FILES.map(|(path, _)| path));
-    for ((path, found), (_, wanted)) in files.iter().zip(FILES) {
+    assert_eq!(names, V2.map(|(path, _)| path));
+    for ((path, found), (_, wanted)) in files.iter().zip(V2) {
         assert!(found == wanted, "{path}");
     }
 }
 
 #[test]
-fn a_store_of_version_1_is_opened_and_goes_on() {
+fn a_store_of_any_version_is_opened_and_goes_on() {
+    for files in [V1, V2] {
+        check_opened(files);
+    }
+}
+
+fn check_opened(files: Files) {
     let disk = FaultDisk::new(1);
     // The block files are Ozone's format, and bare.
     write(&disk);
-    for (path, content) in FILES {
+    for (path, content) in files {
         let mut content = content.to_vec();
         if path.starts_with("log/") {
             content.resize(SEGMENT_BYTES as usize, 0);

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use chunk::ChunkError;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
-use chunk::container::ContainerSpec;
+use chunk::container::{self, ContainerSpec};
+use chunk::identity::Identity;
 use chunk::layout::Layout;
 use chunk::limits::{BUFFERS_MAX, GATHERED_BYTES_MAX};
-use chunk::log::{Log, Record};
+use chunk::log::{Log, Record, Resume};
 use chunk::record::{Kind, Position};
+use chunk::scan::Start;
 use chunk::segment::LOG_DIR;
 use chunk::store::{Durability, Stage, Store, StoreOptions, UpkeepBudget, WriteMode};
 use hooked_disk::HookedDisk;
@@ -123,6 +125,12 @@ fn chunk(offset: u64, data: &[u8]) -> ChunkInfo {
     ChunkInfo::plain(format!("chunk_{offset}"), offset, data.len() as u64)
 }
 
+fn block(local_id: u64, chunks: Vec<ChunkInfo>) -> BlockData {
+    let (replica_index, flags, metadata) = (None, None, Vec::new());
+    let id = id(local_id);
+    BlockData { id, commit_sequence_id: 0, replica_index, flags, metadata, chunks }
+}
+
 fn open(disk: &HookedDisk, layout: Layout) -> Store<HookedDisk> {
     let options = StoreOptions { layout, segment_bytes: SEGMENT_BYTES, ..StoreOptions::default() };
     Store::open(disk.clone(), options).expect("opens")
@@ -150,7 +158,9 @@ fn who_is_refused_for_a_full_disk_wakes_the_next_that_waits_for_a_buffer() {
     let bytes = GATHERED_BYTES_MAX + 1;
     let segment_bytes = (BUFFERS_MAX + 4) * bytes.next_multiple_of(4096);
     let segment_bytes = (segment_bytes as u32).next_multiple_of(4096);
-    let log = Arc::new(Log::new(disk, 7, segment_bytes, Position::default()));
+    let end = Start { at: Position::default(), previous: None };
+    let resume = Resume { end, segment: None, next_number: 1 };
+    let log = Arc::new(Log::new(disk, Identity::of_id(7), segment_bytes, resume));
     let (sender, ids) = channel();
     let append = |bytes: usize| {
         let (log, sender) = (log.clone(), sender.clone());
@@ -284,4 +294,76 @@ fn a_block_that_is_written_again_while_it_is_deleted_is_refused_until_it_is_gone
         write(3).expect("writes");
         assert!(read().expect("reads") == pattern(3, 100), "{layout:?}");
     }
+}
+
+/// The names and the record of a container become durable with the first commit. Who writes to it
+/// meanwhile is not answered before.
+#[test]
+fn a_synced_write_waits_for_the_record_that_made_its_container() {
+    let gate = Arc::new(Gate::default());
+    let disk = {
+        let gate = gate.clone();
+        HookedDisk::new("waits-container", move |operation, path| {
+            if operation == Operation::Sync && path.starts_with(LOG_DIR) {
+                gate.pass();
+            }
+            Ok(())
+        })
+    };
+    let store = Arc::new(open(&disk, Layout::PerBlock));
+    store.create_container(1, &ContainerSpec::default()).expect("creates");
+    let data = pattern(1, 20_000);
+    store.write_chunk(id(1), &chunk(0, &data), &data, WriteMode::default()).expect("writes");
+    gate.close();
+    let committing = {
+        let (store, chunks) = (store.clone(), vec![chunk(0, &data)]);
+        thread::spawn(move || store.put_block(&block(1, chunks), false, Durability::GroupSynced))
+    };
+    assert!(gate.has_seen(1), "nothing is synced");
+    let (sender, receiver) = channel();
+    let writing = {
+        let (store, data) = (store.clone(), data.clone());
+        thread::spawn(move || {
+            sender.send(gettid()).expect("somebody waits for it");
+            store.write_chunk(id(2), &chunk(0, &data), &data, SYNCED)
+        })
+    };
+    wait_until_asleep(receiver.recv().expect("it began"));
+    assert!(!writing.is_finished(), "what it wrote to may be gone after a crash");
+    gate.open();
+    committing.join().expect("ends").expect("commits");
+    writing.join().expect("ends").expect("writes");
+}
+
+#[test]
+fn a_block_that_is_deleted_while_it_is_checked_is_no_damage() {
+    let gate = Arc::new(Gate::default());
+    let disk = {
+        let gate = gate.clone();
+        HookedDisk::new("waits-checked", move |operation, path| {
+            if operation == Operation::Open && path.ends_with("/1.block") {
+                gate.pass();
+            }
+            Ok(())
+        })
+    };
+    let store = Arc::new(open(&disk, Layout::PerBlock));
+    store.create_container(1, &ContainerSpec::default()).expect("creates");
+    let data = pattern(1, 20_000);
+    store.write_chunk(id(1), &chunk(0, &data), &data, WriteMode::default()).expect("writes");
+    let committed = block(1, vec![chunk(0, &data)]);
+    store.put_block(&committed, true, Durability::GroupSynced).expect("commits");
+    store.close_container(1).expect("closes");
+    gate.close();
+    let checking = {
+        let store = store.clone();
+        let budget = UpkeepBudget { bytes_moved_max: 0, bytes_scrubbed_max: 1 << 20 };
+        thread::spawn(move || store.upkeep(budget))
+    };
+    assert!(gate.has_seen(1), "nothing is checked");
+    store.delete_block(id(1)).expect("deletes");
+    gate.open();
+    let done = checking.join().expect("ends").expect("works");
+    assert_eq!(done.damaged, []);
+    assert_eq!(store.container(1).expect("is there").state, container::State::Closed);
 }

@@ -190,6 +190,10 @@ pub struct InspectArgs {
     /// Where its log lies, if that is another directory
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
+    /// Accept what the chunk store of a stopped server has noted as damaged: from its next start on
+    /// it gives space back again
+    #[arg(long)]
+    pub repair: bool,
 }
 
 /// Options of `quorate export-chunks`.

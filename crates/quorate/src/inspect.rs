@@ -1,5 +1,6 @@
 //! `quorate inspect`: what is in a data directory, verified, read-only.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -26,11 +27,30 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     print!("{report}");
     let mut is_sound = report.is_sound();
     let chunks = args.data_dir.join(CHUNKS_DIR);
+    anyhow::ensure!(chunks.is_dir() || !args.repair, "there is no chunk store in {dir}");
     if chunks.is_dir() {
+        if args.repair {
+            repair(&chunks)?;
+        }
         let report = chunk::store::inspect(RealDisk::existing(&chunks));
         let report = report.with_context(|| chunks.display().to_string())?;
         print!("{report}");
         is_sound &= report.is_sound();
     }
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Accepts the damage that the chunk store has noted, and says which.
+fn repair(chunks: &Path) -> anyhow::Result<()> {
+    let shown = chunks.display();
+    let repaired = chunk::store::repair(&RealDisk::existing(chunks));
+    let noted = repaired.with_context(|| format!("{shown}: is the server stopped?"))?;
+    for line in &noted {
+        println!("accepted: {line}");
+    }
+    match noted.len() {
+        0 => println!("{shown}: no damage is noted"),
+        _ => println!("{shown}: from the next start on space is given back again"),
+    }
+    Ok(())
 }

@@ -7,6 +7,8 @@ use crate::container::State;
 
 const AT: Position = Position { segment: 3, offset: 8192 };
 
+const START: Start = Start { at: AT, previous: Some(4096) };
+
 fn block() -> Block {
     let mut extents = Extents::default();
     for number in 0..5u32 {
@@ -20,13 +22,14 @@ fn block() -> Block {
 fn written() -> FaultDisk {
     let disk = FaultDisk::new(1);
     disk.create_dir(INDEX_DIR).expect("makes a directory");
-    let mut writer = CheckpointWriter::create(disk.clone(), 9, AT).expect("creates");
+    let mut writer = CheckpointWriter::create(disk.clone(), 9, START).expect("creates");
     for id in 1..=2 {
         writer.put_container(id, Layout::Log, &Index::new(State::Closed, Vec::new(), None));
         writer.put_block(1, &block());
         writer.put_block(2, &Block::default());
         writer.write_piece().expect("writes");
     }
+    writer.put_deleted(3);
     writer.finish().expect("finishes").publish().expect("publishes");
     disk
 }
@@ -34,7 +37,10 @@ fn written() -> FaultDisk {
 fn read(disk: &FaultDisk) -> Result<Vec<String>, String> {
     let mut entries = Vec::new();
     let read = read_checkpoint(disk, 9, AT, &mut |entry| entries.push(format!("{entry:?}")));
-    read.expect("is there").map(|()| entries)
+    read.expect("is there").map(|start| {
+        assert_eq!(start, START);
+        entries
+    })
 }
 
 #[test]
@@ -42,7 +48,8 @@ fn what_was_put_in_comes_back() {
     let disk = written();
     assert_eq!(list_checkpoints(&disk).expect("lists"), [AT]);
     let entries = read(&disk).expect("is whole");
-    assert_eq!(entries.len(), 6);
+    assert_eq!(entries.len(), 7);
+    assert_eq!(entries[6], format!("{:?}", Entry::Deleted(3)));
     assert_eq!(entries[1], format!("{:?}", Entry::Block(1, block())));
     assert_eq!(entries[2], format!("{:?}", Entry::Block(2, Block::default())));
 }

@@ -4,6 +4,7 @@ use super::*;
 
 fn head() -> Head {
     Head {
+        version: LOG_FORMAT_VERSION,
         store_id: 0x1234_5678_9abc_def0_1122_3344_5566_7788,
         number: 9,
         bytes: 65_536,
@@ -43,9 +44,28 @@ fn a_head_that_contradicts_itself_is_none() {
 }
 
 #[test]
+fn a_head_is_read_from_the_copy_that_is_whole() {
+    let mut block = vec![1; BLOCK_BYTES as usize];
+    put_head(&head(), &mut block);
+    assert_eq!(read_block(&block), Ok((head(), None)));
+    for bit in (0..8 * HEAD_BYTES).flat_map(|bit| [bit, 8 * SECOND_HEAD + bit]) {
+        let mut bad = block.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        let wrong = if bit / 8 < SECOND_HEAD { 0 } else { SECOND_HEAD };
+        assert_eq!(read_block(&bad), Ok((head(), Some(wrong))), "bit {bit}");
+    }
+    assert!(read_block(&block[..HEAD_BYTES - 1]).is_err());
+    let first = Head { version: 1, ..head() };
+    assert_eq!(read_block(&encode_head(&first)), Ok((first, None)));
+}
+
+#[test]
 fn names_are_numbers_of_eight_digits() {
     assert_eq!(segment_path(0x1f), "log/0000001f.log");
     assert_eq!(parse_segment_name("0000001f.log"), Some(0x1f));
+    assert_eq!(next_path(0x1f), "log/0000001f.next");
+    assert_eq!(parse_next_name("0000001f.next"), Some(0x1f));
+    assert_eq!(parse_next_name("0000001f.log"), None);
     for name in ["1f.log", "0000001F.log", "0000001f", "ffffffff.log", "+000001f.log", ".log"] {
         assert_eq!(parse_segment_name(name), None, "{name}");
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use storage::disk::Disk;
 
-use crate::block::{BlockData, BlockId, decode_block, encode_block};
+use crate::block::{BlockData, BlockId, ChunkInfo, decode_block, encode_block};
 use crate::container::{Commit, Container, Index};
 use crate::error::ChunkError;
 use crate::layout::{Layout, check_chunk_name};
@@ -41,13 +41,13 @@ impl<D: Disk> Store<D> {
             let (bytes, bytes_max) = (body.len() as u64, RECORD_BODY_BYTES_MAX as u64);
             return Err(ChunkError::MetadataTooLarge { bytes, bytes_max });
         }
+        self.check_lengths(block)?;
         {
             let mut index = container.index.lock();
             self.write_gathered(&container, &mut index, id)?;
         }
-        if durability != Durability::Buffered {
-            self.sync_files(&container, block)?;
-        }
+        let is_durable = durability != Durability::Buffered;
+        self.check_files(&container, block, is_durable)?;
         let record = block_record(Kind::Block, id, &body);
         let (at, unwritten) = {
             let mut index = container.index.lock();
@@ -72,9 +72,24 @@ impl<D: Disk> Store<D> {
         }
         match durability {
             Durability::Buffered => self.log.flush(Position { offset: at.offset + 1, ..at })?,
-            _ => self.settle(at, durability)?,
+            _ => {
+                self.settle(at, durability)?;
+                container.is_durable.store(true, Ordering::Release);
+            }
         }
         Ok(block.length())
+    }
+
+    /// Refuses chunks that end where no block has bytes, and more of them than a block has.
+    fn check_lengths(&self, block: &BlockData) -> Result<(), ChunkError> {
+        let bytes = block.end().max(block.length());
+        match bytes > self.options.block_bytes_max {
+            true => {
+                let bytes_max = self.options.block_bytes_max;
+                Err(ChunkError::BlockTooLarge { id: block.id, bytes, bytes_max })
+            }
+            false => Ok(()),
+        }
     }
 
     /// The block as it is to be, where its list adds to the one before: what is listed now replaces
@@ -99,32 +114,65 @@ impl<D: Disk> Store<D> {
         Ok(Some(BlockData { chunks, ..block.clone() }))
     }
 
-    /// Makes the files durable whose chunks are listed.
-    fn sync_files(&self, container: &Container, block: &BlockData) -> Result<(), ChunkError> {
-        let sync = |path: &str, file: io::Result<D::File>| {
-            match file.and_then(|file| self.disk.sync_data(&file)) {
-                // Whether it has to be there is asked elsewhere.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                other => other.map_err(|error| ChunkError::io(path, "sync", error)),
-            }
+    /// In the layouts with files: refuses what is listed and has no bytes in its file, and makes it
+    /// durable, if it is to be.
+    pub(super) fn check_files(
+        &self,
+        container: &Container,
+        block: &BlockData,
+        is_durable: bool,
+    ) -> Result<(), ChunkError> {
+        let sync = |path: &str, file: &D::File| match is_durable {
+            true => self.sync_file(path, file),
+            false => Ok(()),
         };
         match container.layout {
             Layout::Log => return Ok(()),
             Layout::PerBlock => {
                 let path = block_path(container, block.id.local_id);
-                sync(&path, self.disk.open_read_only(&path))?;
+                if let Some(last) = block.chunks.iter().max_by_key(|chunk| chunk.end()) {
+                    self.check_file(block.id, &path, 0, last, &sync)?;
+                }
             }
             Layout::PerChunk => {
                 for chunk in &block.chunks {
                     check_chunk_name(&chunk.name)?;
                     let path = format!("{}/{}", container.path, chunk.name);
-                    sync(&path, self.disk.open_read_only(&path))?;
+                    self.check_file(block.id, &path, chunk.offset, chunk, &sync)?;
                 }
             }
         }
-        let synced = self.disk.sync_dir(&container.path);
-        synced.map_err(|error| ChunkError::io(&container.path, "sync", error))?;
-        self.sync_path(container)
+        if is_durable {
+            self.sync_dir(&container.path)?;
+            self.sync_names(container)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a chunk that ends behind its file, which starts at byte `start` of the block.
+    fn check_file(
+        &self,
+        id: BlockId,
+        path: &str,
+        start: u64,
+        chunk: &ChunkInfo,
+        sync: &impl Fn(&str, &D::File) -> Result<(), ChunkError>,
+    ) -> Result<(), ChunkError> {
+        if chunk.length == 0 {
+            return Ok(());
+        }
+        let io = |op| move |error| ChunkError::io(path, op, error);
+        let file = match self.disk.open_read_only(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ChunkError::NoSuchChunk { id, name: chunk.name.clone() });
+            }
+            other => other.map_err(io("open"))?,
+        };
+        let length = start.saturating_add(self.disk.len(&file).map_err(io("read"))?);
+        if chunk.end() > length {
+            return Err(ChunkError::PastTheEnd { id, length, end: chunk.end() });
+        }
+        sync(path, &file)
     }
 
     /// A committed block. With another commit than 0 in the question, the container and the block

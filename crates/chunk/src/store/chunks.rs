@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use storage::disk::Disk;
 
@@ -17,8 +18,8 @@ use crate::record::{
     HEADER_BYTES, Header, Kind, PIECE_BYTES, Position, decode_header, decode_trailer,
     first_bad_piece, trailer_bytes,
 };
-use crate::scan::read_fully;
 use crate::segment::segment_path;
+use crate::segment_reader::read_fully;
 use crate::store::containers::wrong_state;
 use crate::store::{Durability, Stage, Store, WriteMode};
 
@@ -74,6 +75,7 @@ impl<D: Disk> Store<D> {
         id: BlockId,
         chunk: &ChunkInfo,
     ) -> Result<u64, ChunkError> {
+        self.log.check()?;
         check_state(index, id, "chunk")?;
         let block = index.blocks.get(&id.local_id);
         let (length, is_finalized) =
@@ -88,7 +90,7 @@ impl<D: Disk> Store<D> {
             let (bytes, bytes_max) = (chunk.end(), self.options.block_bytes_max);
             return Err(ChunkError::BlockTooLarge { id, bytes, bytes_max });
         }
-        let bytes = index.bytes_used + chunk.end().saturating_sub(length);
+        let bytes = index.bytes_used.saturating_add(chunk.end().saturating_sub(length));
         if bytes > self.options.container_bytes_max {
             let (container_id, bytes_max) = (id.container_id, self.options.container_bytes_max);
             return Err(ChunkError::ContainerTooLarge { container_id, bytes, bytes_max });
@@ -138,6 +140,7 @@ impl<D: Disk> Store<D> {
             let mut index = container.index.lock();
             self.learn_file(container, &mut index, id)?;
             let before = self.admit(container, &index, id, chunk)?;
+            check_whole(&index, id, before)?;
             if data.is_empty() {
                 return Ok(());
             }
@@ -150,34 +153,23 @@ impl<D: Disk> Store<D> {
             index.grow(id.local_id, chunk.end());
             before
         };
-        let written = self.write_file(container, id, chunk.offset, data, durability);
-        written.map_err(|error| {
-            container.index.lock().shrink(id.local_id, chunk.end(), before);
-            ChunkError::io(&block_path(container, id.local_id), "write", error)
+        let path = block_path(container, id.local_id);
+        let written = self.block_file(container, id.local_id).and_then(|file| {
+            self.direct.write(&self.disk, &file, chunk.offset, data)?;
+            Ok(file)
+        });
+        let file = written.map_err(|error| {
+            let mut index = container.index.lock();
+            index.shrink(id.local_id, chunk.end(), before);
+            unless_gone(&index, id, ChunkError::io(&path, "write", error))
         })?;
-        match durability {
-            Durability::Buffered => Ok(()),
-            _ => self.settle_container(container, durability),
-        }
-    }
-
-    /// Writes to the file of a block, and syncs it if that was asked for.
-    fn write_file(
-        &self,
-        container: &Container,
-        id: BlockId,
-        offset: u64,
-        data: &[u8],
-        durability: Durability,
-    ) -> io::Result<()> {
-        let file = self.block_file(container, id.local_id)?;
-        self.direct.write(&self.disk, &file, offset, data)?;
         if durability == Durability::Buffered {
             return Ok(());
         }
-        self.disk.sync_data(&file)?;
+        self.sync_file(&path, &file)?;
         // Its name may be as new as its bytes.
-        self.disk.sync_dir(&container.path)
+        self.sync_dir(&container.path)?;
+        self.settle_container(container, durability)
     }
 
     /// Puts a small chunk behind the ones before, to be written with them. One block of a container
@@ -264,13 +256,14 @@ impl<D: Disk> Store<D> {
         container: &Container,
         durability: Durability,
     ) -> Result<(), ChunkError> {
-        use std::sync::atomic::Ordering;
-        if container.has_durable_path.load(Ordering::Acquire) {
+        if container.is_durable.load(Ordering::Acquire) {
             return Ok(());
         }
         let end = self.log.end();
         self.log.sync(end, durability == Durability::GroupSynced)?;
-        self.sync_path(container)
+        self.sync_names(container)?;
+        container.is_durable.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn write_to_own_file(
@@ -296,18 +289,47 @@ impl<D: Disk> Store<D> {
         };
         let written = self.write_new_file(&path, data, mode.durability);
         written.map_err(|error| {
-            container.index.lock().shrink(id.local_id, chunk.end(), before);
-            ChunkError::io(&path, "write", error)
+            let mut index = container.index.lock();
+            index.shrink(id.local_id, chunk.end(), before);
+            unless_gone(&index, id, error)
         })?;
         self.settle_name(container, mode)
     }
 
-    fn write_new_file(&self, path: &str, data: &[u8], durability: Durability) -> io::Result<()> {
-        let file = self.disk.create(path)?;
-        self.direct.write(&self.disk, &file, 0, data)?;
+    /// Writes a chunk's file. One that has bytes already is replaced by a whole one: a write that
+    /// is cut short leaves it as it was.
+    fn write_new_file(
+        &self,
+        path: &str,
+        data: &[u8],
+        durability: Durability,
+    ) -> Result<(), ChunkError> {
+        let io = |op| move |error| ChunkError::io(path, op, error);
+        let file = self.disk.open_or_create(path).map_err(io("open"))?;
+        if self.disk.len(&file).map_err(io("read"))? == 0 {
+            return self.write_all_of_file(path, &file, data, durability);
+        }
+        let count = self.replaced.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!("{path}.new.{count}");
+        let file = self.disk.create(&temporary).map_err(io("create"))?;
+        let written = self.write_all_of_file(&temporary, &file, data, durability);
+        let renamed =
+            written.and_then(|()| self.disk.rename(&temporary, path).map_err(io("rename")));
+        renamed.inspect_err(|_| drop(self.disk.remove(&temporary)))
+    }
+
+    fn write_all_of_file(
+        &self,
+        path: &str,
+        file: &D::File,
+        data: &[u8],
+        durability: Durability,
+    ) -> Result<(), ChunkError> {
+        let written = self.direct.write(&self.disk, file, 0, data);
+        written.map_err(|error| ChunkError::io(path, "write", error))?;
         match durability {
             Durability::Buffered => Ok(()),
-            _ => self.disk.sync_data(&file),
+            _ => self.sync_file(path, file),
         }
     }
 
@@ -346,8 +368,7 @@ impl<D: Disk> Store<D> {
         if mode.durability == Durability::Buffered {
             return Ok(());
         }
-        let synced = self.disk.sync_dir(&container.path);
-        synced.map_err(|error| ChunkError::io(&container.path, "sync", error))?;
+        self.sync_dir(&container.path)?;
         self.settle_container(container, mode.durability)
     }
 
@@ -380,7 +401,10 @@ impl<D: Disk> Store<D> {
         };
         let length = length.map_err(|error| ChunkError::io(&path, "open", error))?;
         index.learned.insert(id.local_id);
-        if length > 0 {
+        let known = index.blocks.get(&id.local_id).map_or(0, |block| block.length);
+        if length < known {
+            index.short_files.insert(id.local_id);
+        } else if length > 0 {
             index.grow(id.local_id, length);
         }
         Ok(())
@@ -511,9 +535,10 @@ impl<D: Disk> Store<D> {
         out.resize(before + part.len(), 0);
         let from = body_start + part.start as u64;
         read_fully(&self.disk, &file, from, &mut out[before..]).map_err(failed("read"))?;
-        let header = decode_header(&head, at).map_err(|error| error.to_string());
+        let salt = self.identity.salt;
+        let header = decode_header(&head, at, salt).map_err(|error| error.to_string());
         Ok(header.and_then(|header| match header.body_bytes as usize == body_bytes {
-            true => decode_trailer(&header, &trailer)
+            true => decode_trailer(&header, &trailer, salt)
                 .map(|crcs| (header, crcs))
                 .map_err(|error| error.to_string()),
             false => Err("the record there has another length".to_owned()),
@@ -597,6 +622,26 @@ impl<D: Disk> Store<D> {
         }
         let (length, end) = (chunk.offset + count as u64, chunk.end());
         Ok(Err(ChunkError::PastTheEnd { id, length, end }))
+    }
+}
+
+/// Refuses to write to a block whose file lost bytes that were committed: behind its end they would
+/// be zeros, and look like what was written.
+fn check_whole(index: &Index, id: BlockId, end: u64) -> Result<(), ChunkError> {
+    match index.short_files.contains(&id.local_id) {
+        true => {
+            let what = "its file has fewer bytes than were committed".to_owned();
+            Err(ChunkError::Damaged { id, start: 0, end, what })
+        }
+        false => Ok(()),
+    }
+}
+
+/// Why a file could not be written: because its container was deleted meanwhile, or as it says.
+fn unless_gone(index: &Index, id: BlockId, error: ChunkError) -> ChunkError {
+    match index.is_gone {
+        true => ChunkError::NoSuchContainer { container_id: id.container_id },
+        false => error,
     }
 }
 

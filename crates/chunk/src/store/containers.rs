@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use storage::disk::Disk;
+use storage::disk::{Disk, is_out_of_descriptors};
 
 use crate::block::{BlockId, KeyValue};
 use crate::container::{Container, ContainerInfo, ContainerSpec, Index, State, encode_container};
 use crate::error::ChunkError;
 use crate::layout::container_dirs;
+use crate::limits::RECORD_BODY_BYTES_MAX;
 use crate::log::Record;
 use crate::record::Kind;
 use crate::store::{Durability, Store};
@@ -20,11 +21,15 @@ impl<D: Disk> Store<D> {
         let state = if spec.is_recovering { State::Recovering } else { State::Open };
         let index = Index::new(state, spec.metadata.clone(), spec.replica_index);
         let body = encode_container(layout, &index);
+        check_metadata(&body)?;
         let dirs = container_dirs(&self.cluster_id, id);
         let path = if layout.has_files() { dirs[5].clone() } else { String::new() };
         let mut containers = self.containers.write();
         if containers.contains_key(&id) {
             return Err(ChunkError::ContainerExists { container_id: id });
+        }
+        if self.deleted.lock().contains(&id) {
+            return Err(ChunkError::ContainerBeingDeleted { container_id: id });
         }
         if layout.has_files() {
             for dir in &dirs {
@@ -103,7 +108,7 @@ impl<D: Disk> Store<D> {
             // It may have become so in this moment, by somebody who still waits.
             return self.log.sync_all();
         }
-        self.sync_path(&container)?;
+        self.sync_names(&container)?;
         self.change(&container, |index| {
             if !may(index.state) {
                 return Err(wrong_state(id, index.state, what));
@@ -128,6 +133,7 @@ impl<D: Disk> Store<D> {
             let mut changed = Index::new(index.state, index.metadata.clone(), index.replica_index);
             change(&mut changed)?;
             let body = encode_container(container.layout, &changed);
+            check_metadata(&body)?;
             let at = self.log.append(&container_record(Kind::Container, container.id, &body))?;
             (index.state, index.metadata) = (changed.state, changed.metadata);
             at
@@ -151,35 +157,105 @@ impl<D: Disk> Store<D> {
                 let block_count = index.blocks.len() as u64;
                 return Err(ChunkError::DeleteOfNonEmpty { container_id: id, block_count });
             }
-            let at = self.log.append(&container_record(Kind::ContainerDeleted, id, &[]))?;
+            if container.layout.has_files() {
+                // Before the log says so: no checkpoint behind the record may miss it.
+                self.deleted.lock().insert(id);
+            }
+            let appended = self.log.append(&container_record(Kind::ContainerDeleted, id, &[]));
+            let at = appended.inspect_err(|_| {
+                self.deleted.lock().remove(&id);
+            })?;
             index.is_gone = true;
             index.gathered = None;
             at
         };
         self.has_garbage.store(true, Ordering::Relaxed);
+        self.containers.write().remove(&id);
         self.settle(at, Durability::GroupSynced)?;
-        if !container.path.is_empty() {
-            remove_folder(&self.disk, &container.path)?;
+        if container.layout.has_files() {
             for local_id in container.index.lock().blocks.keys() {
                 self.files.forget_block(BlockId { container_id: id, local_id: *local_id });
             }
+            // It is deleted. A writer that was under way may still add a file to its folder, which
+            // is tried again in the background.
+            let _ = self.finish_deletion(id);
         }
-        self.containers.write().remove(&id);
+        Ok(())
+    }
+
+    /// Removes what is left of containers that were deleted, unless the store is damaged.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub(super) fn finish_deletions(&self) -> Result<(), ChunkError> {
+        if self.is_damaged {
+            return Ok(());
+        }
+        let deleted: Vec<u64> = self.deleted.lock().iter().copied().collect();
+        for id in deleted {
+            if let Err(error @ ChunkError::Stopped(_)) = self.finish_deletion(id) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the folder of a container whose deletion is durable; then its id is free again.
+    fn finish_deletion(&self, id: u64) -> Result<(), ChunkError> {
+        let dirs = container_dirs(&self.cluster_id, id);
+        let [.., many, _, chunks] = &dirs;
+        if self.disk.exists(many).map_err(|error| ChunkError::io(many, "find", error))? {
+            remove_folder(&self.disk, chunks)?;
+            self.sync_dir(many)?;
+        }
+        self.deleted.lock().remove(&id);
         Ok(())
     }
 
     /// Makes the names of a container's folders durable.
-    pub(super) fn sync_path(&self, container: &Container) -> Result<(), ChunkError> {
-        if container.has_durable_path.load(Ordering::Acquire) {
+    pub(super) fn sync_names(&self, container: &Container) -> Result<(), ChunkError> {
+        if container.is_durable.load(Ordering::Acquire) {
             return Ok(());
         }
         let dirs = container_dirs(&self.cluster_id, container.id);
-        let parents = core::iter::once("").chain(dirs[..5].iter().map(String::as_str));
-        for dir in parents {
-            self.disk.sync_dir(dir).map_err(|error| ChunkError::io(dir, "sync", error))?;
+        let mut parents = core::iter::once("").chain(dirs[..5].iter().map(String::as_str));
+        parents.try_for_each(|dir| self.sync_dir(dir))
+    }
+
+    /// Makes the names in a folder durable. What cannot be synced stops the store.
+    pub(super) fn sync_dir(&self, dir: &str) -> Result<(), ChunkError> {
+        match self.disk.sync_dir(dir) {
+            // It was removed meanwhile, with the container that it is of.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(ChunkError::io(dir, "sync", error))
+            }
+            Err(error) => Err(self.sync_failed(dir, error)),
+            Ok(()) => Ok(()),
         }
-        container.has_durable_path.store(true, Ordering::Release);
-        Ok(())
+    }
+
+    /// Makes a file durable. What cannot be synced stops the store: the system has dropped what it
+    /// could not write, and a second sync would find nothing to complain of.
+    pub(super) fn sync_file(&self, path: &str, file: &D::File) -> Result<(), ChunkError> {
+        self.disk.sync_data(file).map_err(|error| self.sync_failed(path, error))
+    }
+
+    fn sync_failed(&self, path: &str, error: std::io::Error) -> ChunkError {
+        let path = path.to_owned();
+        match is_out_of_descriptors(&error) {
+            // A folder is opened to be synced.
+            true => ChunkError::Io { file: path, op: "sync", error },
+            false => self.log.fail(ChunkError::Io { file: path, op: "sync", error }),
+        }
+    }
+}
+
+/// Refuses what no record holds.
+fn check_metadata(body: &[u8]) -> Result<(), ChunkError> {
+    let (bytes, bytes_max) = (body.len() as u64, RECORD_BODY_BYTES_MAX as u64);
+    match bytes > bytes_max {
+        true => Err(ChunkError::MetadataTooLarge { bytes, bytes_max }),
+        false => Ok(()),
     }
 }
 

@@ -6,11 +6,11 @@ use core::fmt;
 use storage::disk::Disk;
 
 use crate::block::BlockId;
+use crate::chain::list_segments;
 use crate::checkpoint::{checkpoint_bytes, list_checkpoints};
 use crate::container::ContainerInfo;
 use crate::error::ChunkError;
 use crate::record::Position;
-use crate::scan::list_segments;
 use crate::segment::segment_path;
 use crate::store::Store;
 
@@ -32,7 +32,12 @@ pub struct Report {
     /// Bytes of them that were read; those of the log, and of chunks that have checksums, were
     /// compared.
     pub bytes: u64,
-    /// What is wrong. Empty when the store is sound.
+    /// What was cut off behind the end of the log, if anything: it was never said to be durable.
+    pub cut: Option<String>,
+    /// What was wrong and a person has accepted.
+    pub accepted: Vec<String>,
+    /// What is wrong, and what was found wrong before and nobody has accepted. Empty when the store
+    /// is sound.
     pub problems: Vec<String>,
 }
 
@@ -44,12 +49,13 @@ pub struct Report {
 /// There is no store, or it cannot be read.
 pub fn inspect<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
     let first = look(disk.clone());
-    if first.as_ref().is_ok_and(Report::is_sound) {
+    if first.as_ref().is_ok_and(|first| first.is_sound() && first.cut.is_none()) {
         return first;
     }
     let mut report = look(disk)?;
     if let Ok(first) = first {
         report.problems.retain(|problem| first.problems.contains(problem));
+        report.cut = report.cut.filter(|cut| first.cut.as_ref() == Some(cut));
     }
     Ok(report)
 }
@@ -57,9 +63,10 @@ pub fn inspect<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
 fn look<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
     let store = Store::open_to_look(disk)?;
     let disk = &store.disk;
-    let checkpoints = list_checkpoints(disk)?.into_iter();
+    // That a folder is missing is among the damage.
+    let checkpoints = list_checkpoints(disk).or_else(unless_missing)?.into_iter();
     let checkpoints = checkpoints.map(|at| Ok((at, checkpoint_bytes(disk, at)?)));
-    let segments = list_segments(disk)?;
+    let segments = list_segments(disk).or_else(unless_missing)?;
     let mut segment_bytes = 0;
     for number in &segments {
         let path = segment_path(*number);
@@ -74,8 +81,17 @@ fn look<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
         containers: store.container_ids().into_iter().flat_map(|id| store.container(id)).collect(),
         blocks: 0,
         bytes: 0,
+        accepted: Vec::new(),
+        cut: store.cut().map(ToString::to_string),
         problems: store.damage().iter().map(ToString::to_string).collect(),
     };
+    report.problems.retain(|problem| !store.accepted_damage().contains(problem));
+    report.accepted = store.accepted_damage().to_vec();
+    for noted in store.noted_damage() {
+        if !report.problems.contains(noted) {
+            report.problems.push(format!("found at an earlier start: {noted}"));
+        }
+    }
     for container_id in store.container_ids() {
         let container = store.find(container_id)?;
         let local_ids: Vec<u64> = container.index.lock().blocks.keys().copied().collect();
@@ -89,6 +105,16 @@ fn look<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
         }
     }
     Ok(report)
+}
+
+/// Nothing, where there is nothing.
+fn unless_missing<T: Default>(error: ChunkError) -> Result<T, ChunkError> {
+    match error {
+        ChunkError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok(T::default())
+        }
+        error => Err(error),
+    }
 }
 
 impl Report {
@@ -117,6 +143,12 @@ impl fmt::Display for Report {
         }
         let (blocks, bytes) = (self.blocks, self.bytes);
         writeln!(out, "{blocks} blocks, {bytes} bytes of them read")?;
+        for accepted in &self.accepted {
+            writeln!(out, "accepted: {accepted}")?;
+        }
+        if let Some(cut) = &self.cut {
+            writeln!(out, "{cut}")?;
+        }
         for problem in &self.problems {
             writeln!(out, "PROBLEM: {problem}")?;
         }

@@ -1,59 +1,48 @@
-//! Opening a store: its identity, its log, and what files were left that nothing names.
+//! Opening a store: what it is, what its checkpoint and its log say, and what is wrong with them.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
-use storage::codec::{DecodeError, Reader};
 use storage::disk::Disk;
 
-use crate::block::{BlockId, decode_block};
+use crate::chain::survey;
 use crate::checkpoint::{
-    Entry, INDEX_DIR, checkpoint_bytes, checkpoint_path, list_checkpoints, read_checkpoint,
-    remove_checkpoint,
+    INDEX_DIR, checkpoint_bytes, checkpoint_path, list_checkpoints, read_checkpoint,
 };
-use crate::container::{Commit, Container, Index, State, decode_container};
-use crate::crc::crc32c;
+use crate::damage::{self, Damage, Notes};
 use crate::direct::DirectWrites;
 use crate::error::ChunkError;
-use crate::extents::Extent;
-use crate::layout::{Layout, container_dirs};
+use crate::identity::{Identity, LOCK_NAME, identify, read_identity};
 use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
-use crate::log::Log;
+use crate::log::{Log, Resume};
 use crate::open_files::OpenFiles;
-use crate::record::{Header, Kind, Position};
-use crate::scan::{Damage, Scanned, list_segments, read_fully, scan};
-use crate::segment::{FIRST_RECORD, LOG_DIR, segment_path};
+use crate::record::{Header, Position};
+use crate::scan::{Scanned, Start, scan};
+use crate::segment::{Head, LOG_DIR, encode_head, segment_path};
+use crate::store::replay::Replay;
 use crate::store::upkeep::Upkeep;
 use crate::store::{Store, StoreOptions, uuid_text};
 
-/// The file that says that a directory is a store, and which.
-const IDENTITY_NAME: &str = "store";
-const IDENTITY_TEMPORARY: &str = "store.tmp";
-const LOCK_NAME: &str = "lock";
-const IDENTITY_MAGIC: &[u8; 8] = b"QUORCHNK";
-const IDENTITY_BYTES: usize = 32;
-const IDENTITY_VERSION: u32 = 1;
-
-type Containers = HashMap<u64, Arc<Container>, FixedState>;
-
 impl<D: Disk + Clone> Store<D> {
     /// Opens the store in the root of `disk`, or makes one there if there is nothing. One process
-    /// at a time; what it finds damaged it says ([`Store::damage`]), and goes on.
+    /// at a time. What it finds damaged it says ([`Store::damage`]), notes, and goes on; from then
+    /// on nothing is removed that was there, until the damage is accepted ([`repair`]).
     pub fn open(disk: D, options: StoreOptions) -> Result<Store<D>, ChunkError> {
         check_options(&options)?;
-        let lock = disk.lock(LOCK_NAME);
-        let lock = lock.map_err(|error| ChunkError::io(LOCK_NAME, "lock", error))?;
-        let store_id = identify(&disk, options.new_store_id)?;
-        let loaded = Loaded::read(&disk, store_id)?;
-        for at in &loaded.bad_checkpoints {
-            remove_checkpoint(&disk, *at)?;
+        let lock = lock(&disk)?;
+        let identity = identify(&disk, options.new_store_id)?;
+        let loaded = Loaded::read(&disk, &identity)?;
+        if !loaded.damage.is_empty() {
+            for dir in [LOG_DIR, INDEX_DIR] {
+                disk.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
+            }
+            loaded.notes.note(&disk, &loaded.damage)?;
         }
+        mend_heads(&disk, &loaded.half_heads)?;
         seal(&disk, &loaded.scanned)?;
-        remove_orphans(&disk, &cluster_id(store_id), &loaded.containers)?;
-        Store::of(disk, options, store_id, loaded, Some(lock))
+        let store = Store::of(disk, options, identity, loaded, Some(lock))?;
+        store.finish_deletions()?;
+        Ok(store)
     }
 
     /// As [`Store::open`], of a store that is there: none is made.
@@ -65,81 +54,145 @@ impl<D: Disk + Clone> Store<D> {
     /// The store in the root of `disk` as it is now, which another process may have open. Nothing
     /// is changed by it, and nothing may be written to it.
     pub(super) fn open_to_look(disk: D) -> Result<Store<D>, ChunkError> {
-        let store_id = read_identity(&disk)?;
-        let loaded = Loaded::read(&disk, store_id)?;
-        Store::of(disk, StoreOptions::default(), store_id, loaded, None)
+        let identity = read_identity(&disk)?;
+        let loaded = Loaded::read(&disk, &identity)?;
+        Store::of(disk, StoreOptions::default(), identity, loaded, None)
     }
 
     fn of(
         disk: D,
         options: StoreOptions,
-        store_id: u128,
+        identity: Identity,
         loaded: Loaded,
         lock: Option<D::File>,
     ) -> Result<Store<D>, ChunkError> {
-        let Loaded { containers, checkpoints, scanned, mut damage, .. } = loaded;
-        damage.extend(scanned.damage);
+        let Loaded { replay, checkpoints, scanned, damage, notes, next_number, .. } = loaded;
         let last = checkpoints.last().map(|at| checkpoint_bytes(&disk, *at));
-        let upkeep = Upkeep::new(checkpoints, last.transpose()?.unwrap_or_default());
+        let is_damaged = notes.is_damaged(&damage);
+        let upkeep = Upkeep::new(checkpoints, last.transpose()?.unwrap_or_default(), is_damaged);
+        // What is only looked at needs no segment to write to.
+        let resume = resume(&disk, &scanned, next_number, lock.is_some())?;
         Ok(Store {
-            log: Log::new(disk.clone(), store_id, options.segment_bytes, scanned.end),
+            log: Log::new(disk.clone(), identity, options.segment_bytes, resume),
             files: OpenFiles::new(options.open_files_max),
             direct: DirectWrites::default(),
             gathering: Mutex::default(),
-            containers: RwLock::new(containers),
+            replaced: AtomicU64::new(0),
+            containers: RwLock::new(replay.containers),
+            deleted: Mutex::new(replay.deleted),
             damage,
+            notes,
+            cut: scanned.cut,
             upkeep: Mutex::new(upkeep),
             has_garbage: AtomicBool::new(false),
+            is_damaged,
             _lock: lock,
             disk,
             options,
-            store_id,
-            cluster_id: cluster_id(store_id),
+            identity,
+            cluster_id: cluster_id(&identity),
         })
     }
 }
 
-fn cluster_id(store_id: u128) -> String {
-    format!("CID-{}", uuid_text(store_id))
+/// Accepts what was noted as damaged in the store in the root of `disk`, which no process has open:
+/// from its next start on it gives space back again. What was noted.
+pub fn repair<D: Disk>(disk: &D) -> Result<Vec<String>, ChunkError> {
+    read_identity(disk)?;
+    let _lock = lock(disk)?;
+    damage::accept(disk)
+}
+
+fn lock<D: Disk>(disk: &D) -> Result<D::File, ChunkError> {
+    disk.lock(LOCK_NAME).map_err(|error| ChunkError::io(LOCK_NAME, "lock", error))
+}
+
+fn cluster_id(identity: &Identity) -> String {
+    format!("CID-{}", uuid_text(identity.store_id))
+}
+
+/// Where the log goes on: in its last segment, if that is as it was left.
+fn resume<D: Disk>(
+    disk: &D,
+    scanned: &Scanned,
+    next_number: u32,
+    is_written: bool,
+) -> Result<Resume<D::File>, ChunkError> {
+    let Scanned { end, goes_on, .. } = scanned;
+    let segment = match goes_on.filter(|_| is_written) {
+        None => None,
+        Some(_) => {
+            let path = segment_path(end.segment);
+            let io = |op| move |error| ChunkError::io(&segment_path(end.segment), op, error);
+            let file = disk.open_or_create(&path).map_err(io("open"))?;
+            let bytes = disk.len(&file).map_err(io("read"))?;
+            u32::try_from(bytes).ok().map(|bytes| (file, bytes))
+        }
+    };
+    Ok(Resume { end: Start { at: *end, previous: *goes_on }, segment, next_number })
 }
 
 /// What there is, read.
 struct Loaded {
-    containers: Containers,
-    /// Those that may be begun with, sorted: the last one was.
+    replay: Replay,
+    /// The checkpoints that may be begun with, sorted: the last one was.
     checkpoints: Vec<Position>,
-    /// Those that are damaged.
-    bad_checkpoints: Vec<Position>,
     scanned: Scanned,
-    /// Of the checkpoints; that of the log is with what was scanned.
+    /// Heads of segments of which one copy is whole, and where the other is.
+    half_heads: Vec<(Head, usize)>,
+    /// What is wrong.
     damage: Vec<Damage>,
+    /// What was noted before.
+    notes: Notes,
+    /// The number of the next segment.
+    next_number: u32,
 }
 
 impl Loaded {
-    fn read<D: Disk>(disk: &D, store_id: u128) -> Result<Loaded, ChunkError> {
-        let cluster_id = cluster_id(store_id);
-        let mut replay = Replay { containers: Containers::default(), cluster_id: &cluster_id };
-        let (mut damage, mut bad_checkpoints) = (Vec::new(), Vec::new());
-        let mut checkpoints = list_checkpoints(disk)?;
+    fn read<D: Disk>(disk: &D, identity: &Identity) -> Result<Loaded, ChunkError> {
+        let mut replay = Replay::new(cluster_id(identity));
+        let mut damage = Vec::new();
+        let notes = Notes::read(disk)?;
+        let mut start = Start::FIRST;
+        let mut checkpoints = or_missing(list_checkpoints(disk), INDEX_DIR, &mut damage)?;
         while let Some(at) = checkpoints.last().copied() {
-            let mut last = None;
-            let put = &mut |entry| replay.put(entry, &mut last);
-            let Err(what) = read_checkpoint(disk, store_id, at, put)? else { break };
-            let what = format!("{}: {what}", checkpoint_path(at));
-            damage.push(Damage { start: at, end: at, what });
-            bad_checkpoints.extend(checkpoints.pop());
-            replay.containers.clear();
+            let put = &mut |entry| replay.put(entry);
+            let what = match read_checkpoint(disk, identity.store_id, at, put)? {
+                Ok(found) => {
+                    start = found;
+                    break;
+                }
+                Err(what) => what,
+            };
+            damage.push(Damage::file(checkpoint_path(at), what));
+            checkpoints.pop();
+            replay = Replay::new(cluster_id(identity));
         }
-        let first = list_segments(disk)?.first().copied();
-        let first = first.map(|segment| Position { segment, offset: FIRST_RECORD });
-        let scanned = match checkpoints.last().copied().or(first) {
-            Some(start) => {
-                scan(disk, store_id, start, &mut |header, body| replay.take(header, body))?
-            }
-            None => Scanned { end: Position::default(), damage: Vec::new(), beyond: Vec::new() },
-        };
-        let containers = replay.containers;
-        Ok(Loaded { containers, checkpoints, bad_checkpoints, scanned, damage })
+        let segments = or_missing(survey(disk, identity), LOG_DIR, &mut damage)?;
+        let visit = &mut |header: &Header, body: Option<&[u8]>| replay.take(header, body);
+        let scanned = scan(disk, identity, &segments, start, &mut damage, visit)?;
+        replay.check_lost(disk, &mut damage)?;
+        replay.check_segments(&segments, &mut damage);
+        let next_number = segments.free_number().max(scanned.end.segment + 1);
+        let half_heads = segments.half_heads();
+        Ok(Loaded { replay, checkpoints, scanned, half_heads, damage, notes, next_number })
+    }
+}
+
+/// What a folder has; nothing, and damage, if it is not there.
+fn or_missing<T: Default>(
+    found: Result<T, ChunkError>,
+    dir: &str,
+    damage: &mut Vec<Damage>,
+) -> Result<T, ChunkError> {
+    match found {
+        Err(ChunkError::Io { file, error, .. })
+            if file == dir && error.kind() == std::io::ErrorKind::NotFound =>
+        {
+            damage.push(Damage::file(file, "the folder is missing"));
+            Ok(T::default())
+        }
+        other => other,
     }
 }
 
@@ -159,243 +212,28 @@ fn check_options(options: &StoreOptions) -> Result<(), ChunkError> {
     }
 }
 
-/// The id of the store that is there.
-fn read_identity<D: Disk>(disk: &D) -> Result<u128, ChunkError> {
-    let io = |op| move |error| ChunkError::io(IDENTITY_NAME, op, error);
-    let file = disk.open_read_only(IDENTITY_NAME).map_err(io("open"))?;
-    let mut bytes = [0; IDENTITY_BYTES + 1];
-    let count = read_fully(disk, &file, 0, &mut bytes).map_err(io("read"))?;
-    decode_identity(&bytes[..count]).map_err(|error| ChunkError::BadStore {
-        file: IDENTITY_NAME.to_owned(),
-        what: error.to_string(),
-    })
-}
-
-/// The id of the store that is there, or of the one that is made now.
-fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<u128, ChunkError> {
-    let io = |op| move |error| ChunkError::io(IDENTITY_NAME, op, error);
-    if disk.exists(IDENTITY_NAME).map_err(io("find"))? {
-        return read_identity(disk);
-    }
-    let ours = [LOCK_NAME, IDENTITY_TEMPORARY, LOG_DIR, INDEX_DIR];
-    let names = disk.list("").map_err(io("look for"))?;
-    if let Some(foreign) = names.iter().find(|name| !ours.contains(&name.as_str())) {
-        return Err(ChunkError::BadStore {
-            file: foreign.clone(),
-            what: "the directory is no chunk store, and is not empty".to_owned(),
-        });
-    }
-    let store_id = new_id.unwrap_or_else(drawn_id);
-    for dir in [LOG_DIR, INDEX_DIR] {
-        disk.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
-        let names = disk.list(dir).map_err(|error| ChunkError::io(dir, "list", error))?;
-        if let Some(name) = names.first() {
-            // With another id all of it would be another store's, and be removed.
-            return Err(ChunkError::BadStore {
-                file: IDENTITY_NAME.to_owned(),
-                what: format!("it is missing, and {dir}/{name} is of a store"),
-            });
-        }
-    }
-    let file = disk.create(IDENTITY_TEMPORARY).map_err(io("create"))?;
-    disk.write_at(&file, 0, &encode_identity(store_id)).map_err(io("write"))?;
-    disk.sync_data(&file).map_err(io("sync"))?;
-    disk.rename(IDENTITY_TEMPORARY, IDENTITY_NAME).map_err(io("rename"))?;
-    disk.sync_dir("").map_err(io("sync"))?;
-    Ok(store_id)
-}
-
-/// An id that no other store has. The standard library's hasher is seeded by the system.
-fn drawn_id() -> u128 {
-    use std::hash::{BuildHasher, Hasher};
-    let draw = || u128::from(std::hash::RandomState::new().build_hasher().finish());
-    (draw() << 64) | draw()
-}
-
-/// The identity of a store as it is written.
-pub fn encode_identity(store_id: u128) -> Vec<u8> {
-    let mut out = IDENTITY_MAGIC.to_vec();
-    out.extend_from_slice(&IDENTITY_VERSION.to_le_bytes());
-    out.extend_from_slice(&store_id.to_le_bytes());
-    let crc = crc32c(&out);
-    out.extend_from_slice(&crc.to_le_bytes());
-    out
-}
-
-/// Reads the identity of a store.
-pub fn decode_identity(bytes: &[u8]) -> Result<u128, DecodeError> {
-    let mut reader = Reader::new(bytes);
-    let covered = Reader::new(bytes).take(IDENTITY_BYTES - 4)?;
-    if reader.take(IDENTITY_MAGIC.len())? != IDENTITY_MAGIC {
-        return Err(reader.bad("this is not the identity of a chunk store"));
-    }
-    let version = reader.u32()?;
-    let store_id = reader.u128()?;
-    if reader.u32()? != crc32c(covered) {
-        return Err(reader.bad("the checksum does not match"));
-    }
-    reader.finish()?;
-    match version {
-        IDENTITY_VERSION => Ok(store_id),
-        _ => Err(reader.bad("the store was made by a later version")),
-    }
-}
-
-/// Makes what was read durable, which a killed process may not have done, and gives back what lies
-/// behind the end of the log.
-fn seal<D: Disk>(disk: &D, scanned: &Scanned) -> Result<(), ChunkError> {
-    for number in &scanned.beyond {
-        let path = segment_path(*number);
-        disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))?;
-    }
-    let end = scanned.end;
-    if end == Position::default() {
-        return Ok(());
-    }
-    for number in list_segments(disk)? {
-        let path = segment_path(number);
-        let io = |op| move |error| ChunkError::io(&segment_path(number), op, error);
+/// Writes the copy of a head again that is not whole.
+fn mend_heads<D: Disk>(disk: &D, half_heads: &[(Head, usize)]) -> Result<(), ChunkError> {
+    for (head, copy) in half_heads {
+        let path = segment_path(head.number);
+        let io = |op| move |error| ChunkError::io(&segment_path(head.number), op, error);
         let file = disk.open_or_create(&path).map_err(io("open"))?;
-        if number == end.segment {
-            let bytes = end.offset.next_multiple_of(BLOCK_BYTES);
-            let length = disk.len(&file).map_err(io("read"))?;
-            if length > bytes.into() {
-                disk.truncate(&file, bytes.into()).map_err(io("truncate"))?;
-            }
-        }
+        disk.write_at(&file, *copy as u64, &encode_head(head)).map_err(io("write"))?;
         disk.sync_data(&file).map_err(io("sync"))?;
-    }
-    disk.sync_dir(LOG_DIR).map_err(|error| ChunkError::io(LOG_DIR, "sync", error))
-}
-
-/// Removes the folders of containers that were deleted when the process ended.
-fn remove_orphans<D: Disk>(
-    disk: &D,
-    cluster_id: &str,
-    containers: &Containers,
-) -> Result<(), ChunkError> {
-    let [_, _, current, ..] = container_dirs(cluster_id, 0);
-    let list = |dir: &str| match disk.list(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.map_err(|error| ChunkError::io(dir, "list", error)),
-    };
-    let known: HashSet<&str, FixedState> =
-        containers.values().map(|container| container.path.as_str()).collect();
-    for many in list(&current)? {
-        for container in list(&format!("{current}/{many}"))? {
-            let path = format!("{current}/{many}/{container}/chunks");
-            if !known.contains(path.as_str()) {
-                super::containers::remove_folder(disk, &path)?;
-            }
-        }
     }
     Ok(())
 }
 
-/// The index as the log makes it.
-struct Replay<'a> {
-    containers: Containers,
-    cluster_id: &'a str,
-}
-
-impl Replay<'_> {
-    /// An entry of a checkpoint. `last` is the container of the blocks that follow.
-    fn put(&mut self, entry: Entry, last: &mut Option<Arc<Container>>) {
-        match entry {
-            Entry::Container(id, layout, index) => {
-                let container = Arc::new(self.container(id, layout, index));
-                *last = Some(Arc::clone(&container));
-                self.containers.insert(id, container);
-            }
-            Entry::Block(local_id, block) => {
-                let Some(container) = last else { return };
-                container.index.lock().put_block(local_id, block);
-            }
-        }
+/// Makes what was read durable, which a killed process may not have done.
+fn seal<D: Disk>(disk: &D, scanned: &Scanned) -> Result<(), ChunkError> {
+    if scanned.segments.is_empty() {
+        return Ok(());
     }
-
-    fn container(&self, id: u64, layout: Layout, index: Index) -> Container {
-        let path = match layout.has_files() {
-            true => container_dirs(self.cluster_id, id)[5].clone(),
-            false => String::new(),
-        };
-        let index = Index { has_unknown_files: layout.has_files(), ..index };
-        Container::new(id, layout, path, index)
+    for number in &scanned.segments {
+        let path = segment_path(*number);
+        let file = disk.open_or_create(&path);
+        let file = file.map_err(|error| ChunkError::io(&path, "open", error))?;
+        disk.sync_data(&file).map_err(|error| ChunkError::io(&path, "sync", error))?;
     }
-
-    /// One record; without its body if that is damaged.
-    fn take(&mut self, header: &Header, body: Option<&[u8]>) -> Result<(), ChunkError> {
-        match (header.kind, body) {
-            (Kind::Container, Some(body)) => return self.take_container(header, body),
-            (Kind::ContainerDeleted, _) => {
-                self.containers.remove(&header.container_id);
-                return Ok(());
-            }
-            (Kind::Nothing, _) => return Ok(()),
-            _ => {}
-        }
-        // What is about a container that is not there was followed by its deletion.
-        let Some(container) = self.containers.get(&header.container_id) else { return Ok(()) };
-        let mut index = container.index.lock();
-        let local_id = header.local_id;
-        match header.kind {
-            Kind::Chunk => {
-                let (offset, bytes) = (header.block_offset, header.body_bytes);
-                index.put_extent(local_id, Extent::of_record(offset, header.at, bytes));
-            }
-            Kind::Block => {
-                let commit = commit_of(header, body)?;
-                if container.layout.has_files() {
-                    index.grow(local_id, commit.length);
-                }
-                index.put_commit(local_id, commit);
-            }
-            Kind::BlockFinalized => {
-                if let Some(block) = index.blocks.get_mut(&local_id) {
-                    block.is_finalized = true;
-                }
-            }
-            Kind::BlockDeleted => drop(index.remove_block(local_id)),
-            // What the container was is damaged, or what it became.
-            Kind::Container | Kind::ContainerDeleted | Kind::Nothing => {
-                index.state = State::Unhealthy;
-            }
-        }
-        Ok(())
-    }
-
-    fn take_container(&mut self, header: &Header, body: &[u8]) -> Result<(), ChunkError> {
-        let (layout, index) = decode_container(body).map_err(|error| unreadable(header, &error))?;
-        let id = header.container_id;
-        if let Some(container) = self.containers.get(&id) {
-            let Index { state, metadata, replica_index, .. } = index;
-            let mut known = container.index.lock();
-            (known.state, known.metadata, known.replica_index) = (state, metadata, replica_index);
-            return Ok(());
-        }
-        let container = Arc::new(self.container(id, layout, index));
-        self.containers.insert(id, container);
-        Ok(())
-    }
-}
-
-/// A commit as its record says it. One that is damaged is known to be there: whoever asks for the
-/// block is told.
-fn commit_of(header: &Header, body: Option<&[u8]>) -> Result<Commit, ChunkError> {
-    let (container_id, local_id) = (header.container_id, header.local_id);
-    let id = BlockId { container_id, local_id };
-    let block = body.map(|body| decode_block(id, body).map_err(|error| unreadable(header, &error)));
-    let block = block.transpose()?;
-    Ok(Commit {
-        at: header.at,
-        body_bytes: header.body_bytes,
-        length: block.as_ref().map_or(0, |block| block.length()),
-        commit_sequence_id: block.map_or(0, |block| block.commit_sequence_id),
-    })
-}
-
-/// A record that is whole and makes no sense was written by another version.
-fn unreadable(header: &Header, error: &DecodeError) -> ChunkError {
-    let file = segment_path(header.at.segment);
-    ChunkError::BadStore { file, what: format!("{} cannot be read: {error}", header.at) }
+    disk.sync_dir(LOG_DIR).map_err(|error| ChunkError::io(LOG_DIR, "sync", error))
 }

@@ -548,7 +548,8 @@ fn what_was_gathered_and_found_no_room_cannot_be_committed() {
     let (disk, store) = with_container(Layout::PerBlock);
     write(&store, 1, 1, 0, &bytes(1, 1000)).expect("writes");
     store.tick().expect("writes out");
-    disk.set_plan(FaultPlan { bytes_max: Some(67_000), ..FaultPlan::default() });
+    // Two segments, of which one was made ready, and a bit.
+    disk.set_plan(FaultPlan { bytes_max: Some(132_500), ..FaultPlan::default() });
     write(&store, 1, 2, 1000, &bytes(2, 5000)).expect("gathers");
     // Another block is not to blame.
     write(&store, 2, 1, 0, &bytes(3, 100)).expect("gathers");
@@ -640,7 +641,7 @@ fn work(store: &Store<FaultDisk>) -> (u32, Vec<BlockId>) {
 }
 
 fn segment_count(disk: &FaultDisk) -> usize {
-    disk.paths().iter().filter(|path| path.starts_with("log/")).count()
+    disk.paths().iter().filter(|path| path.ends_with(".log")).count()
 }
 
 /// Blocks of 20,000 bytes, committed, with checksums.
@@ -959,4 +960,225 @@ fn what_is_bad_at_one_look_only_is_no_problem() {
     let report = inspect(disk.clone()).expect("can be read");
     assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
     assert!(!disk.paths().contains(&path));
+}
+
+#[test]
+fn a_commit_of_what_was_never_written_is_refused_in_every_layout() {
+    for layout in Layout::ALL {
+        let (disk, store) = with_container(layout);
+        write(&store, 1, 1, 0, &bytes(1, 1000)).expect("writes");
+        for (chunks, durability) in [
+            (vec![chunk(1, 1, 0, 1000), chunk(1, 2, 1000, 10)], Durability::Buffered),
+            (vec![chunk(1, 1, 0, 1001)], Durability::GroupSynced),
+            (vec![chunk(1, 1, 0, 1 << 62), chunk(1, 2, 1 << 62, 1 << 62)], Durability::Buffered),
+            (vec![chunk(1, 1, u64::MAX - 5, 3)], Durability::GroupSynced),
+        ] {
+            let refused = store.put_block(&block(1, chunks), true, durability);
+            assert!(refused.is_err(), "{layout:?}: {refused:?}");
+        }
+        put(&store, &block(1, vec![chunk(1, 1, 0, 1000)])).expect("commits");
+        drop(store);
+        disk.kill();
+        let store = open(&disk, layout);
+        assert_eq!(store.committed_length(id(1)).expect("is there"), 1000);
+    }
+}
+
+#[test]
+fn a_store_in_which_absurd_lengths_were_committed_starts() {
+    for layout in Layout::ALL {
+        let (disk, store) = with_container(layout);
+        for local_id in [1, 2] {
+            let body = crate::block::encode_block(&block(
+                local_id,
+                vec![
+                    chunk(local_id, 1, 0, i64::MAX as usize),
+                    chunk(local_id, 2, 0, i64::MAX as usize),
+                ],
+            ));
+            let (container_id, block_offset) = (1, 0);
+            let record = crate::log::Record {
+                kind: crate::record::Kind::Block,
+                container_id,
+                local_id,
+                block_offset,
+                body: &body,
+            };
+            store.log.append(&record).expect("writes");
+        }
+        store.sync().expect("syncs");
+        drop(store);
+        disk.kill();
+        let store = open(&disk, layout);
+        store.delete_block(id(1)).expect("deletes");
+        store.checkpoint().expect("writes");
+    }
+}
+
+#[test]
+fn metadata_that_no_record_holds_are_refused_and_harm_nothing() {
+    let disk = FaultDisk::new(1);
+    let options = StoreOptions { segment_bytes: 64 * 1024 * 1024, ..options(Layout::Log) };
+    let store = Store::open(disk.clone(), options.clone()).expect("opens");
+    store.create_container(1, &ContainerSpec::default()).expect("creates");
+    let pair = |number: usize, bytes| KeyValue {
+        key: format!("key {number}"),
+        value: Some("v".repeat(bytes)),
+    };
+    let large = vec![pair(0, 33 * 1024 * 1024)];
+    let spec = ContainerSpec { metadata: large.clone(), ..ContainerSpec::default() };
+    let made = store.create_container(2, &spec);
+    assert!(matches!(made, Err(ChunkError::MetadataTooLarge { .. })), "{made:?}");
+    let updated = store.update_container_metadata(1, &large);
+    assert!(matches!(updated, Err(ChunkError::MetadataTooLarge { .. })), "{updated:?}");
+    // Nor do many small ones that are added one after the other.
+    let mut refused = None;
+    for number in 1..40 {
+        refused = store.update_container_metadata(1, &[pair(number, 1024 * 1024)]).err();
+        if refused.is_some() {
+            break;
+        }
+    }
+    assert!(matches!(refused, Some(ChunkError::MetadataTooLarge { .. })), "{refused:?}");
+    let known = store.container(1).expect("is there").metadata;
+    drop(store);
+    disk.kill();
+    let store = Store::open(disk, options).expect("opens");
+    assert_eq!(store.damage(), []);
+    assert_eq!(store.container_ids(), [1]);
+    assert!(store.container(1).expect("is there").metadata == known);
+}
+
+#[test]
+fn a_flipped_bit_costs_one_record_and_none_of_its_neighbours() {
+    let (disk, store) = with_container(Layout::Log);
+    // All are gathered, and written at once.
+    for local_id in 1..=100 {
+        write(&store, local_id, 1, 0, &bytes(local_id, 50)).expect("writes");
+        let block = block(local_id, vec![chunk(local_id, 1, 0, 50)]);
+        store.put_block(&block, false, Durability::Buffered).expect("commits");
+    }
+    store.sync().expect("syncs");
+    put(&store, &block(200, Vec::new())).expect("says that it is durable");
+    drop(store);
+    disk.kill();
+    let path = "log/00000001.log";
+    let whole = disk.content(path).expect("is there");
+    let end = whole.iter().rposition(|byte| *byte != 0).expect("is written") + 1 - 200;
+    for at in (4200..end).step_by(97) {
+        let disk = disk.fork(at as u64);
+        let mut bad = whole.clone();
+        bad[at] ^= 1 << (at % 8);
+        disk.set_content(path, bad);
+        let store = open(&disk, Layout::Log);
+        let is_lost = |local_id: &u64| {
+            let chunk = chunk(*local_id, 1, 0, 50);
+            let is_read =
+                read(&store, *local_id, &chunk).is_ok_and(|it| it == bytes(*local_id, 50));
+            !is_read || store.block(id(*local_id), 0).is_err()
+        };
+        let lost: Vec<u64> = (1..=100).filter(is_lost).collect();
+        assert!(lost.len() <= 1, "byte {at}: {lost:?}");
+        assert!(lost.is_empty() || !store.damage().is_empty(), "byte {at}");
+    }
+}
+
+#[test]
+fn what_a_client_wrote_is_never_taken_for_a_record() {
+    use crate::record::{Header, Kind, Position, Salt, encode_header, encode_trailer};
+    let (disk, store) = with_container(Layout::Log);
+    // Where the second record starts, and what is in it. Who knows all but the salt writes what
+    // looks like the deletion of the container, behind every byte of its chunk.
+    let chunk_at = 4096 + crate::record::record_bytes(7) as u32;
+    let at = Position { segment: 1, offset: chunk_at + 64 + 16 };
+    let header = Header {
+        kind: Kind::ContainerDeleted,
+        at,
+        container_id: 1,
+        local_id: 0,
+        block_offset: 0,
+        body_bytes: 0,
+        previous: chunk_at,
+        durable: Position { segment: 1, offset: chunk_at + 1 },
+    };
+    let header = encode_header(&header, Salt(0));
+    let mut data = vec![0; 16];
+    data.extend_from_slice(&header);
+    encode_trailer(&header, &[], &mut data);
+    data.resize(400, 1);
+    write(&store, 1, 1, 0, &data).expect("writes");
+    put(&store, &block(1, vec![chunk(1, 1, 0, 400)])).expect("commits");
+    put(&store, &block(2, Vec::new())).expect("commits");
+    drop(store);
+    disk.kill();
+    let path = "log/00000001.log";
+    let mut bad = disk.content(path).expect("is there");
+    let found = bad.windows(64).position(|window| *window == header).expect("is written");
+    assert_eq!(found as u32, at.offset);
+    bad[chunk_at as usize + 20] ^= 1;
+    disk.set_content(path, bad);
+    let store = open(&disk, Layout::Log);
+    assert!(store.is_damaged());
+    assert_eq!(store.container_ids(), [1]);
+    assert_eq!(store.block(id(1), 0).expect("is there").chunks.len(), 1);
+}
+
+#[test]
+fn a_container_whose_folder_is_not_gone_yet_is_deleted_and_its_id_comes_back() {
+    for layout in [Layout::PerBlock, Layout::PerChunk] {
+        let (disk, store) = with_container(layout);
+        fill(&store, 1, 0..2);
+        // A writer that was under way has left a file, say.
+        disk.set_plan(FaultPlan { fail: vec![(Operation::Remove, 1)], ..FaultPlan::default() });
+        store.delete_container(1, true).expect("it is deleted");
+        assert_eq!(store.container_ids(), Vec::<u64>::new());
+        let made = store.create_container(1, &ContainerSpec::default());
+        assert!(matches!(made, Err(ChunkError::ContainerBeingDeleted { container_id: 1 })));
+        // Neither a checkpoint nor a start forgets it.
+        store.checkpoint().expect("writes");
+        let crashed = disk.fork(1);
+        let other = open(&crashed, layout);
+        assert!(!crashed.paths().iter().any(|path| path.contains("/chunks/")), "{layout:?}");
+        other.create_container(1, &ContainerSpec::default()).expect("makes it");
+        drop(other);
+        work(&store);
+        assert!(!disk.paths().iter().any(|path| path.contains("/chunks/")), "{layout:?}");
+        store.create_container(1, &ContainerSpec::default()).expect("makes it");
+        fill(&store, 1, 0..1);
+        check_filled(&store, 1, 0..1);
+    }
+}
+
+#[test]
+fn a_chunk_that_is_written_over_is_the_old_one_or_the_new_one() {
+    let chunk = chunk(1, 1, 0, 3000);
+    let mode = WriteMode { durability: Durability::Synced, ..WriteMode::default() };
+    for number in 0..30 {
+        let (disk, store) = with_container(Layout::PerChunk);
+        store.write_chunk(id(1), &chunk, &bytes(1, 3000), mode).expect("writes");
+        let stop_at = Some(disk.ops() + number);
+        disk.set_plan(FaultPlan { stop_at, ..FaultPlan::default() });
+        let written = store.write_chunk(id(1), &chunk, &bytes(2, 3000), mode);
+        drop(store);
+        disk.crash();
+        let found = read(&open(&disk, Layout::PerChunk), 1, &chunk).expect("is there");
+        assert!(found == bytes(2, 3000) || written.is_err() && found == bytes(1, 3000), "{number}");
+    }
+}
+
+#[test]
+fn a_file_that_lost_committed_bytes_is_not_written_on() {
+    let (disk, store) = with_container(Layout::PerBlock);
+    write(&store, 1, 1, 0, &bytes(1, 9000)).expect("writes");
+    put(&store, &block(1, vec![chunk(1, 1, 0, 9000)])).expect("commits");
+    drop(store);
+    disk.kill();
+    let path = disk.paths().into_iter().find(|path| path.ends_with(".block")).expect("is there");
+    let content = disk.content(&path).expect("is there");
+    disk.set_content(&path, content[..4000].to_vec());
+    let store = open(&disk, Layout::PerBlock);
+    let more = write(&store, 1, 2, 9000, &bytes(2, 9000));
+    assert!(matches!(more, Err(ChunkError::Damaged { .. })), "{more:?}");
+    let (_, damaged) = work(&store);
+    assert_eq!(damaged, [id(1)]);
 }

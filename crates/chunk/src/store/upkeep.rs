@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use storage::disk::Disk;
 
 use crate::block::{BlockData, BlockId, ChunkInfo};
+use crate::chain::list_segments;
 use crate::checkpoint::{
     CheckpointWriter, FinishedCheckpoint, discard_checkpoint, remove_checkpoint,
 };
@@ -26,14 +27,15 @@ use crate::limits::{
 use crate::log::Record;
 use crate::open_files::FileKey;
 use crate::record::{HEADER_BYTES, Header, Kind, Position};
-use crate::scan::{SegmentReader, Step, list_segments};
+use crate::scan::Start;
 use crate::segment::{FIRST_RECORD, segment_path};
+use crate::segment_reader::{SegmentReader, Step};
 use crate::store::Store;
 
 /// What the background work knows from one call to the next.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
-    /// The checkpoints there are, sorted.
+    /// The checkpoints there are, sorted; none that was found beside damage.
     checkpoints: Vec<Position>,
     /// Bytes of the last one.
     checkpoint_bytes: u64,
@@ -77,8 +79,10 @@ pub struct Done {
 
 impl Upkeep {
     /// Nothing was done yet but to find these checkpoints, sorted, of which the last has so many
-    /// bytes. There may be space to be given back.
-    pub fn new(checkpoints: Vec<Position>, checkpoint_bytes: u64) -> Upkeep {
+    /// bytes. There may be space to be given back. If the store is damaged, those checkpoints stay
+    /// for good.
+    pub fn new(checkpoints: Vec<Position>, checkpoint_bytes: u64, is_damaged: bool) -> Upkeep {
+        let checkpoints = if is_damaged { Vec::new() } else { checkpoints };
         Upkeep { checkpoints, checkpoint_bytes, is_look_due: true, ..Upkeep::default() }
     }
 }
@@ -133,15 +137,19 @@ impl<D: Disk + Clone> Store<D> {
 
     fn checkpoint_now(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
         self.log.sync_all()?;
-        let at = self.log.durable();
-        if at.segment == 0 || upkeep.checkpoints.last() == Some(&at) {
+        let start = self.log.durable();
+        let is_there = upkeep.checkpoints.last() == Some(&start.at);
+        if start.at.segment == 0 || is_there {
             return Ok(());
         }
-        let finished = self.write_checkpoint(at);
-        let finished = finished.inspect_err(|_| discard_checkpoint(&self.disk))?;
+        let finished = self.write_checkpoint(start).map_err(|error| {
+            discard_checkpoint(&self.disk);
+            self.stop_on_failed_sync(error)
+        })?;
         self.log.sync_all()?;
         upkeep.checkpoint_bytes = finished.bytes();
-        upkeep.checkpoints.push(finished.publish()?);
+        let published = finished.publish().map_err(|error| self.stop_on_failed_sync(error));
+        upkeep.checkpoints.push(published?);
         upkeep.is_look_due = true;
         while upkeep.checkpoints.len() > CHECKPOINTS_KEPT {
             remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
@@ -149,8 +157,18 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    fn write_checkpoint(&self, at: Position) -> Result<FinishedCheckpoint<D>, ChunkError> {
-        let mut writer = CheckpointWriter::create(self.disk.clone(), self.store_id, at)?;
+    /// No sync is tried a second time, whatever it is of.
+    fn stop_on_failed_sync(&self, error: ChunkError) -> ChunkError {
+        match error {
+            ChunkError::Io { op: "sync", .. } if !error.is_refusal() => self.log.fail(error),
+            error => error,
+        }
+    }
+
+    fn write_checkpoint(&self, start: Start) -> Result<FinishedCheckpoint<D>, ChunkError> {
+        let store_id = self.identity.store_id;
+        let mut writer = CheckpointWriter::create(self.disk.clone(), store_id, start)?;
+        self.deleted.lock().iter().for_each(|id| writer.put_deleted(*id));
         for container_id in self.container_ids() {
             if let Ok(container) = self.find(container_id) {
                 put_container(&mut writer, &container)?;
@@ -169,6 +187,10 @@ impl<D: Disk + Clone> Store<D> {
             true => self.checkpoint_now(upkeep),
             false => Ok(()),
         };
+        if self.is_damaged {
+            return checkpoint;
+        }
+        self.finish_deletions()?;
         // What is dead behind the checkpoints there are needs no other one to go.
         if !matches!(checkpoint, Ok(()) | Err(ChunkError::DiskFull { .. })) {
             return checkpoint;
@@ -253,7 +275,7 @@ impl<D: Disk + Clone> Store<D> {
         done: &mut Done,
     ) -> Result<Option<u32>, ChunkError> {
         let stop = self.segment_length(number)? as u32;
-        let mut reader = SegmentReader::open(&self.disk, number)?;
+        let mut reader = SegmentReader::open(&self.disk, number, self.identity.salt)?;
         let (mut at, before) = (at, done.bytes_moved);
         while at < stop {
             if done.bytes_moved - before >= bytes_max {
@@ -265,7 +287,11 @@ impl<D: Disk + Clone> Store<D> {
                     next
                 }
                 Step::Broken(_, _, next) => next,
-                _ => (at + 1).next_multiple_of(BLOCK_BYTES),
+                Step::Zeros => (at + 1).next_multiple_of(BLOCK_BYTES),
+                Step::Nothing(_) => {
+                    let found = reader.find_header(at + 1, stop)?.found;
+                    found.map_or(stop, |header| header.at.offset)
+                }
             };
         }
         Ok(None)
@@ -392,12 +418,21 @@ impl<D: Disk + Clone> Store<D> {
                 upkeep.scrubbed = None;
                 return Ok(());
             };
-            upkeep.scrubbed = Some(id);
             // Every block takes some of the budget, or many empty ones would take the whole call.
             done.bytes_scrubbed += u64::from(BLOCK_BYTES);
-            match self.check_block(id, &mut done.bytes_scrubbed) {
+            let mut checked = self.check_block(id, &mut done.bytes_scrubbed);
+            if checked.as_ref().is_err_and(is_damage) {
+                // It may have been deleted or written to in this moment.
+                checked = self.check_block(id, &mut done.bytes_scrubbed);
+            }
+            // Without a descriptor nothing is known of it: it is the first of the next call.
+            if checked.as_ref().is_err_and(ChunkError::is_refusal) {
+                return Ok(());
+            }
+            upkeep.scrubbed = Some(id);
+            match checked {
                 Err(error @ ChunkError::Stopped(_)) => return Err(error),
-                Err(error) if self.is_damage(&error) => {
+                Err(error) if is_damage(&error) => {
                     done.damaged.push((id, error.to_string()));
                     // Other than that: it was deleted meanwhile, or there is no room to say so.
                     if let Err(error @ ChunkError::Stopped(_)) =
@@ -410,18 +445,6 @@ impl<D: Disk + Clone> Store<D> {
             }
         }
         Ok(())
-    }
-
-    /// What was deleted, or is being written, is none.
-    fn is_damage(&self, error: &ChunkError) -> bool {
-        matches!(
-            error,
-            ChunkError::Damaged { .. }
-                | ChunkError::ChecksumMismatch { .. }
-                | ChunkError::NoSuchChunk { .. }
-                | ChunkError::PastTheEnd { .. }
-                | ChunkError::Io { .. }
-        )
     }
 
     fn block_behind(&self, last: Option<BlockId>) -> Option<BlockId> {
@@ -468,9 +491,11 @@ impl<D: Disk + Clone> Store<D> {
                 read?;
             }
         }
-        match block {
-            Some(block) if is_closed => self.check_chunks(&container, &block, bytes),
-            _ => Ok(()),
+        let Some(block) = block else { return Ok(()) };
+        self.check_files(&container, &block, false)?;
+        match is_closed {
+            true => self.check_chunks(&container, &block, bytes),
+            false => Ok(()),
         }
     }
 
@@ -506,6 +531,20 @@ impl<D: Disk + Clone> Store<D> {
         }
         Ok(())
     }
+}
+
+/// Whether a block that cannot be read is damaged. One that was deleted is not, nor one that there is
+/// no descriptor for.
+fn is_damage(error: &ChunkError) -> bool {
+    !error.is_refusal()
+        && matches!(
+            error,
+            ChunkError::Damaged { .. }
+                | ChunkError::ChecksumMismatch { .. }
+                | ChunkError::NoSuchChunk { .. }
+                | ChunkError::PastTheEnd { .. }
+                | ChunkError::Io { .. }
+        )
 }
 
 /// Adds a container with its blocks, some at a time: who writes to it waits for a moment only.

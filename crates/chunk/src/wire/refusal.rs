@@ -39,7 +39,9 @@ impl From<ChunkError> for Refusal {
 fn result_of(error: &ChunkError) -> pb::Result {
     match error {
         ChunkError::NoSuchContainer { .. } => pb::Result::ContainerNotFound,
-        ChunkError::ContainerExists { .. } => pb::Result::ContainerAlreadyExists,
+        ChunkError::ContainerExists { .. } | ChunkError::ContainerBeingDeleted { .. } => {
+            pb::Result::ContainerAlreadyExists
+        }
         ChunkError::WrongState { state, .. } => result_of_state(*state),
         ChunkError::DeleteOfOpen { .. } => pb::Result::DeleteOnOpenContainer,
         ChunkError::DeleteOfNonEmpty { .. } => pb::Result::DeleteOnNonEmptyContainer,

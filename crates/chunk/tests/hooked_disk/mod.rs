@@ -1,5 +1,5 @@
-//! A folder of the real file system that asks the test before each change: it may fail it, or keep
-//! it waiting. Threads share it.
+//! A folder of the real file system that asks the test before each change, and before a file is
+//! opened to be read: it may fail it, or keep it waiting. Threads share it.
 
 use std::io;
 use std::path::PathBuf;
@@ -58,6 +58,7 @@ impl Disk for HookedDisk {
     }
 
     fn open_read_only(&self, path: &str) -> io::Result<HookedFile> {
+        (self.hook)(Operation::Open, path)?;
         Ok(self.file(path, self.inner.open_read_only(path)?))
     }
 

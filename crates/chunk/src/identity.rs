@@ -1,0 +1,144 @@
+//! What makes a directory a store, and which: the file `store`.
+//!
+//! Byte layout: `docs/formats.md`, "The chunk store".
+
+use storage::codec::{DecodeError, Reader};
+use storage::disk::Disk;
+
+use crate::checkpoint::INDEX_DIR;
+use crate::crc::crc32c;
+use crate::error::ChunkError;
+use crate::record::Salt;
+use crate::segment::LOG_DIR;
+use crate::segment_reader::read_fully;
+
+/// The file's name.
+pub const IDENTITY_NAME: &str = "store";
+
+/// The file that one process locks.
+pub(crate) const LOCK_NAME: &str = "lock";
+
+/// A folder that file systems make in their root, and that is nobody's data.
+const LOST_AND_FOUND: &str = "lost+found";
+
+const IDENTITY_TEMPORARY: &str = "store.tmp";
+const MAGIC: &[u8; 8] = b"QUORCHNK";
+
+/// Version 1 had no salt.
+const VERSION: u32 = 2;
+const BYTES_MAX: usize = 36;
+
+/// Which store this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Names it to clients, as a uuid.
+    pub store_id: u128,
+    /// Known to the store alone.
+    pub salt: Salt,
+}
+
+impl Identity {
+    /// One that no other store has.
+    fn draw() -> Identity {
+        let store_id = (u128::from(drawn()) << 64) | u128::from(drawn());
+        // 0 is what stores without a salt have.
+        Identity { store_id, salt: Salt((drawn() as u32).max(1)) }
+    }
+
+    /// The identity that belongs to an id which a test chose.
+    pub fn of_id(store_id: u128) -> Identity {
+        Identity { store_id, salt: Salt(crc32c(&store_id.to_le_bytes()).max(1)) }
+    }
+}
+
+/// Random bits. The standard library's hasher is seeded by the system.
+fn drawn() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+/// An identity as it is written.
+pub fn encode_identity(identity: &Identity) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&identity.store_id.to_le_bytes());
+    out.extend_from_slice(&identity.salt.0.to_le_bytes());
+    let crc = crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// Reads an identity, as [`encode_identity`] or version 1 wrote it.
+pub fn decode_identity(bytes: &[u8]) -> Result<Identity, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    if reader.take(MAGIC.len())? != MAGIC {
+        return Err(reader.bad("this is not the identity of a chunk store"));
+    }
+    let version = reader.u32()?;
+    let store_id = reader.u128()?;
+    let (salt, covered) = match version {
+        1 => (0, 28),
+        _ => (reader.u32()?, 32),
+    };
+    if reader.u32()? != crc32c(Reader::new(bytes).take(covered)?) {
+        return Err(reader.bad("the checksum does not match"));
+    }
+    reader.finish()?;
+    match version {
+        1..=VERSION => Ok(Identity { store_id, salt: Salt(salt) }),
+        _ => Err(reader.bad("the store was made by a later version")),
+    }
+}
+
+/// The identity of the store that is there.
+pub(crate) fn read_identity<D: Disk>(disk: &D) -> Result<Identity, ChunkError> {
+    let io = |op| move |error| ChunkError::io(IDENTITY_NAME, op, error);
+    let file = disk.open_read_only(IDENTITY_NAME).map_err(io("open"))?;
+    let mut bytes = [0; BYTES_MAX + 1];
+    let count = read_fully(disk, &file, 0, &mut bytes).map_err(io("read"))?;
+    decode_identity(&bytes[..count]).map_err(|error| ChunkError::BadStore {
+        file: IDENTITY_NAME.to_owned(),
+        what: error.to_string(),
+    })
+}
+
+/// The identity of the store that is there, or of the one that is made now, with `new_id` if that
+/// is given.
+///
+/// # Errors
+/// The identity cannot be read; or there is none, and the directory has something in it.
+pub(crate) fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<Identity, ChunkError> {
+    let io = |op| move |error| ChunkError::io(IDENTITY_NAME, op, error);
+    if disk.exists(IDENTITY_NAME).map_err(io("find"))? {
+        return read_identity(disk);
+    }
+    let ours = [LOCK_NAME, IDENTITY_TEMPORARY, LOG_DIR, INDEX_DIR, LOST_AND_FOUND];
+    let names = disk.list("").map_err(io("look for"))?;
+    if let Some(foreign) = names.iter().find(|name| !ours.contains(&name.as_str())) {
+        return Err(ChunkError::BadStore {
+            file: foreign.clone(),
+            what: "the directory is no chunk store, and is not empty".to_owned(),
+        });
+    }
+    for dir in [LOG_DIR, INDEX_DIR] {
+        disk.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
+        let names = disk.list(dir).map_err(|error| ChunkError::io(dir, "list", error))?;
+        if let Some(name) = names.first() {
+            // With another identity all of it would be another store's.
+            return Err(ChunkError::BadStore {
+                file: IDENTITY_NAME.to_owned(),
+                what: format!("it is missing, and {dir}/{name} is of a store"),
+            });
+        }
+    }
+    let identity = new_id.map_or_else(Identity::draw, Identity::of_id);
+    let file = disk.create(IDENTITY_TEMPORARY).map_err(io("create"))?;
+    disk.write_at(&file, 0, &encode_identity(&identity)).map_err(io("write"))?;
+    disk.sync_data(&file).map_err(io("sync"))?;
+    disk.rename(IDENTITY_TEMPORARY, IDENTITY_NAME).map_err(io("rename"))?;
+    disk.sync_dir("").map_err(io("sync"))?;
+    Ok(identity)
+}
+
+#[cfg(test)]
+mod tests;

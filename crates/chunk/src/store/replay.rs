@@ -1,0 +1,257 @@
+//! The index, as a checkpoint and the log make it.
+//!
+//! What the log says about a container that nothing made is kept, too: the record that made it is
+//! lost, unless its deletion follows. Absence is not deletion.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use storage::codec::DecodeError;
+use storage::disk::Disk;
+
+use crate::block::{BlockId, decode_block};
+use crate::chain::Segments;
+use crate::checkpoint::Entry;
+use crate::container::{Commit, Container, Index, State, decode_container};
+use crate::damage::Damage;
+use crate::error::ChunkError;
+use crate::extents::Extent;
+use crate::layout::{Layout, container_dirs};
+use crate::record::{Header, Kind, record_bytes};
+use crate::segment::segment_path;
+
+/// Containers by their ids.
+pub(super) type Containers = HashMap<u64, Arc<Container>, FixedState>;
+
+/// What was read so far.
+pub(super) struct Replay {
+    cluster_id: String,
+    pub containers: Containers,
+    /// Containers that were deleted, whose folders may still be there.
+    pub deleted: BTreeSet<u64>,
+    /// Containers of which there is something, but not the record that made them.
+    unmade: BTreeSet<u64>,
+    /// The container of the blocks that follow in the checkpoint.
+    last: Option<Arc<Container>>,
+}
+
+impl Replay {
+    pub fn new(cluster_id: String) -> Replay {
+        let (containers, last) = (Containers::default(), None);
+        Replay { cluster_id, containers, deleted: BTreeSet::new(), unmade: BTreeSet::new(), last }
+    }
+
+    /// Takes an entry of a checkpoint.
+    pub fn put(&mut self, entry: Entry) {
+        match entry {
+            Entry::Container(id, layout, index) => {
+                let container = Arc::new(self.container(id, layout, index));
+                self.last = Some(Arc::clone(&container));
+                // It may have been made anew while the checkpoint was written.
+                self.deleted.remove(&id);
+                self.containers.insert(id, container);
+            }
+            Entry::Block(local_id, block) => {
+                if let Some(container) = &self.last {
+                    container.index.lock().put_block(local_id, block);
+                }
+            }
+            Entry::Deleted(id) => {
+                self.deleted.insert(id);
+            }
+        }
+    }
+
+    fn container(&self, id: u64, layout: Layout, index: Index) -> Container {
+        let path = match layout.has_files() {
+            true => container_dirs(&self.cluster_id, id)[5].clone(),
+            false => String::new(),
+        };
+        let index = Index { has_unknown_files: layout.has_files(), ..index };
+        Container::new(id, layout, path, index)
+    }
+
+    /// Takes a record; without its body if that is damaged.
+    pub fn take(&mut self, header: &Header, body: Option<&[u8]>) -> Result<(), ChunkError> {
+        let id = header.container_id;
+        match (header.kind, body) {
+            (Kind::Nothing, _) => return Ok(()),
+            (Kind::Container, Some(body)) => return self.take_container(header, body),
+            (Kind::ContainerDeleted, _) => {
+                self.unmade.remove(&id);
+                let known = self.containers.remove(&id);
+                if known.is_none_or(|container| container.layout.has_files()) {
+                    self.deleted.insert(id);
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let container = match self.containers.get(&id) {
+            Some(container) => Arc::clone(container),
+            None => self.unmade_container(id),
+        };
+        take_of_container(&container, header, body)
+    }
+
+    /// A container that nothing made. Its layout is found out when all was read.
+    fn unmade_container(&mut self, id: u64) -> Arc<Container> {
+        let index = Index::new(State::Unhealthy, Vec::new(), None);
+        let container = Arc::new(self.container(id, Layout::Log, index));
+        self.unmade.insert(id);
+        self.containers.insert(id, Arc::clone(&container));
+        container
+    }
+
+    fn take_container(&mut self, header: &Header, body: &[u8]) -> Result<(), ChunkError> {
+        let (layout, index) = decode_container(body).map_err(|error| unreadable(header, &error))?;
+        let id = header.container_id;
+        self.deleted.remove(&id);
+        match self.containers.get(&id).filter(|_| !self.unmade.remove(&id)) {
+            Some(container) => {
+                let Index { state, metadata, replica_index, .. } = index;
+                let mut known = container.index.lock();
+                (known.state, known.metadata, known.replica_index) =
+                    (state, metadata, replica_index);
+            }
+            None => {
+                let unmade = self.containers.remove(&id);
+                let container = Arc::new(self.container(id, layout, index));
+                if let Some(unmade) = unmade {
+                    // It was made before, and this is what became of it.
+                    let blocks = core::mem::take(&mut unmade.index.lock().blocks);
+                    let mut index = container.index.lock();
+                    blocks
+                        .into_iter()
+                        .for_each(|(local_id, block)| index.put_block(local_id, block));
+                }
+                self.containers.insert(id, container);
+            }
+        }
+        Ok(())
+    }
+
+    /// When all was read: says which containers have lost the record that made them.
+    pub fn check_lost<D: Disk>(
+        &mut self,
+        disk: &D,
+        damage: &mut Vec<Damage>,
+    ) -> Result<(), ChunkError> {
+        for id in core::mem::take(&mut self.unmade) {
+            damage.push(Damage::Container { container_id: id });
+            let layout = self.layout_on_disk(disk, id)?;
+            let Some(container) = self.containers.remove(&id).and_then(Arc::into_inner) else {
+                continue;
+            };
+            let container = self.container(id, layout, container.index.into_inner());
+            if layout.has_files() {
+                let mut index = container.index.lock();
+                let commits =
+                    index.blocks.iter().filter_map(|(id, block)| Some((*id, block.commit?)));
+                for (local_id, commit) in commits.collect::<Vec<_>>() {
+                    index.grow(local_id, commit.length);
+                }
+            }
+            self.containers.insert(id, Arc::new(container));
+        }
+        Ok(())
+    }
+
+    /// The layout that the files of a container tell.
+    fn layout_on_disk<D: Disk>(&self, disk: &D, id: u64) -> Result<Layout, ChunkError> {
+        let [.., dir] = container_dirs(&self.cluster_id, id);
+        match disk.list(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Layout::Log),
+            Err(error) => Err(ChunkError::io(&dir, "list", error)),
+            Ok(names) if names.iter().any(|name| name.ends_with(".block")) => Ok(Layout::PerBlock),
+            Ok(_) => Ok(Layout::PerChunk),
+        }
+    }
+
+    /// Whether every segment is there that a block needs, up to its last record that one needs.
+    pub fn check_segments(&self, segments: &Segments, damage: &mut Vec<Damage>) {
+        // The bytes that are needed of a segment, and where the last record of them ends.
+        let mut needed: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for container in self.containers.values() {
+            let index = container.index.lock();
+            for block in index.blocks.values() {
+                let extents = block.extents.iter().map(|it| (it.at, it.length, it.body_bytes));
+                let commit = block.commit.map(|it| (it.at, it.body_bytes, it.body_bytes));
+                for (at, bytes, body_bytes) in extents.chain(commit) {
+                    let end = u64::from(at.offset) + record_bytes(body_bytes as usize) as u64;
+                    let of_segment = needed.entry(at.segment).or_default();
+                    of_segment.0 += u64::from(bytes);
+                    of_segment.1 = of_segment.1.max(end);
+                }
+            }
+        }
+        for (number, (bytes, end)) in needed {
+            let what = match segments.bytes(number) {
+                None => format!("the file is missing, with {bytes} bytes of blocks"),
+                Some(length) if end > length.into() => {
+                    format!("it has {length} bytes, and there are records up to byte {end}")
+                }
+                Some(_) => continue,
+            };
+            damage.push(Damage::file(segment_path(number), what));
+        }
+    }
+}
+
+/// Takes a record about a container, or a block of it.
+fn take_of_container(
+    container: &Container,
+    header: &Header,
+    body: Option<&[u8]>,
+) -> Result<(), ChunkError> {
+    let mut index = container.index.lock();
+    let local_id = header.local_id;
+    match header.kind {
+        Kind::Chunk => {
+            let (offset, bytes) = (header.block_offset, header.body_bytes);
+            index.put_extent(local_id, Extent::of_record(offset, header.at, bytes));
+        }
+        Kind::Block => {
+            let (commit, end) = commit_of(header, body)?;
+            if container.layout.has_files() {
+                index.grow(local_id, end);
+            }
+            index.put_commit(local_id, commit);
+        }
+        Kind::BlockFinalized => {
+            if let Some(block) = index.blocks.get_mut(&local_id) {
+                block.is_finalized = true;
+            }
+        }
+        Kind::BlockDeleted => drop(index.remove_block(local_id)),
+        // What the container was is damaged, or what it became.
+        Kind::Container | Kind::ContainerDeleted | Kind::Nothing => {
+            index.state = State::Unhealthy;
+        }
+    }
+    Ok(())
+}
+
+/// A commit as its record says it, and where its last chunk ends. One that is damaged is known to be
+/// there: whoever asks for the block is told.
+fn commit_of(header: &Header, body: Option<&[u8]>) -> Result<(Commit, u64), ChunkError> {
+    let (container_id, local_id) = (header.container_id, header.local_id);
+    let id = BlockId { container_id, local_id };
+    let block = body.map(|body| decode_block(id, body).map_err(|error| unreadable(header, &error)));
+    let block = block.transpose()?;
+    let commit = Commit {
+        at: header.at,
+        body_bytes: header.body_bytes,
+        length: block.as_ref().map_or(0, |block| block.length()),
+        commit_sequence_id: block.as_ref().map_or(0, |block| block.commit_sequence_id),
+    };
+    Ok((commit, block.map_or(0, |block| block.end())))
+}
+
+/// A record that is whole and makes no sense was written by another version.
+fn unreadable(header: &Header, error: &DecodeError) -> ChunkError {
+    let file = segment_path(header.at.segment);
+    ChunkError::BadStore { file, what: format!("{} cannot be read: {error}", header.at) }
+}
