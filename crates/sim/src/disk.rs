@@ -305,6 +305,10 @@ impl Disk for SimDisk {
         self.inner.truncate(&file.inner, bytes)
     }
 
+    fn punch(&self, file: &SimFile, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.punch(&file.inner, offset, bytes)
+    }
+
     fn sync_data(&self, file: &SimFile) -> io::Result<()> {
         self.inner.sync_data(&file.inner)?;
         self.watch.borrow_mut().on_sync(&file.path);

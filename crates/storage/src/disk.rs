@@ -57,6 +57,9 @@ pub trait Disk {
     fn preallocate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
     /// Cuts the file off at `bytes` bytes, which it has, and gives back what was reserved beyond.
     fn truncate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
+    /// Gives back the room of a range of the file, which keeps its length and reads as zeros there.
+    /// Where the file system cannot, nothing happens.
+    fn punch(&self, file: &Self::File, offset: u64, bytes: u64) -> io::Result<()>;
     /// Makes every write to the file so far durable (fdatasync).
     fn sync_data(&self, file: &Self::File) -> io::Result<()>;
     /// Gives a file another name in the same directory, replacing what had that name. Or gives a
@@ -296,6 +299,14 @@ impl Disk for RealDisk {
 
     fn truncate(&self, file: &RealFile, bytes: u64) -> io::Result<()> {
         file.file.set_len(bytes)
+    }
+
+    fn punch(&self, file: &RealFile, offset: u64, bytes: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&file.file, flags, offset, bytes) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn sync_data(&self, file: &RealFile) -> io::Result<()> {

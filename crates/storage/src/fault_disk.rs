@@ -61,6 +61,8 @@ pub enum Operation {
     Preallocate,
     /// `truncate`.
     Truncate,
+    /// `punch`.
+    Punch,
     /// `sync_data`.
     Sync,
     /// `rename`.
@@ -117,6 +119,21 @@ struct Content {
     visible: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<Change>,
+    /// Blocks that were punched, by number, and take no room as long as they are zeros.
+    punched: BTreeSet<u64>,
+}
+
+impl Content {
+    /// Bytes of the disk that it takes.
+    fn room(&self) -> u64 {
+        let bytes = self.visible.len() as u64;
+        let is_hole = |block: &&u64| {
+            let start = usize::try_from(**block * DIRECT_BLOCK_BYTES).unwrap_or(usize::MAX);
+            let all = self.visible.get(start..start + DIRECT_BLOCK_BYTES as usize);
+            all.is_some_and(|all| all.iter().all(|byte| *byte == 0))
+        };
+        bytes - self.punched.iter().filter(is_hole).count() as u64 * DIRECT_BLOCK_BYTES
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -349,7 +366,7 @@ impl FaultDisk {
             }
         };
         state.durable.files.insert(path.to_owned(), inode);
-        let content = Content { visible: bytes.clone(), durable: bytes, unsynced: Vec::new() };
+        let content = Content { visible: bytes.clone(), durable: bytes, ..Content::default() };
         state.contents.insert(inode, content);
     }
 
@@ -359,8 +376,8 @@ impl FaultDisk {
         let copy = copy.state.borrow();
         let mut state = self.state.borrow_mut();
         let whole = |content: &Content| {
-            let (visible, unsynced) = (content.visible.clone(), Vec::new());
-            Content { durable: visible.clone(), visible, unsynced }
+            let visible = content.visible.clone();
+            Content { durable: visible.clone(), visible, ..Content::default() }
         };
         let contents = copy.contents.iter();
         state.contents = contents.map(|(inode, content)| (*inode, whole(content))).collect();
@@ -534,7 +551,7 @@ impl State {
             .iter()
             .filter(|inode| **inode != file.inode)
             .filter_map(|inode| self.contents.get(inode))
-            .map(|content| content.visible.len() as u64)
+            .map(Content::room)
             .sum();
         let now = self.content_of(file)?.visible.len() as u64;
         match bytes > now && others.saturating_add(bytes) > bytes_max {
@@ -718,6 +735,21 @@ impl Disk for FaultDisk {
         let change = Change::Length(bytes);
         apply_change(&mut content.visible, &change);
         content.unsynced.push(change);
+        finish(begin, ())
+    }
+
+    fn punch(&self, file: &FaultFile, offset: u64, bytes: u64) -> io::Result<()> {
+        assert!(file.writable, "a file opened for reading was punched");
+        let mut state = self.state.borrow_mut();
+        let begin = state.begin(Operation::Punch)?;
+        let content = state.content_of(file)?;
+        assert!(offset + bytes <= content.visible.len() as u64, "a file is punched where it is");
+        let zeros = vec![0; usize::try_from(bytes).expect("files in memory are small")];
+        let change = Change::Write { offset, bytes: zeros };
+        apply_change(&mut content.visible, &change);
+        content.unsynced.push(change);
+        let first = offset.div_ceil(DIRECT_BLOCK_BYTES);
+        content.punched.extend(first..(offset + bytes) / DIRECT_BLOCK_BYTES);
         finish(begin, ())
     }
 

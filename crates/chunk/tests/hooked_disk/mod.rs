@@ -99,6 +99,11 @@ impl Disk for HookedDisk {
         self.inner.truncate(&file.inner, bytes)
     }
 
+    fn punch(&self, file: &HookedFile, offset: u64, bytes: u64) -> io::Result<()> {
+        (self.hook)(Operation::Punch, &file.path)?;
+        self.inner.punch(&file.inner, offset, bytes)
+    }
+
     fn sync_data(&self, file: &HookedFile) -> io::Result<()> {
         (self.hook)(Operation::Sync, &file.path)?;
         self.inner.sync_data(&file.inner)
