@@ -123,6 +123,12 @@ impl Segments {
         behind.max(self.next.first().copied().unwrap_or(1))
     }
 
+    /// Files that were to be segments whose number another has.
+    pub fn stale_next(&self) -> Vec<u32> {
+        let last = self.found.last().map_or(0, |last| last.number);
+        self.next.iter().copied().filter(|number| *number <= last).collect()
+    }
+
     /// The heads of which one copy is whole, and where the other is.
     pub fn half_heads(&self) -> Vec<(Head, usize)> {
         let halves = self.found.iter().filter_map(|found| {

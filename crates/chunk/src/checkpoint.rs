@@ -16,7 +16,7 @@ use storage::disk::Disk;
 use crate::container::{Block, Commit, Index, decode_container, encode_container};
 use crate::crc::{crc32c, crc32c_append};
 use crate::error::ChunkError;
-use crate::extents::{Extent, Extents};
+use crate::extents::{Extents, Run, Starts};
 use crate::layout::Layout;
 use crate::limits::{CHECKPOINT_PIECE_BYTES, CHECKPOINT_PIECE_BYTES_MAX};
 use crate::record::Position;
@@ -27,7 +27,7 @@ use crate::segment_reader::read_fully;
 pub const INDEX_DIR: &str = "index";
 
 /// Version of the format. Version 1 did not say where the last record starts, nor which containers
-/// are being deleted.
+/// are being deleted, and had each extent by itself.
 pub const CHECKPOINT_FORMAT_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"QUORCIDX";
@@ -38,6 +38,10 @@ const TEMPORARY: &str = "checkpoint.tmp";
 const TAG_CONTAINER: u8 = 1;
 const TAG_BLOCK: u8 = 2;
 const TAG_DELETED: u8 = 3;
+const TAG_BLOCK_RUNS: u8 = 4;
+
+/// The bit of a run's count that says that each of its records has a place of its own.
+const IS_LISTED: u32 = 1 << 31;
 
 /// Stands for a last record that is not known: none starts there.
 const PREVIOUS_UNKNOWN: u32 = 1;
@@ -133,7 +137,7 @@ impl<D: Disk> CheckpointWriter<D> {
     /// Adds a block of the container that was added last.
     pub fn put_block(&mut self, local_id: u64, block: &Block) {
         let out = &mut self.piece;
-        out.push(TAG_BLOCK);
+        out.push(TAG_BLOCK_RUNS);
         out.extend_from_slice(&local_id.to_le_bytes());
         out.extend_from_slice(&block.length.to_le_bytes());
         out.push(u8::from(block.is_finalized));
@@ -144,15 +148,10 @@ impl<D: Disk> CheckpointWriter<D> {
             out.extend_from_slice(&commit.length.to_le_bytes());
             out.extend_from_slice(&commit.commit_sequence_id.to_le_bytes());
         }
-        let count = u32::try_from(block.extents.len()).expect("a block has fewer bytes than 2^32");
+        let runs = block.extents.runs();
+        let count = u32::try_from(runs.len()).expect("a block has fewer bytes than 2^32");
         out.extend_from_slice(&count.to_le_bytes());
-        for extent in block.extents.iter() {
-            out.extend_from_slice(&extent.offset.to_le_bytes());
-            out.extend_from_slice(&extent.length.to_le_bytes());
-            out.extend_from_slice(&extent.at.to_u64().to_le_bytes());
-            out.extend_from_slice(&extent.skip.to_le_bytes());
-            out.extend_from_slice(&extent.body_bytes.to_le_bytes());
-        }
+        runs.iter().for_each(|run| put_run(out, run));
     }
 
     /// Writes what was added, if that is a piece's worth.
@@ -303,14 +302,58 @@ pub(crate) fn decode_piece(piece: &[u8], visit: &mut impl FnMut(Entry)) -> Resul
                 Entry::Container(id, layout, index)
             }
             TAG_DELETED => Entry::Deleted(reader.u64()?),
-            TAG_BLOCK => Entry::Block(reader.u64()?, decode_block(&mut reader)?),
+            TAG_BLOCK => Entry::Block(reader.u64()?, decode_block(&mut reader, false)?),
+            TAG_BLOCK_RUNS => Entry::Block(reader.u64()?, decode_block(&mut reader, true)?),
             _ => return Err(reader.bad("the kind of an entry is unknown")),
         });
     }
     Ok(())
 }
 
-fn decode_block(reader: &mut Reader<'_>) -> Result<Block, DecodeError> {
+/// A run: where it starts in the block, its segment, lengths, and the places of its records.
+fn put_run(out: &mut Vec<u8>, run: &Run) {
+    out.extend_from_slice(&run.offset.to_le_bytes());
+    let mut put = |number: u32| out.extend_from_slice(&number.to_le_bytes());
+    [run.segment, run.length, run.skip, run.body_bytes].into_iter().for_each(&mut put);
+    match &run.starts {
+        Starts::Even { first, step, count } => [*count, *first, *step].into_iter().for_each(put),
+        Starts::Listed(all) => {
+            put(all.len() as u32 | IS_LISTED);
+            all.iter().copied().for_each(put);
+        }
+    }
+}
+
+fn read_run(reader: &mut Reader<'_>) -> Result<Run, DecodeError> {
+    let offset = reader.u64()?;
+    let (segment, length) = (reader.u32()?, reader.u32()?);
+    let (skip, body_bytes) = (reader.u32()?, reader.u32()?);
+    let count = reader.u32()?;
+    let starts = match count & IS_LISTED {
+        0 => {
+            let (first, step) = (reader.u32()?, reader.u32()?);
+            let last = u64::from(first) + u64::from(step) * u64::from(count);
+            if last > u64::from(u32::MAX) {
+                return Err(reader.bad("a run ends behind its segment"));
+            }
+            Starts::Even { first, step, count }
+        }
+        _ => {
+            let mut all = Vec::new();
+            for _ in 0..count & !IS_LISTED {
+                all.push(reader.u32()?);
+            }
+            all.shrink_to_fit();
+            Starts::Listed(all)
+        }
+    };
+    match starts.count() {
+        0 => Err(reader.bad("a run has no records")),
+        _ => Ok(Run { offset, segment, length, skip, body_bytes, starts }),
+    }
+}
+
+fn decode_block(reader: &mut Reader<'_>, has_runs: bool) -> Result<Block, DecodeError> {
     let (length, is_finalized) = (reader.u64()?, reader.flag()?);
     let commit = match reader.flag()? {
         true => Some(Commit {
@@ -323,23 +366,26 @@ fn decode_block(reader: &mut Reader<'_>) -> Result<Block, DecodeError> {
     };
     let mut extents = Extents::default();
     for _ in 0..reader.u32()? {
-        let extent = Extent {
-            offset: reader.u64()?,
-            length: reader.u32()?,
-            at: Position::of_u64(reader.u64()?),
-            skip: reader.u32()?,
-            body_bytes: reader.u32()?,
-        };
-        let is_within =
-            u64::from(extent.skip) + u64::from(extent.length) <= u64::from(extent.body_bytes);
-        let end = extent.offset.checked_add(u64::from(extent.length));
-        let is_sane = is_within && extent.length > 0 && end.is_some_and(|end| end <= length);
-        if !is_sane || extent.offset < extents.end() {
+        let run = if has_runs { read_run(reader)? } else { read_extent(reader)? };
+        let is_within = u64::from(run.skip) + u64::from(run.length) <= u64::from(run.body_bytes);
+        let bytes = u64::from(run.length) * u64::from(run.starts.count());
+        let end = run.offset.checked_add(bytes);
+        let is_sane = is_within && run.length > 0 && end.is_some_and(|end| end <= length);
+        if !is_sane || run.offset < extents.end() {
             return Err(reader.bad("an extent is not where one can be"));
         }
-        extents.put(extent);
+        extents.push_run(run);
     }
     Ok(Block { extents, length, commit, is_finalized })
+}
+
+/// An extent as version 1 wrote each.
+fn read_extent(reader: &mut Reader<'_>) -> Result<Run, DecodeError> {
+    let (offset, length) = (reader.u64()?, reader.u32()?);
+    let at = Position::of_u64(reader.u64()?);
+    let (skip, body_bytes) = (reader.u32()?, reader.u32()?);
+    let starts = Starts::Even { first: at.offset, step: 0, count: 1 };
+    Ok(Run { offset, segment: at.segment, length, skip, body_bytes, starts })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use storage::codec::{DecodeError, Reader};
 use crate::block::{KeyValue, put_option, put_pairs, read_option, read_pairs};
 use crate::extents::{Extent, Extents};
 use crate::layout::Layout;
+use crate::live::Live;
 use crate::record::Position;
 use crate::segment::LOG_DIR;
 
@@ -279,34 +280,44 @@ impl Index {
     }
 
     /// A chunk is in the log.
-    pub fn put_extent(&mut self, local_id: u64, extent: Extent) {
-        self.grow(local_id, extent.end()).extents.put(extent);
+    pub fn put_extent(&mut self, local_id: u64, extent: Extent, live: &Live) {
+        let block = self.grow(local_id, extent.end());
+        block.extents.put(extent, &mut |extent, is_needed| live.change(extent, is_needed));
     }
 
     /// A block was committed.
-    pub fn put_commit(&mut self, local_id: u64, commit: Commit) {
+    pub fn put_commit(&mut self, local_id: u64, commit: Commit, live: &Live) {
         let block = self.blocks.entry(local_id).or_default();
-        let is_first = block.commit.replace(commit).is_none();
-        self.block_count += u64::from(is_first);
+        live.change_commit(&commit, true);
+        match block.commit.replace(commit) {
+            Some(before) => live.change_commit(&before, false),
+            None => self.block_count += 1,
+        }
         self.commit_sequence_id = self.commit_sequence_id.max(commit.commit_sequence_id);
     }
 
     /// A block as a checkpoint has it.
-    pub fn put_block(&mut self, local_id: u64, block: Block) {
-        let commit = block.commit;
-        self.grow(local_id, block.length);
-        self.blocks.insert(local_id, Block { commit: None, ..block });
-        if let Some(commit) = commit {
-            self.put_commit(local_id, commit);
-        }
+    pub fn put_block(&mut self, local_id: u64, block: Block, live: &Live) {
+        self.remove_block(local_id, live);
+        live.change_block(&block, true);
+        self.bytes_used = self.bytes_used.saturating_add(block.length);
+        self.block_count += u64::from(block.commit.is_some());
+        let commit_sequence_id = block.commit.map_or(0, |commit| commit.commit_sequence_id);
+        self.commit_sequence_id = self.commit_sequence_id.max(commit_sequence_id);
+        self.blocks.insert(local_id, block);
     }
 
     /// A block is gone.
-    pub fn remove_block(&mut self, local_id: u64) -> Option<Block> {
-        let block = self.blocks.remove(&local_id)?;
+    pub fn remove_block(&mut self, local_id: u64, live: &Live) {
+        let Some(block) = self.blocks.remove(&local_id) else { return };
+        live.change_block(&block, false);
         self.bytes_used = self.bytes_used.saturating_sub(block.length);
         self.block_count -= u64::from(block.commit.is_some());
-        Some(block)
+    }
+
+    /// The container is gone: nothing of its blocks is needed.
+    pub fn forget(&self, live: &Live) {
+        self.blocks.values().for_each(|block| live.change_block(block, false));
     }
 }
 

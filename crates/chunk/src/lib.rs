@@ -24,6 +24,7 @@ mod extents;
 pub mod identity;
 pub mod layout;
 pub mod limits;
+mod live;
 pub mod log;
 mod open_files;
 pub mod record;

@@ -78,6 +78,15 @@ pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 /// containers can be deleted. A small segment leaves an eighth.
 pub const SEGMENT_HEADROOM_BYTES: u32 = 1024 * 1024;
 
+/// Bytes of the file that is set aside for a full disk: a segment for deletions and nothing else. One
+/// that is synced by itself takes 4 KiB of it, and more have room once it was given back what they
+/// deleted. A small segment has a quarter.
+pub const RESERVE_BYTES: u32 = 16 * 1024 * 1024;
+
+/// Calls of [`crate::store::Store::tick`] until it is tried again to set that file aside, after there
+/// was no room: some seconds.
+pub const RESERVE_PAUSE_CALLS: u32 = 50;
+
 /// Segments of a log. At the default size this is 16 TiB. [`crate::ChunkError::DiskFull`] beyond
 /// it.
 pub const SEGMENTS_MAX: usize = 65_536;
@@ -164,6 +173,12 @@ pub const SCRUB_READ_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A segment with more live bytes than one part in so many is not compacted.
 pub const LIVE_SHARE_MAX: u64 = 2;
+
+/// On a full disk a segment gives back the room of what is dead in it from so many bytes on.
+pub const PUNCHED_BYTES_MIN: u64 = 1024 * 1024;
+
+/// Bytes of a segment that one call of the background work looks through for that.
+pub const PUNCHED_BYTES_PER_CALL: u32 = 32 * 1024 * 1024;
 
 /// Bytes read at once when the log is read from end to end.
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;

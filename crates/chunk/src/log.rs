@@ -15,12 +15,15 @@
 //! The file of the next segment is made ready while the one before is written to
 //! ([`Log::prepare_next`]).
 //!
+//! On a full disk chunks and commits are refused; deletions go on in a file that was set aside for
+//! them ([`Log::prepare_reserve`]).
+//!
 //! After a failed write or sync nothing more is written: what is on the disk is not known any more.
 //! Only a disk without room for another segment, and a process without a descriptor for it, are not
 //! such failures.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::disk::{AlignedBuffer, Disk, is_out_of_descriptors};
@@ -30,7 +33,7 @@ use crate::error::ChunkError;
 use crate::identity::Identity;
 use crate::limits::{
     BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, GATHERED_BYTES_MAX, RECORD_BODY_BYTES_MAX,
-    SEGMENT_HEADROOM_BYTES, SEGMENT_NUMBER_MAX,
+    RESERVE_BYTES, SEGMENT_HEADROOM_BYTES, SEGMENT_NUMBER_MAX,
 };
 use crate::record::{
     HEADER_BYTES, Header, Kind, PIECE_BYTES, Position, encode_header, encode_trailer, record_bytes,
@@ -38,8 +41,10 @@ use crate::record::{
 use crate::rounds::Rounds;
 use crate::scan::Start;
 use crate::segment::{
-    FIRST_RECORD, Head, LOG_DIR, LOG_FORMAT_VERSION, next_path, put_head, segment_path,
+    FIRST_RECORD, Head, LOG_DIR, LOG_FORMAT_VERSION, RESERVE_PATH, next_path, put_head,
+    segment_path,
 };
+use crate::segment_reader::read_fully;
 
 /// A record to be written.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +87,8 @@ pub struct Log<D: Disk> {
     /// There may be room for one more of those who wait for a buffer.
     has_room: Condvar,
     sync_count: AtomicU64,
+    /// Whether there was no room for a file since that was asked last.
+    is_short: AtomicBool,
     /// Everything before this position is in the files.
     written: AtomicU64,
     /// Everything before this position is durable.
@@ -99,6 +106,8 @@ struct Tail<F> {
     next_file: Option<F>,
     /// Whether a thread makes it ready.
     is_preparing: bool,
+    /// The file that is set aside for deletions on a full disk.
+    reserve_file: Option<F>,
     /// Where the next record goes, or would go if there were a segment.
     end: Position,
     /// Where the last record of this segment starts, or 0; unknown where no record can follow.
@@ -191,6 +200,7 @@ impl<D: Disk> Log<D> {
             next_number,
             next_file: None,
             is_preparing: false,
+            reserve_file: None,
             previous,
             gathered: None,
             writing: Vec::new(),
@@ -213,6 +223,7 @@ impl<D: Disk> Log<D> {
             changed: Condvar::new(),
             has_room: Condvar::new(),
             sync_count: AtomicU64::new(0),
+            is_short: AtomicBool::new(false),
             written: AtomicU64::new(end.to_u64()),
             durable: AtomicU64::new(end.to_u64()),
             rounds: Rounds::default(),
@@ -234,6 +245,7 @@ impl<D: Disk> Log<D> {
             return Err(ChunkError::ChunkTooLarge { bytes: bytes.into(), bytes_max });
         }
         let crc = if is_gathered { crc32c(record.body) } else { 0 };
+        let is_deletion = !matches!(record.kind, Kind::Chunk | Kind::Block);
         let mut tail = self.tail.lock();
         let mut has_waited = false;
         let (fits, is_over) = loop {
@@ -251,7 +263,7 @@ impl<D: Disk> Log<D> {
         };
         let mut filled = None;
         if is_over {
-            filled = self.next_segment(&mut tail).inspect_err(|_| {
+            filled = self.next_segment(&mut tail, is_deletion).inspect_err(|_| {
                 // The buffer that was waited for is left to the next who waits.
                 self.has_room.notify_one();
             })?;
@@ -437,29 +449,58 @@ impl<D: Disk> Log<D> {
     }
 
     /// Goes on in the next segment, and gives what was gathered in the one before. Nothing has
-    /// changed if there is no room or no descriptor for its file.
+    /// changed if there is no room or no descriptor for its file; a deletion goes on in what was set
+    /// aside then.
     fn next_segment(
         &self,
         tail: &mut Tail<D::File>,
+        is_deletion: bool,
     ) -> Result<Option<Filled<D::File>>, ChunkError> {
         let number = tail.next_number;
         if number > SEGMENT_NUMBER_MAX {
             return Err(ChunkError::DiskFull { bytes_wanted: self.segment_bytes.into() });
         }
-        let follows = match tail.gathered.is_some() {
-            true => Position { offset: next_block(tail.end.offset), ..tail.end },
-            false => tail.end,
-        };
         let made = match tail.next_file.take() {
             Some(file) => Ok(file),
             None => self.make_next(number),
         };
-        let file = made.map_err(|error| self.stop_unless_refused(tail, error))?;
-        let (version, bytes, durable) = (LOG_FORMAT_VERSION, self.segment_bytes, tail.durable);
+        let path = next_path(number);
+        match made {
+            Ok(file) => self.begin_segment(tail, file, self.segment_bytes, &path),
+            Err(error @ ChunkError::DiskFull { .. }) => match tail.reserve_file.take() {
+                Some(file) if is_deletion => {
+                    self.begin_segment(tail, file, self.reserve_bytes(), RESERVE_PATH)
+                }
+                reserve => {
+                    tail.reserve_file = reserve;
+                    Err(self.stop_unless_refused(tail, error))
+                }
+            },
+            Err(error) => Err(self.stop_unless_refused(tail, error)),
+        }
+    }
+
+    /// Goes on in a file that was made with so many bytes.
+    fn begin_segment(
+        &self,
+        tail: &mut Tail<D::File>,
+        file: D::File,
+        bytes: u32,
+        path: &str,
+    ) -> Result<Option<Filled<D::File>>, ChunkError> {
+        let number = tail.next_number;
+        let follows = match tail.gathered.is_some() {
+            true => Position { offset: next_block(tail.end.offset), ..tail.end },
+            false => tail.end,
+        };
+        let (version, durable) = (LOG_FORMAT_VERSION, tail.durable);
         let store_id = self.identity.store_id;
         let head = Head { version, store_id, number, bytes, follows, durable };
-        if let Err(error) = self.begin_segment(&file, &head) {
-            tail.next_file = Some(file);
+        if let Err(error) = self.name_segment(&file, &head, path) {
+            match path == RESERVE_PATH {
+                true => tail.reserve_file = Some(file),
+                false => tail.next_file = Some(file),
+            }
             return Err(self.stop_unless_refused(tail, error));
         }
         let filled = tail.take_gathered();
@@ -469,6 +510,62 @@ impl<D: Disk> Log<D> {
         tail.previous = Some(0);
         tail.has_new_names = true;
         Ok(filled)
+    }
+
+    fn reserve_bytes(&self) -> u32 {
+        RESERVE_BYTES.min((self.segment_bytes / 4).next_multiple_of(BLOCK_BYTES))
+    }
+
+    /// Sets aside the file that deletions go on in when the disk is full, unless that was done. One
+    /// of an earlier life is taken, if nothing was written to it.
+    ///
+    /// # Errors
+    /// There is no room or no descriptor for it, which harms nothing; or the disk failed, and the
+    /// log has stopped.
+    pub fn prepare_reserve(&self) -> Result<(), ChunkError> {
+        {
+            let tail = self.tail.lock();
+            tail.check()?;
+            if tail.reserve_file.is_some() {
+                return Ok(());
+            }
+        }
+        let made = self.make_reserve();
+        let mut tail = self.tail.lock();
+        tail.reserve_file = Some(made.map_err(|error| self.stop_unless_refused(&mut tail, error))?);
+        Ok(())
+    }
+
+    fn make_reserve(&self) -> Result<D::File, ChunkError> {
+        let io = |op| move |error| ChunkError::io(RESERVE_PATH, op, error);
+        let bytes = self.reserve_bytes();
+        let file = self.disk.open_or_create(RESERVE_PATH).map_err(io("open"))?;
+        if self.disk.len(&file).map_err(io("read"))? == bytes.into() {
+            let is_blank = is_blank(&self.disk, &file, bytes).map_err(io("read"))?;
+            if is_blank {
+                return Ok(file);
+            }
+        }
+        drop(file);
+        let file = self.disk.create(RESERVE_PATH).map_err(io("create"))?;
+        let room = self.disk.preallocate(&file, bytes.into()).map_err(io("preallocate"));
+        let made = room.and_then(|()| self.disk.sync_data(&file).map_err(io("sync")));
+        made.inspect_err(|_| drop(self.disk.truncate(&file, 0)))?;
+        Ok(file)
+    }
+
+    /// Gives the room back that was set aside, for what gives back more. Whether there was any.
+    pub fn release_reserve(&self) -> Result<bool, ChunkError> {
+        let Some(file) = self.tail.lock().reserve_file.take() else { return Ok(false) };
+        drop(file);
+        let removed = self.disk.remove(RESERVE_PATH);
+        removed.map_err(|error| ChunkError::io(RESERVE_PATH, "remove", error))?;
+        Ok(true)
+    }
+
+    /// Whether the disk had no room for one of the log's files since this was asked last.
+    pub fn is_short(&self) -> bool {
+        self.is_short.swap(false, Ordering::Relaxed)
     }
 
     /// Makes the file of the next segment ready, if one is being written to and that was not done:
@@ -518,7 +615,7 @@ impl<D: Disk> Log<D> {
 
     /// Gives a file that was made its head and its name. The name of the one behind it is made
     /// first: while that is there, this one is known to have been begun.
-    fn begin_segment(&self, file: &D::File, head: &Head) -> Result<(), ChunkError> {
+    fn name_segment(&self, file: &D::File, head: &Head, from: &str) -> Result<(), ChunkError> {
         let path = segment_path(head.number);
         let mut block = AlignedBuffer::new(BLOCK_BYTES as usize);
         put_head(head, block.bytes_mut());
@@ -530,12 +627,15 @@ impl<D: Disk> Log<D> {
             Err(error) if is_refusal(&error) => {}
             Err(error) => return Err(ChunkError::io(&path, "create", error)),
         }
-        let renamed = self.disk.rename(&next_path(head.number), &path);
+        let renamed = self.disk.rename(from, &path);
         renamed.map_err(|error| ChunkError::io(&path, "rename", error))
     }
 
     /// Stops the log unless the error is one that harms nothing.
     fn stop_unless_refused(&self, tail: &mut Tail<D::File>, error: ChunkError) -> ChunkError {
+        if matches!(error, ChunkError::DiskFull { .. }) {
+            self.is_short.store(true, Ordering::Relaxed);
+        }
         match error.is_refusal() {
             true => error,
             false => self.stop(tail, error),
@@ -628,6 +728,18 @@ impl<D: Disk> Log<D> {
         self.has_room.notify_all();
         error
     }
+}
+
+/// Whether a file has nothing but zeros.
+fn is_blank<D: Disk>(disk: &D, file: &D::File, bytes: u32) -> std::io::Result<bool> {
+    let mut window = vec![0; BUFFER_BYTES];
+    for offset in (0..u64::from(bytes)).step_by(BUFFER_BYTES) {
+        let count = read_fully(disk, file, offset, &mut window)?;
+        if window.iter().take(count).any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether the system had no room or no descriptor: it may have one at another time.

@@ -58,6 +58,9 @@ pub fn next_path(number: u32) -> String {
     format!("{LOG_DIR}/{number:08x}.next")
 }
 
+/// The file that is set aside for deletions on a full disk: it becomes a segment then.
+pub const RESERVE_PATH: &str = "log/reserve";
+
 /// The number in a segment's file name.
 pub fn parse_segment_name(name: &str) -> Option<u32> {
     parse_number(name.strip_suffix(".log")?)

@@ -24,7 +24,7 @@ mod upkeep;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use storage::disk::Disk;
@@ -37,8 +37,9 @@ use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::limits::{
     BLOCK_BYTES_MAX_DEFAULT, CONTAINER_BYTES_MAX_DEFAULT, OPEN_FILES_MAX_DEFAULT,
-    SEGMENT_BYTES_DEFAULT,
+    RESERVE_PAUSE_CALLS, SEGMENT_BYTES_DEFAULT,
 };
+use crate::live::Live;
 use crate::log::Log;
 use crate::open_files::OpenFiles;
 use crate::record::Position;
@@ -141,10 +142,14 @@ pub struct Store<D: Disk> {
     cluster_id: String,
     log: Log<D>,
     containers: RwLock<Containers>,
+    /// The needed bytes of each segment of the log.
+    live: Live,
     /// Containers that were deleted, and whose folders are not gone yet.
     deleted: Mutex<BTreeSet<u64>>,
     files: OpenFiles<D::File>,
     direct: DirectWrites,
+    /// Ticks until files are set aside again, after there was no room for one.
+    reserve_pause: AtomicU32,
     /// Files of chunks that were written over so far.
     replaced: AtomicU64,
     /// Containers with chunks that were gathered and are not in their files.
@@ -161,7 +166,7 @@ pub struct Store<D: Disk> {
     _lock: Option<D::File>,
 }
 
-impl<D: Disk> Store<D> {
+impl<D: Disk + Clone> Store<D> {
     /// The uuid that names this store to clients: Ozone's uuid of a datanode.
     pub fn datanode_uuid(&self) -> String {
         uuid_text(self.identity.store_id)
@@ -216,9 +221,23 @@ impl<D: Disk> Store<D> {
         // What is wrong with a block is told to those who ask for it.
         let _ = self.write_all_gathered();
         self.log.flush(self.log.end())?;
-        match self.log.prepare_next() {
-            // It is made when it is needed, if there is room then.
-            Err(error) if error.is_refusal() => Ok(()),
+        self.prepare_files()
+    }
+
+    /// Sets files aside for the log: what a full disk leaves for deletions first. What there is no
+    /// room for is tried again later.
+    fn prepare_files(&self) -> Result<(), ChunkError> {
+        let pause = &self.reserve_pause;
+        if pause.load(Ordering::Relaxed) > 0 {
+            pause.fetch_sub(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        let prepared = self.log.prepare_reserve().and_then(|()| self.log.prepare_next());
+        match prepared {
+            Err(error) if error.is_refusal() => {
+                pause.store(RESERVE_PAUSE_CALLS, Ordering::Relaxed);
+                Ok(())
+            }
             other => other,
         }
     }

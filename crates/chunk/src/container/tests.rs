@@ -48,12 +48,13 @@ fn bytes_and_blocks_are_counted_once() {
     index.grow(1, 50);
     index.grow(2, 10);
     assert_eq!((index.bytes_used, index.block_count), (110, 0));
-    index.put_commit(1, commit(100));
-    index.put_commit(1, commit(100));
+    let live = Live::default();
+    index.put_commit(1, commit(100), &live);
+    index.put_commit(1, commit(100), &live);
     assert_eq!((index.bytes_used, index.block_count, index.commit_sequence_id), (110, 1, 5));
-    index.remove_block(1);
-    index.remove_block(1);
-    index.remove_block(2);
+    index.remove_block(1, &live);
+    index.remove_block(1, &live);
+    index.remove_block(2, &live);
     assert_eq!((index.bytes_used, index.block_count), (0, 0));
 }
 

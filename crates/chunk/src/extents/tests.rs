@@ -1,5 +1,7 @@
 //! Extents compared with the bytes that they stand for.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -31,9 +33,12 @@ proptest! {
         reads in prop::collection::vec((0u64..90, 0u64..90), 1..20),
     ) {
         let (mut extents, mut model) = (Extents::default(), Vec::new());
+        let mut counts: BTreeMap<u32, i64> = BTreeMap::new();
         for (number, (offset, bytes)) in writes.into_iter().enumerate() {
             let extent = extent(offset, number as u32, bytes);
-            extents.put(extent);
+            extents.put(extent, &mut |extent, comes| {
+                *counts.entry(extent.at.offset).or_insert(0) += if comes { i64::from(extent.length) } else { -i64::from(extent.length) };
+            });
             put_model(&mut model, &extent);
         }
         prop_assert_eq!(extents.end(), model.len() as u64);
@@ -49,7 +54,12 @@ proptest! {
                 Err(at) => prop_assert_eq!(Some((at - start) as usize), hole),
             }
         }
-        let sorted: Vec<Extent> = extents.iter().copied().collect();
+        let sorted: Vec<Extent> = extents.iter().collect();
+        // What came and went adds up to what is there.
+        for extent in &sorted {
+            *counts.entry(extent.at.offset).or_insert(0) -= i64::from(extent.length);
+        }
+        prop_assert!(counts.values().all(|count| *count == 0));
         prop_assert!(sorted.windows(2).all(|pair| pair[0].end() <= pair[1].offset));
         prop_assert!(sorted.iter().all(|it| it.length > 0 && it.skip + it.length <= it.body_bytes));
     }
@@ -59,4 +69,24 @@ proptest! {
 fn nothing_of_nothing_is_there() {
     assert_eq!(Extents::default().within(0, 0), Ok(Vec::new()));
     assert_eq!(Extents::default().within(0, 1), Err(0));
+}
+
+#[test]
+fn a_block_that_is_written_in_order_is_one_run() {
+    let put = |starts: &[u32]| {
+        let mut extents = Extents::default();
+        for (number, start) in starts.iter().enumerate() {
+            extents.put(extent(1000 * number as u64, *start, 1000), &mut |_, _| {});
+        }
+        assert_eq!(extents.iter().map(|it| it.at.offset).collect::<Vec<_>>(), starts);
+        extents
+    };
+    let even = put(&[4096, 8192, 12_288, 16_384]);
+    assert_eq!(even.runs().len(), 1);
+    let starts = Starts::Even { first: 4096, step: 4096, count: 4 };
+    assert_eq!(even.runs()[0].starts, starts);
+    let uneven = put(&[4096, 8192, 12_288, 20_000, 30_000]);
+    assert_eq!(uneven.runs().len(), 1);
+    assert_eq!(uneven.within(3500, 4500).map(|parts| parts.len()), Ok(2));
+    assert_eq!(size_of::<Run>(), 48);
 }

@@ -21,7 +21,7 @@ use crate::store::{Durability, Store};
 /// `OzoneConsts.INCREMENTAL_CHUNK_LIST`).
 const INCREMENTAL: &str = "incremental";
 
-impl<D: Disk> Store<D> {
+impl<D: Disk + Clone> Store<D> {
     /// Commits a block: its list of chunks replaces the one before, or adds to it where the
     /// metadata have the key `incremental`. Gives the bytes of all chunks. A killed process loses
     /// neither the commit nor what was written of the block before. After the end of the block its
@@ -63,6 +63,7 @@ impl<D: Disk> Store<D> {
                     length: block.length(),
                     commit_sequence_id: block.commit_sequence_id,
                 },
+                &self.live,
             );
             (at, unwritten)
         };
@@ -281,6 +282,10 @@ impl<D: Disk> Store<D> {
 
     /// Deletes a block with its chunks, durably; in whatever state its container is.
     pub fn delete_block(&self, id: BlockId) -> Result<(), ChunkError> {
+        self.with_room(|| self.try_delete_block(id))
+    }
+
+    fn try_delete_block(&self, id: BlockId) -> Result<(), ChunkError> {
         let container = self.find(id.container_id)?;
         let names = match container.layout {
             Layout::PerChunk => {
@@ -298,7 +303,7 @@ impl<D: Disk> Store<D> {
             }
             let _ = self.write_gathered(&container, &mut index, id);
             let at = self.log.append(&block_record(Kind::BlockDeleted, id, &[]))?;
-            index.remove_block(id.local_id);
+            index.remove_block(id.local_id, &self.live);
             if container.layout.has_files() {
                 // Until they are gone nobody writes to them what would go with them.
                 index.deleting.insert(id.local_id);

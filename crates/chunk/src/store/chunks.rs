@@ -26,7 +26,7 @@ use crate::store::{Durability, Stage, Store, WriteMode};
 /// How often a read looks again for a record that was moved while it looked.
 const READ_TRIES_MAX: u32 = 8;
 
-impl<D: Disk> Store<D> {
+impl<D: Disk + Clone> Store<D> {
     /// Writes a chunk at its offset of the block: behind what is there, or over it. With
     /// [`Stage::Commit`] there are no data.
     pub fn write_chunk(
@@ -121,7 +121,7 @@ impl<D: Disk> Store<D> {
             }
             let (at, unwritten) = self.log.reserve(&record)?;
             let extent = Extent::of_record(chunk.offset, at, data.len() as u32);
-            index.put_extent(id.local_id, extent);
+            index.put_extent(id.local_id, extent, &self.live);
             (at, unwritten)
         };
         self.log.finish(unwritten, &record)?;

@@ -14,7 +14,7 @@ use crate::log::Record;
 use crate::record::Kind;
 use crate::store::{Durability, Store};
 
-impl<D: Disk> Store<D> {
+impl<D: Disk + Clone> Store<D> {
     /// Makes a container. It is durable with the first thing in it that is.
     pub fn create_container(&self, id: u64, spec: &ContainerSpec) -> Result<(), ChunkError> {
         let layout = spec.layout.unwrap_or(self.options.layout);
@@ -101,7 +101,7 @@ impl<D: Disk> Store<D> {
         id: u64,
         state: State,
         what: &'static str,
-        may: impl FnOnce(State) -> bool,
+        may: impl Fn(State) -> bool,
     ) -> Result<(), ChunkError> {
         let container = self.find(id)?;
         if container.index.lock().state == state {
@@ -109,13 +109,14 @@ impl<D: Disk> Store<D> {
             return self.log.sync_all();
         }
         self.sync_names(&container)?;
-        self.change(&container, |index| {
-            if !may(index.state) {
-                return Err(wrong_state(id, index.state, what));
+        let set = |index: &mut Index| match may(index.state) {
+            true => {
+                index.state = state;
+                Ok(())
             }
-            index.state = state;
-            Ok(())
-        })
+            false => Err(wrong_state(id, index.state, what)),
+        };
+        self.with_room(|| self.change(&container, set))
     }
 
     /// Changes what is known of a container, durably.
@@ -144,6 +145,10 @@ impl<D: Disk> Store<D> {
     /// Deletes a container, durably. One that is still written to is not deleted, and one with
     /// blocks only by force.
     pub fn delete_container(&self, id: u64, is_forced: bool) -> Result<(), ChunkError> {
+        self.with_room(|| self.try_delete_container(id, is_forced))
+    }
+
+    fn try_delete_container(&self, id: u64, is_forced: bool) -> Result<(), ChunkError> {
         let container = self.find(id)?;
         let at = {
             let mut index = container.index.lock();
@@ -167,6 +172,7 @@ impl<D: Disk> Store<D> {
             })?;
             index.is_gone = true;
             index.gathered = None;
+            index.forget(&self.live);
             at
         };
         self.has_garbage.store(true, Ordering::Relaxed);

@@ -24,7 +24,7 @@ pub struct Exported {
     pub damaged: Vec<(BlockId, String)>,
 }
 
-impl<D: Disk> Store<D> {
+impl<D: Disk + Clone> Store<D> {
     /// Writes a container's blocks to files below the root of `to`, those that are not committed
     /// too. The folder has its name once all of them are there, and is durable when this returns.
     ///

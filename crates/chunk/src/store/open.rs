@@ -1,6 +1,6 @@
 //! Opening a store: what it is, what its checkpoint and its log say, and what is wrong with them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use parking_lot::{Mutex, RwLock};
 use storage::disk::Disk;
@@ -18,7 +18,7 @@ use crate::log::{Log, Resume};
 use crate::open_files::OpenFiles;
 use crate::record::{Header, Position};
 use crate::scan::{Scanned, Start, scan};
-use crate::segment::{Head, LOG_DIR, encode_head, segment_path};
+use crate::segment::{Head, LOG_DIR, encode_head, next_path, segment_path};
 use crate::store::replay::Replay;
 use crate::store::upkeep::Upkeep;
 use crate::store::{Store, StoreOptions, uuid_text};
@@ -40,8 +40,14 @@ impl<D: Disk + Clone> Store<D> {
         }
         mend_heads(&disk, &loaded.half_heads)?;
         seal(&disk, &loaded.scanned)?;
+        for number in &loaded.stale_next {
+            let path = next_path(*number);
+            disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))?;
+        }
         let store = Store::of(disk, options, identity, loaded, Some(lock))?;
         store.finish_deletions()?;
+        // Before anything is written: on a full disk it is what an earlier life has set aside.
+        store.prepare_files()?;
         Ok(store)
     }
 
@@ -77,8 +83,10 @@ impl<D: Disk + Clone> Store<D> {
             files: OpenFiles::new(options.open_files_max),
             direct: DirectWrites::default(),
             gathering: Mutex::default(),
+            reserve_pause: AtomicU32::new(0),
             replaced: AtomicU64::new(0),
             containers: RwLock::new(replay.containers),
+            live: replay.live,
             deleted: Mutex::new(replay.deleted),
             damage,
             notes,
@@ -140,6 +148,8 @@ struct Loaded {
     scanned: Scanned,
     /// Heads of segments of which one copy is whole, and where the other is.
     half_heads: Vec<(Head, usize)>,
+    /// Files that were to be segments, and are not needed: nothing was ever written to them.
+    stale_next: Vec<u32>,
     /// What is wrong.
     damage: Vec<Damage>,
     /// What was noted before.
@@ -174,8 +184,17 @@ impl Loaded {
         replay.check_lost(disk, &mut damage)?;
         replay.check_segments(&segments, &mut damage);
         let next_number = segments.free_number().max(scanned.end.segment + 1);
-        let half_heads = segments.half_heads();
-        Ok(Loaded { replay, checkpoints, scanned, half_heads, damage, notes, next_number })
+        let (half_heads, stale_next) = (segments.half_heads(), segments.stale_next());
+        Ok(Loaded {
+            replay,
+            checkpoints,
+            scanned,
+            half_heads,
+            stale_next,
+            damage,
+            notes,
+            next_number,
+        })
     }
 }
 

@@ -19,6 +19,7 @@ use crate::damage::Damage;
 use crate::error::ChunkError;
 use crate::extents::Extent;
 use crate::layout::{Layout, container_dirs};
+use crate::live::Live;
 use crate::record::{Header, Kind, record_bytes};
 use crate::segment::segment_path;
 
@@ -29,6 +30,8 @@ pub(super) type Containers = HashMap<u64, Arc<Container>, FixedState>;
 pub(super) struct Replay {
     cluster_id: String,
     pub containers: Containers,
+    /// The needed bytes of each segment.
+    pub live: Live,
     /// Containers that were deleted, whose folders may still be there.
     pub deleted: BTreeSet<u64>,
     /// Containers of which there is something, but not the record that made them.
@@ -40,7 +43,15 @@ pub(super) struct Replay {
 impl Replay {
     pub fn new(cluster_id: String) -> Replay {
         let (containers, last) = (Containers::default(), None);
-        Replay { cluster_id, containers, deleted: BTreeSet::new(), unmade: BTreeSet::new(), last }
+        let live = Live::default();
+        Replay {
+            cluster_id,
+            containers,
+            live,
+            deleted: BTreeSet::new(),
+            unmade: BTreeSet::new(),
+            last,
+        }
     }
 
     /// Takes an entry of a checkpoint.
@@ -55,7 +66,7 @@ impl Replay {
             }
             Entry::Block(local_id, block) => {
                 if let Some(container) = &self.last {
-                    container.index.lock().put_block(local_id, block);
+                    container.index.lock().put_block(local_id, block, &self.live);
                 }
             }
             Entry::Deleted(id) => {
@@ -82,6 +93,7 @@ impl Replay {
             (Kind::ContainerDeleted, _) => {
                 self.unmade.remove(&id);
                 let known = self.containers.remove(&id);
+                known.iter().for_each(|container| container.index.lock().forget(&self.live));
                 if known.is_none_or(|container| container.layout.has_files()) {
                     self.deleted.insert(id);
                 }
@@ -93,7 +105,7 @@ impl Replay {
             Some(container) => Arc::clone(container),
             None => self.unmade_container(id),
         };
-        take_of_container(&container, header, body)
+        take_of_container(&container, header, body, &self.live)
     }
 
     /// A container that nothing made. Its layout is found out when all was read.
@@ -122,10 +134,12 @@ impl Replay {
                 if let Some(unmade) = unmade {
                     // It was made before, and this is what became of it.
                     let blocks = core::mem::take(&mut unmade.index.lock().blocks);
+                    let live = &self.live;
+                    blocks.values().for_each(|block| live.change_block(block, false));
                     let mut index = container.index.lock();
                     blocks
                         .into_iter()
-                        .for_each(|(local_id, block)| index.put_block(local_id, block));
+                        .for_each(|(local_id, block)| index.put_block(local_id, block, live));
                 }
                 self.containers.insert(id, container);
             }
@@ -172,24 +186,29 @@ impl Replay {
 
     /// Whether every segment is there that a block needs, up to its last record that one needs.
     pub fn check_segments(&self, segments: &Segments, damage: &mut Vec<Damage>) {
-        // The bytes that are needed of a segment, and where the last record of them ends.
-        let mut needed: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        // Where the last record of each segment ends that is needed.
+        let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut need = |segment, start: u32, body_bytes: u32| {
+            let end = u64::from(start) + record_bytes(body_bytes as usize) as u64;
+            let known = ends.entry(segment).or_default();
+            *known = end.max(*known);
+        };
         for container in self.containers.values() {
-            let index = container.index.lock();
-            for block in index.blocks.values() {
-                let extents = block.extents.iter().map(|it| (it.at, it.length, it.body_bytes));
-                let commit = block.commit.map(|it| (it.at, it.body_bytes, it.body_bytes));
-                for (at, bytes, body_bytes) in extents.chain(commit) {
-                    let end = u64::from(at.offset) + record_bytes(body_bytes as usize) as u64;
-                    let of_segment = needed.entry(at.segment).or_default();
-                    of_segment.0 += u64::from(bytes);
-                    of_segment.1 = of_segment.1.max(end);
+            for block in container.index.lock().blocks.values() {
+                for run in block.extents.runs() {
+                    need(run.segment, run.starts.last(), run.body_bytes);
+                }
+                if let Some(commit) = &block.commit {
+                    need(commit.at.segment, commit.at.offset, commit.body_bytes);
                 }
             }
         }
-        for (number, (bytes, end)) in needed {
+        for (number, end) in ends {
             let what = match segments.bytes(number) {
-                None => format!("the file is missing, with {bytes} bytes of blocks"),
+                None => {
+                    let bytes = self.live.bytes(number);
+                    format!("the file is missing, with {bytes} bytes of blocks")
+                }
                 Some(length) if end > length.into() => {
                     format!("it has {length} bytes, and there are records up to byte {end}")
                 }
@@ -205,27 +224,28 @@ fn take_of_container(
     container: &Container,
     header: &Header,
     body: Option<&[u8]>,
+    live: &Live,
 ) -> Result<(), ChunkError> {
     let mut index = container.index.lock();
     let local_id = header.local_id;
     match header.kind {
         Kind::Chunk => {
             let (offset, bytes) = (header.block_offset, header.body_bytes);
-            index.put_extent(local_id, Extent::of_record(offset, header.at, bytes));
+            index.put_extent(local_id, Extent::of_record(offset, header.at, bytes), live);
         }
         Kind::Block => {
             let (commit, end) = commit_of(header, body)?;
             if container.layout.has_files() {
                 index.grow(local_id, end);
             }
-            index.put_commit(local_id, commit);
+            index.put_commit(local_id, commit, live);
         }
         Kind::BlockFinalized => {
             if let Some(block) = index.blocks.get_mut(&local_id) {
                 block.is_finalized = true;
             }
         }
-        Kind::BlockDeleted => drop(index.remove_block(local_id)),
+        Kind::BlockDeleted => index.remove_block(local_id, live),
         // What the container was is damaged, or what it became.
         Kind::Container | Kind::ContainerDeleted | Kind::Nothing => {
             index.state = State::Unhealthy;

@@ -508,7 +508,7 @@ fn after_a_failed_write_or_sync_nothing_more_is_written_and_reads_go_on() {
 fn a_full_disk_refuses_chunks_and_lets_containers_be_deleted() {
     let (disk, store) = with_container(Layout::Log);
     write(&store, 1, 1, 0, &bytes(1, 20_000)).expect("writes");
-    disk.set_plan(FaultPlan { bytes_max: Some(80_000), ..FaultPlan::default() });
+    disk.set_plan(FaultPlan { bytes_max: Some(96_400), ..FaultPlan::default() });
     let mut offset = 20_000;
     let refused = loop {
         match write(&store, 1, 1, offset, &bytes(1, 5000)) {
@@ -533,7 +533,7 @@ fn a_full_disk_leaves_no_length_behind_in_files() {
     for layout in [Layout::PerBlock, Layout::PerChunk] {
         let (disk, store) = with_container(layout);
         write(&store, 1, 1, 0, &bytes(1, 1000)).expect("writes");
-        disk.set_plan(FaultPlan { bytes_max: Some(67_000), ..FaultPlan::default() });
+        disk.set_plan(FaultPlan { bytes_max: Some(83_400), ..FaultPlan::default() });
         let refused = write(&store, 1, 2, 1000, &bytes(1, 9000));
         assert!(matches!(refused, Err(ChunkError::DiskFull { .. })), "{refused:?}");
         assert_eq!(store.container(1).expect("is there").bytes_used, 1000);
@@ -548,8 +548,8 @@ fn what_was_gathered_and_found_no_room_cannot_be_committed() {
     let (disk, store) = with_container(Layout::PerBlock);
     write(&store, 1, 1, 0, &bytes(1, 1000)).expect("writes");
     store.tick().expect("writes out");
-    // Two segments, of which one was made ready, and a bit.
-    disk.set_plan(FaultPlan { bytes_max: Some(132_500), ..FaultPlan::default() });
+    // Two segments, of which one was made ready, what is set aside, and a bit.
+    disk.set_plan(FaultPlan { bytes_max: Some(148_900), ..FaultPlan::default() });
     write(&store, 1, 2, 1000, &bytes(2, 5000)).expect("gathers");
     // Another block is not to blame.
     write(&store, 2, 1, 0, &bytes(3, 100)).expect("gathers");
@@ -736,7 +736,9 @@ fn a_checkpoint_without_room_leaves_nothing_and_is_tried_again() {
         fill(&store, 1, 0..5);
         store.delete_block(id(0)).expect("deletes");
         store.sync().expect("syncs");
-        disk.set_plan(FaultPlan { full: vec![(operation, 0)], ..FaultPlan::default() });
+        // Twice: the first time what was set aside makes room.
+        let full = vec![(operation, 0), (operation, 1)];
+        disk.set_plan(FaultPlan { full, ..FaultPlan::default() });
         work(&store);
         assert!(!has_checkpoint(&disk), "{operation:?}");
         assert!(!disk.paths().iter().any(|path| path.ends_with(".tmp")), "{operation:?}");
@@ -1181,4 +1183,117 @@ fn a_file_that_lost_committed_bytes_is_not_written_on() {
     assert!(matches!(more, Err(ChunkError::Damaged { .. })), "{more:?}");
     let (_, damaged) = work(&store);
     assert_eq!(damaged, [id(1)]);
+}
+
+/// A store on a disk of 12 MB that is full, with blocks of 50,000 bytes, as many in each container.
+fn full_store(containers: u64) -> (FaultDisk, StoreOptions, Vec<BlockId>) {
+    let disk = FaultDisk::new(1);
+    let options = StoreOptions {
+        container_bytes_max: 100_000_000,
+        segment_bytes: 1 << 20,
+        ..options(Layout::Log)
+    };
+    let store = Store::open(disk.clone(), options.clone()).expect("opens");
+    disk.set_plan(FaultPlan { bytes_max: Some(12_000_000), ..FaultPlan::default() });
+    for container_id in 1..=containers {
+        store.create_container(container_id, &ContainerSpec::default()).expect("creates");
+    }
+    let mut written = Vec::new();
+    for local_id in 0.. {
+        let id = BlockId { container_id: 1 + local_id % containers, local_id };
+        let data = bytes(local_id, 50_000);
+        let chunk = chunk(local_id, 1, 0, 50_000);
+        let block = BlockData { id, ..block(local_id, vec![chunk.clone()]) };
+        let done = store
+            .write_chunk(id, &chunk, &data, WriteMode::default())
+            .and_then(|()| store.put_block(&block, true, Durability::GroupSynced));
+        match done {
+            Ok(_) => written.push(id),
+            Err(ChunkError::DiskFull { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+        store.tick().expect("works");
+    }
+    assert!(written.len() > 150, "{}", written.len());
+    drop(store);
+    disk.kill();
+    disk.set_plan(FaultPlan { bytes_max: Some(12_000_000), ..FaultPlan::default() });
+    (disk, options, written)
+}
+
+fn is_served(store: &Store<FaultDisk>, id: BlockId) -> bool {
+    let mut out = Vec::new();
+    let chunk = chunk(id.local_id, 1, 0, 50_000);
+    store.read_chunk(id, &chunk, 0, &mut out).is_ok() && out == bytes(id.local_id, 50_000)
+}
+
+#[test]
+fn on_a_full_disk_deletions_work_and_give_their_space_back() {
+    let (disk, options, written) = full_store(16);
+    // A start needs no room for a deletion, nor do many that each wait for a sync.
+    let store = Store::open(disk.clone(), options.clone()).expect("opens");
+    for container_id in 1..=12 {
+        store.delete_container(container_id, true).expect("deletes");
+    }
+    (0..4).for_each(|_| drop(work(&store)));
+    let kept = |id: &&BlockId| id.container_id > 12;
+    assert!(written.iter().filter(kept).all(|id| is_served(&store, *id)));
+    let new = BlockId { container_id: 13, local_id: 1 << 40 };
+    let large = chunk(0, 1, 0, 50_000);
+    for part in 0..40 {
+        let id = BlockId { local_id: new.local_id + part, ..new };
+        let written = store.write_chunk(id, &large, &bytes(9, 50_000), WriteMode::default());
+        written.unwrap_or_else(|error| panic!("{part}: {error}"));
+    }
+    drop(store);
+    disk.crash();
+    let store = Store::open(disk, options).expect("opens");
+    assert_eq!(store.damage(), []);
+    assert_eq!(store.container_ids(), [13, 14, 15, 16]);
+    assert!(written.iter().filter(kept).all(|id| is_served(&store, *id)));
+}
+
+#[test]
+fn on_a_full_disk_segments_that_are_mostly_needed_give_back_the_rest() {
+    let (disk, options, written) = full_store(1);
+    let store = Store::open(disk.clone(), options.clone()).expect("opens");
+    // A third of each segment goes: none is emptied for that.
+    for id in written.iter().filter(|id| id.local_id.is_multiple_of(3)) {
+        store.delete_block(*id).expect("deletes");
+    }
+    let before = segment_count(&disk);
+    for _ in 0..6 {
+        work(&store);
+        store.tick().expect("works");
+    }
+    // Segments are there, of which a part has no room any more.
+    assert!(segment_count(&disk) + 2 >= before);
+    let large = chunk(0, 1, 0, 50_000);
+    for part in 0..20 {
+        let id = BlockId { container_id: 1, local_id: (1 << 40) + part };
+        let written = store.write_chunk(id, &large, &bytes(9, 50_000), WriteMode::default());
+        written.unwrap_or_else(|error| panic!("{part}: {error}"));
+    }
+    let is_kept = |id: &&BlockId| !id.local_id.is_multiple_of(3);
+    assert!(written.iter().filter(is_kept).all(|id| is_served(&store, *id)));
+    assert_eq!(work(&store).1, []);
+    drop(store);
+    disk.crash();
+    let store = Store::open(disk.clone(), options).expect("opens");
+    assert_eq!(store.damage(), []);
+    assert!(written.iter().filter(is_kept).all(|id| is_served(&store, *id)));
+}
+
+#[test]
+fn on_a_full_disk_thousands_of_deletions_find_a_place() {
+    let (disk, options, written) = full_store(1);
+    let store = Store::open(disk.clone(), options).expect("opens");
+    for id in &written {
+        store.delete_block(*id).expect("deletes");
+        // As the server does all the time.
+        let budget = UpkeepBudget { bytes_moved_max: 50_000, bytes_scrubbed_max: 0 };
+        store.upkeep(budget).expect("works");
+    }
+    store.create_container(2, &ContainerSpec::default()).expect("creates");
+    store.delete_container(1, true).expect("deletes");
 }

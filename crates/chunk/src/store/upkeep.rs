@@ -22,11 +22,11 @@ use crate::layout::Layout;
 use crate::limits::{
     BLOCK_BYTES, CHECKPOINT_BLOCKS, CHECKPOINT_BYTES_PER_CALL, CHECKPOINT_EVERY_BYTES,
     CHECKPOINT_EVERY_TIMES, CHECKPOINTS_KEPT, FULL_PAUSE_CALLS, GARBAGE_WAIT_CALLS, LIVE_SHARE_MAX,
-    SCRUB_READ_BYTES,
+    PUNCHED_BYTES_MIN, PUNCHED_BYTES_PER_CALL, SCRUB_READ_BYTES,
 };
 use crate::log::Record;
 use crate::open_files::FileKey;
-use crate::record::{HEADER_BYTES, Header, Kind, Position};
+use crate::record::{Header, Kind, Position};
 use crate::scan::Start;
 use crate::segment::{FIRST_RECORD, segment_path};
 use crate::segment_reader::{SegmentReader, Step};
@@ -43,6 +43,12 @@ pub(super) struct Upkeep {
     emptying: Option<(u32, u32)>,
     /// Segments with something that cannot be read and is still needed.
     stuck: Vec<u32>,
+    /// Whether the disk has no room, as far as was seen.
+    is_short: bool,
+    /// The segment of which the room of what is dead is given back, and how far that is.
+    punching: Option<(u32, u32)>,
+    /// Segments of which that was done, with the bytes that were needed of them then.
+    punched: BTreeMap<u32, u64>,
     /// Whether a look for segments to be emptied may find any.
     is_look_due: bool,
     /// Calls since something was deleted.
@@ -111,6 +117,35 @@ impl<D: Disk + Clone> Store<D> {
         Ok(done)
     }
 
+    /// Does what a full disk may refuse: once more, when all the space was given back that can be
+    /// without any.
+    pub(super) fn with_room<T>(
+        &self,
+        act: impl Fn() -> Result<T, ChunkError>,
+    ) -> Result<T, ChunkError> {
+        match act() {
+            Err(ChunkError::DiskFull { .. }) if !self.is_damaged => {
+                self.give_all_space_back()?;
+                act()
+            }
+            other => other,
+        }
+    }
+
+    fn give_all_space_back(&self) -> Result<(), ChunkError> {
+        let mut upkeep = self.upkeep.lock();
+        upkeep.is_short = true;
+        self.checkpoint_now(&mut upkeep)?;
+        self.look_for_space(&mut upkeep, &mut Done::default())?;
+        while upkeep.is_short {
+            self.punch_segments(&mut upkeep)?;
+        }
+        match self.log.prepare_reserve() {
+            Err(error) if error.is_refusal() => Ok(()),
+            other => other,
+        }
+    }
+
     /// Writes a checkpoint now, as before an orderly end, so that the next start is quick.
     pub fn checkpoint(&self) -> Result<(), ChunkError> {
         self.checkpoint_now(&mut self.upkeep.lock())
@@ -135,7 +170,30 @@ impl<D: Disk + Clone> Store<D> {
         bytes >= every || is_waited && segments > 0
     }
 
+    /// Writes a checkpoint. On a full disk what was set aside makes room for it, or the older one of
+    /// those there are.
     fn checkpoint_now(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
+        loop {
+            match self.try_checkpoint(upkeep) {
+                Err(ChunkError::DiskFull { .. }) if self.make_room(upkeep)? => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Gives up what is not needed as much as a checkpoint. Whether there was anything.
+    fn make_room(&self, upkeep: &mut Upkeep) -> Result<bool, ChunkError> {
+        if self.log.release_reserve()? {
+            return Ok(true);
+        }
+        if upkeep.checkpoints.len() < CHECKPOINTS_KEPT {
+            return Ok(false);
+        }
+        remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
+        Ok(true)
+    }
+
+    fn try_checkpoint(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
         self.log.sync_all()?;
         let start = self.log.durable();
         let is_there = upkeep.checkpoints.last() == Some(&start.at);
@@ -195,7 +253,12 @@ impl<D: Disk + Clone> Store<D> {
         if !matches!(checkpoint, Ok(()) | Err(ChunkError::DiskFull { .. })) {
             return checkpoint;
         }
-        self.empty_segments(upkeep, bytes_max, done)?;
+        let emptied = self.empty_segments(upkeep, bytes_max, done);
+        match emptied {
+            Err(ChunkError::DiskFull { .. }) => upkeep.is_short = true,
+            other => other?,
+        }
+        self.punch_segments(upkeep)?;
         checkpoint
     }
 
@@ -221,13 +284,12 @@ impl<D: Disk + Clone> Store<D> {
     /// Removes what is wholly dead, and says which segment is to be emptied next.
     fn look_for_space(&self, upkeep: &mut Upkeep, done: &mut Done) -> Result<(), ChunkError> {
         let newest = upkeep.checkpoints.last().copied().unwrap_or_default();
-        let live = self.live_bytes();
         let mut best: Option<(u64, u32)> = None;
         for number in list_segments(&self.disk)? {
             if number >= newest.segment || upkeep.stuck.contains(&number) {
                 continue;
             }
-            let live = live.get(&number).copied().unwrap_or(0);
+            let live = self.live.bytes(number);
             if live == 0 {
                 self.remove_if_dead(upkeep, number, done)?;
             } else if live <= self.segment_length(number)? / LIVE_SHARE_MAX
@@ -244,25 +306,6 @@ impl<D: Disk + Clone> Store<D> {
         let path = segment_path(number);
         let length = self.disk.open_read_only(&path).and_then(|file| self.disk.len(&file));
         length.map_err(|error| ChunkError::io(&path, "open", error))
-    }
-
-    /// Bytes of each segment that somebody still needs.
-    fn live_bytes(&self) -> BTreeMap<u32, u64> {
-        let mut live = BTreeMap::new();
-        let mut add = |at: Position, bytes: u32| {
-            *live.entry(at.segment).or_insert(0) += u64::from(bytes) + HEADER_BYTES as u64;
-        };
-        for container_id in self.container_ids() {
-            let Ok(container) = self.find(container_id) else { continue };
-            let index = container.index.lock();
-            for block in index.blocks.values() {
-                block.extents.iter().for_each(|extent| add(extent.at, extent.length));
-                if let Some(commit) = &block.commit {
-                    add(commit.at, commit.body_bytes);
-                }
-            }
-        }
-        live
     }
 
     /// Writes again what is needed of a segment, from `at` on; how far it came, or nothing at the
@@ -325,8 +368,7 @@ impl<D: Disk + Clone> Store<D> {
                 else {
                     return Ok(bytes);
                 };
-                let Some(part) = block.extents.in_record(header.at, start, end).next().copied()
-                else {
+                let Some(part) = block.extents.in_record(header.at, start, end).next() else {
                     return Ok(bytes);
                 };
                 let (from, to) = (part.skip as usize, (part.skip + part.length) as usize);
@@ -338,7 +380,8 @@ impl<D: Disk + Clone> Store<D> {
                     body: body.get(from..to).unwrap_or_default(),
                 };
                 let (at, rest) = self.log.reserve(&record)?;
-                index.put_extent(header.local_id, Extent::of_record(part.offset, at, part.length));
+                let moved = Extent::of_record(part.offset, at, part.length);
+                index.put_extent(header.local_id, moved, &self.live);
                 (rest, record)
             };
             bytes += record.body.len() as u64;
@@ -367,11 +410,131 @@ impl<D: Disk + Clone> Store<D> {
                 return Ok(0);
             };
             let (at, rest) = self.log.reserve(&record)?;
-            index.put_commit(header.local_id, Commit { at, ..commit });
+            index.put_commit(header.local_id, Commit { at, ..commit }, &self.live);
             rest
         };
         self.log.finish(rest, &record)?;
         Ok(body.len() as u64)
+    }
+
+    /// Sees to it that no checkpoint needs that segment, and that there are two all the same; one on
+    /// a full disk, where there may be no place in the log for another.
+    fn pass_with_checkpoints(&self, upkeep: &mut Upkeep, number: u32) -> Result<(), ChunkError> {
+        let is_behind = |at: &&Position| at.segment > number;
+        let kept = if upkeep.is_short { 1 } else { CHECKPOINTS_KEPT };
+        while upkeep.checkpoints.iter().filter(is_behind).count() < kept {
+            let (container_id, local_id, block_offset) = (0, 0, 0);
+            let kind = Kind::Nothing;
+            self.log.append(&Record { kind, container_id, local_id, block_offset, body: &[] })?;
+            self.checkpoint_now(upkeep)?;
+        }
+        while upkeep.checkpoints.first().is_some_and(|first| first.segment <= number) {
+            remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
+        }
+        Ok(())
+    }
+
+    /// On a full disk: gives back the room of what is dead in segments that are too much alive to be
+    /// emptied, for which there would have to be room first.
+    fn punch_segments(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
+        if self.log.is_short() {
+            upkeep.is_short = true;
+        }
+        if !upkeep.is_short {
+            return Ok(());
+        }
+        if upkeep.punching.is_none() {
+            upkeep.punching = self.segment_to_punch(upkeep)?.map(|number| (number, FIRST_RECORD));
+        }
+        let Some((number, at)) = upkeep.punching else {
+            upkeep.is_short = false;
+            return Ok(());
+        };
+        if at == FIRST_RECORD {
+            self.pass_with_checkpoints(upkeep, number)?;
+        }
+        upkeep.punching = self.punch_some(number, at)?.map(|at| (number, at));
+        if upkeep.punching.is_none() {
+            upkeep.punched.insert(number, self.live.bytes(number));
+        }
+        Ok(())
+    }
+
+    /// The segment with the most dead bytes since it was looked through last, if those are worth it.
+    fn segment_to_punch(&self, upkeep: &Upkeep) -> Result<Option<u32>, ChunkError> {
+        let least = PUNCHED_BYTES_MIN.min(u64::from(self.options.segment_bytes) / 8);
+        let mut best: Option<(u64, u32)> = None;
+        for number in list_segments(&self.disk)? {
+            if number >= self.log.end().segment {
+                continue;
+            }
+            let known = upkeep.punched.get(&number).copied();
+            let before = match known {
+                Some(live) => live,
+                None => self.segment_length(number)?,
+            };
+            let dead = before.saturating_sub(self.live.bytes(number));
+            if dead >= least && best.is_none_or(|(most, _)| dead > most) {
+                best = Some((dead, number));
+            }
+        }
+        Ok(best.map(|(_, number)| number))
+    }
+
+    /// Looks through a part of a segment, from `at` on; how far it came, or nothing at the end.
+    fn punch_some(&self, number: u32, at: u32) -> Result<Option<u32>, ChunkError> {
+        let path = segment_path(number);
+        let file = self.disk.open_or_create(&path);
+        let file = file.map_err(|error| ChunkError::io(&path, "open", error))?;
+        let stop = self.segment_length(number)? as u32;
+        let until = stop.min(at.saturating_add(PUNCHED_BYTES_PER_CALL));
+        let mut reader = SegmentReader::open(&self.disk, number, self.identity.salt)?;
+        let punch = |from: u32, to: u32| {
+            let (from, to) = (from.next_multiple_of(BLOCK_BYTES), to - to % BLOCK_BYTES);
+            if from >= to {
+                return Ok(());
+            }
+            let punched = self.disk.punch(&file, from.into(), u64::from(to - from));
+            punched.map_err(|error| ChunkError::io(&path, "punch", error))
+        };
+        // From the end of what is needed up to where more of that starts.
+        let (mut at, mut dead_from) = (at, at);
+        while at < until {
+            let (is_dead, next) = match reader.step(at, stop)? {
+                Step::Record(header, _, next) => (!self.is_needed(&header), next),
+                Step::Zeros => (true, (at + 1).next_multiple_of(BLOCK_BYTES)),
+                // What cannot be read stays as it is.
+                Step::Broken(_, _, next) => (false, next),
+                Step::Nothing(_) => {
+                    let found = reader.find_header(at + 1, stop)?.found;
+                    (false, found.map_or(stop, |header| header.at.offset))
+                }
+            };
+            if !is_dead {
+                punch(dead_from, at)?;
+                dead_from = next;
+            }
+            at = next;
+        }
+        punch(dead_from, at.min(stop))?;
+        Ok((at < stop).then_some(at))
+    }
+
+    /// Whether anything of a record is needed.
+    fn is_needed(&self, header: &Header) -> bool {
+        let Ok(container) = self.find(header.container_id) else { return false };
+        let index = container.index.lock();
+        let Some(block) = index.blocks.get(&header.local_id).filter(|_| !index.is_gone) else {
+            return false;
+        };
+        let start = header.block_offset;
+        let end = start + u64::from(header.body_bytes);
+        match header.kind {
+            Kind::Chunk => block.extents.in_record(header.at, start, end).next().is_some(),
+            Kind::Block => block.commit.is_some_and(|commit| commit.at == header.at),
+            // What these say is in the checkpoints.
+            _ => false,
+        }
     }
 
     /// Removes a segment of which nothing is needed any more, once that is durable. If something
@@ -383,21 +546,11 @@ impl<D: Disk + Clone> Store<D> {
         done: &mut Done,
     ) -> Result<(), ChunkError> {
         self.log.sync_all()?;
-        if self.live_bytes().contains_key(&number) {
+        if self.live.bytes(number) > 0 {
             upkeep.stuck.push(number);
             return Ok(());
         }
-        // An older checkpoint may name it, and two there are to be all the same.
-        let is_behind = |at: &&Position| at.segment > number;
-        while upkeep.checkpoints.iter().filter(is_behind).count() < CHECKPOINTS_KEPT {
-            let (container_id, local_id, block_offset) = (0, 0, 0);
-            let kind = Kind::Nothing;
-            self.log.append(&Record { kind, container_id, local_id, block_offset, body: &[] })?;
-            self.checkpoint_now(upkeep)?;
-        }
-        while upkeep.checkpoints.first().is_some_and(|first| first.segment <= number) {
-            remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
-        }
+        self.pass_with_checkpoints(upkeep, number)?;
         let path = segment_path(number);
         self.disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))?;
         self.files.forget(FileKey::Segment(number));
@@ -475,7 +628,7 @@ impl<D: Disk + Clone> Store<D> {
         let (is_closed, extents) = {
             let index = container.index.lock();
             let block = index.blocks.get(&id.local_id).ok_or(ChunkError::NoSuchBlock(id))?;
-            (!index.state.takes_writes(), block.extents.iter().copied().collect::<Vec<_>>())
+            (!index.state.takes_writes(), block.extents.iter().collect::<Vec<_>>())
         };
         let block = match self.committed(&container, id) {
             Err(ChunkError::NoSuchBlock(_)) => None,
@@ -502,7 +655,7 @@ impl<D: Disk + Clone> Store<D> {
     fn has_extent(&self, container: &Container, id: BlockId, extent: &Extent) -> bool {
         let index = container.index.lock();
         let block = index.blocks.get(&id.local_id);
-        block.is_some_and(|block| block.extents.iter().any(|other| other == extent))
+        block.is_some_and(|block| block.extents.iter().any(|other| other == *extent))
     }
 
     fn check_chunks(

@@ -54,7 +54,7 @@ pub struct Handler<D: Disk> {
     datanode_uuid: String,
 }
 
-impl<D: Disk> Handler<D> {
+impl<D: Disk + Clone> Handler<D> {
     /// Serves a store.
     pub fn new(store: Store<D>, options: HandlerOptions) -> Handler<D> {
         let datanode_uuid = store.datanode_uuid();
