@@ -154,9 +154,24 @@ impl<D: Disk> CheckpointWriter<D> {
         runs.iter().for_each(|run| put_run(out, run));
     }
 
-    /// Writes what was added, if that is a piece's worth.
+    /// Writes what was added, if that is a piece's worth, and syncs it: the syncs of others never
+    /// wait for more.
     pub fn maybe_write(&mut self) -> Result<(), ChunkError> {
-        if self.piece.len() >= CHECKPOINT_PIECE_BYTES { self.write_piece() } else { Ok(()) }
+        if self.piece.len() < CHECKPOINT_PIECE_BYTES {
+            return Ok(());
+        }
+        self.write_piece()?;
+        self.sync()
+    }
+
+    /// Bytes that were added so far, about.
+    pub fn bytes(&self) -> u64 {
+        self.offset + self.piece.len() as u64
+    }
+
+    fn sync(&self) -> Result<(), ChunkError> {
+        let synced = self.disk.sync_data(&self.file);
+        synced.map_err(|error| ChunkError::Io { file: temporary_path(), op: "sync", error })
     }
 
     fn write_piece(&mut self) -> Result<(), ChunkError> {
@@ -177,8 +192,7 @@ impl<D: Disk> CheckpointWriter<D> {
             self.write_piece()?;
         }
         self.write_piece()?;
-        let synced = self.disk.sync_data(&self.file);
-        synced.map_err(|error| ChunkError::io(&temporary_path(), "sync", error))?;
+        self.sync()?;
         Ok(FinishedCheckpoint { disk: self.disk, at: self.at, bytes: self.offset })
     }
 }

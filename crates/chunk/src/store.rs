@@ -14,6 +14,7 @@
 //! anything is synced.
 
 mod blocks;
+mod checkpoints;
 mod chunks;
 mod containers;
 mod export;
@@ -159,7 +160,7 @@ pub struct Store<D: Disk> {
     cut: Option<Cut>,
     /// Whether something is damaged that nobody has accepted: nothing is removed then.
     is_damaged: bool,
-    upkeep: Mutex<Upkeep>,
+    upkeep: Mutex<Upkeep<D>>,
     /// Whether something was deleted since the last look for space to be given back.
     has_garbage: AtomicBool,
     /// Held for as long as the store is open; none if it is only looked at.

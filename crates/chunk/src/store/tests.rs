@@ -736,8 +736,8 @@ fn a_checkpoint_without_room_leaves_nothing_and_is_tried_again() {
         fill(&store, 1, 0..5);
         store.delete_block(id(0)).expect("deletes");
         store.sync().expect("syncs");
-        // Twice: the first time what was set aside makes room.
-        let full = vec![(operation, 0), (operation, 1)];
+        // At once again, and again when what was set aside has made room.
+        let full = (0..3).map(|number| (operation, number)).collect();
         disk.set_plan(FaultPlan { full, ..FaultPlan::default() });
         work(&store);
         assert!(!has_checkpoint(&disk), "{operation:?}");

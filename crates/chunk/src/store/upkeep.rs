@@ -1,5 +1,5 @@
-//! What is done in the background: checkpoints, segments whose space is given back, and blocks that
-//! are read to see whether they are still what was written.
+//! What is done in the background: segments whose space is given back, and blocks that are read to
+//! see whether they are still what was written. (Checkpoints: [`super::checkpoints`].)
 //!
 //! A segment of which half or less is still needed is emptied: what is needed is written again at
 //! the end of the log, under the lock of its container, and the index points there. It is removed
@@ -12,47 +12,45 @@ use storage::disk::Disk;
 
 use crate::block::{BlockData, BlockId, ChunkInfo};
 use crate::chain::list_segments;
-use crate::checkpoint::{
-    CheckpointWriter, FinishedCheckpoint, discard_checkpoint, remove_checkpoint,
-};
 use crate::container::{Commit, Container, State};
 use crate::error::ChunkError;
 use crate::extents::Extent;
 use crate::layout::Layout;
 use crate::limits::{
-    BLOCK_BYTES, CHECKPOINT_BLOCKS, CHECKPOINT_BYTES_PER_CALL, CHECKPOINT_EVERY_BYTES,
-    CHECKPOINT_EVERY_TIMES, CHECKPOINTS_KEPT, FULL_PAUSE_CALLS, GARBAGE_WAIT_CALLS, LIVE_SHARE_MAX,
-    PUNCHED_BYTES_MIN, PUNCHED_BYTES_PER_CALL, SCRUB_READ_BYTES,
+    BLOCK_BYTES, FULL_PAUSE_CALLS, LIVE_SHARE_MAX, PUNCHED_BYTES_MIN, PUNCHED_BYTES_PER_CALL,
+    SCRUB_READ_BYTES,
 };
 use crate::log::Record;
 use crate::open_files::FileKey;
 use crate::record::{Header, Kind, Position};
-use crate::scan::Start;
 use crate::segment::{FIRST_RECORD, segment_path};
 use crate::segment_reader::{SegmentReader, Step};
 use crate::store::Store;
+use crate::store::checkpoints::Writing;
 
 /// What the background work knows from one call to the next.
-#[derive(Debug, Default)]
-pub(super) struct Upkeep {
+#[derive(Debug)]
+pub(super) struct Upkeep<D: Disk> {
     /// The checkpoints there are, sorted; none that was found beside damage.
-    checkpoints: Vec<Position>,
+    pub checkpoints: Vec<Position>,
     /// Bytes of the last one.
-    checkpoint_bytes: u64,
+    pub checkpoint_bytes: u64,
+    /// The one that is being written.
+    pub writing: Option<Writing<D>>,
     /// The segment that is being emptied, and how far that is.
     emptying: Option<(u32, u32)>,
     /// Segments with something that cannot be read and is still needed.
     stuck: Vec<u32>,
     /// Whether the disk has no room, as far as was seen.
-    is_short: bool,
+    pub is_short: bool,
     /// The segment of which the room of what is dead is given back, and how far that is.
     punching: Option<(u32, u32)>,
     /// Segments of which that was done, with the bytes that were needed of them then.
     punched: BTreeMap<u32, u64>,
     /// Whether a look for segments to be emptied may find any.
-    is_look_due: bool,
+    pub is_look_due: bool,
     /// Calls since something was deleted.
-    garbage_calls: u32,
+    pub garbage_calls: u32,
     /// Calls until space is given back again, after there was no room to do it.
     pause_calls: u32,
     /// The block that was read last.
@@ -62,7 +60,7 @@ pub(super) struct Upkeep {
 /// How much one call of [`Store::upkeep`] does, about.
 #[derive(Clone, Copy, Debug)]
 pub struct UpkeepBudget {
-    /// Bytes that are written again, to give space back.
+    /// Bytes that are written again, to give space back; and as many of a checkpoint.
     pub bytes_moved_max: u64,
     /// Bytes that are read, to find damage; 0 for none.
     pub bytes_scrubbed_max: u64,
@@ -83,13 +81,25 @@ pub struct Done {
     pub damaged: Vec<(BlockId, String)>,
 }
 
-impl Upkeep {
+impl<D: Disk> Upkeep<D> {
     /// Nothing was done yet but to find these checkpoints, sorted, of which the last has so many
     /// bytes. There may be space to be given back. If the store is damaged, those checkpoints stay
     /// for good.
-    pub fn new(checkpoints: Vec<Position>, checkpoint_bytes: u64, is_damaged: bool) -> Upkeep {
-        let checkpoints = if is_damaged { Vec::new() } else { checkpoints };
-        Upkeep { checkpoints, checkpoint_bytes, is_look_due: true, ..Upkeep::default() }
+    pub fn new(checkpoints: Vec<Position>, checkpoint_bytes: u64, is_damaged: bool) -> Upkeep<D> {
+        Upkeep {
+            checkpoints: if is_damaged { Vec::new() } else { checkpoints },
+            checkpoint_bytes,
+            writing: None,
+            emptying: None,
+            stuck: Vec::new(),
+            is_short: false,
+            punching: None,
+            punched: BTreeMap::new(),
+            is_look_due: true,
+            garbage_calls: 0,
+            pause_calls: 0,
+            scrubbed: None,
+        }
     }
 }
 
@@ -146,105 +156,13 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Writes a checkpoint now, as before an orderly end, so that the next start is quick.
-    pub fn checkpoint(&self) -> Result<(), ChunkError> {
-        self.checkpoint_now(&mut self.upkeep.lock())
-    }
-
-    fn is_checkpoint_due(&self, upkeep: &mut Upkeep) -> bool {
-        let (end, last) = (self.log.end(), upkeep.checkpoints.last().copied().unwrap_or_default());
-        let segments = u64::from(end.segment - last.segment);
-        let bytes = segments * u64::from(self.options.segment_bytes);
-        let bytes = (bytes + u64::from(end.offset)).saturating_sub(last.offset.into());
-        if self.has_garbage.load(Ordering::Relaxed) {
-            upkeep.garbage_calls += 1;
-        }
-        let calls = upkeep.checkpoint_bytes / CHECKPOINT_BYTES_PER_CALL;
-        let is_waited = u64::from(upkeep.garbage_calls) >= calls.max(GARBAGE_WAIT_CALLS.into());
-        if is_waited {
-            self.has_garbage.store(false, Ordering::Relaxed);
-            upkeep.garbage_calls = 0;
-            upkeep.is_look_due = true;
-        }
-        let every = CHECKPOINT_EVERY_BYTES.max(CHECKPOINT_EVERY_TIMES * upkeep.checkpoint_bytes);
-        bytes >= every || is_waited && segments > 0
-    }
-
-    /// Writes a checkpoint. On a full disk what was set aside makes room for it, or the older one of
-    /// those there are.
-    fn checkpoint_now(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
-        loop {
-            match self.try_checkpoint(upkeep) {
-                Err(ChunkError::DiskFull { .. }) if self.make_room(upkeep)? => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// Gives up what is not needed as much as a checkpoint. Whether there was anything.
-    fn make_room(&self, upkeep: &mut Upkeep) -> Result<bool, ChunkError> {
-        if self.log.release_reserve()? {
-            return Ok(true);
-        }
-        if upkeep.checkpoints.len() < CHECKPOINTS_KEPT {
-            return Ok(false);
-        }
-        remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
-        Ok(true)
-    }
-
-    fn try_checkpoint(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
-        self.log.sync_all()?;
-        let start = self.log.durable();
-        let is_there = upkeep.checkpoints.last() == Some(&start.at);
-        if start.at.segment == 0 || is_there {
-            return Ok(());
-        }
-        let finished = self.write_checkpoint(start).map_err(|error| {
-            discard_checkpoint(&self.disk);
-            self.stop_on_failed_sync(error)
-        })?;
-        self.log.sync_all()?;
-        upkeep.checkpoint_bytes = finished.bytes();
-        let published = finished.publish().map_err(|error| self.stop_on_failed_sync(error));
-        upkeep.checkpoints.push(published?);
-        upkeep.is_look_due = true;
-        while upkeep.checkpoints.len() > CHECKPOINTS_KEPT {
-            remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
-        }
-        Ok(())
-    }
-
-    /// No sync is tried a second time, whatever it is of.
-    fn stop_on_failed_sync(&self, error: ChunkError) -> ChunkError {
-        match error {
-            ChunkError::Io { op: "sync", .. } if !error.is_refusal() => self.log.fail(error),
-            error => error,
-        }
-    }
-
-    fn write_checkpoint(&self, start: Start) -> Result<FinishedCheckpoint<D>, ChunkError> {
-        let store_id = self.identity.store_id;
-        let mut writer = CheckpointWriter::create(self.disk.clone(), store_id, start)?;
-        self.deleted.lock().iter().for_each(|id| writer.put_deleted(*id));
-        for container_id in self.container_ids() {
-            if let Ok(container) = self.find(container_id) {
-                put_container(&mut writer, &container)?;
-            }
-        }
-        writer.finish()
-    }
-
     fn give_space_back(
         &self,
-        upkeep: &mut Upkeep,
+        upkeep: &mut Upkeep<D>,
         bytes_max: u64,
         done: &mut Done,
     ) -> Result<(), ChunkError> {
-        let checkpoint = match self.is_checkpoint_due(upkeep) {
-            true => self.checkpoint_now(upkeep),
-            false => Ok(()),
-        };
+        let checkpoint = self.checkpoint_some(upkeep, bytes_max);
         if self.is_damaged {
             return checkpoint;
         }
@@ -264,7 +182,7 @@ impl<D: Disk + Clone> Store<D> {
 
     fn empty_segments(
         &self,
-        upkeep: &mut Upkeep,
+        upkeep: &mut Upkeep<D>,
         bytes_max: u64,
         done: &mut Done,
     ) -> Result<(), ChunkError> {
@@ -282,7 +200,7 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// Removes what is wholly dead, and says which segment is to be emptied next.
-    fn look_for_space(&self, upkeep: &mut Upkeep, done: &mut Done) -> Result<(), ChunkError> {
+    fn look_for_space(&self, upkeep: &mut Upkeep<D>, done: &mut Done) -> Result<(), ChunkError> {
         let newest = upkeep.checkpoints.last().copied().unwrap_or_default();
         let mut best: Option<(u64, u32)> = None;
         for number in list_segments(&self.disk)? {
@@ -417,26 +335,9 @@ impl<D: Disk + Clone> Store<D> {
         Ok(body.len() as u64)
     }
 
-    /// Sees to it that no checkpoint needs that segment, and that there are two all the same; one on
-    /// a full disk, where there may be no place in the log for another.
-    fn pass_with_checkpoints(&self, upkeep: &mut Upkeep, number: u32) -> Result<(), ChunkError> {
-        let is_behind = |at: &&Position| at.segment > number;
-        let kept = if upkeep.is_short { 1 } else { CHECKPOINTS_KEPT };
-        while upkeep.checkpoints.iter().filter(is_behind).count() < kept {
-            let (container_id, local_id, block_offset) = (0, 0, 0);
-            let kind = Kind::Nothing;
-            self.log.append(&Record { kind, container_id, local_id, block_offset, body: &[] })?;
-            self.checkpoint_now(upkeep)?;
-        }
-        while upkeep.checkpoints.first().is_some_and(|first| first.segment <= number) {
-            remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
-        }
-        Ok(())
-    }
-
     /// On a full disk: gives back the room of what is dead in segments that are too much alive to be
     /// emptied, for which there would have to be room first.
-    fn punch_segments(&self, upkeep: &mut Upkeep) -> Result<(), ChunkError> {
+    fn punch_segments(&self, upkeep: &mut Upkeep<D>) -> Result<(), ChunkError> {
         if self.log.is_short() {
             upkeep.is_short = true;
         }
@@ -461,7 +362,7 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// The segment with the most dead bytes since it was looked through last, if those are worth it.
-    fn segment_to_punch(&self, upkeep: &Upkeep) -> Result<Option<u32>, ChunkError> {
+    fn segment_to_punch(&self, upkeep: &Upkeep<D>) -> Result<Option<u32>, ChunkError> {
         let least = PUNCHED_BYTES_MIN.min(u64::from(self.options.segment_bytes) / 8);
         let mut best: Option<(u64, u32)> = None;
         for number in list_segments(&self.disk)? {
@@ -541,7 +442,7 @@ impl<D: Disk + Clone> Store<D> {
     /// is, it cannot be read, and the segment stays.
     fn remove_if_dead(
         &self,
-        upkeep: &mut Upkeep,
+        upkeep: &mut Upkeep<D>,
         number: u32,
         done: &mut Done,
     ) -> Result<(), ChunkError> {
@@ -561,7 +462,7 @@ impl<D: Disk + Clone> Store<D> {
     /// Reads the blocks behind the one that was read last, and says which are damaged.
     fn scrub(
         &self,
-        upkeep: &mut Upkeep,
+        upkeep: &mut Upkeep<D>,
         bytes_max: u64,
         done: &mut Done,
     ) -> Result<(), ChunkError> {
@@ -698,31 +599,4 @@ fn is_damage(error: &ChunkError) -> bool {
                 | ChunkError::PastTheEnd { .. }
                 | ChunkError::Io { .. }
         )
-}
-
-/// Adds a container with its blocks, some at a time: who writes to it waits for a moment only.
-fn put_container<D: Disk>(
-    writer: &mut CheckpointWriter<D>,
-    container: &Container,
-) -> Result<(), ChunkError> {
-    let mut next = {
-        let index = container.index.lock();
-        if index.is_gone {
-            return Ok(());
-        }
-        writer.put_container(container.id, container.layout, &index);
-        index.blocks.keys().next().copied()
-    };
-    while let Some(from) = next {
-        {
-            let index = container.index.lock();
-            let mut blocks = index.blocks.range(from..);
-            for (local_id, block) in blocks.by_ref().take(CHECKPOINT_BLOCKS) {
-                writer.put_block(*local_id, block);
-            }
-            next = blocks.next().map(|(local_id, _)| *local_id);
-        }
-        writer.maybe_write()?;
-    }
-    Ok(())
 }

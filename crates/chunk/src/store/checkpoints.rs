@@ -1,0 +1,197 @@
+//! Checkpoints of an open store: when one is due, and writing it in steps that leave the disk to
+//! others.
+//!
+//! A step writes some MiB and syncs each, so that no sync of somebody else waits for much. The index
+//! changes meanwhile: a start reads the log from the place that the checkpoint was begun at.
+
+use std::sync::atomic::Ordering;
+
+use storage::disk::Disk;
+
+use crate::checkpoint::{CheckpointWriter, discard_checkpoint, remove_checkpoint};
+use crate::container::Container;
+use crate::error::ChunkError;
+use crate::limits::{
+    CHECKPOINT_BLOCKS, CHECKPOINT_BYTES_PER_CALL, CHECKPOINT_EVERY_BYTES, CHECKPOINT_EVERY_TIMES,
+    CHECKPOINTS_KEPT, GARBAGE_WAIT_CALLS,
+};
+use crate::log::Record;
+use crate::record::{Kind, Position};
+use crate::store::Store;
+use crate::store::upkeep::Upkeep;
+
+/// A checkpoint that is being written.
+#[derive(Debug)]
+pub(super) struct Writing<D: Disk> {
+    writer: CheckpointWriter<D>,
+    /// The containers that are left, the next one last; the first block that is left of that one,
+    /// if it was begun.
+    containers: Vec<(u64, Option<u64>)>,
+}
+
+impl<D: Disk + Clone> Store<D> {
+    /// Writes a checkpoint now, as before an orderly end, so that the next start is quick.
+    pub fn checkpoint(&self) -> Result<(), ChunkError> {
+        self.checkpoint_now(&mut self.upkeep.lock())
+    }
+
+    /// Begins a checkpoint if one is due, or goes on with one: some `bytes_max` bytes.
+    pub(super) fn checkpoint_some(
+        &self,
+        upkeep: &mut Upkeep<D>,
+        bytes_max: u64,
+    ) -> Result<(), ChunkError> {
+        let begun = match upkeep.writing.is_none() && self.is_checkpoint_due(upkeep) {
+            true => self.begin_checkpoint(upkeep).map(|writing| upkeep.writing = writing),
+            false => Ok(()),
+        };
+        match begun.and_then(|()| self.write_some(upkeep, bytes_max)) {
+            // Where something else can make room, that is done at once.
+            Err(ChunkError::DiskFull { .. }) => self.checkpoint_now(upkeep),
+            other => other,
+        }
+    }
+
+    fn is_checkpoint_due(&self, upkeep: &mut Upkeep<D>) -> bool {
+        let (end, last) = (self.log.end(), upkeep.checkpoints.last().copied().unwrap_or_default());
+        let segments = u64::from(end.segment - last.segment);
+        let bytes = segments * u64::from(self.options.segment_bytes);
+        let bytes = (bytes + u64::from(end.offset)).saturating_sub(last.offset.into());
+        if self.has_garbage.load(Ordering::Relaxed) {
+            upkeep.garbage_calls += 1;
+        }
+        let calls = upkeep.checkpoint_bytes / CHECKPOINT_BYTES_PER_CALL;
+        let is_waited = u64::from(upkeep.garbage_calls) >= calls.max(GARBAGE_WAIT_CALLS.into());
+        if is_waited {
+            self.has_garbage.store(false, Ordering::Relaxed);
+            upkeep.garbage_calls = 0;
+            upkeep.is_look_due = true;
+        }
+        let every = CHECKPOINT_EVERY_BYTES.max(CHECKPOINT_EVERY_TIMES * upkeep.checkpoint_bytes);
+        bytes >= every || is_waited && segments > 0
+    }
+
+    /// Writes a whole checkpoint. On a full disk what was set aside makes room for it, or the older
+    /// one of those there are.
+    pub(super) fn checkpoint_now(&self, upkeep: &mut Upkeep<D>) -> Result<(), ChunkError> {
+        loop {
+            let written = self.begin_checkpoint(upkeep).and_then(|writing| {
+                upkeep.writing = writing;
+                self.write_some(upkeep, u64::MAX)
+            });
+            match written {
+                Err(ChunkError::DiskFull { .. }) if self.make_room(upkeep)? => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Gives up what is not needed as much as a checkpoint. Whether there was anything.
+    fn make_room(&self, upkeep: &mut Upkeep<D>) -> Result<bool, ChunkError> {
+        if self.log.release_reserve()? {
+            return Ok(true);
+        }
+        if upkeep.checkpoints.len() < CHECKPOINTS_KEPT {
+            return Ok(false);
+        }
+        remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
+        Ok(true)
+    }
+
+    /// Begins a checkpoint of what is in the log now, unless there is one.
+    fn begin_checkpoint(&self, upkeep: &Upkeep<D>) -> Result<Option<Writing<D>>, ChunkError> {
+        self.log.sync_all()?;
+        let start = self.log.durable();
+        let is_there = upkeep.checkpoints.last() == Some(&start.at);
+        if start.at.segment == 0 || is_there {
+            return Ok(None);
+        }
+        let store_id = self.identity.store_id;
+        let writer = CheckpointWriter::create(self.disk.clone(), store_id, start);
+        let mut writer = writer.map_err(|error| self.checkpoint_failed(error))?;
+        self.deleted.lock().iter().for_each(|id| writer.put_deleted(*id));
+        let ids = self.container_ids().into_iter().rev();
+        Ok(Some(Writing { writer, containers: ids.map(|id| (id, None)).collect() }))
+    }
+
+    /// Goes on with the checkpoint that was begun, if one was, and publishes it at its end.
+    fn write_some(&self, upkeep: &mut Upkeep<D>, bytes_max: u64) -> Result<(), ChunkError> {
+        let Some(mut writing) = upkeep.writing.take() else { return Ok(()) };
+        let stop = writing.writer.bytes().saturating_add(bytes_max);
+        while let Some((id, next)) = writing.containers.pop() {
+            if let Ok(container) = self.find(id) {
+                let next = put_some(&mut writing.writer, &container, next);
+                writing.containers.extend(next.map(|next| (id, Some(next))));
+                let written = writing.writer.maybe_write();
+                written.map_err(|error| self.checkpoint_failed(error))?;
+            }
+            if writing.writer.bytes() >= stop {
+                upkeep.writing = Some(writing);
+                return Ok(());
+            }
+        }
+        let finished = writing.writer.finish().map_err(|error| self.checkpoint_failed(error))?;
+        // Nothing in it may be ahead of the log.
+        self.log.sync_all()?;
+        upkeep.checkpoint_bytes = finished.bytes();
+        let published = finished.publish().map_err(|error| self.checkpoint_failed(error));
+        upkeep.checkpoints.push(published?);
+        upkeep.is_look_due = true;
+        while upkeep.checkpoints.len() > CHECKPOINTS_KEPT {
+            remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what there is of a checkpoint that could not be written. No sync is tried a second
+    /// time, whatever it is of: a failed one stops the store.
+    fn checkpoint_failed(&self, error: ChunkError) -> ChunkError {
+        discard_checkpoint(&self.disk);
+        match error {
+            ChunkError::Io { op: "sync", .. } if !error.is_refusal() => self.log.fail(error),
+            error => error,
+        }
+    }
+
+    /// Sees to it that no checkpoint needs that segment, and that there are two all the same; one on
+    /// a full disk, where there may be no place in the log for another.
+    pub(super) fn pass_with_checkpoints(
+        &self,
+        upkeep: &mut Upkeep<D>,
+        number: u32,
+    ) -> Result<(), ChunkError> {
+        let is_behind = |at: &&Position| at.segment > number;
+        let kept = if upkeep.is_short { 1 } else { CHECKPOINTS_KEPT };
+        while upkeep.checkpoints.iter().filter(is_behind).count() < kept {
+            let (container_id, local_id, block_offset) = (0, 0, 0);
+            let kind = Kind::Nothing;
+            self.log.append(&Record { kind, container_id, local_id, block_offset, body: &[] })?;
+            self.checkpoint_now(upkeep)?;
+        }
+        while upkeep.checkpoints.first().is_some_and(|first| first.segment <= number) {
+            remove_checkpoint(&self.disk, upkeep.checkpoints.remove(0))?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds some blocks of a container, from `next` on, or itself and the first: who writes to it waits
+/// for a moment only. The first block that is left.
+fn put_some<D: Disk>(
+    writer: &mut CheckpointWriter<D>,
+    container: &Container,
+    next: Option<u64>,
+) -> Option<u64> {
+    let index = container.index.lock();
+    if index.is_gone {
+        return None;
+    }
+    if next.is_none() {
+        writer.put_container(container.id, container.layout, &index);
+    }
+    let mut blocks = index.blocks.range(next.unwrap_or(0)..);
+    for (local_id, block) in blocks.by_ref().take(CHECKPOINT_BLOCKS) {
+        writer.put_block(*local_id, block);
+    }
+    blocks.next().map(|(local_id, _)| *local_id)
+}
