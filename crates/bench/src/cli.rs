@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use crate::chunk_open::{self, ChunkOpenArgs};
 use crate::cmdr::{self, CmdrArgs};
 use crate::cmdw::{self, CmdwArgs};
 use crate::differential::{self, DifferentialArgs};
@@ -55,6 +56,9 @@ enum Workload {
     /// The same chunks, read back
     #[command(name = "cmdr")]
     Cmdr(CmdrArgs),
+    /// A million blocks in the chunk store: how long a start takes, and the memory of each
+    #[command(name = "chunk-open")]
+    ChunkOpen(ChunkOpenArgs),
     /// The same seeded requests to two servers, whose every answer and event must be the same
     #[command(name = "differential")]
     Differential(DifferentialArgs),
@@ -76,6 +80,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Pubsub(args) => pubsub::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),
+        Workload::ChunkOpen(args) => chunk_open::command(args),
         Workload::Differential(args) => differential::command(args),
     }
 }

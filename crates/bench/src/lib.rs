@@ -16,6 +16,7 @@
 //! figures: it asks two servers the same, and says where they first differ.
 
 pub mod census;
+pub mod chunk_open;
 pub mod cli;
 pub mod client_zk;
 pub mod cmdr;
