@@ -17,13 +17,12 @@ use chunk::store::{Durability, Store, WriteMode};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::cmdw::background::ticking;
 use crate::cmdw::folder::{Folder, disk_read_bytes};
 use crate::cmdw::load::{Description, Shape, Took, block_of, chunk_data, together};
 use crate::cmdw::remote::{self, Workload};
 use crate::cmdw::table::{self, Kind, Run, Series};
-use crate::cmdw::{
-    ChunkArgs, checksum_name, checksum_of, open_store, prefix, store_options, ticking,
-};
+use crate::cmdw::{ChunkArgs, checksum_name, checksum_of, open_store, prefix, store_options};
 use crate::comparison::{Progress, Rounds, Stolen};
 use crate::interrupt::Interrupt;
 use crate::limits::{BYTES_PER_CHECKSUM, COLD_PART_MIN};

@@ -4,9 +4,11 @@
 //!
 //! The workload is in [`load`]. A run has a fresh store. It ends when the last chunk is
 //! acknowledged; then the store and the file system are synced, and that is timed as well: a rate
-//! without it says how fast memory is. [`limit`] has the plain system calls, [`freon`] the other
+//! without it says how fast memory is. All the while [`background`] has the store do what a server
+//! has it do beside its requests. [`limit`] has the plain system calls, [`freon`] the other
 //! side, [`table`] what is printed.
 
+pub mod background;
 pub mod client;
 pub mod folder;
 pub mod freon;
@@ -17,8 +19,6 @@ pub mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::thread;
 
 use chunk::RealDisk;
 use chunk::block::{BlockId, ChunkInfo};
@@ -29,6 +29,7 @@ use chunk::store::{Durability, Stage, Store, StoreOptions, WriteMode};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::cmdw::background::kept_up;
 use crate::cmdw::client::ChunkAddress;
 use crate::cmdw::folder::{FileSystem, Folder};
 use crate::cmdw::freon::{Freon, FreonPeer};
@@ -38,9 +39,7 @@ use crate::cmdw::remote::Workload;
 use crate::cmdw::table::{Kind, Run, Series};
 use crate::comparison::{Progress, Rounds, Stolen};
 use crate::interrupt::Interrupt;
-use crate::limits::{
-    BYTES_PER_CHECKSUM, CHUNK_THREADS_MAX, CHUNKS_MAX, CHUNKS_PER_BLOCK_MAX, STORE_TICK,
-};
+use crate::limits::{BYTES_PER_CHECKSUM, CHUNK_THREADS_MAX, CHUNKS_MAX, CHUNKS_PER_BLOCK_MAX};
 use crate::machine_info::{MachineInfo, disk_latencies};
 use crate::open_files;
 use crate::published::{CMDW, CMDW_DOUBTS, CmdwRow};
@@ -515,7 +514,7 @@ impl Test<'_> {
             };
             store.write_chunk(id, chunk, &self.data, WriteMode { stage, durability })
         };
-        let run = ticking(&store, || {
+        let run = kept_up(&store, || {
             let took = write_all(self.shape, &prefix(), &self.checksum, self.interrupt, write)?;
             let syncs = store.sync_count() - syncs_before;
             store.sync()?;
@@ -588,30 +587,6 @@ pub fn open_store(
     }
     store.sync()?;
     Ok(store)
-}
-
-/// Works while the store is called every now and then, as whoever owns one does.
-///
-/// # Errors
-/// That of the work, or of such a call.
-pub fn ticking<T>(
-    store: &Store<RealDisk>,
-    work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let (end, ended) = sync_channel::<()>(1);
-    thread::scope(|scope| {
-        let ticker = scope.spawn(move || {
-            while ended.recv_timeout(STORE_TICK) == Err(RecvTimeoutError::Timeout) {
-                store.tick()?;
-            }
-            anyhow::Ok(())
-        });
-        let done = work();
-        drop(end);
-        let ticked = ticker.join().map_err(|_| anyhow::anyhow!("the store's tick panicked"))?;
-        let done = done?;
-        ticked.map(|()| done)
-    })
 }
 
 fn published_json(row: &CmdwRow) -> Value {

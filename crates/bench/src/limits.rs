@@ -144,8 +144,18 @@ pub const CHUNKS_PER_BLOCK_MAX: u64 = 1_000_000;
 /// (`ozone.client.bytes.per.checksum`).
 pub const BYTES_PER_CHECKSUM: u32 = 16 * 1024;
 
-/// How often a store's `tick` is called while it is measured: as its callers do.
+/// How often a store's `tick` is called while it is measured: as often as `quorate serve` does
+/// (`quorate/src/listen_chunk.rs`, as the three that follow).
 pub const STORE_TICK: Duration = Duration::from_millis(100);
+
+/// How often a store's `upkeep` is called while it is measured.
+pub const STORE_UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Bytes that one such call copies to give space back: 20 MB/s.
+pub const STORE_UPKEEP_MOVED_BYTES: u64 = 2 * 1024 * 1024;
+
+/// Bytes that one such call reads to find damage: 5 MB/s.
+pub const STORE_UPKEEP_SCRUBBED_BYTES: u64 = 512 * 1024;
 
 /// How long Ozone's load generator may take to start: it makes a RocksDB for each container.
 pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);

@@ -1,0 +1,156 @@
+//! What a store does beside its requests, while it is measured: the calls that `quorate serve`
+//! makes (`quorate/src/listen_chunk.rs`), as often and with the same budget.
+//!
+//! A figure without them would leave out checkpoints and the reads that look for damage. A server
+//! logs a failure there and goes on; a benchmark ends with it, since its figures would be of
+//! another store.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use chunk::RealDisk;
+use chunk::block::BlockId;
+use chunk::store::{Store, UpkeepBudget};
+
+use crate::limits::{
+    STORE_TICK, STORE_UPKEEP_INTERVAL, STORE_UPKEEP_MOVED_BYTES, STORE_UPKEEP_SCRUBBED_BYTES,
+};
+
+/// Works while the store writes out what it gathered. For a test of reads, which must not count
+/// those of the upkeep.
+///
+/// # Errors
+/// That of the work, or of the store.
+pub fn ticking<T>(
+    store: &Store<RealDisk>,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    beside(|ended| every(STORE_TICK, ended, || Ok(store.tick()?)), work)
+}
+
+/// Works while the store also writes checkpoints, gives space back and looks for damage.
+///
+/// # Errors
+/// That of the work, or of the store; or a block is damaged.
+pub fn kept_up<T>(
+    store: &Store<RealDisk>,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    ticking(store, || beside(|ended| keep_up(store, ended), work))
+}
+
+/// Calls `upkeep` until the work has ended. Once every block was read, none is read again: a server
+/// rests for a day then.
+fn keep_up(store: &Store<RealDisk>, ended: &Receiver<()>) -> anyhow::Result<()> {
+    let bytes_moved_max = STORE_UPKEEP_MOVED_BYTES;
+    let mut bytes_scrubbed_max = STORE_UPKEEP_SCRUBBED_BYTES;
+    every(STORE_UPKEEP_INTERVAL, ended, || {
+        let done = store.upkeep(UpkeepBudget { bytes_moved_max, bytes_scrubbed_max })?;
+        if let Some((id, what)) = done.damaged.first() {
+            let BlockId { container_id, local_id } = id;
+            anyhow::bail!("block {local_id} of container {container_id} is damaged: {what}");
+        }
+        if done.is_scrubbed_whole {
+            bytes_scrubbed_max = 0;
+        }
+        Ok(())
+    })
+}
+
+/// Makes a call again and again, until the other side of the channel is gone.
+fn every(
+    interval: Duration,
+    ended: &Receiver<()>,
+    mut call: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        call()?;
+    }
+    Ok(())
+}
+
+/// Works while another thread does a chore, which ends when its channel does.
+fn beside<T>(
+    chore: impl FnOnce(&Receiver<()>) -> anyhow::Result<()> + Send,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let (end, ended) = sync_channel::<()>(1);
+    thread::scope(|scope| {
+        let chore = scope.spawn(move || chore(&ended));
+        let done = work();
+        drop(end);
+        let chore = chore.join();
+        let chore = chore.map_err(|_| anyhow::anyhow!("the store's background work panicked"))?;
+        let done = done?;
+        chore.map(|()| done)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+    use std::time::Instant;
+
+    use chunk::block::ChunkInfo;
+    use chunk::checksum::ChecksumType;
+    use chunk::container::State;
+    use chunk::layout::Layout;
+    use chunk::store::WriteMode;
+
+    use super::*;
+    use crate::cmdw::folder::Folder;
+    use crate::cmdw::load::{ChunkBytes, Shape, chunk_data};
+    use crate::cmdw::{open_store, store_options};
+
+    /// Calls `run` with a store that has one chunk in its log, and the folder that it is in.
+    fn with_store(name: &str, run: impl FnOnce(&Store<RealDisk>, &Folder)) {
+        let name = format!("quorate-background-{name}");
+        let folder = Folder::make(&std::env::temp_dir(), &name).unwrap();
+        let (threads, containers, chunks_per_block) = (1, 1, 16);
+        let chunk_bytes = ChunkBytes(100_000);
+        let shape = Shape { chunk_bytes, chunks: 1, threads, containers, chunks_per_block };
+        let options = store_options(&shape, Layout::Log, ChecksumType::None);
+        let store = open_store(&folder, &shape, Layout::Log, options).unwrap();
+        let (id, data) = (BlockId { container_id: 1, local_id: 0 }, chunk_data(chunk_bytes));
+        let chunk = ChunkInfo::plain("a".to_string(), 0, chunk_bytes.0);
+        store.write_chunk(id, &chunk, &data, WriteMode::default()).unwrap();
+        store.sync().unwrap();
+        run(&store, &folder);
+    }
+
+    /// Changes a byte in the middle of each file of the log.
+    fn damage_log(folder: &Folder) {
+        for entry in fs::read_dir(folder.path().join("store/log")).unwrap() {
+            let file = fs::OpenOptions::new().write(true).open(entry.unwrap().path()).unwrap();
+            file.write_all_at(b"damaged", 50_000).unwrap();
+        }
+    }
+
+    #[test]
+    fn upkeep_runs_while_chunks_are_written() {
+        with_store("damage", |store, folder| {
+            damage_log(folder);
+            let began = Instant::now();
+            let is_found = || store.container(1).unwrap().state == State::Unhealthy;
+            let result = kept_up(store, || {
+                while !is_found() && began.elapsed() < Duration::from_secs(30) {
+                    thread::yield_now();
+                }
+                Ok(is_found())
+            });
+            let error = format!("{:#}", result.unwrap_err());
+            assert!(error.contains("is damaged"), "{error}");
+        });
+    }
+
+    #[test]
+    fn what_the_work_gives_comes_back_and_its_error_too() {
+        with_store("result", |store, _| {
+            assert_eq!(kept_up(store, || Ok(7)).unwrap(), 7);
+            let error = kept_up(store, || anyhow::Result::<()>::Err(anyhow::anyhow!("no")));
+            assert_eq!(error.unwrap_err().to_string(), "no");
+        });
+    }
+}
