@@ -22,7 +22,9 @@ use crate::cmdw::folder::{Folder, disk_read_bytes};
 use crate::cmdw::load::{Description, Shape, Took, block_of, chunk_data, together};
 use crate::cmdw::remote::{self, Workload};
 use crate::cmdw::table::{self, Kind, Run, Series};
-use crate::cmdw::{ChunkArgs, checksum_name, checksum_of, open_store, prefix, store_options};
+use crate::cmdw::{
+    ChunkArgs, STORE_DIR, checksum_name, checksum_of, open_store, prefix, store_options,
+};
 use crate::comparison::{Progress, Rounds, Stolen};
 use crate::interrupt::Interrupt;
 use crate::limits::{BYTES_PER_CHECKSUM, COLD_PART_MIN};
@@ -132,7 +134,8 @@ impl Test<'_> {
     /// Writes into a fresh store, which is gone when it returns, and reads in every way.
     fn run(&self, layout: Layout) -> anyhow::Result<Reads> {
         let options = store_options(self.shape, layout, self.checksum.kind);
-        let store = open_store(self.folder, self.shape, layout, options)?;
+        let disk = RealDisk::new(self.folder.path().join(STORE_DIR))?;
+        let store = open_store(disk, self.shape, layout, options)?;
         let order = order_by_chance(self.shape.chunks);
         let reads = ticking(&store, || {
             self.write(&store)?;

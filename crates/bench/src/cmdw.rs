@@ -10,6 +10,7 @@
 
 pub mod background;
 pub mod client;
+pub mod counted_disk;
 pub mod folder;
 pub mod freon;
 pub mod limit;
@@ -20,7 +21,7 @@ pub mod table;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use chunk::RealDisk;
+use chunk::Disk;
 use chunk::block::{BlockId, ChunkInfo};
 use chunk::checksum::{ChecksumData, ChecksumType};
 use chunk::container::ContainerSpec;
@@ -31,6 +32,7 @@ use serde_json::{Value, json};
 
 use crate::cmdw::background::kept_up;
 use crate::cmdw::client::ChunkAddress;
+use crate::cmdw::counted_disk::{CountedDisk, SyncCounts};
 use crate::cmdw::folder::{FileSystem, Folder};
 use crate::cmdw::freon::{Freon, FreonPeer};
 use crate::cmdw::limit::Limit;
@@ -46,6 +48,9 @@ use crate::published::{CMDW, CMDW_DOUBTS, CmdwRow};
 
 /// What the published test writes of a size, where the document has none of it.
 const PUBLISHED_BYTES: u64 = 1_024_000_000;
+
+/// Where a run's store is, below its folder.
+pub const STORE_DIR: &str = "store";
 
 /// Options of both tests of the chunk store.
 #[derive(Debug, Args)]
@@ -110,8 +115,8 @@ pub struct CmdwArgs {
     /// md5 [default: none, then crc32c]
     #[arg(long, value_name = "KIND", value_parser = checksum_of)]
     checksum: Option<ChecksumType>,
-    /// When a chunk is acknowledged: buffered, synced (durable by a sync of its own), group-synced
-    /// (durable by one that it shares)
+    /// When a chunk is acknowledged: buffered, synced (durable by a sync that each thread asks for
+    /// itself), group-synced (durable by one that it shares)
     #[arg(
         long,
         value_name = "WHEN",
@@ -340,7 +345,8 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
         args.chunks.describe(),
         match args.durability {
             Durability::Buffered => "a chunk is acknowledged before it is durable",
-            Durability::Synced => "a chunk is durable by a sync of its own when it is acknowledged",
+            Durability::Synced =>
+                "a chunk is durable when it is acknowledged, by a sync that its thread asked for",
             Durability::GroupSynced =>
                 "a chunk is durable by a shared sync when it is acknowledged",
         }
@@ -502,9 +508,10 @@ impl Test<'_> {
     /// Fresh, and gone when it returns.
     fn run_ours(&self, layout: Layout) -> anyhow::Result<Run> {
         let options = store_options(self.shape, layout, self.checksum.kind);
-        let store = open_store(self.folder, self.shape, layout, options)?;
+        let disk = CountedDisk::new(self.folder.path().join(STORE_DIR))?;
+        let store = open_store(disk.clone(), self.shape, layout, options)?;
         self.folder.sync_file_system()?;
-        let syncs_before = store.sync_count();
+        let syncs_before = disk.sync_counts();
         let durability = self.durability;
         let write = |id: BlockId, chunk: &ChunkInfo, number: u64| {
             // The other layouts write no other file before the commit, so that it says nothing.
@@ -516,7 +523,7 @@ impl Test<'_> {
         };
         let run = kept_up(&store, || {
             let took = write_all(self.shape, &prefix(), &self.checksum, self.interrupt, write)?;
-            let syncs = store.sync_count() - syncs_before;
+            let syncs = disk.sync_counts().since(syncs_before);
             store.sync()?;
             self.folder.sync_file_system()?;
             anyhow::Ok(Run { syncs: Some(syncs), ..Run::of(self.shape, &took, &took.until_now()) })
@@ -533,6 +540,7 @@ impl Test<'_> {
             Some((took, syncs)) => {
                 self.folder.sync_file_system()?;
                 let run = Run::of(self.shape, &took, &took.until_now());
+                let syncs = SyncCounts { files: syncs, directories: 0 };
                 Some(Run { syncs: Some(syncs), ..run })
             }
             None => None,
@@ -573,13 +581,12 @@ pub fn store_options(shape: &Shape, layout: Layout, checksum: ChecksumType) -> S
 ///
 /// # Errors
 /// The store cannot be made.
-pub fn open_store(
-    folder: &Folder,
+pub fn open_store<D: Disk + Clone>(
+    disk: D,
     shape: &Shape,
     layout: Layout,
     options: StoreOptions,
-) -> anyhow::Result<Store<RealDisk>> {
-    let disk = RealDisk::new(folder.path().join("store"))?;
+) -> anyhow::Result<Store<D>> {
     let store = Store::open(disk, options)?;
     let spec = ContainerSpec { layout: Some(layout), ..ContainerSpec::default() };
     for id in shape.container_ids() {

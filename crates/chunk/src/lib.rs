@@ -36,4 +36,4 @@ pub mod store;
 pub mod wire;
 
 pub use error::ChunkError;
-pub use storage::disk::RealDisk;
+pub use storage::disk::{Disk, RealDisk};

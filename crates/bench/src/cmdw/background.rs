@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use chunk::RealDisk;
+use chunk::Disk;
 use chunk::block::BlockId;
 use chunk::store::{Store, UpkeepBudget};
 
@@ -22,10 +22,13 @@ use crate::limits::{
 ///
 /// # Errors
 /// That of the work, or of the store.
-pub fn ticking<T>(
-    store: &Store<RealDisk>,
+pub fn ticking<T, D: Disk>(
+    store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+) -> anyhow::Result<T>
+where
+    Store<D>: Sync,
+{
     beside(|ended| every(STORE_TICK, ended, || Ok(store.tick()?)), work)
 }
 
@@ -33,16 +36,19 @@ pub fn ticking<T>(
 ///
 /// # Errors
 /// That of the work, or of the store; or a block is damaged.
-pub fn kept_up<T>(
-    store: &Store<RealDisk>,
+pub fn kept_up<T, D: Disk + Clone>(
+    store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+) -> anyhow::Result<T>
+where
+    Store<D>: Sync,
+{
     ticking(store, || beside(|ended| keep_up(store, ended), work))
 }
 
 /// Calls `upkeep` until the work has ended. Once every block was read, none is read again: a server
 /// rests for a day then.
-fn keep_up(store: &Store<RealDisk>, ended: &Receiver<()>) -> anyhow::Result<()> {
+fn keep_up<D: Disk + Clone>(store: &Store<D>, ended: &Receiver<()>) -> anyhow::Result<()> {
     let bytes_moved_max = STORE_UPKEEP_MOVED_BYTES;
     let mut bytes_scrubbed_max = STORE_UPKEEP_SCRUBBED_BYTES;
     every(STORE_UPKEEP_INTERVAL, ended, || {
@@ -93,6 +99,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::time::Instant;
 
+    use chunk::RealDisk;
     use chunk::block::ChunkInfo;
     use chunk::checksum::ChecksumType;
     use chunk::container::State;
@@ -102,7 +109,7 @@ mod tests {
     use super::*;
     use crate::cmdw::folder::Folder;
     use crate::cmdw::load::{ChunkBytes, Shape, chunk_data};
-    use crate::cmdw::{open_store, store_options};
+    use crate::cmdw::{STORE_DIR, open_store, store_options};
 
     /// Calls `run` with a store that has one chunk in its log, and the folder that it is in.
     fn with_store(name: &str, run: impl FnOnce(&Store<RealDisk>, &Folder)) {
@@ -112,7 +119,8 @@ mod tests {
         let chunk_bytes = ChunkBytes(100_000);
         let shape = Shape { chunk_bytes, chunks: 1, threads, containers, chunks_per_block };
         let options = store_options(&shape, Layout::Log, ChecksumType::None);
-        let store = open_store(&folder, &shape, Layout::Log, options).unwrap();
+        let disk = RealDisk::new(folder.path().join(STORE_DIR)).unwrap();
+        let store = open_store(disk, &shape, Layout::Log, options).unwrap();
         let (id, data) = (BlockId { container_id: 1, local_id: 0 }, chunk_data(chunk_bytes));
         let chunk = ChunkInfo::plain("a".to_string(), 0, chunk_bytes.0);
         store.write_chunk(id, &chunk, &data, WriteMode::default()).unwrap();
@@ -122,7 +130,7 @@ mod tests {
 
     /// Changes a byte in the middle of each file of the log.
     fn damage_log(folder: &Folder) {
-        for entry in fs::read_dir(folder.path().join("store/log")).unwrap() {
+        for entry in fs::read_dir(folder.path().join(STORE_DIR).join("log")).unwrap() {
             let file = fs::OpenOptions::new().write(true).open(entry.unwrap().path()).unwrap();
             file.write_all_at(b"damaged", 50_000).unwrap();
         }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use crate::cmdw::counted_disk::SyncCounts;
 use crate::cmdw::load::{Shape, Took};
 use crate::figures::{Figure, Good, ratio};
 use crate::published::CmdwRow;
@@ -27,8 +28,8 @@ pub struct Run {
     pub p50_us: Option<f64>,
     /// Likewise.
     pub p99_us: Option<f64>,
-    /// fdatasyncs until the last answer, if somebody counted.
-    pub syncs: Option<u64>,
+    /// Syncs until the last answer, if somebody counted.
+    pub syncs: Option<SyncCounts>,
 }
 
 impl Run {
@@ -76,7 +77,8 @@ impl Run {
             Column::CpuWithSync => self.cpu_us_with_sync?,
             Column::P50 => self.p50_us?,
             Column::P99 => self.p99_us?,
-            Column::Syncs => self.syncs? as f64 / self.shape.chunks as f64,
+            Column::Syncs => self.syncs?.files as f64 / self.shape.chunks as f64,
+            Column::DirectorySyncs => self.syncs?.directories as f64 / self.shape.chunks as f64,
         })
     }
 }
@@ -96,6 +98,7 @@ enum Column {
     P50,
     P99,
     Syncs,
+    DirectorySyncs,
 }
 
 impl Column {
@@ -114,11 +117,12 @@ impl Column {
             Column::P50 => (["p50", "us"], 1),
             Column::P99 => (["p99", "us"], 1),
             Column::Syncs => (["fdatasyncs", "a chunk"], 3),
+            Column::DirectorySyncs => (["dir fsyncs", "a chunk"], 3),
         }
     }
 
     fn width(self) -> usize {
-        if self == Column::Syncs { 11 } else { 9 }
+        if matches!(self, Column::Syncs | Column::DirectorySyncs) { 11 } else { 9 }
     }
 }
 
@@ -136,8 +140,8 @@ pub enum Kind {
 impl Kind {
     fn columns(self) -> Vec<Column> {
         use Column::{
-            Chunks, Cpu, CpuWithSync, Mb, MbWithSync, P50, P99, Rate, RateWithSync, Seconds,
-            SyncSeconds, Syncs,
+            Chunks, Cpu, CpuWithSync, DirectorySyncs, Mb, MbWithSync, P50, P99, Rate, RateWithSync,
+            Seconds, SyncSeconds, Syncs,
         };
         let first = [Rate, Chunks, Seconds];
         let of_writes = [SyncSeconds, Mb, RateWithSync, MbWithSync, Cpu, CpuWithSync, P50, P99];
@@ -146,7 +150,7 @@ impl Kind {
             Kind::Writes => all.extend(of_writes),
             Kind::DurableWrites => {
                 all.extend(of_writes);
-                all.push(Syncs);
+                all.extend([Syncs, DirectorySyncs]);
             }
             Kind::Reads => all.extend([Mb, Cpu, P50, P99]),
         }
@@ -218,7 +222,8 @@ impl Series {
             us(run.cpu_us),
         );
         if let Some(syncs) = run.syncs {
-            let _ = write!(out, " fdatasyncs={syncs}");
+            let SyncCounts { files, directories } = syncs;
+            let _ = write!(out, " fdatasyncs={files} dir_fsyncs={directories}");
         }
         let _ = write!(out, " variant={} round={round}", self.variant);
         out
@@ -242,7 +247,8 @@ impl Series {
                 "cpu_us_per_chunk_with_sync": run.cpu_us_with_sync,
                 "p50_us": run.p50_us,
                 "p99_us": run.p99_us,
-                "fdatasyncs": run.syncs,
+                "fdatasyncs": run.syncs.map(|syncs| syncs.files),
+                "dir_fsyncs": run.syncs.map(|syncs| syncs.directories),
             })
         };
         json!({

@@ -139,11 +139,29 @@ fn every_layout_takes_all_chunks() {
                 assert!(run.write_s > 0.0 && run.sync_s > 0.0);
                 assert!(run.cpu_us_with_sync >= run.cpu_us);
                 assert!(run.p50_us <= run.p99_us && run.p50_us.is_some());
-                let is_durable_log = durability != Durability::Buffered && layout == Layout::Log;
-                assert!(!is_durable_log || run.syncs.unwrap() > 0, "{durability:?}");
+                let syncs = run.syncs.unwrap();
+                assert_eq!(durability == Durability::Buffered, syncs == SyncCounts::default());
             }
         });
     }
+}
+
+#[test]
+fn the_fdatasyncs_of_all_layouts_are_counted() {
+    with_test("syncs", Durability::Synced, ChecksumType::None, |test| {
+        for layout in Layout::ALL {
+            let SyncCounts { files, directories } = test.run_ours(layout).unwrap().syncs.unwrap();
+            match layout {
+                // A sync that finds nothing new since the one before makes no call.
+                Layout::Log => assert!((1..=test.shape.chunks).contains(&files), "{files}"),
+                Layout::PerBlock | Layout::PerChunk => {
+                    assert!(files >= test.shape.chunks, "{layout:?}: {files}");
+                    // A file is durable when its name is.
+                    assert!(directories > 0, "{layout:?}");
+                }
+            }
+        }
+    });
 }
 
 #[test]

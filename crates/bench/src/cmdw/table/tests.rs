@@ -51,10 +51,16 @@ fn a_row_is_the_median_of_its_rounds() {
 
 #[test]
 fn durable_writes_have_their_fdatasyncs_and_reads_no_sync() {
-    let durable = Run { syncs: Some(125_000), ..run(1.0, 0.0) };
+    let syncs = SyncCounts { files: 125_000, directories: 2_000_000 };
+    let durable = Run { syncs: Some(syncs), ..run(1.0, 0.0) };
     let text = table(Kind::DurableWrites, &[series("quorate-1", "LOG", vec![durable])], &[]);
     assert!(text.contains("fdatasyncs"), "{text}");
-    assert!(text.trim_end().ends_with("0.125"), "{text}");
+    assert!(text.contains("dir fsyncs"), "{text}");
+    let last: Vec<_> = text.split_whitespace().rev().take(2).collect();
+    assert_eq!(last, ["2.000", "0.125"]);
+    let line = lines(&[series("quorate-1", "LOG", vec![durable])]);
+    assert_eq!(value_of(&line, "fdatasyncs"), Some("125000"));
+    assert_eq!(value_of(&line, "dir_fsyncs"), Some("2000000"));
     let text = table(Kind::Reads, &[series("quorate-1", "LOG", vec![durable])], &[]);
     assert!(!text.contains("sync "), "{text}");
     assert!(text.contains("  LOG none-buffered "), "{text}");

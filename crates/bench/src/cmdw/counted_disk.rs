@@ -1,0 +1,162 @@
+//! The real disk, which counts how often a store waits for it: every fdatasync of a file, and every
+//! fsync of a directory. The store's own count has the log's only.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chunk::{Disk, RealDisk};
+
+/// A [`RealDisk`] whose clones count together.
+#[derive(Clone, Debug)]
+pub struct CountedDisk {
+    disk: RealDisk,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    files: AtomicU64,
+    directories: AtomicU64,
+}
+
+/// Syncs, failed ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncCounts {
+    /// fdatasyncs of files.
+    pub files: u64,
+    /// fsyncs of directories.
+    pub directories: u64,
+}
+
+impl SyncCounts {
+    /// How many there were since an earlier count.
+    pub fn since(self, earlier: SyncCounts) -> SyncCounts {
+        SyncCounts {
+            files: self.files - earlier.files,
+            directories: self.directories - earlier.directories,
+        }
+    }
+}
+
+impl CountedDisk {
+    /// Paths will be relative to `root`, which is created, durably, when missing.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn new(root: impl Into<PathBuf>) -> io::Result<CountedDisk> {
+        Ok(CountedDisk { disk: RealDisk::new(root)?, counters: Arc::default() })
+    }
+
+    /// The syncs so far.
+    pub fn sync_counts(&self) -> SyncCounts {
+        SyncCounts {
+            files: self.counters.files.load(Ordering::Relaxed),
+            directories: self.counters.directories.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Disk for CountedDisk {
+    type File = <RealDisk as Disk>::File;
+
+    fn open(&self, path: &str) -> io::Result<Self::File> {
+        self.disk.open(path)
+    }
+
+    fn open_read_only(&self, path: &str) -> io::Result<Self::File> {
+        self.disk.open_read_only(path)
+    }
+
+    fn create(&self, path: &str) -> io::Result<Self::File> {
+        self.disk.create(path)
+    }
+
+    fn open_or_create(&self, path: &str) -> io::Result<Self::File> {
+        self.disk.open_or_create(path)
+    }
+
+    fn len(&self, file: &Self::File) -> io::Result<u64> {
+        self.disk.len(file)
+    }
+
+    fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.disk.read_at(file, offset, buffer)
+    }
+
+    fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.write_at(file, offset, bytes)
+    }
+
+    fn write_blocks_at(&self, file: &Self::File, offset: u64, blocks: &[u8]) -> io::Result<()> {
+        self.disk.write_blocks_at(file, offset, blocks)
+    }
+
+    fn preallocate(&self, file: &Self::File, bytes: u64) -> io::Result<()> {
+        self.disk.preallocate(file, bytes)
+    }
+
+    fn truncate(&self, file: &Self::File, bytes: u64) -> io::Result<()> {
+        self.disk.truncate(file, bytes)
+    }
+
+    fn sync_data(&self, file: &Self::File) -> io::Result<()> {
+        self.counters.files.fetch_add(1, Ordering::Relaxed);
+        self.disk.sync_data(file)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &str) -> io::Result<()> {
+        self.disk.remove_dir(dir)
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn create_dir(&self, dir: &str) -> io::Result<()> {
+        self.disk.create_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        self.counters.directories.fetch_add(1, Ordering::Relaxed);
+        self.disk.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &str) -> io::Result<bool> {
+        self.disk.exists(path)
+    }
+
+    fn lock(&self, path: &str) -> io::Result<Self::File> {
+        self.disk.lock(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmdw::folder::Folder;
+
+    #[test]
+    fn clones_count_their_syncs_together() {
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-counted-test").unwrap();
+        let disk = CountedDisk::new(folder.path().join("disk")).unwrap();
+        let before = disk.sync_counts();
+        let (file, other) = (disk.create("a").unwrap(), disk.clone());
+        disk.write_at(&file, 0, b"a").unwrap();
+        disk.sync_data(&file).unwrap();
+        other.sync_data(&file).unwrap();
+        other.sync_dir("").unwrap();
+        let expected = SyncCounts { files: 2, directories: 1 };
+        assert_eq!(disk.sync_counts().since(before), expected);
+        assert_eq!(disk.list("").unwrap(), ["a"]);
+    }
+}
