@@ -157,10 +157,10 @@ pub const STORE_UPKEEP_MOVED_BYTES: u64 = 2 * 1024 * 1024;
 /// Bytes that one such call reads to find damage: 5 MB/s.
 pub const STORE_UPKEEP_SCRUBBED_BYTES: u64 = 512 * 1024;
 
-/// How long Ozone's load generator may take to start: it makes a RocksDB for each container.
+/// How long Ozone's load generator may take to start.
 pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long one case of it may take.
+/// How long one case of it may take; or its containers, each of which has a RocksDB.
 pub const FREON_CASE_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// How often it is looked whether it was asked to end, while somebody else works.

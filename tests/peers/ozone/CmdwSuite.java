@@ -6,13 +6,15 @@
 //
 // stdin                             stdout
 //                                   ready impl=ozone-VERSION
+// fresh LAYOUT                      fresh     (new containers, one a thread, for the case that follows)
 // LAYOUT SIZE COUNT VARIANT         impl=... layout=... rate=... (one line of key=value pairs)
 // clean                             cleaned
 //
 // LAYOUT   FILE_PER_BLOCK | FILE_PER_CHUNK
 // VARIANT  write      stage WRITE_DATA only, as cmdw does
 //          write+end  as a datanode does: per block also finishWriteChunks (close), FILE_PER_CHUNK also COMMIT_DATA (rename)
-// Between the two lines of a case the driver syncs the file system and times that. `clean` closes and removes what the case wrote.
+// The driver syncs the file system behind `fresh`; and behind the line of a case, and times that. `clean` closes what the case wrote and
+// removes its containers with their folders, so that no case writes into folders that had the files of another.
 // -Dsync=true sets hdds.container.chunk.write.sync: every chunk is durable before the next. It ends when stdin does.
 import java.io.BufferedReader;
 import java.io.File;
@@ -22,6 +24,7 @@ import java.nio.ByteBuffer;
 import java.util.*;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.commons.io.FileUtils;
 import org.apache.hadoop.hdds.client.BlockID;
 import org.apache.hadoop.hdds.conf.OzoneConfiguration;
 import org.apache.hadoop.ozone.container.common.helpers.*;
@@ -29,12 +32,14 @@ import org.apache.hadoop.ozone.container.common.impl.ContainerLayoutVersion;
 import org.apache.hadoop.ozone.container.common.transport.server.ratis.DispatcherContext;
 import org.apache.hadoop.ozone.container.common.volume.*;
 import org.apache.hadoop.ozone.container.keyvalue.*;
+import org.apache.hadoop.ozone.container.keyvalue.helpers.BlockUtils;
 import org.apache.hadoop.ozone.container.keyvalue.impl.ChunkManagerFactory;
 import org.apache.hadoop.ozone.container.keyvalue.interfaces.ChunkManager;
 
 public class CmdwSuite {
-  /** What the last case wrote and `clean` is to remove: one entry a thread. */
-  private static KeyValueContainer[] written;
+  /** The containers of the next case, or of the last, until `clean` removes them: one a thread. */
+  private static KeyValueContainer[] containers;
+  /** The blocks that the last case left open: one entry a thread. */
   private static long[] writtenBlocks;
   private static long firstBlock;
 
@@ -58,40 +63,43 @@ public class CmdwSuite {
     MutableVolumeSet volumes =
         new MutableVolumeSet("dn", "cluster", conf, null, StorageVolume.VolumeType.DATA_VOLUME, null);
     ChunkManager manager = ChunkManagerFactory.createChunkManager(conf, null, null);
-    Map<ContainerLayoutVersion, KeyValueContainer[]> all = new HashMap<>();
-    Random random = new Random();
-    for (ContainerLayoutVersion layout :
-        new ContainerLayoutVersion[] {ContainerLayoutVersion.FILE_PER_BLOCK, ContainerLayoutVersion.FILE_PER_CHUNK}) {
-      KeyValueContainer[] containers = new KeyValueContainer[threads];
-      for (int i = 0; i < threads; i++) {
-        containers[i] = new KeyValueContainer(
-            new KeyValueContainerData(random.nextLong() >>> 8, layout, 1_000_000L, "p", "node"), conf);
-        containers[i].create(volumes, new RoundRobinVolumeChoosingPolicy(), "scmid");
-      }
-      all.put(layout, containers);
-    }
     String impl = "ozone-" + System.getProperty("ozone.version", "unknown");
     out.println("ready impl=" + impl);
     out.flush();
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     for (String line; (line = in.readLine()) != null;) {
-      if (line.equals("clean")) {
-        clean(manager);
+      String[] words = line.trim().split(" +");
+      if (words[0].equals("clean")) {
+        clean(manager, conf);
         out.println("cleaned");
+      } else if (words[0].equals("fresh")) {
+        create(ContainerLayoutVersion.valueOf(words[1]), threads, conf, volumes);
+        out.println("fresh");
       } else {
-        String[] words = line.trim().split(" +");
         ContainerLayoutVersion layout = ContainerLayoutVersion.valueOf(words[0]);
-        out.println("impl=" + impl + " " + run(manager, all.get(layout), layout, Integer.parseInt(words[1]),
-            Integer.parseInt(words[2]), words[3].equals("write+end"), chunksPerBlock));
+        out.println("impl=" + impl + " " + run(manager, layout, Integer.parseInt(words[1]), Integer.parseInt(words[2]),
+            words[3].equals("write+end"), chunksPerBlock));
       }
       out.flush();
     }
     Runtime.getRuntime().halt(0);
   }
 
+  /** Containers that nobody wrote to, in folders of their own. */
+  private static void create(ContainerLayoutVersion layout, int threads, OzoneConfiguration conf, MutableVolumeSet volumes)
+      throws Exception {
+    Random random = new Random();
+    containers = new KeyValueContainer[threads];
+    for (int i = 0; i < threads; i++) {
+      containers[i] = new KeyValueContainer(
+          new KeyValueContainerData(random.nextLong() >>> 8, layout, 1_000_000L, "p", "node"), conf);
+      containers[i].create(volumes, new RoundRobinVolumeChoosingPolicy(), "scmid");
+    }
+  }
+
   /** One case; its line without the name of the implementation. */
-  private static String run(ChunkManager manager, KeyValueContainer[] containers, ContainerLayoutVersion layout, int size,
-      int count, boolean isEnded, int chunksPerBlock) throws Exception {
+  private static String run(ChunkManager manager, ContainerLayoutVersion layout, int size, int count, boolean isEnded,
+      int chunksPerBlock) throws Exception {
     final int threads = containers.length;
     final boolean perChunk = layout == ContainerLayoutVersion.FILE_PER_CHUNK;
     final long base = firstBlock += 100_000_000L;
@@ -148,7 +156,6 @@ public class CmdwSuite {
     }
     double seconds = (System.nanoTime() - began) / 1e9, cpuUs = (process.getProcessCpuTime() - cpuBefore) / 1e3;
     Arrays.sort(latencies);
-    written = containers;
     writtenBlocks = new long[threads];
     for (int i = 0; i < threads && !perChunk && !isEnded; i++) {
       writtenBlocks[i] = (chunks[i] + chunksPerBlock - 1) / chunksPerBlock;
@@ -161,17 +168,18 @@ public class CmdwSuite {
         latencies[count / 2] / 1e6, latencies[(int) (count * 0.99)] / 1e6, cpuUs / count, count - done.get());
   }
 
-  /** Closes what cmdw never closes, and removes all chunks. */
-  private static void clean(ChunkManager manager) throws Exception {
-    for (int i = 0; written != null && i < written.length; i++) {
-      long id = written[i].getContainerData().getContainerID();
-      for (long block = 0; block < writtenBlocks[i]; block++) {
-        manager.finishWriteChunks(written[i], new BlockData(new BlockID(id, firstBlock + block)));
+  /** Closes what cmdw never closes, and removes the containers with their chunks and databases. */
+  private static void clean(ChunkManager manager, OzoneConfiguration conf) throws Exception {
+    for (int i = 0; containers != null && i < containers.length; i++) {
+      KeyValueContainerData data = containers[i].getContainerData();
+      for (long block = 0; writtenBlocks != null && block < writtenBlocks[i]; block++) {
+        manager.finishWriteChunks(containers[i], new BlockData(new BlockID(data.getContainerID(), firstBlock + block)));
       }
-      for (File file : new File(written[i].getContainerData().getChunksPath()).listFiles()) {
-        file.delete();
-      }
+      // The datanode moves a container to a folder of the volume first, which is made at its registration only.
+      BlockUtils.removeDB(data, conf);
+      FileUtils.deleteDirectory(new File(data.getContainerPath()));
     }
-    written = null;
+    containers = null;
+    writtenBlocks = null;
   }
 }

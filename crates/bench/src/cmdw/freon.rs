@@ -80,8 +80,8 @@ pub struct Freon {
 }
 
 impl Freon {
-    /// Compiles and starts it in a folder of its own in `dir`, with containers for the threads of a
-    /// shape. `is_synced`: every chunk is durable before the next.
+    /// Compiles and starts it in a folder of its own in `dir`, for the threads of a shape.
+    /// `is_synced`: every chunk is durable before the next.
     ///
     /// # Errors
     /// There is no JDK, a jar is missing, or it does not start.
@@ -130,24 +130,33 @@ impl Freon {
         &self.name
     }
 
-    /// Writes the chunks of a shape as `cmdw` does, then syncs the file system.
+    /// Writes the chunks of a shape as `cmdw` does into new containers, then syncs the file system.
+    /// The containers go with their folders: a folder that had a million files stays as large and
+    /// as slow as it was, and ours are new in each run, too.
     ///
     /// # Errors
     /// It failed, or is gone.
     pub fn run(&mut self, layout: Layout, shape: &Shape) -> anyhow::Result<Run> {
         let case = format!("{} {} {} write\n", layout.name(), shape.chunk_bytes.0, shape.chunks);
+        self.order(&format!("fresh {}\n", layout.name()), "fresh")?;
         self.folder.sync_file_system()?;
         self.say(&case)?;
         let line = self.line(FREON_CASE_LIMIT)?;
         let began = Instant::now();
         self.folder.sync_file_system()?;
         let sync_ns = began.elapsed().as_nanos() as u64;
-        self.say("clean\n")?;
-        let cleaned = self.line(FREON_CASE_LIMIT)?;
-        anyhow::ensure!(cleaned == "cleaned", "{CLASS} says: {cleaned}");
+        self.order("clean\n", "cleaned")?;
         self.folder.sync_file_system()?;
         let run = run_of(&line, shape, sync_ns);
         run.ok_or_else(|| anyhow::anyhow!("{CLASS} says: {line}; {}", self.complaints()))
+    }
+
+    /// Says a line that has one good answer.
+    fn order(&mut self, text: &str, answer: &str) -> anyhow::Result<()> {
+        self.say(text)?;
+        let line = self.line(FREON_CASE_LIMIT)?;
+        anyhow::ensure!(line == answer, "{CLASS} says: {line}; {}", self.complaints());
+        Ok(())
     }
 
     fn say(&mut self, text: &str) -> anyhow::Result<()> {
@@ -292,6 +301,38 @@ mod tests {
         jar("hdds-container-service-2.2.0.jar");
         assert_eq!(version_of(folder.path()).unwrap(), "2.2.0");
         assert!(version_of(&folder.path().join("x")).is_err());
+    }
+
+    /// A shell that answers as the Java program does, and notes what it was told.
+    const ANSWERS: &str = r#"while read -r line; do
+        echo "$line" >> "$1/told"
+        case "$line" in
+            fresh*) echo fresh ;;
+            clean) echo cleaned ;;
+            *) echo "chunks=60 write_s=1 p50_ms=1 p99_ms=1 cpu_us_per_chunk=1 failed=0" ;;
+        esac
+    done"#;
+
+    #[test]
+    fn every_case_has_fresh_containers() {
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-freon-fresh-test").unwrap();
+        let told = folder.path().join("told");
+        let mut shell = command("sh");
+        shell.args(["-c", ANSWERS, "sh"]).arg(folder.path());
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take();
+        let lines = read_lines(child.stdout.take().unwrap()).unwrap();
+        let (name, interrupt) = ("sh".to_string(), Interrupt::default());
+        let mut freon = Freon { child, input, lines, folder, name, interrupt };
+        let (chunk_bytes, chunks) = (ChunkBytes(1_024), 60);
+        let (threads, containers, chunks_per_block) = (2, 2, 16);
+        let shape = Shape { chunk_bytes, chunks, threads, containers, chunks_per_block };
+        for layout in [Layout::PerBlock, Layout::PerChunk] {
+            freon.run(layout, &shape).unwrap();
+        }
+        let expected = "fresh FILE_PER_BLOCK\nFILE_PER_BLOCK 1024 60 write\nclean\n\
+                        fresh FILE_PER_CHUNK\nFILE_PER_CHUNK 1024 60 write\nclean\n";
+        assert_eq!(fs::read_to_string(told).unwrap(), expected);
     }
 
     #[test]
