@@ -477,6 +477,7 @@ impl Test<'_> {
             (Layout::Log, "ozone", Layout::PerBlock.name()),
             (Layout::Log, "limit", Limit::Log.name()),
             (Layout::Log, "limit", Limit::LogGroup.name()),
+            (Layout::Log, "limit", Limit::DirectGroup.name()),
         ] {
             if let (Some(one), Some(two)) = (find("quorate", ours.name()), find(other, theirs)) {
                 out += &table::ratios(one, two);

@@ -128,6 +128,10 @@ pub const STREAM_BLOCK_BYTES: u64 = 1 << 20;
 /// What places, lengths and memory of direct writes are multiples of: no device has larger blocks.
 pub const DIRECT_ALIGN_BYTES: u64 = 4096;
 
+/// Bytes that one write of a group commit takes at most, unless one chunk has more. Of small chunks
+/// it never has as many: no thread has more than one in it.
+pub const DIRECT_GROUP_BYTES: u64 = 8 << 20;
+
 /// Direct writes of one file under way: enough that the disk never waits for the next.
 pub const DIRECT_WRITERS: usize = 4;
 

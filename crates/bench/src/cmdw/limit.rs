@@ -1,16 +1,18 @@
 //! What the disk and the system can do without a store: the same bytes by plain system calls, in
 //! the same run. A figure near one of these says that nothing more is to be had that way.
 
+mod group;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
+use crate::cmdw::limit::group::{AlignedMemory, DirectGroup, Group};
 use crate::cmdw::load::{Shape, Took, together};
 use crate::interrupt::Interrupt;
 use crate::limits::{DIRECT_ALIGN_BYTES, DIRECT_WRITERS, STREAM_BLOCK_BYTES};
@@ -24,19 +26,22 @@ pub enum Limit {
     /// One file whose room is reserved, aligned blocks of 1 MiB around the page cache, some at
     /// once.
     Direct,
-    /// Each thread appends each chunk to a file of its own.
+    /// Each thread appends each chunk to a file of its own, which grows.
     Log,
-    /// The same, and each chunk has an fdatasync of its own before the next.
+    /// Like `Log`, and each chunk has an fdatasync of its own before the next.
     LogSync,
-    /// All threads append to one file; one of those who wait makes it durable for all.
+    /// All threads append to one file that grows; one of those who wait makes it durable for all.
     LogGroup,
+    /// All threads append to one file of zeros that is overwritten around the page cache; one of
+    /// those who wait writes and syncs for all. No sync has to make a length or a place durable.
+    DirectGroup,
 }
 
 impl Limit {
     /// What acknowledged but not durable writes stand beside.
     pub const BUFFERED: [Limit; 3] = [Limit::Sequential, Limit::Direct, Limit::Log];
     /// What durable ones do.
-    pub const DURABLE: [Limit; 2] = [Limit::LogSync, Limit::LogGroup];
+    pub const DURABLE: [Limit; 3] = [Limit::LogSync, Limit::LogGroup, Limit::DirectGroup];
 
     /// As tables and key=value lines call it.
     pub fn name(self) -> &'static str {
@@ -46,6 +51,7 @@ impl Limit {
             Limit::Log => "log",
             Limit::LogSync => "logsync",
             Limit::LogGroup => "loggroup",
+            Limit::DirectGroup => "directgroup",
         }
     }
 
@@ -85,6 +91,13 @@ impl Limit {
             })?,
             Limit::LogGroup => {
                 let group = Group::of(File::create_new(&path)?);
+                let took = by_chunk(shape, interrupt, |_| Ok(()), |(), _| group.append(data))?;
+                syncs.store(group.syncs(), Ordering::Relaxed);
+                took
+            }
+            Limit::DirectGroup => {
+                let Some(file) = zeroed(&path, shape.bytes(), interrupt)? else { return Ok(None) };
+                let group = DirectGroup::of(file, shape);
                 let took = by_chunk(shape, interrupt, |_| Ok(()), |(), _| group.append(data))?;
                 syncs.store(group.syncs(), Ordering::Relaxed);
                 took
@@ -129,20 +142,10 @@ fn direct(
     data: &[u8],
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Took>> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).custom_flags(OFlags::DIRECT.bits() as i32);
-    let file = match options.open(path) {
-        Err(error) if is_refusal(&error) => return Ok(None),
-        other => other?,
-    };
-    let memory = AlignedBlock::of(data);
     let bytes = shape.bytes().next_multiple_of(DIRECT_ALIGN_BYTES);
-    // Whether it can be written at all, and room, before the clock runs; some have no reservation.
-    match file.write_all_at(&memory.bytes()[..DIRECT_ALIGN_BYTES as usize], 0) {
-        Err(error) if is_refusal(&error) => return Ok(None),
-        other => other?,
-    }
-    let _ = fallocate(&file, FallocateFlags::empty(), 0, bytes);
+    let Some(file) = direct_file(path, bytes)? else { return Ok(None) };
+    let mut memory = AlignedMemory::zeroed(STREAM_BLOCK_BYTES as usize);
+    memory.bytes_mut().iter_mut().zip(block_of(data)).for_each(|(to, from)| *to = from);
     let next = AtomicU64::new(0);
     let took = together(
         DIRECT_WRITERS,
@@ -162,29 +165,42 @@ fn direct(
     Ok(Some(took))
 }
 
+/// A new file that is written around the page cache, with room for so many bytes where the file
+/// system can reserve it. None if it has no such writes.
+fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    let file = match options.open(path) {
+        Err(error) if is_refusal(&error) => return Ok(None),
+        other => other?,
+    };
+    // Some refuse at the first write only.
+    let block = AlignedMemory::zeroed(DIRECT_ALIGN_BYTES as usize);
+    match file.write_all_at(block.bytes(), 0) {
+        Err(error) if is_refusal(&error) => return Ok(None),
+        other => other?,
+    }
+    let _ = fallocate(&file, FallocateFlags::empty(), 0, bytes);
+    Ok(Some(file))
+}
+
+/// Such a file with so many bytes in whole blocks, all of them zeros on the disk: a block that was
+/// reserved and never written costs its first sync a change of the file's metadata.
+fn zeroed(path: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<Option<File>> {
+    let bytes = bytes.next_multiple_of(DIRECT_ALIGN_BYTES);
+    let Some(file) = direct_file(path, bytes)? else { return Ok(None) };
+    let zeros = AlignedMemory::zeroed(STREAM_BLOCK_BYTES as usize);
+    for offset in (0..bytes).step_by(STREAM_BLOCK_BYTES as usize) {
+        let count = STREAM_BLOCK_BYTES.min(bytes - offset);
+        file.write_all_at(&zeros.bytes()[..count as usize], offset)?;
+        interrupt.check()?;
+    }
+    file.sync_all()?;
+    Ok(Some(file))
+}
+
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
-}
-
-/// A block of memory that starts where the device can take it from.
-struct AlignedBlock {
-    memory: Vec<u8>,
-    skip: usize,
-}
-
-impl AlignedBlock {
-    fn of(data: &[u8]) -> AlignedBlock {
-        let mut memory = vec![0; (STREAM_BLOCK_BYTES + DIRECT_ALIGN_BYTES) as usize];
-        let skip = memory.as_ptr().align_offset(DIRECT_ALIGN_BYTES as usize);
-        for (to, from) in memory[skip..].iter_mut().zip(block_of(data)) {
-            *to = from;
-        }
-        AlignedBlock { memory, skip }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.memory[self.skip..self.skip + STREAM_BLOCK_BYTES as usize]
-    }
 }
 
 /// All threads append their chunks, each to what it opened, by `append`, which gets that and how
@@ -208,61 +224,6 @@ fn by_chunk<T>(
         }
         Ok(latencies)
     })
-}
-
-/// A file that many append to, and each append is durable when it returns.
-struct Group {
-    file: File,
-    end: AtomicU64,
-    state: Mutex<GroupState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct GroupState {
-    /// Appends whose bytes the system has.
-    written: u64,
-    /// Those of them that are durable.
-    durable: u64,
-    /// Somebody waits for the disk on behalf of all.
-    is_syncing: bool,
-    syncs: u64,
-}
-
-impl Group {
-    fn of(file: File) -> Group {
-        let (end, state) = (AtomicU64::new(0), Mutex::new(GroupState::default()));
-        Group { file, end, state, changed: Condvar::new() }
-    }
-
-    fn append(&self, data: &[u8]) -> io::Result<()> {
-        let offset = self.end.fetch_add(data.len() as u64, Ordering::Relaxed);
-        self.file.write_all_at(data, offset)?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.written += 1;
-        let ours = state.written;
-        while state.durable < ours {
-            if state.is_syncing {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            state.is_syncing = true;
-            let covered = state.written;
-            drop(state);
-            let synced = self.file.sync_data();
-            state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.is_syncing = false;
-            state.syncs += 1;
-            self.changed.notify_all();
-            synced?;
-            state.durable = covered;
-        }
-        Ok(())
-    }
-
-    fn syncs(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).syncs
-    }
 }
 
 #[cfg(test)]
@@ -292,7 +253,9 @@ mod tests {
             let lengths = fs::read_dir(folder.path()).unwrap();
             let bytes: u64 = lengths.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
             let expected = match limit {
-                Limit::Direct => shape.bytes().next_multiple_of(DIRECT_ALIGN_BYTES),
+                Limit::Direct | Limit::DirectGroup => {
+                    shape.bytes().next_multiple_of(DIRECT_ALIGN_BYTES)
+                }
                 _ => shape.bytes(),
             };
             assert_eq!(bytes, expected, "{limit:?}");
@@ -300,9 +263,23 @@ mod tests {
             assert_eq!(took.latencies.count(), operations, "{limit:?}");
             match limit {
                 Limit::LogSync => assert_eq!(syncs, shape.chunks),
-                Limit::LogGroup => assert!((1..=shape.chunks).contains(&syncs), "{syncs}"),
+                Limit::LogGroup | Limit::DirectGroup => {
+                    assert!((1..=shape.chunks).contains(&syncs), "{syncs}");
+                }
                 _ => assert_eq!(syncs, 0),
             }
+        }
+    }
+
+    #[test]
+    fn a_file_of_zeros_is_whole_before_the_first_append() {
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-limit-zeros-test").unwrap();
+        let path = folder.path().join("file");
+        let bytes = STREAM_BLOCK_BYTES + 1;
+        // Not every file system has direct writes.
+        if zeroed(&path, bytes, &Interrupt::default()).unwrap().is_some() {
+            let expected = bytes.next_multiple_of(DIRECT_ALIGN_BYTES) as usize;
+            assert!(fs::read(&path).unwrap() == vec![0; expected]);
         }
     }
 

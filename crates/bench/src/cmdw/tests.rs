@@ -105,7 +105,8 @@ fn ozone_and_the_limits_are_in_the_first_table() {
     assert_eq!(of("--layout log --compare freon:/x", false), [ours(Layout::Log)]);
     let limits = |words: &str| -> Vec<Contender> { of(words, true).split_off(1) };
     let limit = Contender::Limit;
-    let durable = [limit(Limit::LogSync), limit(Limit::LogGroup), Contender::Generator];
+    let durable = [Limit::LogSync, Limit::LogGroup, Limit::DirectGroup].map(limit);
+    let durable = [&durable[..], &[Contender::Generator]].concat();
     assert_eq!(limits("--layout log --durability group-synced"), durable);
     assert_eq!(limits("--layout log").len(), 4);
 }

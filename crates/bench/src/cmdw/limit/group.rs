@@ -1,0 +1,315 @@
+//! Group commit without a store: what many threads append is made durable by one of them for all.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::cmdw::load::Shape;
+use crate::limits::{DIRECT_ALIGN_BYTES, DIRECT_GROUP_BYTES};
+
+/// A file that grows, which many append to; each append is durable when it returns.
+#[derive(Debug)]
+pub struct Group {
+    file: File,
+    end: AtomicU64,
+    state: Mutex<GroupState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GroupState {
+    /// Appends whose bytes the system has.
+    written: u64,
+    /// Those of them that are durable.
+    durable: u64,
+    /// Somebody waits for the disk on behalf of all.
+    is_syncing: bool,
+    syncs: u64,
+}
+
+impl Group {
+    /// For an empty file.
+    pub fn of(file: File) -> Group {
+        let (end, state) = (AtomicU64::new(0), Mutex::new(GroupState::default()));
+        Group { file, end, state, changed: Condvar::new() }
+    }
+
+    /// Appends the bytes of a chunk.
+    ///
+    /// # Errors
+    /// The write or the sync failed.
+    pub fn append(&self, data: &[u8]) -> io::Result<()> {
+        let offset = self.end.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(data, offset)?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.written += 1;
+        let ours = state.written;
+        while state.durable < ours {
+            if state.is_syncing {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.is_syncing = true;
+            let covered = state.written;
+            drop(state);
+            let synced = self.file.sync_data();
+            state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_syncing = false;
+            state.syncs += 1;
+            self.changed.notify_all();
+            synced?;
+            state.durable = covered;
+        }
+        Ok(())
+    }
+
+    /// fdatasyncs so far.
+    pub fn syncs(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).syncs
+    }
+}
+
+/// A file of zeros that many append to around the page cache; each append is durable when it
+/// returns.
+///
+/// Chunks are copied one behind the other into one of two buffers. The leader of a round, one of
+/// the threads whose chunks are in the buffer, writes it and syncs, while others fill the other
+/// buffer for the next round. The last block of a round is written again with what follows it, so
+/// that the file has the bytes of the chunks and no others between them.
+#[derive(Debug)]
+pub struct DirectGroup {
+    file: File,
+    state: Mutex<DirectState>,
+    /// A round ended. Two, by the round's parity, so that the end of a round wakes one of those who
+    /// wait for the next, to lead it, and not all.
+    ended: [Condvar; 2],
+    /// A leader took the buffer, and the other one has room.
+    has_room: Condvar,
+}
+
+#[derive(Debug)]
+struct DirectState {
+    /// What is gathered for the next write.
+    buffer: AlignedMemory,
+    /// Bytes gathered, from the buffer's beginning.
+    filled: usize,
+    /// Where the buffer begins in the file, which is at a block.
+    offset: u64,
+    /// The other buffer. None while a leader writes it.
+    spare: Option<AlignedMemory>,
+    /// The round that is gathered.
+    round: u64,
+    /// Rounds that are durable: those before this one.
+    durable: u64,
+    /// Why a write or a sync failed. Nothing is written after that.
+    failure: Option<String>,
+    syncs: u64,
+}
+
+impl DirectState {
+    fn check(&self) -> io::Result<()> {
+        match &self.failure {
+            Some(failure) => Err(io::Error::other(failure.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl DirectGroup {
+    /// For a file of zeros that has the bytes of the shape, in whole blocks.
+    pub fn of(file: File, shape: &Shape) -> DirectGroup {
+        let chunk_bytes = shape.chunk_bytes.0;
+        // No thread has more than one chunk in a buffer.
+        let of_all = chunk_bytes * shape.threads as u64;
+        let bytes = of_all.min(DIRECT_GROUP_BYTES.max(chunk_bytes));
+        // One block more for what the round before left in its last one.
+        let bytes = bytes.next_multiple_of(DIRECT_ALIGN_BYTES) + DIRECT_ALIGN_BYTES;
+        let state = DirectState {
+            buffer: AlignedMemory::zeroed(bytes as usize),
+            filled: 0,
+            offset: 0,
+            spare: Some(AlignedMemory::zeroed(bytes as usize)),
+            round: 0,
+            durable: 0,
+            failure: None,
+            syncs: 0,
+        };
+        let (state, ended, has_room) = (Mutex::new(state), Default::default(), Condvar::new());
+        DirectGroup { file, state, ended, has_room }
+    }
+
+    /// Appends the bytes of a chunk.
+    ///
+    /// # Errors
+    /// The write or the sync failed, of this round or of one before.
+    pub fn append(&self, data: &[u8]) -> io::Result<()> {
+        let has_no_room = |state: &mut DirectState| {
+            state.failure.is_none() && state.filled + data.len() > state.buffer.bytes().len()
+        };
+        let state = self.has_room.wait_while(self.lock(), has_no_room);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.check()?;
+        let (start, round) = (state.filled, state.round);
+        state.filled += data.len();
+        state.buffer.bytes_mut()[start..start + data.len()].copy_from_slice(data);
+        while state.durable <= round {
+            state.check()?;
+            state = match state.spare.take() {
+                Some(spare) => self.lead(state, spare)?,
+                None => {
+                    let woken = self.of_round(round).wait(state);
+                    woken.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs what is gathered, while others gather in the spare buffer.
+    fn lead<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, DirectState>,
+        spare: AlignedMemory,
+    ) -> io::Result<MutexGuard<'a, DirectState>> {
+        let mut buffer = mem::replace(&mut state.buffer, spare);
+        let (filled, offset, round) = (state.filled, state.offset, state.round);
+        let rest = filled % DIRECT_ALIGN_BYTES as usize;
+        let begun = filled - rest;
+        state.buffer.bytes_mut()[..rest].copy_from_slice(&buffer.bytes()[begun..filled]);
+        state.filled = rest;
+        state.offset += begun as u64;
+        state.round += 1;
+        drop(state);
+        self.has_room.notify_all();
+        let end = filled.next_multiple_of(DIRECT_ALIGN_BYTES as usize);
+        buffer.bytes_mut()[filled..end].fill(0);
+        let written = self.file.write_all_at(&buffer.bytes()[..end], offset);
+        let synced = written.and_then(|()| self.file.sync_data());
+        let mut state = self.lock();
+        state.spare = Some(buffer);
+        state.syncs += 1;
+        match &synced {
+            Ok(()) => {
+                state.durable = round + 1;
+                // The next leader first: the disk waits for that one.
+                self.of_round(round + 1).notify_one();
+                self.of_round(round).notify_all();
+            }
+            Err(error) => {
+                state.failure = Some(error.to_string());
+                self.ended.iter().chain([&self.has_room]).for_each(Condvar::notify_all);
+            }
+        }
+        synced.map(|()| state)
+    }
+
+    /// fdatasyncs so far.
+    pub fn syncs(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    fn of_round(&self, round: u64) -> &Condvar {
+        &self.ended[(round % 2) as usize]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DirectState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Memory that starts where the device can take it from.
+#[derive(Debug)]
+pub struct AlignedMemory {
+    memory: Vec<u8>,
+    skip: usize,
+    length: usize,
+}
+
+impl AlignedMemory {
+    /// That many bytes, all zero.
+    pub fn zeroed(length: usize) -> AlignedMemory {
+        let memory = vec![0; length + DIRECT_ALIGN_BYTES as usize];
+        let skip = memory.as_ptr().align_offset(DIRECT_ALIGN_BYTES as usize);
+        AlignedMemory { memory, skip, length }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory[self.skip..self.skip + self.length]
+    }
+
+    /// The bytes, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.skip..self.skip + self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread};
+
+    use super::*;
+    use crate::cmdw::folder::Folder;
+    use crate::cmdw::load::{ChunkBytes, chunk_data};
+
+    fn shape(chunk_bytes: u64, chunks: u64) -> Shape {
+        let (threads, containers, chunks_per_block) = (3, 3, 16);
+        let chunk_bytes = ChunkBytes(chunk_bytes);
+        Shape { chunk_bytes, chunks, threads, containers, chunks_per_block }
+    }
+
+    /// Calls `append` for all chunks by all threads; what each gave.
+    fn append_all(group: &DirectGroup, shape: &Shape, data: &[u8]) -> Vec<io::Result<()>> {
+        let next = &AtomicU64::new(0);
+        let work = || {
+            let is_left = || next.fetch_add(1, Ordering::Relaxed) < shape.chunks;
+            let appends = std::iter::from_fn(|| is_left().then(|| group.append(data)));
+            appends.collect::<Vec<_>>()
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..shape.threads).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn chunks_of_a_group_follow_each_other_without_a_gap() {
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-group-test").unwrap();
+        let path = folder.path().join("file");
+        // Less than a block, whole blocks, and more than a buffer takes of all threads.
+        for (chunk_bytes, chunks) in [(1_000, 500), (4_096, 100), (5_000_000, 7)] {
+            let shape = shape(chunk_bytes, chunks);
+            let data = chunk_data(shape.chunk_bytes);
+            let group = DirectGroup::of(File::create(&path).unwrap(), &shape);
+            assert!(append_all(&group, &shape, &data).iter().all(Result::is_ok));
+            assert!((1..=chunks).contains(&group.syncs()), "{}", group.syncs());
+            let bytes = fs::read(&path).unwrap();
+            let (chunks, padding) = bytes.split_at(shape.bytes() as usize);
+            assert!(chunks.chunks(data.len()).all(|chunk| chunk == data), "{chunk_bytes}");
+            assert!(padding.len() < DIRECT_ALIGN_BYTES as usize);
+        }
+    }
+
+    #[test]
+    fn a_failed_write_fails_every_append() {
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-group-fail-test").unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"").unwrap();
+        let shape = shape(1_000, 50);
+        let group = DirectGroup::of(File::open(&path).unwrap(), &shape);
+        let results = append_all(&group, &shape, &chunk_data(shape.chunk_bytes));
+        assert_eq!(results.len(), 50);
+        assert!(results.iter().all(Result::is_err));
+    }
+
+    #[test]
+    fn aligned_memory_starts_at_a_block() {
+        let mut memory = AlignedMemory::zeroed(5_000);
+        assert_eq!(memory.bytes().as_ptr() as u64 % DIRECT_ALIGN_BYTES, 0);
+        memory.bytes_mut().fill(1);
+        assert_eq!(memory.bytes(), [1; 5_000]);
+    }
+}
