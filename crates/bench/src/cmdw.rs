@@ -8,6 +8,7 @@
 //! has it do beside its requests. [`limit`] has the plain system calls, [`freon`] the other
 //! side, [`table`] what is printed.
 
+pub mod acknowledged;
 pub mod background;
 pub mod client;
 pub mod counted_disk;
@@ -30,6 +31,7 @@ use chunk::store::{Durability, Stage, Store, StoreOptions, WriteMode};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::cmdw::acknowledged::Place;
 use crate::cmdw::background::kept_up;
 use crate::cmdw::client::ChunkAddress;
 use crate::cmdw::counted_disk::{CountedDisk, SyncCounts};
@@ -296,6 +298,21 @@ enum Contender {
     Generator,
 }
 
+impl Contender {
+    /// Where a chunk is when it is acknowledged but not durable; none where there is no chunk.
+    fn acknowledges_from(self, chunk_bytes: ChunkBytes) -> Option<Place> {
+        match self {
+            Contender::Ours(layout) => Some(Place::in_store(layout, chunk_bytes.0)),
+            Contender::Ozone(_) | Contender::Limit(Limit::Sequential | Limit::Log) => {
+                Some(Place::PageCache)
+            }
+            Contender::Limit(Limit::Direct) => Some(Place::Device),
+            Contender::Limit(Limit::LogSync | Limit::LogGroup | Limit::DirectGroup)
+            | Contender::Generator => None,
+        }
+    }
+}
+
 /// Whom a test has. Ozone and the limits know no checksums, and so are in the first table only.
 fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
     let ours = args.chunks.layouts();
@@ -439,8 +456,17 @@ impl Test<'_> {
         };
         println!("\n== {title}");
         print!("{}", self.text(&all, &published));
+        let acknowledged = self.acknowledged(contenders, &all);
+        for (place, labels) in &acknowledged {
+            println!("  acknowledged from {}: {}", place.describe(), labels.join(", "));
+        }
+        let acknowledged: Value = acknowledged
+            .into_iter()
+            .map(|(place, labels)| (place.name().to_string(), json!(labels)))
+            .collect();
         Ok(json!({
             "test": title,
+            "acknowledged_from": acknowledged,
             "checksum": checksum_name(self.checksum.kind),
             "durability": durability_name(self.durability),
             "contenders": all.iter().map(Series::to_json).collect::<Vec<_>>(),
@@ -453,6 +479,22 @@ impl Test<'_> {
         let checksum = checksum_name(self.checksum.kind);
         let durability = durability_name(self.durability);
         format!("{chunks} chunks of {chunk_bytes}, checksums: {checksum}, {durability}")
+    }
+
+    /// Which contenders acknowledge chunks from where, if those are not durable then.
+    fn acknowledged(&self, contenders: &[Contender], all: &[Series]) -> Vec<(Place, Vec<String>)> {
+        if self.durability != Durability::Buffered {
+            return Vec::new();
+        }
+        let of_place = |place: Place| {
+            let both = contenders.iter().zip(all);
+            let of_it = both.filter(|(contender, _)| {
+                contender.acknowledges_from(self.shape.chunk_bytes) == Some(place)
+            });
+            (place, of_it.map(|(_, series)| series.label()).collect::<Vec<_>>())
+        };
+        let places = Place::ALL.into_iter().map(of_place);
+        places.filter(|(_, labels)| !labels.is_empty()).collect()
     }
 
     fn published(&self) -> Vec<&'static CmdwRow> {

@@ -87,7 +87,11 @@ pub fn disk_read_bytes() -> Option<u64> {
     count.trim().parse().ok()
 }
 
-fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// The files of a folder, and of those in it.
+///
+/// # Errors
+/// One of them cannot be listed.
+pub fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {

@@ -176,6 +176,14 @@ fn a_table_has_all_who_took_part() {
         assert_eq!(all.len(), 3);
         assert!(all.iter().all(|one| one["runs"].as_array().unwrap().len() == 2));
         assert_eq!(json["test"], "50 chunks of 1000 bytes, checksums: none, buffered");
+        let ours = format!("quorate-{} LOG", env!("CARGO_PKG_VERSION"));
+        let expected = json!({ "process": [ours], "page-cache": ["limit log"] });
+        assert_eq!(json["acknowledged_from"], expected);
+    });
+    with_test("durable-table", Durability::GroupSynced, ChecksumType::None, |test| {
+        let contenders = [Contender::Ours(Layout::Log)];
+        let json = test.measure(&contenders, &Rounds::ONCE, &mut None).unwrap();
+        assert_eq!(json["acknowledged_from"], json!({}));
     });
 }
 
