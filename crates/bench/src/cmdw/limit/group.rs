@@ -157,23 +157,16 @@ impl DirectGroup {
         state.buffer.bytes_mut()[start..start + data.len()].copy_from_slice(data);
         while state.durable <= round {
             state.check()?;
-            state = match state.spare.take() {
-                Some(spare) => self.lead(state, spare)?,
-                None => {
-                    let woken = self.of_round(round).wait(state);
-                    woken.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+            if let Some(spare) = state.spare.take() {
+                return self.lead(state, spare);
+            }
+            state = self.of_round(round).wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
     }
 
     /// Writes and syncs what is gathered, while others gather in the spare buffer.
-    fn lead<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, DirectState>,
-        spare: AlignedMemory,
-    ) -> io::Result<MutexGuard<'a, DirectState>> {
+    fn lead(&self, mut state: MutexGuard<'_, DirectState>, spare: AlignedMemory) -> io::Result<()> {
         let mut buffer = mem::replace(&mut state.buffer, spare);
         let (filled, offset, round) = (state.filled, state.offset, state.round);
         let rest = filled % DIRECT_ALIGN_BYTES as usize;
@@ -192,18 +185,18 @@ impl DirectGroup {
         state.spare = Some(buffer);
         state.syncs += 1;
         match &synced {
-            Ok(()) => {
-                state.durable = round + 1;
-                // The next leader first: the disk waits for that one.
-                self.of_round(round + 1).notify_one();
-                self.of_round(round).notify_all();
-            }
-            Err(error) => {
-                state.failure = Some(error.to_string());
-                self.ended.iter().chain([&self.has_room]).for_each(Condvar::notify_all);
-            }
+            Ok(()) => state.durable = round + 1,
+            Err(error) => state.failure = Some(error.to_string()),
         }
-        synced.map(|()| state)
+        // Threads that are woken want the lock.
+        drop(state);
+        if synced.is_err() {
+            self.ended.iter().chain([&self.has_room]).for_each(Condvar::notify_all);
+        }
+        // The next leader first: the disk waits for that one.
+        self.of_round(round + 1).notify_one();
+        self.of_round(round).notify_all();
+        synced
     }
 
     /// fdatasyncs so far.
