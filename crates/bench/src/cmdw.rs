@@ -455,11 +455,8 @@ impl Test<'_> {
             _ => Vec::new(),
         };
         println!("\n== {title}");
-        print!("{}", self.text(&all, &published));
         let acknowledged = self.acknowledged(contenders, &all);
-        for (place, labels) in &acknowledged {
-            println!("  acknowledged from {}: {}", place.describe(), labels.join(", "));
-        }
+        print!("{}", self.text(&all, &published, &acknowledged));
         let acknowledged: Value = acknowledged
             .into_iter()
             .map(|(place, labels)| (place.name().to_string(), json!(labels)))
@@ -501,13 +498,22 @@ impl Test<'_> {
         CMDW.iter().filter(|row| row.chunk_bytes == self.shape.chunk_bytes.0).collect()
     }
 
-    /// Table, ratios and lines.
-    fn text(&self, all: &[Series], published: &[&CmdwRow]) -> String {
+    /// Table, where chunks are acknowledged from, ratios and lines.
+    fn text(
+        &self,
+        all: &[Series],
+        published: &[&CmdwRow],
+        acknowledged: &[(Place, Vec<String>)],
+    ) -> String {
         let kind = match self.durability {
             Durability::Buffered => Kind::Writes,
             Durability::Synced | Durability::GroupSynced => Kind::DurableWrites,
         };
         let mut out = table::table(kind, all, published);
+        for (place, labels) in acknowledged {
+            let (from, who) = (place.describe(), labels.join(", "));
+            out += &format!("  acknowledged from {from}: {who}\n");
+        }
         let find = |implementation: &str, layout: &str| {
             all.iter().find(|series| {
                 series.implementation.starts_with(implementation) && series.layout == layout

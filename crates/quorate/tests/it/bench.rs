@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use bench::cmdw::table::value_of;
 use bench::process::Processes;
 use rustix::process::Pid;
 
@@ -367,6 +368,27 @@ fn every_item_is_published_and_seen_or_overtaken() {
             assert!(!below_root(address).contains("bench-"));
         }
     }
+}
+
+#[test]
+fn the_chunk_test_says_where_chunks_are_and_how_often_it_synced() {
+    let dir = folder("bench-cmdw-dir");
+    let few = ["cmdw", "--dir", dir.to_str().unwrap(), "--size", "1KiB", "--count", "60"];
+    let few = [&few[..], &["--threads", "3", "--rounds", "1", "--checksum", "none"]].concat();
+    let (text, json) = bench("cmdw", &few);
+    assert!(text.contains("  acknowledged from process memory"), "{text}");
+    assert!(text.contains("  acknowledged from the page cache"), "{text}");
+    assert!(json.contains("\"acknowledged_from\": {"), "{json}");
+    let (text, _) = bench("cmdw-durable", &[&few[..], &["--durability", "group-synced"]].concat());
+    assert!(!text.contains("acknowledged from"), "{text}");
+    let lines = || text.lines().filter(|line| line.starts_with("impl="));
+    for layout in ["LOG", "FILE_PER_BLOCK", "FILE_PER_CHUNK", "logsync", "loggroup"] {
+        let line = lines().find(|line| value_of(line, "layout") == Some(layout)).unwrap();
+        let syncs = value_of(line, "fdatasyncs").unwrap();
+        assert!(syncs.parse::<u64>().unwrap() > 0, "{line}");
+    }
+    assert!(text.contains("limit directgroup"), "{text}");
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0);
 }
 
 #[test]
