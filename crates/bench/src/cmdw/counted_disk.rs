@@ -101,6 +101,10 @@ impl Disk for CountedDisk {
         self.disk.truncate(file, bytes)
     }
 
+    fn punch(&self, file: &Self::File, offset: u64, bytes: u64) -> io::Result<()> {
+        self.disk.punch(file, offset, bytes)
+    }
+
     fn sync_data(&self, file: &Self::File) -> io::Result<()> {
         self.counters.files.fetch_add(1, Ordering::Relaxed);
         self.disk.sync_data(file)
