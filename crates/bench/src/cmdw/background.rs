@@ -22,7 +22,7 @@ use crate::limits::{
 ///
 /// # Errors
 /// That of the work, or of the store.
-pub fn ticking<T, D: Disk>(
+pub fn ticking<T, D: Disk + Clone>(
     store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<T>
