@@ -10,6 +10,9 @@
 //! refuse writes: when no segment can be made ahead and the room in the current one is low. Room
 //! comes back when a snapshot lets go of log, or when somebody makes some. While the next snapshot
 //! has no room, what there is is left to it.
+//!
+//! A process that has as many files open as it may is such a disk: no segment can be made, and the
+//! same is tried again.
 
 use core::mem;
 
@@ -101,7 +104,7 @@ impl<D: Disk> LogWriter<D> {
                 self.wal.adopt_spare(job);
                 self.is_spare_missing = false;
             }
-            LogInput::Spare(job, Err(StorageError::DiskFull { .. })) => {
+            LogInput::Spare(job, Err(error)) if error.is_for_now() => {
                 // Where there is no room for an ordinary segment there may be for a small one, and
                 // that is tried at once.
                 if !self.wal.abandon_spare(job) {
@@ -158,7 +161,7 @@ impl<D: Disk> LogWriter<D> {
                 // There may be room now.
                 self.retry_at_ms = None;
             }
-            Err(StorageError::DiskFull { .. }) => self.on_no_room(now_ms),
+            Err(error) if error.is_for_now() => self.on_no_room(now_ms),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -169,7 +172,7 @@ impl<D: Disk> LogWriter<D> {
         for job in &self.held[self.queued..] {
             match append(&mut self.wal, job) {
                 Ok(()) => self.queued += 1,
-                Err(StorageError::DiskFull { .. }) => break,
+                Err(error) if error.is_for_now() => break,
                 Err(error) => return Err(error),
             }
         }
@@ -179,7 +182,7 @@ impl<D: Disk> LogWriter<D> {
         let Some(last) = self.held[..self.queued].last().map(|job| job.id) else { return Ok(None) };
         match self.wal.commit() {
             Ok(_) => {}
-            Err(StorageError::DiskFull { .. }) => {
+            Err(error) if error.is_for_now() => {
                 self.on_no_room(now_ms);
                 return Ok(None);
             }

@@ -4,9 +4,11 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::disk::is_out_of_descriptors;
+
 /// Why storage could not do what was asked. All but [`StorageError::DiskFull`],
-/// [`StorageError::RecordTooLarge`] and [`StorageError::ReceivedTooLarge`] mean that the process
-/// must end or must not start.
+/// [`StorageError::NoDescriptor`], [`StorageError::RecordTooLarge`] and
+/// [`StorageError::ReceivedTooLarge`] mean that the process must end or must not start.
 #[derive(Debug, Error)]
 pub enum StorageError {
     /// The operating system refused an operation. After a write or sync this is final.
@@ -45,6 +47,15 @@ pub enum StorageError {
     DiskFull {
         /// Bytes that were wanted.
         bytes_wanted: u64,
+    },
+    /// This process, or the machine, has as many files open as it may, and a segment or a snapshot
+    /// needs one more. Nothing was written or queued; it is tried again.
+    #[error("no file descriptor is left to {op} {file}")]
+    NoDescriptor {
+        /// Path below the data directory.
+        file: String,
+        /// What was tried, as a verb.
+        op: &'static str,
     },
     /// A record is larger than the format allows. Nothing was queued.
     #[error("a record of {bytes} bytes is over the limit of {bytes_max}")]
@@ -105,6 +116,31 @@ impl StorageError {
     /// Corruption of `file` at `offset`.
     pub fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> StorageError {
         StorageError::Corrupt { file: file.to_owned(), offset, what: what.into() }
+    }
+
+    /// Whether the same may succeed another time: the disk has no room now, or the process no
+    /// descriptor.
+    pub fn is_for_now(&self) -> bool {
+        matches!(self, StorageError::DiskFull { .. } | StorageError::NoDescriptor { .. })
+    }
+
+    /// The same error, as what it means that something could not be made: `bytes_wanted` is its
+    /// size.
+    pub(crate) fn or_for_now(self, bytes_wanted: u64) -> StorageError {
+        match self.is_no_space() {
+            true => StorageError::DiskFull { bytes_wanted },
+            false => self.or_no_descriptor(),
+        }
+    }
+
+    /// The same error, as what it means that a file could not be opened.
+    pub(crate) fn or_no_descriptor(self) -> StorageError {
+        match self {
+            StorageError::Io { file, op, error } if is_out_of_descriptors(&error) => {
+                StorageError::NoDescriptor { file, op }
+            }
+            error => error,
+        }
     }
 
     /// Whether the system said that no space is left.

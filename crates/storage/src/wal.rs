@@ -282,12 +282,12 @@ impl<D: Disk> Wal<D> {
     }
 
     /// Writes what was queued and makes it durable: one write and one sync, or, for each segment
-    /// that was filled, those and the sync of its seal. After [`StorageError::DiskFull`] it stays
-    /// queued, and another commit goes on.
+    /// that was filled, those and the sync of its seal. After an error that
+    /// [`StorageError::is_for_now`] it stays queued, and another commit goes on.
     pub fn commit(&mut self) -> Result<Committed, StorageError> {
         self.check_alive()?;
         let written = self.write_queued();
-        self.is_poisoned |= !matches!(written, Ok(_) | Err(StorageError::DiskFull { .. }));
+        self.is_poisoned |= written.as_ref().is_err_and(|error| !error.is_for_now());
         let bytes = written?;
         self.durable_index = self.last_index;
         Ok(Committed { bytes, durable_index: self.durable_index })
@@ -561,7 +561,7 @@ impl<D: Disk> Wal<D> {
         let number = self.take_number();
         let made = make_now(&self.disk, number, bytes);
         if let Err(error) = &made
-            && !matches!(error, StorageError::DiskFull { .. })
+            && !error.is_for_now()
         {
             self.is_poisoned = true;
         }
@@ -834,21 +834,23 @@ fn is_kept(options: &WalOptions, spares: &[Spare], bytes: u64) -> bool {
 }
 
 /// Gives a spare its place in the log. Rule 1: the name is durable before anything is written. A
-/// directory may need a block for it: [`StorageError::DiskFull`] leaves the spare as it is.
+/// directory may need a block for it, and the file a descriptor: an error that
+/// [`StorageError::is_for_now`] leaves the spare as it is.
 fn open_spare<D: Disk>(disk: &D, spare: Spare, sequence: u64) -> Result<D::File, StorageError> {
     let from = scan::spare_path(spare.number);
     let to = log_path(sequence);
-    disk.rename(&from, &to).map_err(|error| {
-        let error = StorageError::io(&from, "rename", error);
-        match error.is_no_space() {
-            true => StorageError::DiskFull { bytes_wanted: spare.bytes },
-            false => error,
-        }
-    })?;
-    let synced = disk.sync_dir(WAL_DIR);
-    synced.map_err(|error| StorageError::io(WAL_DIR, "sync", error))?;
-    let file = disk.open(&to);
-    file.map_err(|error| StorageError::io(&to, "open", error))
+    let bytes = spare.bytes;
+    let renamed = disk.rename(&from, &to);
+    renamed.map_err(|error| StorageError::io(&from, "rename", error).or_for_now(bytes))?;
+    let synced = disk.sync_dir(WAL_DIR).map_err(|error| StorageError::io(WAL_DIR, "sync", error));
+    let open = || disk.open(&to).map_err(|error| StorageError::io(&to, "open", error));
+    let opened = synced.and_then(|()| open()).map_err(|error| error.or_no_descriptor());
+    if let Err(StorageError::NoDescriptor { .. }) = &opened {
+        // Nothing was synced that failed to be.
+        let renamed = disk.rename(&to, &from);
+        renamed.map_err(|error| StorageError::io(&to, "rename", error))?;
+    }
+    opened
 }
 
 /// Writes and syncs a slot.

@@ -205,6 +205,30 @@ fn a_full_disk_refuses_before_anything_is_stuck_and_takes_writes_when_there_is_r
     assert_eq!((rig.refused, rig.committed), (1, committed + 1));
 }
 
+/// Each operation on files that needs a descriptor, with none left at the first times it is tried.
+#[test]
+fn a_log_without_descriptors_refuses_writes_and_takes_them_when_there_are_some() {
+    for operation in [Operation::Create, Operation::SyncDir, Operation::Open] {
+        let mut rig = Rig::new(FaultDisk::new(1));
+        let no_descriptor = (0..10_000).map(|nth| (operation, nth)).collect();
+        rig.disk.set_plan(FaultPlan { no_descriptor, ..FaultPlan::default() });
+        let mut count = 0;
+        while rig.refused == 0 {
+            rig.write_one(1_000);
+            count += 1;
+            assert!(count < 10_000, "{operation:?}: there is always a descriptor");
+        }
+        rig.give_room();
+        assert_eq!(rig.told, [true], "{operation:?}");
+        rig.wait(DISK_FULL_RETRY_MS);
+        assert_eq!(rig.told, [true, false], "{operation:?}");
+        let committed = rig.committed;
+        rig.write_one(1_000);
+        assert!(rig.committed > committed, "{operation:?}");
+        assert_eq!(rig.last_after_crash(), rig.committed, "{operation:?}");
+    }
+}
+
 /// A spare segment of the ordinary size does not fit, a small one does.
 #[test]
 fn room_for_small_segments_is_used_before_writes_are_refused() {

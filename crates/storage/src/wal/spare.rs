@@ -40,16 +40,13 @@ impl<D: Disk> SpareJob<D> {
 
     /// Writes at most [`FILL_STEP_BYTES`] and syncs them; `true` when the segment is ready for
     /// [`crate::wal::Wal::adopt_spare`]. After an error the job goes to
-    /// [`crate::wal::Wal::abandon_spare`]: [`StorageError::DiskFull`] harms nothing, any other
-    /// error is a disk that fails.
+    /// [`crate::wal::Wal::abandon_spare`]: one that [`StorageError::is_for_now`] harms nothing, any
+    /// other is a disk that fails.
     pub fn step(&mut self, disk: &D) -> Result<bool, StorageError> {
         if self.is_done {
             return Ok(true);
         }
-        self.step_any(disk).map_err(|error| match error.is_no_space() {
-            true => StorageError::DiskFull { bytes_wanted: self.bytes },
-            false => error,
-        })
+        self.step_any(disk).map_err(|error| error.or_for_now(self.bytes))
     }
 
     /// The last step renames, and that may need a block too: of the directory, for a longer name.
