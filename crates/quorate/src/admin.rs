@@ -34,6 +34,7 @@ use zk::four_letter;
 use zk::metrics::PROMETHEUS_MEDIA_TYPE;
 
 use crate::config::ListenAddress;
+use crate::descriptors;
 use crate::monitor::{Monitor, Started};
 
 /// Connections of one port. One more waits in the kernel's backlog.
@@ -143,6 +144,10 @@ impl Port {
                     continue;
                 }
             };
+            if descriptors::is_in_reserve(&stream) {
+                tracing::warn!("too few descriptors are left: {peer} is not served");
+                continue;
+            }
             let (monitor, service) = (monitor.clone(), service.clone());
             tokio::task::spawn_local(async move {
                 let served = serve_connection(stream, peer, idle, &service, &monitor);

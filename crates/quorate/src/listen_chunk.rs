@@ -34,7 +34,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::config::ChunkConfig;
-use crate::monitor::process::file_descriptors;
+use crate::descriptors;
 use metrics::Counts;
 
 pub use metrics::ChunkMetrics;
@@ -239,10 +239,15 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
     Ok(ChunkFace { service, runtimes, tickers, threads, connections })
 }
 
+/// Descriptors that the face and its store take at most.
+pub fn descriptors_max() -> usize {
+    CONNECTIONS_MAX + 2 * open_files_max()
+}
+
 /// Files that the store keeps open. Each takes two descriptors at most, and half of what the
 /// process may have is for connections.
 fn open_files_max() -> usize {
-    let descriptors = file_descriptors().map_or(u64::MAX, |(_, limit)| limit);
+    let descriptors = descriptors::limit();
     OPEN_FILES_MAX_DEFAULT.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
 }
 
@@ -266,6 +271,10 @@ impl ChunkFace {
                     continue;
                 }
             };
+            if descriptors::is_in_reserve(&stream) {
+                tracing::warn!("too few descriptors are left: a client from {peer} is cut off");
+                continue;
+            }
             let Ok(stream) = stream.into_std() else { continue };
             next = (next + 1) % self.runtimes.len();
             if self.runtimes[next].send((stream, peer, permit)).await.is_err() {

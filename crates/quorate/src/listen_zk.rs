@@ -27,6 +27,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
 use zk::four_letter::ConnectionReport;
 
+use crate::descriptors;
 use crate::monitor::Question;
 
 use crate::tls::Tls;
@@ -203,6 +204,11 @@ impl Acceptor {
                 }
             };
             let ip = peer.ip().to_canonical();
+            if descriptors::is_in_reserve(&stream) {
+                self.face.rejected.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!("too few descriptors are left: a connection from {ip} is closed");
+                continue;
+            }
             let Some(admission) = self.face.admit((ip, is_secure), limits) else {
                 self.face.rejected.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!("too many connections from {ip}: one more is closed");

@@ -21,6 +21,7 @@ use zk::four_letter::ConfReport;
 use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
+use crate::descriptors;
 use crate::listen_chunk::{self, ChunkFace};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
@@ -54,6 +55,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     start_logging(args.verbose);
     end_on_panic();
+    descriptors::raise_limit();
     let (config, warnings) = config::load(args, &Env::of_process())?;
     for warning in warnings {
         match warning.severity {
@@ -190,7 +192,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
     let limits = ConnectionLimits {
         per_ip_max: config.connections_per_ip_max as usize,
-        total_max: config.connections_max as usize,
+        total_max: connections_max(&config),
     };
     let mut ready = "quorate ready".to_string();
     for (name, listener) in [("zk", &plain), ("zk-tls", &secure)] {
@@ -290,6 +292,16 @@ async fn accept_chunks(chunks: Option<&ChunkFace>, listener: Option<TcpListener>
         (Some(chunks), Some(listener)) => chunks.accept(listener).await,
         _ => std::future::pending().await,
     }
+}
+
+/// ZooKeeper's clients in all: where nothing is said, as many as there are descriptors for beside
+/// those of the chunk store's clients and files.
+fn connections_max(config: &ServeConfig) -> usize {
+    if config.connections_max != 0 {
+        return config.connections_max as usize;
+    }
+    let of_chunks = config.chunk.as_ref().map_or(0, |_| listen_chunk::descriptors_max());
+    descriptors::beside(descriptors::for_connections(), of_chunks)
 }
 
 /// Keeps the stores of TLS up to date, if there are any.

@@ -8,6 +8,7 @@ mod chunks;
 mod client;
 mod container_znodes;
 mod crash;
+mod descriptors;
 mod differential;
 mod ensemble;
 mod images;

@@ -1,0 +1,79 @@
+//! File descriptors: as many as the system gives, and some of them kept for the log.
+//!
+//! A connection whose descriptor has one of the last numbers is closed at once. The kernel gives
+//! out the lowest that is free, so those numbers are there for files and for other servers, however
+//! many clients come; and nothing has to be counted.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors that no connection of a client takes: a log has a dozen, a snapshot and a link to
+/// another server a few. A client that would take one is cut off.
+const RESERVE: u64 = 128;
+
+/// Of few descriptors one part in so many is kept instead.
+const RESERVE_SHARE_MIN: u64 = 4;
+
+/// Descriptors that this process may have.
+pub fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Raises what the process may have to what it may ask for: shells and supervisors give 1,024, for
+/// the sake of programs that cannot take more.
+pub fn raise_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    let shown = |limit: Option<u64>| limit.map_or("any number".to_string(), |it| it.to_string());
+    let (had, wanted) = (shown(current), shown(maximum));
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => tracing::debug!("file descriptors: {wanted} instead of {had}"),
+        Err(error) => tracing::warn!("file descriptors stay at {had}, not {wanted}: {error}"),
+    }
+}
+
+/// Descriptors that connections may take, and files before them.
+pub fn for_connections() -> u64 {
+    outside_reserve(limit())
+}
+
+/// How many connections there may be of so many descriptors, beside those of others: half of all at
+/// the least.
+pub fn beside(all: u64, of_others: usize) -> usize {
+    let all = usize::try_from(all).unwrap_or(usize::MAX);
+    (all - of_others.min(all / 2)).max(1)
+}
+
+/// Whether so few are left that this one, which was just made for a connection, is to be closed.
+pub fn is_in_reserve(made: impl AsFd) -> bool {
+    u64::try_from(made.as_fd().as_raw_fd()).is_ok_and(|number| number >= for_connections())
+}
+
+fn outside_reserve(limit: u64) -> u64 {
+    limit - RESERVE.min(limit / RESERVE_SHARE_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_have_what_others_leave_and_half_at_least() {
+        let cases = [(900, 0, 900), (900, 400, 500), (900, 2_048, 450), (0, 0, 1), (1, 1, 1)];
+        for (all, of_others, wanted) in cases {
+            assert_eq!(beside(all, of_others), wanted, "{all} {of_others}");
+        }
+    }
+
+    #[test]
+    fn the_reserve_is_a_part_of_few_descriptors_and_a_number_of_many() {
+        let cases = [(0, 0), (64, 48), (256, 192), (512, 384), (1_024, 896), (u64::MAX, 0)];
+        for (limit, wanted) in cases {
+            let wanted = if limit == u64::MAX { u64::MAX - RESERVE } else { wanted };
+            assert_eq!(outside_reserve(limit), wanted, "{limit}");
+        }
+    }
+}

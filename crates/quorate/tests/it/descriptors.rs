@@ -1,0 +1,124 @@
+//! File descriptors: a server takes all that it may have, and clients leave some of them alone.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+
+use bench::cmdw::client::Client as ChunkClient;
+use bench::cmdw::load::block_of;
+use bytes::Bytes;
+use chunk::block::{BlockId, ChunkInfo};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+use crate::client::{Client, TIMEOUT_MS};
+use crate::server::{PATIENCE, Server, command, folder, wait_until};
+
+fn open_count(pid: Pid) -> u64 {
+    let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()));
+    open.expect("it runs").count() as u64
+}
+
+/// What a process may have open, now and at most.
+fn limits(pid: u32) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let mut words = line.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX));
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+#[test]
+fn a_server_may_open_as_many_files_as_the_system_lets_it() {
+    let folder = folder("descriptors-raised");
+    let data = folder.join("data");
+    fs::write(folder.join("zoo.cfg"), format!("dataDir={}\nclientPort=0\n", data.display()))
+        .unwrap();
+    let serve = command(&folder);
+    // As a shell starts it.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 256 && exec \"$0\" \"$@\""]).arg(serve.get_program());
+    shell.args(serve.get_args()).current_dir(&folder).stdout(Stdio::piped());
+    let mut server = shell.stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let (soft, hard) = limits(server.id());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(line.starts_with("quorate ready"), "{line}");
+    assert_eq!(soft, hard);
+    assert!(soft > 256, "{soft}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Connects as often as told; those connections that were not closed at once.
+fn connect_many(address: SocketAddr, count: u64, first: &[u8]) -> Vec<TcpStream> {
+    let mut kept = Vec::new();
+    for _ in 0..count {
+        let Ok(mut stream) = TcpStream::connect(address) else { continue };
+        // A refusal is an end, which may come while this is written.
+        if stream.write_all(first).is_ok() {
+            kept.push(stream);
+        }
+    }
+    kept
+}
+
+/// Waits until all are answered or closed, and gives those that are answered.
+fn answered(streams: Vec<TcpStream>) -> Vec<TcpStream> {
+    let is_answered = |mut stream: &TcpStream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        match stream.read(&mut [0; 4]) {
+            Ok(count) => count > 0,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("neither an answer nor an end: {error}"),
+        }
+    };
+    streams.into_iter().filter(is_answered).collect()
+}
+
+#[test]
+fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
+    let lines = ["quorate.chunkAddr=127.0.0.1:0", "4lw.commands.whitelist=*"];
+    let mut server = Server::start("descriptors-reserve", &lines);
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    let chunks = ChunkClient::connect(server.face("chunk")).unwrap();
+    let few = open_count(server.pid()) + 80;
+    let limit = Rlimit { current: Some(few), ..getrlimit(Resource::Nofile) };
+    prlimit(Some(server.pid()), Resource::Nofile, limit).expect("may be lowered");
+    // What HTTP/2 begins with, which a server answers with its settings.
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let of_chunks = answered(connect_many(server.face("chunk"), 20, preface));
+    assert_eq!(of_chunks.len(), 20);
+    let many = answered_to_words(server.address(), 100);
+    assert!(many.len() < 100, "all of them are served");
+    assert!(!many.is_empty());
+    wait_until("those that were cut off are gone", || open_count(server.pid()) <= few - few / 4);
+    assert!(server.log().contains("too few descriptors are left"));
+    // The other port does not take what this one left.
+    let others = answered(connect_many(server.face("chunk"), 100, preface));
+    assert!(others.len() < 80, "{} more", others.len());
+    assert!(open_count(server.pid()) < few);
+    // There are descriptors for new segments of both logs.
+    let data = vec![7; 900_000];
+    client.create("/a", b"", 0).unwrap();
+    for _ in 0..100 {
+        assert_eq!(client.set("/a", &data), zk::ErrorCode::OK);
+    }
+    let data = Bytes::from(vec![5; 4 << 20]);
+    for local_id in 0..80 {
+        let id = BlockId { container_id: 1, local_id };
+        let chunk = ChunkInfo::plain(format!("{local_id}_chunk_1"), 0, data.len() as u64);
+        chunks.write_chunk(id, &chunk, &data).unwrap();
+        chunks.put_block(&block_of(id, vec![chunk])).unwrap();
+    }
+    drop((many, of_chunks, others));
+    wait_until("there is room", || answered_to_words(server.address(), 1).len() == 1);
+    server.stop();
+}
+
+/// Connections that got an answer to a first request of ZooKeeper's, and are kept.
+fn answered_to_words(address: SocketAddr, count: u64) -> Vec<TcpStream> {
+    let mut connect = Vec::new();
+    zk::request::ConnectRequest::new(TIMEOUT_MS).encode(&mut connect);
+    answered(connect_many(address, count, &connect))
+}
