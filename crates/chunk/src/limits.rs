@@ -27,6 +27,14 @@ pub const REQUEST_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize + 1024 * 1024;
 /// KiB each, and 800,000 in chunks of 1 KiB. [`crate::wire::RequestError::TooManyParts`] above it.
 pub const REQUEST_PARTS_MAX: usize = 1024 * 1024;
 
+/// Bytes of memory that such a part takes once it is decoded, at most: a chunk as it is in the
+/// message, and as the store is told it. Room for it is taken before a request is decoded.
+pub const REQUEST_PART_BYTES: usize = 320;
+
+/// Times the bytes of a block's commit that it takes in memory at most while it is answered: as the
+/// store has it, as a message, and encoded. A chunk takes 35 bytes of a record at the least.
+pub const COMMIT_MEMORY_TIMES: usize = 12;
+
 /// Bytes of an answer that lists blocks or checksums: what Ozone's clients take in one message. The
 /// request is refused with `UNSUPPORTED_REQUEST` above it; nothing is left out in silence.
 pub const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -21,6 +21,7 @@ mod export;
 mod inspect;
 mod open;
 mod replay;
+mod sizes;
 mod upkeep;
 
 use std::collections::BTreeSet;

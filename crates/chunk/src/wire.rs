@@ -4,7 +4,7 @@
 //!
 //! A message becomes a [`Request`], which is checked here and nowhere else; a [`Handler`] does what
 //! it says with a store and gives the answers. There is no socket, no thread and no clock here:
-//! whoever has those calls [`Request::decode`] and [`Handler::handle`]. Where we differ from Ozone
+//! whoever has those calls [`Request::decode`] and [`Handler::begin`]. Where we differ from Ozone
 //! on purpose:
 //!
 //! - A refused write changes nothing. There, most refusals make the container unhealthy for good.
@@ -31,9 +31,9 @@ mod tests;
 
 use prost::Message as _;
 
-pub use command::{BlockReference, Command, PutBlock, Request, RequestError, read};
+pub use command::{BlockReference, Command, Measured, PutBlock, Request, RequestError, read};
 pub use convert::{block_data_to_pb, chunk_to_pb};
-pub use handler::{Handler, HandlerOptions};
+pub use handler::{Handler, HandlerOptions, Rest, Step};
 pub use refusal::Refusal;
 
 /// Appends a request as it is sent: what a client does.

@@ -12,11 +12,14 @@
 //! it. CPU does not decide: a WriteChunk of 1 KiB takes 26 to 36 us here and 29 to 35 with tonic
 //! (four runs each, in turns; one client with 16 threads, a store in memory).
 
+mod admission;
 mod grpc;
 mod metrics;
+mod room;
 mod stream;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -24,18 +27,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use bytes::Bytes;
+use chunk::ChunkError;
 use chunk::limits::{OPEN_FILES_MAX_DEFAULT, REQUEST_BYTES_MAX};
 use chunk::store::{Store, StoreOptions, UpkeepBudget};
 use chunk::wire::{Handler, HandlerOptions};
 use storage::disk::RealDisk;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::config::ChunkConfig;
 use crate::descriptors;
+use admission::{Addresses, Admission};
 use metrics::Counts;
+use room::{Share, Shares};
+use stream::Piece;
 
 pub use metrics::ChunkMetrics;
 
@@ -48,23 +55,31 @@ const RUNTIMES_MAX: usize = 4;
 /// Threads of each runtime that may wait for the disk. More requests than that wait for one.
 const WAITING_THREADS_MAX: usize = 64;
 
-/// Connections in all. One more waits in the kernel's backlog.
-const CONNECTIONS_MAX: usize = 1_024;
-
 /// Connections accepted and not yet taken by their runtime. Then the acceptor waits.
 const ACCEPTED_MAX: usize = 64;
 
 /// Streams of one connection: requests that a client has under way. It is told, and waits with one
-/// more; a client that does not is refused that stream.
-const STREAMS_MAX: u32 = 256;
+/// more; a client that does not is refused that stream. Ozone's clients have 32 under way.
+const STREAMS_MAX: u32 = 64;
 
 /// Bytes that a client may send on a stream before we take them. Java's clients send no more than
 /// 16 KiB at once if not told otherwise; a chunk of 4 MiB would take 256 frames.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Bytes that a client may send on a connection before we take them: enough for all its streams, as
-/// one that waits for room must not keep the others from going on.
-const CONNECTION_WINDOW_BYTES: u32 = STREAMS_MAX * STREAM_WINDOW_BYTES;
+/// Bytes that a client may send on a connection before we take them, to begin with: what HTTP/2
+/// gives at the least. Each stream adds its window to that, as one that waits for room must not
+/// keep the others from going on.
+const CONNECTION_WINDOW_BYTES: u32 = 65_535;
+
+/// Bytes that all clients together may send before we take them, beside the first
+/// [`CONNECTION_WINDOW_BYTES`] of each connection. When they are given away, a new stream shares
+/// the window that its connection has. A connection keeps what it was given until it ends.
+const WINDOWS_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What the frames of a connection that nobody has taken may take beyond their bytes, as `h2` counts
+/// it: those of less than 256 bytes for 256. A client that is beyond is cut off; 1,000 small frames
+/// are within, which are many requests under way.
+const FRAMES_OVERHEAD_BYTES_MAX: usize = 256 * 1024;
 
 /// Bytes of one frame.
 const FRAME_BYTES_MAX: u32 = STREAM_WINDOW_BYTES;
@@ -75,19 +90,40 @@ const HEADER_BYTES_MAX: u32 = 8 * 1024;
 /// Bytes that wait on a stream for a client to take them. Then we wait.
 const SEND_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of all requests that have begun to arrive and are not done. One more waits until there is
-/// room for it as a whole.
+/// Bytes of all requests that have arrived as a whole or in part and are not done, as they lie in
+/// memory; and likewise of all answers that are read or sent, until the socket took them. What
+/// finds no room waits for it, in the client's window. One request, and one answer, may be beyond
+/// it: see [`room`].
 const REQUESTS_BYTES_MAX: usize = 512 * 1024 * 1024;
-
-/// Bytes of all answers that are read or sent. A request whose answer has no room waits.
 const ANSWERS_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// One part in so many of these is for all connections from one address at most.
+const ADDRESS_SHARE: usize = 2;
+
+/// One part in so many of these is for one connection at most.
+const CONNECTION_SHARE: usize = 4;
 
 /// How long a client may take to say that it speaks HTTP/2.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long a client may take from the first byte of a request to the last, and how long to take
-/// anything of an answer that waits for it. Then the stream is reset, and its memory free.
+/// anything of an answer that waits for it. Then the stream is reset, and its memory free. A stream
+/// that sends nothing at all ends with `UNAVAILABLE` then.
 const STALL_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long a client may send nothing within a request, or take nothing of an answer, while others
+/// wait for the room that it has.
+const WAITED_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How long a client may take for all of a request or an answer that is finished beyond the room
+/// that there is: one is at a time.
+const FINISH_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long a stream may be silent between two requests. Then it ends with `UNAVAILABLE`.
+const STREAM_IDLE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// How long the kernel keeps what a client does not take from its socket. Then the connection ends.
+const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How often a connection without streams is looked at, and closed if there were none since: the
 /// next look comes before the 15 minutes after which Ozone's datanode does.
@@ -116,39 +152,59 @@ const SCRUB_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long requests may still take when the server ends.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// How long there is no work in the background after some failed, for lack of descriptors or room.
+const UPKEEP_PAUSE: Duration = Duration::from_secs(10);
+
 /// How often a failure of the store is told, at most.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-const _: () = assert!(REQUEST_BYTES_MAX < REQUESTS_BYTES_MAX);
-const _: () = assert!(chunk::limits::ANSWER_BYTES_MAX < ANSWERS_BYTES_MAX);
+const _: () = assert!(REQUEST_BYTES_MAX < REQUESTS_BYTES_MAX / CONNECTION_SHARE);
+const _: () = assert!(chunk::limits::ANSWER_BYTES_MAX * 2 < ANSWERS_BYTES_MAX / CONNECTION_SHARE);
+
+/// The bounds that tests make smaller.
+#[derive(Clone, Debug)]
+struct Limits {
+    requests_bytes: usize,
+    answers_bytes: usize,
+    windows_bytes: usize,
+    stall_time: Duration,
+    waited_time: Duration,
+    finish_time: Duration,
+    idle_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            requests_bytes: REQUESTS_BYTES_MAX,
+            answers_bytes: ANSWERS_BYTES_MAX,
+            windows_bytes: WINDOWS_BYTES_MAX,
+            stall_time: STALL_TIME_MAX,
+            waited_time: WAITED_TIME_MAX,
+            finish_time: FINISH_TIME_MAX,
+            idle_time: STREAM_IDLE_TIME_MAX,
+        }
+    }
+}
 
 /// What the threads of the face share.
 struct Service {
     handler: Handler<RealDisk>,
-    /// Room for requests, in units of [`Budget::UNIT_BYTES`].
-    requests: Budget,
-    answers: Budget,
+    limits: Limits,
+    requests: Arc<Share>,
+    answers: Arc<Share>,
+    /// Windows of streams that connections may have yet.
+    windows: Arc<Semaphore>,
+    addresses: Arc<Addresses>,
     failures: Failures,
     counts: Counts,
 }
 
-/// Memory that is shared by all, first come, first served.
-struct Budget(Arc<Semaphore>);
-
-impl Budget {
-    /// Small enough for small requests, and large enough for the semaphore to count.
-    const UNIT_BYTES: usize = 1024;
-
-    fn new(bytes: usize) -> Budget {
-        Budget(Arc::new(Semaphore::new(bytes / Budget::UNIT_BYTES)))
-    }
-
-    /// Waits for room for so many bytes, which must not be more than there are. It is free again
-    /// when the result is dropped.
-    async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let units = u32::try_from(bytes.div_ceil(Budget::UNIT_BYTES)).unwrap_or(u32::MAX);
-        self.0.clone().acquire_many_owned(units).await.ok()
-    }
+/// What the streams of a connection share.
+struct Client {
+    service: Arc<Service>,
+    requests: Shares,
+    answers: Shares,
 }
 
 /// What the store could not do for reasons of its own. Each is told its client; people are told of
@@ -185,7 +241,11 @@ pub struct ChunkFace {
 }
 
 /// A connection, known to no reactor yet, and its admission.
-type Accepted = (std::net::TcpStream, SocketAddr, OwnedSemaphorePermit);
+struct Accepted {
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    admission: Admission,
+}
 
 /// Opens the store below the data directory and starts the threads that serve it. Takes as long as
 /// the store needs to read what it has.
@@ -193,6 +253,14 @@ type Accepted = (std::net::TcpStream, SocketAddr, OwnedSemaphorePermit);
 /// # Errors
 /// The store cannot be opened, or a thread cannot be made.
 pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace> {
+    start_within(config, data_dir, Limits::default())
+}
+
+fn start_within(
+    config: &ChunkConfig,
+    data_dir: &Path,
+    limits: Limits,
+) -> anyhow::Result<ChunkFace> {
     let folder = data_dir.join(CHUNKS_DIR);
     let shown = folder.display();
     let disk = RealDisk::new(&folder).with_context(|| format!("{shown}"))?;
@@ -208,8 +276,11 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
     }
     let service = Arc::new(Service {
         handler: Handler::new(store, HandlerOptions::default()),
-        requests: Budget::new(REQUESTS_BYTES_MAX),
-        answers: Budget::new(ANSWERS_BYTES_MAX),
+        requests: Share::new(limits.requests_bytes),
+        answers: Share::new(limits.answers_bytes),
+        windows: Arc::new(Semaphore::new(limits.windows_bytes / STREAM_WINDOW_BYTES as usize)),
+        addresses: Arc::new(Addresses::new(config.connections_per_ip_max, &limits)),
+        limits,
         failures: Failures::default(),
         counts: Counts::default(),
     });
@@ -234,14 +305,18 @@ pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace>
         threads.push(thread.spawn(move || run(runtime, &service, accepted))?);
         runtimes.push(sender);
     }
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections_max = match config.connections_max {
+        0 => usize::try_from(descriptors::for_connections()).unwrap_or(usize::MAX),
+        some => some,
+    };
+    let connections = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     let tickers = [ticker, upkeeper];
     Ok(ChunkFace { service, runtimes, tickers, threads, connections })
 }
 
 /// Descriptors that the face and its store take at most.
-pub fn descriptors_max() -> usize {
-    CONNECTIONS_MAX + 2 * open_files_max()
+pub fn descriptors_max(config: &ChunkConfig) -> usize {
+    config.connections_max.saturating_add(2 * open_files_max())
 }
 
 /// Files that the store keeps open. Each takes two descriptors at most, and half of what the
@@ -261,7 +336,6 @@ impl ChunkFace {
     pub async fn accept(&self, listener: TcpListener) {
         let mut next = 0;
         loop {
-            let Ok(permit) = self.connections.clone().acquire_owned().await else { return };
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -271,16 +345,30 @@ impl ChunkFace {
                     continue;
                 }
             };
-            if descriptors::is_in_reserve(&stream) {
-                tracing::warn!("too few descriptors are left: a client from {peer} is cut off");
-                continue;
-            }
-            let Ok(stream) = stream.into_std() else { continue };
-            next = (next + 1) % self.runtimes.len();
-            if self.runtimes[next].send((stream, peer, permit)).await.is_err() {
-                return;
+            if let Err(why) = self.admit(stream, peer, &mut next).await {
+                self.service.counts.refused_connection();
+                self.service.failures.report(&format!("a client from {peer} is cut off: {why}"));
             }
         }
+    }
+
+    async fn admit(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        next: &mut usize,
+    ) -> Result<(), &'static str> {
+        if descriptors::is_in_reserve(stream.as_fd()) {
+            return Err("too few descriptors are left");
+        }
+        let mut admission = Addresses::admit(&self.service.addresses, peer.ip())
+            .ok_or("it has as many connections as it may (chunk_connections_per_ip_max)")?;
+        // Where there are as many as there may be, the next one waits, and others behind it.
+        admission.among_all = self.connections.clone().acquire_owned().await.ok();
+        let stream = stream.into_std().map_err(|_| "it cannot be handed on")?;
+        *next = (*next + 1) % self.runtimes.len();
+        let accepted = Accepted { stream, peer, admission };
+        self.runtimes[*next].send(accepted).await.map_err(|_| "the server ends")
     }
 
     /// Cuts off all connections, lets what they asked for end, and makes everything durable. The
@@ -312,20 +400,35 @@ fn tick(service: &Service, ticks: &Receiver<()>) {
     }
 }
 
-/// Does the store's background work, until the face stops or the store does.
+/// Does the store's background work, until the face stops or the store does. What fails is tried
+/// again after a pause, and told when it is another failure than the last.
 fn keep_up(service: &Service, ticks: &Receiver<()>) {
     let store = &service.handler.store;
     let mut scrubbed_at: Option<Instant> = None;
-    while ticks.recv_timeout(UPKEEP_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+    let mut failure = None;
+    let interval = |failure: &Option<String>| match failure {
+        None => UPKEEP_INTERVAL,
+        Some(_) => UPKEEP_PAUSE,
+    };
+    while ticks.recv_timeout(interval(&failure)) == Err(RecvTimeoutError::Timeout) {
         let rests = scrubbed_at.is_some_and(|at| at.elapsed() < SCRUB_PAUSE);
         let bytes_scrubbed_max = if rests { 0 } else { UPKEEP_BUDGET.bytes_scrubbed_max };
         let done = match store.upkeep(UpkeepBudget { bytes_scrubbed_max, ..UPKEEP_BUDGET }) {
             Ok(done) => done,
-            Err(error) => {
+            Err(error) if is_final(&error) => {
                 tracing::error!("chunk store: no more work in the background: {error}");
                 return;
             }
+            Err(error) => {
+                let text = error.to_string();
+                if failure.as_ref() != Some(&text) {
+                    tracing::error!("chunk store: work in the background is tried again: {text}");
+                }
+                failure = Some(text);
+                continue;
+            }
         };
+        failure = None;
         service.counts.damaged(done.damaged.len());
         for (id, what) in &done.damaged {
             let (container_id, local_id) = (id.container_id, id.local_id);
@@ -337,41 +440,70 @@ fn keep_up(service: &Service, ticks: &Receiver<()>) {
     }
 }
 
+/// Whether nothing of the kind will succeed before the store is opened again. All else may: there
+/// may be room or a descriptor another time, and what is wrong with one file is not with others.
+fn is_final(error: &ChunkError) -> bool {
+    matches!(error, ChunkError::Stopped(_))
+}
+
 /// Serves the connections of one runtime until there will be no more.
 fn run(runtime: Runtime, service: &Arc<Service>, mut accepted: mpsc::Receiver<Accepted>) {
     runtime.block_on(async {
-        while let Some((stream, peer, permit)) = accepted.recv().await {
+        while let Some(accepted) = accepted.recv().await {
             let service = service.clone();
             tokio::spawn(async move {
-                if let Err(error) = serve_connection(stream, service).await {
+                let peer = accepted.peer;
+                if let Err(error) = serve_connection(accepted, service).await {
                     tracing::debug!("{peer}: {error}");
                 }
-                drop(permit);
             });
         }
     });
     runtime.shutdown_timeout(STOP_TIME_MAX);
 }
 
-async fn serve_connection(
-    stream: std::net::TcpStream,
-    service: Arc<Service>,
-) -> anyhow::Result<()> {
+async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::Result<()> {
+    let Accepted { stream, admission, .. } = accepted;
     rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
     rustix::net::sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE_TIME)?;
+    rustix::net::sockopt::set_tcp_user_timeout(&stream, UNTAKEN_TIME_MAX.as_millis() as u32)?;
     let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
+    let of_connection = |bytes: usize| Share::new(bytes / CONNECTION_SHARE);
+    let (of_address, limits) = (&admission.shares, &service.limits);
+    let client = Arc::new(Client {
+        requests: [
+            of_connection(limits.requests_bytes),
+            of_address.requests.clone(),
+            service.requests.clone(),
+        ],
+        answers: [
+            of_connection(limits.answers_bytes),
+            of_address.answers.clone(),
+            service.answers.clone(),
+        ],
+        service: service.clone(),
+    });
+    serve_streams(stream, &client).await
+}
+
+async fn serve_streams<S>(socket: S, client: &Arc<Client>) -> anyhow::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let handshake = h2::server::Builder::new()
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES_MAX)
+        .data_frame_budget(FRAMES_OVERHEAD_BYTES_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
         .max_concurrent_streams(STREAMS_MAX)
         .max_send_buffer_size(SEND_BYTES_MAX)
-        .handshake::<TcpStream, Bytes>(stream);
+        .handshake::<S, Piece>(socket);
     let mut connection = tokio::time::timeout(HANDSHAKE_TIME_MAX, handshake).await??;
     // Each stream holds one.
     let streams = Arc::new(());
+    let mut windows = Vec::new();
     let mut idle = tokio::time::interval_at(tokio::time::Instant::now() + IDLE_TIME, IDLE_TIME);
     let mut was_used = true;
     loop {
@@ -381,9 +513,17 @@ async fn serve_connection(
                 let Some(accepted) = accepted else { return Ok(()) };
                 let (request, respond) = accepted?;
                 was_used = true;
-                let (service, stream) = (service.clone(), streams.clone());
+                let (client, stream) = (client.clone(), streams.clone());
+                let stream_count = Arc::strong_count(&streams) - 1;
+                if stream_count > windows.len()
+                    && let Ok(window) = client.service.windows.clone().try_acquire_owned()
+                {
+                    windows.push(window);
+                    let bytes = windows.len() as u32 * STREAM_WINDOW_BYTES;
+                    connection.set_target_window_size(CONNECTION_WINDOW_BYTES + bytes);
+                }
                 tokio::spawn(async move {
-                    stream::serve(&service, request, respond).await;
+                    stream::serve(&client, request, respond).await;
                     drop(stream);
                 });
             }

@@ -300,7 +300,7 @@ fn connections_max(config: &ServeConfig) -> usize {
     if config.connections_max != 0 {
         return config.connections_max as usize;
     }
-    let of_chunks = config.chunk.as_ref().map_or(0, |_| listen_chunk::descriptors_max());
+    let of_chunks = config.chunk.as_ref().map_or(0, listen_chunk::descriptors_max);
     descriptors::beside(descriptors::for_connections(), of_chunks)
 }
 

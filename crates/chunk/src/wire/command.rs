@@ -11,8 +11,8 @@ use super::refusal::Refusal;
 use crate::block::{BlockData, BlockId, ChunkInfo, KeyValue};
 use crate::container::ContainerSpec;
 use crate::limits::{
-    ANSWER_BYTES_MAX, CHUNK_BYTES_MAX, ECHO_BYTES_MAX, ECHO_PAUSE_MS_MAX,
-    READ_BLOCK_ANSWER_BYTES_DEFAULT, READ_BLOCK_ANSWER_BYTES_MAX, REQUEST_BYTES_MAX,
+    ECHO_BYTES_MAX, ECHO_PAUSE_MS_MAX, READ_BLOCK_ANSWER_BYTES_DEFAULT,
+    READ_BLOCK_ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_PART_BYTES,
 };
 
 /// What no answer can be given to: the stream that brought it ends.
@@ -179,18 +179,49 @@ pub enum Command {
 /// Reads a message as it is sent, which says nothing about whether it makes sense. Fields that are
 /// not ours are skipped.
 pub fn read(message: Bytes) -> Result<pb::ContainerCommandRequestProto, RequestError> {
-    let bytes = message.len();
-    if bytes > REQUEST_BYTES_MAX {
-        return Err(RequestError::TooLarge { bytes, bytes_max: REQUEST_BYTES_MAX });
+    Ok(pb::ContainerCommandRequestProto::decode(Measured::of(message)?.message)?)
+}
+
+/// A message whose parts were counted and that is not decoded yet: a small one may become a large
+/// value, and whoever has little memory makes room for that first.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    message: Bytes,
+    part_count: usize,
+}
+
+impl Measured {
+    /// Counts the parts of a message.
+    ///
+    /// # Errors
+    /// It is larger than a request may be, or has more parts.
+    pub fn of(message: Bytes) -> Result<Measured, RequestError> {
+        let bytes = message.len();
+        if bytes > REQUEST_BYTES_MAX {
+            return Err(RequestError::TooLarge { bytes, bytes_max: REQUEST_BYTES_MAX });
+        }
+        let part_count = parts::count(&message)?;
+        Ok(Measured { message, part_count })
     }
-    parts::check(&message)?;
-    Ok(pb::ContainerCommandRequestProto::decode(message)?)
+
+    /// Bytes of memory that the message and the request together take at most.
+    pub fn memory_bytes(&self) -> usize {
+        self.message.len().saturating_add(self.part_count.saturating_mul(REQUEST_PART_BYTES))
+    }
+
+    /// Reads and checks it.
+    ///
+    /// # Errors
+    /// It is no request.
+    pub fn decode(self) -> Result<Request, RequestError> {
+        Request::of_message(pb::ContainerCommandRequestProto::decode(self.message)?)
+    }
 }
 
 impl Request {
     /// Reads and checks a message.
     pub fn decode(message: Bytes) -> Result<Request, RequestError> {
-        Request::of_message(read(message)?)
+        Measured::of(message)?.decode()
     }
 
     fn of_message(mut message: pb::ContainerCommandRequestProto) -> Result<Request, RequestError> {
@@ -210,24 +241,6 @@ impl Request {
                 .and_then(|container_id| command(kind, container_id, &mut message)),
             datanode_uuid: message.datanode_uuid.unwrap_or_default(),
         })
-    }
-
-    /// Bytes that its answers may take in memory at once, as far as the request alone tells: what
-    /// has to be free before it is handled. Answers without data are not counted.
-    pub fn answer_bytes_max(&self) -> usize {
-        let of_chunk = |bytes: u64| bytes.min(CHUNK_BYTES_MAX) as usize;
-        match &self.command {
-            Ok(Command::ReadChunk { chunk, .. }) => of_chunk(chunk.length),
-            // One that is sent, one that waits, one that is read.
-            Ok(Command::ReadBlock { answer_bytes, .. }) => of_chunk(answer_bytes.saturating_mul(3)),
-            Ok(Command::Echo { bytes, .. }) => *bytes,
-            Ok(
-                Command::ListBlock { .. }
-                | Command::GetSmallFile { .. }
-                | Command::GetContainerChecksumInfo,
-            ) => ANSWER_BYTES_MAX,
-            _ => 0,
-        }
     }
 
     /// Bytes of chunks that it brings.

@@ -11,15 +11,15 @@ use super::convert::{
     state_to_pb,
 };
 use super::pb;
-use super::read_block;
+use super::read_block::Parts;
 use super::refusal::Refusal;
 use crate::block::{BlockId, ChunkInfo};
 use crate::checksum::ChecksumType;
 use crate::container::{ContainerInfo, ContainerSpec, State};
 use crate::error::ChunkError;
 use crate::limits::{
-    ANSWER_BYTES_MAX, BLOCKS_PER_PAGE, CHUNK_BYTES_MAX, READ_CHUNK_PIECE_BYTES_DEFAULT,
-    READ_CHUNK_PIECES_MAX,
+    ANSWER_BYTES_MAX, BLOCKS_PER_PAGE, CHUNK_BYTES_MAX, COMMIT_MEMORY_TIMES,
+    READ_CHUNK_PIECE_BYTES_DEFAULT, READ_CHUNK_PIECES_MAX,
 };
 use crate::store::{Durability, Stage, Store, WriteMode};
 
@@ -66,7 +66,10 @@ impl<D: Disk + Clone> Handler<D> {
     /// container that is made, happens once for many requests.
     pub fn is_quick(&self, request: &Request, bytes_max: usize) -> bool {
         match &request.command {
-            Err(_) | Ok(Command::ReadContainer | Command::GetCommittedBlockLength(_)) => true,
+            Err(_) => true,
+            Ok(Command::ReadContainer | Command::GetCommittedBlockLength(_)) => {
+                self.answer_bytes(request) <= bytes_max
+            }
             Ok(Command::WriteChunk { data, put, .. }) => {
                 let is_buffered = |durability| durability == Durability::Buffered;
                 data.len() <= bytes_max
@@ -80,13 +83,46 @@ impl<D: Disk + Clone> Handler<D> {
         }
     }
 
-    /// Does what the request says, and gives its answer to `answer`: one, or of a ReadBlock as many
-    /// as it takes. `answer` says whether it wants more.
-    pub fn handle(
-        &self,
-        request: Request,
-        answer: &mut dyn FnMut(pb::ContainerCommandResponseProto) -> bool,
-    ) {
+    /// Bytes of memory that the first step of a request takes beside the request: its answer, and
+    /// what is read for it. Little more than a lookup.
+    pub fn answer_bytes(&self, request: &Request) -> usize {
+        let data = |bytes: u64| bytes.min(CHUNK_BYTES_MAX) as usize * 2;
+        let of_commit = |id: BlockId| {
+            (self.store.commit_bytes(id) as usize).saturating_mul(COMMIT_MEMORY_TIMES)
+        };
+        match &request.command {
+            Ok(Command::ReadChunk { chunk, .. }) => data(chunk.length),
+            Ok(Command::GetSmallFile { block, .. }) => {
+                let length = self.store.committed_length(block.id).unwrap_or(0);
+                data(length).saturating_add(of_commit(block.id))
+            }
+            Ok(
+                Command::GetBlock(block)
+                | Command::FinalizeBlock(block)
+                | Command::GetCommittedBlockLength(block)
+                | Command::ReadBlock { block, .. },
+            ) => of_commit(block.id),
+            // Its list may be added to the one before.
+            Ok(
+                Command::PutBlock(put)
+                | Command::WriteChunk { put: Some(put), .. }
+                | Command::PutSmallFile { put, .. },
+            ) => of_commit(put.block.id),
+            Ok(Command::Echo { bytes, .. }) => data(*bytes as u64),
+            Ok(Command::ReadContainer | Command::UpdateContainer { .. }) => {
+                let bytes = self.store.container_metadata_bytes(request.container_id) as usize;
+                bytes.saturating_mul(COMMIT_MEMORY_TIMES)
+            }
+            Ok(Command::ListBlock { .. } | Command::GetContainerChecksumInfo) => {
+                ANSWER_BYTES_MAX * COMMIT_MEMORY_TIMES
+            }
+            Ok(_) | Err(_) => 0,
+        }
+    }
+
+    /// Does what the request says, and gives its answer. A ReadBlock is found first, and read in
+    /// the steps that follow, one answer each.
+    pub fn begin(&self, request: Request) -> Step {
         let Request { kind, trace_id, client_call, datanode_uuid, container_id, command } = request;
         let head = Head { kind, trace_id, client_call };
         let done = command.and_then(|command| {
@@ -94,16 +130,44 @@ impl<D: Disk + Clone> Handler<D> {
             match command {
                 Command::ReadBlock { block, offset, length, answer_bytes } => {
                     let range = Range { offset, length, answer_bytes };
-                    self.read_block(&block, range, &mut |body| answer(head.success(body)))?;
-                    Ok(None)
+                    Ok((None, self.find_parts(&block, &range)?.map(|parts| (block, parts))))
                 }
-                command => self.run(container_id, command).map(Some),
+                command => Ok((Some(self.run(container_id, command)?), None)),
             }
         });
         match done {
-            Ok(None) => {}
-            Ok(Some(body)) => drop(answer(head.success(body))),
-            Err(refusal) => drop(answer(head.refused(refusal))),
+            Ok((body, found)) => {
+                let answer = body.map(|body| head.success(body));
+                let rest = found.map(|(block, parts)| Rest { head, block, parts });
+                Step { answer, rest }
+            }
+            Err(refusal) => Step { answer: Some(head.refused(refusal)), rest: None },
+        }
+    }
+
+    /// Reads the next part of a block, and gives it.
+    pub fn go_on(&self, mut rest: Rest) -> Step {
+        match self.read_part(&mut rest) {
+            Ok(None) => Step { answer: None, rest: None },
+            Ok(Some(body)) => Step { answer: Some(rest.head.success(body)), rest: Some(rest) },
+            Err(refusal) => Step { answer: Some(rest.head.refused(refusal)), rest: None },
+        }
+    }
+
+    /// Does all that the request says, and gives its answers to `answer`: one, or of a ReadBlock as
+    /// many as it takes. `answer` says whether it wants more.
+    pub fn handle(
+        &self,
+        request: Request,
+        answer: &mut dyn FnMut(pb::ContainerCommandResponseProto) -> bool,
+    ) {
+        let mut step = self.begin(request);
+        loop {
+            if step.answer.is_some_and(|it| !answer(it)) {
+                return;
+            }
+            let Some(rest) = step.rest else { return };
+            step = self.go_on(rest);
         }
     }
 
@@ -342,16 +406,15 @@ impl<D: Disk + Clone> Handler<D> {
     ) -> Result<(), Refusal> {
         let (mut start, mut left) = (Some(start_local_id), count_max);
         while let (Some(from), 1..) = (start, left) {
-            let wanted = left.min(BLOCKS_PER_PAGE);
+            let count_max = left.min(BLOCKS_PER_PAGE);
+            let bytes_max = ANSWER_BYTES_MAX as u64;
+            let wanted = self.store.block_count_within(container_id, from, count_max, bytes_max)?;
             let page = self.store.blocks(container_id, from, wanted)?;
             for block in &page {
                 take(block)?;
             }
             left -= page.len().min(left);
-            start = page
-                .last()
-                .filter(|_| page.len() >= wanted)
-                .and_then(|last| last.id.local_id.checked_add(1));
+            start = page.last().and_then(|last| last.id.local_id.checked_add(1));
         }
         Ok(())
     }
@@ -428,12 +491,8 @@ impl<D: Disk + Clone> Handler<D> {
         })
     }
 
-    fn read_block(
-        &self,
-        block: &BlockReference,
-        range: Range,
-        answer: &mut dyn FnMut(Body) -> bool,
-    ) -> Result<(), Refusal> {
+    /// The parts that a ReadBlock is answered in, if there are any.
+    fn find_parts(&self, block: &BlockReference, range: &Range) -> Result<Option<Parts>, Refusal> {
         let committed = self.block(block)?;
         let (id, length) = (block.id, committed.length());
         if range.offset >= length {
@@ -441,24 +500,21 @@ impl<D: Disk + Clone> Handler<D> {
             return Err(ChunkError::PastTheEnd { id, length, end }.into());
         }
         let end = range.length.map_or(length, |wanted| range.offset.saturating_add(wanted));
-        if end <= range.offset {
-            return Ok(());
-        }
-        for part in read_block::parts(&committed, range.offset, end.min(length), range.answer_bytes)
-        {
-            let part = part?;
-            let mut data = room(part.chunk.length)?;
-            self.read(block, &part.chunk, &mut data)?;
-            let read_block = Some(pb::ReadBlockResponseProto {
-                checksum_data: checksum_to_pb(&part.checksum),
-                offset: part.chunk.offset,
-                data: data.into(),
-            });
-            if !answer(Body { read_block, ..Body::default() }) {
-                return Ok(());
-            }
-        }
-        Ok(())
+        let is_empty = end <= range.offset;
+        let parts = Parts::new(committed, range.offset, end.min(length), range.answer_bytes);
+        Ok((!is_empty).then_some(parts))
+    }
+
+    fn read_part(&self, rest: &mut Rest) -> Result<Option<Body>, Refusal> {
+        let Some(part) = rest.parts.next().transpose()? else { return Ok(None) };
+        let mut data = room(part.chunk.length)?;
+        self.read(&rest.block, &part.chunk, &mut data)?;
+        let read_block = Some(pb::ReadBlockResponseProto {
+            checksum_data: checksum_to_pb(&part.checksum),
+            offset: part.chunk.offset,
+            data: data.into(),
+        });
+        Ok(Some(Body { read_block, ..Body::default() }))
     }
 
     /// The checksums of what was committed, of a container that changes no more.
@@ -484,6 +540,31 @@ impl<D: Disk + Clone> Handler<D> {
 
 use pb::read_chunk_response_proto::ResponseData;
 
+/// What one step of a request gave.
+#[derive(Debug)]
+pub struct Step {
+    /// What is to be sent; none of a step that found what is read next, or that nothing is left.
+    pub answer: Option<pb::ContainerCommandResponseProto>,
+    /// What is left of a ReadBlock.
+    pub rest: Option<Rest>,
+}
+
+/// A ReadBlock whose block was found. It is memory and nothing else: no thread waits in it, so its
+/// client may take its time with each answer.
+#[derive(Debug)]
+pub struct Rest {
+    head: Head,
+    block: BlockReference,
+    parts: Parts,
+}
+
+impl Rest {
+    /// Bytes of memory that the next step takes: the data as they are read, and encoded.
+    pub fn answer_bytes(&mut self) -> usize {
+        self.parts.next_bytes().map_or(0, |bytes| bytes.min(CHUNK_BYTES_MAX) as usize * 2)
+    }
+}
+
 /// Which bytes of a block.
 struct Range {
     offset: u64,
@@ -492,6 +573,7 @@ struct Range {
 }
 
 /// What an answer repeats of its request.
+#[derive(Debug)]
 struct Head {
     kind: pb::Type,
     trace_id: Option<String>,

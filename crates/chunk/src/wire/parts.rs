@@ -52,13 +52,15 @@ impl Message {
     }
 }
 
-/// Refuses a request of more than [`REQUEST_PARTS_MAX`] parts.
-pub(super) fn check(request: &[u8]) -> Result<(), RequestError> {
-    count(request, Message::Request, &mut 0)
+/// How many parts a request has; refuses one of more than [`REQUEST_PARTS_MAX`].
+pub(super) fn count(request: &[u8]) -> Result<usize, RequestError> {
+    let mut parts = 0;
+    count_below(request, Message::Request, &mut parts)?;
+    Ok(parts)
 }
 
 /// The depth of the recursion is that of the messages, five.
-fn count(mut bytes: &[u8], message: Message, parts: &mut usize) -> Result<(), RequestError> {
+fn count_below(mut bytes: &[u8], message: Message, parts: &mut usize) -> Result<(), RequestError> {
     while !bytes.is_empty() {
         let (number, wire_type) = decode_key(&mut bytes)?;
         let child = message.field(number).filter(|_| wire_type == WireType::LengthDelimited);
@@ -75,7 +77,7 @@ fn count(mut bytes: &[u8], message: Message, parts: &mut usize) -> Result<(), Re
             return Err(RequestError::TooManyParts { parts_max: REQUEST_PARTS_MAX });
         }
         if !matches!(child, Message::Leaf) {
-            count(inside, child, parts)?;
+            count_below(inside, child, parts)?;
         }
         bytes = rest;
     }

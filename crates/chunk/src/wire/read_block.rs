@@ -18,27 +18,64 @@ pub(super) struct Part {
     pub(super) checksum: ChecksumData,
 }
 
-/// The answers that bytes `start` to `end` of the block take, each of `answer_bytes` bytes at most
-/// unless one checksum covers more.
-pub(super) fn parts(
-    block: &BlockData,
+/// The answers that are left, one after the other: nothing of one is made before it is asked for.
+#[derive(Debug)]
+pub(super) struct Parts {
+    block: BlockData,
+    /// The first byte that was asked for, and the one after the last.
     start: u64,
     end: u64,
+    /// Bytes of an answer at most, unless one checksum covers more.
     answer_bytes: u64,
-) -> impl Iterator<Item = Result<Part, Refusal>> {
-    let touched =
-        block.chunks.iter().filter(move |chunk| chunk.end() > start && chunk.offset < end);
-    touched.flat_map(move |chunk| {
-        let unit = unit(&chunk.checksum);
-        let first = start.saturating_sub(chunk.offset) / unit * unit;
-        let last = (end.min(chunk.end()) - chunk.offset).next_multiple_of(unit).min(chunk.length);
-        let step = (answer_bytes / unit).max(1) * unit;
-        let count = (last - first).div_ceil(step);
-        (0..count).map(move |index| {
-            let from = first + index * step;
-            part(chunk, from, last.min(from + step), unit)
-        })
-    })
+    /// The chunk that is next or goes on, as an index into those of the block.
+    chunk_index: usize,
+    /// Bytes of that chunk that were given; none of one that was not begun.
+    given: Option<u64>,
+}
+
+impl Parts {
+    /// Bytes `start` to `end` of the block.
+    pub(super) fn new(block: BlockData, start: u64, end: u64, answer_bytes: u64) -> Parts {
+        Parts { block, start, end, answer_bytes, chunk_index: 0, given: None }
+    }
+
+    /// Bytes of the data of the next answer; none if there will be no more.
+    pub(super) fn next_bytes(&mut self) -> Option<u64> {
+        self.next_range().map(|(from, to)| to - from)
+    }
+
+    /// Where the next answer begins and ends in its chunk, which becomes the one that is next.
+    fn next_range(&mut self) -> Option<(u64, u64)> {
+        let (start, end) = (self.start, self.end);
+        while let Some(chunk) = self.block.chunks.get(self.chunk_index) {
+            if chunk.end() > start && chunk.offset < end {
+                let unit = unit(&chunk.checksum);
+                let first = start.saturating_sub(chunk.offset) / unit * unit;
+                let from = self.given.unwrap_or(first);
+                let wanted = end.min(chunk.end()) - chunk.offset;
+                let last = wanted.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
+                let last = last.min(chunk.length);
+                if from < last {
+                    let step = (self.answer_bytes / unit).max(1) * unit;
+                    return Some((from, last.min(from.saturating_add(step))));
+                }
+            }
+            self.chunk_index += 1;
+            self.given = None;
+        }
+        None
+    }
+}
+
+impl Iterator for Parts {
+    type Item = Result<Part, Refusal>;
+
+    fn next(&mut self) -> Option<Result<Part, Refusal>> {
+        let (from, to) = self.next_range()?;
+        self.given = Some(to);
+        let chunk = self.block.chunks.get(self.chunk_index)?;
+        Some(part(chunk, from, to, unit(&chunk.checksum)))
+    }
 }
 
 /// Bytes that cannot be parted.

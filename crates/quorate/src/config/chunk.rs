@@ -5,11 +5,23 @@ use chunk::layout::Layout;
 
 use super::ListenAddress;
 
+/// Connections of clients of the chunk store in all, unless something else is said: each may have
+/// 64 KiB on the way to us, and what is beyond has bounds of its own. One more waits.
+pub const CHUNK_CONNECTIONS_MAX_DEFAULT: usize = 1_024;
+
+/// Connections from one address, unless something else is said: a client of Ozone has one for each
+/// of its processes, and no address has more than a quarter of all. One more is closed.
+pub const CHUNK_CONNECTIONS_PER_IP_MAX_DEFAULT: usize = 256;
+
 /// The chunk store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkConfig {
     /// Where clients of Apache Ozone's datanodes connect.
     pub addr: ListenAddress,
+    /// Connections in all; 0: as many as there are descriptors for.
+    pub connections_max: usize,
+    /// Connections from one address; 0 is no limit.
+    pub connections_per_ip_max: usize,
     /// Where the chunks of new containers go.
     pub layout: Layout,
     /// Whether data are compared with their checksums before they are written
@@ -22,15 +34,23 @@ pub struct ChunkConfig {
 pub(super) struct ChunkDraft {
     /// This alone says that the store is served.
     pub addr: Option<ListenAddress>,
+    pub connections_max: Option<usize>,
+    pub connections_per_ip_max: Option<usize>,
     pub layout: Option<Layout>,
     pub verify_writes: bool,
 }
 
 impl ChunkDraft {
     pub fn finish(self) -> Option<ChunkConfig> {
-        let layout = self.layout.unwrap_or_default();
-        let verify_writes = self.verify_writes;
-        self.addr.map(|addr| ChunkConfig { addr, layout, verify_writes })
+        let addr = self.addr?;
+        let per_ip_max = self.connections_per_ip_max;
+        Some(ChunkConfig {
+            addr,
+            connections_max: self.connections_max.unwrap_or(CHUNK_CONNECTIONS_MAX_DEFAULT),
+            connections_per_ip_max: per_ip_max.unwrap_or(CHUNK_CONNECTIONS_PER_IP_MAX_DEFAULT),
+            layout: self.layout.unwrap_or_default(),
+            verify_writes: self.verify_writes,
+        })
     }
 }
 

@@ -663,7 +663,9 @@ fn every_key_of_the_toml_file_takes_the_form_it_is_described_with() {
     for (key, form) in toml_file::KEYS {
         let form = form.split(", or").next().unwrap_or(form);
         let stores = match *key {
-            "zk_tls_addr" => "tls_key_store = \"/k\"\ntls_client_auth = \"none\"\n",
+            "zk_tls_addr" => {
+                "tls_key_store = \"/k\"\ntls_client_auth = \"none\"\n"
+            }
             _ => "",
         };
         let mut world = World::toml(&format!("{key} = {form}\n{stores}"));
@@ -1048,7 +1050,10 @@ fn the_admin_server_is_served_where_it_is_asked_for() {
 fn the_chunk_store_is_served_where_it_is_asked_for() {
     let shown = |world: &World| {
         let found = world.config().chunk;
-        found.map(|it| format!("{} {} {}", it.addr, layout_name(it.layout), it.verify_writes))
+        found.map(|it| {
+            let addr = it.addr;
+            format!("{addr} {} {}", layout_name(it.layout), it.verify_writes)
+        })
     };
     let zoo = |text: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{text}"));
     assert_eq!(shown(&zoo("")), None);
@@ -1064,6 +1069,22 @@ fn the_chunk_store_is_served_where_it_is_asked_for() {
     assert_eq!(shown(&World::toml(text)).as_deref(), Some("*:1 per-block true"));
     let error = World::toml("chunk_layout = \"none\"").error();
     assert!(error.contains("is not a layout"), "{error}");
+}
+
+#[test]
+fn connections_to_the_chunk_store_have_limits_that_can_be_said() {
+    let limits = |world: World| {
+        let chunk = world.config().chunk.unwrap();
+        (chunk.connections_max, chunk.connections_per_ip_max)
+    };
+    let zoo = |text: &str| {
+        World::zoo(&format!("dataDir=d\nclientPort=1\nquorate.chunkAddr=127.0.0.1:9859\n{text}"))
+    };
+    assert_eq!(limits(zoo("")), (1_024, 256));
+    let said = "quorate.chunkConnectionsMax=5\nquorate.chunkConnectionsPerIpMax=0\n";
+    assert_eq!(limits(zoo(said)), (5, 0));
+    let toml = "chunk_addr = \"*:1\"\nchunk_connections_max = 0\nchunk_connections_per_ip_max = 7";
+    assert_eq!(limits(World::toml(toml)), (0, 7));
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("metrics_addr", "\"127.0.0.1:7000\""),
     ("metrics_of_process", "true"),
     ("chunk_addr", "\"127.0.0.1:9859\""),
+    ("chunk_connections_max", "1024"),
+    ("chunk_connections_per_ip_max", "256"),
     ("chunk_layout", "\"log\", or \"per-block\", \"per-chunk\""),
     ("chunk_verify_writes", "false"),
     ("skip_acl", "false"),
@@ -309,6 +311,10 @@ fn apply_key(
         "metrics_addr" => draft.metrics.addr = Some(value.text()?.parse()?),
         "metrics_of_process" => draft.metrics.with_process = Some(value.boolean()?),
         "chunk_addr" => draft.chunk.addr = Some(value.text()?.parse()?),
+        "chunk_connections_max" => draft.chunk.connections_max = Some(value.count()? as usize),
+        "chunk_connections_per_ip_max" => {
+            draft.chunk.connections_per_ip_max = Some(value.count()? as usize);
+        }
         "chunk_layout" => draft.chunk.layout = Some(parse_layout(value.text()?)?),
         "chunk_verify_writes" => draft.chunk.verify_writes = value.boolean()?,
         "skip_acl" => draft.replicated.skip_acl = value.boolean()?,

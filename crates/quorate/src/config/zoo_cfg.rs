@@ -345,6 +345,13 @@ fn apply_property(
         }
         "quorate.bootstrap" => draft.cluster.attendance = attendance(value)?,
         "quorate.chunkAddr" => draft.chunk.addr = Some(value.parse()?),
+        "quorate.chunkConnectionsMax" => {
+            draft.chunk.connections_max = Some(unlimited_below_one(number(value)?)? as usize);
+        }
+        "quorate.chunkConnectionsPerIpMax" => {
+            let max = unlimited_below_one(number(value)?)? as usize;
+            draft.chunk.connections_per_ip_max = Some(max);
+        }
         "quorate.chunkLayout" => draft.chunk.layout = Some(parse_layout(value)?),
         "quorate.chunkVerifyWrites" => draft.chunk.verify_writes = boolean(value)?,
         "quorate.quorum.secretFile" => {

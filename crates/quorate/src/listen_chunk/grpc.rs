@@ -33,6 +33,7 @@ enum Code {
     ResourceExhausted = 8,
     Unimplemented = 12,
     Internal = 13,
+    Unavailable = 14,
 }
 
 impl Status {
@@ -48,6 +49,11 @@ impl Status {
     /// The client stopped within a message.
     pub fn cut_off() -> Status {
         Status::new(Code::Internal, "the stream ends within a message")
+    }
+
+    /// The client sent nothing for too long.
+    pub fn idle() -> Status {
+        Status::new(Code::Unavailable, "nothing came for too long")
     }
 
     /// What comes at the end of an answer.
@@ -141,8 +147,12 @@ pub struct Assembly {
     /// Bytes that the message has, once its prefix is known.
     length: Option<usize>,
     /// What there is of the message, if it came in pieces.
-    message: BytesMut,
+    message: Vec<u8>,
 }
+
+/// Times the bytes of a message that arrived that the memory for it is at most: so little that one
+/// that is announced and does not come takes nothing, and so much that it is copied once or twice.
+const BUFFER_TIMES: usize = 4;
 
 impl Assembly {
     /// The next frame. The one before has to be used up.
@@ -182,6 +192,18 @@ impl Assembly {
         Ok(self.length)
     }
 
+    /// Bytes of memory that [`Assembly::take`] will have for the message.
+    pub fn memory_bytes(&self) -> usize {
+        let arrived = self.message.len().saturating_add(self.frame.len());
+        match self.length {
+            Some(length) if arrived > self.message.capacity() => {
+                length.min(arrived.saturating_mul(BUFFER_TIMES))
+            }
+            Some(length) => length.min(self.message.capacity()),
+            None => 0,
+        }
+    }
+
     /// The message of that length, if it is there as a whole.
     pub fn take(&mut self) -> Option<Bytes> {
         let length = self.length?;
@@ -189,9 +211,8 @@ impl Assembly {
             self.length = None;
             return Some(self.frame.split_to(length));
         }
-        if self.message.is_empty() {
-            self.message.reserve(length);
-        }
+        let capacity = self.memory_bytes();
+        self.message.reserve_exact(capacity.saturating_sub(self.message.len()));
         let missing = length - self.message.len();
         let piece = self.frame.split_to(missing.min(self.frame.len()));
         self.message.extend_from_slice(&piece);
@@ -199,7 +220,7 @@ impl Assembly {
             return None;
         }
         self.length = None;
-        Some(std::mem::take(&mut self.message).freeze())
+        Some(std::mem::take(&mut self.message).into())
     }
 }
 

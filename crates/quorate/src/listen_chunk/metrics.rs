@@ -67,6 +67,7 @@ pub(super) struct Counts {
     others: AtomicU64,
     refused: AtomicU64,
     damaged: AtomicU64,
+    connections_refused: AtomicU64,
 }
 
 impl Counts {
@@ -94,6 +95,11 @@ impl Counts {
     /// The scrubber found blocks that are not what was written.
     pub(super) fn damaged(&self, blocks: usize) {
         self.damaged.fetch_add(blocks as u64, Ordering::Relaxed);
+    }
+
+    /// A connection was closed as soon as it was accepted.
+    pub(super) fn refused_connection(&self) {
+        self.connections_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn of(&self, kind: pb::Type) -> Option<&(AtomicU64, AtomicU64)> {
@@ -126,6 +132,8 @@ impl ChunkMetrics {
         metrics.push(counter("chunk_requests_refused", load(&counts.refused)));
         metrics.push(counter("chunk_blocks_damaged", load(&counts.damaged)));
         metrics.push(counter("chunk_log_syncs", store.sync_count()));
+        metrics.push(counter("chunk_connections_refused", load(&counts.connections_refused)));
+        metrics.push(gauge("chunk_connections", self.0.addresses.connection_count()));
         metrics.push(gauge("chunk_containers", store.container_count()));
         metrics.push(gauge("chunk_open_files", store.open_file_count()));
         metrics

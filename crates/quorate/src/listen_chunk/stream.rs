@@ -5,21 +5,20 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use chunk::wire::{Request, pb};
+use bytes::{Buf, Bytes};
+use chunk::wire::{Handler, Measured, Rest, Step, pb};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use storage::disk::RealDisk;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::grpc::{self, Assembly, Status};
-use super::{STALL_TIME_MAX, Service};
+use super::room::Room;
+use super::{Client, Service};
 
 /// Bytes that a request may have to be done where it was read: copying them takes less than handing
 /// them to another thread would.
 const QUICK_BYTES_MAX: usize = 64 * 1024;
-
-/// Answers of one request that wait for the one before to be sent. Then the reading of them waits.
-const ANSWERS_WAITING_MAX: usize = 1;
 
 /// Why a stream ends before its client said so.
 enum End {
@@ -35,25 +34,47 @@ impl From<h2::Error> for End {
     }
 }
 
+/// A piece of an answer on its way to the socket, with the room that the answer takes until its
+/// last piece is there.
+pub(super) struct Piece {
+    bytes: Bytes,
+    _room: Arc<Room>,
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+    }
+}
+
 /// Serves a stream until it ends.
 pub(super) async fn serve(
-    service: &Arc<Service>,
+    client: &Client,
     request: hyper::Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+    mut respond: SendResponse<Piece>,
 ) {
     if let Err(response) = grpc::check_head(&request) {
         // A client that is gone needs no answer.
         let _ = respond.send_response(*response, true);
         return;
     }
-    let mut requests = Requests { body: request.into_body(), assembly: Assembly::default() };
+    let (body, assembly) = (request.into_body(), Assembly::default());
+    let mut requests = Requests { body, assembly, unreleased: 0, has_had_one: false };
     let mut answers = Answers::Waiting(respond);
     let end = loop {
-        match requests.next(service).await {
+        match requests.next(client).await {
             Err(end) => break end,
             Ok(None) => break End::Status(Status::ok()),
             Ok(Some((message, room))) => {
-                if let Err(end) = answer(service, message, room, &mut answers).await {
+                if let Err(end) = answer(client, message, room, &mut answers).await {
                     break end;
                 }
             }
@@ -69,98 +90,139 @@ pub(super) async fn serve(
 struct Requests {
     body: RecvStream,
     assembly: Assembly,
+    /// Bytes of the last frame. They count against the window until there is room for them.
+    unreleased: usize,
+    /// Whether a whole message came.
+    has_had_one: bool,
 }
 
 impl Requests {
     /// The next message with the room that it takes; none when there will be no more.
-    async fn next(
-        &mut self,
-        service: &Service,
-    ) -> Result<Option<(Bytes, OwnedSemaphorePermit)>, End> {
-        let length = loop {
-            if let Some(length) = self.assembly.length().map_err(End::Status)? {
-                break length;
+    async fn next(&mut self, client: &Client) -> Result<Option<(Bytes, Room)>, End> {
+        let limits = &client.service.limits;
+        let mut room = Room::new(&client.requests);
+        let mut deadline = None;
+        loop {
+            if self.assembly.length().map_err(End::Status)?.is_some() {
+                let asked_at = Instant::now();
+                room.grow_to(self.assembly.memory_bytes()).await;
+                // That it had to wait is not the client's fault.
+                deadline = deadline.map(|at: Instant| at + asked_at.elapsed());
+                if let Some(message) = self.assembly.take() {
+                    self.has_had_one = true;
+                    return Ok(Some((message, room)));
+                }
             }
             let has_begun = !self.assembly.is_between();
-            let received = match has_begun {
-                true => in_time(self.receive()).await?,
-                false => self.receive().await?,
+            let received = if has_begun {
+                let time_max =
+                    if room.is_finisher() { limits.finish_time } else { limits.stall_time };
+                let at = *deadline.get_or_insert_with(|| Instant::now() + limits.stall_time);
+                self.receive_more(client, &room, at.min(Instant::now() + time_max)).await?
+            } else {
+                let time_max = if self.has_had_one { limits.idle_time } else { limits.stall_time };
+                let idle = |_| Err(End::Status(Status::idle()));
+                timeout(time_max, self.receive()).await.unwrap_or_else(idle)?
             };
             match (received, has_begun) {
                 (true, _) => {}
                 (false, true) => return Err(End::Status(Status::cut_off())),
                 (false, false) => return Ok(None),
             }
-        };
-        let room = service.requests.take(length).await.ok_or(End::Gone)?;
-        if let Some(message) = self.assembly.take() {
-            return Ok(Some((message, room)));
         }
-        let message = tokio::time::timeout(STALL_TIME_MAX, self.rest());
-        Ok(Some((message.await.unwrap_or(Err(End::Gone))?, room)))
     }
 
-    async fn rest(&mut self) -> Result<Bytes, End> {
+    /// Takes a frame of a message that has begun, before the deadline; and before long, where
+    /// others wait for the room that it has.
+    async fn receive_more(
+        &mut self,
+        client: &Client,
+        room: &Room,
+        deadline: Instant,
+    ) -> Result<bool, End> {
         loop {
-            if !self.receive().await? {
-                return Err(End::Status(Status::cut_off()));
-            }
-            if let Some(message) = self.assembly.take() {
-                return Ok(message);
+            let look_at = Instant::now() + client.service.limits.waited_time;
+            match timeout_at(deadline.min(look_at), self.receive()).await {
+                Ok(received) => return received,
+                Err(_) if Instant::now() >= deadline || room.is_waited_for() => {
+                    return Err(End::Gone);
+                }
+                Err(_) => {}
             }
         }
     }
 
     /// Takes a frame, if there is one more.
     async fn receive(&mut self) -> Result<bool, End> {
+        self.body.flow_control().release_capacity(std::mem::take(&mut self.unreleased))?;
         let Some(frame) = self.body.data().await.transpose()? else { return Ok(false) };
-        self.body.flow_control().release_capacity(frame.len())?;
+        self.unreleased = frame.len();
         self.assembly.push(frame);
         Ok(true)
     }
 }
 
-/// What has to be done before long.
-async fn in_time<T>(what: impl Future<Output = Result<T, End>>) -> Result<T, End> {
-    tokio::time::timeout(STALL_TIME_MAX, what).await.unwrap_or(Err(End::Gone))
-}
-
-/// Does what a message says and sends the answers to it.
+/// Does what a message says and sends the answers to it. Whatever waits for the disk is done by a
+/// thread that may, for one answer and no longer: a client that takes its time with it has no
+/// thread.
 async fn answer(
-    service: &Arc<Service>,
+    client: &Client,
     message: Bytes,
-    room: OwnedSemaphorePermit,
+    mut room: Room,
     answers: &mut Answers,
 ) -> Result<(), End> {
-    let request = Request::decode(message).map_err(|error| End::Status(error.into()))?;
+    let refused = |error| End::Status(Status::from(error));
+    let service = &client.service;
+    let measured = Measured::of(message).map_err(refused)?;
+    room.grow_to(measured.memory_bytes()).await;
+    let request = measured.decode().map_err(refused)?;
     service.counts.request(request.kind, request.data_bytes());
     if request.pause_ms() > 0 {
         tokio::time::sleep(Duration::from_millis(request.pause_ms().into())).await;
     }
+    let mut held = Room::new(&client.answers);
     if service.handler.is_quick(&request, QUICK_BYTES_MAX) {
-        let mut encoded = Bytes::new();
-        service.handler.handle(request, &mut |answer| {
-            encoded = encode(service, &answer);
-            true
-        });
+        let encoded = service.handler.begin(request).answer.map(|answer| encode(service, &answer));
         drop(room);
-        return answers.send(encoded).await;
+        let encoded = encoded.unwrap_or_default();
+        held.grow_to(encoded.len()).await;
+        return answers.send(client, encoded, held).await;
     }
-    // Nobody who holds room for an answer waits for room for a request, so all get theirs.
-    let answer_room = service.answers.take(request.answer_bytes_max()).await.ok_or(End::Gone)?;
-    let (sender, mut encoded) = mpsc::channel(ANSWERS_WAITING_MAX);
-    let waiting = service.clone();
-    tokio::task::spawn_blocking(move || {
-        waiting
-            .handler
-            .handle(request, &mut |answer| sender.blocking_send(encode(&waiting, &answer)).is_ok());
+    held.grow_to(service.handler.answer_bytes(&request)).await;
+    let (encoded, mut rest) = in_pool(service, move |handler| {
+        let step = handler.begin(request);
         drop(room);
-    });
-    while let Some(encoded) = encoded.recv().await {
-        answers.send(encoded).await?;
+        step
+    })
+    .await?;
+    if let Some(encoded) = encoded {
+        return answers.send(client, encoded, held).await;
     }
-    drop(answer_room);
+    // What was found of a block takes room until it is read.
+    while let Some(mut found) = rest {
+        let mut part = held.beside();
+        part.grow_to(found.answer_bytes()).await;
+        let (encoded, left) = in_pool(service, move |handler| handler.go_on(found)).await?;
+        if let Some(encoded) = encoded {
+            answers.send(client, encoded, part).await?;
+        }
+        rest = left;
+    }
     Ok(())
+}
+
+/// Does a step on a thread that may wait for the disk.
+async fn in_pool(
+    service: &Arc<Service>,
+    step: impl FnOnce(&Handler<RealDisk>) -> Step + Send + 'static,
+) -> Result<(Option<Bytes>, Option<Rest>), End> {
+    let service = service.clone();
+    let done = tokio::task::spawn_blocking(move || {
+        let Step { answer, rest } = step(&service.handler);
+        (answer.map(|answer| encode(&service, &answer)), rest)
+    });
+    // A panic has ended the process.
+    done.await.map_err(|_| End::Gone)
 }
 
 /// An answer with its prefix. People are told of what is not the client's doing.
@@ -177,13 +239,13 @@ fn encode(service: &Service, answer: &pb::ContainerCommandResponseProto) -> Byte
 /// The sending half of a stream.
 enum Answers {
     /// Nothing was sent yet.
-    Waiting(SendResponse<Bytes>),
-    Sending(SendStream<Bytes>),
+    Waiting(SendResponse<Piece>),
+    Sending(SendStream<Piece>),
 }
 
 impl Answers {
     /// The stream, with the head of the response sent.
-    fn stream(&mut self) -> Result<&mut SendStream<Bytes>, End> {
+    fn stream(&mut self) -> Result<&mut SendStream<Piece>, End> {
         if let Answers::Waiting(respond) = self {
             *self = Answers::Sending(respond.send_response(grpc::response_head(), false)?);
         }
@@ -193,18 +255,26 @@ impl Answers {
         }
     }
 
-    /// Sends one answer, as fast as the client takes it.
-    async fn send(&mut self, mut bytes: Bytes) -> Result<(), End> {
+    /// Sends one answer, as fast as the client takes it. What its room is larger is given back.
+    async fn send(&mut self, client: &Client, mut bytes: Bytes, room: Room) -> Result<(), End> {
+        let limits = &client.service.limits;
+        let mut room = room;
+        room.shrink_to(bytes.len());
+        let room = Arc::new(room);
+        let time_max = if room.is_finisher() { limits.finish_time } else { limits.stall_time };
+        let deadline_if_waited_for = Instant::now() + time_max;
         let stream = self.stream()?;
         while !bytes.is_empty() {
+            if Instant::now() >= deadline_if_waited_for && room.is_waited_for() {
+                return Err(End::Gone);
+            }
             stream.reserve_capacity(bytes.len());
             if stream.capacity() == 0 {
-                let capacity = poll_fn(|context| stream.poll_capacity(context));
-                in_time(async { Ok(capacity.await.ok_or(End::Gone)??) }).await?;
+                wait_for_capacity(stream, client, &room).await?;
             }
-            let piece = bytes.split_to(stream.capacity().min(bytes.len()));
-            if !piece.is_empty() {
-                stream.send_data(piece, false)?;
+            let bytes = bytes.split_to(stream.capacity().min(bytes.len()));
+            if !bytes.is_empty() {
+                stream.send_data(Piece { bytes, _room: room.clone() }, false)?;
             }
         }
         Ok(())
@@ -224,6 +294,25 @@ impl Answers {
         match self {
             Answers::Waiting(mut respond) => respond.send_reset(Reason::CANCEL),
             Answers::Sending(mut stream) => stream.send_reset(Reason::CANCEL),
+        }
+    }
+}
+
+/// Waits until the client takes more; not for long where others wait for the room of the answer.
+async fn wait_for_capacity(
+    stream: &mut SendStream<Piece>,
+    client: &Client,
+    room: &Room,
+) -> Result<(), End> {
+    let limits = &client.service.limits;
+    let deadline = Instant::now() + limits.stall_time;
+    loop {
+        let look_at = Instant::now() + limits.waited_time;
+        let capacity = poll_fn(|context| stream.poll_capacity(context));
+        match timeout_at(deadline.min(look_at), capacity).await {
+            Ok(capacity) => return capacity.ok_or(End::Gone)?.map(drop).map_err(End::from),
+            Err(_) if Instant::now() >= deadline || room.is_waited_for() => return Err(End::Gone),
+            Err(_) => {}
         }
     }
 }

@@ -1,9 +1,13 @@
 //! The face on a socket, with a client that speaks HTTP/2 but need not behave.
 #![allow(clippy::unwrap_used)]
 
+use std::io::Read;
 use std::path::PathBuf;
 
-use bytes::BytesMut;
+use bench::cmdw::client::request as message_of;
+use bytes::{Bytes, BytesMut};
+use chunk::block::{BlockId, ChunkInfo};
+use chunk::wire::{chunk_to_pb, encode_request, pb};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use hyper::{Request, Response};
@@ -22,15 +26,28 @@ struct Rig {
 
 /// Runs a test with a face of its own.
 fn with_face<F: Future<Output = ()>>(name: &str, test: impl FnOnce(Rig) -> F) {
+    with_limits(name, Limits::default(), 256, test);
+}
+
+/// Runs a test with a face that has these limits, of which the last is that of connections from one
+/// address.
+fn with_limits<F: Future<Output = ()>>(
+    name: &str,
+    limits: Limits,
+    connections_per_ip_max: usize,
+    test: impl FnOnce(Rig) -> F,
+) {
     let folder = std::env::temp_dir().join(format!("listen-chunk-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let config = ChunkConfig {
         addr: ListenAddress { host: Some("127.0.0.1".to_string()), port: 0 },
+        connections_max: 1_024,
+        connections_per_ip_max,
         layout: chunk::layout::Layout::Log,
         verify_writes: false,
     };
-    let face = Arc::new(start(&config, &folder).unwrap());
+    let face = Arc::new(start_within(&config, &folder, limits).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -251,4 +268,278 @@ fn more_streams_than_there_may_be_are_served_one_after_the_other() {
         }
         one_more.await.unwrap();
     });
+}
+
+/// How long a test waits for what must come: reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn soon<T>(what: &str, it: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, it).await.unwrap_or_else(|_| panic!("{what} does not come"))
+}
+
+const BLOCK: BlockId = BlockId { container_id: 1, local_id: 1 };
+
+fn block_id() -> Option<pb::DatanodeBlockId> {
+    let (container_id, local_id) = (Some(1), Some(1));
+    Some(pb::DatanodeBlockId { container_id, local_id, ..Default::default() })
+}
+
+/// A message with its prefix.
+fn framed_request(request: &pb::ContainerCommandRequestProto) -> Bytes {
+    let mut framed = vec![0; 5];
+    encode_request(request, &mut framed);
+    let length = framed.len() as u32 - 5;
+    framed[1..5].copy_from_slice(&length.to_be_bytes());
+    framed.into()
+}
+
+/// A chunk of zeros, with the commit of its block.
+fn write_of(bytes: usize) -> Bytes {
+    let chunk = chunk_to_pb(&ChunkInfo::plain("1_chunk_1".to_string(), 0, bytes as u64));
+    let block = pb::BlockData {
+        block_id: block_id(),
+        chunks: vec![chunk.clone()],
+        size: Some(bytes as i64),
+        ..Default::default()
+    };
+    let mut message = message_of(pb::Type::WriteChunk, BLOCK.container_id);
+    message.write_chunk = Some(pb::WriteChunkRequestProto {
+        block_id: block_id(),
+        chunk_data: Some(chunk),
+        data: Some(vec![0; bytes].into()),
+        block: Some(pb::PutBlockRequestProto { block_data: Some(block), ..Default::default() }),
+        ..Default::default()
+    });
+    framed_request(&message)
+}
+
+/// A request for the whole block, in answers of so many bytes.
+fn read_of(answer_bytes: u32) -> Bytes {
+    let mut message = message_of(pb::Type::ReadBlock, BLOCK.container_id);
+    message.read_block = Some(pb::ReadBlockRequestProto {
+        block_id: block_id(),
+        offset: Some(0),
+        response_data_size: Some(answer_bytes),
+        ..Default::default()
+    });
+    framed_request(&message)
+}
+
+/// Sends the whole of a stream as fast as it is taken; what comes back.
+async fn ask(connection: &SendRequest<Bytes>, bytes: Bytes) -> Bytes {
+    let (response, mut stream) = open(connection).await;
+    send(&mut stream, bytes).await;
+    stream.send_data(Bytes::new(), true).unwrap();
+    let (http, data, status) = outcome(response).await;
+    assert_eq!((http, status), (200, Some(0)));
+    data
+}
+
+/// Sends these bytes, as far as the server takes them before it ends the stream.
+async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        let capacity = std::future::poll_fn(|context| stream.poll_capacity(context)).await;
+        let Some(Ok(capacity)) = capacity else { return };
+        if stream.send_data(bytes.split_to(capacity.min(bytes.len())), false).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn clients_that_take_nothing_of_a_block_hold_no_thread() {
+    with_face("slow", |rig| async move {
+        let writer = rig.connect().await;
+        assert!(!ask(&writer, write_of(2 << 20)).await.is_empty());
+        // More of them on each runtime than it has threads that may wait.
+        let mut slow = Vec::new();
+        for _ in 0..rig.face.runtimes.len() * (WAITING_THREADS_MAX / STREAMS_MAX as usize + 1) {
+            let connection = rig.connect().await;
+            for _ in 0..STREAMS_MAX {
+                let (response, mut stream) = open(&connection).await;
+                stream.send_data(read_of(64 * 1024), true).unwrap();
+                // The first answer is there, and nobody takes it.
+                slow.push(soon("an answer", response).await.unwrap());
+            }
+        }
+        for number in 0..rig.face.runtimes.len() {
+            let other = rig.connect().await;
+            soon("what waits for a thread", assert_serves(&other, 2 + number as u8)).await;
+            let read = soon("a block", ask(&other, read_of(1 << 20))).await;
+            assert!(read.len() > 2 << 20);
+        }
+        // One that goes on reading gets all, once the others let go of its connection's window.
+        slow.truncate(1);
+        for response in slow {
+            let block = soon("the rest", async { all(&mut response.into_body()).await }).await;
+            assert!(block.len() > 2 << 20);
+        }
+    });
+}
+
+#[test]
+fn what_is_announced_and_not_sent_costs_others_nothing() {
+    with_face("announced", |rig| async move {
+        let mut stalled = Vec::new();
+        for _ in 0..2 {
+            let connection = rig.connect().await;
+            for _ in 0..STREAMS_MAX {
+                let (response, mut stream) = open(&connection).await;
+                // 33 MiB, four times what there is for all of them together.
+                let begun = Bytes::from_static(&[0, 2, 16, 0, 0, 8]);
+                stream.send_data(begun, false).unwrap();
+                stalled.push((response, stream, connection.clone()));
+            }
+        }
+        let other = rig.connect().await;
+        let written = soon("an answer", ask(&other, write_of(4 << 20))).await;
+        assert!(!written.is_empty());
+    });
+}
+
+#[test]
+fn requests_that_stall_with_all_the_room_are_cut_off_for_those_that_go_on() {
+    let limits = Limits {
+        requests_bytes: 8 << 20,
+        waited_time: Duration::from_secs(1),
+        finish_time: Duration::from_secs(3),
+        ..Limits::default()
+    };
+    with_limits("stalled", limits, 256, |rig| async move {
+        let mut stalled = Vec::new();
+        // Half of it is for one address; each of these has 1 MiB of 2 and says no more.
+        for _ in 0..4 {
+            let connection = rig.connect().await;
+            let (response, mut stream) = open(&connection).await;
+            let begun = write_of(2 << 20).split_to(1 << 20);
+            tokio::spawn(async move {
+                send(&mut stream, begun).await;
+                std::future::pending::<()>().await;
+            });
+            stalled.push((response, connection));
+        }
+        let other = rig.connect().await;
+        for _ in 0..3 {
+            let written = soon("an answer", ask(&other, write_of(3 << 20))).await;
+            assert!(!written.is_empty());
+        }
+    });
+}
+
+#[test]
+fn an_answer_has_its_room_until_it_is_sent_and_no_longer() {
+    with_face("answer-room", |rig| async move {
+        let connection = rig.connect().await;
+        assert!(!ask(&connection, write_of(2 << 20)).await.is_empty());
+        let free = || rig.face.service.answers.free_bytes();
+        let before = free();
+        let (response, mut stream) = open(&connection).await;
+        stream.send_data(read_of(1 << 20), true).unwrap();
+        let response = soon("an answer", response).await.unwrap();
+        assert!(free() + (1 << 20) <= before);
+        assert!(all(&mut response.into_body()).await.len() > 2 << 20);
+        // The server hears that by and by.
+        soon("room", async {
+            while free() != before || rig.face.service.requests.free_bytes() != REQUESTS_BYTES_MAX {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_request_that_becomes_large_when_it_is_decoded_waits_for_that_room() {
+    // A thousand chunks of two bytes each.
+    let block = pb::BlockData { chunks: vec![Default::default(); 1_000], ..Default::default() };
+    let mut message = message_of(pb::Type::PutBlock, 1);
+    message.put_block =
+        Some(pb::PutBlockRequestProto { block_data: Some(block), ..Default::default() });
+    let message = framed_request(&message).slice(5..);
+    assert!(message.len() < 5_000, "{}", message.len());
+    let measured = chunk::wire::Measured::of(message).unwrap();
+    assert!(measured.memory_bytes() > 300_000, "{}", measured.memory_bytes());
+}
+
+#[test]
+fn streams_that_say_nothing_for_long_end() {
+    let short = Duration::from_millis(200);
+    let limits = Limits { stall_time: short, idle_time: short, ..Limits::default() };
+    with_limits("idle", limits, 256, |rig| async move {
+        let connection = rig.connect().await;
+        let (response, _silent) = open(&connection).await;
+        let (_, data, status) = soon("an end", outcome(response)).await;
+        assert_eq!((data.len(), status), (0, Some(14)));
+        let (response, mut stream) = open(&connection).await;
+        stream.send_data(create(1, "t").into(), false).unwrap();
+        let (_, data, status) = soon("an end", outcome(response)).await;
+        assert_eq!((data.is_empty(), status), (false, Some(14)));
+        assert_serves(&connection, 2).await;
+    });
+}
+
+#[test]
+fn connections_share_the_windows_of_their_streams() {
+    let windows_bytes = 3 * STREAM_WINDOW_BYTES as usize;
+    with_limits("windows", Limits { windows_bytes, ..Limits::default() }, 256, |rig| async move {
+        let windows = || rig.face.service.windows.available_permits();
+        assert_eq!(windows(), 3);
+        let mut connections = Vec::new();
+        for left in [2, 1, 0, 0, 0] {
+            let connection = rig.connect().await;
+            // One after the other, they take no more than one.
+            for number in 0..3 {
+                assert_serves(&connection, 10 * connections.len() as u8 + number).await;
+            }
+            assert_eq!(windows(), left);
+            connections.push(connection);
+        }
+        // Without a window of its own a stream is served all the same.
+        let written = soon("an answer", ask(&connections[4], write_of(4 << 20))).await;
+        assert!(!written.is_empty());
+        connections.clear();
+        soon("all windows", async {
+            while windows() != 3 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    });
+}
+
+#[test]
+fn one_connection_too_many_from_an_address_is_closed() {
+    with_limits("per-ip", Limits::default(), 2, |rig| async move {
+        let first = rig.connect().await;
+        assert_serves(&first, 1).await;
+        let second = rig.connect().await;
+        assert_serves(&second, 2).await;
+        let third = std::net::TcpStream::connect(rig.address).unwrap();
+        let end = tokio::task::spawn_blocking(move || (&third).read(&mut [0; 100]));
+        assert_eq!(soon("an end", end).await.unwrap().unwrap(), 0);
+        drop(first);
+        // The server hears that by and by.
+        soon("room", async {
+            while rig.face.service.addresses.connection_count() != 1 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_serves(&rig.connect().await, 3).await;
+    });
+}
+
+#[test]
+fn only_a_store_that_stopped_has_no_more_work_in_the_background() {
+    let io = |error: i32| ChunkError::Io {
+        file: "log/1.log".to_string(),
+        op: "open",
+        error: std::io::Error::from_raw_os_error(error),
+    };
+    let out_of_descriptors = rustix::io::Errno::MFILE.raw_os_error();
+    assert!(!is_final(&io(out_of_descriptors)));
+    assert!(!is_final(&io(rustix::io::Errno::IO.raw_os_error())));
+    assert!(!is_final(&ChunkError::DiskFull { bytes_wanted: 1 }));
+    assert!(is_final(&ChunkError::Stopped("a write failed".to_string())));
 }

@@ -8,6 +8,7 @@ use super::{
     CONTAINER, LOCAL, Message, block_data, block_id, chunk_of, decode, head, pair, put, put_block,
     read, write,
 };
+use crate::block::BlockId;
 use crate::checksum::{ChecksumData, ChecksumType};
 use crate::crc::{crc32, crc32c};
 use crate::store::{Durability, Store, StoreOptions};
@@ -487,4 +488,71 @@ fn only_what_waits_for_nothing_is_quick() {
     let handler = Handler::new(store, options);
     assert!(!handler.is_quick(&decode(&write(0, b"data")), 4));
     assert!(handler.is_quick(&decode(&riding), 4));
+}
+
+#[test]
+fn answers_about_blocks_of_many_chunks_are_known_to_be_large_before_they_are_made() {
+    let rig = Rig::new();
+    let room = |message: Message| rig.handler.answer_bytes(&decode(&message));
+    assert_eq!(room(get_block()), 0);
+    let chunks: Vec<pb::ChunkInfo> = (0..500)
+        .map(|number| {
+            rig.ok(write(8 * number, b"abcdefgh"));
+            chunk_of(8 * number, b"abcdefgh")
+        })
+        .collect();
+    rig.ok(put_block(chunks));
+    let finalize = pb::FinalizeBlockRequestProto { block_id: Some(block_id()) };
+    let finalize = Message { finalize_block: Some(finalize), ..head(pb::Type::FinalizeBlock) };
+    for message in [get_block(), finalize, read_block(0, None, 4), put_block(Vec::new())] {
+        // Each takes about 200 bytes in each of the two forms.
+        assert!(room(message.clone()) > 500 * 400, "{message:?}");
+    }
+    // It is not too little, nor many times what it is.
+    let answer = rig.ok(get_block());
+    assert!(answer.encoded_len() < room(get_block()));
+}
+
+#[test]
+fn a_block_is_read_a_part_at_a_time_and_each_is_known_before() {
+    let rig = Rig::new();
+    rig.ok(write(0, b"abcdefgh"));
+    rig.ok(write(8, b"ijklm"));
+    rig.ok(put_block(vec![chunk_of(0, b"abcdefgh"), chunk_of(8, b"ijklm")]));
+    let mut step = rig.handler.begin(decode(&read_block(0, None, 4)));
+    assert_eq!(step.answer, None);
+    let mut lengths = Vec::new();
+    while let Some(mut rest) = step.rest {
+        let bytes = rest.answer_bytes();
+        step = rig.handler.go_on(rest);
+        let Some(answer) = step.answer.take() else { break };
+        let data = answer.read_block.unwrap().data;
+        assert_eq!(bytes, 2 * data.len());
+        lengths.push(data.len());
+    }
+    assert_eq!(lengths, [4, 4, 4, 1]);
+}
+
+#[test]
+fn a_list_of_blocks_that_are_large_is_fetched_a_few_at_a_time() {
+    let rig = Rig::new();
+    rig.ok(write(0, b"abcdefgh"));
+    rig.ok(put_block(vec![chunk_of(0, b"abcdefgh")]));
+    let store = &rig.handler.store;
+    let bytes = store.commit_bytes(BlockId { container_id: 7, local_id: 9 });
+    let count = |count_max, bytes_max| store.block_count_within(7, 0, count_max, bytes_max);
+    assert!(bytes > 0);
+    // One that is too large is fetched alone.
+    assert_eq!(count(10, 0).unwrap(), 1);
+    let other = pb::DatanodeBlockId { local_id: Some(10), ..block_id() };
+    let mut message = write(0, b"abcdefgh");
+    message.write_chunk.as_mut().unwrap().block_id = Some(other);
+    rig.ok(message);
+    let mut message = put_block(vec![chunk_of(0, b"abcdefgh")]);
+    let put = message.put_block.as_mut().unwrap();
+    put.block_data.as_mut().unwrap().block_id = Some(other);
+    rig.ok(message);
+    assert_eq!(count(10, 2 * bytes - 1).unwrap(), 1);
+    assert_eq!(count(10, 2 * bytes).unwrap(), 2);
+    assert_eq!(count(1, 2 * bytes).unwrap(), 1);
 }

@@ -1,0 +1,80 @@
+//! Which connections there may be, and what those from one address share.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::room::Share;
+use super::{ADDRESS_SHARE, Limits};
+
+/// The addresses that have connections.
+pub(super) struct Addresses {
+    known: Mutex<HashMap<IpAddr, (usize, AddressShares)>>,
+    /// Connections that one may have; 0 is no limit.
+    connections_max: usize,
+    requests_bytes: usize,
+    answers_bytes: usize,
+}
+
+/// Room in memory for all connections from one address.
+#[derive(Clone)]
+pub(super) struct AddressShares {
+    pub(super) requests: Arc<Share>,
+    pub(super) answers: Arc<Share>,
+}
+
+/// One admitted connection; dropped, it makes room for another.
+pub(super) struct Admission {
+    pub(super) shares: AddressShares,
+    from: IpAddr,
+    addresses: Arc<Addresses>,
+    /// Its place among all connections, once there was one.
+    pub(super) among_all: Option<OwnedSemaphorePermit>,
+}
+
+impl Addresses {
+    pub(super) fn new(connections_max: usize, limits: &Limits) -> Addresses {
+        let requests_bytes = limits.requests_bytes / ADDRESS_SHARE;
+        let answers_bytes = limits.answers_bytes / ADDRESS_SHARE;
+        Addresses { known: Mutex::default(), connections_max, requests_bytes, answers_bytes }
+    }
+
+    /// Counts one more connection. None if its address has as many as it may.
+    pub(super) fn admit(addresses: &Arc<Addresses>, from: IpAddr) -> Option<Admission> {
+        let from = from.to_canonical();
+        let mut known = addresses.known();
+        let (count, shares) = known.entry(from).or_insert_with(|| {
+            let requests = Share::new(addresses.requests_bytes);
+            (0, AddressShares { requests, answers: Share::new(addresses.answers_bytes) })
+        });
+        if addresses.connections_max != 0 && *count >= addresses.connections_max {
+            return None;
+        }
+        *count += 1;
+        let (shares, addresses) = (shares.clone(), addresses.clone());
+        Some(Admission { shares, from, addresses, among_all: None })
+    }
+
+    /// Connections in all.
+    pub(super) fn connection_count(&self) -> usize {
+        self.known().values().map(|(count, _)| count).sum()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<IpAddr, (usize, AddressShares)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut known = self.addresses.known();
+        if let Some((count, _)) = known.get_mut(&self.from) {
+            *count -= 1;
+            if *count == 0 {
+                known.remove(&self.from);
+            }
+        }
+    }
+}
