@@ -120,6 +120,9 @@ pub struct ServeArgs {
     /// Where clients of Ozone's datanodes connect: the chunk store [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub chunk_addr: Option<ListenAddress>,
+    /// Where they connect with TLS, with the stores of the other ports [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "local_ensemble")]
+    pub chunk_tls_addr: Option<ListenAddress>,
     /// Where the chunks of new containers go: per-block, per-chunk or log [default: log]
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     pub chunk_layout: Option<Layout>,

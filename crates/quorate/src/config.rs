@@ -377,6 +377,9 @@ pub fn load_from(
     if let Some(chunk_addr) = &args.chunk_addr {
         draft.chunk.addr = Some(chunk_addr.clone());
     }
+    if let Some(chunk_tls_addr) = &args.chunk_tls_addr {
+        draft.chunk.tls_addr = Some(chunk_tls_addr.clone());
+    }
     if let Some(layout) = args.chunk_layout {
         draft.chunk.layout = Some(layout);
     }

@@ -36,9 +36,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
 
 use crate::config::ChunkConfig;
 use crate::descriptors;
+use crate::tls::Tls;
 use admission::{Addresses, Admission};
 use metrics::Counts;
 use room::{Share, Shares};
@@ -76,9 +78,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 65_535;
 /// the window that its connection has. A connection keeps what it was given until it ends.
 const WINDOWS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What the frames of a connection that nobody has taken may take beyond their bytes, as `h2` counts
-/// it: those of less than 256 bytes for 256. A client that is beyond is cut off; 1,000 small frames
-/// are within, which are many requests under way.
+/// What the frames of a connection that nobody has taken may take beyond their bytes, as `h2`
+/// counts it: those of less than 256 bytes for 256. A client that is beyond is cut off; 1,000 small
+/// frames are within, which are many requests under way.
 const FRAMES_OVERHEAD_BYTES_MAX: usize = 256 * 1024;
 
 /// Bytes of one frame.
@@ -240,11 +242,12 @@ pub struct ChunkFace {
     connections: Arc<Semaphore>,
 }
 
-/// A connection, known to no reactor yet, and its admission.
+/// A connection, known to no reactor yet, its admission, and whether TLS is spoken on it.
 struct Accepted {
     stream: std::net::TcpStream,
     peer: SocketAddr,
     admission: Admission,
+    tls: Option<Arc<Tls>>,
 }
 
 /// Opens the store below the data directory and starts the threads that serve it. Takes as long as
@@ -332,8 +335,9 @@ impl ChunkFace {
         ChunkMetrics(self.service.clone())
     }
 
-    /// Accepts connections and spreads them over the runtimes, until the task is dropped.
-    pub async fn accept(&self, listener: TcpListener) {
+    /// Accepts connections, which speak TLS if there is one here, and spreads them over the
+    /// runtimes, until the task is dropped.
+    pub async fn accept(&self, listener: TcpListener, tls: Option<Arc<Tls>>) {
         let mut next = 0;
         loop {
             let (stream, peer) = match listener.accept().await {
@@ -345,7 +349,7 @@ impl ChunkFace {
                     continue;
                 }
             };
-            if let Err(why) = self.admit(stream, peer, &mut next).await {
+            if let Err(why) = self.admit(stream, peer, &tls, &mut next).await {
                 self.service.counts.refused_connection();
                 self.service.failures.report(&format!("a client from {peer} is cut off: {why}"));
             }
@@ -356,6 +360,7 @@ impl ChunkFace {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
+        tls: &Option<Arc<Tls>>,
         next: &mut usize,
     ) -> Result<(), &'static str> {
         if descriptors::is_in_reserve(stream.as_fd()) {
@@ -367,7 +372,7 @@ impl ChunkFace {
         admission.among_all = self.connections.clone().acquire_owned().await.ok();
         let stream = stream.into_std().map_err(|_| "it cannot be handed on")?;
         *next = (*next + 1) % self.runtimes.len();
-        let accepted = Accepted { stream, peer, admission };
+        let accepted = Accepted { stream, peer, admission, tls: tls.clone() };
         self.runtimes[*next].send(accepted).await.map_err(|_| "the server ends")
     }
 
@@ -463,7 +468,7 @@ fn run(runtime: Runtime, service: &Arc<Service>, mut accepted: mpsc::Receiver<Ac
 }
 
 async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::Result<()> {
-    let Accepted { stream, admission, .. } = accepted;
+    let Accepted { stream, peer, admission, tls } = accepted;
     rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
     rustix::net::sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE_TIME)?;
     rustix::net::sockopt::set_tcp_user_timeout(&stream, UNTAKEN_TIME_MAX.as_millis() as u32)?;
@@ -484,7 +489,19 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
         ],
         service: service.clone(),
     });
-    serve_streams(stream, &client).await
+    let Some(tls) = tls else { return serve_streams(stream, &client).await };
+    let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
+    let shaken = TlsAcceptor::from(tls.current_of_chunks()).accept(stream);
+    match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
+        Ok(stream) => {
+            handshake.succeed();
+            serve_streams(stream, &client).await
+        }
+        Err(error) => {
+            tls.complain(&peer.to_string(), &error.to_string());
+            Ok(())
+        }
+    }
 }
 
 async fn serve_streams<S>(socket: S, client: &Arc<Client>) -> anyhow::Result<()>

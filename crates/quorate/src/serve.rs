@@ -102,9 +102,13 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     let secure =
         config.zk_tls_addr.as_ref().map(|wanted| listen(&config, wanted, "secureClientPort"));
     let secure = secure.transpose()?;
-    let chunk_port =
-        config.chunk.as_ref().map(|chunk| listen(&config, &chunk.addr, "--chunk-addr"));
-    let chunk_port = chunk_port.transpose()?;
+    let chunk_port = |wanted: Option<&ListenAddress>, setting| {
+        wanted.map(|wanted| listen(&config, wanted, setting)).transpose()
+    };
+    let of_chunks = config.chunk.as_ref();
+    let chunk_plain = chunk_port(of_chunks.and_then(|it| it.addr.as_ref()), "--chunk-addr")?;
+    let of_tls = of_chunks.and_then(|it| it.tls_addr.as_ref());
+    let chunk_secure = chunk_port(of_tls, "--chunk-tls-addr")?;
     let (ports, shown_ports) = bind_monitoring(&config)?;
     let begin_monitoring = monitor::start(ports)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
@@ -195,13 +199,16 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         total_max: connections_max(&config),
     };
     let mut ready = "quorate ready".to_string();
-    for (name, listener) in [("zk", &plain), ("zk-tls", &secure)] {
+    let listeners = [
+        ("zk", &plain),
+        ("zk-tls", &secure),
+        ("chunk", &chunk_plain),
+        ("chunk-tls", &chunk_secure),
+    ];
+    for (name, listener) in listeners {
         if let Some(listener) = listener {
             ready += &format!(" {name}={}", listener.local_addr()?);
         }
-    }
-    if let Some(listener) = &chunk_port {
-        ready += &format!(" chunk={}", listener.local_addr()?);
     }
     println!("{ready}{shown_ports}");
     let audit = |operation, result| {
@@ -224,7 +231,10 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         () = accept(acceptor, secure, secure_wire, limits) => {
             anyhow::bail!("a connection runtime ended")
         }
-        () = accept_chunks(chunks.as_ref(), chunk_port) => {
+        () = accept_chunks(chunks.as_ref(), chunk_plain, None) => {
+            anyhow::bail!("a runtime of the chunk store ended")
+        }
+        () = accept_chunks(chunks.as_ref(), chunk_secure, tls.clone()) => {
             anyhow::bail!("a runtime of the chunk store ended")
         }
         () = reload(tls) => {}
@@ -286,10 +296,14 @@ async fn start_chunks(config: &ServeConfig) -> anyhow::Result<Option<ChunkFace>>
     started.await.context("the start of the chunk store was given up")?.map(Some)
 }
 
-/// Accepts clients of the chunk store, if it is served.
-async fn accept_chunks(chunks: Option<&ChunkFace>, listener: Option<TcpListener>) {
+/// Accepts clients of the chunk store, if it is served; they speak TLS if there is one here.
+async fn accept_chunks(
+    chunks: Option<&ChunkFace>,
+    listener: Option<TcpListener>,
+    tls: Option<Arc<Tls>>,
+) {
     match (chunks, listener) {
-        (Some(chunks), Some(listener)) => chunks.accept(listener).await,
+        (Some(chunks), Some(listener)) => chunks.accept(listener, tls).await,
         _ => std::future::pending().await,
     }
 }

@@ -53,17 +53,33 @@ pub struct TlsError {
 pub struct Tls {
     config: TlsConfig,
     /// Replaced when the stores change; a connection keeps the one it began with.
-    current: Mutex<Arc<ServerConfig>>,
+    current: Mutex<Served>,
     handshakes_under_way: AtomicUsize,
     handshakes_failed: AtomicU64,
     handshakes_exceeded: AtomicU64,
     complaints: Mutex<Complaints>,
 }
 
+/// The settings of each face.
+struct Served {
+    /// Of ZooKeeper's clients, who speak no protocol that has a name.
+    zookeeper: Arc<ServerConfig>,
+    /// Of clients of the chunk store, who are offered HTTP/2 (ALPN).
+    chunks: Arc<ServerConfig>,
+}
+
+impl Served {
+    fn new(config: ServerConfig) -> Served {
+        let mut chunks = config.clone();
+        chunks.alpn_protocols = vec![b"h2".to_vec()];
+        Served { zookeeper: Arc::new(config), chunks: Arc::new(chunks) }
+    }
+}
+
 impl Tls {
     /// Reads the stores.
     pub fn load(config: TlsConfig) -> Result<Tls, TlsError> {
-        let current = Mutex::new(Arc::new(server_config(&config)?));
+        let current = Mutex::new(Served::new(server_config(&config)?));
         Ok(Tls {
             config,
             current,
@@ -74,9 +90,14 @@ impl Tls {
         })
     }
 
-    /// What a new connection is to begin with.
+    /// What a new connection of ZooKeeper's clients is to begin with.
     pub fn current(&self) -> Arc<ServerConfig> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).zookeeper.clone()
+    }
+
+    /// What a new connection to the chunk store is to begin with.
+    pub fn current_of_chunks(&self) -> Arc<ServerConfig> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).chunks.clone()
     }
 
     /// Counts one more handshake under way. None if there are as many as there may be
@@ -142,7 +163,7 @@ impl Tls {
             seen = stamps;
             match server_config(&self.config) {
                 Ok(new) => {
-                    *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                    *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Served::new(new);
                     tracing::info!("TLS: the stores have changed and are used from now on");
                 }
                 Err(error) => tracing::error!("TLS: what was read before is kept: {error}"),

@@ -126,6 +126,7 @@ const WALLS: [Wall; 12] = [
             "thiserror",
             "tikv-jemallocator",
             "tokio",
+            "tokio-rustls",
             "toml",
             "tracing",
             "tracing-subscriber",

@@ -13,6 +13,7 @@ use h2::RecvStream;
 use h2::client::SendRequest;
 use http::{HeaderMap, Request};
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -94,20 +95,34 @@ impl Client {
     /// # Errors
     /// There is nobody, or nobody who speaks HTTP/2.
     pub fn connect(address: SocketAddr) -> anyhow::Result<Client> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let connecting = async {
+        let plain = async || {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
+            anyhow::Ok(stream)
+        };
+        Client::over(plain).with_context(|| address.to_string())
+    }
+
+    /// A connection over what this opens, which may be TLS.
+    ///
+    /// # Errors
+    /// It cannot be opened, or who is there does not speak HTTP/2.
+    pub fn over<S>(open: impl AsyncFnOnce() -> anyhow::Result<S>) -> anyhow::Result<Client>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let connecting = async {
             let handshake = h2::client::Builder::new()
                 .initial_window_size(CHUNK_WINDOW_BYTES)
                 .initial_connection_window_size(CHUNK_WINDOW_BYTES)
-                .handshake(stream);
+                .handshake(open().await?);
             let (requests, connection) = handshake.await?;
             // What ends it is seen by whoever asks.
             anyhow::Ok((requests, tokio::spawn(async { drop(connection.await) })))
         };
         let connected = runtime.block_on(async { timeout(CONNECT_LIMIT, connecting).await? });
-        let (requests, connection) = connected.with_context(|| address.to_string())?;
+        let (requests, connection) = connected?;
         Ok(Client { runtime, requests, _connection: connection })
     }
 

@@ -13,11 +13,13 @@ pub const CHUNK_CONNECTIONS_MAX_DEFAULT: usize = 1_024;
 /// of its processes, and no address has more than a quarter of all. One more is closed.
 pub const CHUNK_CONNECTIONS_PER_IP_MAX_DEFAULT: usize = 256;
 
-/// The chunk store.
+/// The chunk store. It is served on one of the two addresses at least.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkConfig {
     /// Where clients of Apache Ozone's datanodes connect.
-    pub addr: ListenAddress,
+    pub addr: Option<ListenAddress>,
+    /// Where they connect with TLS, which has the stores and the settings of the other ports.
+    pub tls_addr: Option<ListenAddress>,
     /// Connections in all; 0: as many as there are descriptors for.
     pub connections_max: usize,
     /// Connections from one address; 0 is no limit.
@@ -32,8 +34,9 @@ pub struct ChunkConfig {
 /// What the sources said so far.
 #[derive(Debug, Default)]
 pub(super) struct ChunkDraft {
-    /// This alone says that the store is served.
+    /// This or the next says that the store is served.
     pub addr: Option<ListenAddress>,
+    pub tls_addr: Option<ListenAddress>,
     pub connections_max: Option<usize>,
     pub connections_per_ip_max: Option<usize>,
     pub layout: Option<Layout>,
@@ -42,10 +45,13 @@ pub(super) struct ChunkDraft {
 
 impl ChunkDraft {
     pub fn finish(self) -> Option<ChunkConfig> {
-        let addr = self.addr?;
+        if self.addr.is_none() && self.tls_addr.is_none() {
+            return None;
+        }
         let per_ip_max = self.connections_per_ip_max;
         Some(ChunkConfig {
-            addr,
+            addr: self.addr,
+            tls_addr: self.tls_addr,
             connections_max: self.connections_max.unwrap_or(CHUNK_CONNECTIONS_MAX_DEFAULT),
             connections_per_ip_max: per_ip_max.unwrap_or(CHUNK_CONNECTIONS_PER_IP_MAX_DEFAULT),
             layout: self.layout.unwrap_or_default(),

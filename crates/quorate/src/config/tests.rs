@@ -663,7 +663,7 @@ fn every_key_of_the_toml_file_takes_the_form_it_is_described_with() {
     for (key, form) in toml_file::KEYS {
         let form = form.split(", or").next().unwrap_or(form);
         let stores = match *key {
-            "zk_tls_addr" => {
+            "zk_tls_addr" | "chunk_tls_addr" => {
                 "tls_key_store = \"/k\"\ntls_client_auth = \"none\"\n"
             }
             _ => "",
@@ -1051,7 +1051,7 @@ fn the_chunk_store_is_served_where_it_is_asked_for() {
     let shown = |world: &World| {
         let found = world.config().chunk;
         found.map(|it| {
-            let addr = it.addr;
+            let addr = it.addr.expect("it was given");
             format!("{addr} {} {}", layout_name(it.layout), it.verify_writes)
         })
     };
@@ -1069,6 +1069,24 @@ fn the_chunk_store_is_served_where_it_is_asked_for() {
     assert_eq!(shown(&World::toml(text)).as_deref(), Some("*:1 per-block true"));
     let error = World::toml("chunk_layout = \"none\"").error();
     assert!(error.contains("is not a layout"), "{error}");
+}
+
+#[test]
+fn the_chunk_store_may_be_served_by_tls_with_the_stores_of_the_other_ports() {
+    let zoo = |text: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{text}"));
+    let address = "quorate.chunkTlsAddr=127.0.0.1:9860\n";
+    let error = zoo(address).error();
+    assert!(error.contains("ssl.keyStore.location is not set: TLS needs a key"), "{error}");
+    let stores = "ssl.keyStore.location=k.pem\nssl.trustStore.location=t.pem\n";
+    let config = zoo(&format!("{address}{stores}")).config();
+    let chunk = config.chunk.unwrap();
+    assert_eq!((chunk.addr, chunk.tls_addr.unwrap().port), (None, 9_860));
+    assert_eq!(config.tls.unwrap().key_store.path.to_str(), Some("k.pem"));
+    // What members have to agree on is not touched by it.
+    assert!(!config.replicated.x509_enabled && config.zk_tls_addr.is_none());
+    let text = "chunk_tls_addr = \"*:2\"\ntls_key_store = \"k.pem\"\ntls_client_auth = \"none\"";
+    let chunk = World::toml(text).config().chunk.unwrap();
+    assert_eq!((chunk.addr, chunk.tls_addr.unwrap().port), (None, 2));
 }
 
 #[test]

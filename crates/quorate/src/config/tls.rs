@@ -315,7 +315,8 @@ fn fate_of(left_out: &[&str]) -> Fate {
 
 /// Puts together what was said. None: no port speaks TLS.
 pub(super) fn settle(draft: &mut Draft) -> Result<Option<TlsConfig>, ConfigError> {
-    let speaks_tls = draft.tls.address.is_some() || draft.tls.port_unification();
+    let is_of_zookeeper = draft.tls.address.is_some() || draft.tls.port_unification();
+    let speaks_tls = is_of_zookeeper || draft.chunk.tls_addr.is_some();
     let said = std::mem::take(&mut draft.tls.said);
     if !speaks_tls {
         if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
@@ -328,8 +329,9 @@ pub(super) fn settle(draft: &mut Draft) -> Result<Option<TlsConfig>, ConfigError
         let fate = settings.take(said);
         tell(draft, said, fate)?;
     }
-    // QuorumPeerConfig.configureSSLAuth.
-    draft.replicated.x509_enabled = true;
+    // QuorumPeerConfig.configureSSLAuth. All members have to agree on it, and a port for chunks is
+    // nothing that others need to have.
+    draft.replicated.x509_enabled |= is_of_zookeeper;
     settings.settle(draft).map(Some)
 }
 

@@ -55,6 +55,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("metrics_addr", "\"127.0.0.1:7000\""),
     ("metrics_of_process", "true"),
     ("chunk_addr", "\"127.0.0.1:9859\""),
+    ("chunk_tls_addr", "\"127.0.0.1:9860\""),
     ("chunk_connections_max", "1024"),
     ("chunk_connections_per_ip_max", "256"),
     ("chunk_layout", "\"log\", or \"per-block\", \"per-chunk\""),
@@ -311,6 +312,7 @@ fn apply_key(
         "metrics_addr" => draft.metrics.addr = Some(value.text()?.parse()?),
         "metrics_of_process" => draft.metrics.with_process = Some(value.boolean()?),
         "chunk_addr" => draft.chunk.addr = Some(value.text()?.parse()?),
+        "chunk_tls_addr" => draft.chunk.tls_addr = Some(value.text()?.parse()?),
         "chunk_connections_max" => draft.chunk.connections_max = Some(value.count()? as usize),
         "chunk_connections_per_ip_max" => {
             draft.chunk.connections_per_ip_max = Some(value.count()? as usize);

@@ -352,6 +352,7 @@ fn apply_property(
             let max = unlimited_below_one(number(value)?)? as usize;
             draft.chunk.connections_per_ip_max = Some(max);
         }
+        "quorate.chunkTlsAddr" => draft.chunk.tls_addr = Some(value.parse()?),
         "quorate.chunkLayout" => draft.chunk.layout = Some(parse_layout(value)?),
         "quorate.chunkVerifyWrites" => draft.chunk.verify_writes = boolean(value)?,
         "quorate.quorum.secretFile" => {

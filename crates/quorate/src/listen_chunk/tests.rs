@@ -41,7 +41,8 @@ fn with_limits<F: Future<Output = ()>>(
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let config = ChunkConfig {
-        addr: ListenAddress { host: Some("127.0.0.1".to_string()), port: 0 },
+        addr: Some(ListenAddress { host: Some("127.0.0.1".to_string()), port: 0 }),
+        tls_addr: None,
         connections_max: 1_024,
         connections_per_ip_max,
         layout: chunk::layout::Layout::Log,
@@ -53,7 +54,7 @@ fn with_limits<F: Future<Output = ()>>(
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let accepting = face.clone();
-        tokio::spawn(async move { accepting.accept(listener).await });
+        tokio::spawn(async move { accepting.accept(listener, None).await });
         test(Rig { folder: folder.clone(), face: face.clone(), address }).await;
     });
     drop(runtime);

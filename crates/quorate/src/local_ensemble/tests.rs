@@ -39,7 +39,7 @@ fn each_server_finds_itself_in_the_file_that_is_written_for_it() {
             assert_eq!(config.zk_addr.unwrap().to_string(), format!("127.0.0.1:{}", 2180 + number));
             assert_eq!(u32::from(config.metrics.unwrap().addr.port), 6_999 + number);
             let chunk = config.chunk.unwrap();
-            assert_eq!(u32::from(chunk.addr.port), 9_858 + number);
+            assert_eq!(u32::from(chunk.addr.unwrap().port), 9_858 + number);
             assert_eq!((chunk.layout, chunk.verify_writes), (Layout::PerBlock, true));
             let cluster = config.cluster.unwrap();
             assert_eq!((cluster.number, cluster.servers.len()), (number, 3));

@@ -2,6 +2,7 @@
 //!
 //! The keys are in `tests/fixtures/tls`; `tests/peers/make-tls-fixtures.sh` says what each is.
 
+mod chunks;
 mod wire;
 
 use std::fs;

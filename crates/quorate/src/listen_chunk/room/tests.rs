@@ -23,7 +23,6 @@ fn requests_that_have_parts_of_all_room_are_all_finished() {
         // Each could have it alone; together they have all of it, and half of what they need.
         let tasks: Vec<_> = (0..16)
             .map(|number| {
-                // Four connections of each address.
                 let shares = shares(&all);
                 tokio::spawn(async move {
                     let mut room = Room::new(&shares);

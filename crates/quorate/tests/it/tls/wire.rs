@@ -43,7 +43,7 @@ impl Shape {
         Shape { shows: None, believes: "ca", version: &rustls::version::TLS13 }
     }
 
-    fn config(&self) -> ClientConfig {
+    pub fn config(&self) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(certificates(self.believes).remove(0)).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
