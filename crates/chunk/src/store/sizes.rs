@@ -7,7 +7,7 @@ use crate::block::BlockId;
 use crate::error::ChunkError;
 use crate::store::Store;
 
-impl<D: Disk> Store<D> {
+impl<D: Disk + Clone> Store<D> {
     /// Bytes of the record of a block's last commit; 0 if there is none.
     pub fn commit_bytes(&self, id: BlockId) -> u64 {
         let Ok(container) = self.find(id.container_id) else { return 0 };
