@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use storage::disk::Disk;
 
+use crate::chain::list_segments;
 use crate::container::Container;
 use crate::damage::{Damage, Notes};
 use crate::direct::DirectWrites;
@@ -115,6 +116,11 @@ pub struct StoreOptions {
     /// Bytes of a segment of the log, whole blocks; within [`crate::limits::SEGMENT_BYTES_MIN`] and
     /// [`crate::limits::SEGMENT_BYTES_MAX`].
     pub segment_bytes: u32,
+    /// Bytes that the store may take of its disk in all; 0 is no limit. Looked at now and then: a
+    /// little more may be written. At the limit chunks are refused as on a full disk.
+    pub bytes_max: u64,
+    /// Bytes of its disk that chunks leave free, for others who write there.
+    pub free_bytes_min: u64,
     /// Files that are kept open.
     pub open_files_max: usize,
     /// The id of a store that is made; drawn if nothing is said.
@@ -129,6 +135,8 @@ impl Default for StoreOptions {
             block_bytes_max: BLOCK_BYTES_MAX_DEFAULT,
             container_bytes_max: CONTAINER_BYTES_MAX_DEFAULT,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
+            bytes_max: 0,
+            free_bytes_min: 0,
             open_files_max: OPEN_FILES_MAX_DEFAULT,
             new_store_id: None,
         }
@@ -150,6 +158,8 @@ pub struct Store<D: Disk> {
     deleted: Mutex<BTreeSet<u64>>,
     files: OpenFiles<D::File>,
     direct: DirectWrites,
+    /// Whether chunks are refused for one of the two limits of room.
+    is_over_limit: AtomicBool,
     /// Ticks until files are set aside again, after there was no room for one.
     reserve_pause: AtomicU32,
     /// Files of chunks that were written over so far.
@@ -223,7 +233,30 @@ impl<D: Disk + Clone> Store<D> {
         // What is wrong with a block is told to those who ask for it.
         let _ = self.write_all_gathered();
         self.log.flush(self.log.end())?;
+        self.check_room()?;
         self.prepare_files()
+    }
+
+    /// Looks whether chunks still have room within the limits that were set.
+    fn check_room(&self) -> Result<(), ChunkError> {
+        let StoreOptions { bytes_max, free_bytes_min, .. } = self.options;
+        let is_over = bytes_max > 0 && self.bytes()? >= bytes_max
+            || free_bytes_min > 0 && self.free_bytes()? < free_bytes_min;
+        self.is_over_limit.store(is_over, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes that the store takes, about: its segments, and the files of blocks and chunks.
+    pub fn bytes(&self) -> Result<u64, ChunkError> {
+        let containers = self.containers.read();
+        let in_files = containers.values().filter(|it| it.layout.has_files());
+        let in_files: u64 = in_files.map(|container| container.index.lock().bytes_used).sum();
+        let segments = list_segments(&self.disk)?.len() as u64;
+        Ok(in_files.saturating_add(segments * u64::from(self.options.segment_bytes)))
+    }
+
+    fn free_bytes(&self) -> Result<u64, ChunkError> {
+        self.disk.free_bytes().map_err(|error| ChunkError::io("", "ask for the room of", error))
     }
 
     /// Sets files aside for the log: what a full disk leaves for deletions first. What there is no

@@ -20,6 +20,8 @@ const OPTIONS: StoreOptions = StoreOptions {
     block_bytes_max: 1 << 20,
     container_bytes_max: 1 << 24,
     segment_bytes: 64 * 1024,
+    bytes_max: 0,
+    free_bytes_min: 0,
     open_files_max: 16,
     new_store_id: Some(7),
 };

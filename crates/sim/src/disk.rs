@@ -343,6 +343,10 @@ impl Disk for SimDisk {
         self.inner.exists(path)
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.inner.free_bytes()
+    }
+
     fn lock(&self, path: &str) -> io::Result<SimFile> {
         named(self.inner.lock(path), path)
     }

@@ -78,6 +78,8 @@ pub trait Disk {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Whether there is a file or directory of that name.
     fn exists(&self, path: &str) -> io::Result<bool>;
+    /// Bytes that files in the root may still take, as the file system says.
+    fn free_bytes(&self) -> io::Result<u64>;
     /// Opens or creates a file and takes an exclusive lock that lasts as long as the result.
     /// [`io::ErrorKind::WouldBlock`] when another process or handle has it.
     fn lock(&self, path: &str) -> io::Result<Self::File>;
@@ -354,6 +356,11 @@ impl Disk for RealDisk {
 
     fn exists(&self, path: &str) -> io::Result<bool> {
         self.path(path).try_exists()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let found = rustix::fs::statvfs(self.root.as_path())?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     fn lock(&self, path: &str) -> io::Result<RealFile> {

@@ -868,6 +868,15 @@ impl Disk for FaultDisk {
         Ok(names.files.contains_key(path) || names.directories.contains(path))
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        let mut state = self.state.borrow_mut();
+        state.begin(Operation::Read)?;
+        let Some(bytes_max) = state.plan.bytes_max else { return Ok(u64::MAX) };
+        let linked: BTreeSet<u64> = state.visible.files.values().copied().collect();
+        let contents = linked.iter().filter_map(|inode| state.contents.get(inode));
+        Ok(bytes_max.saturating_sub(contents.map(Content::room).sum()))
+    }
+
     fn lock(&self, path: &str) -> io::Result<FaultFile> {
         let mut state = self.state.borrow_mut();
         let begin = state.begin(Operation::Lock)?;

@@ -139,6 +139,10 @@ impl Disk for CountedDisk {
         self.disk.exists(path)
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
     fn lock(&self, path: &str) -> io::Result<Self::File> {
         self.disk.lock(path)
     }

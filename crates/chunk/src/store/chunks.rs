@@ -77,6 +77,9 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<u64, ChunkError> {
         self.log.check()?;
         check_state(index, id, "chunk")?;
+        if self.is_over_limit.load(Ordering::Relaxed) {
+            return Err(ChunkError::DiskFull { bytes_wanted: 0 });
+        }
         let block = index.blocks.get(&id.local_id);
         let (length, is_finalized) =
             block.map_or((0, false), |block| (block.length, block.is_finalized));

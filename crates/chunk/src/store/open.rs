@@ -47,6 +47,7 @@ impl<D: Disk + Clone> Store<D> {
         let store = Store::of(disk, options, identity, loaded, Some(lock))?;
         store.finish_deletions()?;
         // Before anything is written: on a full disk it is what an earlier life has set aside.
+        store.check_room()?;
         store.prepare_files()?;
         Ok(store)
     }
@@ -83,6 +84,7 @@ impl<D: Disk + Clone> Store<D> {
             files: OpenFiles::new(options.open_files_max),
             direct: DirectWrites::default(),
             gathering: Mutex::default(),
+            is_over_limit: AtomicBool::new(false),
             reserve_pause: AtomicU32::new(0),
             replaced: AtomicU64::new(0),
             containers: RwLock::new(replay.containers),

@@ -1297,3 +1297,40 @@ fn on_a_full_disk_thousands_of_deletions_find_a_place() {
     store.create_container(2, &ContainerSpec::default()).expect("creates");
     store.delete_container(1, true).expect("deletes");
 }
+
+#[test]
+fn chunks_are_refused_at_the_limits_of_room_and_taken_when_there_is_some() {
+    for layout in Layout::ALL {
+        for is_own_limit in [true, false] {
+            let disk = FaultDisk::new(1);
+            let limits = match is_own_limit {
+                true => StoreOptions { bytes_max: 160_000, ..options(layout) },
+                false => StoreOptions { free_bytes_min: 300_000, ..options(layout) },
+            };
+            let store = Store::open(disk.clone(), limits).expect("opens");
+            let bytes_max = Some(600_000);
+            disk.set_plan(FaultPlan { bytes_max, ..FaultPlan::default() });
+            store.create_container(1, &ContainerSpec::default()).expect("creates");
+            store.create_container(2, &ContainerSpec::default()).expect("creates");
+            let write = |local_id| {
+                let id = BlockId { container_id: 1 + local_id % 2, local_id };
+                let data = bytes(local_id, 20_000);
+                let chunk = chunk(local_id, 1, 0, data.len());
+                store.tick().expect("looks");
+                store.write_chunk(id, &chunk, &data, WriteMode::default())
+            };
+            let refused = (0..30).find_map(|local_id| write(local_id).err());
+            assert!(matches!(refused, Some(ChunkError::DiskFull { .. })), "{refused:?}");
+            let free = disk.free_bytes().expect("says");
+            assert!(is_own_limit || (180_000..300_000).contains(&free), "{layout:?}: {free}");
+            // What is there can be committed, and deleted.
+            store.delete_container(1, true).expect("deletes");
+            store.delete_container(2, true).expect("deletes");
+            work(&store);
+            store.tick().expect("looks");
+            store.create_container(1, &ContainerSpec::default()).expect("creates");
+            store.create_container(2, &ContainerSpec::default()).expect("creates");
+            write(100).unwrap_or_else(|error| panic!("{layout:?}, {is_own_limit}: {error}"));
+        }
+    }
+}

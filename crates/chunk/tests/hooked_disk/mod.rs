@@ -142,6 +142,10 @@ impl Disk for HookedDisk {
         self.inner.exists(path)
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.inner.free_bytes()
+    }
+
     fn lock(&self, path: &str) -> io::Result<HookedFile> {
         Ok(self.file(path, self.inner.lock(path)?))
     }
