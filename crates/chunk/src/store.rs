@@ -210,6 +210,14 @@ impl<D: Disk + Clone> Store<D> {
         self.cut.as_ref()
     }
 
+    /// Whether the store takes writes.
+    ///
+    /// # Errors
+    /// A write or a sync has failed ([`ChunkError::Stopped`]).
+    pub fn check(&self) -> Result<(), ChunkError> {
+        self.log.check()
+    }
+
     /// Makes everything durable that is in the log, and writes out what was gathered for files of
     /// blocks, which only a sync of the file system makes durable.
     pub fn sync(&self) -> Result<(), ChunkError> {
@@ -244,6 +252,17 @@ impl<D: Disk + Clone> Store<D> {
             || free_bytes_min > 0 && self.free_bytes()? < free_bytes_min;
         self.is_over_limit.store(is_over, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether the disk has come by room since [`Store::tick`] looked. The store's own size is only
+    /// looked at there: that takes a look at all containers.
+    fn has_room_again(&self) -> Result<bool, ChunkError> {
+        let StoreOptions { bytes_max, free_bytes_min, .. } = self.options;
+        let has_room = bytes_max == 0 && self.free_bytes()? >= free_bytes_min;
+        if has_room {
+            self.is_over_limit.store(false, Ordering::Relaxed);
+        }
+        Ok(has_room)
     }
 
     /// Bytes that the store takes, about: its segments, and the files of blocks and chunks.

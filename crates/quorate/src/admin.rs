@@ -283,6 +283,13 @@ async fn answer_health(monitor: &Monitor, which: &str) -> Answer {
             Ok(_) => (StatusCode::OK, "ready\n"),
             Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "requests are not served in time\n"),
         },
+        "chunks" => match monitor.chunk_health() {
+            Some((true, text)) => return text_answer(StatusCode::OK, PLAIN_TEXT, text),
+            Some((false, text)) => {
+                return text_answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT, text);
+            }
+            None => return refuse(StatusCode::NOT_FOUND),
+        },
         _ => return refuse(StatusCode::NOT_FOUND),
     };
     text_answer(status, PLAIN_TEXT, text.to_string())

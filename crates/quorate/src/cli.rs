@@ -123,6 +123,10 @@ pub struct ServeArgs {
     /// Where they connect with TLS, with the stores of the other ports [default: nowhere]
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "local_ensemble")]
     pub chunk_tls_addr: Option<ListenAddress>,
+    /// The folder of the chunk store, best on a disk of its own [default: chunks in the data
+    /// directory]
+    #[arg(long, value_name = "DIR", conflicts_with = "local_ensemble")]
+    pub chunk_dir: Option<PathBuf>,
     /// Where the chunks of new containers go: per-block, per-chunk or log [default: log]
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     pub chunk_layout: Option<Layout>,
@@ -193,6 +197,9 @@ pub struct InspectArgs {
     /// Where its log lies, if that is another directory
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
+    /// Where its chunk store lies, if that is not below it
+    #[arg(long, value_name = "DIR")]
+    pub chunk_dir: Option<PathBuf>,
     /// Accept what the chunk store of a stopped server has noted as damaged: from its next start on
     /// it gives space back again
     #[arg(long)]
@@ -205,6 +212,9 @@ pub struct ExportChunksArgs {
     /// The data directory of a server that is stopped
     #[arg(value_name = "DATA-DIR")]
     pub data_dir: PathBuf,
+    /// Where its chunk store lies, if that is not below it
+    #[arg(long, value_name = "DIR")]
+    pub chunk_dir: Option<PathBuf>,
     /// Where to; made if it is missing
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,

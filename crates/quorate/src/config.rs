@@ -380,6 +380,9 @@ pub fn load_from(
     if let Some(chunk_tls_addr) = &args.chunk_tls_addr {
         draft.chunk.tls_addr = Some(chunk_tls_addr.clone());
     }
+    if let Some(chunk_dir) = &args.chunk_dir {
+        draft.chunk.dir = Some(chunk_dir.clone());
+    }
     if let Some(layout) = args.chunk_layout {
         draft.chunk.layout = Some(layout);
     }

@@ -15,8 +15,9 @@ use crate::listen_chunk::CHUNKS_DIR;
 /// Writes the containers, and says of each what came of it. Fails if a block is damaged; the others
 /// are written all the same.
 pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
-    let folder = args.data_dir.join(CHUNKS_DIR);
-    anyhow::ensure!(folder.is_dir(), "there is no chunk store in {}", args.data_dir.display());
+    let below = || args.data_dir.join(CHUNKS_DIR);
+    let folder = args.chunk_dir.clone().unwrap_or_else(below);
+    anyhow::ensure!(folder.is_dir(), "there is no chunk store in {}", folder.display());
     let store = Store::open_existing(RealDisk::existing(&folder), StoreOptions::default())
         .with_context(|| format!("{}, which no server may have open", folder.display()))?;
     let ids = match args.container.is_empty() {

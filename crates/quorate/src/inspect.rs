@@ -26,8 +26,13 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let report = storage::inspect::inspect(&disk, &mut verify);
     print!("{report}");
     let mut is_sound = report.is_sound();
-    let chunks = args.data_dir.join(CHUNKS_DIR);
-    anyhow::ensure!(chunks.is_dir() || !args.repair, "there is no chunk store in {dir}");
+    let below = || args.data_dir.join(CHUNKS_DIR);
+    let chunks = args.chunk_dir.clone().unwrap_or_else(below);
+    anyhow::ensure!(
+        chunks.is_dir() || !args.repair && args.chunk_dir.is_none(),
+        "there is no chunk store in {}",
+        chunks.display()
+    );
     if chunks.is_dir() {
         if args.repair {
             repair(&chunks)?;

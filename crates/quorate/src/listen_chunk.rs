@@ -15,12 +15,13 @@
 mod admission;
 mod grpc;
 mod metrics;
+mod opening;
 mod room;
 mod stream;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -47,6 +48,7 @@ use room::{Share, Shares};
 use stream::Piece;
 
 pub use metrics::ChunkMetrics;
+pub use opening::Chunks;
 
 /// Where the store is, below the data directory.
 pub const CHUNKS_DIR: &str = "chunks";
@@ -136,6 +138,9 @@ const KEEP_ALIVE_TIME: Duration = Duration::from_secs(5 * 60);
 
 /// How long no connection is accepted after one could not be.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes that the store leaves free of a disk that it shares with the server's own data, at most.
+const FREE_BYTES_MIN_DEFAULT: u64 = 1024 * 1024 * 1024;
 
 /// How often the store writes out what it gathered.
 const TICK: Duration = Duration::from_millis(100);
@@ -264,19 +269,19 @@ fn start_within(
     data_dir: &Path,
     limits: Limits,
 ) -> anyhow::Result<ChunkFace> {
-    let folder = data_dir.join(CHUNKS_DIR);
+    let folder = store_dir(config, data_dir);
     let shown = folder.display();
     let disk = RealDisk::new(&folder).with_context(|| format!("{shown}"))?;
     let options = StoreOptions {
         layout: config.layout,
         verify_writes: config.verify_writes,
+        bytes_max: config.bytes_max,
+        free_bytes_min: free_bytes_min(config, &folder)?,
         open_files_max: open_files_max(),
         ..StoreOptions::default()
     };
     let store = Store::open(disk, options).with_context(|| format!("{shown}"))?;
-    for damage in store.damage() {
-        tracing::error!("{shown}: {damage}");
-    }
+    tell_damage(&store, &folder);
     let service = Arc::new(Service {
         handler: Handler::new(store, HandlerOptions::default()),
         requests: Share::new(limits.requests_bytes),
@@ -317,6 +322,45 @@ fn start_within(
     Ok(ChunkFace { service, runtimes, tickers, threads, connections })
 }
 
+/// The folder of the store.
+fn store_dir(config: &ChunkConfig, data_dir: &Path) -> PathBuf {
+    config.dir.clone().unwrap_or_else(|| data_dir.join(CHUNKS_DIR))
+}
+
+/// Bytes that the store leaves free: what was set; else, beside the server's own data, a twentieth
+/// of the disk, so that log and snapshots never find it full of chunks.
+fn free_bytes_min(config: &ChunkConfig, folder: &Path) -> anyhow::Result<u64> {
+    if let Some(bytes) = config.free_bytes_min {
+        return Ok(bytes);
+    }
+    if config.dir.is_some() {
+        return Ok(0);
+    }
+    let found = rustix::fs::statvfs(folder).with_context(|| folder.display().to_string())?;
+    let bytes = found.f_blocks.saturating_mul(found.f_frsize);
+    Ok((bytes / 20).min(FREE_BYTES_MIN_DEFAULT))
+}
+
+/// Says what the start of a store has found.
+fn tell_damage(store: &Store<RealDisk>, folder: &Path) {
+    let shown = folder.display();
+    for damage in store.damage() {
+        tracing::error!("{shown}: {damage}");
+    }
+    for noted in store.noted_damage() {
+        tracing::error!("{shown}: found at an earlier start: {noted}");
+    }
+    if let Some(cut) = store.cut() {
+        tracing::warn!("{shown}: {cut}");
+    }
+    if store.is_damaged() {
+        tracing::error!(
+            "{shown}: nothing is removed, and no space given back, until the damage is accepted: \
+             quorate inspect --repair"
+        );
+    }
+}
+
 /// Descriptors that the face and its store take at most.
 pub fn descriptors_max(config: &ChunkConfig) -> usize {
     config.connections_max.saturating_add(2 * open_files_max())
@@ -333,6 +377,18 @@ impl ChunkFace {
     /// What it counts.
     pub fn metrics(&self) -> ChunkMetrics {
         ChunkMetrics(self.service.clone())
+    }
+
+    /// Whether the store is whole and takes writes, and what a probe is told.
+    fn health(&self) -> (bool, String) {
+        let store = &self.service.handler.store;
+        match store.check() {
+            Err(error) => (false, format!("{error}\n")),
+            Ok(()) if store.is_damaged() => {
+                (true, "served, and damaged: see quorate inspect\n".to_string())
+            }
+            Ok(()) => (true, "served\n".to_string()),
+        }
     }
 
     /// Accepts connections, which speak TLS if there is one here, and spreads them over the

@@ -27,7 +27,7 @@ use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
 
 use crate::admin::Port;
 use crate::config::{ClusterConfig, ImageConfig};
-use crate::listen_chunk::ChunkMetrics;
+use crate::listen_chunk::Chunks;
 use crate::listen_zk::{Face, ToRuntime};
 use ensemble::{Ensemble, MembersView, Part};
 
@@ -81,7 +81,7 @@ pub struct Monitor {
     /// Lists are made one at a time: each may take as much memory as a list may.
     listing: Semaphore,
     images: Images,
-    chunks: Option<ChunkMetrics>,
+    chunks: Option<Arc<Chunks>>,
 }
 
 /// The monitor of a server, which is there once that has started.
@@ -93,7 +93,7 @@ pub struct Begin {
     pub face: Arc<Face>,
     pub about: About,
     pub images: ImageConfig,
-    pub chunks: Option<ChunkMetrics>,
+    pub chunks: Option<Arc<Chunks>>,
     pub questions: mpsc::Receiver<Question>,
 }
 
@@ -274,6 +274,11 @@ impl Monitor {
                 u32::try_from(number?).ok()
             }
         }
+    }
+
+    /// Whether the chunk store is served, and what a probe is told; nothing where none is asked for.
+    pub fn chunk_health(&self) -> Option<(bool, String)> {
+        self.chunks.as_ref().map(|chunks| chunks.health())
     }
 
     /// Whether clients are served: without a leader none are

@@ -22,7 +22,7 @@ use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
 use crate::descriptors;
-use crate::listen_chunk::{self, ChunkFace};
+use crate::listen_chunk::{self, Chunks};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
 use crate::monitor::{self, About, Begin};
@@ -149,19 +149,17 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     };
     let read_only_after_ms = read_only_after_ms(&config);
     let limit = if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT };
-    let start = async {
-        let node = start_node(node_config, limit, read_only_after_ms).await?;
-        // Behind the node, whose lock says that the data directory is ours.
-        anyhow::Ok((node, start_chunks(&config).await?))
-    };
-    let (node, chunks) = tokio::select! {
-        started = start => started?,
+    let node = tokio::select! {
+        started = start_node(node_config, limit, read_only_after_ms) => started?,
         () = not_serving::answer(plain.as_ref(), true, answers.clone()) => unreachable!("it goes on"),
         () = not_serving::answer(secure.as_ref(), false, answers) => unreachable!("it goes on"),
         // What is left half done is done again, or goes on, at the next start.
         _ = terminated.recv() => return Ok(ExitCode::SUCCESS),
         _ = interrupted.recv() => return Ok(ExitCode::SUCCESS),
     };
+    // Behind the node, whose lock says that the data directory is ours. Nobody else waits for it.
+    let open = |chunk| Chunks::open(chunk, &config.data_dir);
+    let chunks = config.chunk.as_ref().map(open).transpose()?;
     let settings = Arc::new(node.front_handles()[0].machine().read().settings().clone());
     let auth = Arc::new(config.auth.clone());
     let throttle = Arc::new(Throttle::new(config.throttle.clone()));
@@ -190,9 +188,8 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts, asker, tls.clone())?;
     let (face, images) = (acceptor.face(), config.images.clone());
-    let chunk_metrics = chunks.as_ref().map(ChunkFace::metrics);
     let node_handle = node.monitor_handle();
-    let begin = Begin { node: node_handle, face, about, images, chunks: chunk_metrics, questions };
+    let begin = Begin { node: node_handle, face, about, images, chunks: chunks.clone(), questions };
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
     let limits = ConnectionLimits {
         per_ip_max: config.connections_per_ip_max as usize,
@@ -231,10 +228,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         () = accept(acceptor, secure, secure_wire, limits) => {
             anyhow::bail!("a connection runtime ended")
         }
-        () = accept_chunks(chunks.as_ref(), chunk_plain, None) => {
-            anyhow::bail!("a runtime of the chunk store ended")
-        }
-        () = accept_chunks(chunks.as_ref(), chunk_secure, tls.clone()) => {
+        () = serve_chunks(chunks.as_deref(), chunk_plain, chunk_secure, tls.clone()) => {
             anyhow::bail!("a runtime of the chunk store ended")
         }
         () = reload(tls) => {}
@@ -243,9 +237,9 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
     }
     tracing::info!("stopping");
     audit("serverStop", "invoked");
-    let chunks_stopped = chunks.map_or(Ok(()), ChunkFace::stop);
+    // First what others wait for: a leader hands over.
     node.stop();
-    chunks_stopped?;
+    chunks.map_or(Ok(()), |chunks| chunks.stop())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -288,23 +282,16 @@ async fn accept(
     }
 }
 
-/// Opens the chunk store, if it is served, on a thread of its own: that may take a while.
-async fn start_chunks(config: &ServeConfig) -> anyhow::Result<Option<ChunkFace>> {
-    let Some(chunk) = config.chunk.clone() else { return Ok(None) };
-    let data_dir = config.data_dir.clone();
-    let started = tokio::task::spawn_blocking(move || listen_chunk::start(&chunk, &data_dir));
-    started.await.context("the start of the chunk store was given up")?.map(Some)
-}
-
-/// Accepts clients of the chunk store, if it is served; they speak TLS if there is one here.
-async fn accept_chunks(
-    chunks: Option<&ChunkFace>,
-    listener: Option<TcpListener>,
+/// Accepts clients of the chunk store, if there is one.
+async fn serve_chunks(
+    chunks: Option<&Chunks>,
+    plain: Option<TcpListener>,
+    secure: Option<TcpListener>,
     tls: Option<Arc<Tls>>,
 ) {
-    match (chunks, listener) {
-        (Some(chunks), Some(listener)) => chunks.accept(listener, tls).await,
-        _ => std::future::pending().await,
+    match chunks {
+        Some(chunks) => chunks.serve(plain, secure, tls).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -77,7 +77,7 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<u64, ChunkError> {
         self.log.check()?;
         check_state(index, id, "chunk")?;
-        if self.is_over_limit.load(Ordering::Relaxed) {
+        if self.is_over_limit.load(Ordering::Relaxed) && !self.has_room_again()? {
             return Err(ChunkError::DiskFull { bytes_wanted: 0 });
         }
         let block = index.blocks.get(&id.local_id);

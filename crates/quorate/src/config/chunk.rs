@@ -1,6 +1,8 @@
 //! The chunk store: where its clients connect, and how it keeps what they bring. It is served only
 //! where it is asked for.
 
+use std::path::PathBuf;
+
 use chunk::layout::Layout;
 
 use super::ListenAddress;
@@ -24,6 +26,13 @@ pub struct ChunkConfig {
     pub connections_max: usize,
     /// Connections from one address; 0 is no limit.
     pub connections_per_ip_max: usize,
+    /// The store's folder; one below the data directory if nothing is said.
+    pub dir: Option<PathBuf>,
+    /// Bytes that the store may take of its disk; 0 is no limit.
+    pub bytes_max: u64,
+    /// Bytes of its disk that it leaves free. Where nothing is said and its folder is below the data
+    /// directory: a twentieth of the disk, and 1 GiB at most.
+    pub free_bytes_min: Option<u64>,
     /// Where the chunks of new containers go.
     pub layout: Layout,
     /// Whether data are compared with their checksums before they are written
@@ -39,6 +48,9 @@ pub(super) struct ChunkDraft {
     pub tls_addr: Option<ListenAddress>,
     pub connections_max: Option<usize>,
     pub connections_per_ip_max: Option<usize>,
+    pub dir: Option<PathBuf>,
+    pub bytes_max: Option<u64>,
+    pub free_bytes_min: Option<u64>,
     pub layout: Option<Layout>,
     pub verify_writes: bool,
 }
@@ -54,6 +66,9 @@ impl ChunkDraft {
             tls_addr: self.tls_addr,
             connections_max: self.connections_max.unwrap_or(CHUNK_CONNECTIONS_MAX_DEFAULT),
             connections_per_ip_max: per_ip_max.unwrap_or(CHUNK_CONNECTIONS_PER_IP_MAX_DEFAULT),
+            dir: self.dir,
+            bytes_max: self.bytes_max.unwrap_or(0),
+            free_bytes_min: self.free_bytes_min,
             layout: self.layout.unwrap_or_default(),
             verify_writes: self.verify_writes,
         })

@@ -58,6 +58,9 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("chunk_tls_addr", "\"127.0.0.1:9860\""),
     ("chunk_connections_max", "1024"),
     ("chunk_connections_per_ip_max", "256"),
+    ("chunk_dir", "\"/mnt/chunks\""),
+    ("chunk_bytes_max", "\"500GiB\""),
+    ("chunk_free_bytes_min", "\"1GiB\""),
     ("chunk_layout", "\"log\", or \"per-block\", \"per-chunk\""),
     ("chunk_verify_writes", "false"),
     ("skip_acl", "false"),
@@ -317,6 +320,9 @@ fn apply_key(
         "chunk_connections_per_ip_max" => {
             draft.chunk.connections_per_ip_max = Some(value.count()? as usize);
         }
+        "chunk_dir" => draft.chunk.dir = Some(PathBuf::from(value.text()?)),
+        "chunk_bytes_max" => draft.chunk.bytes_max = Some(value.bytes()?),
+        "chunk_free_bytes_min" => draft.chunk.free_bytes_min = Some(value.bytes()?),
         "chunk_layout" => draft.chunk.layout = Some(parse_layout(value.text()?)?),
         "chunk_verify_writes" => draft.chunk.verify_writes = value.boolean()?,
         "skip_acl" => draft.replicated.skip_acl = value.boolean()?,

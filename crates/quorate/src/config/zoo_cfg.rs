@@ -353,6 +353,11 @@ fn apply_property(
             draft.chunk.connections_per_ip_max = Some(max);
         }
         "quorate.chunkTlsAddr" => draft.chunk.tls_addr = Some(value.parse()?),
+        "quorate.chunkDir" => draft.chunk.dir = Some(path(value)?),
+        "quorate.chunkBytesMax" => draft.chunk.bytes_max = Some(super::units::parse_bytes(value)?),
+        "quorate.chunkFreeBytesMin" => {
+            draft.chunk.free_bytes_min = Some(super::units::parse_bytes(value)?);
+        }
         "quorate.chunkLayout" => draft.chunk.layout = Some(parse_layout(value)?),
         "quorate.chunkVerifyWrites" => draft.chunk.verify_writes = boolean(value)?,
         "quorate.quorum.secretFile" => {

@@ -134,6 +134,9 @@ impl ChunkMetrics {
         metrics.push(counter("chunk_log_syncs", store.sync_count()));
         metrics.push(counter("chunk_connections_refused", load(&counts.connections_refused)));
         metrics.push(gauge("chunk_connections", self.0.addresses.connection_count()));
+        metrics.push(gauge("chunk_store_damaged", usize::from(store.is_damaged())));
+        metrics.push(gauge("chunk_store_stopped", usize::from(store.check().is_err())));
+        metrics.push(gauge("chunk_log_cut_off", usize::from(store.cut().is_some())));
         metrics.push(gauge("chunk_containers", store.container_count()));
         metrics.push(gauge("chunk_open_files", store.open_file_count()));
         metrics

@@ -41,6 +41,9 @@ fn with_limits<F: Future<Output = ()>>(
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let config = ChunkConfig {
+        dir: None,
+        bytes_max: 0,
+        free_bytes_min: None,
         addr: Some(ListenAddress { host: Some("127.0.0.1".to_string()), port: 0 }),
         tls_addr: None,
         connections_max: 1_024,

@@ -11,7 +11,6 @@ use zk::metrics::{Distribution, Metric, Number, Value};
 
 use super::Monitor;
 use super::process;
-use crate::listen_chunk::ChunkMetrics;
 use crate::tls::HandshakeCounts;
 
 /// Microseconds of a millisecond.
@@ -33,7 +32,7 @@ impl Monitor {
     /// The same and what Prometheus is shown of the chunk store and of the process.
     pub async fn prometheus(&self, with_process: bool) -> Vec<Metric> {
         let mut metrics = self.metrics().await;
-        metrics.extend(self.chunks.iter().flat_map(ChunkMetrics::all));
+        metrics.extend(self.chunks.iter().flat_map(|chunks| chunks.metrics()));
         if with_process {
             metrics.extend(process::metrics(&self.about.version));
         }

@@ -17,6 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use workload::generate::Random;
 
 use crate::bad_input::disk_full::{SmallDisk, skip};
+use crate::monitoring::http;
 use crate::server::{Server, folder, wait_until};
 
 /// Clients that write while the server is killed.
@@ -285,6 +286,8 @@ fn a_server_without_descriptors_closes_files_of_blocks_and_goes_on() {
     let lines = ["quorate.chunkAddr=127.0.0.1:0", "quorate.chunkLayout=per-block"];
     let mut server = Server::start("chunks-descriptors", &lines);
     let client = Client::connect(server.face("chunk")).expect("it is served");
+    // Once it answers, all its threads are there.
+    client.create_container(9).expect("it is served");
     let open = || Path::new(&format!("/proc/{}/fd", server.pid().as_raw_pid())).read_dir();
     let open = || open().expect("it runs").count() as u64;
     let few = open() + 20;
@@ -330,4 +333,55 @@ fn the_benchmark_writes_and_reads_over_the_network() {
         .concat();
     assert_eq!(runs, expected, "{read}");
     server.stop();
+}
+
+/// What the server says of its chunk store: the status and the text.
+fn chunk_health(server: &Server) -> (u16, String) {
+    let (status, _, text) = http(server.face("admin"), "GET /health/chunks");
+    (status, text)
+}
+
+#[test]
+fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
+    let folder = folder("chunks-elsewhere");
+    let dir = folder.join("disk").join("store");
+    let lines = [
+        "quorate.chunkAddr=127.0.0.1:0",
+        &format!("quorate.chunkDir={}", dir.display()),
+        "admin.serverPort=0",
+        "admin.serverAddress=127.0.0.1",
+    ];
+    // A fresh file system has that folder.
+    std::fs::create_dir_all(dir.join("lost+found")).expect("is made");
+    let mut server = Server::start("chunks-not-opened", &lines);
+    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let block =
+        Block { id: BlockId { container_id: 1, local_id: 1 }, chunk_bytes: 9_000, chunk_count: 3 };
+    block.write(&client).expect("it is written");
+    block.check(&client);
+    assert_eq!(chunk_health(&server), (200, "served\n".to_string()));
+    assert!(!server.data_dir().join("chunks").exists());
+    drop(client);
+    server.stop();
+    let identity = std::fs::read(dir.join("store")).expect("is there");
+    let mut bad = identity.clone();
+    bad[20] ^= 1;
+    std::fs::write(dir.join("store"), &bad).expect("is written");
+    // The line that says that the server is ready comes all the same.
+    server.restart();
+    wait_until("the store has failed", || server.log().contains("there is no chunk store"));
+    let (status, text) = chunk_health(&server);
+    assert!(status == 503 && text.contains("checksum does not match"), "{text}");
+    assert_eq!(http(server.face("admin"), "GET /health/ready").0, 200);
+    wait_until("the port is closed", || Client::connect(server.face("chunk")).is_err());
+    server.stop();
+    // Nothing was changed in it.
+    assert_eq!(std::fs::read(dir.join("store")).expect("is there"), bad);
+    std::fs::write(dir.join("store"), &identity).expect("is written");
+    server.restart();
+    let client = Client::connect(server.face("chunk")).expect("it is served");
+    block.check(&client);
+    drop(client);
+    server.stop();
+    std::fs::remove_dir_all(folder).expect("removes");
 }

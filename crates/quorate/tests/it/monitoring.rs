@@ -207,7 +207,7 @@ fn a_word_waits_for_its_argument_and_not_for_ever() {
 }
 
 /// The answer to a request: its status, its head in lower case, and its body.
-fn http(address: SocketAddr, request: &str) -> (u16, String, String) {
+pub fn http(address: SocketAddr, request: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SILENCE)).unwrap();
     let (line, rest) = request.split_once('\n').unwrap_or((request, ""));

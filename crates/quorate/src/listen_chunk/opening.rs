@@ -1,0 +1,130 @@
+//! The chunk store while it is opened, served, or cannot be: none of that keeps the rest of the
+//! server from serving. A thread of its own opens it; what waits for it meanwhile is clients of its
+//! port, in the kernel's backlog.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use zk::metrics::{Metric, Number, Value};
+
+use super::{ChunkFace, start, store_dir};
+use crate::config::ChunkConfig;
+use crate::tls::Tls;
+
+/// The chunk store of a server.
+pub struct Chunks {
+    folder: PathBuf,
+    state: Mutex<State>,
+    is_opened: Notify,
+}
+
+enum State {
+    Opening,
+    Serving(Arc<ChunkFace>),
+    /// Why there is none.
+    Failed(String),
+}
+
+impl Chunks {
+    /// Opens the store, which may take a while, on a thread of its own. That one ends with the
+    /// process if nobody waits for it any more.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn open(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<Arc<Chunks>> {
+        let folder = store_dir(config, data_dir);
+        let state = Mutex::new(State::Opening);
+        let chunks = Arc::new(Chunks { folder, state, is_opened: Notify::new() });
+        let (opened, config, data_dir) = (chunks.clone(), config.clone(), data_dir.to_owned());
+        let thread = std::thread::Builder::new().name("chunk-open".to_string());
+        thread.spawn(move || {
+            let state = match start(&config, &data_dir) {
+                Ok(face) => {
+                    tracing::info!("the chunk store in {} is served", opened.folder.display());
+                    State::Serving(Arc::new(face))
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!("there is no chunk store, and the rest is served: {error}");
+                    State::Failed(error)
+                }
+            };
+            *opened.state() = state;
+            opened.is_opened.notify_one();
+        })?;
+        Ok(chunks)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        // Nobody panics who has it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn face(&self) -> Option<Arc<ChunkFace>> {
+        match &*self.state() {
+            State::Serving(face) => Some(face.clone()),
+            State::Opening | State::Failed(_) => None,
+        }
+    }
+
+    /// Accepts clients on its ports, once the store is open. Where it cannot be, the ports are
+    /// closed. Never ends, but for a runtime of the face that did.
+    pub async fn serve(
+        &self,
+        plain: Option<TcpListener>,
+        secure: Option<TcpListener>,
+        tls: Option<Arc<Tls>>,
+    ) {
+        self.is_opened.notified().await;
+        let Some(face) = self.face() else {
+            drop((plain, secure));
+            return std::future::pending().await;
+        };
+        let accept = async |listener: Option<TcpListener>, tls| match listener {
+            Some(listener) => face.accept(listener, tls).await,
+            None => std::future::pending().await,
+        };
+        tokio::select! {
+            () = accept(plain, None) => {}
+            () = accept(secure, tls) => {}
+        }
+    }
+
+    /// Whether it is served, and what a probe is told.
+    pub fn health(&self) -> (bool, String) {
+        let folder = self.folder.display();
+        match &*self.state() {
+            State::Opening => (false, format!("{folder} is being opened\n")),
+            State::Failed(why) => (false, format!("{why}\n")),
+            State::Serving(face) => face.health(),
+        }
+    }
+
+    /// What Prometheus is shown.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let (is_served, is_failed, of_face) = match &*self.state() {
+            State::Opening => (0, 0, Vec::new()),
+            State::Serving(face) => (1, 0, face.metrics().all()),
+            State::Failed(_) => (0, 1, Vec::new()),
+        };
+        let gauge = |name, is: i64| Metric { name, value: Value::Gauge(Number::Whole(is)) };
+        let mut metrics =
+            vec![gauge("chunk_store_served", is_served), gauge("chunk_store_failed", is_failed)];
+        metrics.extend(of_face);
+        metrics
+    }
+
+    /// Cuts off all connections and makes everything durable; nothing if it was not open yet.
+    ///
+    /// # Errors
+    /// The store cannot.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        let state = std::mem::replace(&mut *self.state(), State::Opening);
+        let State::Serving(face) = state else { return Ok(()) };
+        let face = Arc::into_inner(face).context("somebody uses the chunk store yet")?;
+        face.stop()
+    }
+}
