@@ -2,8 +2,8 @@
 //!
 //! A segment follows the one before at a place that its head names. One that another says it does
 //! not follow lies behind a place where the log was cut off after a crash; it is kept until nothing
-//! begins in front of it any more, and its number is never given again. A segment whose head is lost is read all the same: its records say
-//! where they belong.
+//! begins in front of it any more, and its number is never given again. A segment whose head is
+//! lost is read all the same: its records say where they belong.
 
 use storage::disk::Disk;
 
@@ -156,7 +156,8 @@ impl Segments {
         let is_begun = start != Start::FIRST;
         let start = start.at.segment;
         self.check_last(start, damage);
-        // The segment that the one behind follows, if there is one behind that is a part of the log.
+        // The segment that the one behind follows, if there is one behind that is a part of the
+        // log.
         let mut followed: Option<u32> = None;
         for found in self.found.iter().rev() {
             let number = found.number;

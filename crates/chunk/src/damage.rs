@@ -2,10 +2,11 @@
 //! seen it.
 //!
 //! What cannot be read is not deleted: behind damage the index may lack what is still in the files.
-//! So a store that was damaged once removes nothing on its own, no segment, no checkpoint, no folder
-//! and no file, at this start and at later ones, until [`accept`] is called. The note is the file
-//! `damaged`: a line of text for each piece of damage. That it is there is what counts. What was
-//! accepted is kept in another file: found again, it is told, and keeps nothing from being removed.
+//! So a store that was damaged once removes nothing on its own, no segment, no checkpoint, no
+//! folder and no file, at this start and at later ones, until [`accept`] is called. The note is the
+//! file `damaged`: a line of text for each piece of damage. That it is there is what counts. What
+//! was accepted is kept in another file: found again, it is told, and keeps nothing from being
+//! removed.
 
 use storage::disk::Disk;
 

@@ -2,8 +2,8 @@
 //!
 //! Sorted by their place in the block, without overlap. What is written later lies over what was
 //! there. A block that is written in order, in chunks of one size, is one *run*: records of one
-//! segment that hold ranges of one length, one behind the other. A run takes 48 bytes if its records
-//! stand at even distances in the segment, and 4 bytes more for each if not.
+//! segment that hold ranges of one length, one behind the other. A run takes 48 bytes if its
+//! records stand at even distances in the segment, and 4 bytes more for each if not.
 
 use crate::record::Position;
 

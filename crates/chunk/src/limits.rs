@@ -86,13 +86,13 @@ pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 /// containers can be deleted. A small segment leaves an eighth.
 pub const SEGMENT_HEADROOM_BYTES: u32 = 1024 * 1024;
 
-/// Bytes of the file that is set aside for a full disk: a segment for deletions and nothing else. One
-/// that is synced by itself takes 4 KiB of it, and more have room once it was given back what they
-/// deleted. A small segment has a quarter.
+/// Bytes of the file that is set aside for a full disk: a segment for deletions and nothing else.
+/// One that is synced by itself takes 4 KiB of it, and more have room once it was given back what
+/// they deleted. A small segment has a quarter.
 pub const RESERVE_BYTES: u32 = 16 * 1024 * 1024;
 
-/// Calls of [`crate::store::Store::tick`] until it is tried again to set that file aside, after there
-/// was no room: some seconds.
+/// Calls of [`crate::store::Store::tick`] until it is tried again to set that file aside, after
+/// there was no room: some seconds.
 pub const RESERVE_PAUSE_CALLS: u32 = 50;
 
 /// Segments of a log. At the default size this is 16 TiB. [`crate::ChunkError::DiskFull`] beyond

@@ -1,5 +1,5 @@
-//! How many bytes of each segment are needed: counted as the index changes, so that nobody walks the
-//! index to know which segments can be given back.
+//! How many bytes of each segment are needed: counted as the index changes, so that nobody walks
+//! the index to know which segments can be given back.
 
 use std::collections::BTreeMap;
 

@@ -449,8 +449,8 @@ impl<D: Disk> Log<D> {
     }
 
     /// Goes on in the next segment, and gives what was gathered in the one before. Nothing has
-    /// changed if there is no room or no descriptor for its file; a deletion goes on in what was set
-    /// aside then.
+    /// changed if there is no room or no descriptor for its file; a deletion goes on in what was
+    /// set aside then.
     fn next_segment(
         &self,
         tail: &mut Tail<D::File>,

@@ -2,10 +2,10 @@
 //!
 //! A record that is not whole is either torn, the last thing that was being written when the
 //! machine stopped, or damage to what was durable. It is damage if the log says anywhere behind it
-//! that it was durable beyond that place: then reading goes on at the next record, and the damage is
-//! reported. Otherwise the log ends before it; what lies behind is kept, and is no part of the log.
-//! (What was durable by the very last sync, with nothing written after it, has no such proof: damage
-//! there counts as torn.)
+//! that it was durable beyond that place: then reading goes on at the next record, and the damage
+//! is reported. Otherwise the log ends before it; what lies behind is kept, and is no part of the
+//! log. (What was durable by the very last sync, with nothing written after it, has no such proof:
+//! damage there counts as torn.)
 
 use storage::disk::Disk;
 

@@ -128,7 +128,8 @@ fn lost(store: &Store<FaultDisk>, known: &Acknowledged) -> Vec<String> {
     lost
 }
 
-/// Files that hold something. Those that are to be segments and those that were not finished do not.
+/// Files that hold something. Those that are to be segments and those that were not finished do
+/// not.
 fn files(disk: &FaultDisk) -> Vec<String> {
     let mut paths = disk.paths();
     paths.retain(|path| !path.ends_with(".next") && !path.ends_with(".tmp"));

@@ -276,7 +276,8 @@ impl Monitor {
         }
     }
 
-    /// Whether the chunk store is served, and what a probe is told; nothing where none is asked for.
+    /// Whether the chunk store is served, and what a probe is told; nothing where none is asked
+    /// for.
     pub fn chunk_health(&self) -> Option<(bool, String)> {
         self.chunks.as_ref().map(|chunks| chunks.health())
     }

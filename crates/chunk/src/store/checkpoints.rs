@@ -1,8 +1,8 @@
 //! Checkpoints of an open store: when one is due, and writing it in steps that leave the disk to
 //! others.
 //!
-//! A step writes some MiB and syncs each, so that no sync of somebody else waits for much. The index
-//! changes meanwhile: a start reads the log from the place that the checkpoint was begun at.
+//! A step writes some MiB and syncs each, so that no sync of somebody else waits for much. The
+//! index changes meanwhile: a start reads the log from the place that the checkpoint was begun at.
 
 use std::sync::atomic::Ordering;
 
@@ -153,8 +153,8 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Sees to it that no checkpoint needs that segment, and that there are two all the same; one on
-    /// a full disk, where there may be no place in the log for another.
+    /// Sees to it that no checkpoint needs that segment, and that there are two all the same; one
+    /// on a full disk, where there may be no place in the log for another.
     pub(super) fn pass_with_checkpoints(
         &self,
         upkeep: &mut Upkeep<D>,

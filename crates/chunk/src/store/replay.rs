@@ -254,8 +254,8 @@ fn take_of_container(
     Ok(())
 }
 
-/// A commit as its record says it, and where its last chunk ends. One that is damaged is known to be
-/// there: whoever asks for the block is told.
+/// A commit as its record says it, and where its last chunk ends. One that is damaged is known to
+/// be there: whoever asks for the block is told.
 fn commit_of(header: &Header, body: Option<&[u8]>) -> Result<(Commit, u64), ChunkError> {
     let (container_id, local_id) = (header.container_id, header.local_id);
     let id = BlockId { container_id, local_id };

@@ -335,8 +335,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(body.len() as u64)
     }
 
-    /// On a full disk: gives back the room of what is dead in segments that are too much alive to be
-    /// emptied, for which there would have to be room first.
+    /// On a full disk: gives back the room of what is dead in segments that are too much alive to
+    /// be emptied, for which there would have to be room first.
     fn punch_segments(&self, upkeep: &mut Upkeep<D>) -> Result<(), ChunkError> {
         if self.log.is_short() {
             upkeep.is_short = true;
@@ -361,7 +361,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// The segment with the most dead bytes since it was looked through last, if those are worth it.
+    /// The segment with the most dead bytes since it was looked through last, if those are worth
+    /// it.
     fn segment_to_punch(&self, upkeep: &Upkeep<D>) -> Result<Option<u32>, ChunkError> {
         let least = PUNCHED_BYTES_MIN.min(u64::from(self.options.segment_bytes) / 8);
         let mut best: Option<(u64, u32)> = None;
@@ -587,8 +588,8 @@ impl<D: Disk + Clone> Store<D> {
     }
 }
 
-/// Whether a block that cannot be read is damaged. One that was deleted is not, nor one that there is
-/// no descriptor for.
+/// Whether a block that cannot be read is damaged. One that was deleted is not, nor one that there
+/// is no descriptor for.
 fn is_damage(error: &ChunkError) -> bool {
     !error.is_refusal()
         && matches!(

@@ -30,8 +30,8 @@ pub struct ChunkConfig {
     pub dir: Option<PathBuf>,
     /// Bytes that the store may take of its disk; 0 is no limit.
     pub bytes_max: u64,
-    /// Bytes of its disk that it leaves free. Where nothing is said and its folder is below the data
-    /// directory: a twentieth of the disk, and 1 GiB at most.
+    /// Bytes of its disk that it leaves free. Where nothing is said and its folder is below the
+    /// data directory: a twentieth of the disk, and 1 GiB at most.
     pub free_bytes_min: Option<u64>,
     /// Where the chunks of new containers go.
     pub layout: Layout,
