@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use crate::beside_chunks::{self, BesideChunksArgs};
 use crate::chunk_open::{self, ChunkOpenArgs};
 use crate::cmdr::{self, CmdrArgs};
 use crate::cmdw::{self, CmdwArgs};
@@ -47,6 +48,9 @@ enum Workload {
     /// A million watches: what each costs; then one change that 10,000 connections see
     #[command(name = "zk-watch")]
     Watch(WatchArgs),
+    /// Synchronous creates, alone and while chunks are written at full rate
+    #[command(name = "zk-beside-chunks")]
+    BesideChunks(BesideChunksArgs),
     /// The publish/subscribe test: ephemerals, items that subscribers see, setData
     #[command(name = "pubsub")]
     Pubsub(PubsubArgs),
@@ -77,6 +81,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Join(args) => join::command(args),
         Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
+        Workload::BesideChunks(args) => beside_chunks::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),

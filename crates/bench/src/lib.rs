@@ -15,6 +15,7 @@
 //! It never judges: a figure is printed with what it takes to doubt it. [`differential`] has no
 //! figures: it asks two servers the same, and says where they first differ.
 
+pub mod beside_chunks;
 pub mod census;
 pub mod chunk_open;
 pub mod cli;
