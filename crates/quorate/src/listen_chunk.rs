@@ -142,6 +142,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that the store leaves free of a disk that it shares with the server's own data, at most.
 const FREE_BYTES_MIN_DEFAULT: u64 = 1024 * 1024 * 1024;
 
+/// How much nicer than the rest of the server the threads of the face are (nice(2)): a tenth of the
+/// CPU is theirs where others want all of it.
+const NICE: i32 = 10;
+
 /// How often the store writes out what it gathered.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -305,6 +309,7 @@ fn start_within(
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(WAITING_THREADS_MAX)
+            .on_thread_start(step_back)
             .thread_name(format!("chunk-wait-{number}"))
             .build()?;
         let (sender, accepted) = mpsc::channel(ACCEPTED_MAX);
@@ -451,6 +456,7 @@ impl ChunkFace {
 
 /// Lets the store do what is due, until the face stops.
 fn tick(service: &Service, ticks: &Receiver<()>) {
+    step_back();
     let mut was_told = false;
     while ticks.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         let done = service.handler.store.tick();
@@ -464,6 +470,7 @@ fn tick(service: &Service, ticks: &Receiver<()>) {
 /// Does the store's background work, until the face stops or the store does. What fails is tried
 /// again after a pause, and told when it is another failure than the last.
 fn keep_up(service: &Service, ticks: &Receiver<()>) {
+    step_back();
     let store = &service.handler.store;
     let mut scrubbed_at: Option<Instant> = None;
     let mut failure = None;
@@ -507,8 +514,17 @@ fn is_final(error: &ChunkError) -> bool {
     matches!(error, ChunkError::Stopped(_))
 }
 
+/// Lets the threads of the rest of the server go first where there is not CPU for all: a create
+/// that waits for one of these threads waits for a chunk to be copied. Linux has this of each
+/// thread.
+fn step_back() {
+    // What fails changes nothing but who goes first.
+    let _ = rustix::process::nice(NICE);
+}
+
 /// Serves the connections of one runtime until there will be no more.
 fn run(runtime: Runtime, service: &Arc<Service>, mut accepted: mpsc::Receiver<Accepted>) {
+    step_back();
     runtime.block_on(async {
         while let Some(accepted) = accepted.recv().await {
             let service = service.clone();
