@@ -87,6 +87,8 @@ pub struct Log<D: Disk> {
     /// There may be room for one more of those who wait for a buffer.
     has_room: Condvar,
     sync_count: AtomicU64,
+    /// Whether the log has stopped: asked for each chunk, without the lock.
+    is_stopped: AtomicBool,
     /// Whether there was no room for a file since that was asked last.
     is_short: AtomicBool,
     /// Everything before this position is in the files.
@@ -223,6 +225,7 @@ impl<D: Disk> Log<D> {
             changed: Condvar::new(),
             has_room: Condvar::new(),
             sync_count: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
             written: AtomicU64::new(end.to_u64()),
             durable: AtomicU64::new(end.to_u64()),
@@ -653,7 +656,10 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// The log has stopped.
     pub fn check(&self) -> Result<(), ChunkError> {
-        self.tail.lock().check()
+        match self.is_stopped.load(Ordering::Acquire) {
+            true => self.tail.lock().check(),
+            false => Ok(()),
+        }
     }
 
     fn write_unlocked(
@@ -723,6 +729,7 @@ impl<D: Disk> Log<D> {
     fn stop(&self, tail: &mut Tail<D::File>, error: ChunkError) -> ChunkError {
         if !matches!(error, ChunkError::Stopped(_)) {
             tail.stopped.get_or_insert(error.to_string());
+            self.is_stopped.store(true, Ordering::Release);
         }
         self.changed.notify_all();
         self.has_room.notify_all();
