@@ -189,16 +189,18 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Removes what is left of containers that were deleted, unless the store is damaged.
+    /// Removes what is left of containers that were deleted; nothing of a store that is damaged.
     ///
     /// # Errors
-    /// The log has stopped.
+    /// The log has stopped, or it cannot be told what is left.
     pub(super) fn finish_deletions(&self) -> Result<(), ChunkError> {
-        if self.is_damaged {
-            return Ok(());
-        }
         let deleted: Vec<u64> = self.deleted.lock().iter().copied().collect();
         for id in deleted {
+            let [.., dir, _] = &container_dirs(&self.cluster_id, id);
+            let is_left = || self.disk.exists(dir);
+            if self.is_damaged && is_left().map_err(|error| ChunkError::io(dir, "find", error))? {
+                continue;
+            }
             if let Err(error @ ChunkError::Stopped(_)) = self.finish_deletion(id) {
                 return Err(error);
             }

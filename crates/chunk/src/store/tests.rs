@@ -1334,3 +1334,28 @@ fn chunks_are_refused_at_the_limits_of_room_and_taken_when_there_is_some() {
         }
     }
 }
+
+#[test]
+fn a_damaged_store_lets_an_id_be_used_again_whose_folder_is_gone() {
+    let (disk, store) = with_container(Layout::PerBlock);
+    store.create_container(2, &ContainerSpec::default()).expect("creates");
+    fill(&store, 1, 0..2);
+    fill(&store, 2, 0..2);
+    drop(store);
+    disk.kill();
+    // Behind the record that made container 1, one is lost.
+    let path = "log/00000001.log";
+    let mut bad = disk.content(path).expect("is there");
+    bad[4096 + 200] ^= 1;
+    disk.set_content(path, bad);
+    let store = open(&disk, Layout::PerBlock);
+    assert!(store.is_damaged());
+    store.delete_container(2, true).expect("deletes");
+    drop(store);
+    disk.kill();
+    let store = open(&disk, Layout::PerBlock);
+    assert!(store.is_damaged());
+    store.create_container(2, &ContainerSpec::default()).expect("makes it again");
+    fill(&store, 2, 0..1);
+    check_filled(&store, 2, 0..1);
+}
