@@ -21,10 +21,10 @@ use crate::segment_reader::{SegmentReader, read_fully};
 /// The files of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
-    /// Those of segments, by number.
+    /// Files of segments, by number.
     found: Vec<Found>,
-    /// The numbers of files that are to be segments, sorted. The one before the last was begun,
-    /// unless it is to be a segment, too.
+    /// Numbers of the files made ready to be segments, sorted. The segment before the last of them
+    /// was begun, unless its own file is still among them.
     next: Vec<u32>,
 }
 

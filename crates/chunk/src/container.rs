@@ -157,7 +157,7 @@ pub(crate) struct Index {
     pub has_unknown_files: bool,
     /// The blocks whose file was looked for since.
     pub learned: BTreeSet<u64>,
-    /// Of these, the blocks whose file had fewer bytes than were committed.
+    /// Learned blocks whose file had fewer bytes than were committed. They take no more writes.
     pub short_files: BTreeSet<u64>,
     /// Blocks that are deleted and have files yet.
     pub deleting: BTreeSet<u64>,

@@ -32,14 +32,14 @@ pub enum Damage {
         start: Position,
         /// Where the log is whole again.
         end: Position,
-        /// What is wrong.
+        /// The finding, for people.
         what: String,
     },
     /// A file.
     File {
         /// Its path below the store's directory.
         file: String,
-        /// What is wrong.
+        /// The finding, for people.
         what: String,
     },
     /// A container of which the log says something, but not that it was made.

@@ -21,7 +21,7 @@ use crate::limits::{
 /// those of the upkeep.
 ///
 /// # Errors
-/// That of the work, or of the store.
+/// The work fails, or the store does.
 pub fn ticking<T, D: Disk + Clone>(
     store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
@@ -35,7 +35,7 @@ where
 /// Works while the store also writes checkpoints, gives space back and looks for damage.
 ///
 /// # Errors
-/// That of the work, or of the store; or a block is damaged.
+/// The work fails, the store does, or a block is damaged.
 pub fn kept_up<T, D: Disk + Clone>(
     store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
