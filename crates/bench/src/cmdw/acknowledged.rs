@@ -22,7 +22,8 @@ impl Place {
     /// All of them, the least safe first.
     pub const ALL: [Place; 3] = [Place::Process, Place::PageCache, Place::Device];
 
-    /// Where our store has a chunk of so many bytes, in a block of such chunks.
+    /// Where our store has a chunk of so many bytes, in a block of such chunks: the least safe place
+    /// that a part of it is in.
     pub fn in_store(layout: Layout, chunk_bytes: u64) -> Place {
         let block_bytes = u64::from(BLOCK_BYTES);
         let is_aligned = chunk_bytes.is_multiple_of(block_bytes);
@@ -34,9 +35,8 @@ impl Place {
             Layout::PerBlock if chunk_bytes <= FILE_GATHERED_CHUNK_BYTES_MAX as u64 => {
                 Place::Process
             }
-            // A chunk that starts inside of a block of the file goes through the page cache.
-            Layout::PerBlock if is_direct && is_aligned => Place::Device,
-            Layout::PerChunk if is_direct => Place::Device,
+            // What is no whole block of the file goes through the page cache.
+            Layout::PerBlock | Layout::PerChunk if is_direct && is_aligned => Place::Device,
             Layout::PerBlock | Layout::PerChunk => Place::PageCache,
         }
     }
@@ -54,7 +54,8 @@ impl Place {
     pub fn describe(self) -> &'static str {
         match self {
             Place::Process => {
-                "process memory, where it stays for 100 ms at most: a kill of the process loses it"
+                "process memory, which a kill of the process loses; our store writes it out after \
+                 100 ms, later if the disk is slow"
             }
             Place::PageCache => "the page cache: a kill does not lose it, a loss of power does",
             Place::Device => {
@@ -124,7 +125,8 @@ mod tests {
         assert_eq!(places(Layout::PerBlock), ["process", "page-cache", "device", "device"]);
         assert_eq!(places(Layout::PerChunk), ["page-cache", "page-cache", "device", "device"]);
         assert_eq!(Place::in_store(Layout::PerBlock, 102_401), Place::PageCache);
-        assert_eq!(Place::in_store(Layout::PerChunk, 102_401), Place::Device);
+        // The last byte is in no whole block.
+        assert_eq!(Place::in_store(Layout::PerChunk, 102_401), Place::PageCache);
     }
 
     #[test]
