@@ -118,7 +118,8 @@ pub struct CmdwArgs {
     #[arg(long, value_name = "KIND", value_parser = checksum_of)]
     checksum: Option<ChecksumType>,
     /// When a chunk is acknowledged: buffered, synced (durable by a sync that each thread asks for
-    /// itself), group-synced (durable by one that it shares)
+    /// itself), group-synced (durable by one that it shares in the layout log; the files of the
+    /// other layouts share none)
     #[arg(
         long,
         value_name = "WHEN",

@@ -71,7 +71,7 @@ impl core::fmt::Display for Damage {
     }
 }
 
-/// What was noted at earlier starts, and what of all that a person has accepted.
+/// Damage noted at earlier starts, and damage that a person has accepted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
     /// The lines of the note, if there is one.

@@ -64,11 +64,11 @@ pub struct Run {
 pub enum Starts {
     /// At even distances.
     Even {
-        /// That of the first.
+        /// Byte of the segment where the first record starts.
         first: u32,
-        /// From one to the next; 0 if there is one.
+        /// Bytes from one start to the next; 0 for a single record.
         step: u32,
-        /// How many there are.
+        /// Number of records.
         count: u32,
     },
     /// Each by itself.

@@ -571,8 +571,8 @@ impl<D: Disk> Log<D> {
         self.is_short.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes the file of the next segment ready, if one is being written to and that was not done:
-    /// whoever fills that one does not wait for the file system then. To be called now and then.
+    /// Prepares the next segment's file while the current segment still has room, so that a full
+    /// segment does not make its writer wait for the file system. Called from each tick.
     ///
     /// # Errors
     /// There is no room or no descriptor for it, which harms nothing; or the disk failed, and the

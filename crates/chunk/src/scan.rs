@@ -29,7 +29,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// That of the whole log.
+    /// The start of the whole log.
     pub const FIRST: Start =
         Start { at: Position { segment: 1, offset: FIRST_RECORD }, previous: Some(0) };
 }
@@ -49,7 +49,7 @@ pub(crate) struct Scanned {
     pub cut: Option<Cut>,
 }
 
-/// What was cut off behind the end of the log, and is kept.
+/// The torn end of the log. Its bytes are kept on disk and not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Where the log ends.

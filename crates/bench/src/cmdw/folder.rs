@@ -87,7 +87,7 @@ pub fn disk_read_bytes() -> Option<u64> {
     count.trim().parse().ok()
 }
 
-/// The files of a folder, and of those in it.
+/// Lists the files of a folder and of its subfolders.
 ///
 /// # Errors
 /// One of them cannot be listed.

@@ -30,7 +30,7 @@ pub enum Limit {
     Log,
     /// Like `Log`, and each chunk has an fdatasync of its own before the next.
     LogSync,
-    /// All threads append to one file that grows; one of those who wait makes it durable for all.
+    /// All threads append to one growing file; one waiting thread syncs it for all.
     LogGroup,
     /// All threads append to one file of zeros that is overwritten around the page cache; one of
     /// those who wait writes and syncs for all. No sync has to make a length or a place durable.

@@ -32,7 +32,7 @@ pub struct Report {
     /// Bytes of them that were read; those of the log, and of chunks that have checksums, were
     /// compared.
     pub bytes: u64,
-    /// What was cut off behind the end of the log, if anything: it was never said to be durable.
+    /// The torn end of the log, if there is one. It was never acknowledged as durable.
     pub cut: Option<String>,
     /// What was wrong and a person has accepted.
     pub accepted: Vec<String>,

@@ -23,7 +23,7 @@ pub struct Group {
 struct GroupState {
     /// Appends whose bytes the system has.
     written: u64,
-    /// Those of them that are durable.
+    /// Appends that are durable.
     durable: u64,
     /// Somebody waits for the disk on behalf of all.
     is_syncing: bool,
@@ -83,8 +83,8 @@ impl Group {
 pub struct DirectGroup {
     file: File,
     state: Mutex<DirectState>,
-    /// A round ended. Two, by the round's parity, so that the end of a round wakes one of those who
-    /// wait for the next, to lead it, and not all.
+    /// Two condition variables, by round parity: the end of a round wakes its own waiters, and one
+    /// waiter of the next round, to lead it.
     ended: [Condvar; 2],
     /// A leader took the buffer, and the other one has room.
     has_room: Condvar,
@@ -92,7 +92,7 @@ pub struct DirectGroup {
 
 #[derive(Debug)]
 struct DirectState {
-    /// What is gathered for the next write.
+    /// Bytes for the next write.
     buffer: AlignedMemory,
     /// Bytes gathered, from the buffer's beginning.
     filled: usize,
