@@ -22,8 +22,8 @@ impl Place {
     /// All of them, the least safe first.
     pub const ALL: [Place; 3] = [Place::Process, Place::PageCache, Place::Device];
 
-    /// Where our store has a chunk of so many bytes, in a block of such chunks: the least safe place
-    /// that a part of it is in.
+    /// Where our store has a chunk of so many bytes, in a block of such chunks: the least safe
+    /// place that a part of it is in.
     pub fn in_store(layout: Layout, chunk_bytes: u64) -> Place {
         let block_bytes = u64::from(BLOCK_BYTES);
         let is_aligned = chunk_bytes.is_multiple_of(block_bytes);
