@@ -16,7 +16,9 @@ pub struct Group {
     file: File,
     end: AtomicU64,
     state: Mutex<GroupState>,
-    changed: Condvar,
+    /// A sync ended. Two, by the sync's parity, so that its end wakes those who waited for it, and
+    /// one of those who wait for the next, to begin it.
+    ended: [Condvar; 2],
 }
 
 #[derive(Debug, Default)]
@@ -27,6 +29,7 @@ struct GroupState {
     durable: u64,
     /// Somebody waits for the disk on behalf of all.
     is_syncing: bool,
+    /// Syncs that were begun.
     syncs: u64,
 }
 
@@ -34,7 +37,7 @@ impl Group {
     /// For an empty file.
     pub fn of(file: File) -> Group {
         let (end, state) = (AtomicU64::new(0), Mutex::new(GroupState::default()));
-        Group { file, end, state, changed: Condvar::new() }
+        Group { file, end, state, ended: Default::default() }
     }
 
     /// Appends the bytes of a chunk.
@@ -44,31 +47,49 @@ impl Group {
     pub fn append(&self, data: &[u8]) -> io::Result<()> {
         let offset = self.end.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(data, offset)?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.written += 1;
-        let ours = state.written;
+        // The next sync that begins covers it.
+        let (ours, sync) = (state.written, state.syncs + 1);
         while state.durable < ours {
-            if state.is_syncing {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
+            if !state.is_syncing {
+                return self.lead(state);
             }
-            state.is_syncing = true;
-            let covered = state.written;
-            drop(state);
-            let synced = self.file.sync_data();
-            state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.is_syncing = false;
-            state.syncs += 1;
-            self.changed.notify_all();
-            synced?;
-            state.durable = covered;
+            state = self.of_sync(sync).wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
     }
 
+    /// Syncs for all whose bytes the system has.
+    fn lead(&self, mut state: MutexGuard<'_, GroupState>) -> io::Result<()> {
+        state.is_syncing = true;
+        state.syncs += 1;
+        let (covered, sync) = (state.written, state.syncs);
+        drop(state);
+        let synced = self.file.sync_data();
+        let mut state = self.lock();
+        state.is_syncing = false;
+        if synced.is_ok() {
+            state.durable = covered;
+        }
+        // Threads that are woken want the lock.
+        drop(state);
+        self.of_sync(sync + 1).notify_one();
+        self.of_sync(sync).notify_all();
+        synced
+    }
+
     /// fdatasyncs so far.
     pub fn syncs(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).syncs
+        self.lock().syncs
+    }
+
+    fn of_sync(&self, sync: u64) -> &Condvar {
+        &self.ended[(sync % 2) as usize]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GroupState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -284,6 +305,21 @@ mod tests {
             assert!(chunks.chunks(data.len()).all(|chunk| chunk == data), "{chunk_bytes}");
             assert!(padding.len() < DIRECT_ALIGN_BYTES as usize);
         }
+    }
+
+    #[test]
+    fn threads_that_append_to_a_growing_file_share_its_syncs() {
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-growing-test").unwrap();
+        let path = folder.path().join("file");
+        let (threads, each, data) = (8, 200, [7; 100]);
+        let group = Group::of(File::create(&path).unwrap());
+        let append = || (0..each).for_each(|_| group.append(&data).unwrap());
+        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(append))));
+        let appends = threads * each;
+        assert_eq!(fs::read(&path).unwrap(), vec![7; appends as usize * data.len()]);
+        assert!((1..=appends).contains(&group.syncs()), "{}", group.syncs());
+        let state = group.lock();
+        assert_eq!((state.written, state.durable), (appends, appends));
     }
 
     #[test]
