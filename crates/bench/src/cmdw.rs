@@ -307,6 +307,7 @@ impl Contender {
             Contender::Ozone(_) | Contender::Limit(Limit::Sequential | Limit::Log) => {
                 Some(Place::PageCache)
             }
+            Contender::Limit(Limit::Gathered) => Some(Place::Process),
             Contender::Limit(Limit::Direct) => Some(Place::Device),
             Contender::Limit(Limit::LogSync | Limit::LogGroup | Limit::DirectGroup)
             | Contender::Generator => None,
@@ -525,6 +526,7 @@ impl Test<'_> {
             (Layout::PerBlock, "ozone", Layout::PerBlock.name()),
             (Layout::Log, "ozone", Layout::PerBlock.name()),
             (Layout::Log, "limit", Limit::Log.name()),
+            (Layout::Log, "limit", Limit::Gathered.name()),
             (Layout::Log, "limit", Limit::LogGroup.name()),
             (Layout::Log, "limit", Limit::DirectGroup.name()),
         ] {

@@ -1,6 +1,7 @@
 //! What the disk and the system can do without a store: the same bytes by plain system calls, in
 //! the same run. A figure near one of these says that nothing more is to be had that way.
 
+mod gather;
 mod group;
 
 use std::fs::{File, OpenOptions};
@@ -12,6 +13,7 @@ use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
+use crate::cmdw::limit::gather::Gatherer;
 use crate::cmdw::limit::group::{AlignedMemory, DirectGroup, Group};
 use crate::cmdw::load::{Shape, Took, together};
 use crate::interrupt::Interrupt;
@@ -26,8 +28,11 @@ pub enum Limit {
     /// One file whose room is reserved, aligned blocks of 1 MiB around the page cache, some at
     /// once.
     Direct,
-    /// Each thread appends each chunk to a file of its own, which grows.
+    /// Each thread appends each chunk to a file of its own, which grows, through the page cache.
     Log,
+    /// Each thread gathers its chunks in memory, and writes blocks of 1 MiB of them around the page
+    /// cache to one file whose room is reserved.
+    Gathered,
     /// Like `Log`, and each chunk has an fdatasync of its own before the next.
     LogSync,
     /// All threads append to one growing file; one waiting thread syncs it for all.
@@ -39,7 +44,8 @@ pub enum Limit {
 
 impl Limit {
     /// What acknowledged but not durable writes stand beside.
-    pub const BUFFERED: [Limit; 3] = [Limit::Sequential, Limit::Direct, Limit::Log];
+    pub const BUFFERED: [Limit; 4] =
+        [Limit::Sequential, Limit::Direct, Limit::Log, Limit::Gathered];
     /// What durable ones do.
     pub const DURABLE: [Limit; 3] = [Limit::LogSync, Limit::LogGroup, Limit::DirectGroup];
 
@@ -49,6 +55,7 @@ impl Limit {
             Limit::Sequential => "sequential",
             Limit::Direct => "direct",
             Limit::Log => "log",
+            Limit::Gathered => "gathered",
             Limit::LogSync => "logsync",
             Limit::LogGroup => "loggroup",
             Limit::DirectGroup => "directgroup",
@@ -84,6 +91,10 @@ impl Limit {
             Limit::Log => by_chunk(shape, interrupt, own_file, |file, offset| {
                 file.write_all_at(data, offset)
             })?,
+            Limit::Gathered => match gathered(&path, shape, data, interrupt)? {
+                Some(took) => took,
+                None => return Ok(None),
+            },
             Limit::LogSync => by_chunk(shape, interrupt, own_file, |file, offset| {
                 file.write_all_at(data, offset)?;
                 syncs.fetch_add(1, Ordering::Relaxed);
@@ -162,6 +173,28 @@ fn direct(
             }
         },
     )?;
+    Ok(Some(took))
+}
+
+fn gathered(
+    path: &Path,
+    shape: &Shape,
+    data: &[u8],
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Took>> {
+    let Some(file) = direct_file(path, gather::file_bytes(shape))? else { return Ok(None) };
+    let (next, end) = (AtomicU64::new(0), AtomicU64::new(0));
+    let make_ready = |_| (Gatherer::of(&file, &end), Latencies::default());
+    let took = together(shape.threads, make_ready, |(mut gatherer, mut latencies)| {
+        while next.fetch_add(1, Ordering::Relaxed) < shape.chunks {
+            let began = Instant::now();
+            gatherer.append(data)?;
+            latencies.record(began.elapsed().as_nanos() as u64);
+            interrupt.check()?;
+        }
+        gatherer.write_out()?;
+        Ok(latencies)
+    })?;
     Ok(Some(took))
 }
 
@@ -256,6 +289,7 @@ mod tests {
                 Limit::Direct | Limit::DirectGroup => {
                     shape.bytes().next_multiple_of(DIRECT_ALIGN_BYTES)
                 }
+                Limit::Gathered => gather::file_bytes(&shape),
                 _ => shape.bytes(),
             };
             assert_eq!(bytes, expected, "{limit:?}");

@@ -108,7 +108,8 @@ fn ozone_and_the_limits_are_in_the_first_table() {
     let durable = [Limit::LogSync, Limit::LogGroup, Limit::DirectGroup].map(limit);
     let durable = [&durable[..], &[Contender::Generator]].concat();
     assert_eq!(limits("--layout log --durability group-synced"), durable);
-    assert_eq!(limits("--layout log").len(), 4);
+    let buffered = [Limit::Sequential, Limit::Direct, Limit::Log, Limit::Gathered].map(limit);
+    assert_eq!(limits("--layout log"), [&buffered[..], &[Contender::Generator]].concat());
 }
 
 fn tiny(chunk_bytes: u64, chunks: u64) -> Shape {

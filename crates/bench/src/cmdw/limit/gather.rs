@@ -1,0 +1,101 @@
+//! Chunks gathered in memory without a store: what a log that acknowledges chunks from there could
+//! reach.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::cmdw::limit::group::AlignedMemory;
+use crate::cmdw::load::Shape;
+use crate::limits::{DIRECT_ALIGN_BYTES, STREAM_BLOCK_BYTES};
+
+/// Bytes of a file that the gatherers of all threads fill, in whole blocks: the last of each thread
+/// may have room left.
+pub fn file_bytes(shape: &Shape) -> u64 {
+    shape.bytes().next_multiple_of(STREAM_BLOCK_BYTES) + shape.threads as u64 * STREAM_BLOCK_BYTES
+}
+
+/// One thread's chunks, copied one behind the other into a block of memory, which is written around
+/// the page cache when it is full.
+#[derive(Debug)]
+pub struct Gatherer<'a> {
+    file: &'a File,
+    /// Where the next block of any thread goes.
+    end: &'a AtomicU64,
+    block: AlignedMemory,
+    filled: usize,
+}
+
+impl<'a> Gatherer<'a> {
+    /// For a file that is opened for direct writes, and the end that all threads share.
+    pub fn of(file: &'a File, end: &'a AtomicU64) -> Gatherer<'a> {
+        let block = AlignedMemory::zeroed(STREAM_BLOCK_BYTES as usize);
+        Gatherer { file, end, block, filled: 0 }
+    }
+
+    /// Appends the bytes of a chunk. The last of them may be in memory only.
+    ///
+    /// # Errors
+    /// A write failed.
+    pub fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        let mut rest = data;
+        while !rest.is_empty() {
+            let room = &mut self.block.bytes_mut()[self.filled..];
+            let (piece, behind) = rest.split_at(rest.len().min(room.len()));
+            room[..piece.len()].copy_from_slice(piece);
+            self.filled += piece.len();
+            rest = behind;
+            if self.filled == self.block.bytes().len() {
+                self.write_out()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is in memory, and zeros to the end of the disk's block.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub fn write_out(&mut self) -> io::Result<()> {
+        if self.filled == 0 {
+            return Ok(());
+        }
+        let bytes = self.filled.next_multiple_of(DIRECT_ALIGN_BYTES as usize);
+        self.block.bytes_mut()[self.filled..bytes].fill(0);
+        self.filled = 0;
+        let offset = self.end.fetch_add(STREAM_BLOCK_BYTES, Ordering::Relaxed);
+        self.file.write_all_at(&self.block.bytes()[..bytes], offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cmdw::folder::Folder;
+    use crate::cmdw::load::{ChunkBytes, chunk_data};
+
+    #[test]
+    fn chunks_are_gathered_until_a_block_is_full_and_none_is_lost() {
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-gather-test").unwrap();
+        let path = folder.path().join("file");
+        let block_bytes = STREAM_BLOCK_BYTES as usize;
+        // Less than a block, and more than two.
+        for (chunk_bytes, chunks, is_written) in [(1_000, 1_100, 1), (2_500_000, 2, 4)] {
+            let (file, end) = (File::create(&path).unwrap(), AtomicU64::new(0));
+            let data = chunk_data(ChunkBytes(chunk_bytes));
+            let mut gatherer = Gatherer::of(&file, &end);
+            (0..chunks).for_each(|_| gatherer.append(&data).unwrap());
+            assert_eq!(fs::read(&path).unwrap().len(), is_written * block_bytes);
+            gatherer.write_out().unwrap();
+            gatherer.write_out().unwrap();
+            let expected = data.repeat(chunks);
+            let bytes = fs::read(&path).unwrap();
+            let (written, padding) = bytes.split_at(expected.len());
+            assert!(written == expected, "{chunk_bytes}");
+            assert!(padding.len() < DIRECT_ALIGN_BYTES as usize);
+        }
+    }
+}
