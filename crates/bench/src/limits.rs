@@ -167,6 +167,10 @@ pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);
 /// How long one case of it may take; or its containers, each of which has a RocksDB.
 pub const FREON_CASE_LIMIT: Duration = Duration::from_secs(3_600);
 
+/// Chunks that it writes in each layout before the first case: Java's second compiler takes a method
+/// when it was called some 10,000 times.
+pub const FREON_WARM_CHUNKS: u64 = 20_000;
+
 /// How often it is looked whether it was asked to end, while somebody else works.
 pub const INTERRUPT_LOOK: Duration = Duration::from_millis(100);
 

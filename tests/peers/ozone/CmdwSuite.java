@@ -7,13 +7,15 @@
 // stdin                             stdout
 //                                   ready impl=ozone-VERSION
 // fresh LAYOUT                      fresh     (new containers, one a thread, for the case that follows)
-// LAYOUT SIZE COUNT VARIANT         impl=... layout=... rate=... (one line of key=value pairs)
+// LAYOUT SIZE COUNT VARIANT         written   (at once, when the last chunk is acknowledged)
+// figures                           impl=... layout=... rate=... (one line of key=value pairs, of that case)
 // clean                             cleaned
 //
 // LAYOUT   FILE_PER_BLOCK | FILE_PER_CHUNK
 // VARIANT  write      stage WRITE_DATA only, as cmdw does
 //          write+end  as a datanode does: per block also finishWriteChunks (close), FILE_PER_CHUNK also COMMIT_DATA (rename)
-// The driver syncs the file system behind `fresh`; and behind the line of a case, and times that. `clean` closes what the case wrote and
+// The driver syncs the file system behind `fresh`; and behind `written`, and times that: so the figures are worked out behind the sync, or
+// the disk would have that time for nothing. cpu_us_with_sync is the CPU until `figures`. `clean` closes what the case wrote and
 // removes its containers with their folders, so that no case writes into folders that had the files of another.
 // -Dsync=true sets hdds.container.chunk.write.sync: every chunk is durable before the next. It ends when stdin does.
 import java.io.BufferedReader;
@@ -77,8 +79,14 @@ public class CmdwSuite {
         out.println("fresh");
       } else {
         ContainerLayoutVersion layout = ContainerLayoutVersion.valueOf(words[0]);
-        out.println("impl=" + impl + " " + run(manager, layout, Integer.parseInt(words[1]), Integer.parseInt(words[2]),
-            words[3].equals("write+end"), chunksPerBlock));
+        Case written = run(manager, layout, Integer.parseInt(words[1]), Integer.parseInt(words[2]),
+            words[3].equals("write+end"), chunksPerBlock);
+        out.println("written");
+        out.flush();
+        if (!"figures".equals(in.readLine())) {
+          break;
+        }
+        out.println("impl=" + impl + " " + written.figures());
       }
       out.flush();
     }
@@ -97,8 +105,39 @@ public class CmdwSuite {
     }
   }
 
-  /** One case; its line without the name of the implementation. */
-  private static String run(ChunkManager manager, ContainerLayoutVersion layout, int size, int count, boolean isEnded,
+  /** What one case took. */
+  private static class Case {
+    ContainerLayoutVersion layout;
+    boolean isEnded;
+    int size;
+    int count;
+    int threads;
+    long done;
+    double seconds;
+    double cpuUs;
+    long cpuBefore;
+    long[] latencies;
+
+    /** Its line without the name of the implementation. */
+    String figures() {
+      double cpuUsWithSync = (cpuNs() - cpuBefore) / 1e3, mb = count * (double) size / 1e6;
+      Arrays.sort(latencies);
+      return String.format(Locale.ROOT,
+          "variant=%s layout=%s size=%d chunks=%d threads=%d rate=%.1f MBps=%.1f write_s=%.6f p50_ms=%.4f p99_ms=%.4f "
+              + "cpu_us_per_chunk=%.3f cpu_us_with_sync=%.3f failed=%d",
+          isEnded ? "write+end" : "write", layout.name(), size, count, threads, count / seconds, mb / seconds, seconds,
+          latencies[count / 2] / 1e6, latencies[(int) (count * 0.99)] / 1e6, cpuUs / count, cpuUsWithSync / count,
+          count - done);
+    }
+  }
+
+  private static long cpuNs() {
+    return ((com.sun.management.OperatingSystemMXBean) java.lang.management.ManagementFactory.getOperatingSystemMXBean())
+        .getProcessCpuTime();
+  }
+
+  /** One case, until its last chunk is acknowledged. */
+  private static Case run(ChunkManager manager, ContainerLayoutVersion layout, int size, int count, boolean isEnded,
       int chunksPerBlock) throws Exception {
     final int threads = containers.length;
     final boolean perChunk = layout == ContainerLayoutVersion.FILE_PER_CHUNK;
@@ -146,26 +185,28 @@ public class CmdwSuite {
       });
       all[i].start();
     }
-    com.sun.management.OperatingSystemMXBean process = (com.sun.management.OperatingSystemMXBean)
-        java.lang.management.ManagementFactory.getOperatingSystemMXBean();
     ready.await();
-    long cpuBefore = process.getProcessCpuTime(), began = System.nanoTime();
+    Case written = new Case();
+    written.cpuBefore = cpuNs();
+    long began = System.nanoTime();
     go.countDown();
     for (Thread thread : all) {
       thread.join();
     }
-    double seconds = (System.nanoTime() - began) / 1e9, cpuUs = (process.getProcessCpuTime() - cpuBefore) / 1e3;
-    Arrays.sort(latencies);
+    written.seconds = (System.nanoTime() - began) / 1e9;
+    written.cpuUs = (cpuNs() - written.cpuBefore) / 1e3;
+    written.layout = layout;
+    written.isEnded = isEnded;
+    written.size = size;
+    written.count = count;
+    written.threads = threads;
+    written.done = done.get();
+    written.latencies = latencies;
     writtenBlocks = new long[threads];
     for (int i = 0; i < threads && !perChunk && !isEnded; i++) {
       writtenBlocks[i] = (chunks[i] + chunksPerBlock - 1) / chunksPerBlock;
     }
-    double mb = count * (double) size / 1e6;
-    return String.format(Locale.ROOT,
-        "variant=%s layout=%s size=%d chunks=%d threads=%d rate=%.1f MBps=%.1f write_s=%.6f p50_ms=%.4f p99_ms=%.4f "
-            + "cpu_us_per_chunk=%.3f failed=%d",
-        isEnded ? "write+end" : "write", layout.name(), size, count, threads, count / seconds, mb / seconds, seconds,
-        latencies[count / 2] / 1e6, latencies[(int) (count * 0.99)] / 1e6, cpuUs / count, count - done.get());
+    return written;
   }
 
   /** Closes what cmdw never closes, and removes the containers with their chunks and databases. */

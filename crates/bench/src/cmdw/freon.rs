@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use chunk::layout::Layout;
 
 use crate::cmdw::folder::Folder;
-use crate::cmdw::load::Shape;
+use crate::cmdw::load::{ChunkBytes, Clock, Shape, Took};
 use crate::cmdw::table::{Run, value_of};
 use crate::interrupt::Interrupt;
-use crate::limits::{FREON_CASE_LIMIT, FREON_START_LIMIT, INTERRUPT_LOOK};
+use crate::limits::{FREON_CASE_LIMIT, FREON_START_LIMIT, FREON_WARM_CHUNKS, INTERRUPT_LOOK};
+use crate::stats::Latencies;
 
 /// The program.
 const SOURCE: &str = include_str!("../../../../tests/peers/ozone/CmdwSuite.java");
@@ -80,7 +81,7 @@ pub struct Freon {
 }
 
 impl Freon {
-    /// Compiles and starts it in a folder of its own in `dir`, for the threads of a shape.
+    /// Compiles, starts and warms it in a folder of its own in `dir`, for the threads of a shape.
     /// `is_synced`: every chunk is durable before the next.
     ///
     /// # Errors
@@ -122,12 +123,26 @@ impl Freon {
         let mut freon = Freon { child, input, lines, folder, name, interrupt };
         let ready = freon.line(FREON_START_LIMIT)?;
         anyhow::ensure!(ready.starts_with("ready "), "{CLASS} says: {ready}");
+        freon.warm(shape)?;
         Ok(freon)
     }
 
     /// What it is, with its version.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Writes small chunks in both layouts, which nobody counts: else the first cases, if they are of
+    /// few chunks, would run in a JVM that has compiled nothing yet.
+    ///
+    /// # Errors
+    /// It failed, or is gone.
+    fn warm(&mut self, shape: &Shape) -> anyhow::Result<()> {
+        let shape = Shape { chunk_bytes: ChunkBytes(1_024), chunks: FREON_WARM_CHUNKS, ..*shape };
+        for layout in [Layout::PerBlock, Layout::PerChunk] {
+            self.run(layout, &shape)?;
+        }
+        Ok(())
     }
 
     /// Writes the chunks of a shape as `cmdw` does into new containers, then syncs the file system.
@@ -140,14 +155,15 @@ impl Freon {
         let case = format!("{} {} {} write\n", layout.name(), shape.chunk_bytes.0, shape.chunks);
         self.order(&format!("fresh {}\n", layout.name()), "fresh")?;
         self.folder.sync_file_system()?;
-        self.say(&case)?;
-        let line = self.line(FREON_CASE_LIMIT)?;
-        let began = Instant::now();
+        self.order(&case, "written")?;
+        let clock = Clock::start();
         self.folder.sync_file_system()?;
-        let sync_ns = began.elapsed().as_nanos() as u64;
+        let sync = clock.stop(Latencies::default());
+        self.say("figures\n")?;
+        let line = self.line(FREON_CASE_LIMIT)?;
         self.order("clean\n", "cleaned")?;
         self.folder.sync_file_system()?;
-        let run = run_of(&line, shape, sync_ns);
+        let run = run_of(&line, shape, &sync);
         run.ok_or_else(|| anyhow::anyhow!("{CLASS} says: {line}; {}", self.complaints()))
     }
 
@@ -256,19 +272,20 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(COMPLAINTS)..].join(" | ")
 }
 
-/// What it said that a case took. The file system was synced by us, at no cost of its own.
-fn run_of(line: &str, shape: &Shape, sync_ns: u64) -> Option<Run> {
+/// What it said that a case took. The file system was synced by us: `sync` has the CPU of the call,
+/// as our own runs have it, and the JVM's is in what it says.
+fn run_of(line: &str, shape: &Shape, sync: &Took) -> Option<Run> {
     let number = |key| value_of(line, key)?.parse::<f64>().ok();
     if number("failed")? != 0.0 || number("chunks")? != shape.chunks as f64 {
         return None;
     }
-    let cpu_us = Some(number("cpu_us_per_chunk")?);
+    let of_call = sync.cpu_ns as f64 / 1e3 / shape.chunks as f64;
     Some(Run {
         shape: *shape,
         write_s: number("write_s")?,
-        sync_s: sync_ns as f64 / 1e9,
-        cpu_us,
-        cpu_us_with_sync: cpu_us,
+        sync_s: sync.elapsed_ns as f64 / 1e9,
+        cpu_us: Some(number("cpu_us_per_chunk")?),
+        cpu_us_with_sync: Some(number("cpu_us_with_sync")? + of_call),
         p50_us: Some(number("p50_ms")? * 1_000.0),
         p99_us: Some(number("p99_ms")? * 1_000.0),
         syncs: None,
@@ -278,7 +295,6 @@ fn run_of(line: &str, shape: &Shape, sync_ns: u64) -> Option<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmdw::load::ChunkBytes;
 
     #[test]
     fn the_other_side_is_named_by_its_jars() {
@@ -309,13 +325,15 @@ mod tests {
         case "$line" in
             fresh*) echo fresh ;;
             clean) echo cleaned ;;
-            *) echo "chunks=60 write_s=1 p50_ms=1 p99_ms=1 cpu_us_per_chunk=1 failed=0" ;;
+            figures) echo "chunks=$chunks write_s=1 p50_ms=1 p99_ms=1 cpu_us_per_chunk=1" \
+                "cpu_us_with_sync=1 failed=0" ;;
+            *) set -- "$1" $line; chunks=$4; echo written ;;
         esac
     done"#;
 
-    #[test]
-    fn every_case_has_fresh_containers() {
-        let folder = Folder::make(&std::env::temp_dir(), "quorate-freon-fresh-test").unwrap();
+    /// Calls `run` with that shell; what it was told.
+    fn told(name: &str, run: impl FnOnce(&mut Freon, &Shape)) -> String {
+        let folder = Folder::make(&std::env::temp_dir(), name).unwrap();
         let told = folder.path().join("told");
         let mut shell = command("sh");
         shell.args(["-c", ANSWERS, "sh"]).arg(folder.path());
@@ -324,15 +342,32 @@ mod tests {
         let lines = read_lines(child.stdout.take().unwrap()).unwrap();
         let (name, interrupt) = ("sh".to_string(), Interrupt::default());
         let mut freon = Freon { child, input, lines, folder, name, interrupt };
-        let (chunk_bytes, chunks) = (ChunkBytes(1_024), 60);
+        let (chunk_bytes, chunks) = (ChunkBytes(4_096_000), 60);
         let (threads, containers, chunks_per_block) = (2, 2, 16);
         let shape = Shape { chunk_bytes, chunks, threads, containers, chunks_per_block };
-        for layout in [Layout::PerBlock, Layout::PerChunk] {
-            freon.run(layout, &shape).unwrap();
-        }
-        let expected = "fresh FILE_PER_BLOCK\nFILE_PER_BLOCK 1024 60 write\nclean\n\
-                        fresh FILE_PER_CHUNK\nFILE_PER_CHUNK 1024 60 write\nclean\n";
-        assert_eq!(fs::read_to_string(told).unwrap(), expected);
+        run(&mut freon, &shape);
+        fs::read_to_string(told).unwrap()
+    }
+
+    #[test]
+    fn every_case_has_fresh_containers_and_its_sync_before_its_figures() {
+        let told = told("quorate-freon-fresh-test", |freon, shape| {
+            for layout in [Layout::PerBlock, Layout::PerChunk] {
+                let run = freon.run(layout, shape).unwrap();
+                assert!(run.sync_s > 0.0);
+            }
+        });
+        let expected = "fresh FILE_PER_BLOCK\nFILE_PER_BLOCK 4096000 60 write\nfigures\nclean\n\
+                        fresh FILE_PER_CHUNK\nFILE_PER_CHUNK 4096000 60 write\nfigures\nclean\n";
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn the_jvm_is_warm_before_the_first_case() {
+        let told = told("quorate-freon-warm-test", |freon, shape| freon.warm(shape).unwrap());
+        let cases: Vec<_> = told.lines().filter(|line| line.ends_with(" write")).collect();
+        let expected = ["FILE_PER_BLOCK 1024 20000 write", "FILE_PER_CHUNK 1024 20000 write"];
+        assert_eq!(cases, expected);
     }
 
     #[test]
@@ -346,14 +381,17 @@ mod tests {
         };
         let line = "impl=ozone-2.2.0 variant=write layout=FILE_PER_BLOCK size=1024 chunks=60000 \
                     threads=16 rate=13688.7 MBps=14.0 write_s=4.383000 p50_ms=0.0125 p99_ms=8.996 \
-                    cpu_us_per_chunk=42.170 failed=0";
-        let run = run_of(line, &shape, 676_000_000).unwrap();
+                    cpu_us_per_chunk=42.170 cpu_us_with_sync=43.000 failed=0";
+        let (elapsed_ns, cpu_ns) = (676_000_000, 30_000_000);
+        let (latencies, clock) = (Latencies::default(), Clock::start());
+        let sync = Took { elapsed_ns, cpu_ns, latencies, clock };
+        let run = run_of(line, &shape, &sync).unwrap();
         assert_eq!((run.write_s, run.sync_s), (4.383, 0.676));
         assert_eq!((run.p50_us, run.p99_us), (Some(12.5), Some(8_996.0)));
-        assert_eq!((run.cpu_us, run.cpu_us_with_sync), (Some(42.17), Some(42.17)));
+        assert_eq!((run.cpu_us, run.cpu_us_with_sync), (Some(42.17), Some(43.5)));
         let failed = line.replace("failed=0", "failed=1");
         for wrong in [failed.as_str(), "Exception in thread", ""] {
-            assert!(run_of(wrong, &shape, 0).is_none(), "{wrong}");
+            assert!(run_of(wrong, &shape, &sync).is_none(), "{wrong}");
         }
     }
 }

@@ -237,7 +237,7 @@ impl Clock {
     }
 
     /// What it took until now.
-    fn stop(&self, latencies: Latencies) -> Took {
+    pub fn stop(&self, latencies: Latencies) -> Took {
         let elapsed_ns = self.began.elapsed().as_nanos() as u64;
         Took { elapsed_ns, cpu_ns: process_cpu_ns() - self.cpu_ns, latencies, clock: *self }
     }
