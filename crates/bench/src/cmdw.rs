@@ -128,7 +128,8 @@ pub struct CmdwArgs {
         conflicts_with = "target"
     )]
     durability: Durability,
-    /// Ozone's own chunk writer in turn with ours: a folder with the jars of a release
+    /// Ozone's own chunk writer in turn with ours: a folder with the jars of a release. Each of its
+    /// threads has a container of its own, so ours must, too
     #[arg(long, value_name = "freon:JAR-DIR", conflicts_with = "target")]
     compare: Option<FreonPeer>,
     /// Measure what the disk and the generator can do, too
@@ -341,6 +342,16 @@ fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
     all
 }
 
+/// Refuses to compare threads that share containers with Ozone's, which never do.
+fn ensure_same_containers(shapes: &[Shape]) -> anyhow::Result<()> {
+    let is_same = shapes.iter().all(|shape| shape.containers == shape.threads);
+    anyhow::ensure!(
+        is_same,
+        "--compare: each thread of Ozone has a container: as many --containers as --threads"
+    );
+    Ok(())
+}
+
 /// Runs `quorate bench cmdw` and prints it.
 ///
 /// # Errors
@@ -355,6 +366,7 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
     }
     let shapes = args.chunks.shapes()?;
     if let Some(peer) = &args.compare {
+        ensure_same_containers(&shapes)?;
         peer.find()?;
     }
     let interrupt = Interrupt::catch()?;

@@ -112,6 +112,15 @@ fn ozone_and_the_limits_are_in_the_first_table() {
     assert_eq!(limits("--layout log"), [&buffered[..], &[Contender::Generator]].concat());
 }
 
+#[test]
+fn threads_that_share_containers_are_not_compared_with_ozone() {
+    let ensure = |words: &str| ensure_same_containers(&args(words).unwrap().chunks.shapes()?);
+    assert!(ensure("--threads 4").is_ok());
+    assert!(ensure("--threads 4 --containers 4").is_ok());
+    let error = ensure("--threads 4 --containers 2").unwrap_err().to_string();
+    assert!(error.contains("--containers"), "{error}");
+}
+
 fn tiny(chunk_bytes: u64, chunks: u64) -> Shape {
     let (threads, containers, chunks_per_block) = (3, 2, 4);
     Shape { chunk_bytes: ChunkBytes(chunk_bytes), chunks, threads, containers, chunks_per_block }
