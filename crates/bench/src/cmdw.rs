@@ -379,7 +379,7 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
             Durability::Synced =>
                 "a chunk is durable when it is acknowledged, by a sync that its thread asked for",
             Durability::GroupSynced =>
-                "a chunk is durable by a shared sync when it is acknowledged",
+                "a chunk is durable when it is acknowledged, in LOG by a sync that threads share",
         }
     );
     print!("{about}");
@@ -461,6 +461,7 @@ impl Test<'_> {
                 if series.runs.is_empty() {
                     series.notes.push("this file system has no such writes".to_string());
                 }
+                series.notes.extend(self.doubts(*contender).map(str::to_string));
                 series
             })
             .collect();
@@ -483,6 +484,28 @@ impl Test<'_> {
             "contenders": all.iter().map(Series::to_json).collect::<Vec<_>>(),
             "published": published.iter().map(|row| published_json(row)).collect::<Vec<_>>(),
         }))
+    }
+
+    /// Where a contender does something else than the others, or promises something else.
+    fn doubts(&self, contender: Contender) -> impl Iterator<Item = &'static str> {
+        let is_durable = self.durability != Durability::Buffered;
+        let is_shared = self.durability == Durability::GroupSynced;
+        let is_bare = self.checksum.kind == ChecksumType::None;
+        let of_durability = match contender {
+            Contender::Ours(Layout::PerBlock | Layout::PerChunk) if is_shared => {
+                Some("files share no sync: each chunk has one of its own, and of its directory")
+            }
+            Contender::Ozone(_) if is_durable => {
+                Some("syncs the file of each chunk and no directory: a new name may be lost")
+            }
+            Contender::Limit(limit) => limit.doubt(),
+            _ => None,
+        };
+        let of_checksums = match contender {
+            Contender::Ozone(_) | Contender::Limit(_) if !is_bare => Some("has no checksums"),
+            _ => None,
+        };
+        of_durability.into_iter().chain(of_checksums)
     }
 
     fn title(&self) -> String {

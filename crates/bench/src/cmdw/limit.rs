@@ -62,6 +62,17 @@ impl Limit {
         }
     }
 
+    /// Why it is no limit, if it is none.
+    pub fn doubt(self) -> Option<&'static str> {
+        match self {
+            Limit::LogSync | Limit::LogGroup => Some(
+                "no limit: its file grows, so that each sync makes a length durable, too; that is \
+                 directgroup",
+            ),
+            _ => None,
+        }
+    }
+
     /// Whether its operations are chunks. Blocks of others have latencies that mean something else.
     pub fn is_by_chunk(self) -> bool {
         !matches!(self, Limit::Sequential | Limit::Direct)

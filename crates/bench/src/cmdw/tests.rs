@@ -198,6 +198,28 @@ fn a_table_has_all_who_took_part() {
 }
 
 #[test]
+fn who_promises_something_else_is_said_to() {
+    let (ours, ozone) = (Contender::Ours, Contender::Ozone(Layout::PerBlock));
+    let doubts = |test: &Test<'_>, contender| test.doubts(contender).collect::<Vec<_>>().join("; ");
+    with_test("doubts", Durability::GroupSynced, ChecksumType::None, |test| {
+        let doubts = |contender| doubts(test, contender);
+        for grows in [Limit::LogSync, Limit::LogGroup] {
+            assert!(doubts(Contender::Limit(grows)).contains("no limit"));
+        }
+        assert_eq!(doubts(Contender::Limit(Limit::DirectGroup)), "");
+        assert_eq!(doubts(ours(Layout::Log)), "");
+        assert!(doubts(ours(Layout::PerBlock)).contains("share no sync"));
+        assert!(doubts(ozone).contains("no directory"));
+    });
+    with_test("bare-doubts", Durability::Buffered, ChecksumType::Crc32c, |test| {
+        for contender in [ozone, Contender::Limit(Limit::Direct)] {
+            assert_eq!(doubts(test, contender), "has no checksums");
+        }
+        assert_eq!(doubts(test, ours(Layout::PerBlock)), "");
+    });
+}
+
+#[test]
 fn an_interrupted_run_is_an_error() {
     with_test("interrupt", Durability::Buffered, ChecksumType::None, |test| {
         let asked = Interrupt::default();
