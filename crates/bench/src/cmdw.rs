@@ -556,6 +556,11 @@ impl Test<'_> {
                 series.implementation.starts_with(implementation) && series.layout == layout
             })
         };
+        let place = |series: &Series| {
+            let label = series.label();
+            let found = acknowledged.iter().find(|(_, labels)| labels.contains(&label));
+            found.map(|(place, _)| place.name())
+        };
         for (ours, other, theirs) in [
             (Layout::PerChunk, "ozone", Layout::PerChunk.name()),
             (Layout::PerBlock, "ozone", Layout::PerBlock.name()),
@@ -565,8 +570,12 @@ impl Test<'_> {
             (Layout::Log, "limit", Limit::LogGroup.name()),
             (Layout::Log, "limit", Limit::DirectGroup.name()),
         ] {
-            if let (Some(one), Some(two)) = (find("quorate", ours.name()), find(other, theirs)) {
-                out += &table::ratios(one, two);
+            let both = find("quorate", ours.name()).zip(find(other, theirs));
+            let Some((one, two)) = both else { continue };
+            out += &table::ratios(one, two);
+            let places = place(one).zip(place(two));
+            if let Some((one, two)) = places.filter(|(one, two)| one != two) {
+                out += &format!("    not one promise: acknowledged from {one}, and from {two}\n");
             }
         }
         out + &table::lines(all)

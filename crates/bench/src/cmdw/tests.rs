@@ -220,6 +220,27 @@ fn who_promises_something_else_is_said_to() {
 }
 
 #[test]
+fn a_ratio_of_two_promises_says_so() {
+    with_test("promises", Durability::Buffered, ChecksumType::None, |test| {
+        let limits = [Limit::Log, Limit::Gathered].map(Contender::Limit);
+        let contenders = [&[Contender::Ours(Layout::Log)], &limits[..]].concat();
+        let series = |contender: &Contender| {
+            let runs = vec![test.run_generator().unwrap()];
+            Series { runs, ..test.series(*contender, None) }
+        };
+        let all: Vec<Series> = contenders.iter().map(series).collect();
+        let text = test.text(&all, &[], &test.acknowledged(&contenders, &all));
+        let of_ratio = |name: &str| -> String {
+            let ratio = text.split(&format!(" to limit {name}:\n")).nth(1).unwrap();
+            ratio.lines().take_while(|line| line.starts_with("    ")).collect()
+        };
+        let expected = "not one promise: acknowledged from process, and from page-cache";
+        assert!(of_ratio("log").ends_with(expected), "{text}");
+        assert!(!of_ratio("gathered").contains("not one promise"), "{text}");
+    });
+}
+
+#[test]
 fn an_interrupted_run_is_an_error() {
     with_test("interrupt", Durability::Buffered, ChecksumType::None, |test| {
         let asked = Interrupt::default();
