@@ -84,6 +84,10 @@ pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
     }
     println!();
     println!("note: each chunk is compared with what was written, in the rate and in the CPU");
+    println!(
+        "note: cold are the data alone; names and inodes, and our index, are in memory. The store's \
+         upkeep rests, which in a server reads beside"
+    );
     stolen.print();
     args.chunks.write_json(&json!({ "workload": "cmdr", "about": about, "tests": tests }))?;
     Ok(ExitCode::SUCCESS)
@@ -147,7 +151,7 @@ impl Test<'_> {
                 let before = disk_read_bytes();
                 let took = self.read(&store, way.is_random.then_some(order.as_slice()))?;
                 let from_disk = before.zip(disk_read_bytes()).map(|(before, after)| after - before);
-                let trouble = if way.is_cold { self.why_not_cold(from_disk) } else { None };
+                let trouble = self.why_not(way.is_cold, from_disk);
                 anyhow::Ok((Run::of(self.shape, &took, &took), trouble))
             };
             let [first, second, third, fourth] = WAYS;
@@ -158,15 +162,16 @@ impl Test<'_> {
         Ok(reads)
     }
 
-    fn why_not_cold(&self, from_disk: Option<u64>) -> Option<String> {
+    /// Why a run was not what it is called, cold or warm.
+    fn why_not(&self, is_cold: bool, from_disk: Option<u64>) -> Option<String> {
+        let name = if is_cold { "cold" } else { "warm" };
         let bytes = self.shape.bytes();
-        match from_disk {
-            None => Some("whether it was cold is unknown: there is no /proc/self/io".to_string()),
-            Some(read) if (read as f64) < bytes as f64 * COLD_PART_MIN => {
-                Some(format!("was not cold: of {bytes} bytes {read} came from a disk"))
-            }
-            Some(_) => None,
-        }
+        let Some(read) = from_disk else {
+            return Some(format!("whether it was {name} is unknown: there is no /proc/self/io"));
+        };
+        let part = read as f64 / bytes as f64;
+        let is_so = if is_cold { part >= COLD_PART_MIN } else { part <= 1.0 - COLD_PART_MIN };
+        (!is_so).then(|| format!("was not {name}: of {bytes} bytes {read} came from a disk"))
     }
 
     /// Each thread its own chunks, block by block.

@@ -174,8 +174,8 @@ pub const FREON_WARM_CHUNKS: u64 = 20_000;
 /// How often it is looked whether it was asked to end, while somebody else works.
 pub const INTERRUPT_LOOK: Duration = Duration::from_millis(100);
 
-/// So much of what a cold read reads must have come from a disk, or it is said that it was not
-/// cold.
+/// So much of what a cold read reads must have come from a disk, and so much of what a warm one
+/// reads from memory, or it is said that it was not what it is called.
 pub const COLD_PART_MIN: f64 = 0.9;
 
 /// How long a datanode's answer may take. One that stalls for that long is not measured.

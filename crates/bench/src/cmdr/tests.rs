@@ -90,12 +90,18 @@ fn an_order_by_chance_has_every_number_once() {
 }
 
 #[test]
-fn what_came_from_memory_was_not_cold() {
+fn what_came_from_memory_was_not_cold_and_what_came_from_a_disk_not_warm() {
     with_test("cold", |test| {
-        assert_eq!(test.why_not_cold(Some(50_000)), None);
-        assert_eq!(test.why_not_cold(Some(204_800)), None);
+        let (cold, warm) = (|read| test.why_not(true, read), |read| test.why_not(false, read));
+        assert_eq!(cold(Some(50_000)), None);
+        assert_eq!(cold(Some(204_800)), None);
         let expected = "was not cold: of 50000 bytes 44999 came from a disk";
-        assert_eq!(test.why_not_cold(Some(44_999)).as_deref(), Some(expected));
-        assert!(test.why_not_cold(None).unwrap().contains("unknown"));
+        assert_eq!(cold(Some(44_999)).as_deref(), Some(expected));
+        assert_eq!(warm(Some(0)), None);
+        assert_eq!(warm(Some(4_096)), None);
+        let expected = "was not warm: of 50000 bytes 8192 came from a disk";
+        assert_eq!(warm(Some(8_192)).as_deref(), Some(expected));
+        assert!(cold(None).unwrap().contains("unknown"));
+        assert!(warm(None).unwrap().contains("unknown"));
     });
 }
