@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use bench::cmdw::table::value_of;
+use bench::limits::{
+    STORE_TICK, STORE_UPKEEP_INTERVAL, STORE_UPKEEP_MOVED_BYTES, STORE_UPKEEP_SCRUBBED_BYTES,
+};
 use bench::process::Processes;
 use rustix::process::Pid;
 
@@ -378,6 +381,7 @@ fn the_chunk_test_says_where_chunks_are_and_how_often_it_synced() {
     let (text, json) = bench("cmdw", &few);
     assert!(text.contains("  acknowledged from process memory"), "{text}");
     assert!(text.contains("  acknowledged from the page cache"), "{text}");
+    assert!(text.contains("    not one promise: acknowledged from process"), "{text}");
     assert!(json.contains("\"acknowledged_from\": {"), "{json}");
     let (text, _) = bench("cmdw-durable", &[&few[..], &["--durability", "group-synced"]].concat());
     assert!(!text.contains("acknowledged from"), "{text}");
@@ -388,7 +392,35 @@ fn the_chunk_test_says_where_chunks_are_and_how_often_it_synced() {
         assert!(syncs.parse::<u64>().unwrap() > 0, "{line}");
     }
     assert!(text.contains("limit directgroup"), "{text}");
+    assert!(text.contains("  limit loggroup: no limit"), "{text}");
+    assert!(text.contains("FILE_PER_BLOCK: files share no sync"), "{text}");
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0);
+}
+
+#[test]
+fn the_chunk_read_test_says_what_is_cold() {
+    let dir = folder("bench-cmdr-dir");
+    let args = ["cmdr", "--dir", dir.to_str().unwrap(), "--size", "1KiB", "--count", "60"];
+    let (text, _) = bench("cmdr", &[&args[..], &["--threads", "3", "--rounds", "1"]].concat());
+    assert!(text.contains("note: cold are the data alone"), "{text}");
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0);
+}
+
+/// The server's constants are its own: what is compared is how its source writes them.
+#[test]
+fn the_chunk_test_keeps_a_store_up_as_often_as_the_server_does() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/listen_chunk.rs");
+    let source: String = std::fs::read_to_string(path).unwrap().split_whitespace().collect();
+    let (tick, interval) = (STORE_TICK.as_millis(), STORE_UPKEEP_INTERVAL.as_millis());
+    let (moved_mib, scrubbed_kib) =
+        (STORE_UPKEEP_MOVED_BYTES >> 20, STORE_UPKEEP_SCRUBBED_BYTES >> 10);
+    for expected in [
+        format!("constTICK:Duration=Duration::from_millis({tick});"),
+        format!("constUPKEEP_INTERVAL:Duration=Duration::from_millis({interval});"),
+        format!("bytes_moved_max:{moved_mib}*1024*1024,bytes_scrubbed_max:{scrubbed_kib}*1024}}"),
+    ] {
+        assert!(source.contains(&expected), "{expected}");
+    }
 }
 
 #[test]
@@ -415,6 +447,7 @@ fn wrong_options_are_named_in_one_line() {
         (&["pubsub", "--target", "zk://127.0.0.1:1", "--subscribers", "0"][..], "--subscribers: 0"),
         (&["pubsub", "--target", "zk://127.0.0.1:1", "--items", "0"][..], "--items: 0"),
         (&["pubsub", "--target", "zk://127.0.0.1:1", "--rate", "0"][..], "--rate"),
+        (&["cmdw", "--dir", "/", "--compare", "freon:/", "--containers", "2"][..], "--containers"),
         (&["nothing"][..], "nothing"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
