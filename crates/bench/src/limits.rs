@@ -128,6 +128,10 @@ pub const STREAM_BLOCK_BYTES: u64 = 1 << 20;
 /// What places, lengths and memory of direct writes are multiples of: no device has larger blocks.
 pub const DIRECT_ALIGN_BYTES: u64 = 4096;
 
+/// Bytes that each thread of a limit gathers before they are written: those of 16 threads fit into a
+/// core's caches, where 1 MiB each does not.
+pub const GATHERED_BLOCK_BYTES: u64 = 256 * 1024;
+
 /// Bytes that one write of a group commit takes at most, unless one chunk has more. Of small chunks
 /// it never has as many: no thread has more than one in it.
 pub const DIRECT_GROUP_BYTES: u64 = 8 << 20;

@@ -30,8 +30,8 @@ pub enum Limit {
     Direct,
     /// Each thread appends each chunk to a file of its own, which grows, through the page cache.
     Log,
-    /// Each thread gathers its chunks in memory, and writes blocks of 1 MiB of them around the page
-    /// cache to one file whose room is reserved.
+    /// Each thread gathers its chunks in memory, and writes blocks of 256 KiB of them around the
+    /// page cache to one file whose room is reserved.
     Gathered,
     /// Like `Log`, and each chunk has an fdatasync of its own before the next.
     LogSync,

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cmdw::limit::group::AlignedMemory;
 use crate::cmdw::load::Shape;
-use crate::limits::{DIRECT_ALIGN_BYTES, STREAM_BLOCK_BYTES};
+use crate::limits::{DIRECT_ALIGN_BYTES, GATHERED_BLOCK_BYTES};
 
 /// Bytes of a file that the gatherers of all threads fill, in whole blocks: the last of each thread
 /// may have room left.
 pub fn file_bytes(shape: &Shape) -> u64 {
-    shape.bytes().next_multiple_of(STREAM_BLOCK_BYTES) + shape.threads as u64 * STREAM_BLOCK_BYTES
+    shape.bytes().next_multiple_of(GATHERED_BLOCK_BYTES)
+        + shape.threads as u64 * GATHERED_BLOCK_BYTES
 }
 
 /// One thread's chunks, copied one behind the other into a block of memory, which is written around
@@ -30,7 +31,9 @@ pub struct Gatherer<'a> {
 impl<'a> Gatherer<'a> {
     /// For a file that is opened for direct writes, and the end that all threads share.
     pub fn of(file: &'a File, end: &'a AtomicU64) -> Gatherer<'a> {
-        let block = AlignedMemory::zeroed(STREAM_BLOCK_BYTES as usize);
+        let mut block = AlignedMemory::zeroed(GATHERED_BLOCK_BYTES as usize);
+        // The system gives memory when it is written to first, which is not to be measured.
+        block.bytes_mut().fill(1);
         Gatherer { file, end, block, filled: 0 }
     }
 
@@ -64,7 +67,7 @@ impl<'a> Gatherer<'a> {
         let bytes = self.filled.next_multiple_of(DIRECT_ALIGN_BYTES as usize);
         self.block.bytes_mut()[self.filled..bytes].fill(0);
         self.filled = 0;
-        let offset = self.end.fetch_add(STREAM_BLOCK_BYTES, Ordering::Relaxed);
+        let offset = self.end.fetch_add(GATHERED_BLOCK_BYTES, Ordering::Relaxed);
         self.file.write_all_at(&self.block.bytes()[..bytes], offset)
     }
 }
@@ -81,9 +84,9 @@ mod tests {
     fn chunks_are_gathered_until_a_block_is_full_and_none_is_lost() {
         let folder = Folder::make(&std::env::temp_dir(), "quorate-gather-test").unwrap();
         let path = folder.path().join("file");
-        let block_bytes = STREAM_BLOCK_BYTES as usize;
+        let block_bytes = GATHERED_BLOCK_BYTES as usize;
         // Less than a block, and more than two.
-        for (chunk_bytes, chunks, is_written) in [(1_000, 1_100, 1), (2_500_000, 2, 4)] {
+        for (chunk_bytes, chunks, is_written) in [(1_000, 300, 1), (600_000, 2, 4)] {
             let (file, end) = (File::create(&path).unwrap(), AtomicU64::new(0));
             let data = chunk_data(ChunkBytes(chunk_bytes));
             let mut gatherer = Gatherer::of(&file, &end);
