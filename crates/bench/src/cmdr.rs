@@ -85,8 +85,8 @@ pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
     println!();
     println!("note: each chunk is compared with what was written, in the rate and in the CPU");
     println!(
-        "note: cold are the data alone; names and inodes, and our index, are in memory. The store's \
-         upkeep rests, which in a server reads beside"
+        "note: cold are the data alone; names and inodes, and our index, are in memory. The \
+         store's upkeep rests, which in a server reads beside"
     );
     stolen.print();
     args.chunks.write_json(&json!({ "workload": "cmdr", "about": about, "tests": tests }))?;

@@ -128,8 +128,8 @@ pub const STREAM_BLOCK_BYTES: u64 = 1 << 20;
 /// What places, lengths and memory of direct writes are multiples of: no device has larger blocks.
 pub const DIRECT_ALIGN_BYTES: u64 = 4096;
 
-/// Bytes that each thread of a limit gathers before they are written: those of 16 threads fit into a
-/// core's caches, where 1 MiB each does not.
+/// Bytes that each thread of a limit gathers before they are written: those of 16 threads fit into
+/// a core's caches, where 1 MiB each does not.
 pub const GATHERED_BLOCK_BYTES: u64 = 256 * 1024;
 
 /// Bytes that one write of a group commit takes at most, unless one chunk has more. Of small chunks
@@ -171,8 +171,8 @@ pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);
 /// How long one case of it may take; or its containers, each of which has a RocksDB.
 pub const FREON_CASE_LIMIT: Duration = Duration::from_secs(3_600);
 
-/// Chunks that it writes in each layout before the first case: Java's second compiler takes a method
-/// when it was called some 10,000 times.
+/// Chunks that it writes in each layout before the first case: Java's second compiler takes a
+/// method when it was called some 10,000 times.
 pub const FREON_WARM_CHUNKS: u64 = 20_000;
 
 /// How often it is looked whether it was asked to end, while somebody else works.

@@ -132,8 +132,8 @@ impl Freon {
         &self.name
     }
 
-    /// Writes small chunks in both layouts, which nobody counts: else the first cases, if they are of
-    /// few chunks, would run in a JVM that has compiled nothing yet.
+    /// Writes small chunks in both layouts, which nobody counts: else the first cases, if they are
+    /// of few chunks, would run in a JVM that has compiled nothing yet.
     ///
     /// # Errors
     /// It failed, or is gone.
