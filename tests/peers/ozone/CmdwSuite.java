@@ -15,7 +15,7 @@
 // VARIANT  write      stage WRITE_DATA only, as cmdw does
 //          write+end  as a datanode does: per block also finishWriteChunks (close), FILE_PER_CHUNK also COMMIT_DATA (rename)
 // The driver syncs the file system behind `fresh`; and behind `written`, and times that: so the figures are worked out behind the sync, or
-// the disk would have that time for nothing. cpu_us_with_sync is the CPU until `figures`. `clean` closes what the case wrote and
+// the disk would have that time for nothing. `clean` closes what the case wrote and
 // removes its containers with their folders, so that no case writes into folders that had the files of another.
 // -Dsync=true sets hdds.container.chunk.write.sync: every chunk is durable before the next. It ends when stdin does.
 import java.io.BufferedReader;
@@ -115,19 +115,17 @@ public class CmdwSuite {
     long done;
     double seconds;
     double cpuUs;
-    long cpuBefore;
     long[] latencies;
 
     /** Its line without the name of the implementation. */
     String figures() {
-      double cpuUsWithSync = (cpuNs() - cpuBefore) / 1e3, mb = count * (double) size / 1e6;
+      double mb = count * (double) size / 1e6;
       Arrays.sort(latencies);
       return String.format(Locale.ROOT,
           "variant=%s layout=%s size=%d chunks=%d threads=%d rate=%.1f MBps=%.1f write_s=%.6f p50_ms=%.4f p99_ms=%.4f "
-              + "cpu_us_per_chunk=%.3f cpu_us_with_sync=%.3f failed=%d",
+              + "cpu_us_per_chunk=%.3f failed=%d",
           isEnded ? "write+end" : "write", layout.name(), size, count, threads, count / seconds, mb / seconds, seconds,
-          latencies[count / 2] / 1e6, latencies[(int) (count * 0.99)] / 1e6, cpuUs / count, cpuUsWithSync / count,
-          count - done);
+          latencies[count / 2] / 1e6, latencies[(int) (count * 0.99)] / 1e6, cpuUs / count, count - done);
     }
   }
 
@@ -187,14 +185,13 @@ public class CmdwSuite {
     }
     ready.await();
     Case written = new Case();
-    written.cpuBefore = cpuNs();
-    long began = System.nanoTime();
+    long cpuBefore = cpuNs(), began = System.nanoTime();
     go.countDown();
     for (Thread thread : all) {
       thread.join();
     }
     written.seconds = (System.nanoTime() - began) / 1e9;
-    written.cpuUs = (cpuNs() - written.cpuBefore) / 1e3;
+    written.cpuUs = (cpuNs() - cpuBefore) / 1e3;
     written.layout = layout;
     written.isEnded = isEnded;
     written.size = size;
