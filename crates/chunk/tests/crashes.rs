@@ -33,8 +33,12 @@ enum Request {
     DeleteContainer(u64),
     Sync,
     Tick,
-    /// The work in the background, so many times.
-    Upkeep(u64),
+    /// The work in the background, so many times. With a byte for each, a checkpoint takes a step
+    /// for each container, and other requests come in between.
+    Upkeep {
+        count: u64,
+        bytes_moved_max: u64,
+    },
     Checkpoint,
 }
 
@@ -108,7 +112,7 @@ impl Model {
                 None => false,
             },
             Request::DeleteContainer(id) => self.containers.remove(id).is_some(),
-            Request::Sync | Request::Tick | Request::Upkeep(_) | Request::Checkpoint => true,
+            Request::Sync | Request::Tick | Request::Upkeep { .. } | Request::Checkpoint => true,
         }
     }
 }
@@ -145,8 +149,9 @@ fn ask(store: &Store<FaultDisk>, request: &Request) -> Result<(), ChunkError> {
         Request::DeleteContainer(id) => store.delete_container(*id, true),
         Request::Sync => store.sync(),
         Request::Tick => store.tick(),
-        Request::Upkeep(count) => (0..*count).try_for_each(|_| {
-            let budget = UpkeepBudget { bytes_moved_max: 10_000, bytes_scrubbed_max: 10_000 };
+        Request::Upkeep { count, bytes_moved_max } => (0..*count).try_for_each(|_| {
+            let (bytes_moved_max, bytes_scrubbed_max) = (*bytes_moved_max, 10_000);
+            let budget = UpkeepBudget { bytes_moved_max, bytes_scrubbed_max };
             let done = store.upkeep(budget)?;
             // Where the machine stops, nothing can be read any more.
             let is_down = done.damaged.iter().any(|(_, what)| what.contains("the machine"));
@@ -163,7 +168,7 @@ fn is_durable(request: &Request) -> bool {
         Request::Write { durability, .. } | Request::Put { durability, .. } => {
             *durability != Durability::Buffered
         }
-        Request::Create(_) | Request::Tick | Request::Upkeep(_) => false,
+        Request::Create(_) | Request::Tick | Request::Upkeep { .. } => false,
         _ => true,
     }
 }
@@ -196,7 +201,10 @@ fn draw(chance: &mut Chance, model: &Model) -> Request {
         33 => Request::Close(container_id),
         34 => Request::DeleteContainer(container_id),
         35 => Request::Sync,
-        36 => Request::Upkeep(1 + chance.below(60)),
+        36 => {
+            let bytes_moved_max = [1, 10_000][chance.below(2) as usize];
+            Request::Upkeep { count: 1 + chance.below(60), bytes_moved_max }
+        }
         37 => Request::Checkpoint,
         _ => Request::Tick,
     }
@@ -204,6 +212,11 @@ fn draw(chance: &mut Chance, model: &Model) -> Request {
 
 /// All that a store says, as a model.
 fn found(store: &Store<FaultDisk>) -> Model {
+    look(store).expect("what is there is whole")
+}
+
+/// As [`found`], of a store that may be damaged.
+fn look(store: &Store<FaultDisk>) -> Result<Model, ChunkError> {
     let mut model = Model::default();
     for id in store.container_ids() {
         let info = store.container(id).expect("it is listed");
@@ -212,7 +225,7 @@ fn found(store: &Store<FaultDisk>) -> Model {
         for local_id in 0..4 {
             let id = BlockId { container_id: id, local_id };
             let committed = store.committed_length(id).ok();
-            let data = read_all(store, id);
+            let data = read_all(store, id)?;
             bytes += data.len() as u64;
             if committed.is_some() || !data.is_empty() {
                 blocks.insert(local_id, Block { data, committed });
@@ -222,25 +235,71 @@ fn found(store: &Store<FaultDisk>) -> Model {
         let is_open = info.state == State::Open;
         model.containers.insert(id, Container { is_open, blocks });
     }
-    model
+    Ok(model)
 }
 
-fn read_all(store: &Store<FaultDisk>, id: BlockId) -> Vec<u8> {
+fn read_all(store: &Store<FaultDisk>, id: BlockId) -> Result<Vec<u8>, ChunkError> {
     let mut data = Vec::new();
     match store.read_chunk(id, &chunk_of(id, 0, 1 << 20), 0, &mut data) {
         Err(ChunkError::PastTheEnd { length, .. }) => {
             let all = chunk_of(id, 0, length);
-            store.read_chunk(id, &all, 0, &mut data).expect("what is there is whole");
+            store.read_chunk(id, &all, 0, &mut data)?;
         }
         Err(ChunkError::NoSuchChunk { .. }) => {}
-        other => panic!("{id:?} is read as {other:?}"),
+        Ok(_) => panic!("{id:?} has no bytes so far behind"),
+        Err(error) => return Err(error),
     }
-    data
+    Ok(data)
 }
 
 fn options(layout: Layout) -> StoreOptions {
     let (segment_bytes, new_store_id) = (64 * 1024, Some(1));
     StoreOptions { layout, segment_bytes, new_store_id, ..StoreOptions::default() }
+}
+
+/// What a store may be when a life of it has ended.
+struct Life {
+    /// A model for each request that was begun, behind the one that the life began with.
+    models: Vec<Model>,
+    /// The first of them that has all that was durable when it was answered.
+    durable: usize,
+}
+
+/// Asks a store for this and that until its disk stops, at a drawn moment.
+fn live(
+    store: &Store<FaultDisk>,
+    disk: &FaultDisk,
+    base: &Model,
+    chance: &mut Chance,
+    seed: u64,
+) -> Life {
+    let stop_at = Some(disk.ops() + 1 + chance.below(250));
+    disk.set_plan(FaultPlan { stop_at, ..FaultPlan::default() });
+    let mut life = Life { models: vec![base.clone()], durable: 0 };
+    for _ in 0..200 {
+        let last = life.models.last().expect("there is one");
+        let request = draw(chance, last);
+        let mut after = last.clone();
+        let is_taken = after.take(&request);
+        let answer = ask(store, &request);
+        life.models.push(after);
+        match answer {
+            Ok(()) => {
+                assert!(is_taken, "seed {seed}: {request:?} was to be refused");
+                if is_durable(&request) {
+                    life.durable = life.models.len() - 1;
+                }
+            }
+            Err(ChunkError::Io { .. } | ChunkError::Stopped(_)) => break,
+            Err(error) => assert!(!is_taken, "seed {seed}: {request:?}: {error}"),
+        }
+    }
+    life
+}
+
+/// Ends the process, or the machine.
+fn end(disk: &FaultDisk, chance: &mut Chance) {
+    if chance.below(3) == 0 { disk.kill() } else { disk.crash() }
 }
 
 /// One life of a store after the other, each ended at a drawn moment.
@@ -256,34 +315,9 @@ fn lives_in_the_log(seed: u64) {
         if life > 0 {
             assert_eq!(found(&store), base, "seed {seed}, life {life}");
         }
-        let stop_at = Some(disk.ops() + 1 + chance.below(250));
-        disk.set_plan(FaultPlan { stop_at, ..FaultPlan::default() });
-        // What the store may be after the life: a model for each request that was begun.
-        let mut models = vec![base.clone()];
-        let mut durable = 0;
-        for _ in 0..200 {
-            let request = draw(&mut chance, models.last().expect("there is one"));
-            let mut after = models.last().expect("there is one").clone();
-            let is_taken = after.take(&request);
-            let answer = ask(&store, &request);
-            models.push(after);
-            match answer {
-                Ok(()) => {
-                    assert!(is_taken, "seed {seed}: {request:?} was to be refused");
-                    if is_durable(&request) {
-                        durable = models.len() - 1;
-                    }
-                }
-                Err(ChunkError::Io { .. } | ChunkError::Stopped(_)) => break,
-                Err(error) => assert!(!is_taken, "seed {seed}: {request:?}: {error}"),
-            }
-        }
+        let Life { models, durable } = live(&store, &disk, &base, &mut chance, seed);
         drop(store);
-        if chance.below(3) == 0 {
-            disk.kill()
-        } else {
-            disk.crash()
-        }
+        end(&disk, &mut chance);
         // A start may be cut short, too, and changes nothing.
         if chance.below(2) == 0 {
             let stop_at = Some(disk.ops() + chance.below(6));
@@ -315,6 +349,112 @@ fn seeds(count: u64) -> core::ops::Range<u64> {
 fn a_store_is_after_a_crash_what_it_was_after_some_request() {
     for seed in seeds(60) {
         lives_in_the_log(seed);
+    }
+}
+
+/// Does one thing to one file of a store; what it was.
+fn harm(disk: &FaultDisk, chance: &mut Chance) -> String {
+    let mut paths = disk.paths();
+    paths.retain(|path| path != "lock");
+    let path = &paths[chance.below(paths.len() as u64) as usize];
+    let mut content = disk.content(path).expect("is there");
+    let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1) as u64;
+    // The head and the first records of a file as often as all the rest.
+    let near = if chance.below(2) == 0 { end.min(5_000) } else { end };
+    let at = chance.below(near.max(1)) as usize;
+    let what = match chance.below(8) {
+        0 => {
+            disk.lose_file(path);
+            return format!("{path} removed");
+        }
+        1 => {
+            content.truncate(at);
+            format!("{path} cut off at {at}")
+        }
+        _ if content.is_empty() => return format!("{path} is empty"),
+        _ => {
+            content[at] ^= 1 << chance.below(8);
+            format!("a bit of {path}, byte {at}, flipped")
+        }
+    };
+    disk.set_content(path, content);
+    what
+}
+
+/// Files that hold something: neither those that are to be segments nor those that were not
+/// finished.
+fn files(disk: &FaultDisk) -> Vec<String> {
+    let mut paths = disk.paths();
+    paths.retain(|path| !path.ends_with(".next") && !path.ends_with(".tmp"));
+    paths
+}
+
+/// Whether each byte of a model was once written to its place.
+fn is_written(model: &Model, past: &[Model]) -> bool {
+    let mut blocks = model.containers.iter().flat_map(|(id, container)| {
+        container.blocks.iter().map(|(local_id, block)| (*id, *local_id, &block.data))
+    });
+    blocks.all(|(id, local_id, data)| {
+        let versions = || {
+            let containers = past.iter().filter_map(|model| model.containers.get(&id));
+            containers.filter_map(|it| Some(&it.blocks.get(&local_id)?.data))
+        };
+        let is_of_one = versions().any(|version| version.starts_with(data));
+        is_of_one
+            || data
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| versions().any(|version| version.get(at) == Some(byte)))
+    })
+}
+
+/// Some lives, each ended at a drawn moment, then damage to one file: what was durable is served,
+/// or its loss is named, and no file is removed.
+fn lives_that_end_in_damage(seed: u64) {
+    let mut chance = Chance::new(seed);
+    let disk = FaultDisk::new(seed);
+    let mut past = vec![Model::default()];
+    let mut durable = 0;
+    for _ in 0..1 + chance.below(3) {
+        let store = Store::open(disk.clone(), options(Layout::Log)).expect("opens");
+        let life = live(&store, &disk, &found(&store), &mut chance, seed);
+        durable = past.len() + life.durable;
+        past.extend(life.models);
+        drop(store);
+        end(&disk, &mut chance);
+    }
+    let what = format!("seed {seed}: {}", harm(&disk, &mut chance));
+    let before = files(&disk);
+    let store = match Store::open(disk.clone(), options(Layout::Log)) {
+        Ok(store) => store,
+        Err(error) => {
+            assert_eq!(files(&disk), before, "{what}: {error}");
+            return;
+        }
+    };
+    let now = look(&store);
+    let mut is_named = store.is_damaged() || !store.damage().is_empty() || now.is_err();
+    for _ in 0..40 {
+        let budget = UpkeepBudget { bytes_moved_max: 1 << 20, bytes_scrubbed_max: 1 << 20 };
+        let done = store.upkeep(budget).unwrap_or_else(|error| panic!("{what}: {error}"));
+        is_named |= !done.damaged.is_empty();
+    }
+    if let Ok(now) = now {
+        assert!(is_written(&now, &past), "{what}: something is served that was not written");
+        // What counts as torn is told, and may be what the last sync covered.
+        let first = if store.cut().is_some() { 0 } else { durable };
+        let is_one = past[first..].contains(&now);
+        assert!(is_named || is_one, "{what}: of {} requests {durable} are durable", past.len());
+    }
+    let after = files(&disk);
+    let is_kept = before.iter().all(|path| after.contains(path));
+    assert!(is_kept || !store.is_damaged(), "{what}: {before:?}, then {after:?}");
+}
+
+#[test]
+fn what_a_damaged_store_has_lost_in_crashes_or_damage_is_named() {
+    for seed in seeds(60) {
+        lives_that_end_in_damage(seed);
     }
 }
 
