@@ -163,6 +163,10 @@ const SCRUB_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long requests may still take when the server ends.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// How long the store may take in all when the server ends. Less than the 30 s after which what
+/// manages processes kills them; with a disk that hangs it would never end.
+const STORE_STOP_TIME_MAX: Duration = Duration::from_secs(20);
+
 /// How long there is no work in the background after some failed, for lack of descriptors or room.
 const UPKEEP_PAUSE: Duration = Duration::from_secs(10);
 

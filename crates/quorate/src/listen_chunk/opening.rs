@@ -3,6 +3,7 @@
 //! port, in the kernel's backlog.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
@@ -10,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use zk::metrics::{Metric, Number, Value};
 
-use super::{ChunkFace, start, store_dir};
+use super::{ChunkFace, STORE_STOP_TIME_MAX, start, store_dir};
 use crate::config::ChunkConfig;
 use crate::tls::Tls;
 
@@ -120,11 +121,20 @@ impl Chunks {
     /// Cuts off all connections and makes everything durable; nothing if it was not open yet.
     ///
     /// # Errors
-    /// The store cannot.
+    /// The store cannot, or its disk does not answer in time.
     pub fn stop(&self) -> anyhow::Result<()> {
         let state = std::mem::replace(&mut *self.state(), State::Opening);
         let State::Serving(face) = state else { return Ok(()) };
         let face = Arc::into_inner(face).context("somebody uses the chunk store yet")?;
-        face.stop()
+        let (sender, stopped) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("chunk-stop".to_string());
+        thread.spawn(move || sender.send(face.stop()))?;
+        stopped.recv_timeout(STORE_STOP_TIME_MAX).unwrap_or_else(|_| {
+            anyhow::bail!(
+                "the chunk store in {} has not ended in {} s: what was not durable may be lost",
+                self.folder.display(),
+                STORE_STOP_TIME_MAX.as_secs()
+            )
+        })
     }
 }

@@ -1,11 +1,15 @@
 //! The chunk store of the real process, killed under load: a block whose commit was answered is
 //! there with its bytes, in every layout.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bench::cmdw::client::{Client, Refused};
 use bench::cmdw::load::block_of;
@@ -13,10 +17,13 @@ use bench::cmdw::table::value_of;
 use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::checksum::{ChecksumData, ChecksumType};
-use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use workload::generate::Random;
 
 use crate::bad_input::disk_full::{SmallDisk, skip};
+use crate::client::Client as ZkClient;
+use crate::ensemble::Members;
 use crate::monitoring::http;
 use crate::server::{Server, folder, wait_until};
 
@@ -30,6 +37,9 @@ fn answered<T>(result: anyhow::Result<T>) -> Option<T> {
         other => other.ok(),
     }
 }
+
+/// How long requests to the chunk store may still take when the server ends.
+const CHUNK_STOP_TIME: Duration = Duration::from_secs(5);
 
 /// Clients that write to a full disk at once.
 const MANY_WRITERS: u64 = 40;
@@ -303,6 +313,99 @@ fn a_server_without_descriptors_closes_files_of_blocks_and_goes_on() {
     (0..100).for_each(|local_id| block(local_id).check(&client));
     assert!(open() <= few);
     server.stop();
+}
+
+/// Puts a pipe in the place of a file, which nobody can open before somebody writes to it: the disk
+/// hangs for whoever reads the file. The file's other name.
+fn hang(path: &Path) -> PathBuf {
+    let aside = path.with_extension("aside");
+    std::fs::rename(path, &aside).expect("is renamed");
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("is made");
+    aside
+}
+
+#[test]
+fn zookeeper_is_served_while_the_chunk_store_is_opened() {
+    let lines =
+        ["quorate.chunkAddr=127.0.0.1:0", "admin.serverPort=0", "admin.serverAddress=127.0.0.1"];
+    let mut server = Server::start("chunks-opening", &lines);
+    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let id = BlockId { container_id: 1, local_id: 1 };
+    let block = Block { id, chunk_bytes: 9_000, chunk_count: 3 };
+    block.write(&client).expect("it is written");
+    drop(client);
+    server.stop();
+    let identity = server.data_dir().join("chunks").join("store");
+    let aside = hang(&identity);
+    // The line that says that the server is ready comes all the same.
+    server.restart();
+    let mut session = ZkClient::open(server.address(), 10_000);
+    assert_eq!(session.create("/a", b"one", 0).as_deref(), Ok("/a"));
+    let (status, text) = chunk_health(&server);
+    assert!(status == 503 && text.ends_with("is being opened\n"), "{text}");
+    assert_eq!(http(server.face("admin"), "GET /health/ready").0, 200);
+    // And it ends although the store hangs.
+    server.stop();
+    std::fs::rename(&aside, &identity).expect("is renamed");
+    server.restart();
+    let client = Client::connect(server.face("chunk")).expect("it is served");
+    block.check(&client);
+    let mut session = ZkClient::open(server.address(), 10_000);
+    assert_eq!(session.get("/a").as_deref(), Ok(&b"one"[..]));
+    server.stop();
+}
+
+#[test]
+fn a_leader_hands_over_before_its_chunk_store_ends() {
+    let mut members = Members::prepare("chunks-handover", "");
+    // Another port than any member's.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).unwrap().port();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let config = members.folder.join("1").join("zoo.cfg");
+    let lines = format!("\nquorate.chunkAddr={address}\nquorate.chunkLayout=per-block\n");
+    File::options().append(true).open(config).unwrap().write_all(lines.as_bytes()).unwrap();
+    (0..3).for_each(|place| members.start(place));
+    members.leader();
+    let client = || {
+        let mut client = None;
+        wait_until("the chunk store is served", || {
+            client = Client::connect(address).ok();
+            client.is_some()
+        });
+        client.expect("it is served")
+    };
+    let id = BlockId { container_id: 1, local_id: 1 };
+    let block = Block { id, chunk_bytes: 100_000, chunk_count: 2 };
+    block.write(&client()).expect("it is written");
+    members.stop_one(0);
+    let cluster = members.data(0).join("chunks").join("hdds").read_dir().unwrap().next();
+    let folder = cluster.unwrap().unwrap().path().join("current/containerDir0/1/chunks");
+    hang(&folder.join("1.block"));
+    members.start(0);
+    members.make_leader(0);
+    // A read that hangs keeps the chunk store from ending.
+    let client = client();
+    thread::scope(|scope| {
+        let (chunk, _) = block.chunks().remove(0);
+        scope.spawn(move || client.read_chunk(block.id, &chunk, &mut Vec::new()));
+        let tasks = format!("/proc/{}/task", members.pid(0).as_raw_pid());
+        wait_until("a thread waits for the disk", || {
+            Path::new(&tasks).read_dir().unwrap().any(|task| {
+                let name = std::fs::read_to_string(task.unwrap().path().join("comm"));
+                name.is_ok_and(|name| name.starts_with("chunk-wait"))
+            })
+        });
+        let mut session = ZkClient::open(members.clients[0], 10_000);
+        assert_eq!(session.create("/a", b"one", 0).as_deref(), Ok("/a"));
+        let began = Instant::now();
+        kill_process(members.pid(0), Signal::TERM).unwrap();
+        members.leader_if(|place| place != 0);
+        assert!(began.elapsed() < CHUNK_STOP_TIME, "it led on: {:?}", began.elapsed());
+        assert_eq!(members.wait_for_end(0).code(), Some(1));
+        assert!(began.elapsed() >= CHUNK_STOP_TIME, "the read did not hang");
+    });
+    assert!(members.log(0).contains("has not ended in 20 s"), "{}", members.log(0));
+    members.stop();
 }
 
 /// What was printed of a benchmark of the server that is there.

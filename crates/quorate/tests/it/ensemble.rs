@@ -315,6 +315,11 @@ impl Members {
         self.folder.join((place + 1).to_string()).join("data")
     }
 
+    /// The process of the one at this place.
+    pub fn pid(&self, place: usize) -> Pid {
+        Pid::from_child(self.children[place].as_ref().expect("it was started"))
+    }
+
     /// What the one at this place logged.
     pub fn log(&self, place: usize) -> String {
         log_in(&self.folder.join((place + 1).to_string()))
