@@ -23,8 +23,8 @@ use crate::segment_reader::{SegmentReader, read_fully};
 pub(crate) struct Segments {
     /// Files of segments, by number.
     found: Vec<Found>,
-    /// Numbers of the files made ready to be segments, sorted. The segment before the last of them
-    /// was begun, unless its own file is still among them.
+    /// Numbers of the files made ready to be segments, sorted. The segment before each of them was
+    /// begun, unless its own file is still among them.
     next: Vec<u32>,
 }
 
@@ -199,9 +199,10 @@ impl Segments {
     /// The last segment must be there if what comes behind it was made ready.
     fn check_last(&self, start: u32, damage: &mut Vec<Damage>) {
         let last = self.found.last().map(|last| last.number);
-        let begun = self.next.last().map_or(0, |next| next.saturating_sub(1));
-        let is_begun = begun > last.unwrap_or(0) && !self.next.contains(&begun);
-        if is_begun && begun >= start {
+        // The last file that is to be a segment may be there before the one in front of it is one.
+        let mut before = self.next.iter().rev().map(|next| next.saturating_sub(1));
+        let begun = before.find(|number| !self.next.contains(number)).unwrap_or(0);
+        if begun > last.unwrap_or(0) && begun >= start {
             damage.push(missing(last.map_or(start, |last| last + 1), begun));
         }
     }

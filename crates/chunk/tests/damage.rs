@@ -220,6 +220,19 @@ fn a_file_that_is_removed_or_emptied_is_missed() {
     });
 }
 
+/// A crash may undo a new segment's name, and leave that of the file behind it.
+#[test]
+fn the_last_segment_is_missed_where_two_files_are_to_be_segments() {
+    let (disk, known) = write(Layout::Log, false);
+    let next = disk.paths().into_iter().find(|path| path.ends_with(".next")).expect("is there");
+    let number = u32::from_str_radix(&next["log/".len()..][..8], 16).expect("it is one");
+    disk.set_content(&format!("log/{:08x}.next", number + 1), Vec::new());
+    disk.lose_file(&format!("log/{:08x}.log", number - 1));
+    let report = inspect(disk.clone()).expect("looks");
+    assert!(!report.is_sound(), "{report}");
+    check(&disk, &known, "the last segment removed");
+}
+
 #[test]
 fn a_folder_that_is_removed_is_missed() {
     each_store(|disk, known, store_name| {
