@@ -159,19 +159,22 @@ impl Segments {
         // The segment that the one behind follows, if there is one behind that is a part of the
         // log.
         let mut followed: Option<u32> = None;
+        // A file that is no part of the log, and behind it: the one before it was begun.
+        let mut unlinked: Option<u32> = None;
         for found in self.found.iter().rev() {
             let number = found.number;
             self.check_length(found, damage);
+            damage.extend(unlinked.take().and_then(|behind| self.between(number, behind, start)));
             if followed.is_some_and(|followed| followed < number) {
                 continue;
             }
             let link = match self.link(disk, identity, found, followed.is_none(), damage)? {
                 Place::Log(link) => link,
-                Place::Torn => {
-                    chain.torn.push(number);
+                place => {
+                    chain.torn.extend(matches!(place, Place::Torn).then_some(number));
+                    unlinked = Some(number);
                     continue;
                 }
-                Place::Blank => continue,
             };
             // Of what lies before the start much was given back.
             let lost = followed.filter(|last| *last > number && *last >= start);
@@ -191,9 +194,18 @@ impl Segments {
             _ => None,
         };
         damage.extend(lost.filter(|lost| !damage.contains(lost)));
+        let lost = unlinked.and_then(|behind| self.between(0, behind, start));
+        damage.extend(lost.filter(|lost| !damage.contains(lost)));
         chain.links.reverse();
         chain.torn.reverse();
         Ok(chain)
+    }
+
+    /// Whether segments are missing between two files that are there. Segments have their names in
+    /// their order, so that whatever the one behind is, the one before it was begun.
+    fn between(&self, before: u32, behind: u32, start: u32) -> Option<Damage> {
+        let (first, last) = (start.max(before + 1), behind.saturating_sub(1));
+        (first <= last && !self.next.contains(&last)).then(|| missing(first, last))
     }
 
     /// The last segment must be there if what comes behind it was made ready.

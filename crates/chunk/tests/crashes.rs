@@ -453,8 +453,9 @@ fn lives_that_end_in_damage(seed: u64) {
 
 #[test]
 fn what_a_damaged_store_has_lost_in_crashes_or_damage_is_named() {
-    // That one once lost its last segment without a word: two files were to be segments.
-    for seed in seeds(60).chain([7671]) {
+    // These once lost their last segment without a word: two files were to be segments behind it,
+    // or one that had its name and not yet its head.
+    for seed in seeds(60).chain([7671, 15095]) {
         lives_that_end_in_damage(seed);
     }
 }
