@@ -141,6 +141,9 @@ impl<D: Disk + Clone> Handler<D> {
                 let rest = found.map(|(block, parts)| Rest { head, block, parts });
                 Step { answer, rest }
             }
+            Err(refusal) if head.is_read() && self.store.is_damaged() => {
+                Step { answer: Some(head.refused(refusal.of_damaged_store())), rest: None }
+            }
             Err(refusal) => Step { answer: Some(head.refused(refusal)), rest: None },
         }
     }
@@ -581,6 +584,24 @@ struct Head {
 }
 
 impl Head {
+    fn is_read(&self) -> bool {
+        use pb::Type::{
+            GetBlock, GetCommittedBlockLength, GetContainerChecksumInfo, GetSmallFile, ListBlock,
+            ReadBlock, ReadChunk, ReadContainer,
+        };
+        matches!(
+            self.kind,
+            ReadContainer
+                | ListBlock
+                | GetBlock
+                | GetCommittedBlockLength
+                | ReadChunk
+                | ReadBlock
+                | GetSmallFile
+                | GetContainerChecksumInfo
+        )
+    }
+
     fn success(&self, body: Body) -> pb::ContainerCommandResponseProto {
         let (client_id, call_id) = self.client_call.clone().unzip();
         pb::ContainerCommandResponseProto {

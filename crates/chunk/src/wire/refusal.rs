@@ -11,11 +11,24 @@ pub struct Refusal {
     pub result: pb::Result,
     /// What people read.
     pub message: String,
+    /// The store does not know of what was asked for. That of a damaged store may be lost.
+    is_unknown: bool,
 }
 
 impl Refusal {
     pub(super) fn new(result: pb::Result, message: impl Into<String>) -> Refusal {
-        Refusal { result, message: message.into() }
+        Refusal { result, message: message.into(), is_unknown: false }
+    }
+
+    /// The same for a reader of a damaged store, which cannot tell what is lost from what never
+    /// was: damage, where it does not know. That sends a reader to another replica, and no one
+    /// takes the block for deleted.
+    pub(super) fn of_damaged_store(self) -> Refusal {
+        if !self.is_unknown {
+            return self;
+        }
+        let message = format!("{}; the store is damaged, and may have lost it", self.message);
+        Refusal::new(pb::Result::IoException, message)
     }
 
     /// The shape of the request is wrong, whatever the store holds.
@@ -31,7 +44,14 @@ impl Refusal {
 
 impl From<ChunkError> for Refusal {
     fn from(error: ChunkError) -> Refusal {
-        Refusal::new(result_of(&error), error.to_string())
+        let is_unknown = matches!(
+            error,
+            ChunkError::NoSuchContainer { .. }
+                | ChunkError::NoSuchBlock(_)
+                | ChunkError::NoSuchChunk { .. }
+        );
+        let refusal = Refusal::new(result_of(&error), error.to_string());
+        Refusal { is_unknown, ..refusal }
     }
 }
 

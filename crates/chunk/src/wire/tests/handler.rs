@@ -245,6 +245,25 @@ fn reads_of_what_is_not_there_say_what_is_missing() {
 }
 
 #[test]
+fn what_a_damaged_store_does_not_know_may_be_lost() {
+    let disk = FaultDisk::new(1);
+    drop(Store::open(disk.clone(), StoreOptions::default()).unwrap());
+    disk.kill();
+    disk.lose_tree("log");
+    let store = Store::open(disk, StoreOptions::default()).unwrap();
+    assert!(store.is_damaged());
+    let rig = Rig { handler: Handler::new(store, HandlerOptions::default()) };
+    rig.refused(get_block(), pb::Result::IoException);
+    rig.refused(get_length(), pb::Result::IoException);
+    rig.refused(read(chunk_of(0, b"data"), None), pb::Result::IoException);
+    // Who writes or deletes is told what is known.
+    rig.refused(close(), pb::Result::ContainerNotFound);
+    rig.ok(write(0, b"data"));
+    rig.ok(read(chunk_of(0, b"data"), None));
+    rig.refused(get_block(), pb::Result::IoException);
+}
+
+#[test]
 fn closed_containers_are_read_and_deleted() {
     let rig = Rig::new();
     rig.ok(write(0, b"data"));
