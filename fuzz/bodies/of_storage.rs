@@ -256,7 +256,8 @@ const POINT: SnapshotPoint = SnapshotPoint { index: 1, term: 1 };
 
 fn head(link: Option<Link>) -> Vec<u8> {
     let membership = members();
-    record::encode_head(&Head { link, hard_state: STATE, snapshot: POINT, membership })
+    let head = Head { link, hard_state: STATE, snapshot: POINT, membership, blocks: 16 };
+    record::encode_head(&head)
 }
 
 /// A frame of generation 1, where `at` bytes of the segment are in use.

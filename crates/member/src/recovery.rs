@@ -222,6 +222,8 @@ fn recover_born<D: Disk + Clone>(
     options: WalOptions,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<Recovered<D>, RecoveryError> {
+    // Before anything is changed: a directory whose count is damaged is left as it is.
+    let boot = BootId(dir.next_boot()?);
     let (mut wal, log) = Wal::open(disk.clone(), options)?;
     let (meta, mut machine) = restore_newest(disk, log.snapshot.index, skipped)?;
     let snapshot = SnapshotPoint { index: meta.index, term: meta.term };
@@ -239,7 +241,6 @@ fn recover_born<D: Disk + Clone>(
     entries.retain(|entry| entry.index > meta.index);
     prepare_image(disk, &entries, &mut machine)?;
     let restored = to_restored(wal.hard_state(), meta.membership, snapshot, entries);
-    let boot = BootId(dir.next_boot()?);
     let origin = Origin { member: MemberId(dir.identity().member_id), boot };
     Ok(Recovered { dir, origin, is_new, cut: log.cut, log_ended, wal, machine, restored })
 }

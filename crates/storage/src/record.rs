@@ -327,6 +327,27 @@ pub struct Head {
     pub snapshot: SnapshotPoint,
     /// The membership when the segment was started.
     pub membership: Membership,
+    /// Blocks of [`HEAD_BLOCK_BYTES`] that the segment's file has at least: it has its length
+    /// before its name, so that one that is shorter has lost something. 0 if the head does not say.
+    pub blocks: u32,
+}
+
+/// Bytes of a block of [`Head::blocks`].
+pub const HEAD_BLOCK_BYTES: u64 = 4096;
+
+/// The largest number of blocks that a head can say.
+const HEAD_BLOCKS_MAX: u64 = (1 << 24) - 1;
+
+impl Head {
+    /// [`Head::blocks`] of a file with so many bytes.
+    pub fn blocks_of(file_bytes: u64) -> u32 {
+        (file_bytes / HEAD_BLOCK_BYTES).min(HEAD_BLOCKS_MAX) as u32
+    }
+
+    /// Bytes that the file has at least.
+    pub fn file_bytes_min(&self) -> u64 {
+        u64::from(self.blocks) * HEAD_BLOCK_BYTES
+    }
 }
 
 /// Encodes a head.
@@ -334,7 +355,7 @@ pub fn encode_head(head: &Head) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&LOG_FORMAT_VERSION.to_le_bytes());
     let link = head.link.unwrap_or(Link { sequence: 0, end: 0, chain: 0 });
-    out.extend_from_slice(&u32::from(head.link.is_some()).to_le_bytes());
+    out.extend_from_slice(&(u32::from(head.link.is_some()) | head.blocks << 8).to_le_bytes());
     out.extend_from_slice(&link.sequence.to_le_bytes());
     out.extend_from_slice(&link.end.to_le_bytes());
     out.extend_from_slice(&link.chain.to_le_bytes());
@@ -355,14 +376,18 @@ pub fn decode_head(body: &[u8]) -> Result<Head, DecodeError> {
     if reader.u32()? != LOG_FORMAT_VERSION {
         return Err(reader.bad("a segment's head has an unknown format version"));
     }
-    let has_link = reader.flag()?;
-    reader.zeros(3)?;
+    let flags = reader.u32()?;
+    let (has_link, blocks) = (flags & 0xff, flags >> 8);
+    if has_link > 1 {
+        return Err(reader.bad("a flag is neither 0 nor 1"));
+    }
     let link = Link { sequence: reader.u64()?, end: reader.u64()?, chain: reader.u32()? };
     let head = Head {
-        link: has_link.then_some(link),
+        link: (has_link == 1).then_some(link),
         hard_state: read_hard_state(&mut reader)?,
         snapshot: read_snapshot_point(&mut reader)?,
         membership: read_membership(&mut reader)?,
+        blocks,
     };
     reader.finish()?;
     Ok(head)

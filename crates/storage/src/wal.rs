@@ -534,6 +534,7 @@ impl<D: Disk> Wal<D> {
                 hard_state: HardState::default(),
                 snapshot: SnapshotPoint::default(),
                 membership: membership.clone(),
+                blocks: 0,
             };
             frame_bytes(encode_head(&head).len())
         };
@@ -603,6 +604,7 @@ impl<D: Disk> Wal<D> {
             hard_state: self.hard_state,
             snapshot: self.snapshot,
             membership: self.membership.clone(),
+            blocks: Head::blocks_of(spare.bytes),
         };
         let stage = new_stage(&self.options, sequence, spare, self.last_index, &head, 0);
         self.segments.push_back(SegmentInfo {

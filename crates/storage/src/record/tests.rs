@@ -33,6 +33,7 @@ fn head(count: usize) -> Head {
         hard_state: HardState { term: 1, vote: 2, commit: 3 },
         snapshot: SnapshotPoint { index: 4, term: 5 },
         membership: membership(count),
+        blocks: 0x00ab_cdef,
     }
 }
 

@@ -79,7 +79,8 @@ pub(crate) fn create<D: Disk>(
     let sequence = listing.number_next()?;
     let spare = make_now(disk, sequence, BIRTH_SEGMENT_BYTES)?;
     let file = open_spare(disk, spare, sequence)?;
-    let head = Head { link: None, hard_state, snapshot, membership: membership.clone() };
+    let (membership, blocks) = (membership.clone(), Head::blocks_of(spare.bytes));
+    let head = Head { link: None, hard_state, snapshot, membership, blocks };
     let stage = new_stage(options, sequence, spare, snapshot.index, &head, 0);
     write_head(disk, &file, &stage, stage.buffer.len())?;
     // Nothing else tells that this head was durable: there is no segment before it to seal.
@@ -404,6 +405,7 @@ fn start_fresh<D: Disk>(
         hard_state: found.replay.usable_hard_state(),
         snapshot: found.replay.snapshot,
         membership: found.replay.membership.clone(),
+        blocks: Head::blocks_of(spare.bytes),
     };
     let bytes = entries_bytes(onward.carried);
     let mut stage = new_stage(options, sequence, spare, onward.base_index, &head, bytes);

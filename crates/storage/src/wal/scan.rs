@@ -369,6 +369,11 @@ pub(crate) fn scan<D: Disk>(
 ) -> Result<Scanned, StorageError> {
     let path = log_path(segment.sequence);
     let mut window = Window::open(disk, path.clone())?;
+    let (bytes, bytes_made) = (window.length(), segment.head.file_bytes_min());
+    if bytes < bytes_made {
+        let what = format!("the file ends, which had {bytes_made} bytes");
+        return Err(StorageError::corrupt(&path, bytes, what));
+    }
     let mut scanned = Scanned {
         end: segment.head_end,
         chain: segment.salt,

@@ -88,36 +88,58 @@ fn reopened(written: &Written, path: &str, bytes: Vec<u8>) -> Result<Recovered, 
     result
 }
 
+/// The bytes of a segment up to `cut`, and zeros: what no sync covered may be so.
+fn zeros_from(segment: &[u8], cut: u64) -> Vec<u8> {
+    let mut bytes = segment[..cut as usize].to_vec();
+    bytes.resize(segment.len(), 0);
+    bytes
+}
+
 #[test]
-fn a_log_cut_at_any_byte_recovers_to_what_is_left() {
+fn a_log_of_zeros_from_any_byte_on_recovers_to_what_is_left() {
     let written = written(false);
     let whole = written.disk.content(&written.last).expect("is there");
-    let end = written.synced.last().expect("some").0 as usize;
+    let end = written.synced.last().expect("some").0;
     for cut in 0..=end {
-        // Bytes behind the cut are gone, so only marks before it speak, and none of them lies
-        // behind it. Without its head the segment is missing, which the seal of the one before
-        // tells.
-        let mut whole_batches = written.synced.iter().filter(|(end, ..)| *end <= cut as u64);
+        let bytes = zeros_from(&whole, cut);
+        // What is behind is gone, so only marks before it speak, and none of them lies behind it.
+        // Without its head the segment is missing, which the seal of the one before tells.
+        let is_there = |end: u64| bytes[..end as usize] == whole[..end as usize];
+        let mut whole_batches = written.synced.iter().filter(|(end, ..)| is_there(*end));
         let expected = match whole_batches.next_back() {
             Some((_, index, _)) => Expected::Exactly(*index),
             None => Expected::Corrupt,
         };
-        let result = reopened(&written, &written.last, whole[..cut].to_vec());
-        check(&result, expected, &format!("cut at {cut}"));
+        let result = reopened(&written, &written.last, bytes);
+        check(&result, expected, &format!("zeros from {cut} on"));
     }
 }
 
 #[test]
-fn a_log_cut_at_any_byte_below_the_idle_mark_is_corrupt() {
+fn a_log_of_zeros_from_any_byte_below_the_idle_mark_on_is_corrupt() {
     let written = written(true);
     let whole = written.disk.content(&written.last).expect("is there");
-    let end = written.synced.last().expect("some").0 as usize;
-    for cut in 41..end {
-        let result = reopened(&written, &written.last, whole[..cut].to_vec());
-        assert!(matches!(result, Err(StorageError::Corrupt { .. })), "cut at {cut}");
+    let end = written.synced.last().expect("some").0;
+    for cut in 41..end - 8 {
+        let result = reopened(&written, &written.last, zeros_from(&whole, cut));
+        assert!(matches!(result, Err(StorageError::Corrupt { .. })), "zeros from {cut} on");
     }
-    let result = reopened(&written, &written.last, whole[..end].to_vec());
+    let result = reopened(&written, &written.last, zeros_from(&whole, end));
     assert_eq!(result.expect("is whole").entries, expected_entries(6));
+}
+
+/// It had its length before it had its name.
+#[test]
+fn a_log_that_is_cut_off_anywhere_is_corrupt() {
+    for is_idle in [false, true] {
+        let written = written(is_idle);
+        let whole = written.disk.content(&written.last).expect("is there");
+        let end = written.synced.last().expect("some").0 as usize;
+        for cut in (0..=end).chain([whole.len() - 1]) {
+            let result = reopened(&written, &written.last, whole[..cut].to_vec());
+            assert!(matches!(result, Err(StorageError::Corrupt { .. })), "cut off at {cut}");
+        }
+    }
 }
 
 #[test]
@@ -516,6 +538,7 @@ fn frames_that_check_and_make_no_sense_are_corruption() {
                 hard_state: HardState::default(),
                 snapshot: SnapshotPoint::default(),
                 membership: Membership::default(),
+                blocks: 0,
             };
             wal.push_frame(FrameKind::Head, None, &encode_head(&head));
         }),

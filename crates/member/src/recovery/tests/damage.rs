@@ -1,0 +1,215 @@
+//! Every file of a data directory removed, emptied, cut off, and with its bits flipped.
+//!
+//! What was acknowledged is there after the start; or the start fails, names the file and removes
+//! none, and a look at the directory finds it, too. Only a write at the very end of the log, behind
+//! which nothing says that it was durable, may pass for torn; that is told.
+
+use std::path::Path;
+
+use storage::datadir::BOOT_FILE;
+
+use super::*;
+
+/// The entries behind the first, which the birth covers.
+const LAST: u64 = 12;
+
+/// Bytes of the payload of each third entry: more than a start carries into its fresh segment.
+const LARGE: usize = 20_000;
+
+const WAL_OPTIONS: WalOptions = WalOptions {
+    segment_bytes: 64 * 1024,
+    first_segment_bytes: 64 * 1024,
+    group: 0,
+    spare_count: 1,
+};
+
+fn payload(index: u64) -> bytes::Bytes {
+    let bytes = if index.is_multiple_of(3) { LARGE } else { 40 };
+    // Not all the same, and nothing that zeros could be.
+    (0..bytes).map(|at| (at as u64 * 31 + index) as u8 | 1).collect()
+}
+
+fn start_of(
+    disk: &FaultDisk,
+    skipped: &mut Vec<String>,
+) -> Result<Recovered<FaultDisk>, RecoveryError> {
+    recover(disk, &SECRET, WAL_OPTIONS, |error| skipped.push(error.to_string()))
+}
+
+fn append_some(found: &mut Recovered<FaultDisk>, indexes: core::ops::RangeInclusive<u64>) {
+    for index in indexes {
+        let kind = storage::wal::EntryKind::Normal;
+        let entry = LogEntry { index, term: 1, kind, payload: payload(index) };
+        let hard_state = HardState { term: 1, vote: 0, commit: index - 1 };
+        found.wal.append(&[entry], Some(hard_state), None).expect("appends");
+        found.wal.commit().expect("commits");
+    }
+}
+
+/// A directory with two snapshots beside that of its birth, and several segments. `is_idle`: a mark
+/// says that the last entry was durable.
+fn lived(is_idle: bool) -> FaultDisk {
+    let disk = FaultDisk::new(1);
+    let mut found = start_of(&disk, &mut Vec::new()).expect("is born");
+    append_some(&mut found, 2..=6);
+    write_snapshot(&disk, &found, 4, 1);
+    drop(found);
+    let mut found = start_of(&disk, &mut Vec::new()).expect("starts");
+    append_some(&mut found, 7..=9);
+    write_snapshot(&disk, &found, 7, 1);
+    found.wal.release(SnapshotPoint { index: 4, term: 1 }).expect("releases");
+    append_some(&mut found, 10..=LAST);
+    if is_idle {
+        found.wal.idle_mark().expect("marks");
+    }
+    drop(found);
+    disk.kill();
+    disk
+}
+
+/// Files that hold something: neither spares nor what was not finished.
+fn files(disk: &FaultDisk) -> Vec<String> {
+    let mut paths = disk.paths();
+    let is_empty = |path: &String| {
+        let extension = Path::new(path).extension().and_then(|it| it.to_str());
+        matches!(extension, Some("spare" | "tmp")) || path == "LOCK"
+    };
+    paths.retain(|path| !is_empty(path));
+    paths
+}
+
+/// Which entries are lost, of those behind the snapshot that was restored.
+fn lost(found: &Recovered<FaultDisk>) -> Vec<u64> {
+    let entries = &found.restored.entries;
+    let is_there = |index: &u64| {
+        entries.iter().any(|it| {
+            let is_it = it.index == *index;
+            assert!(!is_it || it.payload == payload(*index), "entry {index} is another");
+            is_it
+        })
+    };
+    (found.restored.snapshot_index + 1..=LAST).filter(|index| !is_there(index)).collect()
+}
+
+/// Whether the start fails.
+fn check(disk: &FaultDisk, is_idle: bool, what: &str) -> bool {
+    let before = files(disk);
+    let report = storage::inspect::inspect(disk, &mut |_, _, _| Ok(()));
+    let mut skipped = Vec::new();
+    let found = match start_of(disk, &mut skipped) {
+        Ok(found) => found,
+        Err(error) => {
+            assert_eq!(files(disk), before, "{what}: {error}");
+            assert!(!report.is_sound(), "{what}: {error}, and a look finds nothing");
+            return true;
+        }
+    };
+    let lost = lost(&found);
+    // As the last entry alone was written with nothing behind it.
+    let is_torn = !is_idle && found.cut.is_some() && lost == [LAST];
+    assert!(lost.is_empty() || is_torn, "{what}: {lost:?} are lost, {skipped:?}");
+    // What a person is told of a snapshot, a look finds too.
+    assert!(skipped.is_empty() || !report.is_sound(), "{what}: {skipped:?}");
+    false
+}
+
+fn each_directory(mut body: impl FnMut(&FaultDisk, bool, &str)) {
+    for is_idle in [false, true] {
+        body(&lived(is_idle), is_idle, if is_idle { "idle" } else { "busy" });
+    }
+}
+
+fn contents(disk: &FaultDisk) -> Vec<(String, Vec<u8>)> {
+    let paths = disk.paths().into_iter().filter(|path| path != "LOCK");
+    paths.map(|path| (path.clone(), disk.content(&path).expect("is there"))).collect()
+}
+
+#[test]
+fn a_directory_that_is_whole_is_sound_and_starts() {
+    each_directory(|disk, is_idle, name| {
+        let report = storage::inspect::inspect(disk, &mut |_, _, _| Ok(()));
+        assert!(report.is_sound(), "{name}: {:?}", report.problems);
+        assert!(report.segments.len() > 1, "{name}: {:?}", report.segments);
+        assert!(!check(disk, is_idle, name));
+    });
+}
+
+#[test]
+fn a_file_that_is_removed_or_emptied_is_missed() {
+    each_directory(|disk, is_idle, name| {
+        let mut failed = 0;
+        for (path, content) in contents(disk) {
+            let removed = disk.fork(1);
+            removed.lose_file(&path);
+            failed += u32::from(check(&removed, is_idle, &format!("{name}: {path} removed")));
+            if !content.is_empty() {
+                let emptied = disk.fork(1);
+                emptied.set_content(&path, Vec::new());
+                failed += u32::from(check(&emptied, is_idle, &format!("{name}: {path} emptied")));
+            }
+        }
+        assert!(failed > 4, "{name}: {failed}");
+        for dir in ["wal", "snapshots"] {
+            let removed = disk.fork(1);
+            removed.lose_tree(dir);
+            assert!(check(&removed, is_idle, &format!("{name}: {dir} removed")));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_cut_off_anywhere_is_missed() {
+    each_directory(|disk, is_idle, name| {
+        for (path, content) in contents(disk) {
+            let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let all = [end + 1, content.len().saturating_sub(1)];
+            for count in (0..end).step_by(509).chain(all).filter(|count| *count < content.len()) {
+                let cut = disk.fork(1);
+                cut.set_content(&path, content[..count].to_vec());
+                check(&cut, is_idle, &format!("{name}: {path} cut off at {count}"));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_bit_that_is_flipped_anywhere_is_found() {
+    each_directory(|disk, is_idle, name| {
+        for (path, content) in contents(disk) {
+            let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            // Each byte of what is small and of the heads; behind them now and then.
+            let step = if end > 1_000 { 509 } else { 1 };
+            let heads = (0..end.min(200)).chain(4_096..end.min(4_300)).chain(8_192..end.min(8_400));
+            for at in (0..end).step_by(step).chain(heads) {
+                let flipped = disk.fork(1);
+                let mut bad = content.clone();
+                bad[at] ^= 1 << (at % 8);
+                flipped.set_content(&path, bad);
+                check(&flipped, is_idle, &format!("{name}: {path}, byte {at} flipped"));
+            }
+        }
+    });
+}
+
+/// A member of an ensemble sets all of it aside, and nothing is lost by that either.
+#[test]
+fn a_damaged_directory_of_a_member_is_set_aside_whole() {
+    let disk = lived(true);
+    let mut set_aside = 0;
+    for (path, content) in contents(&disk) {
+        let damaged = disk.fork(1);
+        damaged.set_content(&path, content[..content.len() / 2].to_vec());
+        let before = contents(&damaged);
+        let opened = open_member(&damaged, &SECRET, WAL_OPTIONS, |_| {});
+        let Ok(OpenedMember::Unborn(unborn)) = opened else { continue };
+        let (name, cause) = unborn.set_aside.expect("it was born");
+        set_aside += 1;
+        // The count of starts went on before.
+        let kept = |path: &str| files(&disk).iter().any(|it| it == path) && path != BOOT_FILE;
+        for (path, content) in before.iter().filter(|(path, _)| kept(path)) {
+            let kept = damaged.content(&format!("{name}/{path}"));
+            assert!(kept.as_ref() == Some(content), "{path}, after {cause}");
+        }
+    }
+    assert!(set_aside > 2, "{set_aside}");
+}
