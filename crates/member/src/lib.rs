@@ -25,6 +25,7 @@ pub mod front;
 mod hearing;
 pub mod hello;
 pub mod image_writer;
+pub mod inspect;
 mod joining;
 mod lending;
 pub mod limits;

@@ -1,12 +1,16 @@
 //! A snapshot that somebody gives to be installed: written, checked whole, then kept, so that the
 //! log may name it.
 
-use machine::{Machine, PreparedImage};
+use machine::codec::DecodeError;
+use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
+use machine::{Command, Machine, PreparedImage};
 use storage::StorageError;
 use storage::disk::Disk;
 use storage::snapshot::{
-    RECEIVED_NAME, RECEIVING_NAME, ReceivedWriter, SnapshotReader, keep_received, remove_received,
+    RECEIVED_NAME, RECEIVING_NAME, ReceivedWriter, SNAPSHOT_DIR, SnapshotReader, has_received,
+    keep_received, remove_received,
 };
+use storage::wal::{EntryKind, LogEntry};
 
 use crate::recovery::{RecoveryError, read_image};
 
@@ -46,12 +50,76 @@ impl<D: Disk + Clone> ImageReceiver<D> {
     }
 }
 
-/// The snapshot that is kept.
+/// Prepares the image that one of these entries installs; they are those behind the snapshot that
+/// was restored. Where none does, what was received is removed: it was never installed, or the
+/// snapshot covers that.
 ///
 /// # Errors
-/// It cannot be read.
-pub(crate) fn load_kept<D: Disk + Clone>(disk: &D) -> Result<PreparedImage, RecoveryError> {
-    load(disk, RECEIVED_NAME)
+/// The image is missing, is another one, or cannot be read.
+pub(crate) fn prepare<D: Disk + Clone>(
+    disk: &D,
+    entries: &[LogEntry],
+    machine: &mut Machine,
+) -> Result<(), RecoveryError> {
+    let mut named = None;
+    for entry in entries {
+        match image_named(entry.kind.as_u8(), &entry.payload) {
+            Ok(None) => {}
+            Ok(Some(hash)) => named = Some((entry.index, hash)),
+            // Apply says what is wrong with it. It may name what was received.
+            Err(_) => return Ok(()),
+        }
+    }
+    let Some((index, hash)) = named else { return Ok(discard(disk)?) };
+    let image = match has_received(disk)? {
+        true => Some(load(disk, RECEIVED_NAME)?),
+        false => None,
+    };
+    check_named(index, hash, image.as_ref().map(|image| image.hash))?;
+    machine.prepare_image(image.expect("its hash was compared"));
+    Ok(())
+}
+
+/// The hash of the image that an entry installs, if it installs one.
+///
+/// # Errors
+/// The payload is none of an entry.
+pub(crate) fn image_named(kind: u8, payload: &[u8]) -> Result<Option<u128>, DecodeError> {
+    if kind != EntryKind::Normal.as_u8() || payload.is_empty() {
+        return Ok(None);
+    }
+    let header = decode_header(payload)?;
+    let mut offset = HEADER_BYTES;
+    for _ in 0..header.batch_count {
+        let batch = decode_batch(payload, offset)?;
+        let mut command_offset = 0;
+        while let Some(framed) = batch.command(command_offset)? {
+            if let Command::InstallImage { hash } = framed.command {
+                return Ok(Some(hash));
+            }
+            command_offset = framed.end;
+        }
+        offset = batch.end;
+    }
+    Ok(None)
+}
+
+/// Entry `index` installs the image of that hash: it must be the one that was received.
+///
+/// # Errors
+/// None is there, or another one.
+pub(crate) fn check_named(
+    index: u64,
+    hash: u128,
+    received: Option<u128>,
+) -> Result<(), StorageError> {
+    let what = match received {
+        None => "it is missing",
+        Some(found) if found != hash => "it is another one",
+        Some(_) => return Ok(()),
+    };
+    let file = format!("{SNAPSHOT_DIR}/{RECEIVED_NAME}");
+    Err(StorageError::corrupt(&file, 0, format!("{what}: entry {index} of the log installs it")))
 }
 
 /// Removes what was received, kept or not, once nothing names it.

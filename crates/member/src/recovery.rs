@@ -4,17 +4,14 @@
 //! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may
 //! be unborn for a while, until [`crate::Bootstrap`] knows how.
 
-use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
 use machine::freeze::{FreezeStep, Restore, RestoreError};
-use machine::{BootId, Command, LogIndex, Machine, MemberId, Origin, Settings};
+use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir, EmptyDir, Identity, Opened};
 use storage::disk::Disk;
 use storage::snapshot::{self, SnapshotMeta, SnapshotReader};
-use storage::wal::{
-    EntryKind, HardState, LogEntry, Membership, SnapshotPoint, TornTail, Wal, WalOptions,
-};
+use storage::wal::{HardState, LogEntry, Membership, SnapshotPoint, TornTail, Wal, WalOptions};
 use thiserror::Error;
 
 use crate::bootstrap::ABSENT_VOTERS_FROM;
@@ -239,49 +236,10 @@ fn recover_born<D: Disk + Clone>(
         entries.clear();
     }
     entries.retain(|entry| entry.index > meta.index);
-    prepare_image(disk, &entries, &mut machine)?;
+    received::prepare(disk, &entries, &mut machine)?;
     let restored = to_restored(wal.hard_state(), meta.membership, snapshot, entries);
     let origin = Origin { member: MemberId(dir.identity().member_id), boot };
     Ok(Recovered { dir, origin, is_new, cut: log.cut, log_ended, wal, machine, restored })
-}
-
-/// Prepares the image that these entries install, if they do. One that was received and that no
-/// entry names is removed: it was never installed, or a snapshot covers that. The entries are
-/// looked through only where there is one.
-fn prepare_image<D: Disk + Clone>(
-    disk: &D,
-    entries: &[LogEntry],
-    machine: &mut Machine,
-) -> Result<(), RecoveryError> {
-    let is_kept = snapshot::has_received(disk)?;
-    let is_named = is_kept && entries.iter().any(installs_image);
-    if is_named {
-        machine.prepare_image(received::load_kept(disk)?);
-    } else {
-        received::discard(disk)?;
-    }
-    Ok(())
-}
-
-/// Whether an entry installs an image. What does not decode is left to Apply.
-fn installs_image(entry: &LogEntry) -> bool {
-    if entry.kind != EntryKind::Normal || entry.payload.is_empty() {
-        return false;
-    }
-    let Ok(header) = decode_header(&entry.payload) else { return false };
-    let mut offset = HEADER_BYTES;
-    for _ in 0..header.batch_count {
-        let Ok(batch) = decode_batch(&entry.payload, offset) else { return false };
-        let mut command_offset = 0;
-        while let Ok(Some(framed)) = batch.command(command_offset) {
-            if let Command::InstallImage { .. } = framed.command {
-                return true;
-            }
-            command_offset = framed.end;
-        }
-        offset = batch.end;
-    }
-    false
 }
 
 /// The log goes on behind the snapshot, in a term at least as new.

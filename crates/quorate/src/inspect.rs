@@ -17,13 +17,7 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     if let Some(log_dir) = &args.log_dir {
         disk = disk.with_existing_log(log_dir);
     }
-    let mut verify = |_index: u64, kind: u8, payload: &[u8]| {
-        if kind != storage::wal::EntryKind::Normal.as_u8() || payload.is_empty() {
-            return Ok(());
-        }
-        machine::entry::verify(payload).map(|_| ()).map_err(|error| error.to_string())
-    };
-    let report = storage::inspect::inspect(&disk, &mut verify);
+    let report = member::inspect::inspect(&disk);
     print!("{report}");
     let mut is_sound = report.is_sound();
     let below = || args.data_dir.join(CHUNKS_DIR);

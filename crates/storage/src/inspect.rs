@@ -61,8 +61,8 @@ pub struct SnapshotReport {
     pub piece_count: u64,
     /// Bytes in them, decompressed.
     pub raw_bytes: u64,
-    /// Whether everything agreed.
-    pub is_sound: bool,
+    /// The hash of the file, where everything in it agreed.
+    pub hash: Option<u128>,
 }
 
 /// One segment of the log.
@@ -92,6 +92,13 @@ impl Report {
     /// Whether a server would start here and lose nothing that was durable.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// The index of the newest sound snapshot.
+    pub fn newest_snapshot(&self) -> Option<u64> {
+        let sound = self.snapshots.iter().filter(|it| it.hash.is_some());
+        let index_of = |name: &str| name.split_once('-').map(|(index, _)| index.to_owned());
+        sound.filter_map(|it| u64::from_str_radix(&index_of(&it.name)?, 16).ok()).max()
     }
 }
 
@@ -270,9 +277,9 @@ fn inspect_segment<D: Disk>(
 }
 
 fn inspect_snapshot<D: Disk + Clone>(disk: &D, name: String, report: &mut Report) {
-    let mut found = SnapshotReport { name, piece_count: 0, raw_bytes: 0, is_sound: false };
+    let mut found = SnapshotReport { name, piece_count: 0, raw_bytes: 0, hash: None };
     match read_snapshot(disk, &mut found, report.identity) {
-        Ok(()) => found.is_sound = true,
+        Ok(hash) => found.hash = Some(hash),
         Err(error) => report.problems.push(error.to_string()),
     }
     report.snapshots.push(found);
@@ -282,7 +289,7 @@ fn read_snapshot<D: Disk + Clone>(
     disk: &D,
     found: &mut SnapshotReport,
     identity: Option<Identity>,
-) -> Result<(), StorageError> {
+) -> Result<u128, StorageError> {
     // One that was brought may be of another cluster.
     let is_received = found.name == RECEIVED_NAME;
     let mut reader = match is_received {
@@ -298,7 +305,7 @@ fn read_snapshot<D: Disk + Clone>(
         found.piece_count = found.piece_count.saturating_add(1);
         found.raw_bytes = found.raw_bytes.saturating_add(piece.len() as u64);
     }
-    Ok(())
+    Ok(reader.hash())
 }
 
 /// The log says that a snapshot covers its beginning: one that reaches as far must be sound.
@@ -306,10 +313,7 @@ fn check_together(report: &mut Report) {
     let (Some(point), Some(last)) = (report.snapshot_point, report.last_index) else {
         return;
     };
-    let sound = report.snapshots.iter().filter(|it| it.is_sound);
-    let index_of = |name: &str| name.split_once('-').map(|(index, _)| index.to_owned());
-    let indexes = sound.filter_map(|it| u64::from_str_radix(&index_of(&it.name)?, 16).ok());
-    let newest = indexes.max();
+    let newest = report.newest_snapshot();
     if newest.is_none_or(|newest| newest < point.index) {
         let index = point.index;
         let what = format!("the log starts behind index {index}, and no sound snapshot reaches it");
@@ -375,7 +379,7 @@ impl fmt::Display for Report {
 
 impl fmt::Display for SnapshotReport {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        let verdict = if self.is_sound { "sound" } else { "bad" };
+        let verdict = if self.hash.is_some() { "sound" } else { "bad" };
         let (name, pieces, bytes) = (&self.name, self.piece_count, self.raw_bytes);
         write!(out, "snapshot {name}: {verdict}, {pieces} pieces, {bytes} bytes")
     }

@@ -8,10 +8,19 @@ use storage::wal::{EntryKind, HardState, LogEntry, Membership, WalOptions};
 
 use super::*;
 use crate::image_writer::ImageWriter;
+use crate::inspect::inspect;
 use crate::message::SnapshotJob;
 use crate::recovery::{Recovered, recover};
 
 const SECRET: [u8; 32] = [5; 32];
+
+/// Small, since these are copied often.
+const WAL: WalOptions = WalOptions {
+    segment_bytes: 64 * 1024,
+    first_segment_bytes: 64 * 1024,
+    group: 0,
+    spare_count: 1,
+};
 
 /// A machine with one session, that it has not in common with a new one.
 fn machine_with_session() -> Machine {
@@ -28,7 +37,7 @@ fn machine_with_session() -> Machine {
 /// The bytes of a snapshot of that machine, as another server writes it.
 fn snapshot_bytes() -> Vec<u8> {
     let disk = FaultDisk::new(3);
-    drop(recover(&disk, &SECRET, WalOptions::default(), |_| {}).expect("it is born"));
+    drop(recover(&disk, &SECRET, WAL, |_| {}).expect("it is born"));
     let mut image = ImageWriter::new(disk.clone(), 1);
     let mut machine = machine_with_session();
     machine.freeze();
@@ -50,7 +59,7 @@ fn born() -> FaultDisk {
 }
 
 fn found(disk: &FaultDisk) -> Recovered<FaultDisk> {
-    recover(disk, &SECRET, WalOptions::default(), |_| {}).expect("the directory is fine")
+    recover(disk, &SECRET, WAL, |_| {}).expect("the directory is fine")
 }
 
 fn receive(disk: &FaultDisk, bytes: &[u8]) -> Result<PreparedImage, RecoveryError> {
@@ -133,20 +142,67 @@ fn found_with_kept(disk: &FaultDisk, image: &PreparedImage) -> Recovered<FaultDi
 }
 
 #[test]
-fn one_that_is_named_and_damaged_is_an_error() {
+fn one_that_is_named_and_lost_or_damaged_is_an_error() {
     let disk = born();
     let image = receive(&disk, &snapshot_bytes()).expect("nothing is wrong with it");
     let mut before = found_with_kept(&disk, &image);
     append_install(&mut before, image.hash);
     drop(before);
+    assert!(inspect(&disk).is_sound());
     let path = format!("snapshots/{RECEIVED_NAME}");
-    let mut bytes = disk.content(&path).expect("it is kept");
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    disk.set_content(&path, bytes);
-    let failure = recover(&disk, &SECRET, WalOptions::default(), |_| {});
-    let text = failure.err().expect("the log cannot be applied").to_string();
-    assert!(text.contains("received.snap is corrupt"), "{text}");
+    let whole = disk.content(&path).expect("it is kept");
+    let end = whole.len();
+    let flipped = (0..100).chain((100..end - 50).step_by(11)).chain(end - 50..end).map(|at| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        Some(bytes)
+    });
+    let cut = (0..end).step_by(37).map(|end| Some(whole[..end].to_vec()));
+    for bytes in flipped.chain(cut).chain([None]) {
+        let damaged = disk.fork(1);
+        match &bytes {
+            Some(bytes) => damaged.set_content(&path, bytes.clone()),
+            None => damaged.lose_file(&path),
+        }
+        let problems = inspect(&damaged).problems;
+        let failure = recover(&damaged, &SECRET, WAL, |_| {}).err();
+        let failure = failure.expect("the log cannot be applied");
+        assert!(failure.is_corruption(), "{failure}");
+        for text in problems.iter().chain([&failure.to_string()]) {
+            assert!(text.contains("received.snap is corrupt"), "{text}");
+        }
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(damaged.content(&path), bytes);
+    }
+}
+
+#[test]
+fn another_one_than_is_named_is_an_error() {
+    let disk = born();
+    let image = receive(&disk, &snapshot_bytes()).expect("nothing is wrong with it");
+    let mut before = found_with_kept(&disk, &image);
+    append_install(&mut before, image.hash ^ 1);
+    drop(before);
+    let failure = recover(&disk, &SECRET, WAL, |_| {}).err();
+    let text = failure.expect("the log cannot be applied").to_string();
+    assert!(text.contains("it is another one: entry 2 of the log installs it"), "{text}");
+    assert_eq!(inspect(&disk).problems, [text]);
+}
+
+/// An entry that a later version wrote may name what was received.
+#[test]
+fn beside_an_entry_that_cannot_be_read_it_is_left() {
+    let disk = born();
+    let image = receive(&disk, &snapshot_bytes()).expect("nothing is wrong with it");
+    let mut before = found_with_kept(&disk, &image);
+    let payload = bytes::Bytes::from_static(b"what a later version wrote");
+    let entry = LogEntry { index: 2, term: 1, kind: EntryKind::Normal, payload };
+    let hard_state = HardState { term: 1, vote: 0, commit: 1 };
+    before.wal.append(&[entry], Some(hard_state), None).expect("there is room");
+    before.wal.commit().expect("the disk works");
+    drop(before);
+    assert_eq!(found(&disk).restored.entries.len(), 1);
+    assert!(has_received(&disk).expect("the disk works"));
 }
 
 #[test]

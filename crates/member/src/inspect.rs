@@ -1,0 +1,38 @@
+//! Checks a data directory without changing it: its files, as `storage` does, and what the entries
+//! of its log say.
+
+use machine::codec::DecodeError;
+use storage::disk::Disk;
+use storage::inspect::Report;
+use storage::snapshot::RECEIVED_NAME;
+use storage::wal::EntryKind;
+
+use crate::received::{check_named, image_named};
+
+/// Checks everything in the directory that is `disk`'s root; see [`storage::inspect::inspect`].
+pub fn inspect<D: Disk + Clone>(disk: &D) -> Report {
+    let mut named = None;
+    let mut visit = |index: u64, kind: u8, payload: &[u8]| {
+        if kind != EntryKind::Normal.as_u8() || payload.is_empty() {
+            return Ok(());
+        }
+        let failed = |error: DecodeError| error.to_string();
+        machine::entry::verify(payload).map_err(failed)?;
+        if let Some(hash) = image_named(kind, payload).map_err(failed)? {
+            named = Some((index, hash));
+        }
+        Ok(())
+    };
+    let mut report = storage::inspect::inspect(disk, &mut visit);
+    let restored = report.newest_snapshot();
+    if let Some((index, hash)) = named.filter(|(index, _)| restored.is_none_or(|it| it < *index)) {
+        let received = report.snapshots.iter().find(|it| it.name == RECEIVED_NAME);
+        // One that cannot be read is a problem of its own.
+        let is_bad = received.is_some_and(|it| it.hash.is_none());
+        let checked = check_named(index, hash, received.and_then(|it| it.hash));
+        if let Some(error) = checked.err().filter(|_| !is_bad) {
+            report.problems.push(error.to_string());
+        }
+    }
+    report
+}
