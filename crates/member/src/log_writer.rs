@@ -43,6 +43,8 @@ pub struct LogOutput<D: Disk> {
     pub persisted: Option<PersistId>,
     /// For Loop: whether the disk is full, each time that changes.
     pub is_full: Option<bool>,
+    /// What there is too little of, room or descriptors, when it begins to lack: to be logged.
+    pub lack: Option<StorageError>,
     /// To be carried out on another thread, and given back as [`LogInput::Spare`].
     pub spare: Option<SpareJob<D>>,
 }
@@ -59,8 +61,10 @@ pub struct LogWriter<D: Disk> {
     has_received: bool,
     /// Everything is durable and the log says so: there is nothing to wake up for.
     is_marked: bool,
-    /// The last try to get a segment found no room.
+    /// The last try to get a segment found no room, or no descriptor.
     is_spare_missing: bool,
+    /// What that was, until it is passed on.
+    lack: Option<StorageError>,
     retry_at_ms: Option<u64>,
     is_full: bool,
 }
@@ -78,6 +82,7 @@ impl<D: Disk> LogWriter<D> {
             has_received: false,
             is_marked: false,
             is_spare_missing: false,
+            lack: None,
             retry_at_ms: None,
             is_full: false,
         }
@@ -108,7 +113,7 @@ impl<D: Disk> LogWriter<D> {
                 // Where there is no room for an ordinary segment there may be for a small one, and
                 // that is tried at once.
                 if !self.wal.abandon_spare(job) {
-                    self.on_no_room(now_ms);
+                    self.on_lack(error, now_ms);
                 }
             }
             LogInput::Spare(_, Err(error)) => return Err(error),
@@ -134,7 +139,8 @@ impl<D: Disk> LogWriter<D> {
             None => self.wal.spare_wanted(),
             Some(_) => None,
         };
-        Ok(LogOutput { persisted, is_full: self.fullness_changed(), spare })
+        let (is_full, lack) = (self.fullness_changed(), self.lack.take());
+        Ok(LogOutput { persisted, is_full, lack, spare })
     }
 
     /// When [`LogWriter::finish`] is due if nothing arrives before.
@@ -161,7 +167,7 @@ impl<D: Disk> LogWriter<D> {
                 // There may be room now.
                 self.retry_at_ms = None;
             }
-            Err(error) if error.is_for_now() => self.on_no_room(now_ms),
+            Err(error) if error.is_for_now() => self.on_lack(error, now_ms),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -169,21 +175,25 @@ impl<D: Disk> LogWriter<D> {
 
     /// Appends and syncs the held jobs. Those that find no room stay held.
     fn write(&mut self, now_ms: u64) -> Result<Option<PersistId>, StorageError> {
+        let mut lack = None;
         for job in &self.held[self.queued..] {
             match append(&mut self.wal, job) {
                 Ok(()) => self.queued += 1,
-                Err(error) if error.is_for_now() => break,
+                Err(error) if error.is_for_now() => {
+                    lack = Some(error);
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }
-        if self.queued < self.held.len() {
-            self.on_no_room(now_ms);
+        if let Some(error) = lack {
+            self.on_lack(error, now_ms);
         }
         let Some(last) = self.held[..self.queued].last().map(|job| job.id) else { return Ok(None) };
         match self.wal.commit() {
             Ok(_) => {}
             Err(error) if error.is_for_now() => {
-                self.on_no_room(now_ms);
+                self.on_lack(error, now_ms);
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -192,8 +202,11 @@ impl<D: Disk> LogWriter<D> {
         Ok(Some(last))
     }
 
-    fn on_no_room(&mut self, now_ms: u64) {
-        self.is_spare_missing = true;
+    /// The same is tried again in a while.
+    fn on_lack(&mut self, error: StorageError, now_ms: u64) {
+        if !mem::replace(&mut self.is_spare_missing, true) {
+            self.lack = Some(error);
+        }
         self.retry_at_ms = Some(now_ms + DISK_FULL_RETRY_MS);
     }
 

@@ -289,8 +289,10 @@ impl LoopRunner {
             shared.to_disk.push([LogInput::YieldRoom(is_yielding)]);
         }
         match output.disk_is_full {
-            Some(true) => tracing::error!("the disk is full: writes are refused"),
-            Some(false) => tracing::info!("the disk has room again: writes are taken"),
+            Some(true) => {
+                tracing::error!("no room for the log or the next snapshot: writes are refused")
+            }
+            Some(false) => tracing::info!("there is room again: writes are taken"),
             None => {}
         }
         if output.ready {
@@ -557,6 +559,9 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
         let output = log.finish(now_ms).unwrap_or_else(|error| failed(error));
         if output.persisted.is_some() {
             shared.count_fsync(began.elapsed());
+        }
+        if let Some(lack) = output.lack {
+            tracing::error!("the log gets no further segment for now: {lack}");
         }
         if let Some(job) = output.spare {
             shared.to_spare.push([job]);

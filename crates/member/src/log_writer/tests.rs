@@ -29,6 +29,8 @@ struct Rig {
     now_ms: u64,
     /// What Loop was told about the room.
     told: Vec<bool>,
+    /// What was to be logged.
+    lacks: Vec<String>,
     /// The last index that Loop handed to Apply.
     committed: u64,
     refused: usize,
@@ -57,8 +59,16 @@ impl Rig {
         let found = recovered(&disk);
         let (member, _) = start(found.origin, &found.machine, found.restored, options()).unwrap();
         let log = LogWriter::new(found.wal, ROOM_BYTES_MIN);
-        let mut rig =
-            Rig { disk, member, log, now_ms: 0, told: Vec::new(), committed: 0, refused: 0 };
+        let mut rig = Rig {
+            disk,
+            member,
+            log,
+            now_ms: 0,
+            told: Vec::new(),
+            lacks: Vec::new(),
+            committed: 0,
+            refused: 0,
+        };
         rig.settle();
         rig
     }
@@ -94,6 +104,7 @@ impl Rig {
             self.told.push(is_full);
             self.member.on_disk_room(is_full);
         }
+        self.lacks.extend(output.lack.map(|lack| lack.to_string()));
         if let Some(mut job) = output.spare {
             let made = loop {
                 match job.step(&self.disk) {
@@ -193,6 +204,8 @@ fn a_full_disk_refuses_before_anything_is_stuck_and_takes_writes_when_there_is_r
     // All segments made ahead were used, but for the reserve.
     assert!(count > 400, "{count}");
     assert_eq!(rig.told, [true]);
+    assert_eq!(rig.lacks.len(), 1, "{:?}", rig.lacks);
+    assert!(rig.lacks[0].contains("the disk is full"), "{:?}", rig.lacks);
     assert!(rig.log.is_idle());
     assert_eq!(rig.last_after_crash(), rig.committed);
     rig.give_room();
@@ -220,6 +233,8 @@ fn a_log_without_descriptors_refuses_writes_and_takes_them_when_there_are_some()
         }
         rig.give_room();
         assert_eq!(rig.told, [true], "{operation:?}");
+        assert_eq!(rig.lacks.len(), 1, "{:?}", rig.lacks);
+        assert!(rig.lacks[0].contains("no file descriptor is left"), "{:?}", rig.lacks);
         rig.wait(DISK_FULL_RETRY_MS);
         assert_eq!(rig.told, [true, false], "{operation:?}");
         let committed = rig.committed;
