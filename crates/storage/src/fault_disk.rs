@@ -304,6 +304,11 @@ impl FaultDisk {
         self.state.borrow().ops
     }
 
+    /// Operations of that kind since the plan was set.
+    pub fn count(&self, operation: Operation) -> u64 {
+        self.state.borrow().counts.get(&operation).copied().unwrap_or(0)
+    }
+
     /// Successful file syncs so far.
     pub fn sync_count(&self) -> u64 {
         self.state.borrow().sync_count

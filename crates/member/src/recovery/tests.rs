@@ -1,6 +1,7 @@
 //! What a start makes of a data directory that is not as a clean end leaves it.
 
 mod damage;
+mod failures;
 
 use storage::fault_disk::FaultDisk;
 use storage::wal::LogEntry;

@@ -1,0 +1,278 @@
+//! Each call that a start and a life of a data directory make to the file system fails once: with
+//! an error of the disk, for want of room, and for want of a descriptor.
+//!
+//! What was acknowledged is there at the next start, after a kill and after a loss of power. What
+//! could not be read is not set aside. Where room or a descriptor is missing, a server that was
+//! started goes on.
+
+use std::collections::BTreeMap;
+
+use machine::{Command, Op, SessionId};
+use storage::fault_disk::{FaultPlan, Operation};
+
+use super::*;
+use crate::front::tests::rig::own_batch;
+use crate::limits::DISK_FULL_RETRY_MS;
+use crate::log_writer::{LogInput, LogWriter};
+use crate::message::{FrontId, Submission, ToApply, ToLoop, Waiter};
+
+const WAL: WalOptions = WalOptions {
+    segment_bytes: 64 * 1024,
+    first_segment_bytes: 64 * 1024,
+    group: 0,
+    spare_count: 1,
+};
+
+const ROOM_BYTES_MIN: u64 = 8 * 1024;
+
+/// Bytes of a write: a few fill a segment.
+const LARGE: usize = 9_000;
+
+/// How often a write is tried that was refused.
+const TRIES: u32 = 5;
+
+/// What was acknowledged: each entry's payload, by its index.
+type Acked = BTreeMap<u64, bytes::Bytes>;
+
+struct Life<'a> {
+    disk: &'a FaultDisk,
+    acked: &'a mut Acked,
+    member: Loop,
+    log: LogWriter<FaultDisk>,
+    now_ms: u64,
+    is_refused: bool,
+}
+
+impl Life<'_> {
+    /// Lets Loop and the log run until neither has anything to do.
+    fn settle(&mut self) -> Result<(), StorageError> {
+        loop {
+            let output = self.member.finish(0);
+            let mut is_quiet = output.disk.is_empty();
+            for job in output.disk {
+                self.log.receive(LogInput::Job(job), self.now_ms)?;
+            }
+            for message in output.apply {
+                match message {
+                    ToApply::Entries(entries) => self
+                        .acked
+                        .extend(entries.iter().map(|entry| (entry.index, entry.payload.clone()))),
+                    ToApply::Refuse { .. } => self.is_refused = true,
+                    _ => {}
+                }
+            }
+            is_quiet &= !self.write_log()?;
+            if is_quiet {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One turn of the disk's thread. Whether something came of it.
+    fn write_log(&mut self) -> Result<bool, StorageError> {
+        let output = self.log.finish(self.now_ms)?;
+        if let Some(id) = output.persisted {
+            self.member.on_persisted(id);
+        }
+        if let Some(is_full) = output.is_full {
+            self.member.on_disk_room(is_full);
+        }
+        let mut is_news = output.persisted.is_some() || output.is_full.is_some();
+        if let Some(mut job) = output.spare {
+            is_news = true;
+            let made = loop {
+                match job.step(self.disk) {
+                    Ok(false) => {}
+                    other => break other.map(|_| ()),
+                }
+            };
+            self.log.receive(LogInput::Spare(job, made), self.now_ms)?;
+        }
+        Ok(is_news)
+    }
+
+    fn wait(&mut self) -> Result<(), StorageError> {
+        self.now_ms += DISK_FULL_RETRY_MS;
+        self.settle()
+    }
+
+    /// Hands over a write until it is taken.
+    fn write(&mut self) -> Result<(), StorageError> {
+        let before = self.acked.len();
+        for _ in 0..TRIES {
+            self.is_refused = false;
+            let data = vec![b'x'; LARGE];
+            let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
+            let batch = own_batch(1, &Command::Write { session: SessionId(1), op });
+            let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
+            self.member.on_front(ToLoop::Submit(Submission { front: FrontId(0), batch, waiters }));
+            self.settle()?;
+            // One that is not refused is held until there is room.
+            while self.acked.len() == before && !self.is_refused {
+                self.wait()?;
+            }
+            if self.acked.len() > before {
+                return Ok(());
+            }
+            self.wait()?;
+        }
+        panic!("a write is refused although the disk works again");
+    }
+
+    /// A snapshot of what was acknowledged, and the log lets go of that.
+    fn snapshot(&mut self, image: &mut ImageWriter<FaultDisk>) -> Result<(), StorageError> {
+        let (&index, _) = self.acked.last_key_value().expect("something was written");
+        let membership = Membership { voters: vec![MEMBER], ..Membership::default() };
+        let mut machine = Machine::default();
+        (2..=index).for_each(|index| machine.finish_entry(LogIndex(index)));
+        machine.freeze();
+        let FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
+            panic!("an empty state is one piece");
+        };
+        for _ in 0..TRIES {
+            let (term, zxid, membership) = (1, machine::Zxid(0), membership.clone());
+            image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid }, || ());
+            image.handle(SnapshotJob::Piece(piece.clone()), || ());
+            if let Some(FromSnapshot::Finished { .. }) =
+                image.handle(SnapshotJob::Finish, || ()).report
+            {
+                let point = SnapshotPoint { index, term };
+                self.log.receive(LogInput::Release(point), self.now_ms)?;
+                return self.settle();
+            }
+        }
+        panic!("no snapshot can be written although the disk works again");
+    }
+}
+
+/// A start, then writes, a snapshot, more writes, and rest. `acked` grows with what is durable.
+///
+/// # Errors
+/// The process ends; the first is whether it had started.
+fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
+    let found = match open_member(disk, &SECRET, WAL, |_| {}) {
+        Ok(OpenedMember::Born(found)) => *found,
+        Ok(OpenedMember::Unborn(unborn)) => {
+            if let Some((_, cause)) = &unborn.set_aside {
+                panic!("it was set aside: {cause}");
+            }
+            assert!(acked.is_empty(), "it was born before");
+            let birth = Birth { cluster_id: 1, voters: vec![unborn.member.0] };
+            unborn.be_born(disk, &birth, WAL).map_err(|error| (false, error.to_string()))?
+        }
+        Err(error) => {
+            assert!(!error.is_corruption(), "{error}");
+            return Err((false, error.to_string()));
+        }
+    };
+    assert_eq!(found.origin.member.0, MEMBER);
+    let mut image = ImageWriter::new(disk.clone(), found.dir.identity().cluster_id);
+    let (member, _) = start(found.origin, &found.machine, found.restored, options())
+        .expect("what is restored agrees");
+    let log = LogWriter::new(found.wal, ROOM_BYTES_MIN);
+    let mut life = Life { disk, acked, member, log, now_ms: 0, is_refused: false };
+    let lived = life.settle().and_then(|()| {
+        (0..5).try_for_each(|_| life.write())?;
+        life.snapshot(&mut image)?;
+        (0..6).try_for_each(|_| life.write())?;
+        // Nothing comes: the log says that everything is durable.
+        (0..2).try_for_each(|_| life.wait())
+    });
+    lived.map_err(|error| (true, error.to_string()))
+}
+
+/// What the one secret of these tests draws.
+const MEMBER: u64 = u64::from_le_bytes([7; 8]);
+
+/// The next start has all that was acknowledged.
+fn check(disk: &FaultDisk, acked: &Acked, what: &str) {
+    disk.set_plan(FaultPlan::default());
+    let found = match open_member(disk, &SECRET, WAL, |_| {}) {
+        Ok(OpenedMember::Born(found)) => found,
+        Ok(OpenedMember::Unborn(unborn)) => {
+            let is_aside = unborn.set_aside.is_some();
+            assert!(acked.is_empty() && !is_aside, "{what}: it is not born");
+            return;
+        }
+        Err(error) => panic!("{what}: {error}"),
+    };
+    let entries = &found.restored.entries;
+    for (index, payload) in acked.range(found.restored.snapshot_index + 1..) {
+        let entry = entries.iter().find(|entry| entry.index == *index);
+        let entry = entry.unwrap_or_else(|| panic!("{what}: {index} is lost"));
+        assert!(entry.payload == *payload, "{what}: {index} is another");
+    }
+}
+
+/// A directory that has lived twice, and what was acknowledged.
+fn lived() -> (FaultDisk, Acked) {
+    let (disk, mut acked) = (FaultDisk::new(1), Acked::new());
+    for _ in 0..2 {
+        live(&disk, &mut acked).expect("the disk works");
+        disk.kill();
+    }
+    (disk, acked)
+}
+
+/// Lets the n-th call of a kind fail for each n that is reached, in an empty directory and in one
+/// that has lived. `must_go_on`: a server that was started does.
+fn each_call(kinds: &[Operation], must_go_on: bool, plan_of: impl Fn(Operation, u64) -> FaultPlan) {
+    let directories = [("empty", (FaultDisk::new(1), Acked::new())), ("lived", lived())];
+    for kind in kinds {
+        let mut calls = 0;
+        for (name, (disk, acked)) in &directories {
+            for nth in 0.. {
+                let what = format!("{name}: {kind:?} {nth}");
+                let (disk, mut acked) = (disk.fork(nth), acked.clone());
+                disk.set_plan(plan_of(*kind, nth));
+                let ended = live(&disk, &mut acked);
+                if let Err((true, error)) = &ended {
+                    assert!(!must_go_on, "{what}: {error}");
+                }
+                let is_past = disk.count(*kind) <= nth;
+                assert!(!is_past || ended.is_ok(), "{what}: {ended:?}, and nothing failed");
+                disk.set_plan(FaultPlan::default());
+                let cut = disk.fork(nth);
+                cut.crash();
+                check(&cut, &acked, &format!("{what}, then no power"));
+                disk.kill();
+                check(&disk, &acked, &what);
+                if is_past {
+                    break;
+                }
+                calls += 1;
+            }
+        }
+        assert!(calls > 0, "{kind:?} is never called");
+    }
+}
+
+#[test]
+fn a_call_that_fails_costs_nothing_that_was_acknowledged() {
+    use Operation::*;
+    let all =
+        [Open, Read, Create, Write, Preallocate, Sync, Rename, Remove, CreateDir, SyncDir, Lock];
+    each_call(&all, false, |kind, nth| FaultPlan {
+        fail: vec![(kind, nth)],
+        ..FaultPlan::default()
+    });
+}
+
+#[test]
+fn a_call_that_finds_no_room_costs_nothing_that_was_acknowledged() {
+    use Operation::*;
+    let plan_of = |kind, nth| FaultPlan { full: vec![(kind, nth)], ..FaultPlan::default() };
+    each_call(&[Create, Preallocate, Rename, CreateDir], true, plan_of);
+    // A write or a sync that failed is the last.
+    each_call(&[Write, Sync, SyncDir], false, plan_of);
+}
+
+#[test]
+fn a_call_that_finds_no_descriptor_costs_nothing_that_was_acknowledged() {
+    use Operation::*;
+    let all = [Open, Read, Create, SyncDir, Lock];
+    each_call(&all, true, |kind, nth| FaultPlan {
+        no_descriptor: vec![(kind, nth)],
+        ..FaultPlan::default()
+    });
+}
