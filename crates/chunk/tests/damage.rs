@@ -128,6 +128,40 @@ fn lost(store: &Store<FaultDisk>, known: &Acknowledged) -> Vec<String> {
     lost
 }
 
+/// Exports all containers. Each block that was acknowledged has a file with what was written, or it
+/// is named, or the store knows nothing of it and is damaged.
+fn check_export(store: &Store<FaultDisk>, known: &Acknowledged, what: &str) {
+    let to = FaultDisk::new(1);
+    for container_id in store.container_ids() {
+        let info = store.container(container_id).expect("is there");
+        let (dir, damaged) = match info.layout {
+            Layout::Log => {
+                let exported = store.export_container(container_id, &to);
+                let exported = exported.unwrap_or_else(|error| panic!("{what}: {error}"));
+                (Some(exported.dir), exported.damaged)
+            }
+            _ => (None, store.damaged_blocks(container_id).expect("is there")),
+        };
+        for (id, wanted) in known.iter().filter(|(id, _)| id.container_id == container_id) {
+            let file = dir.as_ref().map(|dir| format!("{dir}/{}.block", id.local_id));
+            let content = file.as_ref().and_then(|file| to.content(file));
+            let is_named = damaged.iter().any(|(named, _)| named == id) || store.is_damaged();
+            match (file, content) {
+                // Of a commit that is lost the chunks are there, as those of any block.
+                (_, Some(content)) if store.is_damaged() => {
+                    assert!(wanted.starts_with(&content), "{what}: {id:?} is another");
+                }
+                (_, Some(content)) => assert!(content == *wanted, "{what}: {id:?} is another"),
+                (Some(_), None) => assert!(is_named, "{what}: {id:?} has no file"),
+                (None, None) => {
+                    let is_lost = !lost(store, &[(*id, wanted.clone())].into()).is_empty();
+                    assert!(is_named || !is_lost, "{what}: {id:?} is lost without a word");
+                }
+            }
+        }
+    }
+}
+
 /// Files that hold something. Those that are to be segments and those that were not finished do
 /// not.
 fn files(disk: &FaultDisk) -> Vec<String> {
@@ -279,6 +313,34 @@ fn a_bit_that_is_flipped_anywhere_is_found() {
                 flipped.set_content(&path, bad);
                 check(&flipped, known, &format!("{store_name}: {path}, byte {at} flipped"));
             }
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_exported_is_named() {
+    each_store(|disk, known, store_name| {
+        let mut damaged = vec![(disk.fork(1), store_name.to_owned())];
+        for (path, content) in contents(disk) {
+            let removed = disk.fork(1);
+            removed.lose_file(&path);
+            damaged.push((removed, format!("{store_name}: {path} removed")));
+            let cut = disk.fork(1);
+            cut.set_content(&path, content[..content.len() / 2].to_vec());
+            damaged.push((cut, format!("{store_name}: {path} cut off in the middle")));
+            let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            for at in (0..end).step_by(end / 10 + 1) {
+                let flipped = disk.fork(1);
+                let mut bad = content.clone();
+                bad[at] ^= 1 << (at % 8);
+                flipped.set_content(&path, bad);
+                damaged.push((flipped, format!("{store_name}: {path}, byte {at} flipped")));
+            }
+        }
+        for (disk, what) in damaged {
+            // One that cannot be opened is not exported.
+            let Ok(store) = Store::open(disk.clone(), options()) else { continue };
+            check_export(&store, known, &what);
         }
     });
 }

@@ -12,8 +12,8 @@ use storage::disk::RealDisk;
 use crate::cli::ExportChunksArgs;
 use crate::listen_chunk::CHUNKS_DIR;
 
-/// Writes the containers, and says of each what came of it. Fails if a block is damaged; the others
-/// are written all the same.
+/// Writes the containers, and says of each what came of it. Fails if a block is damaged, or if
+/// anything of the store is; the others are written all the same.
 pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let below = || args.data_dir.join(CHUNKS_DIR);
     let folder = args.chunk_dir.clone().unwrap_or_else(below);
@@ -27,10 +27,13 @@ pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let containers: Vec<ContainerInfo> =
         ids.into_iter().map(|id| store.container(id)).collect::<Result<_, _>>()?;
     let to = RealDisk::new(&args.to).with_context(|| args.to.display().to_string())?;
-    let mut is_whole = true;
+    let mut problems: Vec<String> = store.damage().iter().map(ToString::to_string).collect();
+    let noted = store.noted_damage().iter().filter(|noted| !problems.contains(noted));
+    problems.extend(noted.cloned().collect::<Vec<_>>());
     for ContainerInfo { id, layout, path, .. } in containers {
         if layout != Layout::Log {
             println!("container {id}: its files are {}", folder.join(path).display());
+            problems.extend(store.damaged_blocks(id)?.into_iter().map(|(_, what)| what));
             continue;
         }
         let exported = match store.export_container(id, &to) {
@@ -43,10 +46,8 @@ pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
         let (blocks, bytes) = (exported.blocks, exported.bytes);
         let dir = args.to.join(&exported.dir);
         println!("container {id}: {blocks} blocks, {bytes} bytes, in {}", dir.display());
-        for (_, what) in &exported.damaged {
-            println!("PROBLEM: {what}");
-            is_whole = false;
-        }
+        problems.extend(exported.damaged.into_iter().map(|(_, what)| what));
     }
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    problems.iter().for_each(|what| println!("PROBLEM: {what}"));
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,5 +1,6 @@
 //! Containers of the log as files: each block as Ozone's FILE_PER_BLOCK has it, under the same
-//! names. For whoever wants the bytes without us.
+//! names. For whoever wants the bytes without us. Those of the other layouts are files already, and
+//! are checked.
 
 use storage::disk::Disk;
 
@@ -67,13 +68,8 @@ impl<D: Disk + Clone> Store<D> {
         exported: &mut Exported,
     ) -> Result<(), ChunkError> {
         to.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
-        let blocks: Vec<(u64, u64)> = {
-            let index = container.index.lock();
-            index.blocks.iter().map(|(local_id, block)| (*local_id, block.length)).collect()
-        };
-        for (local_id, length) in blocks {
-            let id = BlockId { container_id: container.id, local_id };
-            let path = format!("{dir}/{}", block_file_name(local_id));
+        for (id, length) in blocks_of(container) {
+            let path = format!("{dir}/{}", block_file_name(id.local_id));
             match self.export_block(id, length, &path, to)? {
                 Ok(()) => {
                     exported.blocks += 1;
@@ -86,6 +82,21 @@ impl<D: Disk + Clone> Store<D> {
             }
         }
         to.sync_dir(dir).map_err(|error| ChunkError::io(dir, "sync", error))
+    }
+
+    /// The blocks of a container that cannot be read, or are not what was written, and why. While
+    /// a container is open nobody can say of a block in files whether it is what was written.
+    ///
+    /// # Errors
+    /// There is no such container.
+    pub fn damaged_blocks(&self, id: u64) -> Result<Vec<(BlockId, String)>, ChunkError> {
+        let container = self.find(id)?;
+        let mut damaged = Vec::new();
+        for (id, _) in blocks_of(&container) {
+            let checked = self.check_block(id, &mut 0);
+            damaged.extend(checked.err().map(|what| (id, what.to_string())));
+        }
+        Ok(damaged)
     }
 
     /// Writes a block to a file, or says why it cannot be read. What cannot be written is the outer
@@ -112,4 +123,11 @@ impl<D: Disk + Clone> Store<D> {
         to.sync_data(&file).map_err(io("sync"))?;
         Ok(Ok(()))
     }
+}
+
+/// The blocks of a container, with their lengths.
+fn blocks_of(container: &Container) -> Vec<(BlockId, u64)> {
+    let index = container.index.lock();
+    let id = |local_id| BlockId { container_id: container.id, local_id };
+    index.blocks.iter().map(|(local_id, block)| (id(*local_id), block.length)).collect()
 }
