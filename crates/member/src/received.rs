@@ -61,16 +61,21 @@ pub(crate) fn prepare<D: Disk + Clone>(
     entries: &[LogEntry],
     machine: &mut Machine,
 ) -> Result<(), RecoveryError> {
-    let mut named = None;
+    let (mut named, mut is_readable) = (None, true);
     for entry in entries {
         match image_named(entry.kind.as_u8(), &entry.payload) {
             Ok(None) => {}
             Ok(Some(hash)) => named = Some((entry.index, hash)),
-            // Apply says what is wrong with it. It may name what was received.
-            Err(_) => return Ok(()),
+            // Apply says what is wrong with it.
+            Err(_) => is_readable = false,
         }
     }
-    let Some((index, hash)) = named else { return Ok(discard(disk)?) };
+    let (index, hash) = match named {
+        Some(named) => named,
+        None if is_readable => return Ok(discard(disk)?),
+        // An entry that cannot be read may name what was received.
+        None => return Ok(()),
+    };
     let image = match has_received(disk)? {
         true => Some(load(disk, RECEIVED_NAME)?),
         false => None,
