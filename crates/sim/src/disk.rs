@@ -273,6 +273,10 @@ impl Disk for SimDisk {
         named(self.inner.create(path), path)
     }
 
+    fn create_new(&self, path: &str) -> io::Result<SimFile> {
+        named(self.inner.create_new(path), path)
+    }
+
     fn open_or_create(&self, path: &str) -> io::Result<SimFile> {
         named(self.inner.open_or_create(path), path)
     }

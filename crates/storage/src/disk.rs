@@ -39,6 +39,8 @@ pub trait Disk {
     fn open_read_only(&self, path: &str) -> io::Result<Self::File>;
     /// Creates a file, or empties an existing one.
     fn create(&self, path: &str) -> io::Result<Self::File>;
+    /// Creates a file that is not there; [`io::ErrorKind::AlreadyExists`] where it is.
+    fn create_new(&self, path: &str) -> io::Result<Self::File>;
     /// Opens a file for reading and writing; makes an empty one if there is none.
     fn open_or_create(&self, path: &str) -> io::Result<Self::File>;
     /// Bytes in the file.
@@ -238,6 +240,12 @@ impl Disk for RealDisk {
     fn create(&self, path: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
+        options.open(self.path(path)).map(RealFile::buffered)
+    }
+
+    fn create_new(&self, path: &str) -> io::Result<RealFile> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
         options.open(self.path(path)).map(RealFile::buffered)
     }
 

@@ -53,7 +53,7 @@ pub enum Operation {
     Open,
     /// `read_at`, `len`, `list`, `exists`.
     Read,
-    /// `create`, and `open_or_create` of a file that is not there.
+    /// `create`, and `create_new` and `open_or_create` of a file that is not there.
     Create,
     /// `write_at`, `write_blocks_at`.
     Write,
@@ -674,6 +674,14 @@ impl Disk for FaultDisk {
         };
         let file = FaultFile { inode, life: state.life, writable: true, lock: None };
         finish(begin, file)
+    }
+
+    fn create_new(&self, path: &str) -> io::Result<FaultFile> {
+        let is_there = self.state.borrow().visible.files.contains_key(path);
+        match is_there {
+            true => Err(io::ErrorKind::AlreadyExists.into()),
+            false => self.create(path),
+        }
     }
 
     fn open_or_create(&self, path: &str) -> io::Result<FaultFile> {

@@ -73,6 +73,10 @@ impl Disk for CountedDisk {
         self.disk.create(path)
     }
 
+    fn create_new(&self, path: &str) -> io::Result<Self::File> {
+        self.disk.create_new(path)
+    }
+
     fn open_or_create(&self, path: &str) -> io::Result<Self::File> {
         self.disk.open_or_create(path)
     }

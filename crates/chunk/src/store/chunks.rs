@@ -308,8 +308,15 @@ impl<D: Disk + Clone> Store<D> {
         durability: Durability,
     ) -> Result<(), ChunkError> {
         let io = |op| move |error| ChunkError::io(path, op, error);
-        let file = self.disk.open_or_create(path).map_err(io("open"))?;
-        if self.disk.len(&file).map_err(io("read"))? == 0 {
+        let file = match self.disk.create_new(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let file = self.disk.open_or_create(path).map_err(io("open"))?;
+                let bytes = self.disk.len(&file).map_err(io("read"))?;
+                Some(file).filter(|_| bytes == 0)
+            }
+            made => Some(made.map_err(io("create"))?),
+        };
+        if let Some(file) = file {
             return self.write_all_of_file(path, &file, data, durability);
         }
         let count = self.replaced.fetch_add(1, Ordering::Relaxed);

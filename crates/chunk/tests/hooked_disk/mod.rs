@@ -67,6 +67,11 @@ impl Disk for HookedDisk {
         Ok(self.file(path, self.inner.create(path)?))
     }
 
+    fn create_new(&self, path: &str) -> io::Result<HookedFile> {
+        (self.hook)(Operation::Create, path)?;
+        Ok(self.file(path, self.inner.create_new(path)?))
+    }
+
     fn open_or_create(&self, path: &str) -> io::Result<HookedFile> {
         Ok(self.file(path, self.inner.open_or_create(path)?))
     }
