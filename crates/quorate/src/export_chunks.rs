@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use chunk::ChunkError;
+use chunk::block::BlockId;
 use chunk::container::ContainerInfo;
 use chunk::layout::Layout;
 use chunk::store::{Store, StoreOptions};
@@ -12,8 +13,8 @@ use storage::disk::RealDisk;
 use crate::cli::ExportChunksArgs;
 use crate::listen_chunk::CHUNKS_DIR;
 
-/// Writes the containers, and says of each what came of it. Fails if a block is damaged, or if
-/// anything of the store is; the others are written all the same.
+/// Writes the containers, and says of each what came of it. Damage to the store or to a block is
+/// printed and makes the command fail; the other blocks are written all the same.
 pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let below = || args.data_dir.join(CHUNKS_DIR);
     let folder = args.chunk_dir.clone().unwrap_or_else(below);
@@ -27,18 +28,27 @@ pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let containers: Vec<ContainerInfo> =
         ids.into_iter().map(|id| store.container(id)).collect::<Result<_, _>>()?;
     let to = RealDisk::new(&args.to).with_context(|| args.to.display().to_string())?;
-    let mut problems: Vec<String> = store.damage().iter().map(ToString::to_string).collect();
-    let noted = store.noted_damage().iter().filter(|noted| !problems.contains(noted));
-    problems.extend(noted.cloned().collect::<Vec<_>>());
+    let mut lost: Vec<String> = store.damage().iter().map(ToString::to_string).collect();
+    let noted = store.noted_damage().iter().filter(|noted| !lost.contains(noted));
+    let noted: Vec<String> = noted.cloned().collect();
+    lost.extend(noted);
+    let mut is_whole = lost.is_empty();
+    lost.iter().for_each(|what| println!("PROBLEM: {what}"));
+    let mut tell = |damaged: Vec<(BlockId, String)>| {
+        is_whole &= damaged.is_empty();
+        damaged.iter().for_each(|(_, what)| println!("PROBLEM: {what}"));
+    };
     for ContainerInfo { id, layout, path, .. } in containers {
         if layout != Layout::Log {
             println!("container {id}: its files are {}", folder.join(path).display());
-            problems.extend(store.damaged_blocks(id)?.into_iter().map(|(_, what)| what));
+            tell(store.damaged_blocks(id)?);
             continue;
         }
         let exported = match store.export_container(id, &to) {
             Err(ChunkError::ContainerExists { .. }) => {
                 println!("container {id}: it is in {} already", args.to.display());
+                // The export before this one left these out.
+                tell(store.damaged_blocks(id)?);
                 continue;
             }
             other => other.with_context(|| args.to.display().to_string())?,
@@ -46,8 +56,7 @@ pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
         let (blocks, bytes) = (exported.blocks, exported.bytes);
         let dir = args.to.join(&exported.dir);
         println!("container {id}: {blocks} blocks, {bytes} bytes, in {}", dir.display());
-        problems.extend(exported.damaged.into_iter().map(|(_, what)| what));
+        tell(exported.damaged);
     }
-    problems.iter().for_each(|what| println!("PROBLEM: {what}"));
-    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

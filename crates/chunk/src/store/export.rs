@@ -1,6 +1,6 @@
 //! Containers of the log as files: each block as Ozone's FILE_PER_BLOCK has it, under the same
-//! names. For whoever wants the bytes without us. Those of the other layouts are files already, and
-//! are checked.
+//! names, so that the bytes can be read without this program. Containers of the other layouts are
+//! files already: their blocks are checked and not copied.
 
 use storage::disk::Disk;
 
