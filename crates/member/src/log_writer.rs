@@ -43,7 +43,8 @@ pub struct LogOutput<D: Disk> {
     pub persisted: Option<PersistId>,
     /// For Loop: whether the disk is full, each time that changes.
     pub is_full: Option<bool>,
-    /// What there is too little of, room or descriptors, when it begins to lack: to be logged.
+    /// The error that says what the log lacks, room or a file descriptor. The driver logs it. Set
+    /// once, when the shortage begins.
     pub lack: Option<StorageError>,
     /// To be carried out on another thread, and given back as [`LogInput::Spare`].
     pub spare: Option<SpareJob<D>>,
@@ -63,7 +64,7 @@ pub struct LogWriter<D: Disk> {
     is_marked: bool,
     /// The last try to get a segment found no room, or no descriptor.
     is_spare_missing: bool,
-    /// What that was, until it is passed on.
+    /// The error of that try, until [`LogWriter::finish`] returns it.
     lack: Option<StorageError>,
     retry_at_ms: Option<u64>,
     is_full: bool,
@@ -202,7 +203,7 @@ impl<D: Disk> LogWriter<D> {
         Ok(Some(last))
     }
 
-    /// The same is tried again in a while.
+    /// Notes the shortage. The log tries again after [`DISK_FULL_RETRY_MS`].
     fn on_lack(&mut self, error: StorageError, now_ms: u64) {
         if !mem::replace(&mut self.is_spare_missing, true) {
             self.lack = Some(error);

@@ -29,7 +29,7 @@ struct Rig {
     now_ms: u64,
     /// What Loop was told about the room.
     told: Vec<bool>,
-    /// What was to be logged.
+    /// The shortages that the driver was to log.
     lacks: Vec<String>,
     /// The last index that Loop handed to Apply.
     committed: u64,

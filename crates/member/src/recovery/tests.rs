@@ -12,6 +12,14 @@ use crate::message::{FromSnapshot, SnapshotJob};
 
 const SECRET: [u8; 32] = [7; 32];
 
+/// Small segments, so that a short life has several and a copy of the disk is cheap.
+const SMALL_WAL: WalOptions = WalOptions {
+    segment_bytes: 64 * 1024,
+    first_segment_bytes: 64 * 1024,
+    group: 0,
+    spare_count: 1,
+};
+
 fn found(disk: &FaultDisk) -> Recovered<FaultDisk> {
     let options = WalOptions { segment_bytes: 256 * 1024, ..WalOptions::default() };
     let skipped = &mut Vec::new();
@@ -47,12 +55,7 @@ fn write_image(
 ) {
     let mut image = ImageWriter::new(disk.clone(), found.dir.identity().cluster_id);
     let membership = Membership { voters: vec![found.origin.member.0], ..Membership::default() };
-    let mut machine = Machine::default();
-    (2..=index).for_each(|index| machine.finish_entry(LogIndex(index)));
-    machine.freeze();
-    let FreezeStep::Last(mut piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
-        panic!("an empty state is one piece");
-    };
+    let mut piece = empty_image(index);
     change(&mut piece);
     let zxid = machine::Zxid(0);
     image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid }, || ());
@@ -60,6 +63,17 @@ fn write_image(
     let output = image.handle(SnapshotJob::Finish, || ());
     assert_eq!(output.report, Some(FromSnapshot::Finished { index, term }));
     assert!(output.problems.is_empty());
+}
+
+/// The image of the empty state at an index.
+fn empty_image(index: u64) -> Vec<u8> {
+    let mut machine = Machine::default();
+    (2..=index).for_each(|index| machine.finish_entry(LogIndex(index)));
+    machine.freeze();
+    match machine.freeze_step(usize::MAX, u32::MAX) {
+        FreezeStep::Last(piece) => piece,
+        _ => panic!("an empty state is one piece"),
+    }
 }
 
 fn append(found: &mut Recovered<FaultDisk>, index: u64, term: u64) {

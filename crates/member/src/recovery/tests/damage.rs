@@ -16,13 +16,6 @@ const LAST: u64 = 12;
 /// Bytes of the payload of each third entry: more than a start carries into its fresh segment.
 const LARGE: usize = 20_000;
 
-const WAL_OPTIONS: WalOptions = WalOptions {
-    segment_bytes: 64 * 1024,
-    first_segment_bytes: 64 * 1024,
-    group: 0,
-    spare_count: 1,
-};
-
 fn payload(index: u64) -> bytes::Bytes {
     let bytes = if index.is_multiple_of(3) { LARGE } else { 40 };
     // Not all the same, and nothing that zeros could be.
@@ -33,7 +26,7 @@ fn start_of(
     disk: &FaultDisk,
     skipped: &mut Vec<String>,
 ) -> Result<Recovered<FaultDisk>, RecoveryError> {
-    recover(disk, &SECRET, WAL_OPTIONS, |error| skipped.push(error.to_string()))
+    recover(disk, &SECRET, SMALL_WAL, |error| skipped.push(error.to_string()))
 }
 
 fn append_some(found: &mut Recovered<FaultDisk>, indexes: core::ops::RangeInclusive<u64>) {
@@ -200,7 +193,7 @@ fn a_damaged_directory_of_a_member_is_set_aside_whole() {
         let damaged = disk.fork(1);
         damaged.set_content(&path, content[..content.len() / 2].to_vec());
         let before = contents(&damaged);
-        let opened = open_member(&damaged, &SECRET, WAL_OPTIONS, |_| {});
+        let opened = open_member(&damaged, &SECRET, SMALL_WAL, |_| {});
         let Ok(OpenedMember::Unborn(unborn)) = opened else { continue };
         let (name, cause) = unborn.set_aside.expect("it was born");
         set_aside += 1;

@@ -1,9 +1,9 @@
 //! Each call that a start and a life of a data directory make to the file system fails once: with
 //! an error of the disk, for want of room, and for want of a descriptor.
 //!
-//! What was acknowledged is there at the next start, after a kill and after a loss of power. What
-//! could not be read is not set aside. Where room or a descriptor is missing, a server that was
-//! started goes on.
+//! The next start has all acknowledged entries, after a kill and after a loss of power. A directory
+//! that could not be read is not set aside. A server that had started goes on where room or a
+//! descriptor was missing.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,6 @@ use crate::limits::DISK_FULL_RETRY_MS;
 use crate::log_writer::{LogInput, LogWriter};
 use crate::message::{FrontId, Submission, ToApply, ToLoop, Waiter};
 
-const WAL: WalOptions = WalOptions {
-    segment_bytes: 64 * 1024,
-    first_segment_bytes: 64 * 1024,
-    group: 0,
-    spare_count: 1,
-};
-
 const ROOM_BYTES_MIN: u64 = 8 * 1024;
 
 /// Bytes of a write: a few fill a segment.
@@ -31,7 +24,7 @@ const LARGE: usize = 9_000;
 /// How often a write is tried that was refused.
 const TRIES: u32 = 5;
 
-/// What was acknowledged: each entry's payload, by its index.
+/// The payloads of acknowledged entries, by their indexes.
 type Acked = BTreeMap<u64, bytes::Bytes>;
 
 struct Life<'a> {
@@ -123,12 +116,7 @@ impl Life<'_> {
     fn snapshot(&mut self, image: &mut ImageWriter<FaultDisk>) -> Result<(), StorageError> {
         let (&index, _) = self.acked.last_key_value().expect("something was written");
         let membership = Membership { voters: vec![MEMBER], ..Membership::default() };
-        let mut machine = Machine::default();
-        (2..=index).for_each(|index| machine.finish_entry(LogIndex(index)));
-        machine.freeze();
-        let FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
-            panic!("an empty state is one piece");
-        };
+        let piece = empty_image(index);
         for _ in 0..TRIES {
             let (term, zxid, membership) = (1, machine::Zxid(0), membership.clone());
             image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid }, || ());
@@ -150,7 +138,7 @@ impl Life<'_> {
 /// # Errors
 /// The process ends; the first is whether it had started.
 fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
-    let found = match open_member(disk, &SECRET, WAL, |_| {}) {
+    let found = match open_member(disk, &SECRET, SMALL_WAL, |_| {}) {
         Ok(OpenedMember::Born(found)) => *found,
         Ok(OpenedMember::Unborn(unborn)) => {
             if let Some((_, cause)) = &unborn.set_aside {
@@ -158,7 +146,7 @@ fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
             }
             assert!(acked.is_empty(), "it was born before");
             let birth = Birth { cluster_id: 1, voters: vec![unborn.member.0] };
-            unborn.be_born(disk, &birth, WAL).map_err(|error| (false, error.to_string()))?
+            unborn.be_born(disk, &birth, SMALL_WAL).map_err(|error| (false, error.to_string()))?
         }
         Err(error) => {
             assert!(!error.is_corruption(), "{error}");
@@ -187,7 +175,7 @@ const MEMBER: u64 = u64::from_le_bytes([7; 8]);
 /// The next start has all that was acknowledged.
 fn check(disk: &FaultDisk, acked: &Acked, what: &str) {
     disk.set_plan(FaultPlan::default());
-    let found = match open_member(disk, &SECRET, WAL, |_| {}) {
+    let found = match open_member(disk, &SECRET, SMALL_WAL, |_| {}) {
         Ok(OpenedMember::Born(found)) => found,
         Ok(OpenedMember::Unborn(unborn)) => {
             let is_aside = unborn.set_aside.is_some();
@@ -204,7 +192,7 @@ fn check(disk: &FaultDisk, acked: &Acked, what: &str) {
     }
 }
 
-/// A directory that has lived twice, and what was acknowledged.
+/// A directory of two lives, and the entries that they acknowledged.
 fn lived() -> (FaultDisk, Acked) {
     let (disk, mut acked) = (FaultDisk::new(1), Acked::new());
     for _ in 0..2 {
