@@ -14,8 +14,8 @@ use machine::codec::DecodeError;
 use machine::entry::{self, EntryHeader};
 use machine::freeze::FreezeStep;
 use machine::{
-    BootId, ChangeBatch, ChangeKind, ContainerSearch, LogIndex, Machine, Origin, PreparedImage,
-    SessionId, Stamp, Zxid,
+    BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, LogIndex, Machine, Origin,
+    PreparedImage, SessionId, Stamp, Zxid,
 };
 use replica::{Entry, EntryKind};
 use zk::ErrorCode;
@@ -56,8 +56,8 @@ pub struct Apply {
     own_sequence: u64,
     /// Of the last one that is to come.
     announced: u64,
-    /// This member has handed over a batch that it does not know of: nothing more is applied.
-    is_outlived: bool,
+    /// This directory is not to be used any more, as Loop was told: nothing more is applied.
+    is_condemned: bool,
     /// What Loop was told last.
     reported_index: LogIndex,
     /// What an image of the machine has at most after the last step.
@@ -142,7 +142,7 @@ impl Apply {
             last_term: term,
             own_sequence: 0,
             announced: 0,
-            is_outlived: false,
+            is_condemned: false,
             reported_index: index,
             image_bytes_max: 0,
             output: ApplyOutput::default(),
@@ -194,7 +194,7 @@ impl Apply {
     }
 
     fn has_entries(&self) -> bool {
-        !self.entries.is_empty() && !self.is_outlived
+        !self.entries.is_empty() && !self.is_condemned
     }
 
     /// Applies up to `commands_max` commands and returns how many it did.
@@ -305,6 +305,10 @@ impl Apply {
             self.on_outlived(boot);
             return;
         }
+        if self.announced > 0 && image.machine.last_batch(self.origin.member).is_none() {
+            self.on_forgotten();
+            return;
+        }
         let replaced = core::mem::replace(machine, *image.machine);
         if replaced.is_freezing() {
             self.output.to_loop.push(FromApply::FreezeAborted);
@@ -352,7 +356,7 @@ impl Apply {
             None => Position::at_start(&entry),
         };
         let mut count = 0;
-        while position.batches_left > 0 && count < commands_max && !self.is_outlived {
+        while position.batches_left > 0 && count < commands_max && !self.is_condemned {
             count += self.apply_batch(machine, &entry, &mut position, commands_max - count);
         }
         if position.batches_left == 0 {
@@ -415,6 +419,10 @@ impl Apply {
                 identities: &batch.identities[framed.identity_list],
             };
             let reply = machine.apply(&stamp, &framed.command, &mut self.changes);
+            if framed.command == (Command::Forget { member: self.origin.member }) {
+                self.on_forgotten();
+                break;
+            }
             let Some(expecting) = &mut at.expected else { continue };
             let Some(waiter) = expecting.waiters.next() else { continue };
             let front = expecting.front.expect("only a Front has waiters");
@@ -450,8 +458,15 @@ impl Apply {
     }
 
     fn on_outlived(&mut self, boot: BootId) {
-        self.is_outlived = true;
+        self.is_condemned = true;
         self.output.to_loop.push(FromApply::Outlived { boot });
+    }
+
+    /// Another member took this one's place, and the state has forgotten which of this member's
+    /// batches it holds: one that is handed over again could be applied twice, or never.
+    fn on_forgotten(&mut self) {
+        self.is_condemned = true;
+        self.output.to_loop.push(FromApply::Forgotten);
     }
 
     /// The waiters of an own batch. A batch of an earlier boot is never expected: it has no waiters

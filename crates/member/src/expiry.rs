@@ -4,33 +4,49 @@
 //! [`LEASE_ADVANCE_MS_MAX`] at most per round, so that a process that was paused does not expire
 //! the world before it has heard what waited at its sockets meanwhile.
 //!
-//! Sessions sit in buckets of one tick, as in ZooKeeper (`ExpiryQueue`): one expires up to a tick
-//! late and never early. Hearing from a session only moves its deadline; it changes buckets when
-//! its old one falls due. So a renewal costs one look-up.
+//! Sessions stand in buckets of one tick, as in ZooKeeper (`ExpiryQueue`): a session expires up to a
+//! tick late and never early. Hearing from a session only moves its deadline; the session changes
+//! buckets when its old bucket falls due. So a renewal costs one look-up.
+//!
+//! Every member keeps the leases, since any member may lead next. Each session stands in one bucket
+//! at most, so a follower, which empties no bucket, holds no more than its sessions. A new leader
+//! finds all buckets due; it looks at [`EXPIRY_LOOKS_MAX`] sessions in one call and goes on in the
+//! next.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::{Ordinal, SessionId};
 
-use crate::limits::{HEARING_MS_MAX, LEASE_ADVANCE_MS_MAX};
+use crate::limits::{EXPIRY_LOOKS_MAX, HEARING_MS_MAX, LEASE_ADVANCE_MS_MAX};
 
 /// All leases.
 pub struct Leases {
     tick_ms: u64,
     now_ms: u64,
+    /// When everyone was last given a full timeout.
+    renewed_all_ms: u64,
     leases: HashMap<SessionId, Lease, FixedState>,
-    /// By the tick at whose end they fall due. A session may stand in an old bucket in vain.
-    buckets: BTreeMap<u64, Vec<SessionId>>,
+    /// Each session with the tick at whose end it is looked at next.
+    buckets: BTreeSet<(u64, SessionId)>,
+    /// Sessions whose expiry is under way. They stand in no bucket.
+    judged: BTreeSet<SessionId>,
 }
 
 struct Lease {
     attached: Ordinal,
     timeout_ms: u32,
-    deadline_ms: u64,
+    /// When the client was last heard from, or attached.
+    heard_ms: u64,
     /// The bucket it stands in; none while its expiry is under way.
     bucket: Option<u64>,
+}
+
+impl Lease {
+    fn deadline_ms(&self, renewed_all_ms: u64) -> u64 {
+        self.heard_ms.max(renewed_all_ms) + u64::from(self.timeout_ms) + HEARING_MS_MAX
+    }
 }
 
 impl Leases {
@@ -38,12 +54,20 @@ impl Leases {
     pub fn new(tick_ms: u64) -> Leases {
         assert!(tick_ms > 0);
         let leases = HashMap::with_hasher(FixedState::default());
-        Leases { tick_ms, now_ms: 0, leases, buckets: BTreeMap::new() }
+        Leases {
+            tick_ms,
+            now_ms: 0,
+            renewed_all_ms: 0,
+            leases,
+            buckets: BTreeSet::new(),
+            judged: BTreeSet::new(),
+        }
     }
 
     /// The session was opened or attached: a full timeout from now.
     pub fn attach(&mut self, session: SessionId, attached: Ordinal, timeout_ms: u32) {
-        let lease = Lease { attached, timeout_ms, deadline_ms: 0, bucket: None };
+        self.close(session);
+        let lease = Lease { attached, timeout_ms, heard_ms: self.now_ms, bucket: None };
         self.leases.insert(session, lease);
         self.renew(session);
     }
@@ -52,11 +76,16 @@ impl Leases {
     pub fn clear(&mut self) {
         self.leases.clear();
         self.buckets.clear();
+        self.judged.clear();
     }
 
     /// The session is gone.
     pub fn close(&mut self, session: SessionId) {
-        self.leases.remove(&session);
+        match self.leases.remove(&session).map(|lease| lease.bucket) {
+            Some(Some(bucket)) => self.buckets.remove(&(bucket, session)),
+            Some(None) => self.judged.remove(&session),
+            None => false,
+        };
     }
 
     /// Its client was heard from within the last report interval.
@@ -64,11 +93,12 @@ impl Leases {
         self.renew(session);
     }
 
-    /// A new leader gives everyone a full timeout.
+    /// A new leader gives everyone a full timeout. Sessions whose expiry was under way are judged
+    /// again after that, since the command may be lost.
     pub fn renew_all(&mut self) {
-        let sessions: Vec<SessionId> = self.leases.keys().copied().collect();
-        for session in sessions {
-            self.renew(session);
+        self.renewed_all_ms = self.now_ms;
+        while let Some(session) = self.judged.pop_first() {
+            self.put_in_bucket(session);
         }
     }
 
@@ -82,20 +112,32 @@ impl Leases {
         self.leases.is_empty()
     }
 
+    /// Places in buckets and among those judged: one for each session.
+    pub fn place_count(&self) -> usize {
+        self.buckets.len() + self.judged.len()
+    }
+
     /// Each session with the time it has left, in no particular order.
     pub fn remaining_ms(&self) -> impl Iterator<Item = (SessionId, u64)> {
-        let left = |lease: &Lease| lease.deadline_ms.saturating_sub(self.now_ms);
+        let deadline_ms = |lease: &Lease| lease.deadline_ms(self.renewed_all_ms);
+        let left = move |lease: &Lease| deadline_ms(lease).saturating_sub(self.now_ms);
         self.leases.iter().map(move |(session, lease)| (*session, left(lease)))
     }
 
     fn renew(&mut self, session: SessionId) {
         let Some(lease) = self.leases.get_mut(&session) else { return };
-        lease.deadline_ms = self.now_ms + u64::from(lease.timeout_ms) + HEARING_MS_MAX;
+        lease.heard_ms = self.now_ms;
         if lease.bucket.is_none() {
-            let bucket = lease.deadline_ms / self.tick_ms;
-            lease.bucket = Some(bucket);
-            self.buckets.entry(bucket).or_default().push(session);
+            self.judged.remove(&session);
+            self.put_in_bucket(session);
         }
+    }
+
+    fn put_in_bucket(&mut self, session: SessionId) {
+        let lease = self.leases.get_mut(&session).expect("a closed session is not judged");
+        let bucket = lease.deadline_ms(self.renewed_all_ms) / self.tick_ms;
+        lease.bucket = Some(bucket);
+        self.buckets.insert((bucket, session));
     }
 
     /// Lets time go by.
@@ -104,29 +146,27 @@ impl Leases {
     }
 
     /// Sessions whose time is up, at most `max`, each with the attach that is judged. Each is given
-    /// once, until it is attached or heard from again.
+    /// once, until it is attached or heard from again. Looks at [`EXPIRY_LOOKS_MAX`] sessions at
+    /// most.
     pub fn expired(&mut self, max: usize) -> Vec<(SessionId, Ordinal)> {
         let mut expired = Vec::new();
-        while let Some(mut entry) = self.buckets.first_entry() {
-            let bucket = *entry.key();
+        for _ in 0..EXPIRY_LOOKS_MAX {
+            let Some(&(bucket, session)) = self.buckets.first() else { break };
             if (bucket + 1) * self.tick_ms > self.now_ms || expired.len() >= max {
                 break;
             }
-            let Some(session) = entry.get_mut().pop() else {
-                entry.remove();
-                continue;
-            };
-            let Some(lease) = self.leases.get_mut(&session) else { continue };
-            if lease.bucket != Some(bucket) {
-                continue;
-            }
-            lease.bucket = None;
-            if lease.deadline_ms > self.now_ms {
-                let later = lease.deadline_ms / self.tick_ms;
+            self.buckets.pop_first();
+            let lease = self.leases.get_mut(&session).expect("a closed session left its bucket");
+            assert!(lease.bucket == Some(bucket));
+            let deadline_ms = lease.deadline_ms(self.renewed_all_ms);
+            if deadline_ms > self.now_ms {
+                let later = deadline_ms / self.tick_ms;
                 assert!(later > bucket);
                 lease.bucket = Some(later);
-                self.buckets.entry(later).or_default().push(session);
+                self.buckets.insert((later, session));
             } else {
+                lease.bucket = None;
+                self.judged.insert(session);
                 expired.push((session, lease.attached));
             }
         }

@@ -25,6 +25,8 @@ pub(crate) struct Forwarder {
     unapplied_bytes: usize,
     stream: u64,
     position: u64,
+    /// The highest sequence that any leader was ever given.
+    given_sequence: u64,
     /// Since anything that was given was applied, or given at first.
     silent_ms: u64,
 }
@@ -46,6 +48,7 @@ impl Forwarder {
             unapplied_bytes: 0,
             stream: 1,
             position: 0,
+            given_sequence: 0,
             silent_ms: 0,
         }
     }
@@ -76,7 +79,19 @@ impl Forwarder {
         }
         self.given += 1;
         self.given_bytes += batch.bytes.len();
+        self.given_sequence = self.given_sequence.max(batch.header.sequence);
         batch
+    }
+
+    /// Whether the next batch was given to a leader before, so that the log may hold it.
+    pub fn is_resending(&self) -> bool {
+        self.peek().is_some_and(|batch| batch.header.sequence <= self.given_sequence)
+    }
+
+    /// Whether a batch that a leader was given is not applied here.
+    pub fn has_unsettled(&self) -> bool {
+        let first = self.unapplied.front();
+        first.is_some_and(|first| first.batch.header.sequence <= self.given_sequence)
     }
 
     /// Bytes of what is kept.

@@ -113,6 +113,10 @@ pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS;
 /// for that, since the shortest timeout is two of them.
 pub const LEASE_ADVANCE_MS_MAX: u64 = 200;
 
+/// Sessions that one call looks at for their deadlines, some 4 ms of work. More wait for the next
+/// round of Loop: a new leader finds all of its sessions due at once.
+pub const EXPIRY_LOOKS_MAX: usize = 16 * 1024;
+
 /// How long a follower waits for the answer to such a report before it reports again.
 pub const HEARD_RETRY_MS: u64 = 500;
 
@@ -140,6 +144,18 @@ pub const REGISTERS_INTERVAL_MS: u64 = 1_000;
 
 /// How long a member must not be heard before another takes its server's place.
 pub const REPLACED_SILENCE_MS: u64 = 2_000;
+
+/// How often a leader tells the others that it leads: at least three times within the shortest
+/// election timeout.
+pub const HEARTBEAT_MS: u64 = 100;
+
+/// Ticks of the replica between the heartbeats that raft-rs sends by itself: as few as it allows.
+/// Loop sends its own, with the question that proves contact, at [`HEARTBEAT_MS`].
+pub const HEARTBEAT_TICKS: u32 = 19;
+
+/// How long a member may be without contact before it hands over again what a leader was given: it
+/// first applies what is committed, since another member may have taken its place meanwhile.
+pub const PROOF_SILENCE_MS: u64 = REPLACED_SILENCE_MS / 2;
 
 /// How long the log's disk may take to make something durable before a leader hands over
 /// (`disk_stall_ms`).

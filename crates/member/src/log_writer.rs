@@ -90,7 +90,7 @@ impl<D: Disk> LogWriter<D> {
     }
 
     /// Takes one input. A release is done at once, also while jobs are held: on a full disk it is
-    /// what makes room.
+    /// what makes room. It waits only for the installation of the snapshot that it is about.
     ///
     /// # Errors
     /// The disk failed.
@@ -131,6 +131,7 @@ impl<D: Disk> LogWriter<D> {
         let is_idle = !mem::take(&mut self.has_received);
         self.let_go(now_ms)?;
         let persisted = self.write(now_ms)?;
+        self.let_go(now_ms)?;
         self.is_marked = is_idle && self.is_idle();
         if self.is_marked {
             self.wal.idle_mark()?;
@@ -161,7 +162,9 @@ impl<D: Disk> LogWriter<D> {
     /// Lets go of what a snapshot covers, or tries again later: a full disk may have no room even
     /// to say so.
     fn let_go(&mut self, now_ms: u64) -> Result<(), StorageError> {
-        let Some(point) = self.release else { return Ok(()) };
+        let Some(point) = self.release.filter(|point| !self.is_to_install(*point)) else {
+            return Ok(());
+        };
         match self.wal.release(point) {
             Ok(()) => {
                 self.release = None;
@@ -172,6 +175,14 @@ impl<D: Disk> LogWriter<D> {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Whether a held job installs a snapshot at this point or before it: the log is another one
+    /// then, and does not reach the point.
+    fn is_to_install(&self, point: SnapshotPoint) -> bool {
+        let installs = self.held.iter().filter_map(|job| job.install);
+        let mut open = installs.filter(|install| *install != self.wal.snapshot());
+        open.any(|install| install.index <= point.index)
     }
 
     /// Appends and syncs the held jobs. Those that find no room stay held.

@@ -5,6 +5,7 @@
 //! then calls [`Loop::finish`], and passes on what that gives. The credits of the Fronts bound what
 //! can be waiting here.
 
+mod contact;
 mod fetching;
 mod lend;
 mod packing;
@@ -35,7 +36,7 @@ use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
 use crate::joining::{JoinStep, JoinView, Joining};
 use crate::lending::Lending;
-use crate::limits::{DISK_STALL_MS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
+use crate::limits::{DISK_STALL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
     Unavailable, Waiter,
@@ -44,6 +45,7 @@ use crate::peer::{ForwardedBatch, Offer, PeerFrame, PeerMessage, SnapshotAt};
 use crate::snapshot_room::SnapshotRoom;
 use crate::snapshots::Snapshots;
 
+use contact::Contact;
 use records::{to_log_entry, to_replica};
 pub use records::{to_restored, to_storage};
 
@@ -59,9 +61,7 @@ pub struct Loop {
     raft_tick_ms: u64,
     /// Sum of what went by.
     now_ms: u64,
-    /// When this member, as leader, was heard by a quorum for sure, or, as follower, by a leader
-    /// that was. None before the first time.
-    contact_at_ms: Option<u64>,
+    contact: Contact,
     /// The last entry there was when this member became leader: once it is applied, so is
     /// everything that earlier leaders committed.
     leading_from: Option<LogIndex>,
@@ -110,9 +110,8 @@ pub struct Loop {
     log_yields: bool,
     /// Writes are refused.
     disk_is_full: bool,
-    /// The leader refuses them.
-    leader_is_full: bool,
-    /// Followers that said the same of themselves: leadership is not handed to them.
+    /// Members whose disks are full, as they said on their present links. A leader among them
+    /// refuses writes; leadership is handed to none of them.
     full: BTreeSet<MemberId>,
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
@@ -213,6 +212,10 @@ pub enum Condemned {
         /// The same of this start.
         own: u64,
     },
+    /// Another member took this one's place, and the state no longer knows which of this member's
+    /// batches it holds.
+    #[error("another member has taken the place of this one, which was away for too long")]
+    Forgotten,
     /// The state is not that of the majority.
     #[error("the state at log index {index} differs from that of the majority of the members")]
     Differs {
@@ -271,6 +274,14 @@ impl Waiting {
 enum ReadFor {
     Sync(FrontId, ConnectionId),
     Ready,
+    /// A proof that a quorum still followed, as of when it was asked for.
+    Contact {
+        asked_ms: u64,
+    },
+    /// An index from which on batches may be handed over again.
+    Proof {
+        number: u64,
+    },
 }
 
 /// What the driver is to pass on, each list in order.
@@ -345,6 +356,7 @@ impl Loop {
         let memberships = VecDeque::from([(applied, to_storage(&start.restored.membership))]);
         let config = Config {
             log_memory: start.log_memory,
+            heartbeat_ticks: HEARTBEAT_TICKS,
             ..Config::new(start.origin.member.0, start.seed, start.origin.boot.0)
         };
         let replica = Replica::new(config, start.restored)?;
@@ -362,7 +374,7 @@ impl Loop {
             leadership: Leadership::Nobody,
             raft_tick_ms: start.raft_tick_ms,
             now_ms: 0,
-            contact_at_ms: None,
+            contact: Contact::default(),
             leading_from: None,
             applied,
             forwarder: Forwarder::new(start.origin),
@@ -396,7 +408,6 @@ impl Loop {
             log_is_full: false,
             log_yields: false,
             disk_is_full: false,
-            leader_is_full: false,
             full: BTreeSet::new(),
             disk_full_ms: 0,
             digests: Digests::default(),
@@ -417,7 +428,7 @@ impl Loop {
     /// Something from a Front.
     pub fn on_front(&mut self, message: ToLoop) {
         match message {
-            ToLoop::Submit(submission) if self.disk_is_full || self.leader_is_full => {
+            ToLoop::Submit(submission) if self.disk_is_full || self.leader_is_full() => {
                 let (front, waiters) = (submission.front, submission.waiters);
                 let reason = Unavailable::DiskFull;
                 self.output.apply.push(ToApply::Refuse { front, waiters, reason });
@@ -471,6 +482,7 @@ impl Loop {
                 let (boot, own) = (boot.0, self.origin.boot.0);
                 self.condemn(Condemned::Outlived { boot, own });
             }
+            FromApply::Forgotten => self.condemn(Condemned::Forgotten),
             FromApply::Registered(servers) => self.joining.on_registered(servers),
             FromApply::Containers(found) => {
                 if self.containers.on_found(&found) {
@@ -597,15 +609,10 @@ impl Loop {
         if raft_tick {
             self.replica.tick();
         }
-        match self.role {
-            Role::Leader => {
-                let silent_ms =
-                    self.replica.status().contact_ticks.saturating_mul(self.raft_tick_ms);
-                self.note_contact(self.now_ms.checked_sub(silent_ms));
-            }
-            _ if self.forwarder.is_silent_after(elapsed_ms) => self.forwarder.restart(),
-            _ => {}
+        if self.role != Role::Leader && self.forwarder.is_silent_after(elapsed_ms) {
+            self.forwarder.restart();
         }
+        self.pursue_contact();
         self.pursue_snapshots();
         self.pursue_joining();
         self.pursue_difference();
@@ -693,19 +700,6 @@ impl Loop {
     /// one, or a later one, was finished or has failed.
     pub fn want_snapshot(&mut self) -> u64 {
         self.snapshots.want()
-    }
-
-    fn note_contact(&mut self, at_ms: Option<u64>) {
-        self.contact_at_ms = self.contact_at_ms.max(at_ms);
-    }
-
-    /// How long ago the others were heard for sure: a quorum, by a leader, or such a leader, by a
-    /// follower. None where there are no others. As of the last call of [`Loop::on_time`].
-    pub fn contact_ms(&self) -> Option<u64> {
-        if self.is_alone() {
-            return None;
-        }
-        Some(self.contact_at_ms.map_or(u64::MAX, |at_ms| self.now_ms - at_ms))
     }
 
     /// Which member this is.
@@ -842,6 +836,7 @@ impl Loop {
     }
 
     fn read_indexes(&mut self) {
+        self.ask_proof();
         for (front, connection) in core::mem::take(&mut self.syncs_wanted) {
             match self.replica.read_index() {
                 Ok(read) => {
@@ -879,12 +874,16 @@ impl Loop {
                     self.output.apply.push(ToApply::Sync { index, front, connection });
                 }
                 ReadFor::Ready => self.ready_from = Some(index),
+                ReadFor::Contact { asked_ms } => self.on_contact(Some(asked_ms)),
+                ReadFor::Proof { number } => self.on_proof(number, Some(index)),
             }
         }
         for read in effects.reads_failed {
             match self.reads.remove(&read).expect("only own reads fail") {
                 ReadFor::Sync(front, connection) => self.syncs_wanted.push((front, connection)),
                 ReadFor::Ready => self.is_ready_asked = false,
+                ReadFor::Contact { .. } => self.on_contact(None),
+                ReadFor::Proof { number } => self.on_proof(number, None),
             }
         }
         for message in effects.messages {
@@ -911,8 +910,6 @@ impl Loop {
         let led = self.role == Role::Leader;
         self.role = change.role;
         self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
-        self.leader_is_full = false;
-        self.full.clear();
         let is_leader = change.role == Role::Leader;
         self.counts.on_role(is_leader, change.leader.is_some(), self.now_ms);
         if led {
@@ -923,14 +920,13 @@ impl Loop {
         self.hearing.restart();
         if change.role == Role::Leader {
             self.led_from_ms = self.now_ms;
+            self.ask_contact();
             self.leading_from = Some(LogIndex(self.replica.status().last_index));
             self.leases.renew_all();
             self.hearing.take();
-            if self.disk_is_full {
-                self.send_to_all(&PeerMessage::Full(true));
-            }
-        } else if let Some(leader) = self.leader.filter(|_| self.disk_is_full) {
-            self.send(leader, PeerMessage::Full(true));
+        }
+        if self.leader_is_full() {
+            self.refuse_waiting();
         }
     }
 

@@ -292,6 +292,9 @@ pub enum FromApply {
     },
     /// Which server of the configuration each member is, each time that changes.
     Registered(Arc<BTreeMap<MemberId, u64>>),
+    /// The state has forgotten this member, whose place another has taken, and Apply applies
+    /// nothing more.
+    Forgotten,
     /// This member has handed over a batch that it does not know of, and applies nothing more.
     Outlived {
         /// In the start of it with this number.

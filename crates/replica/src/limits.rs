@@ -76,6 +76,9 @@ pub const READS_MAX: usize = 1 << 16;
 /// Rounds of ReadIndex under way at once; further reads wait and share the next round.
 pub const READ_ROUNDS_MAX: usize = 8;
 
+/// Ticks until a round of ReadIndex that has no answer is asked again.
+pub const READ_RETRY_TICKS: u64 = 4;
+
 /// Contexts remembered for one round; an answer to an older one is ignored.
 pub const READ_ATTEMPTS_MAX: usize = 16;
 

@@ -18,7 +18,7 @@ use crate::effects::{
 use crate::jitter::{self, Draw};
 use crate::limits::{
     APPEND_BYTES_MAX, APPENDS_IN_FLIGHT_MAX, COMMITTED_BYTES_PER_EFFECTS_MAX, ENTRY_BYTES_MAX,
-    LOG_BYTES_MAX, LOG_BYTES_PINNED_MAX, UNCOMMITTED_BYTES_MAX,
+    LOG_BYTES_MAX, LOG_BYTES_PINNED_MAX, READ_RETRY_TICKS, UNCOMMITTED_BYTES_MAX,
 };
 use crate::log::Log;
 use crate::members::{self, Membership, MembershipChange};
@@ -181,9 +181,6 @@ pub struct Status {
     pub log_applied_bytes: usize,
     pub persist_job_count: usize,
     pub messages_dropped_count: u64,
-    /// Ticks since a leader was heard, or, at a leader, since a quorum was. Counted from arrival,
-    /// so add what a message may take.
-    pub contact_ticks: u64,
 }
 
 /// How far a peer is, as its leader sees it.
@@ -217,7 +214,6 @@ pub struct Replica {
     last_role: RoleChange,
     /// When each peer was last heard in this term; at most one per member.
     heard: BTreeMap<u64, u64>,
-    leader_heard_tick: u64,
     /// The last entry there was at the last tick.
     tick_last_index: u64,
     pinned_index: Option<u64>,
@@ -244,7 +240,7 @@ impl Replica {
             member_id: config.member_id,
             boot_id: config.boot_id,
             deadline_ticks: u64::from(config.read_deadline_ticks),
-            retry_ticks: u64::from(config.heartbeat_ticks) * 2,
+            retry_ticks: READ_RETRY_TICKS,
         });
         let mut replica = Replica {
             config,
@@ -260,7 +256,6 @@ impl Replica {
             hard_state,
             last_role: RoleChange { role: Role::Follower, term, leader: None },
             heard: BTreeMap::new(),
-            leader_heard_tick: 0,
             tick_last_index: 0,
             pinned_index: None,
         };
@@ -368,6 +363,12 @@ impl Replica {
         self.settle();
         self.note_heard(from, kind, term);
         Ok(())
+    }
+
+    /// Sends everyone a heartbeat now, if this member leads.
+    pub fn ping(&mut self) {
+        self.node.raft.ping();
+        self.settle();
     }
 
     /// Asks for an index a linearizable read may be served at: the state machine must have applied
@@ -602,7 +603,6 @@ impl Replica {
             log_applied_bytes: self.node.store().applied_bytes(),
             persist_job_count: self.pending.job_count(),
             messages_dropped_count: self.pending.dropped_count(),
-            contact_ticks: self.contact_ticks(),
         }
     }
 
@@ -921,42 +921,12 @@ impl Replica {
 
     fn note_heard(&mut self, from: u64, kind: MessageType, term: u64) {
         let raft = &self.node.raft;
-        if term != raft.term {
-            return;
+        let is_answer =
+            matches!(kind, MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse);
+        let is_of_term = term == raft.term && raft.state == StateRole::Leader;
+        if is_answer && is_of_term && self.membership.contains(from) {
+            self.heard.insert(from, self.tick);
         }
-        match (raft.state, kind) {
-            (
-                StateRole::Leader,
-                MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse,
-            ) if self.membership.contains(from) => {
-                self.heard.insert(from, self.tick);
-            }
-            (
-                StateRole::Follower,
-                MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot,
-            ) => self.leader_heard_tick = self.tick,
-            _ => {}
-        }
-    }
-
-    fn contact_ticks(&self) -> u64 {
-        if self.node.raft.state != StateRole::Leader {
-            return self.tick - self.leader_heard_tick;
-        }
-        let incoming = self.quorum_silence(&self.membership.voters);
-        incoming.max(self.quorum_silence(&self.membership.voters_outgoing))
-    }
-
-    /// Ticks within which a majority of `voters` was heard, this member included.
-    fn quorum_silence(&self, voters: &[u64]) -> u64 {
-        let silence = |id: &u64| match self.heard.get(id) {
-            _ if *id == self.config.member_id => 0,
-            Some(tick) => self.tick - tick,
-            None => u64::MAX,
-        };
-        let mut silences: Vec<u64> = voters.iter().map(silence).collect();
-        silences.sort_unstable();
-        silences.get(voters.len() / 2).copied().unwrap_or(0)
     }
 }
 

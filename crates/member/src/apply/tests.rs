@@ -183,6 +183,55 @@ fn a_snapshot_that_holds_what_another_life_handed_over_does_not_become_the_state
     }
 }
 
+/// The state knows no more which batches of the forgotten member it holds: what that member hands
+/// over again could be applied twice, or never.
+#[test]
+fn a_member_that_the_state_forgets_applies_nothing_more() {
+    let of = |member: MemberId, commands: &[(u64, Command<'_>)], sequence: u64| {
+        batch(commands).stamp(Origin { member, ..ORIGIN }, sequence)
+    };
+    let leader = MemberId(9);
+    for (forgotten, expected) in [(ORIGIN.member, true), (MemberId(8), false)] {
+        let (mut apply, mut machine) = (Apply::new(ORIGIN, LogIndex(1), 1), Machine::default());
+        apply.receive(expect(1, Some(0), vec![waiter(1, vec![])]));
+        apply.receive(entries(vec![
+            entry_of(2, &[of(ORIGIN.member, &[(1, open(1))], 1)]),
+            entry_of(3, &[of(leader, &[(0, Command::Forget { member: forgotten })], 1)]),
+            entry_of(4, &[of(leader, &[(0, open(4))], 2)]),
+        ]));
+        (0..20).for_each(|_| {
+            apply.step(&mut machine, 1);
+        });
+        let told = apply.take_output().to_loop;
+        assert_eq!(told.iter().any(|it| *it == FromApply::Forgotten), expected);
+        assert_eq!(machine.counters().index, LogIndex(if expected { 2 } else { 4 }));
+        assert_eq!(apply.has_work(), false);
+    }
+}
+
+#[test]
+fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
+    let known = Origin { boot: BootId(2), ..ORIGIN };
+    let stranger = Origin { member: MemberId(9), ..ORIGIN };
+    // What the snapshot holds of whom, and how many batches this start has announced.
+    for (origin, announced, expected) in
+        [(known, 1, false), (stranger, 0, false), (stranger, 1, true)]
+    {
+        let mut machine = Machine::default();
+        assert!(machine.begin_batch(origin, 1));
+        machine.finish_entry(LogIndex(2));
+        let at = SnapshotAt { index: 2, term: 1 };
+        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
+        (1..=announced).for_each(|sequence| apply.receive(expect(sequence, None, Vec::new())));
+        apply.receive(ToApply::Replace(WholeImage { at, machine: Box::new(machine) }));
+        let mut state = Machine::default();
+        apply.step(&mut state, 1);
+        let told = apply.take_output().to_loop;
+        assert_eq!(told.iter().any(|it| *it == FromApply::Forgotten), expected);
+        assert_eq!(state.counters().index == LogIndex(2), !expected);
+    }
+}
+
 /// What came of it.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {

@@ -120,7 +120,6 @@ fn a_shorter_timeout_after_an_attach_counts_at_once() {
     leases.attach(SessionId(1), Ordinal(2), 1_000);
     pass(&mut leases, 2_200);
     assert_eq!(leases.expired(100), [(SessionId(1), Ordinal(2))]);
-    // The bucket of the longer one is left over.
     assert_eq!(run(&mut leases, 100, 60_000), []);
 }
 
@@ -180,6 +179,50 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
                 }
             }
             assert_eq!(leases.len(), model.len());
+            assert_eq!(leases.place_count(), model.len());
         }
     }
+}
+
+#[test]
+fn reconnects_and_sessions_that_come_and_go_leave_no_places_behind() {
+    let mut follower = leases(&[(0, 4_000)]);
+    for round in 1..10_000 {
+        follower.advance(100);
+        follower.attach(SessionId(0), Ordinal(round), 4_000);
+        follower.attach(SessionId(round as i64), Ordinal(round), 4_000);
+        follower.close(SessionId(round as i64));
+        assert_eq!((follower.len(), follower.place_count()), (1, 1));
+    }
+}
+
+#[test]
+fn a_new_leader_looks_at_a_bounded_number_of_sessions_in_one_call() {
+    let count = 3 * EXPIRY_LOOKS_MAX;
+    let sessions: Vec<(i64, u32)> = (0..count as i64).map(|session| (session, 4_000)).collect();
+    let mut leases = leases(&sessions);
+    pass(&mut leases, 60_000);
+    leases.renew_all();
+    let is_due = |leases: &Leases| {
+        leases.buckets.first().is_some_and(|(bucket, _)| (bucket + 1) * TICK_MS <= leases.now_ms)
+    };
+    for _ in 0..3 {
+        assert!(is_due(&leases));
+        assert_eq!(leases.expired(usize::MAX), []);
+    }
+    assert!(!is_due(&leases));
+    let mut expired = 0;
+    for _ in 0..60 {
+        pass(&mut leases, 100);
+        expired += leases.expired(usize::MAX).len();
+    }
+    assert_eq!(expired, count);
+}
+
+#[test]
+fn a_session_whose_expiry_was_lost_with_its_leader_is_judged_again() {
+    let mut leases = leases(&[(1, 1_000)]);
+    assert_eq!(run(&mut leases, 100, 3_000).len(), 1);
+    leases.renew_all();
+    assert_eq!(run(&mut leases, 100, 10_000).len(), 1);
 }

@@ -158,6 +158,27 @@ impl Rig {
     }
 }
 
+/// A release about a snapshot that a queued job installs: the log does not reach it before.
+#[test]
+fn a_release_waits_for_the_installation_of_its_snapshot() {
+    let mut rig = Rig::new(FaultDisk::new(1));
+    rig.submit(100);
+    let mut job = rig.member.finish(0).disk.remove(0);
+    let (id, point) = (job.id, SnapshotPoint { index: 1_000, term: 9 });
+    job.entries.clear();
+    let voters = vec![1, 2, 3];
+    job.membership = Some(storage::wal::Membership { voters, ..Default::default() });
+    job.install = Some(point);
+    rig.log.receive(LogInput::Job(job), 0).unwrap();
+    rig.log.receive(LogInput::Release(point), 0).unwrap();
+    assert_eq!(rig.log.finish(0).unwrap().persisted, Some(id));
+    assert!(rig.log.is_idle());
+    let disk = rig.disk.fork(1);
+    disk.crash();
+    let (wal, _) = Wal::open(disk, WAL).unwrap();
+    assert_eq!((wal.snapshot(), wal.last_index()), (point, 1_000));
+}
+
 #[test]
 fn what_is_queued_goes_in_one_sync() {
     let mut rig = Rig::new(FaultDisk::new(1));

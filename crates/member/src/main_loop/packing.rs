@@ -22,6 +22,9 @@ impl Loop {
     }
 
     fn forward(&mut self, leader: MemberId) {
+        if self.forwarder.is_resending() && !self.may_resend() {
+            return;
+        }
         while self.forwarder.unapplied_bytes() < FORWARD_BYTES_MAX
             && let Some(waiting) = self.waiting.pop_front()
         {
@@ -44,6 +47,9 @@ impl Loop {
 
     /// Packs what waits into entries, while few enough are on their way to the disk.
     fn pack_entries(&mut self, wall_ms: i64) {
+        if self.forwarder.is_resending() && !self.may_resend() {
+            return;
+        }
         loop {
             let to_disk = self.persisting.iter().filter(|(_, awaited)| *awaited).count();
             if to_disk >= ENTRIES_TO_DISK_MAX {

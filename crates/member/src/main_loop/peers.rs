@@ -39,6 +39,8 @@ impl Loop {
                 self.output.snapshot.extend(job);
             }
             PeerMessage::Gone(at) => self.on_gone(from, at),
+            // Another member may have taken the place of one that is none.
+            PeerMessage::Forward(_) if !self.replica.membership().contains(from.0) => {}
             PeerMessage::Forward(forward) if self.role == Role::Leader => {
                 match self.followed.take(from, forward) {
                     Ok(batches) => {
@@ -123,21 +125,22 @@ impl Loop {
         }
     }
 
-    /// A member says whether its disk is full: a leader, which then takes no writes, or a follower.
+    /// A member says whether its disk is full. A leader says so before its followers know that it
+    /// leads.
     fn on_full(&mut self, from: MemberId, is_full: bool) {
-        if self.role == Role::Leader {
-            match is_full {
-                true => self.full.insert(from),
-                false => self.full.remove(&from),
-            };
-            return;
+        if is_full {
+            self.full.insert(from);
+        } else {
+            self.full.remove(&from);
         }
-        if self.leader == Some(from) {
-            self.leader_is_full = is_full;
-        }
-        if self.leader_is_full {
+        if self.leader_is_full() {
             self.refuse_waiting();
         }
+    }
+
+    /// Whether another member leads and its disk is full, so that it takes no writes.
+    pub(super) fn leader_is_full(&self) -> bool {
+        self.leader.is_some_and(|leader| self.full.contains(&leader))
     }
 
     /// A link from another member was made, which is that server of the configuration, or it ended.
@@ -163,7 +166,7 @@ impl Loop {
             self.forwarder.restart();
             self.hearing.restart();
         }
-        if self.disk_is_full && (self.role == Role::Leader || self.leader == Some(member)) {
+        if self.disk_is_full {
             self.send(member, PeerMessage::Full(true));
         }
     }

@@ -1,7 +1,5 @@
 //! What Loop does about a disk that is getting full.
 
-use replica::Role;
-
 use super::{Loop, Waiting};
 use crate::message::{RoomKept, ToApply, Unavailable};
 use crate::peer::PeerMessage;
@@ -51,11 +49,8 @@ impl Loop {
             // Clients whose connections broke meanwhile could not attach.
             self.leases.renew_all();
         }
-        match (self.role, self.leader) {
-            (Role::Leader, _) => self.send_to_all(&PeerMessage::Full(is_full)),
-            (_, Some(leader)) => self.send(leader, PeerMessage::Full(is_full)),
-            (_, None) => {}
-        }
+        // All are told, since any of them may lead next, or follow this member.
+        self.send_to_all(&PeerMessage::Full(is_full));
     }
 
     /// Refuses what is in no entry yet, before anything that comes later is refused.

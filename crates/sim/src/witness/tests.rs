@@ -108,7 +108,6 @@ fn leader(term: u64, last_index: u64) -> Status {
         log_applied_bytes: 0,
         persist_job_count: 0,
         messages_dropped_count: 0,
-        contact_ticks: 0,
     }
 }
 

@@ -474,24 +474,6 @@ fn read_asked_without_a_leader_is_served_when_there_is_one() {
 }
 
 #[test]
-fn contact_is_counted_at_leader_and_follower() {
-    let mut cluster = three(15);
-    let leader = cluster.elect();
-    let followers = others(leader);
-    cluster.rounds(10);
-    for id in 1..=3 {
-        assert!(cluster.replica(id).status().contact_ticks <= 5);
-    }
-    cluster.isolate(followers[0]);
-    cluster.rounds(8);
-    assert!(cluster.replica(followers[0]).status().contact_ticks >= 8);
-    assert!(cluster.replica(leader).status().contact_ticks <= 5);
-    cluster.isolate(followers[1]);
-    cluster.rounds(8);
-    assert!(cluster.replica(leader).status().contact_ticks >= 7);
-}
-
-#[test]
 fn message_on_a_wrong_path_changes_nothing() {
     let mut cluster = three(16);
     let leader = cluster.elect();

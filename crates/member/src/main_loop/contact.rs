@@ -1,0 +1,129 @@
+//! When this member was last in touch with those who decide whether it is a member, whether it leads
+//! and whether a session lives.
+//!
+//! A leader's contact is the moment at which it asked a quorum whether they still follow, and they
+//! did: the moment of the question counts, not that of the answer, and not how often Loop ran since.
+//! A leader that is paused or cut off cannot take old answers for new ones. The question is a
+//! ReadIndex round, which is a heartbeat as well. A follower's contact comes with the answers to its
+//! reports ([`crate::hearing`]).
+//!
+//! A member without contact for long may have been replaced, and the state may have forgotten which
+//! of its batches it holds. Such a member hands nothing over again before it has applied everything
+//! that was committed by then: if it was forgotten, it learns so and ends.
+
+use machine::LogIndex;
+use replica::Role;
+
+use super::{Loop, ReadFor};
+use crate::limits::{HEARTBEAT_MS, PROOF_SILENCE_MS};
+
+/// What this member knows of its contact.
+#[derive(Default)]
+pub(super) struct Contact {
+    /// By Loop's clock; none before the first contact.
+    at_ms: Option<u64>,
+    /// Whether the question of a leader has no answer yet.
+    is_asked: bool,
+    /// When a leader sends the next heartbeat.
+    beat_at_ms: u64,
+    proof: Proof,
+    /// Tells questions for a proof apart: the answer to an earlier one proves nothing.
+    proof_number: u64,
+}
+
+/// Whether this member may hand over again what a leader was given.
+#[derive(Clone, Copy, Default)]
+enum Proof {
+    /// It was never without contact for long.
+    #[default]
+    NotNeeded,
+    /// It was, and has not asked for an index yet.
+    Wanted,
+    /// It has asked.
+    Asked,
+    /// It may once this index is applied.
+    From(LogIndex),
+}
+
+impl Loop {
+    /// How long ago the others were heard for sure: a quorum, by a leader, or such a leader, by a
+    /// follower. None where there are no others. As of the last call of [`Loop::on_time`].
+    pub fn contact_ms(&self) -> Option<u64> {
+        if self.is_alone() {
+            return None;
+        }
+        Some(self.contact.at_ms.map_or(u64::MAX, |at_ms| self.now_ms.saturating_sub(at_ms)))
+    }
+
+    /// The others followed at that time.
+    pub(super) fn note_contact(&mut self, at_ms: Option<u64>) {
+        self.contact.at_ms = self.contact.at_ms.max(at_ms);
+    }
+
+    /// Time went by: a leader sends its heartbeat; a long silence is noted.
+    pub(super) fn pursue_contact(&mut self) {
+        if self.role == Role::Leader && !self.is_alone() && self.now_ms >= self.contact.beat_at_ms {
+            self.contact.beat_at_ms = self.now_ms + HEARTBEAT_MS;
+            if self.contact.is_asked {
+                self.replica.ping();
+            } else {
+                self.ask_contact();
+            }
+        }
+        let is_silent = self.contact_ms().is_some_and(|ms| ms >= PROOF_SILENCE_MS);
+        if is_silent && self.forwarder.has_unsettled() {
+            self.contact.proof = Proof::Wanted;
+        }
+    }
+
+    /// Asks the others whether they still follow this leader. A question that waits, since nothing
+    /// is committed in this term yet, is asked as of now.
+    pub(super) fn ask_contact(&mut self) {
+        if self.contact.is_asked || self.is_alone() {
+            return;
+        }
+        if let Ok(read) = self.replica.read_index() {
+            self.contact.is_asked = true;
+            self.reads.insert(read, ReadFor::Contact { asked_ms: self.now_ms });
+        }
+    }
+
+    /// The question was answered, or it failed.
+    pub(super) fn on_contact(&mut self, asked_ms: Option<u64>) {
+        self.contact.is_asked = false;
+        self.note_contact(asked_ms);
+    }
+
+    /// Asks for the index that proves that this member knows what was committed.
+    pub(super) fn ask_proof(&mut self) {
+        if let Proof::Wanted = self.contact.proof
+            && let Ok(read) = self.replica.read_index()
+        {
+            self.contact.proof = Proof::Asked;
+            self.contact.proof_number += 1;
+            self.reads.insert(read, ReadFor::Proof { number: self.contact.proof_number });
+        }
+    }
+
+    /// The index is known, or cannot be had now.
+    pub(super) fn on_proof(&mut self, number: u64, index: Option<LogIndex>) {
+        if let Proof::Asked = self.contact.proof
+            && number == self.contact.proof_number
+        {
+            self.contact.proof = index.map_or(Proof::Wanted, Proof::From);
+        }
+    }
+
+    /// Whether what a leader was given may be handed over again.
+    pub(super) fn may_resend(&mut self) -> bool {
+        if let Proof::From(index) = self.contact.proof
+            && self.applied >= index
+        {
+            self.contact.proof = Proof::NotNeeded;
+        }
+        matches!(self.contact.proof, Proof::NotNeeded)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! Three Loops whose disks are quick and whose states apply nothing of their own: who is in touch
+//! with whom, and what is handed over behind a silence.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use machine::{BootId, Command, MemberId, Origin, SessionId};
+use replica::Role;
+
+use super::super::tests::applied_up_to;
+use super::*;
+use crate::forward::Forwarder;
+use crate::front::tests::rig::{own_batch, start};
+use crate::message::{FrontId, Start, Submission, ToApply, ToLoop, Waiter};
+use crate::peer::{PeerFrame, PeerMessage};
+
+const TICK_MS: u64 = 20;
+
+struct World {
+    members: Vec<Loop>,
+    /// Members that neither hear nor are heard.
+    away: BTreeSet<usize>,
+    flying: VecDeque<(usize, usize, PeerFrame)>,
+    /// Pieces of streams that were handed to the leader, by the members that sent them.
+    forwarded: Vec<usize>,
+    /// Members that refused a command of their own clients.
+    refused: Vec<usize>,
+    /// Committed entries wait for Apply.
+    is_apply_slow: bool,
+    unapplied: Vec<(usize, u64)>,
+}
+
+fn id(at: usize) -> MemberId {
+    MemberId(at as u64 + 1)
+}
+
+fn member(at: usize) -> Loop {
+    let origin = Origin { member: id(at), boot: BootId(1) };
+    let mut restored = start().restored;
+    restored.membership = replica::Membership { voters: vec![1, 2, 3], ..Default::default() };
+    let (seed, server, raft_tick_ms) = (at as u64, at as u64 + 1, TICK_MS);
+    Loop::new(Start { origin, seed, restored, server, raft_tick_ms, ..start() }).unwrap()
+}
+
+impl World {
+    /// Three members, of which one leads and has contact.
+    fn led() -> (World, usize, Vec<usize>) {
+        let mut world = World {
+            members: (0..3).map(member).collect(),
+            away: BTreeSet::new(),
+            flying: VecDeque::new(),
+            forwarded: Vec::new(),
+            refused: Vec::new(),
+            is_apply_slow: false,
+            unapplied: Vec::new(),
+        };
+        for (at, other) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
+            world.members[at].on_link(id(other), true);
+            world.members[at].on_linked(id(other), Some(other as u64 + 1));
+        }
+        (0..100).for_each(|_| world.pass(TICK_MS));
+        let leads = |at: &usize| world.members[*at].status().role == Role::Leader;
+        let leader = (0..3).find(leads).expect("one leads after two seconds");
+        let followers = (0..3).filter(|at| *at != leader).collect();
+        (world, leader, followers)
+    }
+
+    /// Every member runs once, after so many ms, and what they send arrives.
+    fn pass(&mut self, ms: u64) {
+        (0..3).for_each(|at| self.run(at, ms));
+        self.settle();
+    }
+
+    fn run(&mut self, at: usize, ms: u64) {
+        self.members[at].on_time(ms, true);
+        self.turn(at);
+    }
+
+    fn settle(&mut self) {
+        while let Some((from, to, frame)) = self.flying.pop_front() {
+            if !self.away.contains(&from) && !self.away.contains(&to) {
+                self.members[to].on_peer(id(from), frame).expect("a correct member");
+                self.turn(to);
+            }
+        }
+    }
+
+    fn turn(&mut self, at: usize) {
+        loop {
+            let output = self.members[at].finish(0);
+            for (to, frame) in output.peers {
+                let message = PeerMessage::decode(id(at), frame.clone()).unwrap();
+                if let PeerMessage::Forward(_) = message {
+                    self.forwarded.push(at);
+                }
+                self.flying.push_back((at, to.0 as usize - 1, frame));
+            }
+            for job in &output.disk {
+                self.members[at].on_persisted(job.id);
+            }
+            let mut is_quiet = output.disk.is_empty();
+            for message in output.apply {
+                match message {
+                    ToApply::Entries(entries) => {
+                        is_quiet = false;
+                        self.unapplied.push((at, entries.last().unwrap().index));
+                    }
+                    ToApply::Refuse { .. } => self.refused.push(at),
+                    _ => {}
+                }
+            }
+            if !self.is_apply_slow {
+                self.apply();
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    fn apply(&mut self) {
+        for (at, index) in std::mem::take(&mut self.unapplied) {
+            self.members[at].on_apply(applied_up_to(index));
+        }
+    }
+
+    fn submit(&mut self, at: usize) {
+        let batch = own_batch(1, &Command::CloseSession { session: SessionId(1) });
+        let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
+        let submission = Submission { front: FrontId(0), batch, waiters };
+        self.members[at].on_front(ToLoop::Submit(submission));
+        self.turn(at);
+    }
+
+    fn contact_ms(&self, at: usize) -> u64 {
+        self.members[at].contact_ms().expect("there are others")
+    }
+
+    /// The links between a member that is away and the others are made anew.
+    fn link_anew(&mut self, at: usize) {
+        self.away.remove(&at);
+        for other in (0..3).filter(|other| *other != at) {
+            self.members[at].on_link(id(other), true);
+            self.members[other].on_link(id(at), true);
+        }
+    }
+}
+
+#[test]
+fn all_have_contact_while_all_are_there() {
+    let (mut world, ..) = World::led();
+    for _ in 0..100 {
+        world.pass(TICK_MS);
+        for at in 0..3 {
+            assert!(world.contact_ms(at) <= 500, "{}", world.contact_ms(at));
+        }
+    }
+}
+
+#[test]
+fn a_leader_that_is_cut_off_loses_contact_however_seldom_it_runs() {
+    let (mut world, leader, _) = World::led();
+    let silent_ms = world.contact_ms(leader);
+    // What the others sent before is read much later.
+    world.members[leader].on_time(TICK_MS, true);
+    world.turn(leader);
+    let late: Vec<_> = world.flying.drain(..).collect();
+    world.away.insert(leader);
+    let mut cut_ms = TICK_MS;
+    for round in 0..5 {
+        // It runs 100 ms of every 2,500.
+        for ms in [2_400, 20, 20, 20, 20, 20] {
+            world.run(leader, ms);
+            cut_ms += ms;
+        }
+        if round == 0 {
+            // The answers to questions of before the pause.
+            for (_, to, frame) in late.clone() {
+                world.members[to].on_peer(id(leader), frame).unwrap();
+                world.turn(to);
+            }
+            let answers: Vec<_> =
+                world.flying.drain(..).filter(|(from, ..)| *from != leader).collect();
+            for (from, _, frame) in answers {
+                world.members[leader].on_peer(id(from), frame).unwrap();
+                world.turn(leader);
+            }
+        }
+        let contact_ms = world.contact_ms(leader);
+        assert!(contact_ms + silent_ms + 2 * TICK_MS >= cut_ms, "{contact_ms} of {cut_ms}");
+    }
+}
+
+#[test]
+fn behind_a_short_silence_batches_are_handed_over_again_at_once() {
+    let (mut world, _, followers) = World::led();
+    let at = followers[0];
+    world.submit(at);
+    world.settle();
+    assert_eq!(world.forwarded, [at]);
+    world.away.insert(at);
+    (0..10).for_each(|_| world.run(at, TICK_MS));
+    world.link_anew(at);
+    world.turn(at);
+    assert_eq!(world.forwarded, [at, at]);
+}
+
+/// Another member may have taken the place of this one, and the state may have forgotten it.
+#[test]
+fn behind_a_long_silence_batches_are_handed_over_again_once_what_is_committed_is_applied() {
+    let (mut world, leader, followers) = World::led();
+    let at = followers[0];
+    world.submit(at);
+    world.settle();
+    world.away.insert(at);
+    world.run(at, PROOF_SILENCE_MS);
+    world.submit(leader);
+    world.settle();
+    world.is_apply_slow = true;
+    world.link_anew(at);
+    (0..30).for_each(|_| world.pass(TICK_MS));
+    assert_eq!(world.members[at].status().leader, Some(id(leader).0));
+    assert_eq!(world.forwarded, [at]);
+    world.is_apply_slow = false;
+    world.apply();
+    world.pass(TICK_MS);
+    assert_eq!(world.forwarded, [at, at]);
+}
+
+#[test]
+fn what_is_handed_over_by_a_member_that_is_none_is_not_taken() {
+    let (mut world, leader, followers) = World::led();
+    for (from, taken) in [(MemberId(77), 0), (id(followers[0]), 1)] {
+        let mut forwarder = Forwarder::new(Origin { member: from, boot: BootId(9) });
+        let command = Command::CloseSession { session: SessionId(1) };
+        forwarder.push(own_batch(1, &command), false);
+        let frame = forwarder.forward().unwrap().encode();
+        let before = world.members[leader].status().last_index;
+        world.members[leader].on_peer(from, frame).unwrap();
+        world.turn(leader);
+        assert_eq!(world.members[leader].status().last_index, before + taken);
+    }
+}
+
+/// A new leader says that its disk is full before its followers have heard that it leads.
+#[test]
+fn a_disk_that_is_full_is_heeded_although_its_member_does_not_lead_yet() {
+    let (mut world, leader, followers) = World::led();
+    let [next, other] = followers[..] else { panic!("{followers:?}") };
+    let full = PeerMessage::Full(true).encode();
+    world.members[other].on_peer(id(next), full).unwrap();
+    world.submit(other);
+    assert_eq!(world.refused, []);
+    assert!(world.members[leader].hand_over(Some(id(next))));
+    (0..5).for_each(|_| world.pass(TICK_MS));
+    assert_eq!(world.members[other].status().leader, Some(id(next).0));
+    world.submit(other);
+    assert_eq!(world.refused, [other]);
+    world.members[other].on_peer(id(next), PeerMessage::Full(false).encode()).unwrap();
+    world.submit(other);
+    assert_eq!(world.refused, [other]);
+}
