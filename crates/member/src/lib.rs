@@ -33,6 +33,7 @@ pub mod log_writer;
 pub mod main_loop;
 pub mod message;
 pub mod peer;
+mod persisting;
 pub mod received;
 pub mod recovery;
 pub mod snapshot_room;

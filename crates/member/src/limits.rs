@@ -1,7 +1,7 @@
 //! Named bounds of a member: how much is under way at once, and what happens at the bound.
 
-/// Entries on their way to the disk before Loop packs the next one. More would only lengthen the
-/// queue: what arrives meanwhile goes into one larger entry.
+/// Entries on their way to the disks of a quorum before Loop packs the next one. More would only
+/// lengthen the queue: what arrives meanwhile goes into one larger entry.
 pub const ENTRIES_TO_DISK_MAX: usize = 4;
 
 /// Requests of one connection that are not yet answered. At the bound the connection is not read.
@@ -158,8 +158,21 @@ pub const HEARTBEAT_TICKS: u32 = 19;
 pub const PROOF_SILENCE_MS: u64 = REPLACED_SILENCE_MS / 2;
 
 /// How long the log's disk may take to make something durable before a leader hands over
-/// (`disk_stall_ms`).
-pub const DISK_STALL_MS: u64 = 3_000;
+/// (`disk_stall_ms`). A disk that is often that slow may take longer.
+pub const DISK_STALL_MS: u64 = 1_000;
+
+/// How long any disk may take, however slow it usually is.
+pub const DISK_STALL_MS_MAX: u64 = 10_000;
+
+/// Minutes that say how slow a disk usually is.
+pub const STALL_HISTORY_MINUTES: usize = 8;
+
+/// Length of such a minute.
+pub const STALL_MINUTE_MS: u64 = 60_000;
+
+/// Bytes of entries that wait for this member's disk while a quorum of the others has them. A
+/// leader packs no more, and a follower takes no more, as if the link had lost them.
+pub const PERSISTING_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How often a leader offers a snapshot again to a member that did not take it.
 pub const OFFER_INTERVAL_MS: u64 = 1_000;

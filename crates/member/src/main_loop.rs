@@ -36,12 +36,13 @@ use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
 use crate::joining::{JoinStep, JoinView, Joining};
 use crate::lending::Lending;
-use crate::limits::{DISK_STALL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
+use crate::limits::{HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
     Unavailable, Waiter,
 };
 use crate::peer::{ForwardedBatch, Offer, PeerFrame, PeerMessage, SnapshotAt};
+use crate::persisting::Persisting;
 use crate::snapshot_room::SnapshotRoom;
 use crate::snapshots::Snapshots;
 
@@ -72,8 +73,7 @@ pub struct Loop {
     waiting: VecDeque<Waiting>,
     /// An entry that the replica could not take yet.
     unproposed: Option<Bytes>,
-    /// Jobs the disk has, in order; `false` for those that nothing waits for.
-    persisting: VecDeque<(PersistId, bool)>,
+    persisting: Persisting,
     /// A hard state that changes only the commit index waits here for the next job that syncs.
     lazy_hard_state: Option<storage::wal::HardState>,
     syncs_wanted: Vec<(FrontId, ConnectionId)>,
@@ -90,8 +90,6 @@ pub struct Loop {
     joining: Joining,
     /// Since when this member leads.
     led_from_ms: u64,
-    /// How long the oldest job that the disk has is there.
-    stalled_ms: u64,
     fetch: Option<Fetch>,
     /// Received whole, on its way into the log.
     whole: Option<WholeImage>,
@@ -382,7 +380,7 @@ impl Loop {
             hearing: Hearing::new(start.origin.boot),
             waiting: VecDeque::new(),
             unproposed: None,
-            persisting: VecDeque::new(),
+            persisting: Persisting::default(),
             lazy_hard_state: None,
             syncs_wanted: Vec::new(),
             reads: BTreeMap::new(),
@@ -396,7 +394,6 @@ impl Loop {
             lending: Lending::default(),
             joining: Joining::new((start.origin.member, start.server), start.servers),
             led_from_ms: 0,
-            stalled_ms: 0,
             fetch: None,
             whole: None,
             replacing: None,
@@ -496,8 +493,7 @@ impl Loop {
                     self.output.snapshot.push(self.snapshot_room.on_begin(image_bytes_max));
                 }
                 let membership = self.membership_of(&message);
-                let jobs = self.snapshots.on_apply(message, &membership);
-                self.output.snapshot.extend(jobs);
+                self.output.snapshot.extend(self.snapshots.on_apply(message, &membership));
             }
         }
     }
@@ -531,11 +527,8 @@ impl Loop {
 
     /// Every disk job up to this one is durable.
     pub fn on_persisted(&mut self, id: PersistId) {
-        self.stalled_ms = 0;
-        while let Some(&(job, _)) = self.persisting.front()
-            && job <= id
-        {
-            self.persisting.pop_front();
+        self.persisting.on_persisted();
+        while let Some(job) = self.persisting.pop(id) {
             self.replica.on_persisted(job);
         }
         self.finish_lazy_jobs();
@@ -664,16 +657,14 @@ impl Loop {
     /// A leader whose disk hangs lets another lead, whose log is not behind; where there is none,
     /// it leads no longer.
     fn weigh_stall(&mut self, elapsed_ms: u64) {
-        let is_waiting = self.persisting.iter().any(|(_, awaited)| *awaited);
-        self.stalled_ms = if is_waiting { self.stalled_ms + elapsed_ms } else { 0 };
-        if self.role != Role::Leader || self.is_alone() || self.stalled_ms < DISK_STALL_MS {
+        self.persisting.advance(elapsed_ms);
+        if self.role != Role::Leader || self.is_alone() || !self.persisting.is_stalled() {
             return;
         }
-        match self.stalled_ms < 2 * DISK_STALL_MS {
-            true => {
-                self.hand_over(None);
-            }
-            false => self.replica.resign(),
+        if self.persisting.is_stalled_for_long() {
+            self.replica.resign();
+        } else {
+            self.hand_over(None);
         }
     }
 
@@ -768,6 +759,8 @@ impl Loop {
             self.take_effects();
         }
         self.output.apply.extend(self.snapshots.maybe_begin());
+        let persisted_index = self.replica.status().persisted_index;
+        self.output.snapshot.extend(self.snapshots.maybe_finish(persisted_index));
         self.output.snapshot.extend(self.snapshot_room.maybe_ask());
         self.maybe_ready();
         core::mem::take(&mut self.output)
@@ -974,11 +967,12 @@ impl Loop {
         let is_lazy = !persist.must_sync && persist.entries.is_empty();
         if is_lazy && membership.is_none() && install.is_none() {
             self.lazy_hard_state = hard_state.or(self.lazy_hard_state.take());
-            self.persisting.push_back((persist.id, false));
+            self.persisting.push_lazy(persist.id);
             self.finish_lazy_jobs();
             return;
         }
-        self.persisting.push_back((persist.id, true));
+        let bytes = persist.entries.iter().map(|entry| entry.payload.len()).sum();
+        self.persisting.push(persist.id, bytes);
         let (point, membership) = match install {
             Some((point, of_snapshot)) => (Some(point), Some(of_snapshot)),
             None => (None, membership),
@@ -1018,8 +1012,7 @@ impl Loop {
 
     /// Jobs that nothing waits for are over once those before them are.
     fn finish_lazy_jobs(&mut self) {
-        while let Some(&(job, false)) = self.persisting.front() {
-            self.persisting.pop_front();
+        while let Some(job) = self.persisting.pop_lazy() {
             self.replica.on_persisted(job);
         }
     }

@@ -2,6 +2,9 @@
 //!
 //! One piece is under way at a time: Apply gives one, the snapshot thread writes it, then the next
 //! is asked for. So a snapshot needs the memory of one piece, and its pace is that of the file.
+//!
+//! The state may be ahead of this member's disk, which a quorum of others does not wait for. A
+//! snapshot gets its name once the disk has every entry that it holds: the log never ends before it.
 
 use storage::wal::SnapshotPoint;
 
@@ -20,6 +23,8 @@ pub struct Snapshots {
     is_hurried: bool,
     /// How many were begun.
     begun: u64,
+    /// The last entry that the image under way holds.
+    image_index: u64,
     /// The newest durable snapshot, and the one before it.
     newest: SnapshotPoint,
     before: SnapshotPoint,
@@ -33,7 +38,9 @@ enum State {
     Asked,
     /// Pieces are going over.
     Streaming,
-    /// The last piece was handed over.
+    /// The last piece was handed over, and the log does not reach the image yet.
+    Written,
+    /// The file gets its name.
     Finishing,
 }
 
@@ -54,6 +61,7 @@ impl Snapshots {
             uncovered_bytes: 0,
             is_hurried: false,
             begun: 0,
+            image_index: 0,
             newest: restored,
             before: restored,
             state: State::Idle,
@@ -139,6 +147,7 @@ impl Snapshots {
         match (self.state, message) {
             (State::Asked, FromApply::Frozen { index, term, zxid, .. }) => {
                 self.state = State::Streaming;
+                self.image_index = index.0;
                 let (number, membership) = (self.begun, membership.clone());
                 vec![SnapshotJob::Begin { number, index: index.0, term, membership, zxid }]
             }
@@ -146,8 +155,8 @@ impl Snapshots {
                 vec![SnapshotJob::Piece(bytes)]
             }
             (State::Streaming, FromApply::Piece { bytes, last: true }) => {
-                self.state = State::Finishing;
-                vec![SnapshotJob::Piece(bytes), SnapshotJob::Finish]
+                self.state = State::Written;
+                vec![SnapshotJob::Piece(bytes)]
             }
             (State::Streaming, FromApply::FreezeAborted) => {
                 self.state = State::Idle;
@@ -158,6 +167,15 @@ impl Snapshots {
             (State::Idle, _) => Vec::new(),
             (state, message) => unreachable!("{message:?} while the snapshot is {state:?}"),
         }
+    }
+
+    /// Ends the file once its log is durable up to the image.
+    pub fn maybe_finish(&mut self, persisted_index: u64) -> Option<SnapshotJob> {
+        let is_due = self.state == State::Written && persisted_index >= self.image_index;
+        is_due.then(|| {
+            self.state = State::Finishing;
+            SnapshotJob::Finish
+        })
     }
 
     /// What Apply is to do after what the snapshot thread said: the next piece, or nothing more.

@@ -146,8 +146,8 @@ pub struct Effects {
     pub persist: Option<Persist>,
     /// May be sent now. May be lost, doubled and reordered.
     pub messages: Vec<Outgoing>,
-    /// In order, without gaps, each once per boot: committed and on this member's disk. Apply
-    /// them and answer with `Replica::on_applied`.
+    /// In order, without gaps, each once per boot: committed, and on a quorum's disks, of which
+    /// this member's need not be one. Apply them and answer with `Replica::on_applied`.
     pub committed: Vec<Entry>,
     /// The memberships that entries of `committed` made active.
     pub memberships: Vec<MembershipAt>,

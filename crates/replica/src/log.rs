@@ -172,6 +172,29 @@ impl Log {
         entries.any(|entry| entry.get_entry_type() != EntryType::EntryNormal)
     }
 
+    /// The entries from one index to another, both included, as far as they are in memory.
+    pub(crate) fn range(&self, from: u64, to: u64) -> impl Iterator<Item = &Entry> {
+        let (from, to) = (self.position(from), self.position(to + 1));
+        self.entries.range(from..to.max(from))
+    }
+
+    /// The last entry in that range before a membership entry and within so many bytes, or at least
+    /// one entry if larger; the entry before `from` if there is none.
+    pub(crate) fn last_before_membership(&self, from: u64, to: u64, bytes_max: u64) -> u64 {
+        let mut last = from - 1;
+        let mut bytes = 0_u64;
+        for entry in self.range(from, to) {
+            bytes = bytes.saturating_add(u64::try_from(entry_bytes(entry)).unwrap_or(u64::MAX));
+            let is_beyond = bytes > bytes_max && last >= from;
+            if entry.get_entry_type() != EntryType::EntryNormal || is_beyond {
+                break;
+            }
+            assert_eq!(entry.index, last + 1, "the log has no gaps");
+            last = entry.index;
+        }
+        last
+    }
+
     /// The term of an entry still in memory, or of the one before the first.
     pub(crate) fn term_of(&self, index: u64) -> Result<u64, StorageError> {
         if index == self.truncated.index {

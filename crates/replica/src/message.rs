@@ -83,6 +83,8 @@ pub struct Peek {
     pub from: u64,
     /// Set if the message installs a snapshot: `step` it only once the data is there.
     pub snapshot: Option<SnapshotMeta>,
+    /// Whether the message brings entries for the log, or may.
+    pub is_append: bool,
 }
 
 /// Looks at a message's header, and at all of it if it installs a snapshot.
@@ -97,7 +99,8 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
     } else {
         None
     };
-    Ok(Peek { group_id: header.group_id, to: header.to, from: header.from, snapshot })
+    let is_append = header.kind == MessageType::MsgAppend;
+    Ok(Peek { group_id: header.group_id, to: header.to, from: header.from, snapshot, is_append })
 }
 
 /// A message that a peer sent.

@@ -1,8 +1,8 @@
 //! Persist jobs on their way through the disk, and the messages that wait for them.
 //!
-//! Invariant: a follower's message leaves only after everything the member knew when it was made
-//! is on disk; a leader's leaves at once (Raft thesis, section 10.2.1), except while its own term
-//! or vote is not on disk yet. Without that exception a lone voter could lose its term in a crash,
+//! Invariant: a message that promises entries, as a follower's does, leaves only after everything
+//! the member knew when it was made is on disk; others, as a leader's, leave at once (Raft thesis,
+//! section 10.2.1), except while the member's own term or vote is not on disk yet. Without that exception a lone voter could lose its term in a crash,
 //! take the same term again and give its learners another entry for the same place.
 
 use std::collections::VecDeque;
@@ -35,17 +35,17 @@ impl Pending {
     }
 
     /// Sends or holds a message made while the jobs so far were known.
-    pub(crate) fn send(&mut self, is_leader: bool, message: Outgoing) {
-        let barrier = if is_leader {
-            self.jobs.iter().rfind(|job| job.election)
-        } else {
+    pub(crate) fn send(&mut self, promises_entries: bool, message: Outgoing) {
+        let barrier = if promises_entries {
             self.jobs.iter().rfind(|job| job.must_sync)
+        } else {
+            self.jobs.iter().rfind(|job| job.election)
         };
         match barrier {
             None => self.released.push(message),
             Some(_) if self.held.len() >= MESSAGES_HELD_MAX => self.dropped_count += 1,
             Some(job) => {
-                // A leader's barrier may lie before that of an older message: then it waits a
+                // This barrier may lie before that of an older message: then the message waits a
                 // little longer than it must, and the order stays.
                 let after = self.held.back().map_or(job.id, |(last, _)| (*last).max(job.id));
                 self.held.push_back((after, message));
@@ -80,6 +80,11 @@ impl Pending {
     /// True if nothing that needs a sync is outstanding.
     pub(crate) fn is_synced(&self) -> bool {
         !self.jobs.iter().any(|job| job.must_sync)
+    }
+
+    /// True if no job that changes term or vote is outstanding.
+    pub(crate) fn is_term_durable(&self) -> bool {
+        !self.jobs.iter().any(|job| job.election)
     }
 
     pub(crate) fn job_count(&self) -> usize {

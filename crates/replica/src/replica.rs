@@ -1,9 +1,15 @@
 //! The facade: every call into raft-rs is made here, and everything raft-rs panics on, drops in
 //! silence or leaves to its user is dealt with here.
 //!
-//! Invariants: entries are handed out once each, in order, and only when both committed and on
-//! this member's disk; a membership is active from the moment its entry is handed out; nothing
-//! campaigns while raft-rs would refuse or panic (see [`CampaignObstacle`]).
+//! Invariants: entries are handed out once each, in order, and only when committed; a membership
+//! entry only when it is on this member's disk as well; a membership is active from the moment its
+//! entry is handed out; nothing campaigns while raft-rs would refuse or panic (see
+//! [`CampaignObstacle`]).
+//!
+//! raft-rs hands out what is committed and on this member's own disk. An entry that a quorum has is
+//! committed whether this disk has it or not, so it is handed out here ahead of raft-rs: a disk that
+//! hangs costs no client anything. raft-rs is told that such an entry is applied once it has handed
+//! the entry out, too.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -209,6 +215,10 @@ pub struct Replica {
     attempt_term: u64,
     /// The last committed entry handed out.
     handed_out_index: u64,
+    /// The last one that raft-rs has handed out: committed and on this member's disk.
+    ready_index: u64,
+    /// The last one that the state machine has applied.
+    applied_index: u64,
     /// The last one handed out, or restored.
     hard_state: HardState,
     last_role: RoleChange,
@@ -253,6 +263,8 @@ impl Replica {
             attempt: 0,
             attempt_term: term,
             handed_out_index: applied_index,
+            ready_index: applied_index,
+            applied_index,
             hard_state,
             last_role: RoleChange { role: Role::Follower, term, leader: None },
             heard: BTreeMap::new(),
@@ -388,6 +400,7 @@ impl Replica {
             || !self.reads_failed.is_empty()
             || self.node.store().has_wanted()
             || self.role_now() != self.last_role
+            || self.index_ahead() > self.handed_out_index
     }
 
     /// Drains what is to be done. There may be more afterwards: call it until `has_effects` is
@@ -397,6 +410,10 @@ impl Replica {
         self.ask_indexes(&mut effects);
         if self.node.has_ready() {
             self.drain_ready(&mut effects);
+        }
+        // What raft-rs gives is as much as one call may give.
+        if effects.committed.is_empty() {
+            self.hand_out_ahead(&mut effects);
         }
         effects.messages = self.pending.take_released();
         effects.reads_failed = std::mem::take(&mut self.reads_failed);
@@ -430,10 +447,20 @@ impl Replica {
     /// # Panics
     /// If `index` was not handed out.
     pub fn on_applied(&mut self, index: u64) {
-        if index <= self.node.raft.raft_log.applied {
+        if index <= self.applied_index {
             return;
         }
         assert!(index <= self.handed_out_index, "applied what was not handed out");
+        self.applied_index = index;
+        self.advance_applied();
+    }
+
+    /// Tells raft-rs what is applied, of what it has handed out.
+    fn advance_applied(&mut self) {
+        let index = self.applied_index.min(self.ready_index);
+        if index <= self.node.raft.raft_log.applied {
+            return;
+        }
         let last_index = self.node.raft.raft_log.last_index();
         self.node.advance_apply_to(index);
         // Leaving a joint state on its own appends an entry here, but sends it to nobody.
@@ -455,10 +482,11 @@ impl Replica {
     }
 
     /// A snapshot is on disk: from now on followers that need one can be sent this one, and the
-    /// entries it holds may leave memory.
+    /// entries it holds may leave memory. A snapshot of entries that are not on this member's disk
+    /// must wait for them: the log on the disk would end before it.
     ///
     /// # Panics
-    /// If it holds more than was applied.
+    /// If it holds more than was applied and is on disk.
     pub fn on_snapshot_taken(&mut self, meta: SnapshotMeta) {
         self.node.mut_store().on_taken(meta);
         self.compact();
@@ -579,6 +607,17 @@ impl Replica {
         &self.membership
     }
 
+    /// Entries of the log that are not committed, or not known to be.
+    pub fn uncommitted_count(&self) -> u64 {
+        let raft_log = &self.node.raft.raft_log;
+        raft_log.last_index() - raft_log.committed
+    }
+
+    /// Whether this member's term and vote are on its disk. A follower takes part in nothing before.
+    pub fn is_term_durable(&self) -> bool {
+        self.pending.is_term_durable()
+    }
+
     /// The term of the entry at `index`, while it or its successor is in memory.
     pub fn term_of(&self, index: u64) -> Option<u64> {
         self.node.store().term_of(index).ok()
@@ -594,7 +633,7 @@ impl Replica {
             leader: role.leader,
             transferring_to: raft.lead_transferee,
             commit_index: raft.raft_log.committed,
-            applied_index: raft.raft_log.applied,
+            applied_index: self.applied_index,
             persisted_index: raft.raft_log.persisted,
             first_index: self.node.store().truncated().index + 1,
             last_index: raft.raft_log.last_index(),
@@ -821,7 +860,8 @@ impl Replica {
         effects.persist = self.take_persist(&mut ready);
         for message in ready.take_messages().into_iter().chain(ready.take_persisted_messages()) {
             let outgoing = self.outgoing(&message);
-            self.pending.send(is_leader, outgoing);
+            let promises_entries = !is_leader && !is_of_term_only(message.get_msg_type());
+            self.pending.send(promises_entries, outgoing);
         }
         for answer in ready.take_read_states() {
             let served = self.reads.on_answer(&answer.request_ctx);
@@ -833,6 +873,7 @@ impl Replica {
             self.node.on_persist_ready(u64::MAX);
         }
         self.hand_out(&committed, effects);
+        self.advance_applied();
     }
 
     fn take_persist(&mut self, ready: &mut raft::Ready) -> Option<Persist> {
@@ -842,6 +883,7 @@ impl Replica {
             self.node.mut_store().install(meta);
             self.membership = meta.membership.clone();
             self.handed_out_index = meta.index;
+            self.ready_index = meta.index;
         }
         let entries = ready.take_entries();
         self.node.mut_store().append(&entries);
@@ -868,15 +910,45 @@ impl Replica {
         }
     }
 
-    /// Gives committed entries to the caller and makes their memberships active.
+    /// Gives committed entries to the caller, but for those that it has, and makes their
+    /// memberships active.
     fn hand_out(&mut self, committed: &[eraftpb::Entry], effects: &mut Effects) {
         for entry in committed {
+            assert_eq!(entry.index, self.ready_index + 1, "raft-rs hands out in order");
+            self.ready_index = entry.index;
+            if entry.index <= self.handed_out_index {
+                continue;
+            }
             assert_eq!(entry.index, self.handed_out_index + 1, "handed out in order");
             self.handed_out_index = entry.index;
             if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
                 self.change_membership(entry, effects);
             }
             effects.committed.push(Entry::from_raft(entry));
+        }
+    }
+
+    /// The last entry that may be handed out now, be it on this member's disk or not. Not while a
+    /// snapshot is on its way, which takes the place of what is here.
+    fn index_ahead(&self) -> u64 {
+        let raft_log = &self.node.raft.raft_log;
+        let store = self.node.store();
+        let is_installing =
+            raft_log.unstable_snapshot().is_some() || raft_log.persisted < store.truncated().index;
+        if is_installing || !raft_log.unstable_entries().is_empty() {
+            return 0;
+        }
+        let (from, to) = (self.handed_out_index + 1, raft_log.committed.min(store.last()));
+        store.last_before_membership(from, to, COMMITTED_BYTES_PER_EFFECTS_MAX)
+    }
+
+    /// Gives the caller what a quorum has and this member's disk does not.
+    fn hand_out_ahead(&mut self, effects: &mut Effects) {
+        let to = self.index_ahead();
+        if to > self.handed_out_index {
+            let entries = self.node.store().range(self.handed_out_index + 1, to);
+            effects.committed.extend(entries.map(Entry::from_raft));
+            self.handed_out_index = to;
         }
     }
 
@@ -928,6 +1000,13 @@ impl Replica {
             self.heard.insert(from, self.tick);
         }
     }
+}
+
+/// Whether a message promises nothing of the log, so that it may go before the log is on the disk.
+/// A forgotten term would matter: a member that forgets that it answered a leader could answer an
+/// earlier one.
+fn is_of_term_only(kind: MessageType) -> bool {
+    matches!(kind, MessageType::MsgHeartbeatResponse | MessageType::MsgReadIndex)
 }
 
 fn some_id(id: u64) -> Option<u64> {

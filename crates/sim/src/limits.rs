@@ -54,7 +54,7 @@ pub const PAUSE_COUNTS_US: u64 = 200_000;
 pub const SYNC_US_MAX: u64 = 3_000_000;
 
 /// The longest that a disk hangs: some times as long as a leader bears it.
-pub const HANG_US_MAX: u64 = 6 * member::limits::DISK_STALL_MS * 1_000;
+pub const HANG_US_MAX: u64 = 18 * member::limits::DISK_STALL_MS * 1_000;
 
 /// How long a process that is told to stop waits for another member to lead, as in the shell that
 /// ships.

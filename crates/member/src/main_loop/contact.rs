@@ -48,9 +48,16 @@ enum Proof {
 impl Loop {
     /// How long ago the others were heard for sure: a quorum, by a leader, or such a leader, by a
     /// follower. None where there are no others. As of the last call of [`Loop::on_time`].
+    ///
+    /// A follower whose disk hangs before the present term is on it takes part in nothing, so it is
+    /// without contact: its clients do better elsewhere.
     pub fn contact_ms(&self) -> Option<u64> {
         if self.is_alone() {
             return None;
+        }
+        let is_follower = self.role != Role::Leader;
+        if is_follower && self.persisting.is_stalled() && !self.replica.is_term_durable() {
+            return Some(u64::MAX);
         }
         Some(self.contact.at_ms.map_or(u64::MAX, |at_ms| self.now_ms.saturating_sub(at_ms)))
     }

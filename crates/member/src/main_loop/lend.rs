@@ -8,7 +8,7 @@ use replica::{PeerStatus, Role, SnapshotMeta, SnapshotWanted};
 use super::{Loop, to_replica};
 use crate::catch_up::Fetch;
 use crate::lending::{LendStep, LendView, Lender};
-use crate::limits::{CAUGHT_UP_ENTRIES, DISK_STALL_MS};
+use crate::limits::CAUGHT_UP_ENTRIES;
 use crate::peer::{LentSnapshot, PeerError, PeerMessage, SnapshotAt};
 
 impl Loop {
@@ -33,7 +33,7 @@ impl Loop {
             Some(LentSnapshot { at, digest: self.own_digests.at(newest.index)? })
         });
         let is_unfit = self.disk_is_full
-            || self.stalled_ms >= DISK_STALL_MS
+            || self.persisting.is_stalled()
             || self.lending.has_failed(self.now_ms);
         if snapshot.is_some() || is_unfit {
             self.send(from, PeerMessage::Lent { to, snapshot });

@@ -8,7 +8,7 @@ use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX};
 use replica::{Refused, Role};
 
 use super::{Loop, Waiting};
-use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX};
+use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, PERSISTING_BYTES_MAX};
 use crate::message::{FrontId, ToApply, Waiter};
 
 impl Loop {
@@ -45,14 +45,13 @@ impl Loop {
         self.output.apply.push(ToApply::Expect { sequence, front, waiters });
     }
 
-    /// Packs what waits into entries, while few enough are on their way to the disk.
+    /// Packs what waits into entries, while few enough are on their way.
     fn pack_entries(&mut self, wall_ms: i64) {
         if self.forwarder.is_resending() && !self.may_resend() {
             return;
         }
         loop {
-            let to_disk = self.persisting.iter().filter(|(_, awaited)| *awaited).count();
-            if to_disk >= ENTRIES_TO_DISK_MAX {
+            if !self.may_pack() {
                 return;
             }
             let payload = match self.unproposed.take() {
@@ -73,6 +72,15 @@ impl Loop {
             }
             self.take_effects();
         }
+    }
+
+    /// Whether few enough entries are on their way to a quorum's disks: to this one, which usually
+    /// is the first, or, where it hangs, to others.
+    fn may_pack(&self) -> bool {
+        let persisting = &self.persisting;
+        persisting.awaited_count() < ENTRIES_TO_DISK_MAX
+            || (self.replica.uncommitted_count() < ENTRIES_TO_DISK_MAX as u64
+                && persisting.bytes() < PERSISTING_BYTES_MAX)
     }
 
     /// At least one batch, and as many as fit one entry.

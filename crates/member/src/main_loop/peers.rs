@@ -5,7 +5,7 @@ use replica::{MessageError, PeerStatus, Role};
 
 use super::{Condemned, Differs, Loop, Waiting};
 use crate::digests::{self, Difference};
-use crate::limits::{DIFFERS_HAND_OVER_MS, REPLACED_SILENCE_MS};
+use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS};
 use crate::message::SnapshotJob;
 use crate::peer::{PeerError, PeerFrame, PeerMessage};
 
@@ -16,10 +16,16 @@ impl Loop {
     /// No correct member sends this: the link is to be closed.
     pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
         match PeerMessage::decode(from, frame)? {
-            PeerMessage::Raft(bytes) if replica::peek(&bytes)?.snapshot.is_some() => {
-                return Err(PeerError::NoOffer);
+            PeerMessage::Raft(bytes) => {
+                let seen = replica::peek(&bytes)?;
+                if seen.snapshot.is_some() {
+                    return Err(PeerError::NoOffer);
+                }
+                // What a hanging disk cannot take is asked for again by the replica.
+                if !seen.is_append || self.persisting.bytes() < PERSISTING_BYTES_MAX {
+                    self.step(from, &bytes)?;
+                }
             }
-            PeerMessage::Raft(bytes) => self.step(from, &bytes)?,
             PeerMessage::Offer(offer) => self.on_offer(from, offer)?,
             PeerMessage::Lend { to, index } => self.on_lend(from, to, index)?,
             PeerMessage::Lent { to, snapshot } => self.on_lent(from, to, snapshot)?,

@@ -85,7 +85,11 @@ fn one_is_taken_at_a_time_and_a_piece_at_a_time() {
         assert_eq!(jobs(&mut snapshots, piece(false)), ["piece"]);
     }
     assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_some());
-    assert_eq!(jobs(&mut snapshots, piece(true)), ["piece", "finish"]);
+    assert_eq!(jobs(&mut snapshots, piece(true)), ["piece"]);
+    // Its disk has the log up to the entry before.
+    assert!(snapshots.maybe_finish(4).is_none());
+    assert!(matches!(snapshots.maybe_finish(5), Some(SnapshotJob::Finish)));
+    assert!(snapshots.maybe_finish(5).is_none());
     assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_none());
     assert!(snapshots.maybe_begin().is_none());
     assert!(snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 }).is_none());

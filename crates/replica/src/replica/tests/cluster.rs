@@ -413,7 +413,9 @@ impl Cluster {
     pub fn take_snapshot(&mut self, id: u64) {
         let member = self.member(id);
         let busy = member.jobs.iter().any(|job| job.install.is_some());
-        if busy || member.machine.index <= member.disk.snapshot.index {
+        let persisted_index = member.replica.as_ref().unwrap().status().persisted_index;
+        let is_ahead = member.machine.index > persisted_index;
+        if busy || is_ahead || member.machine.index <= member.disk.snapshot.index {
             return;
         }
         member.disk.snapshot = member.machine.clone();

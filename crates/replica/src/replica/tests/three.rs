@@ -3,7 +3,10 @@
 use bytes::Bytes;
 
 use super::cluster::{Cluster, Faults};
-use crate::{Config, LogMemory, Membership, Refused, Replica, Restored, Role, SnapshotMeta};
+use crate::{
+    Config, LogMemory, MemberChange, Membership, MembershipChange, Refused, Replica, Restored,
+    Role, SnapshotMeta, Transition,
+};
 
 fn three(seed: u64) -> Cluster {
     Cluster::new(seed, 3, &[1, 2, 3])
@@ -157,22 +160,66 @@ fn an_answer_that_is_lost_is_asked_for_again() {
 }
 
 #[test]
-fn leader_may_commit_before_its_own_disk_but_hands_out_after() {
-    let mut cluster = three(5);
+fn what_a_quorum_has_is_applied_by_a_member_whose_disk_hangs() {
+    for hangs_at_leader in [true, false] {
+        let mut cluster = three(5);
+        let leader = cluster.elect();
+        cluster.rounds(5);
+        let hanging = if hangs_at_leader { leader } else { others(leader)[0] };
+        for payload in ["a", "b"] {
+            cluster.propose(leader, payload);
+            for _ in 0..30 {
+                cluster.step += 1;
+                cluster.deliver();
+                for id in 1..=3 {
+                    cluster.replica(id).tick();
+                    cluster.drain(id);
+                    cluster.apply(id, u64::MAX);
+                    if id != hanging {
+                        cluster.work(id);
+                    }
+                }
+            }
+        }
+        assert_eq!(cluster.replica(leader).status().role, Role::Leader);
+        for id in 1..=3 {
+            assert_eq!(cluster.applied(id), ["a", "b"]);
+        }
+        let status = cluster.replica(hanging).status();
+        assert!(status.persisted_index < status.applied_index);
+        // The leader hears of the member, though nothing is on its disk.
+        for peer in cluster.replica(leader).peers() {
+            assert!(peer.silent_ticks.unwrap() < 10);
+        }
+        cluster.rounds(10);
+        cluster.check_converged();
+        let status = cluster.replica(hanging).status();
+        assert_eq!(status.persisted_index, status.last_index);
+    }
+}
+
+#[test]
+fn a_membership_is_not_changed_by_an_entry_that_is_not_on_disk() {
+    let mut cluster = Cluster::new(5, 4, &[1, 2, 3]);
     let leader = cluster.elect();
-    let position = cluster.propose(leader, "a");
-    for _ in 0..3 {
+    cluster.rounds(5);
+    let changes = vec![MemberChange::AddLearner(4)];
+    let change = MembershipChange { transition: Transition::Auto, changes, context: Bytes::new() };
+    cluster.propose(leader, "a");
+    cluster.replica(leader).propose_membership(&change).unwrap();
+    cluster.propose(leader, "b");
+    for _ in 0..5 {
         cluster.step += 1;
         cluster.deliver();
-        for id in others(leader) {
-            cluster.work(id);
-        }
+        cluster.apply(leader, u64::MAX);
+        others(leader).into_iter().for_each(|id| cluster.work(id));
     }
-    assert_eq!(cluster.replica(leader).status().commit_index, position.index);
-    assert_eq!(cluster.applied(leader), [""; 0]);
-    assert!(cluster.members[&leader].to_apply.is_empty());
-    cluster.work(leader);
     assert_eq!(cluster.applied(leader), ["a"]);
+    assert!(!cluster.replica(leader).membership().contains(4));
+    cluster.rounds(10);
+    assert_eq!(cluster.applied(leader), ["a", "b"]);
+    assert!(cluster.replica(leader).membership().contains(4));
+    cluster.check_converged();
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! What the log's disk was given and has not made durable, and how long it takes.
+//!
+//! A disk stalls when it makes nothing durable for longer than is usual for it: a second, or twice
+//! what it needed at worst in most of the last minutes. One long stall says nothing of what is
+//! usual.
+
+use std::collections::VecDeque;
+
+use replica::PersistId;
+
+use crate::limits::{DISK_STALL_MS, DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS};
+
+/// Jobs of the disk, in order.
+#[derive(Default)]
+pub(crate) struct Persisting {
+    jobs: VecDeque<Job>,
+    awaited_count: usize,
+    bytes: usize,
+    /// Since the disk last made something durable, while it has something to do.
+    stalled_ms: u64,
+    /// Time within the present minute, and the longest wait that ended in it, if any did.
+    minute_ms: u64,
+    minute_worst_ms: Option<u64>,
+    /// The longest wait of each of the last minutes in which any ended.
+    worst_ms: VecDeque<u64>,
+}
+
+struct Job {
+    id: PersistId,
+    /// Whether anything waits for it, and so whether the disk has it at all.
+    is_awaited: bool,
+    bytes: usize,
+}
+
+impl Persisting {
+    /// A job for the disk, of so many bytes of entries.
+    pub fn push(&mut self, id: PersistId, bytes: usize) {
+        self.jobs.push_back(Job { id, is_awaited: true, bytes });
+        self.awaited_count += 1;
+        self.bytes += bytes;
+    }
+
+    /// A job that nothing waits for: it is over once those before it are.
+    pub fn push_lazy(&mut self, id: PersistId) {
+        self.jobs.push_back(Job { id, is_awaited: false, bytes: 0 });
+    }
+
+    /// Everything up to this job is durable. Call [`Persisting::pop`] until it gives nothing.
+    pub fn on_persisted(&mut self) {
+        let worst_ms = self.minute_worst_ms.get_or_insert(0);
+        *worst_ms = self.stalled_ms.max(*worst_ms);
+        self.stalled_ms = 0;
+    }
+
+    /// Removes the first job if it is at most this one.
+    pub fn pop(&mut self, up_to: PersistId) -> Option<PersistId> {
+        let job = self.jobs.pop_front_if(|job| job.id <= up_to)?;
+        self.awaited_count -= usize::from(job.is_awaited);
+        self.bytes -= job.bytes;
+        Some(job.id)
+    }
+
+    /// Removes the first job if nothing waits for it.
+    pub fn pop_lazy(&mut self) -> Option<PersistId> {
+        self.jobs.pop_front_if(|job| !job.is_awaited).map(|job| job.id)
+    }
+
+    /// How many jobs the disk has.
+    pub fn awaited_count(&self) -> usize {
+        self.awaited_count
+    }
+
+    /// Bytes of entries that are not durable.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Time went by.
+    pub fn advance(&mut self, elapsed_ms: u64) {
+        self.stalled_ms = if self.awaited_count > 0 { self.stalled_ms + elapsed_ms } else { 0 };
+        self.minute_ms += elapsed_ms;
+        if self.minute_ms < STALL_MINUTE_MS {
+            return;
+        }
+        self.minute_ms = 0;
+        self.worst_ms.extend(self.minute_worst_ms.take());
+        if self.worst_ms.len() > STALL_HISTORY_MINUTES {
+            self.worst_ms.pop_front();
+        }
+    }
+
+    /// How long this disk may make nothing durable before it stalls.
+    pub fn stall_ms_min(&self) -> u64 {
+        let mut worst_ms: Vec<u64> = self.worst_ms.iter().copied().collect();
+        worst_ms.sort_unstable();
+        let usual_ms = worst_ms.get(worst_ms.len() / 2).copied().unwrap_or(0);
+        (2 * usual_ms).clamp(DISK_STALL_MS, DISK_STALL_MS_MAX)
+    }
+
+    /// Whether the disk stalls: it takes longer than it usually does.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled_ms >= DISK_STALL_MS && self.stalled_ms >= self.stall_ms_min()
+    }
+
+    /// Whether the disk has stalled for twice as long as makes it a stall.
+    pub fn is_stalled_for_long(&self) -> bool {
+        self.stalled_ms >= 2 * DISK_STALL_MS && self.stalled_ms >= 2 * self.stall_ms_min()
+    }
+}
+
+#[cfg(test)]
+mod tests;
