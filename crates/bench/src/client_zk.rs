@@ -153,6 +153,12 @@ impl Session {
         self.under_way.push_back(Sent { xid: self.last_xid, since_ns });
     }
 
+    /// What the latencies of the requests under way count from.
+    #[cfg(test)]
+    pub fn since_ns(&self) -> Vec<u64> {
+        self.under_way.iter().map(|sent| sent.since_ns).collect()
+    }
+
     /// Queues a ping.
     pub fn ping(&mut self) {
         Request::Ping.encode(XID_PING, &mut self.output);

@@ -6,12 +6,16 @@
 //! together, so that the server's CPU can be told for each phase; each client has a root of its
 //! own; a watch is one event on the wire however many watchers a client has, as in the original,
 //! where the client library multiplies them.
+//!
+//! With a rate the phases are an open loop: each request has its time, all clients together send so
+//! many a second, and latency counts from when a request was due. So servers are compared at the
+//! load that both have, and what a server costs between requests is in its figures.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::ReplyHeader;
 use zk::{AclEntry, ErrorCode, JuteReader};
@@ -20,9 +24,11 @@ use crate::census::Census;
 use crate::client_zk::Session;
 use crate::comparison::{self, Progress, Rounds, Stolen, Where};
 use crate::driver::{Driver, Load, Next};
-use crate::limits::CLIENTS_MAX;
+use crate::idle;
+use crate::limits::{CLIENTS_MAX, PACED_START_NS, PIPELINE_REQUESTS, RATE_MAX, SECONDS_MAX};
 use crate::meter::{Meter, Tally};
 use crate::null_server::NullServer;
+use crate::pace::Pace;
 use crate::report::{self, Series};
 use crate::stats::Phase;
 use crate::target::Target;
@@ -37,14 +43,31 @@ pub struct LatencyArgs {
     at: Where,
     #[command(flatten)]
     repeat: Rounds,
-    /// Sessions at once; several numbers are several tests
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,10,20")]
+    /// Sessions at once; several numbers are several tests [default: 1,10,20; with --rate 10]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Vec<usize>,
     /// One request at a time instead of all at once
     #[arg(long)]
     sync: bool,
-    /// Znodes of each client
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    /// Open loop: so many requests a second, all clients together; several numbers are several
+    /// tests
+    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "sync",
+          value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
+    rate: Vec<u64>,
+    /// Requests of a client that are due at once, as a client library that is busy sends them
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "rate",
+          value_parser = clap::value_parser!(u64).range(1..=PIPELINE_REQUESTS as u64))]
+    burst: u64,
+    /// How long a phase takes at that rate; that of the watches takes --watch-multiple times as long
+    #[arg(long, value_name = "S", default_value_t = 3, requires = "rate",
+          value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    seconds: u64,
+    /// How long the servers are left alone before, to measure what they cost when idle; by default 10
+    /// with --rate, else not at all
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
+    idle_seconds: Option<u64>,
+    /// Znodes of each client; with --rate as many as --seconds take
+    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "rate")]
     znode_count: usize,
     /// Bytes of data in each
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
@@ -71,6 +94,10 @@ pub struct Shape {
     pub watch_multiple: usize,
     /// One request at a time.
     pub is_synchronous: bool,
+    /// Requests a second of all clients in open loop; None: as fast as the server takes them.
+    pub rate: Option<u64>,
+    /// Requests of a client that are due at once in open loop.
+    pub burst: u64,
     /// Asked for, ms.
     pub timeout_ms: i32,
 }
@@ -83,6 +110,65 @@ impl Shape {
             _ => self.znode_count,
         };
         clients * MEASURED.map(of_kind).iter().sum::<usize>()
+    }
+
+    /// How requests are sent, for headings.
+    fn mode(&self) -> String {
+        match (self.rate, self.is_synchronous) {
+            (Some(rate), _) if self.burst == 1 => format!("open loop at {rate} per s"),
+            (Some(rate), _) => format!("open loop at {rate} per s in bursts of {}", self.burst),
+            (None, true) => "synchronous".to_string(),
+            (None, false) => "asynchronous".to_string(),
+        }
+    }
+}
+
+impl LatencyArgs {
+    fn check(&self) -> anyhow::Result<()> {
+        for (name, number) in
+            [("znode-count", self.znode_count), ("watch-multiple", self.watch_multiple)]
+        {
+            anyhow::ensure!(number > 0, "--{name} must be at least 1");
+        }
+        for clients in &self.clients {
+            let is_possible = (1..=CLIENTS_MAX).contains(clients);
+            anyhow::ensure!(is_possible, "--clients: {clients} is not in 1..={CLIENTS_MAX}");
+        }
+        Ok(())
+    }
+
+    fn client_counts(&self) -> Vec<usize> {
+        match (self.clients.as_slice(), self.rate.as_slice()) {
+            ([], []) => vec![1, 10, 20],
+            ([], _) => vec![10],
+            (given, _) => given.to_vec(),
+        }
+    }
+
+    /// Each number of clients, at each rate.
+    fn tests(&self) -> Vec<(usize, Shape)> {
+        let rates: Vec<Option<u64>> = match self.rate.as_slice() {
+            [] => vec![None],
+            rates => rates.iter().copied().map(Some).collect(),
+        };
+        let at_rates = |clients| {
+            let shape = |rate: &Option<u64>| (clients, self.shape(clients, *rate));
+            rates.iter().map(shape).collect::<Vec<_>>()
+        };
+        self.client_counts().into_iter().flat_map(at_rates).collect()
+    }
+
+    fn shape(&self, clients: usize, rate: Option<u64>) -> Shape {
+        let of_seconds = |rate: u64| (rate * self.seconds / clients as u64).max(1) as usize;
+        Shape {
+            znode_count: rate.map_or(self.znode_count, of_seconds),
+            znode_bytes: self.znode_size,
+            watch_multiple: self.watch_multiple,
+            is_synchronous: self.sync,
+            rate,
+            burst: self.burst,
+            timeout_ms: self.timeout,
+        }
     }
 }
 
@@ -128,68 +214,87 @@ pub struct Run {
 /// # Errors
 /// A target does not answer, or a file cannot be written.
 pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
-    for (name, number) in
-        [("znode-count", args.znode_count), ("watch-multiple", args.watch_multiple)]
-    {
-        anyhow::ensure!(number > 0, "--{name} must be at least 1");
-    }
-    for clients in &args.clients {
-        let is_possible = (1..=CLIENTS_MAX).contains(clients);
-        anyhow::ensure!(is_possible, "--clients: {clients} is not in 1..={CLIENTS_MAX}");
-    }
-    let shape = Shape {
-        znode_count: args.znode_count,
-        znode_bytes: args.znode_size,
-        watch_multiple: args.watch_multiple,
-        is_synchronous: args.sync,
-        timeout_ms: args.timeout,
-    };
+    args.check()?;
     let null = NullServer::start(args.znode_size)?;
     let mut targets = args.at.targets()?;
-    let census = Census::start(&targets);
-    targets.push(null.target());
     let header = args.at.header()?;
     print!("{header}");
-    println!("latency from the write to the socket; us of CPU are user and system");
+    let since = if args.rate.is_empty() { "the write to the socket" } else { "the intended start" };
+    println!("latency from {since}; us of CPU are user and system");
+    let idle = measure_idle(args, &targets);
+    let census = Census::start(&targets);
+    targets.push(null.target());
     let mut tests = Vec::new();
     let mut trouble = 0;
-    for &clients in &args.clients {
-        let mode = if args.sync { "synchronous" } else { "asynchronous" };
-        println!(
-            "\n{clients} clients, {mode}: {} znodes of {} bytes each, {} watchers on each",
-            shape.znode_count, shape.znode_bytes, shape.watch_multiple
-        );
-        let work = format!("{} operations", shape.operation_count(clients));
-        let warm = args.repeat.warm_line(&work, &targets);
-        println!("{warm}");
-        let series = measure(&targets, clients, &shape, &args.repeat)?;
-        for one in &series[..series.len() - 1] {
-            if !args.brief {
-                println!("{} ({}), last run", one.name, one.address);
-                print!("{}", report::original_lines(&one.runs[one.runs.len() - 1], &shape));
-            }
-            trouble += one.runs.iter().map(|run| run.all.errors + run.all.lost).sum::<u64>();
-        }
-        let (null, servers) = series.split_last().expect("the null server is the last");
-        print!("{}", report::table(servers));
-        println!("the generator's ceiling:");
-        print!("{}", report::table(core::slice::from_ref(null)));
-        tests.push(json!({
-            "clients": clients,
-            "synchronous": args.sync,
-            "warm": warm,
-            "servers": series.iter().map(report::to_json).collect::<Vec<_>>(),
-        }));
+    for (clients, shape) in args.tests() {
+        let (test, wrong) = run_test(args, &targets, clients, &shape)?;
+        tests.push(test);
+        trouble += wrong;
     }
     let each = census.end();
-    println!("\n{}", report::published(&args.clients));
+    println!("\n{}", report::published(&args.client_counts()));
     args.at.write_json(&json!({
         "workload": "zk-latencies",
         "about": header,
+        "idle": idle,
         "each_server": each,
         "tests": tests,
     }))?;
     Ok(comparison::end(trouble))
+}
+
+/// What the servers cost before the first request, if that is asked for.
+fn measure_idle(args: &LatencyArgs, targets: &[Target]) -> Option<Value> {
+    let by_default = if args.rate.is_empty() { 0 } else { 10 };
+    let seconds = args.idle_seconds.unwrap_or(by_default);
+    if seconds == 0 {
+        return None;
+    }
+    let idle = idle::measure(targets, seconds);
+    print!("{}", idle::lines(targets, &idle, seconds));
+    Some(idle::to_json(targets, &idle))
+}
+
+/// One test on all servers: its figures, and how many answers were wrong or sessions lost.
+fn run_test(
+    args: &LatencyArgs,
+    targets: &[Target],
+    clients: usize,
+    shape: &Shape,
+) -> anyhow::Result<(Value, u64)> {
+    println!(
+        "\n{clients} clients, {}: {} znodes of {} bytes each, {} watchers on each",
+        shape.mode(),
+        shape.znode_count,
+        shape.znode_bytes,
+        shape.watch_multiple
+    );
+    let work = format!("{} operations", shape.operation_count(clients));
+    let warm = args.repeat.warm_line(&work, targets);
+    println!("{warm}");
+    let series = measure(targets, clients, shape, &args.repeat)?;
+    let (null, servers) = series.split_last().expect("the null server is the last");
+    let mut trouble = 0;
+    for one in servers {
+        // The original has no open loop.
+        if !args.brief && shape.rate.is_none() {
+            println!("{} ({}), last run", one.name, one.address);
+            print!("{}", report::original_lines(&one.runs[one.runs.len() - 1], shape));
+        }
+        trouble += one.runs.iter().map(|run| run.all.errors + run.all.lost).sum::<u64>();
+    }
+    print!("{}", report::table(servers));
+    println!("the generator's ceiling:");
+    print!("{}", report::table(core::slice::from_ref(null)));
+    let test = json!({
+        "clients": clients,
+        "synchronous": args.sync,
+        "rate_per_s": shape.rate,
+        "burst": shape.burst,
+        "warm": warm,
+        "servers": series.iter().map(report::to_json).collect::<Vec<_>>(),
+    });
+    Ok((test, trouble))
 }
 
 fn measure(
@@ -244,6 +349,8 @@ pub fn run(target: &Target, clients: usize, shape: &Shape, label: &str) -> anyho
         run.all.lost = phase.lost;
         let sum = run.all.server_cpu_ns.unwrap_or(0);
         run.all.server_cpu_ns = phase.server_cpu_ns.map(|ns| sum + ns);
+        let sum = run.all.server_wakeups.unwrap_or(0);
+        run.all.server_wakeups = phase.server_wakeups.map(|count| sum + count);
         run.notified_ms = notified_ms;
         run.phases.push(phase);
     }
@@ -272,9 +379,16 @@ impl Test<'_> {
             Kind::Watch => self.shape.znode_count * self.shape.watch_multiple,
             _ => self.shape.znode_count,
         };
+        let is_measured = !matches!(kind, Kind::MakeRoot | Kind::RemoveRoot);
+        let rate = self.shape.rate.filter(|_| is_measured);
+        // It takes a moment to read, too long for a phase that lasts some milliseconds.
+        let waits = rate.and_then(|_| target.waits());
         let meter = Meter::start(driver, target);
+        // A moment later, so that no client begins late.
+        let start_ns = meter.started_ns() + PACED_START_NS;
         let mut load = PhaseLoad {
             kind,
+            pace: rate.map(|rate| Pace::at_rate(start_ns, rate)),
             shape: self.shape,
             roots: self.roots,
             data: &self.data,
@@ -286,6 +400,11 @@ impl Test<'_> {
         };
         driver.run(&mut load)?;
         let mut phase = meter.stop(driver, name, load.tally);
+        if rate.is_some() {
+            phase.elapsed_ns -= PACED_START_NS;
+            let after = waits.as_ref().and_then(|_| target.waits());
+            phase.server_wakeups = after.zip(waits).map(|(after, before)| after.since(&before));
+        }
         let answered = |it: &Position| it.answered_ns.saturating_sub(meter.started_ns());
         let notified = |it: &Position| it.notified_ns.saturating_sub(it.answered_ns) / 1_000_000;
         phase.client_ns = load.clients.iter().map(answered).collect();
@@ -305,6 +424,8 @@ struct Position {
 
 struct PhaseLoad<'a> {
     kind: Kind,
+    /// When each request is due; None: at once.
+    pace: Option<Pace>,
     shape: &'a Shape,
     roots: &'a [String],
     data: &'a [u8],
@@ -345,6 +466,15 @@ impl Load for PhaseLoad<'_> {
         if self.shape.is_synchronous && session.under_way() > 0 {
             return Next::Wait;
         }
+        let due_ns = match self.pace {
+            Some(pace) => {
+                pace.client_due_ns(self.roots.len(), client, progress.sent, self.shape.burst)
+            }
+            None => now_ns,
+        };
+        if now_ns < due_ns {
+            return Next::At(due_ns);
+        }
         path_of(&mut self.path, &self.roots[client], self.kind, self.shape, progress.sent);
         progress.sent += 1;
         let path = self.path.as_str();
@@ -367,7 +497,7 @@ impl Load for PhaseLoad<'_> {
                 Request::Write(WriteRequest::Delete { path, version: -1 })
             }
         };
-        session.send(&request, now_ns);
+        session.send(&request, due_ns);
         Next::Sent
     }
 

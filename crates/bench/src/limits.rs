@@ -86,6 +86,9 @@ pub const SNAPSHOT_LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// is late by that and some 50 us more, rather than take a whole core from servers beside it.
 pub const NAP: Duration = Duration::from_micros(50);
 
+/// From the start of an open-loop phase to its first request, ns: no client begins late.
+pub const PACED_START_NS: u64 = 10_000_000;
+
 /// Requests a second of an open loop, which this generator cannot reach anyway.
 pub const RATE_MAX: u64 = 10_000_000;
 

@@ -59,6 +59,7 @@ impl Meter<'_> {
             client_ns: Vec::new(),
             latencies: tally.latencies,
             server_cpu_ns: server_cpu_ns.map(|(after, before)| after.saturating_sub(before)),
+            server_wakeups: None,
             own_cpu_ns: thread_cpu_ns() - self.own_cpu_ns,
             errors: tally.errors,
             lost: driver.lost().count() as u64,

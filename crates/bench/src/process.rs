@@ -1,7 +1,7 @@
 //! The processes of a server on this machine, found by the port they listen on: their CPU time and
 //! memory, from `/proc` (Linux, proc(5)).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -21,6 +21,21 @@ pub struct Memory {
     pub resident: u64,
     /// `VmHWM`.
     pub peak: u64,
+}
+
+/// How often each thread of some processes has given up its core to wait for something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waits(HashMap<(u32, u32), u64>);
+
+impl Waits {
+    /// Wake-ups since `before`: each wait that was counted meanwhile. Threads that have ended are
+    /// missing; a thread that is new counts from its start.
+    pub fn since(&self, before: &Waits) -> u64 {
+        let wakeups = |(thread, count): (&(u32, u32), &u64)| {
+            count.saturating_sub(before.0.get(thread).copied().unwrap_or(0))
+        };
+        self.0.iter().map(wakeups).sum()
+    }
 }
 
 impl Processes {
@@ -100,6 +115,24 @@ impl Processes {
             return None;
         }
         self.pids.iter().map(|pid| cpu_of(*pid)).sum()
+    }
+
+    /// The voluntary context switches of all their threads so far (proc(5), `status` of each task).
+    pub fn waits(&self) -> Option<Waits> {
+        if self.pids.is_empty() {
+            return None;
+        }
+        let mut waits = Waits::default();
+        for pid in &self.pids {
+            for tid in entries(&format!("/proc/{pid}/task")).filter_map(|it| it.parse().ok()) {
+                // A thread that has just ended has no status any more.
+                let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+                if let Some(count) = status.ok().and_then(|status| waits_of(&status)) {
+                    waits.0.insert((*pid, tid), count);
+                }
+            }
+        }
+        Some(waits)
     }
 
     /// How long the youngest of them runs, in seconds.
@@ -188,6 +221,11 @@ fn memory_of(status: &str) -> Option<Memory> {
         Some(kib * 1024)
     };
     Some(Memory { resident: of("VmRSS:")?, peak: of("VmHWM:")? })
+}
+
+fn waits_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
 }
 
 /// CPU time of the calling thread so far, in ns.

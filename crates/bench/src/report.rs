@@ -66,6 +66,7 @@ struct Middle {
     operations: u64,
     rate: f64,
     server_us: Option<f64>,
+    server_wakeups: Option<f64>,
     own_us: f64,
     all: Phase,
 }
@@ -88,10 +89,12 @@ fn middle(series: &Series, at: usize) -> Middle {
         median(&phases.iter().map(|phase| figure(phase)).collect::<Vec<_>>())
     };
     let is_known = phases.iter().all(|phase| phase.server_cpu_ns.is_some());
+    let is_counted = phases.iter().all(|phase| phase.server_wakeups.is_some());
     Middle {
         operations: phases.first().map_or(0, |phase| phase.operations),
         rate: of(&|phase| phase.rate()),
         server_us: is_known.then(|| of(&|phase| phase.server_us().unwrap_or(0.0))),
+        server_wakeups: is_counted.then(|| of(&|phase| phase.server_wakeups_each().unwrap_or(0.0))),
         own_us: of(&|phase| phase.own_us()),
         all,
     }
@@ -110,7 +113,7 @@ pub fn table(series: &[Series]) -> String {
         let _ = writeln!(out, "{} ({})", one.name, one.address);
         let _ = writeln!(
             out,
-            "  {:<18} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8}",
+            "  {:<18} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8}",
             "phase",
             "ops",
             "ops/s",
@@ -120,6 +123,7 @@ pub fn table(series: &[Series]) -> String {
             "p99.9 us",
             "max us",
             "server us",
+            "wake-ups",
             "own us"
         );
         for at in 0..phase_count {
@@ -127,7 +131,7 @@ pub fn table(series: &[Series]) -> String {
             let latencies = &middle.all.latencies;
             let _ = write!(
                 out,
-                "  {:<18} {:>9} {:>11.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>10} {:>8.2}",
+                "  {:<18} {:>9} {:>11.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>10} {:>8} {:>8.2}",
                 middle.all.name,
                 middle.operations,
                 middle.rate,
@@ -137,6 +141,7 @@ pub fn table(series: &[Series]) -> String {
                 latencies.percentile_us(99.9),
                 latencies.max_us(),
                 shown(middle.server_us),
+                shown(middle.server_wakeups),
                 middle.own_us
             );
             if middle.all.errors > 0 || middle.all.lost > 0 {
@@ -233,6 +238,7 @@ fn phase_json(phase: &Phase) -> Value {
         "p999_us": us(99.9),
         "max_us": phase.latencies.max_us(),
         "server_cpu_us_per_operation": phase.server_us(),
+        "server_wakeups_per_operation": phase.server_wakeups_each(),
         "generator_cpu_us_per_operation": phase.own_us(),
         "client_ns": phase.client_ns,
         "errors": phase.errors,

@@ -24,6 +24,7 @@ use crate::limits::{
     RATE_MAX, SECONDS_MAX, SESSION_TIMEOUT_MS,
 };
 use crate::meter::{Meter, Tally};
+use crate::pace::Pace;
 use crate::snapshots::Snapshots;
 use crate::stats::Phase;
 use crate::target::Target;
@@ -242,17 +243,6 @@ fn is_sustained(phase: &Phase, rate: u64) -> bool {
         && phase.latencies.percentile_us(50.0) <= PROBE_P50_MS_MAX * 1_000.0
 }
 
-/// When requests are sent.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Pace {
-    /// Of the first request, ns of the driver.
-    start_ns: u64,
-    /// Between two requests of all clients.
-    spacing_ns: f64,
-    /// Of all clients.
-    count: u64,
-}
-
 /// Sets data at a rate for so long; the time counts from the first request to the last answer.
 fn set(
     driver: &mut Driver,
@@ -264,8 +254,8 @@ fn set(
 ) -> anyhow::Result<(Phase, Gaps)> {
     // A moment later, so that no client begins late.
     let start_ns = driver.now_ns() + 10_000_000;
-    let pace = Pace { start_ns, spacing_ns: 1e9 / rate as f64, count: rate * seconds };
-    let mut load = SetLoad::new(tree, pace, driver.client_count());
+    let pace = Pace::at_rate(start_ns, rate);
+    let mut load = SetLoad::new(tree, pace, rate * seconds, driver.client_count());
     let meter = Meter::start(driver, target);
     driver.run(&mut load)?;
     let mut phase = meter.stop(driver, name, load.tally);
@@ -276,6 +266,8 @@ fn set(
 struct SetLoad<'a> {
     tree: &'a Tree,
     pace: Pace,
+    /// Requests of all clients.
+    count: u64,
     /// Requests of each client.
     sent: Vec<u64>,
     gaps: Gaps,
@@ -284,10 +276,11 @@ struct SetLoad<'a> {
 }
 
 impl SetLoad<'_> {
-    fn new(tree: &Tree, pace: Pace, clients: usize) -> SetLoad<'_> {
+    fn new(tree: &Tree, pace: Pace, count: u64, clients: usize) -> SetLoad<'_> {
         SetLoad {
             tree,
             pace,
+            count,
             sent: vec![0; clients],
             gaps: Gaps::new(clients),
             tally: Tally::default(),
@@ -299,11 +292,10 @@ impl SetLoad<'_> {
 impl Load for SetLoad<'_> {
     fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next {
         let index = self.sent[client] * self.sent.len() as u64 + client as u64;
-        let Pace { start_ns, spacing_ns, count } = self.pace;
-        if index >= count {
+        if index >= self.count {
             return Next::Finished;
         }
-        let due_ns = start_ns + (index as f64 * spacing_ns) as u64;
+        let due_ns = self.pace.due_ns(index);
         if now_ns < due_ns {
             return Next::At(due_ns);
         }

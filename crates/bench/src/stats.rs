@@ -57,6 +57,8 @@ pub struct Phase {
     pub latencies: Latencies,
     /// CPU of the server's processes, if they are on this machine.
     pub server_cpu_ns: Option<u64>,
+    /// Wake-ups of the server's threads, where they were counted.
+    pub server_wakeups: Option<u64>,
     /// CPU of the generator's thread.
     pub own_cpu_ns: u64,
     /// Answers that were errors or not what was asked for.
@@ -82,6 +84,12 @@ impl Phase {
     /// µs of the server's CPU for each operation.
     pub fn server_us(&self) -> Option<f64> {
         self.server_cpu_ns.map(|ns| per_operation_us(ns, self.operations))
+    }
+
+    /// Wake-ups of the server's threads for each operation.
+    pub fn server_wakeups_each(&self) -> Option<f64> {
+        let wakeups = self.server_wakeups?;
+        Some(if self.operations == 0 { 0.0 } else { wakeups as f64 / self.operations as f64 })
     }
 
     /// µs of the generator's CPU for each operation.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::figures::Block;
-use crate::process::{Memory, Processes};
+use crate::process::{Memory, Processes, Waits};
 
 /// Where a target is, as it was written: `zk://host:port[,host:port]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +123,11 @@ impl Target {
             Cpu::Processes(processes) => processes.cpu_ns(),
             Cpu::Thread(cpu_ns) => Some(cpu_ns.load(Ordering::Relaxed)),
         }
+    }
+
+    /// The waits of the server's threads so far, if it is on this machine and no thread of ours.
+    pub fn waits(&self) -> Option<Waits> {
+        self.processes().and_then(Processes::waits)
     }
 
     /// Its answer to a four-letter word. The null server knows none.

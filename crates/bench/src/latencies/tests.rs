@@ -8,6 +8,8 @@ const SHAPE: Shape = Shape {
     znode_bytes: 20,
     watch_multiple: 3,
     is_synchronous: false,
+    rate: None,
+    burst: 1,
     timeout_ms: 10_000,
 };
 
@@ -63,4 +65,71 @@ fn nobody_at_the_address_is_an_error() {
     let target = null.target();
     drop(null);
     assert!(run(&target, 1, &SHAPE, "t").is_err());
+}
+
+/// At 5,000 a second 200 creates take 40 ms, and 600 watches take 120.
+#[test]
+fn an_open_loop_asks_the_same_and_no_sooner_than_is_due() {
+    let null = NullServer::start(SHAPE.znode_bytes).unwrap();
+    let shape = Shape { rate: Some(5_000), ..SHAPE };
+    let run = run(&null.target(), 4, &shape, "t").unwrap();
+    assert_eq!((run.all.operations, run.all.errors, run.all.lost), (4 * 450, 0, 0));
+    for phase in &run.phases {
+        let last_due_ns = (phase.operations - 1) * 200_000;
+        assert!(phase.elapsed_ns >= last_due_ns, "{}: {}", phase.name, phase.elapsed_ns);
+        // The server is a thread of this process.
+        assert_eq!(phase.server_wakeups, None);
+    }
+}
+
+/// The second of two clients at a request every 10 ns; latency counts from 110, though it is sent
+/// at 500.
+#[test]
+fn latency_of_an_open_loop_counts_from_the_intended_start() {
+    let shape = Shape { znode_count: 2, ..SHAPE };
+    let roots = ["/a".to_string(), "/b".to_string()];
+    let mut load = PhaseLoad {
+        kind: Kind::Get,
+        pace: Some(Pace { start_ns: 100, spacing_ns: 10.0 }),
+        shape: &shape,
+        roots: &roots,
+        data: b"",
+        acl: Vec::new(),
+        per_client: 2,
+        clients: vec![Position::default(); 2],
+        tally: Tally::default(),
+        path: String::new(),
+    };
+    let mut session = Session::connect(1);
+    let written = session.output().len();
+    session.on_written(written);
+    assert_eq!(load.next(1, &mut session, 109), Next::At(110));
+    assert_eq!(load.next(1, &mut session, 500), Next::Sent);
+    assert_eq!(load.next(1, &mut session, 500), Next::Sent);
+    assert_eq!(load.next(1, &mut session, 500), Next::Finished);
+    assert_eq!(session.since_ns(), [110, 130]);
+}
+
+#[test]
+fn rates_and_clients_make_the_tests() {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: LatencyArgs,
+    }
+    let tests = |line: &str| {
+        let line = format!("x --target zk://a:1 {line}");
+        let line = <Line as clap::Parser>::try_parse_from(line.split(' ')).ok()?;
+        let of = |(clients, shape): (usize, Shape)| (clients, shape.rate, shape.znode_count);
+        Some(line.args.tests().into_iter().map(of).collect::<Vec<_>>())
+    };
+    let plain = vec![(1, None, 10_000), (10, None, 10_000), (20, None, 10_000)];
+    assert_eq!(tests("--brief"), Some(plain));
+    let paced = vec![(10, Some(5_000), 1_500), (10, Some(15_000), 4_500)];
+    assert_eq!(tests("--rate 5000,15000"), Some(paced));
+    let long = vec![(2, Some(100), 500), (4, Some(100), 250)];
+    assert_eq!(tests("--rate 100 --clients 2,4 --seconds 10"), Some(long));
+    for refused in ["--rate 0", "--rate 1 --sync", "--rate 1 --znode-count 5"] {
+        assert_eq!(tests(refused), None, "{refused}");
+    }
 }

@@ -75,3 +75,35 @@ fn dead_processes_are_known_by_their_state() {
         assert_eq!(is_dead(stat), expected, "{stat}");
     }
 }
+
+#[test]
+fn waits_are_counted_for_each_thread() {
+    let status = "Name:\tx\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t4\n";
+    assert_eq!((waits_of(status), waits_of("Name:\tx\n")), (Some(17), None));
+    let before = Waits(HashMap::from([((1, 1), 5), ((1, 2), 7)]));
+    // Thread 2 has ended, thread 3 is new.
+    let after = Waits(HashMap::from([((1, 1), 8), ((1, 3), 2)]));
+    assert_eq!(after.since(&before), 5);
+}
+
+#[test]
+fn a_thread_that_waits_wakes_up() {
+    let own = Processes::of(&[std::process::id()]);
+    let (ping, on_ping) = std::sync::mpsc::channel::<()>();
+    let (pong, on_pong) = std::sync::mpsc::channel::<()>();
+    let echo = std::thread::spawn(move || {
+        while on_ping.recv().is_ok() {
+            pong.send(()).unwrap();
+        }
+    });
+    let before = own.waits().unwrap();
+    for _ in 0..10_000 {
+        ping.send(()).unwrap();
+        on_pong.recv().unwrap();
+    }
+    // Two threads that spin for each other may meet without a wait, but not ten thousand times.
+    assert!(own.waits().unwrap().since(&before) > 0);
+    drop(ping);
+    echo.join().unwrap();
+    assert_eq!(Processes::default().waits(), None);
+}

@@ -29,6 +29,8 @@ fn the_lines_of_the_original() {
         znode_bytes: 10,
         watch_multiple: 5,
         is_synchronous: true,
+        rate: None,
+        burst: 1,
         timeout_ms: 1,
     };
     let one = series("a", [500, 500, 500], [1, 1, 1]);
@@ -71,6 +73,19 @@ fn a_server_elsewhere_has_no_cpu_figure() {
     let value = to_json(&ours);
     assert!(value["runs"][1]["phases"][0]["server_cpu_us_per_operation"].is_null());
     assert_eq!(value["runs"][0]["phases"][0]["operations"], 1_000);
+}
+
+#[test]
+fn wake_ups_are_shown_where_they_were_counted() {
+    let mut ours = series("ours", [100, 100, 100], [2, 2, 2]);
+    assert_eq!(middle(&ours, 0).server_wakeups, None);
+    for (run, wakeups) in ours.runs.iter_mut().zip([500, 2_000, 3_000]) {
+        run.phases[0].server_wakeups = Some(wakeups);
+    }
+    assert_eq!(middle(&ours, 0).server_wakeups, Some(2.0));
+    let value = to_json(&ours);
+    assert_eq!(value["runs"][0]["phases"][0]["server_wakeups_per_operation"], 0.5);
+    assert!(value["runs"][0]["phases"][1]["server_wakeups_per_operation"].is_null());
 }
 
 #[test]

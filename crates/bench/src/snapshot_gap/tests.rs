@@ -23,8 +23,8 @@ fn as_many_requests_are_made_as_the_rate_asks_for() {
 #[test]
 fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
     let tree = Tree::new(&TREE, "t");
-    let pace = Pace { start_ns: 100, spacing_ns: 10.0, count: 5 };
-    let mut load = SetLoad::new(&tree, pace, 2);
+    let pace = Pace { start_ns: 100, spacing_ns: 10.0 };
+    let mut load = SetLoad::new(&tree, pace, 5, 2);
     let mut sessions = [Session::connect(1), Session::connect(1)];
     for (client, now_ns, expected) in [
         (0, 99, Next::At(100)),

@@ -57,6 +57,27 @@ fn the_latency_test_counts_the_same_on_both_servers() {
     }
 }
 
+/// At 1,000 a second for a second, in bursts of 5: 500 requests of each of two clients, 11 times.
+#[test]
+fn a_fixed_rate_shows_what_each_operation_and_an_idle_server_cost() {
+    let ours = Server::start("bench-rate-ours", &CONFIG);
+    let target = format!("zk://{}", ours.address());
+    let args = ["zk-latencies", "--target", &target, "--clients", "2", "--rate", "1000"];
+    let times = ["--burst", "5", "--seconds", "1", "--idle-seconds", "1"];
+    let once = ["--rounds", "1", "--warmup", "0"];
+    let (text, json) = bench("rate", &[&args[..], &times, &once].concat());
+    assert!(text.contains("open loop at 1000 per s in bursts of 5: 500 znodes"), "{text}");
+    assert!(text.contains("idle for 1 s without a client: Quorate"), "{text}");
+    assert!(!text.contains("errors"), "{text}");
+    assert_eq!(json.matches("\"operations\": 11000,").count(), 2, "{json}");
+    // The null server is a thread of the generator, whose wake-ups are not told apart.
+    let wakeups = values(&json, "server_wakeups_per_operation");
+    let (ours, null) = wakeups.split_at(8);
+    assert!(ours.iter().all(|phase| phase[0] > 0.0), "{json}");
+    assert!(null.iter().all(Vec::is_empty), "{json}");
+    assert_eq!(values(&json, "pid").len(), 1, "{json}");
+}
+
 /// A figure of each server of a `--json` file, in the order of the file: one value, or one for each
 /// round; none if it is not known.
 fn values(json: &str, key: &str) -> Vec<Vec<f64>> {

@@ -1,0 +1,51 @@
+//! An open loop's schedule: when each request is due. It does not wait for answers. Pure.
+
+/// Requests at even distances. Request `i` is due `i` times the distance after the start, from
+/// client `i % clients`: each client's requests are evenly spaced, too. In bursts, so many requests
+/// of one client are due at once, and the bursts are evenly spaced.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// When the first request is due, ns of the driver.
+    pub start_ns: u64,
+    /// Ns between two requests of all clients together.
+    pub spacing_ns: f64,
+}
+
+impl Pace {
+    /// So many requests a second, all clients together.
+    pub fn at_rate(start_ns: u64, rate: u64) -> Pace {
+        Pace { start_ns, spacing_ns: 1e9 / rate as f64 }
+    }
+
+    /// When request `index` of all clients is due.
+    pub fn due_ns(&self, index: u64) -> u64 {
+        self.start_ns + (index as f64 * self.spacing_ns) as u64
+    }
+
+    /// When request `number` of one of so many clients is due, in bursts of `burst`.
+    pub fn client_due_ns(&self, clients: usize, client: usize, number: usize, burst: u64) -> u64 {
+        let burst_index = number as u64 / burst * clients as u64 + client as u64;
+        self.due_ns(burst_index * burst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_evenly_spaced_and_so_are_each_clients() {
+        let pace = Pace::at_rate(100, 1_000_000);
+        assert_eq!([0, 1, 2].map(|index| pace.due_ns(index)), [100, 1_100, 2_100]);
+        let of_second = [0, 1, 2].map(|number| pace.client_due_ns(3, 1, number, 1));
+        assert_eq!(of_second, [1_100, 4_100, 7_100]);
+    }
+
+    #[test]
+    fn a_burst_is_due_at_once_and_the_rate_stays() {
+        let pace = Pace::at_rate(0, 1_000_000);
+        let of = |client| [0, 1, 2, 3, 4].map(|number| pace.client_due_ns(2, client, number, 2));
+        assert_eq!(of(0), [0, 0, 4_000, 4_000, 8_000]);
+        assert_eq!(of(1), [2_000, 2_000, 6_000, 6_000, 10_000]);
+    }
+}
