@@ -45,8 +45,8 @@ pub struct Apply {
     thaw_wanted: bool,
     search_wanted: Option<ContainerSearch>,
     prepared: Option<PreparedImage>,
-    /// A snapshot to take the place of the state.
-    replacement: Option<WholeImage>,
+    /// A snapshot to take the place of the state, and whether this member has a vote in it.
+    replacement: Option<(WholeImage, bool)>,
     /// The sessions of one that has, for Loop.
     replaced_sessions: Option<Vec<SessionEvent>>,
     /// Index and term of the last whole entry.
@@ -172,11 +172,11 @@ impl Apply {
             ToApply::Thaw => self.thaw_wanted = true,
             ToApply::FindContainers(search) => self.search_wanted = Some(search),
             ToApply::Prepare(image) => self.prepared = Some(image),
-            ToApply::Replace(image) => {
+            ToApply::Replace { image, is_voter } => {
                 // These are in it; what follows comes later.
                 self.entries.clear();
                 self.at = None;
-                self.replacement = Some(image);
+                self.replacement = Some((image, is_voter));
             }
         }
     }
@@ -206,8 +206,8 @@ impl Apply {
         if let Some(image) = self.prepared.take() {
             machine.prepare_image(image);
         }
-        if let Some(image) = self.replacement.take() {
-            self.replace(machine, image);
+        if let Some((image, is_voter)) = self.replacement.take() {
+            self.replace(machine, image, is_voter);
         }
         // Inside a batch its own waiters come first.
         if self.at.as_ref().is_none_or(|at| at.batch.is_none()) {
@@ -298,14 +298,15 @@ impl Apply {
     /// The state of a snapshot takes the place of the one there is. Whoever is connected is
     /// disconnected: the events between the two are not known, nor are the outcomes of this
     /// member's commands that the snapshot contains. The sessions live on.
-    fn replace(&mut self, machine: &mut Machine, image: WholeImage) {
+    fn replace(&mut self, machine: &mut Machine, image: WholeImage, is_voter: bool) {
         if let Some((boot, sequence)) = image.machine.last_batch(self.origin.member)
             && self.is_of_another_life(boot, sequence)
         {
             self.on_outlived(boot);
             return;
         }
-        if self.announced > 0 && image.machine.last_batch(self.origin.member).is_none() {
+        let may_be_forgotten = !is_voter && self.expects_own();
+        if !self.is_known(&image.machine) && (self.is_known(machine) || may_be_forgotten) {
             self.on_forgotten();
             return;
         }
@@ -418,11 +419,12 @@ impl Apply {
                 connection: framed.connection,
                 identities: &batch.identities[framed.identity_list],
             };
-            let reply = machine.apply(&stamp, &framed.command, &mut self.changes);
-            if framed.command == (Command::Forget { member: self.origin.member }) {
+            let forgets_own = framed.command == Command::Forget { member: self.origin.member };
+            if forgets_own && (self.is_known(machine) || self.expects_own()) {
                 self.on_forgotten();
                 break;
             }
+            let reply = machine.apply(&stamp, &framed.command, &mut self.changes);
             let Some(expecting) = &mut at.expected else { continue };
             let Some(waiter) = expecting.waiters.next() else { continue };
             let front = expecting.front.expect("only a Front has waiters");
@@ -455,6 +457,20 @@ impl Apply {
     /// of: later than this one, or another one with the same number. The directory is an old copy.
     fn is_of_another_life(&self, boot: BootId, sequence: u64) -> bool {
         (boot, sequence) > (self.origin.boot, self.announced)
+    }
+
+    /// Whether the state holds a batch of this member. A member is forgotten, too, that came and
+    /// went before it handed anything over: that does no harm.
+    fn is_known(&self, machine: &Machine) -> bool {
+        machine.last_batch(self.origin.member).is_some()
+    }
+
+    /// Whether commands of clients were handed over, or are about to be, and are not applied. What
+    /// Loop handed over by itself does no harm if it is handed over again.
+    fn expects_own(&self) -> bool {
+        let of_clients =
+            |it: &Expected| matches!(it, Expected::Batch { front, .. } if front.is_some());
+        self.expected.iter().any(of_clients)
     }
 
     fn on_outlived(&mut self, boot: BootId) {

@@ -10,6 +10,7 @@
 //! Source: `ContainerManager`, ZooKeeper 3.9.5. There, what a round is to remove is found at its
 //! start.
 
+use crate::limits::CLOCK_INTERVAL_MS;
 use machine::limits::CONTAINER_ZNODES_DELETED_MAX;
 use machine::tree::{ROOT, ZnodeId};
 use machine::{ContainerSearch, ContainersFound};
@@ -93,6 +94,21 @@ impl ContainerManager {
             State::Waiting(from) if self.allowance >= MINUTE_MS => State::Due(from),
             state => state,
         };
+    }
+
+    /// How long until time moves the round on, if nothing else does.
+    pub fn due_ms(&self) -> u64 {
+        let interval_ms = u64::from(self.settings.check_interval_ms);
+        let per_minute_max = u64::from(self.settings.removals_per_minute_max);
+        match self.state {
+            State::Resting => interval_ms.saturating_sub(self.round_ms).max(1),
+            State::Waiting(_) => {
+                let missing = MINUTE_MS.saturating_sub(self.allowance);
+                let allowed_ms = missing.div_ceil(per_minute_max.max(1));
+                allowed_ms.max(interval_ms.min(CLOCK_INTERVAL_MS))
+            }
+            State::Due(_) | State::Asked => u64::MAX,
+        }
     }
 
     /// The step that is to be asked for now, if any. `wall_ms` is the time that would be stamped.

@@ -1,8 +1,9 @@
 //! Leases: when each session expires, unless it is heard from. Kept by Loop, not replicated.
 //!
-//! Time here is the leases' own: it advances by what the driver says went by, but by
-//! [`LEASE_ADVANCE_MS_MAX`] at most per round, so that a process that was paused does not expire
-//! the world before it has heard what waited at its sockets meanwhile.
+//! Time here is the leases' own: it advances by what the driver says went by, but at most by what
+//! was planned, so that a process that was paused does not expire the world before it has heard
+//! what waited at its sockets meanwhile. Close to a deadline no more than [`LEASE_ADVANCE_MS_MAX`]
+//! is planned.
 //!
 //! Sessions stand in buckets of one tick, as in ZooKeeper (`ExpiryQueue`): a session expires up to a
 //! tick late and never early. Hearing from a session only moves its deadline; the session changes
@@ -140,9 +141,17 @@ impl Leases {
         self.buckets.insert((bucket, session));
     }
 
-    /// Lets time go by.
-    pub fn advance(&mut self, elapsed_ms: u64) {
-        self.now_ms += elapsed_ms.min(LEASE_ADVANCE_MS_MAX);
+    /// Lets time go by: as much as was planned to go by before anyone looks, and
+    /// [`LEASE_ADVANCE_MS_MAX`] in any case. Nothing longer is planned than ends
+    /// [`EXPIRY_MARGIN_MS`](crate::limits::EXPIRY_MARGIN_MS) before [`Leases::due_ms`].
+    pub fn advance(&mut self, elapsed_ms: u64, planned_ms: u64) {
+        self.now_ms += elapsed_ms.min(planned_ms.max(LEASE_ADVANCE_MS_MAX));
+    }
+
+    /// How long until a session is to be looked at; none without sessions.
+    pub fn due_ms(&self) -> Option<u64> {
+        let (bucket, _) = self.buckets.first()?;
+        Some(((bucket + 1) * self.tick_ms).saturating_sub(self.now_ms))
     }
 
     /// Sessions whose time is up, at most `max`, each with the attach that is judged. Each is given

@@ -36,8 +36,8 @@ use zk::four_letter::{Latency, Word};
 use zk::sasl::Exchange;
 
 use crate::limits::{
-    CLOSING_MS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, READ_HOLD_BYTES_MAX,
-    READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX,
+    CLOCK_INTERVAL_MS, CLOSING_MS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, READ_HOLD_BYTES_MAX,
+    READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, REST_TICK_MS_MAX,
 };
 use crate::message::{
     Answer, Delivery, FrontId, OwnedIdentity, Submission, ToLoop, Waiter, borrow,
@@ -436,6 +436,28 @@ impl Front {
         }
     }
 
+    /// How long until [`Front::on_tick`] is due, if nothing arrives before. A Front whose clients
+    /// are all at rest only looks, now and then, whether its member still has contact.
+    pub fn tick_ms(&self) -> u64 {
+        let is_busy = self.outstanding > 0
+            || self.commands_in_flight > 0
+            || self.has_read_only
+            || !self.starved.is_empty()
+            || !self.accepted.is_empty()
+            || !self.closing.is_empty()
+            || !self.heard.is_empty();
+        if is_busy {
+            return CLOCK_INTERVAL_MS;
+        }
+        let Some(contact_at_ms) = self.now.contact_at_ms.filter(|_| !self.connections.is_empty())
+        else {
+            return REST_TICK_MS_MAX;
+        };
+        let cut_off_ms = contact_at_ms + u64::from(self.config.session_timeout_ms_min) / 3;
+        let left_ms = cut_off_ms.saturating_sub(self.now.monotonic_ms);
+        left_ms.clamp(CLOCK_INTERVAL_MS, REST_TICK_MS_MAX)
+    }
+
     /// Whether the others may have ended a session with this timeout, and this member would not
     /// know. Its clients then have two thirds of the timeout left to find another member.
     fn is_cut_off(&self, timeout_ms: u32) -> bool {
@@ -498,12 +520,14 @@ impl Front {
     /// Ends connections that never said who they are, and those that leave their last bytes lying.
     fn end_idle(&mut self) {
         let now_ms = self.now.monotonic_ms;
-        while let Some(&(since_ms, id)) = self.accepted.front()
-            && since_ms + GREETING_MS_MAX <= now_ms
-        {
-            self.accepted.pop_front();
+        while let Some(&(since_ms, id)) = self.accepted.front() {
             let state = self.connections.get(&id).map(|connection| &connection.state);
-            if let Some(State::New) = state {
+            let is_new = matches!(state, Some(State::New));
+            if is_new && now_ms < since_ms + GREETING_MS_MAX {
+                break;
+            }
+            self.accepted.pop_front();
+            if is_new {
                 self.metrics.sessionless_connections_expired += 1;
                 self.disconnect(id, "it did not connect a session in time");
             }

@@ -98,7 +98,10 @@ pub const CONNECTION_IDENTITY_BYTES_MAX: usize = 16 * 1024;
 /// How often each Front reports the sessions it heard from.
 pub const HEARD_INTERVAL_MS: u64 = 200;
 
-/// How often the driver lets each Front, and Loop, look at the clock.
+/// How long a Front sleeps at most while its clients are at rest.
+pub const REST_TICK_MS_MAX: u64 = 5_000;
+
+/// How often the driver lets each Front look at the clock, and Loop while something is under way.
 pub const CLOCK_INTERVAL_MS: u64 = 100;
 
 /// What each deadline includes, so that a client that is never silent for its whole timeout is
@@ -107,7 +110,18 @@ pub const CLOCK_INTERVAL_MS: u64 = 100;
 /// of Loop, so a deadline is set up to one round too early.
 pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS;
 
-/// How far the leases' clock advances at most in one round of Loop, which comes every 100 ms: two
+/// How long Loop sleeps at most if nothing arrives and nothing is due: links that broke, disks that
+/// stall and questions that were lost are noticed by then.
+pub const LOOK_MS_MAX: u64 = 500;
+
+/// How late Loop may look at the clock before it takes itself for one that was paused.
+pub const LATE_MS: u64 = 40;
+
+/// How long before a deadline Loop begins to look at the clock every [`CLOCK_INTERVAL_MS`]: a
+/// process that was paused until then hears its clients before it judges them.
+pub const EXPIRY_MARGIN_MS: u64 = 600;
+
+/// How far the leases' clock advances at most in one round of Loop while a deadline is near: two
 /// rounds. A process that was paused for longer than a session's timeout must hear its clients, who
 /// wrote meanwhile, before it judges them; the ticks of the sessions (`tickTime`) are far too long
 /// for that, since the shortest timeout is two of them.
@@ -279,6 +293,7 @@ pub const HELLO_BYTES_MAX: usize = 64 + 2 * 8 * VOTERS_MAX;
 /// be as large as an entry.
 pub const PEER_BODY_BYTES_MAX: usize = replica::limits::MESSAGE_BYTES_MAX + (1 << 20);
 
+const _: () = assert!(EXPIRY_MARGIN_MS > 2 * LEASE_ADVANCE_MS_MAX);
 // A pause must not use up what deadlines include.
 const _: () = assert!(LEASE_ADVANCE_MS_MAX < HEARING_MS_MAX);
 const _: () = assert!(CONNECTION_IDENTITIES_MAX < machine::limits::IDENTITIES_MAX);

@@ -162,9 +162,9 @@ impl<D: Disk> LogWriter<D> {
     /// Lets go of what a snapshot covers, or tries again later: a full disk may have no room even
     /// to say so.
     fn let_go(&mut self, now_ms: u64) -> Result<(), StorageError> {
-        let Some(point) = self.release.filter(|point| !self.is_to_install(*point)) else {
-            return Ok(());
-        };
+        let reaches = |point: &SnapshotPoint| point.index <= self.wal.last_index();
+        let release = self.release.filter(|point| reaches(point) && !self.is_to_install(*point));
+        let Some(point) = release else { return Ok(()) };
         match self.wal.release(point) {
             Ok(()) => {
                 self.release = None;

@@ -12,6 +12,7 @@ mod packing;
 mod peers;
 mod records;
 mod room;
+mod timing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,7 +20,8 @@ use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    Command, ConnectionId, LogIndex, MemberId, Origin, PreparedImage, SessionId, Settings, Zxid,
+    BootId, Command, ConnectionId, LogIndex, MemberId, Origin, PreparedImage, SessionId, Settings,
+    Zxid,
 };
 use replica::{
     Config, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange, SnapshotMeta,
@@ -48,6 +50,8 @@ use crate::snapshots::Snapshots;
 
 use contact::Contact;
 use records::{to_log_entry, to_replica};
+use timing::Timing;
+
 pub use records::{to_restored, to_storage};
 
 /// The first of a member's step functions.
@@ -60,6 +64,7 @@ pub struct Loop {
     /// As it was last told to people.
     leadership: Leadership,
     raft_tick_ms: u64,
+    timing: Timing,
     /// Sum of what went by.
     now_ms: u64,
     contact: Contact,
@@ -70,6 +75,8 @@ pub struct Loop {
     forwarder: Forwarder,
     followed: Followed,
     hearing: Hearing,
+    /// The last report of each follower that was not answered, as leader.
+    heeded: BTreeMap<MemberId, (BootId, u64)>,
     waiting: VecDeque<Waiting>,
     /// An entry that the replica could not take yet.
     unproposed: Option<Bytes>,
@@ -371,6 +378,7 @@ impl Loop {
             leader: None,
             leadership: Leadership::Nobody,
             raft_tick_ms: start.raft_tick_ms,
+            timing: Timing::new(start.raft_tick_ms),
             now_ms: 0,
             contact: Contact::default(),
             leading_from: None,
@@ -378,6 +386,7 @@ impl Loop {
             forwarder: Forwarder::new(start.origin),
             followed: Followed::default(),
             hearing: Hearing::new(start.origin.boot),
+            heeded: BTreeMap::new(),
             waiting: VecDeque::new(),
             unproposed: None,
             persisting: Persisting::default(),
@@ -533,7 +542,8 @@ impl Loop {
         }
         self.finish_lazy_jobs();
         if let Some((_, image)) = self.replacing.take_if(|(job, _)| *job <= id) {
-            self.output.apply.push(ToApply::Replace(image));
+            let is_voter = self.membership().voters.contains(&self.origin.member.0);
+            self.output.apply.push(ToApply::Replace { image, is_voter });
         }
     }
 
@@ -596,25 +606,21 @@ impl Loop {
         Ok(())
     }
 
-    /// Time went by. `raft_tick` says whether a tick of the replica is among it.
-    pub fn on_time(&mut self, elapsed_ms: u64, raft_tick: bool) {
-        self.now_ms += elapsed_ms;
-        if raft_tick {
-            self.replica.tick();
-        }
-        if self.role != Role::Leader && self.forwarder.is_silent_after(elapsed_ms) {
+    /// Does what is due by now. `counted_ms` is the time that counts against others (see
+    /// [`timing`]), `elapsed_ms` what the clock says.
+    fn pursue(&mut self, counted_ms: u64, elapsed_ms: u64) {
+        if self.role != Role::Leader && self.forwarder.is_silent_after(counted_ms) {
             self.forwarder.restart();
         }
         self.pursue_contact();
         self.pursue_snapshots();
         self.pursue_joining();
         self.pursue_difference();
-        self.weigh_stall(elapsed_ms);
+        self.weigh_stall(counted_ms);
         if self.role == Role::Leader && self.disk_is_full {
             // Nobody, where all are full.
             self.hand_over(None);
         }
-        self.leases.advance(elapsed_ms);
         self.snapshot_room.advance(elapsed_ms);
         if self.disk_is_full {
             self.disk_full_ms += elapsed_ms;
@@ -763,6 +769,7 @@ impl Loop {
         self.output.snapshot.extend(self.snapshots.maybe_finish(persisted_index));
         self.output.snapshot.extend(self.snapshot_room.maybe_ask());
         self.maybe_ready();
+        self.answer_reports();
         core::mem::take(&mut self.output)
     }
 
@@ -950,6 +957,7 @@ impl Loop {
         self.lending.clear();
         self.joining.clear();
         self.digests.clear();
+        self.heeded.clear();
         self.forwarder.empty_loops();
         self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
     }

@@ -148,7 +148,13 @@ pub enum ToApply {
     Prepare(PreparedImage),
     /// The state of a snapshot takes the place of the one there is. What comes later goes on from
     /// it.
-    Replace(WholeImage),
+    Replace {
+        /// The snapshot.
+        image: WholeImage,
+        /// Whether this member has a vote in it. A member that was replaced meanwhile has none: it
+        /// comes back as a learner.
+        is_voter: bool,
+    },
 }
 
 impl ToApply {

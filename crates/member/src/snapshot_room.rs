@@ -118,6 +118,11 @@ impl SnapshotRoom {
         self.waited_ms = self.waited_ms.saturating_add(elapsed_ms);
     }
 
+    /// Whether the disk had less room than was wanted. It is asked again now and then.
+    pub fn is_scarce(&self) -> bool {
+        self.is_scarce
+    }
+
     /// Whether the next snapshot, behind one that is being written, has too little room and there
     /// is no more.
     pub fn is_missing(&self) -> bool {

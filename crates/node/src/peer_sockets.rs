@@ -6,8 +6,8 @@
 //! Towards a member there is at most one link of a channel, and one from it; a new one is made only
 //! when the old one was told to be down.
 //!
-//! All of this runs on one thread, but that whoever sends writes to the socket itself where it has
-//! room: a wake-up costs more. Nobody who sends ever waits: what does not fit into a link's queue,
+//! All of this runs on one thread, but that a thread that sends writes to the socket itself where it
+//! has room, since a wake-up costs more, and that the beats have a thread of their own. Nobody who sends ever waits: what does not fit into a link's queue,
 //! or has no link, is dropped and counted, as a network may do.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,7 @@ use std::fmt::Display;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use machine::MemberId;
 use member::Hello;
 use member::limits::PEER_BODY_BYTES_MAX;
 use member::peer::PeerFrame;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustls::pki_types::ServerName;
 use sha2::Sha256;
 use thiserror::Error;
@@ -33,12 +33,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Interval, MissedTickBehavior, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::limits::{
     ADDRESSES_TRIED_MAX, CONNECT_LIMIT, DIAL_LIMIT, HANDSHAKE_FRAME_BYTES_MAX, HANDSHAKE_LIMIT,
-    HANDSHAKES_MAX, LINK_LASTED, PEER_ACCEPT_REST, PEER_BEAT, PEER_BEAT_BULK,
+    HANDSHAKES_MAX, LINK_LASTED, PEER_ACCEPT_REST, PEER_BEAT, PEER_BEATS_BULK,
     PEER_COMPLAINT_INTERVAL, PEER_COMPLAINTS_MAX, PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX,
     PEER_SILENT_BEATS_MAX, PEER_WRITE_BYTES_MAX, PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
 };
@@ -144,7 +144,7 @@ pub struct LinkStatus {
 /// The links, as long as this lives.
 pub struct PeerSockets {
     links: Arc<Links>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// What sends to other members.
@@ -197,6 +197,9 @@ struct Links {
     drawn: AtomicU64,
     hello: watch::Sender<Arc<Hello>>,
     stop: watch::Sender<bool>,
+    /// The same for the thread of the beats.
+    is_stopped: Mutex<bool>,
+    stopped: Condvar,
     open: Mutex<Vec<OpenLink>>,
     next_id: AtomicU64,
     dropped: AtomicU64,
@@ -216,6 +219,18 @@ struct OpenLink {
     is_up: bool,
     end: Arc<Notify>,
     outbox: Arc<Outbox>,
+    life: Arc<Life>,
+    /// Beats since anything came.
+    silent_beats: u32,
+}
+
+/// What the beats of a link go by.
+#[derive(Default)]
+struct Life {
+    /// Something came since the last beat.
+    has_heard: AtomicBool,
+    /// Nothing came for so long that the link is dead.
+    is_silent: AtomicBool,
 }
 
 /// Frames that wait for a link.
@@ -224,6 +239,8 @@ struct Outbox {
     waiting: Mutex<Waiting>,
     /// The task of the link is to look.
     arrived: Notify,
+    /// A frame was taken since the last beat, so that none is needed.
+    has_sent: AtomicBool,
     /// What is being written, by whoever has the lock; none where only the link's task may write.
     socket: Mutex<Option<DirectSocket>>,
 }
@@ -264,6 +281,8 @@ impl PeerSockets {
             drawn: AtomicU64::new(0),
             hello: watch::Sender::new(Arc::new(hello)),
             stop: watch::Sender::new(false),
+            is_stopped: Mutex::new(false),
+            stopped: Condvar::new(),
             open: Mutex::default(),
             next_id: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -291,7 +310,10 @@ impl PeerSockets {
             // A name that is still being resolved is not waited for.
             runtime.shutdown_background();
         })?;
-        Ok(PeerSockets { links, thread: Some(thread) })
+        let of_beats = links.clone();
+        let beats = std::thread::Builder::new().name("beats".to_string());
+        let beats = beats.spawn(move || run_beats(&of_beats))?;
+        Ok(PeerSockets { links, threads: vec![thread, beats] })
     }
 
     /// What sends.
@@ -302,15 +324,17 @@ impl PeerSockets {
     /// Ends all links, and waits for the thread to end. Nothing is given any more, not even that
     /// they are down.
     pub fn stop(mut self) {
-        self.links.stop.send_replace(true);
-        // A panic there has ended the process already.
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.links.stop();
+        for thread in std::mem::take(&mut self.threads) {
+            // A panic there has ended the process already.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Drop for PeerSockets {
     fn drop(&mut self) {
-        self.links.stop.send_replace(true);
+        self.links.stop();
     }
 }
 
@@ -341,11 +365,7 @@ impl PeerHandle {
             let is_sending = |it: &&OpenLink| it.is_up && it.link.is_outgoing;
             open.iter().filter(is_sending).map(|it| it.outbox.clone()).collect()
         };
-        for outbox in outboxes {
-            if !outbox.is_empty() && !matches!(outbox.write_now(), Ok(true)) {
-                outbox.arrived.notify_one();
-            }
-        }
+        outboxes.iter().for_each(|outbox| outbox.flush());
     }
 
     /// What this server says of itself from now on. All links are made anew.
@@ -393,7 +413,15 @@ impl Outbox {
         }
         waiting.bytes = bytes;
         waiting.frames.push_back(frame);
+        self.has_sent.store(true, Ordering::Relaxed);
         true
+    }
+
+    /// Sends what was taken, or lets the link's task send the rest.
+    fn flush(&self) {
+        if !self.is_empty() && !matches!(self.write_now(), Ok(true)) {
+            self.arrived.notify_one();
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -444,6 +472,19 @@ impl Outbox {
             frames.extend(waiting.frames.pop_front());
         }
         frames
+    }
+}
+
+/// Sends the beats of all links, and ends those that are silent. One thread sleeps for all of them:
+/// a timer for each would wake an idle member ten times as often.
+fn run_beats(links: &Links) {
+    let mut beat = 0_u32;
+    let mut is_stopped = links.is_stopped.lock();
+    while !*is_stopped {
+        links.stopped.wait_for(&mut is_stopped, PEER_BEAT);
+        beat = beat.wrapping_add(1);
+        let outboxes = links.beat(beat.is_multiple_of(PEER_BEATS_BULK));
+        outboxes.iter().for_each(|outbox| outbox.flush());
     }
 }
 
@@ -682,6 +723,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
 }
 
 impl Links {
+    fn stop(&self) {
+        self.stop.send_replace(true);
+        *self.is_stopped.lock() = true;
+        self.stopped.notify_all();
+    }
+
+    /// Notes which links are silent, and queues a frame for those on which nothing was sent. Links
+    /// for snapshots take part in some of the beats only.
+    fn beat(&self, is_for_bulk: bool) -> Vec<Arc<Outbox>> {
+        let mut outboxes = Vec::new();
+        let mut open = self.open.lock();
+        let is_in =
+            |it: &&mut OpenLink| it.is_up && (is_for_bulk || it.link.channel == Channel::Log);
+        for it in open.iter_mut().filter(is_in) {
+            let has_heard = it.life.has_heard.swap(false, Ordering::Relaxed);
+            it.silent_beats = if has_heard { 0 } else { it.silent_beats + 1 };
+            if it.silent_beats > PEER_SILENT_BEATS_MAX {
+                it.life.is_silent.store(true, Ordering::Relaxed);
+                it.end.notify_one();
+            }
+            if !it.outbox.has_sent.load(Ordering::Relaxed) {
+                it.outbox.push(PeerFrame { kind: KIND_BEAT, body: Bytes::new() });
+                outboxes.push(it.outbox.clone());
+            }
+            it.outbox.has_sent.store(false, Ordering::Relaxed);
+        }
+        outboxes
+    }
+
     /// The next number that nobody else can know before.
     fn draw(&self) -> [u8; 32] {
         let count = self.drawn.fetch_add(1, Ordering::Relaxed);
@@ -910,17 +980,19 @@ impl Links {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let link = Link { is_outgoing, channel, hello: hello.clone() };
         let (end, outbox) = (Arc::new(Notify::new()), Arc::new(Outbox::default()));
-        let (process, is_up) = (peer.process, false);
+        let life = Arc::new(Life::default());
         open.push(OpenLink {
             id,
             link: link.clone(),
-            process,
-            is_up,
+            process: peer.process,
+            is_up: false,
             end: end.clone(),
             outbox: outbox.clone(),
+            life: life.clone(),
+            silent_beats: 0,
         });
         let was_told = false;
-        Ok(Registered { links: self.clone(), id, link, end, outbox, was_told })
+        Ok(Registered { links: self.clone(), id, link, end, outbox, life, was_told })
     }
 
     /// A link from its handshake to its end.
@@ -932,15 +1004,18 @@ impl Links {
         mut hello: watch::Receiver<Arc<Hello>>,
     ) {
         open.tell_up();
-        let Link { is_outgoing, channel, hello: other } = &open.link;
+        let Link { is_outgoing, hello: other, .. } = &open.link;
         if !is_outgoing {
             self.seen.get(&other.server).into_iter().flatten().for_each(Notify::notify_one);
         }
         frames.set_body_bytes_max(PEER_BODY_BYTES_MAX);
         let ended = tokio::select! {
-            ended = self.read_frames(read, frames, &open.link) => ended,
-            ended = write.run(&open.outbox, beats(*channel)) => Ended::Io(ended),
-            () = open.end.notified() => Ended::Closed,
+            ended = self.read_frames(read, frames, &open) => ended,
+            ended = write.run(&open.outbox) => Ended::Io(ended),
+            () = open.end.notified() => match open.life.is_silent.load(Ordering::Relaxed) {
+                true => Ended::Silent,
+                false => Ended::Closed,
+            },
             _ = hello.changed() => Ended::Closed,
         };
         match ended {
@@ -954,30 +1029,19 @@ impl Links {
         &self,
         mut read: R,
         mut frames: FrameReader,
-        link: &Link,
+        open: &Registered,
     ) -> Ended {
-        let mut beats = beats(link.channel);
-        let mut silent_beats = 0;
         loop {
             // What came with the handshake first.
-            match take_frames(&mut frames, link) {
+            match take_frames(&mut frames, &open.link) {
                 Ok(inputs) if inputs.is_empty() => {}
                 Ok(inputs) => (self.give)(inputs),
                 Err(error) => return Ended::Refused(error),
             }
-            tokio::select! {
-                biased;
-                count = read.read_buf(frames.room()) => match count {
-                    Ok(0) => return Ended::Closed,
-                    Ok(_) => silent_beats = 0,
-                    Err(error) => return Ended::Io(error),
-                },
-                _ = beats.tick() => {
-                    silent_beats += 1;
-                    if silent_beats > PEER_SILENT_BEATS_MAX {
-                        return Ended::Silent;
-                    }
-                }
+            match read.read_buf(frames.room()).await {
+                Ok(0) => return Ended::Closed,
+                Ok(_) => open.life.has_heard.store(true, Ordering::Relaxed),
+                Err(error) => return Ended::Io(error),
             }
         }
     }
@@ -1004,6 +1068,7 @@ struct Registered {
     link: Link,
     end: Arc<Notify>,
     outbox: Arc<Outbox>,
+    life: Arc<Life>,
     /// Whether it was told to be up.
     was_told: bool,
 }
@@ -1025,15 +1090,6 @@ impl Drop for Registered {
         }
         self.links.open.lock().retain(|it| it.id != self.id);
     }
-}
-
-fn beats(channel: Channel) -> Interval {
-    let mut beats = tokio::time::interval(match channel {
-        Channel::Log => PEER_BEAT,
-        Channel::Bulk => PEER_BEAT_BULK,
-    });
-    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    beats
 }
 
 /// The complete frames that are there, but for beats.
@@ -1071,54 +1127,35 @@ fn split_any<S: AsyncRead + AsyncWrite>(stream: S) -> (ReadHalf<S>, Writer<S>) {
 }
 
 impl<S: AsyncWrite> Writer<S> {
-    /// Writes what waits, and a beat where nothing does. Ends with the error that ends the link.
-    async fn run(self, outbox: &Outbox, beats: Interval) -> io::Error {
+    /// Writes what waits. Ends with the error that ends the link.
+    async fn run(self, outbox: &Outbox) -> io::Error {
         let ended = match self {
-            Writer::Plain(write) => write_plain(Arc::new(write), outbox, beats).await,
-            Writer::Any(write) => write_any(write, outbox, beats).await,
+            Writer::Plain(write) => write_plain(Arc::new(write), outbox).await,
+            Writer::Any(write) => write_any(write, outbox).await,
         };
         ended.err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-async fn write_plain(
-    socket: Arc<OwnedWriteHalf>,
-    outbox: &Outbox,
-    mut beats: Interval,
-) -> io::Result<()> {
+async fn write_plain(socket: Arc<OwnedWriteHalf>, outbox: &Outbox) -> io::Result<()> {
     *outbox.socket.lock() = Some(DirectSocket { socket: socket.clone(), batch: None });
     loop {
         if !outbox.write_now()? {
             socket.writable().await?;
-            continue;
-        }
-        tokio::select! {
-            biased;
-            () = outbox.arrived.notified() => {}
-            _ = beats.tick() => {
-                outbox.push(PeerFrame { kind: KIND_BEAT, body: Bytes::new() });
-            }
+        } else {
+            outbox.arrived.notified().await;
         }
     }
 }
 
-async fn write_any<S: AsyncWrite>(
-    mut write: WriteHalf<S>,
-    outbox: &Outbox,
-    mut beats: Interval,
-) -> io::Result<()> {
+async fn write_any<S: AsyncWrite>(mut write: WriteHalf<S>, outbox: &Outbox) -> io::Result<()> {
     loop {
-        let mut frames = outbox.take();
+        let frames = outbox.take();
         if frames.is_empty() {
-            tokio::select! {
-                biased;
-                () = outbox.arrived.notified() => continue,
-                _ = beats.tick() => {
-                    frames.push(PeerFrame { kind: KIND_BEAT, body: Bytes::new() });
-                }
-            }
+            outbox.arrived.notified().await;
+        } else {
+            write_frames(&mut write, frames).await?;
         }
-        write_frames(&mut write, frames).await?;
     }
 }
 

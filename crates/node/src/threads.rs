@@ -88,8 +88,12 @@ pub(crate) struct LoopRunner {
     member: Loop,
     inputs: Vec<LoopInput>,
     last: Instant,
-    next_tick: Instant,
+    /// When Loop is to be told the time at the latest.
+    due: Instant,
+    /// How often Loop is told the time where it runs anyway.
     tick: Duration,
+    /// Until when Loop's own thread sleeps.
+    sleeps_until: Option<Instant>,
     acks: AckClock,
 }
 
@@ -178,7 +182,8 @@ impl LoopRunner {
     pub fn new(member: Loop, tick: Duration) -> LoopRunner {
         let last = Instant::now();
         let acks = AckClock::default();
-        LoopRunner { member, inputs: Vec::new(), last, next_tick: last + tick, tick, acks }
+        let (inputs, sleeps_until) = (Vec::new(), None);
+        LoopRunner { member, inputs, last, due: last, tick, sleeps_until, acks }
     }
 
     /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees
@@ -186,6 +191,7 @@ impl LoopRunner {
     fn turn(&mut self, shared: &Shared, wakes_apply: bool) -> bool {
         let mut inputs = std::mem::take(&mut self.inputs);
         shared.to_loop.take_now(&mut inputs);
+        let is_time = self.advance();
         for input in inputs.drain(..) {
             match input {
                 LoopInput::Front(message) => self.member.on_front(message),
@@ -199,12 +205,8 @@ impl LoopRunner {
             }
         }
         self.inputs = inputs;
-        let now = Instant::now();
-        if now >= self.next_tick {
-            let elapsed_ms = (now - self.last).as_millis() as u64;
-            self.last += Duration::from_millis(elapsed_ms);
-            self.next_tick = now + self.tick;
-            self.member.on_time(elapsed_ms, true);
+        if is_time {
+            self.member.on_time();
             let contact_at_ms = match self.member.contact_ms() {
                 Some(silent_ms) => shared.now_ms().saturating_sub(silent_ms),
                 None => u64::MAX,
@@ -212,6 +214,11 @@ impl LoopRunner {
             shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
         }
         let output = self.member.finish(wall_ms());
+        self.due = self.last + Duration::from_millis(self.member.due_ms());
+        if self.sleeps_until.is_some_and(|until| until > self.due) {
+            self.sleeps_until = Some(self.due);
+            shared.to_loop.nudge();
+        }
         if shared.peers.is_some() {
             let given = output.disk.last().and_then(|job| job.entries.last());
             let given = given.map(|entry| entry.index);
@@ -303,6 +310,25 @@ impl LoopRunner {
 }
 
 impl LoopRunner {
+    /// Tells Loop how much time went by, if it is time to. Whether it is.
+    fn advance(&mut self) -> bool {
+        let now = Instant::now();
+        let elapsed = now - self.last;
+        let is_time = now >= self.due || elapsed >= self.tick;
+        if is_time {
+            let elapsed_ms = elapsed.as_millis() as u64;
+            self.last += Duration::from_millis(elapsed_ms);
+            self.member.advance(elapsed_ms);
+        }
+        is_time
+    }
+
+    /// Loop's own thread goes to sleep. Until when.
+    fn sleep(&mut self) -> Instant {
+        self.sleeps_until = Some(self.due);
+        self.due
+    }
+
     /// Loop is told of the links on which it sends, and who links to it.
     fn on_peer(&mut self, input: PeerInput, shared: &Shared) {
         match input {
@@ -518,8 +544,8 @@ impl Shared {
 pub(crate) fn run_loop(shared: &Shared) {
     loop {
         shared.turn_loop(true);
-        let next_tick = shared.main_loop.lock().next_tick;
-        if !shared.to_loop.wait(Some(next_tick)) {
+        let due = shared.main_loop.lock().sleep();
+        if !shared.to_loop.wait(Some(due)) {
             return;
         }
     }

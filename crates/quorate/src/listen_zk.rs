@@ -47,8 +47,8 @@ const LINGER_READS_MAX: usize = 32;
 /// How long a client may leave the end of what is encrypted for it lying.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// How often a runtime looks at the clock for its connections.
-const TICK: Duration = Duration::from_millis(100);
+/// How often a runtime looks at the clock while a client is active.
+const TICK: Duration = Duration::from_millis(member::limits::CLOCK_INTERVAL_MS);
 
 /// Limits on connections (`maxClientCnxns`, `maxCnxns`); 0 is none.
 #[derive(Clone, Copy)]
@@ -234,6 +234,10 @@ struct Runtime {
     scratch: RefCell<Box<[u8]>>,
     /// What a socket took lets its connection go on.
     has_room: Notify,
+    /// Whether the next look at the clock is further off than [`TICK`].
+    rests: Cell<bool>,
+    /// Something happened while the runtime rested.
+    stirred: Notify,
     face: Arc<Face>,
 }
 
@@ -284,11 +288,16 @@ async fn deliver(runtime: Rc<Runtime>) {
     }
 }
 
+/// Lets the Front look at the clock when that is due. Activity wakes a runtime that rests, since
+/// the next look is due earlier then.
 async fn tick(runtime: Rc<Runtime>) {
-    let mut interval = tokio::time::interval(TICK);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        interval.tick().await;
+        let wait = Duration::from_millis(runtime.front.borrow().tick_ms());
+        runtime.rests.set(wait > TICK);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = runtime.stirred.notified() => continue,
+        }
         runtime.front.borrow_mut().set_now(runtime.now());
         runtime.front.borrow_mut().on_tick();
         runtime.drive();
@@ -306,6 +315,8 @@ impl Runtime {
             next_connection: Cell::new(first),
             scratch: RefCell::new(vec![0; READ_BYTES].into()),
             has_room: Notify::new(),
+            rests: Cell::new(false),
+            stirred: Notify::new(),
             face,
         }
     }
@@ -512,6 +523,10 @@ impl Runtime {
         }
         // Without a watch here nobody waits for what others change.
         mail.set_curious(front.has_watches());
+        if self.rests.get() && Duration::from_millis(front.tick_ms()) <= TICK {
+            self.rests.set(false);
+            self.stirred.notify_one();
+        }
         let output = front.take_output();
         drop(front);
         if !output.to_loop.is_empty() {

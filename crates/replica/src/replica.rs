@@ -300,6 +300,15 @@ impl Replica {
         self.settle();
     }
 
+    /// Ticks until this member starts an election if it hears from no leader; none where it leads,
+    /// or has no vote.
+    pub fn ticks_until_election(&self) -> Option<u64> {
+        let raft = &self.node.raft;
+        let may_campaign = raft.state != StateRole::Leader && raft.promotable();
+        let ticks = raft.randomized_election_timeout().saturating_sub(raft.election_elapsed);
+        may_campaign.then(|| u64::try_from(ticks).unwrap_or(u64::MAX))
+    }
+
     /// Starts an election now. Called once at start, after the restored entries that are committed
     /// were handed out and applied: a lone voter leads when this returns. Others ask for votes.
     ///

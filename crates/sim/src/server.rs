@@ -675,6 +675,18 @@ impl Server {
         }
     }
 
+    /// Tells Loop how much time went by, if it is time to. Whether it is.
+    fn advance_loop(&mut self, world: &World) -> bool {
+        let elapsed_us = self.clock.local_us(world.now_us) - self.last_us;
+        let is_time = world.now_us >= self.next_tick_us || elapsed_us >= self.raft_tick_us;
+        if is_time {
+            let elapsed_ms = elapsed_us / 1000;
+            self.last_us += elapsed_ms * 1000;
+            self.member.advance(elapsed_ms);
+        }
+        is_time
+    }
+
     fn run_loop(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
         // A thread takes what is there; what came a moment later is taken the next time.
         let some = match world.random.one_in(4) {
@@ -683,6 +695,7 @@ impl Server {
         };
         let since_us = *self.waiting_since_us.get_or_insert(world.now_us);
         let inputs: Vec<LoopInput> = self.to_loop.drain(..some).collect();
+        let is_time = self.advance_loop(world);
         let mut unheard_of = None;
         for input in inputs {
             match input {
@@ -725,18 +738,18 @@ impl Server {
                 LoopInput::Linked { peer, server } => self.member.on_linked(peer, server),
             }
         }
-        if world.now_us >= self.next_tick_us {
+        if is_time {
+            self.member.on_time();
             let local_us = self.clock.local_us(world.now_us);
-            let elapsed_ms = (local_us - self.last_us) / 1000;
-            self.last_us += elapsed_ms * 1000;
-            self.next_tick_us = world.now_us + self.clock.world_us(self.raft_tick_us);
-            self.member.on_time(elapsed_ms, true);
             let now_ms = (local_us - self.clock.local_us(self.started_us)) / 1000;
             let is_ignored = self.sabotage == Some(Sabotage::ContactIgnored);
             let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
             self.contact_at_ms = silent_ms.map(|silent_ms| now_ms.saturating_sub(silent_ms));
         }
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
+        let due_us = self.last_us + self.member.due_ms() * 1000;
+        let due_in_us = due_us.saturating_sub(self.clock.local_us(world.now_us));
+        self.next_tick_us = world.now_us + self.clock.world_us(due_in_us);
         // No correct member sends such, unless it is this one that is not what it was.
         let is_explained = output.condemned.is_some() || self.sabotage.is_some();
         if let Some(what) = unheard_of.filter(|_| !is_explained) {
@@ -779,7 +792,7 @@ impl Server {
                     committed.map_err(Death::Bug)?;
                 }
                 ToApply::Refuse { .. } => self.refusals_possible = true,
-                ToApply::Replace(image) => {
+                ToApply::Replace { image, .. } => {
                     let counters = image.machine.counters();
                     let replaced = witness.on_replaced(self.number, image.at.index, counters);
                     replaced.map_err(Death::Bug)?;

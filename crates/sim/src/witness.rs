@@ -1,8 +1,8 @@
 //! What the members claim to have done: every entry that was handed to Apply, by its index.
 //!
 //! What was handed over once, by any member, is there for ever, under the same index and with the
-//! same bytes; a sync of the member that hands it over covers it, and syncs of a quorum. That is
-//! checked here, in all lives of the processes. From the entries comes the committed order that the
+//! same bytes; syncs of a quorum cover it, of which the member that hands it over need not be one.
+//! That is checked here, in all lives of the processes. From the entries comes the committed order that the
 //! judge is given. Of an ensemble it is checked, too, that a term has one leader, who has
 //! everything that was handed over in earlier terms; that the same index and term never name two
 //! entries; and that states at the same index are equal.
@@ -309,10 +309,13 @@ impl Witness {
                 if !self.entries.is_empty() && entry.index > self.newest_index() + 1 {
                     return Err(format!("entry {} leaves a gap", entry.index));
                 }
-                self.check_synced(member, entry)?;
+                self.check_synced(entry)?;
             }
-            let seen = &mut self.seen[member];
-            seen.handed = seen.handed.max(entry.index);
+            // What only others have may be gone after a restart.
+            if self.disks[member].has_synced(entry.index, &entry.payload) {
+                let seen = &mut self.seen[member];
+                seen.handed = seen.handed.max(entry.index);
+            }
             self.hand_over(member, entry, now_us);
         }
         Ok(())
@@ -330,14 +333,11 @@ impl Witness {
         self.check_snapshot(index, counters)
     }
 
-    /// A sync covers an entry here, and syncs of a quorum do.
-    fn check_synced(&self, member: usize, entry: &Entry) -> Result<(), String> {
+    /// Syncs of a quorum cover an entry.
+    fn check_synced(&self, entry: &Entry) -> Result<(), String> {
         let Entry { index, payload, .. } = entry;
         if payload.is_empty() || entry.kind == EntryKind::Membership {
             return Ok(());
-        }
-        if !self.disks[member].has_synced(*index, payload) {
-            return Err(format!("entry {index} is applied before a sync covers it"));
         }
         if self.entries.contains_key(index) {
             return Ok(());

@@ -49,15 +49,16 @@ fn two_of_five_lose_their_directories_at_once_and_come_back() {
 
 #[test]
 fn a_directory_that_is_corrupt_is_set_aside_and_its_server_comes_back() {
-    let (mut set_aside, mut joined) = (0, 0);
+    let mut set_aside = 0;
     for seed in 1..=20 {
         let rots = (10_000_000, Whom::one(seed as usize % 3), Fault::BitRot);
         let summary = run(steady(seed, 3, vec![rots]));
+        // Damage in the last write counts as torn: the member finds out later that it forgot.
+        let lost = summary.set_aside_count + summary.condemned_count;
+        assert_eq!(summary.joined_count, lost, "seed {seed}");
         set_aside += summary.set_aside_count;
-        joined += summary.joined_count;
     }
     assert!(set_aside >= 10, "{set_aside}");
-    assert_eq!(joined, set_aside);
 }
 
 /// Of each of these seeds a run in which one member deceives the others, when all is well.

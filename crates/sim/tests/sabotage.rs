@@ -25,7 +25,7 @@ fn check_noticed_where(sabotage: Sabotage, why: &str, adapt: fn(&mut Options)) {
 
 #[test]
 fn an_entry_that_is_acknowledged_before_it_is_durable_is_noticed() {
-    check_noticed(Sabotage::PersistedTooEarly, "before a sync covers it");
+    check_noticed(Sabotage::PersistedTooEarly, "disks only");
 }
 
 #[test]

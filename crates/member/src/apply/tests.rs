@@ -173,7 +173,8 @@ fn a_snapshot_that_holds_what_another_life_handed_over_does_not_become_the_state
         let at = SnapshotAt { index: 2, term: 1 };
         let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
         apply.receive(expect(1, None, Vec::new()));
-        apply.receive(ToApply::Replace(WholeImage { at, machine: Box::new(machine) }));
+        let image = WholeImage { at, machine: Box::new(machine) };
+        apply.receive(ToApply::Replace { image, is_voter: true });
         let mut state = Machine::default();
         apply.step(&mut state, 1);
         let told = apply.take_output().to_loop;
@@ -191,11 +192,18 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
         batch(commands).stamp(Origin { member, ..ORIGIN }, sequence)
     };
     let leader = MemberId(9);
-    for (forgotten, expected) in [(ORIGIN.member, true), (MemberId(8), false)] {
+    // Whom the state forgets, and whether this member has handed anything over before.
+    for (forgotten, has_given, expected) in
+        [(ORIGIN.member, true, true), (ORIGIN.member, false, false), (MemberId(8), true, false)]
+    {
         let (mut apply, mut machine) = (Apply::new(ORIGIN, LogIndex(1), 1), Machine::default());
-        apply.receive(expect(1, Some(0), vec![waiter(1, vec![])]));
+        let mut given = Vec::new();
+        if has_given {
+            apply.receive(expect(1, Some(0), vec![waiter(1, vec![])]));
+            given.push(of(ORIGIN.member, &[(1, open(1))], 1));
+        }
         apply.receive(entries(vec![
-            entry_of(2, &[of(ORIGIN.member, &[(1, open(1))], 1)]),
+            entry_of(2, &given),
             entry_of(3, &[of(leader, &[(0, Command::Forget { member: forgotten })], 1)]),
             entry_of(4, &[of(leader, &[(0, open(4))], 2)]),
         ]));
@@ -205,7 +213,7 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
         let told = apply.take_output().to_loop;
         assert_eq!(told.iter().any(|it| *it == FromApply::Forgotten), expected);
         assert_eq!(machine.counters().index, LogIndex(if expected { 2 } else { 4 }));
-        assert_eq!(apply.has_work(), false);
+        assert!(!apply.has_work());
     }
 }
 
@@ -213,17 +221,24 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
 fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
     let known = Origin { boot: BootId(2), ..ORIGIN };
     let stranger = Origin { member: MemberId(9), ..ORIGIN };
-    // What the snapshot holds of whom, and how many batches this start has announced.
-    for (origin, announced, expected) in
-        [(known, 1, false), (stranger, 0, false), (stranger, 1, true)]
-    {
+    // What the snapshot holds of whom, how many batches this start has announced, and whether this
+    // member has a vote.
+    for (origin, announced, is_voter, expected) in [
+        (known, 1, false, false),
+        (stranger, 0, false, false),
+        (stranger, 1, false, true),
+        (stranger, 1, true, false),
+    ] {
         let mut machine = Machine::default();
         assert!(machine.begin_batch(origin, 1));
         machine.finish_entry(LogIndex(2));
         let at = SnapshotAt { index: 2, term: 1 };
         let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
-        (1..=announced).for_each(|sequence| apply.receive(expect(sequence, None, Vec::new())));
-        apply.receive(ToApply::Replace(WholeImage { at, machine: Box::new(machine) }));
+        (1..=announced).for_each(|sequence| {
+            apply.receive(expect(sequence, Some(0), vec![waiter(1, vec![])]));
+        });
+        let image = WholeImage { at, machine: Box::new(machine) };
+        apply.receive(ToApply::Replace { image, is_voter });
         let mut state = Machine::default();
         apply.step(&mut state, 1);
         let told = apply.take_output().to_loop;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::front::tests::rig::Random;
+use crate::limits::EXPIRY_MARGIN_MS;
 
 const TICK_MS: u64 = 1_000;
 
@@ -15,7 +16,7 @@ fn leases(sessions: &[(i64, u32)]) -> Leases {
 fn run(leases: &mut Leases, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
     let mut expired = Vec::new();
     for now_ms in (step_ms..=until_ms).step_by(step_ms as usize) {
-        leases.advance(step_ms);
+        leases.advance(step_ms, 0);
         expired.extend(leases.expired(100).into_iter().map(|(session, _)| (now_ms, session.0)));
     }
     expired
@@ -23,7 +24,7 @@ fn run(leases: &mut Leases, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
 
 /// Time goes by without anyone being judged.
 fn pass(leases: &mut Leases, ms: u64) {
-    (0..ms / 100).for_each(|_| leases.advance(100));
+    (0..ms / 100).for_each(|_| leases.advance(100, 0));
 }
 
 #[test]
@@ -33,7 +34,7 @@ fn a_session_expires_never_early_and_at_most_a_tick_late() {
             for offset_ms in [0, 1, 100, 199] {
                 let mut leases = Leases::new(TICK_MS);
                 pass(&mut leases, 900);
-                leases.advance(offset_ms);
+                leases.advance(offset_ms, 0);
                 leases.attach(SessionId(1), Ordinal(1), timeout_ms);
                 let expired = run(&mut leases, step_ms, 12_000);
                 let due_ms = u64::from(timeout_ms) + HEARING_MS_MAX;
@@ -56,7 +57,7 @@ fn a_client_that_speaks_once_in_its_timeout_is_never_expired() {
             let mut spoke = false;
             for now in 0..3 * timeout {
                 if now % 10 == round {
-                    leases.advance(100);
+                    leases.advance(100, 0);
                     let phases = (timeout, client, round, interval);
                     assert_eq!(leases.expired(1), [], "{phases:?}");
                 }
@@ -90,12 +91,12 @@ fn a_paused_process_advances_by_the_limit() {
     let rounds = 4_000 / LEASE_ADVANCE_MS_MAX;
     for _ in 0..3 {
         for _ in 0..rounds {
-            leases.advance(3_600_000);
+            leases.advance(3_600_000, 0);
             assert_eq!(leases.expired(100), []);
         }
         leases.heard(SessionId(1));
     }
-    (0..rounds).for_each(|_| leases.advance(3_600_000));
+    (0..rounds).for_each(|_| leases.advance(3_600_000, 0));
     assert_eq!(leases.expired(100), []);
     pass(&mut leases, HEARING_MS_MAX + TICK_MS);
     assert_eq!(leases.expired(100).len(), 1);
@@ -163,7 +164,7 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
                 }
                 _ => {
                     let elapsed_ms = random.below(600) as u64;
-                    leases.advance(elapsed_ms);
+                    leases.advance(elapsed_ms, 0);
                     now_ms += elapsed_ms.min(LEASE_ADVANCE_MS_MAX);
                     let expired = leases.expired(usize::MAX);
                     for (session, attached) in expired {
@@ -188,7 +189,7 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
 fn reconnects_and_sessions_that_come_and_go_leave_no_places_behind() {
     let mut follower = leases(&[(0, 4_000)]);
     for round in 1..10_000 {
-        follower.advance(100);
+        follower.advance(100, 0);
         follower.attach(SessionId(0), Ordinal(round), 4_000);
         follower.attach(SessionId(round as i64), Ordinal(round), 4_000);
         follower.close(SessionId(round as i64));
@@ -225,4 +226,26 @@ fn a_session_whose_expiry_was_lost_with_its_leader_is_judged_again() {
     assert_eq!(run(&mut leases, 100, 3_000).len(), 1);
     leases.renew_all();
     assert_eq!(run(&mut leases, 100, 10_000).len(), 1);
+}
+
+/// While no deadline is near, nobody looks for long, and all of that time counts. A process that
+/// was paused for longer has at least two more looks before it judges anyone.
+#[test]
+fn a_long_look_ends_well_before_a_deadline() {
+    let mut leases = leases(&[(1, 30_000)]);
+    let due_ms = leases.due_ms().unwrap();
+    assert!((30_000 + HEARING_MS_MAX..=31_000 + HEARING_MS_MAX).contains(&due_ms));
+    let planned_ms = due_ms - EXPIRY_MARGIN_MS;
+    leases.advance(3_600_000, planned_ms);
+    assert_eq!(leases.due_ms(), Some(EXPIRY_MARGIN_MS));
+    for _ in 0..2 {
+        leases.advance(3_600_000, 100);
+        assert_eq!(leases.expired(100), []);
+    }
+    leases.heard(SessionId(1));
+    leases.advance(3_600_000, 100);
+    assert_eq!(leases.expired(100), []);
+    assert!(leases.due_ms().unwrap() > 29_000);
+    leases.close(SessionId(1));
+    assert_eq!(leases.due_ms(), None);
 }

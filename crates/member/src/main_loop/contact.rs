@@ -45,6 +45,13 @@ enum Proof {
     From(LogIndex),
 }
 
+impl Contact {
+    /// How long until the next heartbeat.
+    pub fn beat_in_ms(&self, now_ms: u64) -> u64 {
+        self.beat_at_ms.saturating_sub(now_ms)
+    }
+}
+
 impl Loop {
     /// How long ago the others were heard for sure: a quorum, by a leader, or such a leader, by a
     /// follower. None where there are no others. As of the last call of [`Loop::on_time`].

@@ -1,5 +1,7 @@
 //! What Loop does with what other members say, and about the links to them.
 
+use std::collections::BTreeSet;
+
 use machine::{Digest, MemberId};
 use replica::{MessageError, PeerStatus, Role};
 
@@ -58,9 +60,7 @@ impl Loop {
             }
             PeerMessage::Heard(heard) if self.role == Role::Leader => {
                 heard.sessions.into_iter().for_each(|session| self.leases.heard(session));
-                let (boot, number) = (heard.boot, heard.number);
-                let contact_ms = self.contact_ms().unwrap_or(0);
-                self.send(from, PeerMessage::Heeded { boot, number, contact_ms });
+                self.heeded.insert(from, (heard.boot, heard.number));
             }
             // The sender learns soon who leads.
             PeerMessage::Forward(_) | PeerMessage::Heard(_) => {}
@@ -183,6 +183,20 @@ impl Loop {
         let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
         let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
         is_heard && self.joining.is_linked(member) && !self.full.contains(&member)
+    }
+
+    /// Answers reports of followers, along with what is sent to them anyway: a heartbeat soon is.
+    pub(super) fn answer_reports(&mut self) {
+        if self.heeded.is_empty() {
+            return;
+        }
+        let contact_ms = self.contact_ms().unwrap_or(0);
+        let sent_to: BTreeSet<MemberId> = self.output.peers.iter().map(|(to, _)| *to).collect();
+        for to in sent_to {
+            if let Some((boot, number)) = self.heeded.remove(&to) {
+                self.send(to, PeerMessage::Heeded { boot, number, contact_ms });
+            }
+        }
     }
 
     pub(super) fn send(&mut self, to: MemberId, message: PeerMessage) {

@@ -204,7 +204,7 @@ fn a_commit_index_alone_is_never_a_job_of_its_own() {
         real.persist(usize::MAX);
         let to_apply = real.finish(at);
         real.member.on_apply(applied_up_to(last_committed(&to_apply).unwrap()));
-        real.member.on_time(100, true);
+        real.member.pass(100);
         real.finish(at);
         assert!(real.disk.is_empty());
     }
@@ -251,7 +251,7 @@ fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
     }
     // The expiry waits behind the disk, and so does a client's command.
     for _ in 0..30 {
-        real.member.on_time(100, true);
+        real.member.pass(100);
         real.finish(4);
     }
     real.member.on_front(submission(10));
@@ -286,12 +286,12 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
         real.member.on_snapshot(FromSnapshot::Failed);
         assert_eq!(freezes(&real.finish(0)), 0);
         for _ in 0..(wait_ms / 100).saturating_sub(1) {
-            real.member.on_time(100, true);
+            real.member.pass(100);
             assert_eq!(freezes(&real.finish(0)), 0);
         }
         match wait_ms {
             0 => real.member.on_disk_room(false),
-            _ => real.member.on_time(100, true),
+            _ => real.member.pass(100),
         }
         assert_eq!(freezes(&real.finish(0)), 1);
     }
@@ -321,7 +321,7 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     assert_eq!(real.released, [1]);
     // It is asked for again and again.
     real.snapshot.clear();
-    real.member.on_time(SNAPSHOT_ROOM_RETRY_MS, true);
+    real.member.pass(SNAPSHOT_ROOM_RETRY_MS);
     real.finish(0);
     assert!(matches!(real.snapshot.front(), Some(SnapshotJob::KeepRoom(_))));
     real.keep_room(110 << 20);
@@ -440,7 +440,7 @@ fn a_member_is_ready_once_and_only_when_it_has_applied_what_was_there() {
     real.member.on_apply(applied_up_to(last));
     for _ in 0..5 {
         real.finish(0);
-        real.member.on_time(100, true);
+        real.member.pass(100);
     }
     assert_eq!(real.ready, 1);
 }
@@ -500,7 +500,7 @@ fn expired(real: &Real) -> Vec<(i64, u64)> {
 
 fn pass(real: &mut Real, ms: u64) {
     for _ in 0..ms / 100 {
-        real.member.on_time(100, true);
+        real.member.pass(100);
         real.finish(0);
         real.persist(usize::MAX);
         real.finish(0);
@@ -559,7 +559,7 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
 fn time_before_a_member_is_ready_expires_nobody() {
     let mut real = Real::new(Start { sessions: vec![attached(1, 5, 1_000)], ..start() });
     for _ in 0..50 {
-        real.member.on_time(2_000, true);
+        real.member.pass(2_000);
         real.finish(0);
     }
     real.persist(usize::MAX);
@@ -576,11 +576,11 @@ fn time_before_a_member_is_ready_expires_nobody() {
 #[test]
 fn a_process_that_was_paused_expires_nobody_at_once() {
     let mut real = leading(Start { sessions: vec![attached(1, 5, 4_000)], ..start() });
-    real.member.on_time(3_600_000, true);
+    real.member.pass(3_600_000);
     real.finish(0);
     assert_eq!(expired(&real), []);
     real.member.on_front(ToLoop::Heard(vec![SessionId(1)]));
-    real.member.on_time(3_600_000, true);
+    real.member.pass(3_600_000);
     real.finish(0);
     assert_eq!(expired(&real), []);
 }
@@ -686,7 +686,7 @@ fn commands_of_the_loop_itself_are_nobodys() {
 
 /// Lets a look at the clock go by at this time; what Apply is asked to find.
 fn search_at(real: &mut Real, wall_ms: i64) -> Option<machine::ContainerSearch> {
-    real.member.on_time(100, false);
+    real.member.pass(100);
     let to_apply = real.finish(wall_ms);
     real.persist(usize::MAX);
     real.finish(wall_ms);
@@ -735,7 +735,7 @@ fn containers_are_not_looked_for_while_the_disk_is_full_or_before_the_member_is_
         crate::container_znodes::ContainerSettings { check_interval_ms: 100, ..Default::default() };
     let mut real = Real::new(Start { containers: containers.clone(), ..start() });
     for _ in 0..9 {
-        real.member.on_time(100, false);
+        real.member.pass(100);
         let to_apply = real.finish(0);
         assert!(!to_apply.iter().any(|message| matches!(message, ToApply::FindContainers(_))));
     }

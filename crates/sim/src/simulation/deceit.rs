@@ -248,7 +248,7 @@ impl Simulation {
                 it != Deceives::Differs
             }
             (Condemned::Differs { .. }, Some(it)) => it == Deceives::Differs,
-            (_, None) => false,
+            (Condemned::Forgotten, Some(_)) | (_, None) => false,
         };
         if !is_explained {
             return Err(why.to_string());

@@ -552,7 +552,7 @@ impl Rig {
                 front.on_tick();
             }
             if let Engine::Real(real) = &mut self.engine {
-                real.member.on_time(step_ms, true);
+                real.member.pass(step_ms);
             }
             self.run();
         }

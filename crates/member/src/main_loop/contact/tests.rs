@@ -71,7 +71,7 @@ impl World {
     }
 
     fn run(&mut self, at: usize, ms: u64) {
-        self.members[at].on_time(ms, true);
+        self.members[at].pass(ms);
         self.turn(at);
     }
 
@@ -161,7 +161,7 @@ fn a_leader_that_is_cut_off_loses_contact_however_seldom_it_runs() {
     let (mut world, leader, _) = World::led();
     let silent_ms = world.contact_ms(leader);
     // What the others sent before is read much later.
-    world.members[leader].on_time(TICK_MS, true);
+    world.members[leader].pass(TICK_MS);
     world.turn(leader);
     let late: Vec<_> = world.flying.drain(..).collect();
     world.away.insert(leader);

@@ -104,7 +104,7 @@ impl Node {
                 ToApply::FreezeStep => {
                     member.on_apply(FromApply::Piece { bytes: Vec::new(), last: true });
                 }
-                ToApply::Replace(image) => {
+                ToApply::Replace { image, .. } => {
                     self.applied = (image.at.index, image.at.term);
                     member.on_apply(digest(image.at.index));
                     member.on_apply(applied_up_to(image.at.index));
@@ -223,7 +223,7 @@ impl World {
     fn run(&mut self, for_ms: u64) {
         for _ in 0..for_ms / 100 {
             for at in 0..self.nodes.len() {
-                self.nodes[at].member.on_time(100, true);
+                self.nodes[at].member.pass(100);
             }
             self.settle();
         }
