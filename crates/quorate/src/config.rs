@@ -14,6 +14,7 @@ pub mod chunk;
 pub mod cluster;
 mod container_env;
 pub(crate) mod jaas;
+pub mod masked;
 mod monitoring;
 pub(crate) mod properties;
 mod sasl;
@@ -126,7 +127,8 @@ pub struct ServeConfig {
     pub admin: Option<AdminConfig>,
     /// What it may do with whole states.
     pub images: ImageConfig,
-    /// The text of the file, as `initial_configuration` of the admin server shows it.
+    /// The text of the file without its secrets, as `initial_configuration` of the admin server
+    /// shows it.
     pub initial_config: String,
     /// What ZooKeeper would have as properties of its Java machine.
     pub system_properties: BTreeMap<String, String>,
@@ -348,12 +350,13 @@ pub fn load_from(
     if let Some(path) = args.file().or(mounted.as_deref()) {
         let file = path.display().to_string();
         let text = must_read(read, path)?;
-        draft.initial_config = text.clone();
         draft.file = Some(file.clone());
         if toml_file::recognises(path, &text) {
+            draft.initial_config = masked::toml(&text);
             toml_file::apply(&mut draft, &file, &text)?;
         } else {
             draft.is_zoo_cfg = true;
+            draft.initial_config = masked::zoo_cfg(&text);
             zoo_cfg::apply(&mut draft, &file, &text, read)?;
         }
     } else if env.container.keys().any(|name| container_env::is_one(name)) {

@@ -20,7 +20,7 @@ use zk::four_letter::ConfReport;
 
 use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
-use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
+use crate::config::{self, Env, ListenAddress, ServeConfig, Severity, masked};
 use crate::descriptors;
 use crate::listen_chunk::{self, Chunks};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
@@ -429,8 +429,8 @@ fn version() -> String {
 /// What `system_properties` shows: passwords are not among it, unlike in ZooKeeper.
 fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let shown = |(key, value): (&String, &String)| {
-        let is_secret = key.to_ascii_lowercase().contains("password");
-        (key.clone(), if is_secret { "***".to_string() } else { value.clone() })
+        let value = if masked::is_secret(key) { masked::MASK } else { value };
+        (key.clone(), value.to_string())
     };
     properties.iter().map(shown).collect()
 }

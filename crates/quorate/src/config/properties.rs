@@ -42,13 +42,13 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
 const BLANKS: [char; 3] = [' ', '\t', '\x0c'];
 
 /// True when an odd number of backslashes stands at the end.
-fn ends_with_continuation(line: &str) -> bool {
+pub(super) fn ends_with_continuation(line: &str) -> bool {
     let backslashes = line.len() - line.trim_end_matches('\\').len();
     backslashes % 2 == 1
 }
 
 /// Key and value of a logical line, both still escaped.
-fn split_entry(line: &str) -> (&str, &str) {
+pub(super) fn split_entry(line: &str) -> (&str, &str) {
     let mut escaped = false;
     let end = line.find(|c| {
         let ends = !escaped && (c == '=' || c == ':' || BLANKS.contains(&c));

@@ -481,6 +481,15 @@ fn a_toml_file_names_sasl_users_itself_or_a_jaas_file() {
 }
 
 #[test]
+fn the_text_that_is_shown_of_a_file_has_no_secrets() {
+    let world = World::toml("sasl_users = { bob = \"s3cret\" }\n");
+    assert_eq!(world.config().initial_config, "sasl_users = { bob = \"***\" }\n");
+    let world = zoo("ssl.keyStore.password=s3cret");
+    let expected = "dataDir=/d\nclientPort=2181\nssl.keyStore.password=***\n";
+    assert_eq!(world.config().initial_config, expected);
+}
+
+#[test]
 fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
     for line in [
         "noSuchKey=1",
