@@ -392,7 +392,7 @@ impl ApplyRunner {
         // What is applied before was told when it happened.
         if let Some(user) = shared.audit_user.as_ref().filter(|_| is_serving) {
             audit_ended_sessions(&output.changes, user, |event| {
-                tracing::info!(target: "audit", "{event}");
+                tracing::info!(target: "audit", "AUDIT: {event}");
             });
         }
         shared.to_loop.push_quietly(output.to_loop.into_iter().map(LoopInput::Apply));

@@ -537,8 +537,8 @@ impl Runtime {
         }
         for event in output.audits {
             match event.result {
-                AuditResult::Failure => tracing::error!(target: "audit", "{event}"),
-                _ => tracing::info!(target: "audit", "{event}"),
+                AuditResult::Failure => tracing::error!(target: "audit", "AUDIT: {event}"),
+                _ => tracing::info!(target: "audit", "AUDIT: {event}"),
             }
         }
         for slow in output.slow {

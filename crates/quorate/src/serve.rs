@@ -212,7 +212,10 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         // `ZKAuditProvider.addZKStartStopAuditLog`.
         if config.audit {
             let user = user_name();
-            tracing::info!(target: "audit", "user={user}\toperation={operation}\tresult={result}");
+            tracing::info!(
+                target: "audit",
+                "AUDIT: user={user}\toperation={operation}\tresult={result}"
+            );
         }
     };
     audit("serverStart", "success");

@@ -489,7 +489,7 @@ fn no_admin_server_is_served_unless_it_is_asked_for() {
 /// What the audit log says, from its first field on, without the session.
 fn audit_lines(log: &str) -> Vec<String> {
     let line = |line: &str| {
-        let from = line.find("session=0x").filter(|_| line.contains("\toperation="))?;
+        let from = line.find("AUDIT: session=0x").filter(|_| line.contains("\toperation="))?;
         line[from..].split_once('\t').map(|(_, rest)| rest.to_string())
     };
     log.lines().filter_map(line).collect()
@@ -515,6 +515,9 @@ fn writes_are_audited() {
     assert_eq!(audit_lines(&server.log()), expected);
     server.stop();
     let log = server.log();
+    // All of them are found by one word.
+    let marked = log.lines().filter(|line| line.contains(" AUDIT: ")).count();
+    assert_eq!(marked, log.lines().filter(|line| line.contains("\toperation=")).count(), "{log}");
     assert!(log.contains("\toperation=serverStart\tresult=success\n"), "{log}");
     assert!(log.contains("\toperation=serverStop\tresult=invoked\n"), "{log}");
 }
