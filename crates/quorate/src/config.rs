@@ -77,6 +77,8 @@ pub struct ServeConfig {
     /// The file this came from, as it was named; none without one.
     pub file: Option<String>,
     pub data_dir: PathBuf,
+    /// Whether the start is refused where `data_dir` holds no data (`datadir.autocreate=false`).
+    pub is_data_dir_required: bool,
     /// Where the log is kept, if not in `data_dir` (`dataLogDir`).
     pub log_dir: Option<PathBuf>,
     /// Where ZooKeeper clients connect. None: only where they speak TLS.
@@ -425,6 +427,7 @@ struct Draft {
     warnings: Vec<Warning>,
 
     data_dir: Option<PathBuf>,
+    is_data_dir_required: bool,
     log_dir: Option<PathBuf>,
     zk_addr: Option<ListenAddress>,
     tick_ms: Option<u32>,
@@ -536,6 +539,7 @@ impl Draft {
         let config = ServeConfig {
             log_dir: self.log_dir.filter(|log_dir| *log_dir != data_dir),
             data_dir,
+            is_data_dir_required: self.is_data_dir_required,
             zk_addr_configured: self.zk_addr.is_some(),
             zk_addr: self.zk_addr.or((!only_tls).then_some(default_addr)),
             zk_tls_addr: self.tls.address,

@@ -8,6 +8,7 @@ mod admin;
 mod cli;
 mod cluster_command;
 mod config;
+mod data_dir;
 mod descriptors;
 mod export_chunks;
 mod inspect;

@@ -21,6 +21,7 @@ use zk::four_letter::ConfReport;
 use crate::admin::{Port, Service};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity, masked};
+use crate::data_dir;
 use crate::descriptors;
 use crate::listen_chunk::{self, Chunks};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
@@ -63,6 +64,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
             Severity::Note => tracing::debug!("{warning}"),
         }
     }
+    data_dir::check(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(config))
 }

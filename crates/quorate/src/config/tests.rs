@@ -151,7 +151,9 @@ fn what_is_read_and_not_built_yet_is_warned_of() {
     check(zoo("clientTcpKeepAlive=true"), &[]);
     check(zoo("ensembleAuthName=a"), &["conf/zoo.cfg: ensembleAuthName"]);
     check(zoo("enforce.auth.enabled=true\nenforce.auth.schemes=digest"), &[]);
-    check(zoo("enforceQuota=true\nreconfigEnabled=true"), &[]);
+    check(zoo("enforceQuota=true\nreconfigEnabled=false"), &[]);
+    check(zoo("reconfigEnabled=true"), &["conf/zoo.cfg:3: reconfigEnabled"]);
+    check(World::toml("reconfig_enabled = true"), &["quorate.toml:1: reconfig_enabled"]);
     check(zoo("extendedTypesEnabled=true"), &[]);
     check(zoo("clientTcpKeepAlive=false"), &[]);
     check(World::toml("enforce_auth_schemes = [\"ip\"]"), &[]);
@@ -481,6 +483,16 @@ fn a_toml_file_names_sasl_users_itself_or_a_jaas_file() {
 }
 
 #[test]
+fn a_data_directory_may_have_to_be_there() {
+    let is_required = |world: World| world.config().is_data_dir_required;
+    assert!(!is_required(zoo("")));
+    assert!(!is_required(zoo("datadir.autocreate=true")));
+    assert!(is_required(zoo("datadir.autocreate=false")));
+    assert!(is_required(zoo("").jvmflags("-Dzookeeper.datadir.autocreate=false")));
+    assert!(is_required(World::toml("data_dir_create = false")));
+}
+
+#[test]
 fn the_text_that_is_shown_of_a_file_has_no_secrets() {
     let world = World::toml("sasl_users = { bob = \"s3cret\" }\n");
     assert_eq!(world.config().initial_config, "sasl_users = { bob = \"***\" }\n");
@@ -501,7 +513,9 @@ fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
         "localSessionsEnabled=true",
         "authProvider.1=org.example.MyAuthenticationProvider",
         "group.1=1:2:3",
-        "autopurge.purgeInterval=1",
+        "autopurge.purgeInterval=0",
+        "autopurge.snapRetainCount=3",
+        "autopurge.noSuchThing=3",
     ] {
         assert_eq!(zoo(line).warnings().len(), 1, "{line}");
     }
@@ -514,6 +528,9 @@ fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
         "serverCnxnFactory=org.apache.zookeeper.server.NIOServerCnxnFactory",
         "authProvider.1=org.apache.zookeeper.server.auth.DigestAuthenticationProvider",
         "snapshot.trust.empty=true",
+        "autopurge.purgeInterval=1",
+        "maxInProcessingDeadWatchers=1000",
+        "datadir.autocreate=false",
     ] {
         assert_eq!(zoo(line).warnings(), Vec::<String>::new(), "{line}");
     }

@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::cluster::{Said, attendance};
+use super::zoo_cfg::RECONFIG_NOT_BUILT;
 use super::{
     ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, Place, SNAPSHOT_COMMAND_COUNT_MIN,
     digest_algorithm, parse_layout, super_digest, throttle, units,
@@ -19,6 +20,7 @@ use super::{
 /// Every key, each with what its value looks like.
 pub(super) const KEYS: &[(&str, &str)] = &[
     ("data_dir", "\"/var/lib/quorate\""),
+    ("data_dir_create", "true"),
     ("log_dir", "\"/mnt/log/quorate\""),
     ("zk_addr", "\"127.0.0.1:2181\""),
     ("tick", "\"3s\""),
@@ -254,6 +256,7 @@ fn apply_key(
     match key {
         "cluster" => return Err(value.wrong()),
         "data_dir" => draft.data_dir = Some(PathBuf::from(value.text()?)),
+        "data_dir_create" => draft.is_data_dir_required = !value.boolean()?,
         "log_dir" => draft.log_dir = Some(PathBuf::from(value.text()?)),
         "zk_addr" => draft.zk_addr = Some(value.text()?.parse()?),
         "tick" => draft.tick_ms = Some(value.ms_above_0()?),
@@ -333,7 +336,12 @@ fn apply_key(
         "digest_enabled" => draft.replicated.digest_enabled = value.boolean()?,
         "extended_types" => draft.replicated.extended_types = value.boolean()?,
         "enforce_quota" => draft.replicated.enforce_quota = value.boolean()?,
-        "reconfig_enabled" => draft.replicated.reconfig_enabled = value.boolean()?,
+        "reconfig_enabled" => {
+            draft.replicated.reconfig_enabled = value.boolean()?;
+            if draft.replicated.reconfig_enabled {
+                draft.warn(place, key, RECONFIG_NOT_BUILT);
+            }
+        }
         "ensemble_auth_names" => {
             draft.ensemble_auth_names = Some(value.texts()?);
             draft.ensemble_auth_provider = true;

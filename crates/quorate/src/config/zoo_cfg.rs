@@ -175,7 +175,10 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
                 length => Some(length),
             };
         }
-        "reconfigEnabled" => draft.replicated.reconfig_enabled = boolean(value)?,
+        "reconfigEnabled" => {
+            draft.replicated.reconfig_enabled = boolean(value)?;
+            return Ok(unless(!draft.replicated.reconfig_enabled, RECONFIG_NOT_BUILT));
+        }
         "standaloneEnabled" => draft.cluster.standalone_enabled = boolean(value)?,
         "dynamicConfigFile" => {
             draft.zoo.dynamic_file = Some((path(value)?, place.clone()));
@@ -236,6 +239,9 @@ fn apply_ensemble_key(
     }
     Ok(Fate::Taken)
 }
+
+pub(super) const RECONFIG_NOT_BUILT: &str = "the servers of a running ensemble cannot be changed: reconfig is \
+                                  answered \"unimplemented\"";
 
 const NO_PORT_UNIFICATION: &str = "servers that do not speak TLS are not let in beside those that do: \
                                    switch it on for all of them at once";
@@ -339,6 +345,9 @@ fn apply_property(
             let is_own = value == "org.apache.zookeeper.audit.Slf4jAuditLogger";
             return Ok(unless(is_own, "there is no such audit logger; the log is used"));
         }
+        // `FileTxnSnapLog`.
+        "datadir.autocreate" => draft.is_data_dir_required = !boolean(value)?,
+        _ if name.starts_with("autopurge.") => return autopurge(name, value),
         // `QuorumCnxManager`.
         "cnxTimeout" => {
             draft.cluster.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
@@ -374,6 +383,29 @@ fn apply_property(
     }
     Ok(Fate::Taken)
 }
+
+/// `DatadirCleanupManager`. Old snapshots and old log go as soon as nothing needs them, whatever is
+/// asked for: who asks for just that loses nothing, who asks for more to be kept does.
+fn autopurge(name: &str, value: &str) -> Result<Fate, String> {
+    match name {
+        "autopurge.purgeInterval" => Ok(if properties::parse_decimal(value)? > 0 {
+            Fate::Noted("old snapshots and old log are removed as soon as nothing needs them")
+        } else {
+            Fate::Differs(KEPT_SNAPSHOTS.to_string())
+        }),
+        "autopurge.snapRetainCount" => {
+            let count = properties::parse_decimal(value)?;
+            Ok(unless(count <= SNAPSHOTS_KEPT, KEPT_SNAPSHOTS))
+        }
+        _ => Ok(Fate::Unknown),
+    }
+}
+
+/// Snapshots that are kept, with the log behind the older one.
+const SNAPSHOTS_KEPT: i64 = 2;
+
+const KEPT_SNAPSHOTS: &str = "the newest two snapshots are kept, and what is older is always removed: \
+                              make backups with the admin server's command snapshot";
 
 fn jute_bytes_max(draft: &mut Draft, value: &str) -> Result<Fate, String> {
     let bytes: u32 = number_in(value, 1, i32::MAX)?;
@@ -424,7 +456,6 @@ const MOOT: &[&str] = &[
     "commitLogCount",
     "commitProcessor.*",
     "console.threshold",
-    "datadir.autocreate",
     "db.autocreate",
     "digest.enabled",
     "electionPortBindRetry",
@@ -443,6 +474,7 @@ const MOOT: &[&str] = &[
     "log.*",
     "maxBatchSize",
     "maxGetChildrenResponseCacheSize",
+    "maxInProcessingDeadWatchers",
     "maxResponseCacheSize",
     "maxWriteQueuePollTime",
     "messageTracker.*",
@@ -470,7 +502,6 @@ const MOOT: &[&str] = &[
 /// Names, or beginnings of names that end in `*`, of what ZooKeeper has and we have not built,
 /// each with what that means for the one who set it.
 const UNBUILT: &[(&str, &str)] = &[
-    ("autopurge.*", "old snapshots and logs are removed without it; it is ignored"),
     ("client.*", "is not built; it is ignored"),
     ("connection*", "is only a name in ZooKeeper's manual; connection_throttle_* is what it reads"),
     ("emulate353TTLNodes", "is not built; it is ignored"),

@@ -13,6 +13,7 @@ mod differential;
 mod ensemble;
 mod images;
 mod monitoring;
+mod operators;
 mod refill;
 mod sasl;
 mod server;

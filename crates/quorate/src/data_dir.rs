@@ -1,0 +1,43 @@
+//! Whether a server may begin with an empty data directory.
+//!
+//! An operator who sets `datadir.autocreate=false` (`FileTxnSnapLog`, ZooKeeper 3.9) expects data
+//! there: where a volume is not mounted, a server that made a new directory would start empty.
+//! ZooKeeper looks for the folder `version-2`, which its `zkServer-initialize.sh` makes; so that is
+//! how one says that an empty directory is meant, here as there.
+
+use std::path::Path;
+
+use storage::datadir::{DRAFT_FILE, IDENTITY_FILE};
+
+use crate::config::ServeConfig;
+
+/// The folder in which ZooKeeper keeps its files.
+const MARK: &str = "version-2";
+
+/// Refuses a directory that holds nothing of ours, where the configuration requires data.
+///
+/// # Errors
+/// The directory is absent, or holds neither data nor the mark.
+pub fn check(config: &ServeConfig) -> anyhow::Result<()> {
+    if !config.is_data_dir_required {
+        return Ok(());
+    }
+    for dir in std::iter::once(&config.data_dir).chain(&config.log_dir) {
+        anyhow::ensure!(dir.is_dir(), "{} is no directory, and {FORBIDDEN}", dir.display());
+    }
+    let dir = config.data_dir.display();
+    anyhow::ensure!(
+        is_begun(&config.data_dir),
+        "data directory {dir} is empty, and {FORBIDDEN}: is its volume mounted? To begin there, make \
+         the folder {dir}/{MARK}"
+    );
+    Ok(())
+}
+
+const FORBIDDEN: &str = "datadir.autocreate=false forbids to make one";
+
+/// Whether a server has begun here, or may.
+fn is_begun(dir: &Path) -> bool {
+    [IDENTITY_FILE, DRAFT_FILE].iter().any(|name| dir.join(name).is_file())
+        || dir.join(MARK).is_dir()
+}
