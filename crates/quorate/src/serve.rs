@@ -426,9 +426,11 @@ fn cannot_listen(wanted: &ListenAddress, setting: &str, error: &std::io::Error) 
     }
 }
 
-/// The ZooKeeper version whose protocol is served, which clients and tools parse, then our own.
+/// The ZooKeeper version whose protocol is served, then our own and its date, in the form that
+/// clients and tools parse (`Version.getFullVersion`).
 fn version() -> String {
-    format!("3.9.5-quorate-{}", env!("CARGO_PKG_VERSION"))
+    let (own, date) = (env!("CARGO_PKG_VERSION"), env!("QUORATE_BUILD_DATE"));
+    format!("3.9.5-quorate-{own}, built on {date}")
 }
 
 /// What `system_properties` shows: passwords are not among it, unlike in ZooKeeper.

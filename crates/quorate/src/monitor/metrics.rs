@@ -34,7 +34,8 @@ impl Monitor {
         let mut metrics = self.metrics().await;
         metrics.extend(self.chunks.iter().flat_map(|chunks| chunks.metrics()));
         if with_process {
-            metrics.extend(process::metrics(&self.about.version));
+            let version = self.about.version.split(',').next().unwrap_or_default();
+            metrics.extend(process::metrics(version));
         }
         metrics
     }

@@ -521,3 +521,37 @@ fn writes_are_audited() {
     assert!(log.contains("\toperation=serverStart\tresult=success\n"), "{log}");
     assert!(log.contains("\toperation=serverStop\tresult=invoked\n"), "{log}");
 }
+
+/// A version with each letter and digit replaced by what it is, and what stands before ", built on"
+/// but for the first numbers left out.
+fn shape_of_version(version: &str) -> String {
+    let (name, built) = version.split_once(", built on ").expect("it says when it was built");
+    let numbers = name.split('-').next().unwrap_or_default();
+    format!("{numbers}, built on {}", without_numbers(built))
+}
+
+#[test]
+fn the_version_has_the_form_of_zookeepers_wherever_it_is_shown() {
+    let server = Server::start("version", &[&ADMIN[..], &[ALL_WORDS]].concat());
+    let behind = |text: String, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap_or_else(|| panic!("no {key} in {text}")).to_string()
+    };
+    let address = server.address();
+    let shown = behind(ask(address, "srvr"), "Zookeeper version: ");
+    // Real: 3.9.5-cd5a50f2ea8ea9ae5ca4a6a1d18a5a1eff29f3b2, built on 2026-01-20 17:12 UTC
+    let dashed = without_numbers("2026-01-20 17:12 UTC");
+    assert_eq!(shape_of_version(&shown), format!("3.9.5, built on {dashed}"), "{shown}");
+    assert!(!shown.contains("built on 1970"), "it was built of a commit: {shown}");
+    for (word, key) in
+        [("stat", "Zookeeper version: "), ("envi", "zookeeper.version="), ("mntr", "zk_version\t")]
+    {
+        assert_eq!(behind(ask(address, word), key), shown, "{word}");
+    }
+    let admin = server.face("admin");
+    for (name, key) in
+        [("monitor", "version"), ("server_stats", "version"), ("environment", "zookeeper.version")]
+    {
+        assert_eq!(command(admin, name)[key], shown, "{name}");
+    }
+}
