@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use member::bootstrap::{Attendance, Decision, absent_server};
 use member::recovery::{
@@ -36,6 +36,10 @@ pub struct ClusterConfig {
     pub listeners: Vec<TcpListener>,
     /// How members prove themselves to each other.
     pub auth: PeerAuth,
+    /// How long a dial of another server may take, until it is connected.
+    pub connect_timeout: Duration,
+    /// Whether the system probes links that are silent, as it does by itself after two hours.
+    pub keep_alive: bool,
 }
 
 /// Who takes what the links give: whoever waits for a birth, then Loop.
@@ -145,6 +149,8 @@ fn link(
         listeners: listeners.collect::<Result<_, _>>().map_err(system)?,
         auth: cluster.auth.clone(),
         secret: config.secret,
+        connect_timeout: cluster.connect_timeout,
+        keep_alive: cluster.keep_alive,
     };
     let gate = gate.clone();
     PeerSockets::start(peers, hello, move |inputs| gate.give(inputs)).map_err(system)
@@ -199,7 +205,7 @@ fn wait_for_birth(
 impl fmt::Debug for ClusterConfig {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         // How members prove themselves is no one's business.
-        let ClusterConfig { server, voters, attendance, servers, listeners, auth: _ } = self;
+        let ClusterConfig { server, voters, attendance, servers, listeners, .. } = self;
         let mut shown = out.debug_struct("ClusterConfig");
         shown.field("server", server).field("voters", voters).field("attendance", attendance);
         shown.field("servers", servers).field("listeners", listeners).finish_non_exhaustive()

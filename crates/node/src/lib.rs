@@ -28,8 +28,8 @@ pub use images::{NotInstalled, TakenSnapshot, Upload};
 pub use metrics::{MonitorHandle, NodeMetrics, Startup};
 pub use peer_hello::Channel;
 pub use peer_sockets::{
-    Link, LinkStatus, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput, PeerServer,
-    PeerSockets, PeerTls,
+    Link, LinkStatus, NamesHost, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput,
+    PeerServer, PeerSockets, PeerTls,
 };
 pub use queue::{Inbox, Mail};
 pub use start::{Node, NodeConfig, StartError, start};

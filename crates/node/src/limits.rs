@@ -86,13 +86,8 @@ pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// and says nothing is in nobody's way.
 pub const HANDSHAKES_MAX: usize = 64;
 
-/// How long a name may take to be resolved and one of its addresses to answer.
-pub const DIAL_LIMIT: Duration = Duration::from_secs(5);
-
-/// How long one address may take to answer.
-pub const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-
-/// Addresses of a server that are tried in one go.
+/// Addresses of a server that are tried in one dial. They share the time that it may take
+/// ([`crate::ClusterConfig::connect_timeout`]).
 pub const ADDRESSES_TRIED_MAX: usize = 8;
 
 /// The shortest time between two dials of one server; it doubles up to the longest. Up to half of
@@ -114,8 +109,9 @@ pub const PEER_COMPLAINTS_MAX: usize = 256;
 /// How long accepting rests after it failed, for want of file descriptors for example.
 pub const PEER_ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// How often a server that waits for others before it is born says so.
-pub const WAITING_INTERVAL: Duration = Duration::from_secs(30);
+/// How often a server that waits for others before it is born says so: an operator who looks at
+/// the log of a server that does not come up sees why within this time.
+pub const WAITING_INTERVAL: Duration = Duration::from_secs(10);
 
 const _: () = assert!(member::limits::PEER_BODY_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(HANDSHAKE_FRAME_BYTES_MAX > member::limits::HELLO_BYTES_MAX + 256);

@@ -112,6 +112,8 @@ pub enum Refusal {
     AuthKinds { own: AuthKind, other: AuthKind },
     #[error("it does not know the shared secret")]
     Secret,
+    #[error("its certificate is for none of the hosts that are configured for server {0}")]
+    Certificate(u64),
     #[error("server {wanted} is wanted, and this is server {own}: see the addresses of both")]
     WrongServer { wanted: u64, own: u64 },
     #[error("it says that it is server {0}, and so are we")]

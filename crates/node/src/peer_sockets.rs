@@ -26,21 +26,21 @@ use member::Hello;
 use member::limits::PEER_BODY_BYTES_MAX;
 use member::peer::PeerFrame;
 use parking_lot::{Condvar, Mutex};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use sha2::Sha256;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::limits::{
-    ADDRESSES_TRIED_MAX, CONNECT_LIMIT, DIAL_LIMIT, HANDSHAKE_FRAME_BYTES_MAX, HANDSHAKE_LIMIT,
-    HANDSHAKES_MAX, LINK_LASTED, PEER_ACCEPT_REST, PEER_BEAT, PEER_BEATS_BULK,
-    PEER_COMPLAINT_INTERVAL, PEER_COMPLAINTS_MAX, PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX,
-    PEER_SILENT_BEATS_MAX, PEER_WRITE_BYTES_MAX, PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
+    ADDRESSES_TRIED_MAX, HANDSHAKE_FRAME_BYTES_MAX, HANDSHAKE_LIMIT, HANDSHAKES_MAX, LINK_LASTED,
+    PEER_ACCEPT_REST, PEER_BEAT, PEER_BEATS_BULK, PEER_COMPLAINT_INTERVAL, PEER_COMPLAINTS_MAX,
+    PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX, PEER_SILENT_BEATS_MAX, PEER_WRITE_BYTES_MAX,
+    PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
 };
 use crate::peer_frame::{FrameBatch, FrameReader};
 use crate::peer_hello::{
@@ -87,6 +87,19 @@ pub struct PeerTls {
     pub client: Arc<rustls::ClientConfig>,
     /// For links that are accepted.
     pub server: Arc<rustls::ServerConfig>,
+    /// Binds the certificate of a dialler to the server that it says it is: it must be for one of
+    /// the hosts configured for that server. None: whoever has a certificate that is believed may
+    /// be any server. (The dialler's own check, of the host that it dials, is part of `client`.)
+    pub names_host: Option<NamesHost>,
+}
+
+/// Whether a certificate is for this host, which is a name or an address of IP.
+pub type NamesHost = fn(&CertificateDer<'_>, &str) -> bool;
+
+/// The certificate that a dialler has shown, and how the host that it is for is checked.
+struct Shown {
+    certificate: CertificateDer<'static>,
+    names_host: NamesHost,
 }
 
 /// What the links are told.
@@ -99,6 +112,11 @@ pub struct PeerConfig {
     pub auth: PeerAuth,
     /// Unpredictable, and different at each start.
     pub secret: [u8; 32],
+    /// How long a dial may take until it is connected; the addresses of a server share it.
+    pub connect_timeout: Duration,
+    /// Whether the system probes links that are silent, on those that are dialled. A listener says
+    /// it for those that are accepted.
+    pub keep_alive: bool,
 }
 
 /// One end of a link.
@@ -192,6 +210,8 @@ struct Links {
     numbers: Vec<u64>,
     auth: PeerAuth,
     secret: [u8; 32],
+    connect_timeout: Duration,
+    keep_alive: bool,
     /// Tells this process from any other.
     process: u64,
     drawn: AtomicU64,
@@ -268,7 +288,7 @@ impl PeerSockets {
         hello: Hello,
         give: impl Fn(Vec<PeerInput>) + Send + Sync + 'static,
     ) -> io::Result<PeerSockets> {
-        let PeerConfig { servers, listeners, auth, secret } = config;
+        let PeerConfig { servers, listeners, auth, secret, connect_timeout, keep_alive } = config;
         let others = servers.iter().filter(|server| server.number != hello.server);
         let others: Vec<PeerServer> = others.cloned().collect();
         let mut links = Links {
@@ -277,6 +297,8 @@ impl PeerSockets {
             servers: others,
             auth,
             secret,
+            connect_timeout,
+            keep_alive,
             process: 0,
             drawn: AtomicU64::new(0),
             hello: watch::Sender::new(Arc::new(hello)),
@@ -526,19 +548,32 @@ async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
     let turn = Turn::begin(&links);
     let served = match &links.auth {
         PeerAuth::Tls(tls) => {
-            let accepted = TlsAcceptor::from(tls().server).accept(stream);
+            let PeerTls { server, names_host, .. } = tls();
+            let accepted = TlsAcceptor::from(server).accept(stream);
             let accepted = async { accepted.await.map_err(Trouble::Tls) };
             match turn.limit(accepted).await {
-                Ok(stream) => links.serve_on(stream, split_any, hello, turn).await,
+                Ok(stream) => {
+                    let shown = names_host.map(|names_host| Shown::of(&stream, names_host));
+                    links.serve_on(stream, split_any, hello, turn, shown).await
+                }
                 Err(trouble) => Err(trouble),
             }
         }
-        _ => links.serve_on(stream, split_plain, hello, turn).await,
+        _ => links.serve_on(stream, split_plain, hello, turn, None).await,
     };
     if let Err(trouble) = served
         && !trouble.is_passing()
     {
         links.complain(&about, &trouble);
+    }
+}
+
+impl Shown {
+    fn of<S>(stream: &tokio_rustls::server::TlsStream<S>, names_host: NamesHost) -> Shown {
+        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        // Without one the handshake has failed already; an empty one is for no host.
+        let certificate = certificates.first().cloned().unwrap_or_else(|| Vec::new().into());
+        Shown { certificate: certificate.into_owned(), names_host }
     }
 }
 
@@ -796,10 +831,11 @@ impl Links {
         split: impl FnOnce(S) -> (R, Writer<S>),
         hello: watch::Receiver<Arc<Hello>>,
         turn: Turn,
+        shown: Option<Shown>,
     ) -> Result<(), Trouble> {
         let mut talk = Talk::new(stream);
         let own = hello.borrow().clone();
-        match turn.limit(self.agree_with_dialler(&mut talk, &own)).await {
+        match turn.limit(self.agree_with_dialler(&mut talk, &own, shown.as_ref())).await {
             Ok(open) => {
                 drop(turn);
                 let Talk { stream, frames } = talk;
@@ -818,6 +854,7 @@ impl Links {
         self: &Arc<Self>,
         talk: &mut Talk<S>,
         own: &Arc<Hello>,
+        shown: Option<&Shown>,
     ) -> Result<Registered, Trouble> {
         let Handshake::Offer(offer) = talk.hear().await? else {
             return Err(Refusal::OutOfTurn.into());
@@ -828,6 +865,9 @@ impl Links {
             return Err(Refusal::WrongServer { wanted, own }.into());
         }
         check_peer(own, &self.numbers, &offer.hello)?;
+        if let Some(shown) = shown {
+            self.check_certificate(shown, offer.hello.server)?;
+        }
         let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
         let answer = Answer { auth, process, nonce, hello: Hello::clone(own) };
         let transcript = Transcript { offer, answer };
@@ -857,6 +897,16 @@ impl Links {
         if own == other { Ok(()) } else { Err(Refusal::AuthKinds { own, other }) }
     }
 
+    /// Whether the certificate of a dialler is for a host of the server that it says it is.
+    fn check_certificate(&self, shown: &Shown, server: u64) -> Result<(), Refusal> {
+        let configured = self.servers.iter().filter(|it| it.number == server);
+        let mut addresses = configured.flat_map(|it| &it.addresses);
+        match addresses.any(|it| (shown.names_host)(&shown.certificate, &it.host)) {
+            true => Ok(()),
+            false => Err(Refusal::Certificate(server)),
+        }
+    }
+
     /// Dials a server once; if it answers, the link to its end.
     async fn dial(
         self: &Arc<Self>,
@@ -864,7 +914,7 @@ impl Links {
         channel: Channel,
         hello: watch::Receiver<Arc<Hello>>,
     ) -> Result<(), Trouble> {
-        let (stream, host) = connect(server).await?;
+        let (stream, host) = connect(server, self.connect_timeout, self.keep_alive).await?;
         stream.set_nodelay(true)?;
         match &self.auth {
             PeerAuth::Tls(tls) => {
@@ -1176,35 +1226,46 @@ async fn write_frames<W: AsyncWrite + Unpin>(
     write.flush().await
 }
 
-/// Connects to the first address of a server that answers; and the host that it was found under.
-async fn connect(server: &PeerServer) -> Result<(TcpStream, &str), Trouble> {
+/// Connects to the first address of a server that answers within the time; and the host that it
+/// was found under. Each address may take an equal part of the time that is left, so that a silent
+/// one leaves some to the next.
+async fn connect(
+    server: &PeerServer,
+    limit: Duration,
+    keep_alive: bool,
+) -> Result<(TcpStream, &str), Trouble> {
     let names = server.addresses.iter().map(|it| format!("{}:{}", it.host, it.port));
     let names = names.collect::<Vec<_>>().join(", ");
+    let deadline = tokio::time::Instant::now() + limit;
     let mut failure = io::Error::from(io::ErrorKind::NotFound);
-    let tried = async {
-        for PeerAddress { host, port } in &server.addresses {
-            let found = match tokio::net::lookup_host((host.as_str(), *port)).await {
-                Ok(found) => found,
-                Err(error) => {
-                    failure = error;
-                    continue;
-                }
-            };
-            for address in found.take(ADDRESSES_TRIED_MAX) {
-                match timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
-                    Ok(Ok(stream)) => return Some((stream, host.as_str())),
-                    Ok(Err(error)) => failure = error,
-                    Err(_) => failure = io::ErrorKind::TimedOut.into(),
-                }
-            }
+    let mut candidates = Vec::new();
+    for PeerAddress { host, port } in &server.addresses {
+        match timeout_at(deadline, tokio::net::lookup_host((host.as_str(), *port))).await {
+            Ok(Ok(found)) => candidates.extend(found.map(|address| (address, host.as_str()))),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
         }
-        None
-    };
-    match timeout(DIAL_LIMIT, tried).await {
-        Ok(Some(connected)) => Ok(connected),
-        Ok(None) => Err(Trouble::Unreachable(names, failure)),
-        Err(_) => Err(Trouble::Unreachable(names, io::ErrorKind::TimedOut.into())),
     }
+    candidates.truncate(ADDRESSES_TRIED_MAX);
+    for (position, (address, host)) in candidates.iter().enumerate() {
+        let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+        let share = left / (candidates.len() - position) as u32;
+        match timeout(share, connect_to(*address, keep_alive)).await {
+            Ok(Ok(stream)) => return Ok((stream, host)),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(Trouble::Unreachable(names, failure))
+}
+
+async fn connect_to(address: SocketAddr, keep_alive: bool) -> io::Result<TcpStream> {
+    let socket = match address.is_ipv4() {
+        true => TcpSocket::new_v4()?,
+        false => TcpSocket::new_v6()?,
+    };
+    socket.set_keepalive(keep_alive)?;
+    socket.connect(address).await
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub fn prepare(cluster: &ClusterConfig) -> anyhow::Result<node::ClusterConfig> {
         servers: servers.collect(),
         listeners: vec![listen(cluster)?],
         auth,
+        connect_timeout: Duration::from_millis(u64::from(cluster.connect_timeout_ms)),
+        keep_alive: cluster.keep_alive,
     })
 }
 
@@ -62,7 +64,11 @@ fn try_listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
     let candidates = candidates.with_context(|| format!("{own}: {wanted} has no address"))?;
     for address in candidates {
         match TcpListener::bind(address) {
-            Ok(listener) => return Ok(listener),
+            Ok(listener) => {
+                // Inherited by the links that are accepted.
+                rustix::net::sockopt::set_socket_keepalive(&listener, cluster.keep_alive)?;
+                return Ok(listener);
+            }
             Err(error) => failure = cannot_listen(&own, wanted, &error),
         }
     }

@@ -71,6 +71,8 @@ impl Ensemble {
                 servers: servers.collect(),
                 listeners: vec![own.try_clone().expect("has a second handle")],
                 auth: PeerAuth::Secret(b"a secret of the test"[..].into()),
+                connect_timeout: PATIENCE,
+                keep_alive: false,
             }),
         }
     }

@@ -64,8 +64,14 @@ impl Peers {
         // The tests have no chance of their own: the port tells the servers apart.
         let mut secret = [hello.server as u8; 32];
         secret[..2].copy_from_slice(&port.to_le_bytes());
-        let config =
-            PeerConfig { servers: servers.to_vec(), listeners: vec![listener], auth, secret };
+        let config = PeerConfig {
+            servers: servers.to_vec(),
+            listeners: vec![listener],
+            auth,
+            secret,
+            connect_timeout: PATIENCE,
+            keep_alive: true,
+        };
         let sockets = PeerSockets::start(config, hello, move |inputs| {
             // Whoever has seen enough does not listen any more.
             inputs.into_iter().for_each(|input| drop(give.send(input)));
@@ -648,6 +654,8 @@ fn dials_come_slower_up_to_a_bound_and_fast_after_a_link_that_lasted() {
 
 const CA: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/ca.pem");
 const MEMBER: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/server.pem");
+/// Of the same authority, and without the name of a host.
+const CLIENT: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/client.pem");
 const STRANGER: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/stranger.pem");
 
 /// TLS with this certificate, and a key behind it, believing those of the authority.
@@ -671,8 +679,99 @@ fn tls(own: &'static [u8]) -> PeerAuth {
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, key)
         .expect("they fit");
-    let tls = PeerTls { client: Arc::new(client), server: Arc::new(server) };
+    let names_host = |certificate: &CertificateDer<'_>, host: &str| {
+        let certificate = rustls::server::ParsedCertificate::try_from(certificate);
+        let name = ServerName::try_from(host.to_string()).expect("it is a host");
+        certificate.is_ok_and(|it| rustls::client::verify_server_name(&it, &name).is_ok())
+    };
+    let (client, server) = (Arc::new(client), Arc::new(server));
+    let tls = PeerTls { client, server, names_host: Some(names_host) };
     PeerAuth::Tls(Arc::new(move || tls.clone()))
+}
+
+/// What a server says to one that shows this certificate and says that it is server 2.
+fn said_by_tls(peers: &Peers, own: &'static [u8]) -> Handshake {
+    let PeerAuth::Tls(tls) = tls(own) else { unreachable!("it is TLS") };
+    let name = ServerName::try_from("localhost").expect("it is a name");
+    let client = rustls::ClientConnection::new(tls().client, name).expect("it can begin");
+    let stream = std::net::TcpStream::connect(("127.0.0.1", peers.port)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it can be set");
+    let mut stream = rustls::StreamOwned::new(client, stream);
+    let offer = Offer { auth: AuthKind::Tls, ..offer(hello(2)) };
+    let frames = FrameBatch::new(vec![Handshake::Offer(offer).encode()]);
+    for slice in frames.slices(0) {
+        stream.write_all(&slice).expect("it is taken");
+    }
+    let mut frames = FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX);
+    loop {
+        if let Some(frame) = frames.next().expect("it is a frame") {
+            return Handshake::decode(&frame).expect("it is of a handshake");
+        }
+        let mut bytes = [0; 1024];
+        let count = stream.read(&mut bytes).expect("it answers");
+        assert_ne!(count, 0, "it says nothing");
+        frames.room().extend_from_slice(&bytes[..count]);
+    }
+}
+
+#[test]
+fn a_certificate_is_good_only_for_the_server_whose_host_it_names() {
+    let peers = Peers::alone(hello(1), tls(MEMBER));
+    // Of the authority that is believed, and for no host of server 2.
+    let Handshake::Refused(reason) = said_by_tls(&peers, CLIENT) else {
+        panic!("it is taken for server 2");
+    };
+    assert_eq!(reason, "its certificate is for none of the hosts that are configured for server 2");
+    assert!(matches!(said_by_tls(&peers, MEMBER), Handshake::Answer(..)));
+    peers.sockets.stop();
+}
+
+/// An address at which nobody answers: its queue of connections is full.
+fn silent_address() -> (std::net::SocketAddr, TcpListener, std::net::TcpStream) {
+    let socket = TcpSocket::new_v4().expect("there is a socket");
+    socket.bind("127.0.0.1:0".parse().expect("it is an address")).expect("there is a port");
+    let listener = socket.listen(0).expect("it listens");
+    let address = listener.local_addr().expect("it is bound");
+    let first = std::net::TcpStream::connect(address).expect("there is room for one");
+    (address, listener, first)
+}
+
+#[test]
+fn a_dial_takes_no_longer_than_it_may_and_its_addresses_share_the_time() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("it can be made").block_on(async {
+        let (address, _listener, _first) = silent_address();
+        let at = |address: std::net::SocketAddr| PeerAddress {
+            host: address.ip().to_string(),
+            port: address.port(),
+        };
+        let mut server = PeerServer { number: 2, addresses: vec![at(address)] };
+        tokio::select! {
+            biased;
+            _ = connect(&server, PATIENCE, false) => panic!("the longer one is over first"),
+            failed = connect(&server, Duration::from_millis(100), false) => {
+                assert!(matches!(failed, Err(Trouble::Unreachable(..))));
+            }
+        }
+        let there = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+        server.addresses.push(at(there.local_addr().expect("it is bound")));
+        connect(&server, Duration::from_secs(2), false).await.expect("the second one answers");
+    });
+}
+
+#[test]
+fn a_link_is_probed_by_the_system_where_that_is_asked_for() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("it can be made").block_on(async {
+        let there = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+        let address = there.local_addr().expect("it is bound");
+        for keep_alive in [true, false] {
+            let stream = connect_to(address, keep_alive).await.expect("it answers");
+            let stream = stream.into_std().expect("it is no other's");
+            let probed = TcpSocket::from_std_stream(stream).keepalive();
+            assert_eq!(probed.expect("it is known"), keep_alive);
+        }
+    });
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub struct ClusterConfig {
     pub auth: PeerAuth,
     /// How long a dial of another server may take (`cnxTimeout`).
     pub connect_timeout_ms: u32,
+    /// Whether the system probes links that are silent (`tcpKeepAlive`).
+    pub keep_alive: bool,
     /// `initLimit`, in ticks: shown by `conf`, of no effect here.
     pub init_limit: u32,
     /// `syncLimit`, in ticks: likewise.
@@ -158,6 +160,7 @@ pub(super) struct ClusterDraft {
     pub listen_on_all: bool,
     pub attendance: Attendance,
     pub connect_timeout_ms: Option<u32>,
+    pub keep_alive: bool,
     pub init_limit: Option<u32>,
     pub sync_limit: Option<u32>,
     /// With the key that names it.
@@ -211,6 +214,7 @@ impl Default for ClusterDraft {
             listen_on_all: false,
             attendance: Attendance::All,
             connect_timeout_ms: None,
+            keep_alive: false,
             init_limit: None,
             sync_limit: None,
             secret_file: None,
@@ -378,6 +382,7 @@ pub(super) fn settle(
         attendance: cluster.attendance,
         auth,
         connect_timeout_ms: cluster.connect_timeout_ms.unwrap_or(CONNECT_TIMEOUT_MS_DEFAULT),
+        keep_alive: cluster.keep_alive,
         init_limit: cluster.init_limit.unwrap_or(INIT_LIMIT_DEFAULT),
         sync_limit: cluster.sync_limit.unwrap_or(SYNC_LIMIT_DEFAULT),
         version: cluster.version,

@@ -530,6 +530,7 @@ fn what_is_not_built_or_unknown_is_a_warning_and_never_fatal() {
         "snapshot.trust.empty=true",
         "autopurge.purgeInterval=1",
         "maxInProcessingDeadWatchers=1000",
+        "tcpKeepAlive=true",
         "datadir.autocreate=false",
     ] {
         assert_eq!(zoo(line).warnings(), Vec::<String>::new(), "{line}");

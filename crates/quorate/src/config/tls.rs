@@ -50,8 +50,12 @@ pub struct PeerTlsConfig {
     pub key_store: StoreFile,
     /// Whose certificates servers may show.
     pub trust_store: StoreFile,
-    /// Whether a certificate must be for the host of the server that shows it.
+    /// Whether the certificate of a server that is dialled must be for the host that was dialled
+    /// (`ssl.quorum.hostnameVerification`).
     pub checks_names: bool,
+    /// Whether the certificate of a server that dials must be for one of its configured hosts
+    /// (`ssl.quorum.clientHostnameVerification`); never without `checks_names`.
+    pub checks_diallers: bool,
     pub tls12: bool,
     pub tls13: bool,
     /// The suites that may be used, as Java names them; empty: all that we have.
@@ -354,15 +358,17 @@ fn tell(draft: &mut Draft, said: &Said, fate: Result<Fate, String>) -> Result<()
 pub(super) fn settle_quorum(draft: &mut Draft) -> Result<PeerTlsConfig, ConfigError> {
     let mut settings = Settings::default();
     let mut checks_names = true;
+    let mut checks_diallers = None;
     for said in std::mem::take(&mut draft.tls.said_of_quorum) {
         let fate = match said.name.as_str() {
             "ssl.hostnameVerification" => boolean(&said.value).map(|value| {
                 checks_names = value;
                 Fate::Taken
             }),
-            // Follows the other, unless someone wants the client's half alone to be off.
-            "ssl.clientHostnameVerification" => boolean(&said.value)
-                .map(|is_on| unless(is_on, "who dials and who is dialled are checked alike")),
+            "ssl.clientHostnameVerification" => boolean(&said.value).map(|value| {
+                checks_diallers = Some((value, said.place.clone(), said.key.clone()));
+                Fate::Taken
+            }),
             "ssl.clientAuth" => client_auth(&said.value).map(|auth| {
                 unless(auth == ClientAuth::Need, "servers always show each other certificates")
             }),
@@ -370,6 +376,12 @@ pub(super) fn settle_quorum(draft: &mut Draft) -> Result<PeerTlsConfig, ConfigEr
         };
         tell(draft, &said, fate)?;
     }
+    // `X509Util.isClientHostnameVerificationEnabled`: the second needs the first.
+    if let Some((true, place, key)) = checks_diallers.as_ref().filter(|_| !checks_names) {
+        let message = "has no effect while ssl.quorum.hostnameVerification is false";
+        draft.warn(place, key, message);
+    }
+    let checks_diallers = checks_names && checks_diallers.is_none_or(|(value, ..)| value);
     let (key_store_key, trust_store_key) = match draft.is_zoo_cfg || draft.file.is_none() {
         true => ("ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"),
         false => ("cluster.tls_key_store", "cluster.tls_trust_store"),
@@ -380,6 +392,7 @@ pub(super) fn settle_quorum(draft: &mut Draft) -> Result<PeerTlsConfig, ConfigEr
         key_store: settings.key_store.settle().ok_or_else(|| missing(key_store_key))?,
         trust_store: settings.trust_store.settle().ok_or_else(|| missing(trust_store_key))?,
         checks_names,
+        checks_diallers,
         tls12: versions.tls12,
         tls13: versions.tls13,
         cipher_suites: settings.cipher_suites,

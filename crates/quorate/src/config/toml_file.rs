@@ -104,6 +104,7 @@ pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
     ("bootstrap", "\"all\", or \"majority\""),
     ("listen_on_all", "false"),
     ("connect_timeout", "\"5s\""),
+    ("keep_alive", "false"),
     ("secret_file", "\"/etc/quorate/secret\""),
     ("tls_key_store", "\"/etc/quorate/server.pem\""),
     ("tls_key_store_type", "\"PEM\", or \"PKCS12\", \"JKS\""),
@@ -212,6 +213,7 @@ fn apply_cluster_key(
         "servers" => return Err(value.wrong()),
         "bootstrap" => draft.cluster.attendance = attendance(value.text()?)?,
         "listen_on_all" => draft.cluster.listen_on_all = value.boolean()?,
+        "keep_alive" => draft.cluster.keep_alive = value.boolean()?,
         "connect_timeout" => draft.cluster.connect_timeout_ms = Some(value.ms_above_0()?),
         "secret_file" => {
             draft.cluster.secret_file = Some((PathBuf::from(value.text()?), said.clone()));

@@ -352,6 +352,8 @@ fn apply_property(
         "cnxTimeout" => {
             draft.cluster.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
         }
+        // `Boolean.getBoolean`.
+        "tcpKeepAlive" => draft.cluster.keep_alive = value.eq_ignore_ascii_case("true"),
         "quorate.bootstrap" => draft.cluster.attendance = attendance(value)?,
         "quorate.chunkAddr" => draft.chunk.addr = Some(value.parse()?),
         "quorate.chunkConnectionsMax" => {

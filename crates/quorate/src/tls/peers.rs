@@ -1,10 +1,13 @@
 //! TLS between the servers of an ensemble (`QuorumX509Util`, ZooKeeper 3.9): both ends show a
-//! certificate that the other's trust store knows, and the one that dials checks the name.
+//! certificate that the other's trust store knows and that is for a host of the server it belongs
+//! to: the dialler checks the host that it dials, the accepter the hosts that are configured for
+//! the server that the dialler says it is.
 
 use std::sync::{Mutex, PoisonError};
 
-use node::PeerTls;
+use node::{NamesHost, PeerTls};
 
+use super::server_verifier::names_host;
 use super::{FileStamps, TlsError, key_store, read_store, server_config, stamps};
 use crate::config::tls::{ClientAuth, PeerTlsConfig, TlsConfig};
 use crate::zk_client::tls::client_config;
@@ -65,5 +68,6 @@ fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
     // Versions and suites are agreed on by the other end, which is configured alike.
     let client = client_config(keys, trusted, config.checks_names)
         .map_err(|cause| config.trust_store.error(cause))?;
-    Ok(PeerTls { client, server: server.into() })
+    let names_host = config.checks_diallers.then_some(names_host as NamesHost);
+    Ok(PeerTls { client, server: server.into(), names_host })
 }

@@ -69,6 +69,13 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
+/// Whether a certificate is for this host, as the name of a server is checked.
+pub fn names_host(certificate: &CertificateDer<'_>, host: &str) -> bool {
+    let Ok(name) = ServerName::try_from(host) else { return false };
+    let Ok(parsed) = ParsedCertificate::try_from(certificate) else { return false };
+    has_common_name_only(certificate, &name) || verify_server_name(&parsed, &name).is_ok()
+}
+
 /// Whether a certificate names this host by its subject, and none elsewhere.
 fn has_common_name_only(certificate: &[u8], wanted: &ServerName<'_>) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };

@@ -31,7 +31,7 @@ fn warnings(world: &World) -> Vec<String> {
 
 #[test]
 fn a_member_knows_its_number_and_where_all_are() {
-    let world = member("initLimit=7\nsyncLimit=3\ncnxTimeout=900\n");
+    let world = member("initLimit=7\nsyncLimit=3\ncnxTimeout=900\ntcpKeepAlive=true\n");
     let config = world.config();
     assert_eq!(config.my_id, Some(2));
     let found = config.cluster.unwrap();
@@ -39,7 +39,7 @@ fn a_member_knows_its_number_and_where_all_are() {
     assert_eq!(found.own().host, "zk2");
     assert_eq!(found.listen.to_string(), "zk2:2888");
     assert_eq!((found.init_limit, found.sync_limit), (7, 3));
-    assert_eq!(found.connect_timeout_ms, 900);
+    assert_eq!((found.connect_timeout_ms, found.keep_alive), (900, true));
     assert_eq!(found.auth, PeerAuth::None);
     assert_eq!(warnings(&world), Vec::<String>::new());
     assert_eq!(
@@ -279,13 +279,21 @@ fn servers_share_a_secret_or_show_certificates() {
     assert_eq!(tls.key_store.place.to_string(), "conf/zoo.cfg:7");
     assert_eq!(tls.key_store.key, "ssl.quorum.keyStore.location");
     assert_eq!(tls.trust_store.path, Path::new("/t.p12"));
-    assert!(tls.checks_names && tls.tls12 && tls.tls13 && tls.reload);
+    assert!(tls.checks_names && tls.checks_diallers && tls.tls12 && tls.tls13 && tls.reload);
     assert_eq!(world.config().tls, None);
     assert!(!world.config().replicated.x509_enabled);
     assert_eq!(world.warnings(), Vec::<String>::new());
-    let world = member(&format!("sslQuorum=true\n{stores}ssl.quorum.hostnameVerification=false"));
-    let PeerAuth::Tls(tls) = cluster(&world).auth else { panic!("there is TLS") };
-    assert!(!tls.checks_names);
+    let checked = |lines: &str| {
+        let world = member(&format!("sslQuorum=true\n{stores}{lines}"));
+        let PeerAuth::Tls(tls) = cluster(&world).auth else { panic!("there is TLS") };
+        (tls.checks_names, tls.checks_diallers, world.warnings().len())
+    };
+    let [dialled, dialler] = ["hostnameVerification", "clientHostnameVerification"]
+        .map(|name| format!("ssl.quorum.{name}"));
+    assert_eq!(checked(&format!("{dialled}=false")), (false, false, 0));
+    assert_eq!(checked(&format!("{dialler}=false")), (true, false, 0));
+    assert_eq!(checked(&format!("{dialler}=true")), (true, true, 0));
+    assert_eq!(checked(&format!("{dialled}=false\n{dialler}=true")), (false, false, 1));
 
     assert_eq!(
         error("sslQuorum=true"),
