@@ -97,7 +97,7 @@ Examples:
 Options of each: quorate bench WORKLOAD --help. What each means: docs/benchmarks.md.";
 
 /// Options of `quorate serve`.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct ServeArgs {
     /// Configuration: a zoo.cfg or a quorate.toml
     #[arg(long, value_name = "FILE", conflicts_with = "config_file")]

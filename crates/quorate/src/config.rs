@@ -136,6 +136,8 @@ pub struct ServeConfig {
     pub system_properties: BTreeMap<String, String>,
     /// Each write is a line in the log (`audit.enable`).
     pub audit: bool,
+    /// Which lines are logged (`quorate.log`); none: as the environment or the options say.
+    pub log_filter: Option<String>,
     /// A request that takes longer is a warning; none: no request is.
     pub slow_request_ms: Option<u64>,
     /// Where metrics are served to Prometheus, if they are.
@@ -453,6 +455,7 @@ struct Draft {
     admin: AdminDraft,
     chunk: chunk::ChunkDraft,
     audit: bool,
+    log_filter: Option<String>,
     slow_request_ms: Option<u64>,
     initial_config: String,
     system_properties: BTreeMap<String, String>,
@@ -568,6 +571,7 @@ impl Draft {
             images: self.admin.images.clone(),
             admin: self.admin.finish(),
             audit: self.audit,
+            log_filter: self.log_filter,
             slow_request_ms: self.slow_request_ms,
             initial_config: self.initial_config,
             system_properties: self.system_properties,

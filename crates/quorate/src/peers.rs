@@ -12,21 +12,25 @@ use crate::config::cluster::PeerAuth;
 use crate::config::{ClusterConfig, ListenAddress};
 use crate::tls::peers::PeerStores;
 
-/// Binds the port for other servers and reads the stores.
-pub fn prepare(cluster: &ClusterConfig) -> anyhow::Result<node::ClusterConfig> {
+/// Binds the port for other servers and reads the stores, which are given back for those who have
+/// them read again.
+pub fn prepare(
+    cluster: &ClusterConfig,
+) -> anyhow::Result<(node::ClusterConfig, Option<Arc<PeerStores>>)> {
     let servers = cluster.servers.iter().map(|(number, server)| node::PeerServer {
         number: u64::from(*number),
         addresses: vec![node::PeerAddress { host: server.host.clone(), port: server.peer_port }],
     });
-    let auth = match &cluster.auth {
-        PeerAuth::None => node::PeerAuth::None,
-        PeerAuth::Secret(secret) => node::PeerAuth::Secret(secret.0.clone().into()),
+    let (auth, stores) = match &cluster.auth {
+        PeerAuth::None => (node::PeerAuth::None, None),
+        PeerAuth::Secret(secret) => (node::PeerAuth::Secret(secret.0.clone().into()), None),
         PeerAuth::Tls(tls) => {
-            let stores = PeerStores::load((**tls).clone())?;
-            node::PeerAuth::Tls(Arc::new(move || stores.current()))
+            let stores = Arc::new(PeerStores::load((**tls).clone())?);
+            let of_links = stores.clone();
+            (node::PeerAuth::Tls(Arc::new(move || of_links.current())), Some(stores))
         }
     };
-    Ok(node::ClusterConfig {
+    let prepared = node::ClusterConfig {
         server: u64::from(cluster.number),
         voters: cluster.servers.keys().map(|number| u64::from(*number)).collect(),
         attendance: cluster.attendance,
@@ -35,7 +39,8 @@ pub fn prepare(cluster: &ClusterConfig) -> anyhow::Result<node::ClusterConfig> {
         auth,
         connect_timeout: Duration::from_millis(u64::from(cluster.connect_timeout_ms)),
         keep_alive: cluster.keep_alive,
-    })
+    };
+    Ok((prepared, stores))
 }
 
 /// How often, and after how long, an address is tried that cannot be bound: names of machines that

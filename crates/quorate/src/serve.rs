@@ -15,7 +15,6 @@ use member::throttle::Throttle;
 use node::{Node, NodeConfig};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 use zk::four_letter::ConfReport;
 
 use crate::admin::{Port, Service};
@@ -23,9 +22,11 @@ use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity, masked};
 use crate::data_dir;
 use crate::descriptors;
+use crate::hangup::Reloaded;
 use crate::listen_chunk::{self, Chunks};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
+use crate::logging::Logging;
 use crate::monitor::{self, About, Begin};
 use crate::not_serving::{self, Answers};
 use crate::peers;
@@ -54,7 +55,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if args.end_with_parent {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     }
-    start_logging(args.verbose);
+    let logging = Logging::start(args.verbose);
     end_on_panic();
     descriptors::raise_limit();
     let (config, warnings) = config::load(args, &Env::of_process())?;
@@ -64,9 +65,12 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
             Severity::Note => tracing::debug!("{warning}"),
         }
     }
+    if config.log_filter.is_some() {
+        logging.apply(config.log_filter.as_deref())?;
+    }
     data_dir::check(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(config, args.clone(), logging))
 }
 
 /// A broken invariant ends the process, whichever thread or task finds it: going on could answer
@@ -79,25 +83,12 @@ fn end_on_panic() {
     }));
 }
 
-fn start_logging(verbose: u8) {
-    let level = match verbose {
-        0 => "info",
-        1 => "debug",
-        _ => "trace",
-    };
-    let filter = EnvFilter::try_from_env("QUORATE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        // To say that a line cannot be written it would write one, and panic.
-        .log_internal_errors(false)
-        .init();
-}
-
-async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
+async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow::Result<ExitCode> {
     LazyLock::force(&monitor::process::BEGAN);
+    // Before anybody is told that the server is there, and may send one.
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let hangups = signal(SignalKind::hangup())?;
     // The ports first: a second server is told so before it touches anything.
     let plain = config.zk_addr.as_ref().map(|wanted| listen(&config, wanted, "--zk-addr"));
     let plain = plain.transpose()?;
@@ -124,9 +115,10 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         version: version(),
         conf: conf.clone(),
     });
-    // Before anybody is told that the server is there, and may end it.
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
+    let cluster = config.cluster.as_ref().map(peers::prepare).transpose()?;
+    let (cluster, peers) = cluster.map_or((None, None), |(cluster, peers)| (Some(cluster), peers));
+    let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
+    tokio::spawn(reloaded.run(hangups));
     let node_config = NodeConfig {
         data_dir: config.data_dir.clone(),
         log_dir: config.log_dir.clone(),
@@ -134,7 +126,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<ExitCode> {
         secret,
         fsync_warning: Duration::from_millis(config.fsync_warning_ms),
         audit_user: config.audit.then(user_name),
-        cluster: config.cluster.as_ref().map(peers::prepare).transpose()?,
+        cluster,
         member: Options {
             settings: config.replicated.clone(),
             tick_ms: u64::from(config.tick_ms),

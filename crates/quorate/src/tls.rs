@@ -161,13 +161,18 @@ impl Tls {
                 continue;
             }
             seen = stamps;
-            match server_config(&self.config) {
-                Ok(new) => {
-                    *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Served::new(new);
-                    tracing::info!("TLS: the stores have changed and are used from now on");
-                }
-                Err(error) => tracing::error!("TLS: what was read before is kept: {error}"),
+            self.reload("TLS: the stores have changed and are used from now on");
+        }
+    }
+
+    /// Reads the stores now, whether they have changed or not, and says so.
+    pub fn reload(&self, done: &str) {
+        match server_config(&self.config) {
+            Ok(new) => {
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Served::new(new);
+                tracing::info!("{done}");
             }
+            Err(error) => tracing::error!("TLS: what was read before is kept: {error}"),
         }
     }
 }

@@ -483,6 +483,19 @@ fn a_toml_file_names_sasl_users_itself_or_a_jaas_file() {
 }
 
 #[test]
+fn the_filter_of_the_log_may_stand_in_the_file() {
+    let filter = |world: World| world.config().log_filter;
+    assert_eq!(filter(zoo("")), None);
+    assert_eq!(filter(zoo("quorate.log=warn")).as_deref(), Some("warn"));
+    assert_eq!(
+        filter(World::toml("log = \"info,node=debug\"")).as_deref(),
+        Some("info,node=debug")
+    );
+    let error = zoo("quorate.log=info,=").error();
+    assert!(error.starts_with("conf/zoo.cfg:3: quorate.log: \"info,=\" is no filter"), "{error}");
+}
+
+#[test]
 fn a_data_directory_may_have_to_be_there() {
     let is_required = |world: World| world.config().is_data_dir_required;
     assert!(!is_required(zoo("")));

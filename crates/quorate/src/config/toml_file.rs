@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::cluster::{Said, attendance};
-use super::zoo_cfg::RECONFIG_NOT_BUILT;
+use super::zoo_cfg::{RECONFIG_NOT_BUILT, log_filter};
 use super::{
     ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, Place, SNAPSHOT_COMMAND_COUNT_MIN,
     digest_algorithm, parse_layout, super_digest, throttle, units,
@@ -49,6 +49,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("container_check_interval", "\"60s\""),
     ("fsync_warning", "\"1s\""),
     ("audit", "true"),
+    ("log", "\"info\", or \"debug\", \"warn\""),
     ("slow_request", "\"1s\""),
     ("admin_addr", "\"127.0.0.1:8080\""),
     ("admin_snapshot", "true"),
@@ -310,6 +311,7 @@ fn apply_key(
         }
         "fsync_warning" => draft.fsync_warning_ms = Some(u64::from(value.ms()?)),
         "audit" => draft.audit = value.boolean()?,
+        "log" => draft.log_filter = Some(log_filter(value.text()?)?),
         "slow_request" => draft.slow_request_ms = Some(u64::from(value.ms_above_0()?)),
         "admin_addr" => draft.admin.addr = Some(value.text()?.parse()?),
         "admin_snapshot" => draft.admin.images.is_snapshot_enabled = value.boolean()?,

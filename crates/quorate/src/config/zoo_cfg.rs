@@ -374,6 +374,7 @@ fn apply_property(
         "quorate.quorum.secretFile" => {
             draft.cluster.secret_file = Some((path(value)?, Said::new(place, name)));
         }
+        "quorate.log" => draft.log_filter = Some(log_filter(value)?),
         "quorate.slowRequestMs" => {
             draft.slow_request_ms = u64::try_from(number(value)?).ok().filter(|&ms| ms > 0);
         }
@@ -618,6 +619,12 @@ pub(super) fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError
 /// A host without the brackets of an IPv6 address.
 fn bare(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').to_string()
+}
+
+/// Which lines are logged.
+pub(super) fn log_filter(value: &str) -> Result<String, String> {
+    crate::logging::check(value).map_err(|cause| format!("{value:?} is no filter: {cause}"))?;
+    Ok(value.to_string())
 }
 
 pub(super) fn path(value: &str) -> Result<PathBuf, String> {

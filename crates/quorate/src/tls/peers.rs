@@ -33,17 +33,28 @@ impl PeerStores {
         let stamps = own_stamps(&self.config);
         if self.config.reload && current.1 != stamps {
             current.1 = stamps;
-            match read(&self.config) {
-                Ok(new) => {
-                    current.0 = new;
-                    tracing::info!("TLS between servers: the stores have changed and are used");
-                }
-                Err(error) => {
-                    tracing::error!("TLS between servers: what was read before is kept: {error}");
-                }
-            }
+            self.read_again(&mut current.0);
         }
         current.0.clone()
+    }
+
+    /// Reads the stores now, whether they have changed or not.
+    pub fn reload(&self) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.1 = own_stamps(&self.config);
+        self.read_again(&mut current.0);
+    }
+
+    fn read_again(&self, current: &mut PeerTls) {
+        match read(&self.config) {
+            Ok(new) => {
+                *current = new;
+                tracing::info!("TLS between servers: the stores were read again, for new links");
+            }
+            Err(error) => {
+                tracing::error!("TLS between servers: what was read before is kept: {error}");
+            }
+        }
     }
 }
 

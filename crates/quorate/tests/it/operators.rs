@@ -3,10 +3,15 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use rustix::process::{Signal, kill_process};
+
 use crate::client::Client;
-use crate::server::{Server, command, folder};
+use crate::monitoring::http;
+use crate::server::{Server, command, folder, wait_until};
+use crate::tls::wire::{Shape, TlsClient, certificates};
 
 const TIMEOUT_MS: i32 = 10_000;
 
@@ -42,4 +47,53 @@ fn a_data_directory_that_must_be_there_is_not_made() {
     server.restart();
     let address: SocketAddr = server.address();
     assert!(Client::open(address, TIMEOUT_MS).exists("/a"));
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
+}
+
+#[test]
+fn a_hangup_reloads_certificates_and_the_filter_of_the_log() {
+    let folder = folder("hangup");
+    let keys = folder.join("keys.pem");
+    fs::copy(fixture("server.pem"), &keys).unwrap();
+    let lines = [
+        "secureClientPort=0".to_string(),
+        "secureClientPortAddress=127.0.0.1".to_string(),
+        format!("ssl.keyStore.location={}", keys.display()),
+        format!("ssl.trustStore.location={}", fixture("ca.pem").display()),
+        // Changes of the files are not looked for: only the signal counts.
+        "client.certReload=false".to_string(),
+        "quorate.log=info".to_string(),
+        "admin.serverAddress=127.0.0.1".to_string(),
+        "admin.serverPort=0".to_string(),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let mut server = Server::start_in(folder, &lines);
+    let address = server.face("zk-tls");
+    let shown = || TlsClient::connect(address, Shape::with("client")).unwrap().server_certificate();
+    assert_eq!(shown(), certificates("server")[0]);
+
+    fs::copy(fixture("server-2.pem"), &keys).unwrap();
+    let config = server.folder().join("zoo.cfg");
+    let text = fs::read_to_string(&config).unwrap().replace("log=info", "log=debug");
+    fs::write(&config, &text).unwrap();
+    kill_process(server.pid(), Signal::HUP).unwrap();
+    wait_until("the new certificate", || shown() == certificates("server-2")[0]);
+    let log = server.log();
+    assert!(log.contains("SIGHUP: the log's filter is \"debug\""), "{log}");
+    assert!(log.contains("SIGHUP: TLS: the stores were read again"), "{log}");
+    assert!(!log.contains("DEBUG"), "{log}");
+    // No request: that is said at that level.
+    http(server.face("admin"), "\0");
+    wait_until("lines for debugging", || server.log().contains("DEBUG"));
+
+    // A file that cannot be used changes nothing, and ends nothing.
+    fs::write(&config, text.replace("log=debug", "log=info,=")).unwrap();
+    kill_process(server.pid(), Signal::HUP).unwrap();
+    wait_until("it is said", || server.log().contains("SIGHUP: the log's filter stays"));
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    assert_eq!(client.create("/a", b"", 0).as_deref(), Ok("/a"));
+    server.stop();
 }

@@ -3,7 +3,7 @@
 //! The keys are in `tests/fixtures/tls`; `tests/peers/make-tls-fixtures.sh` says what each is.
 
 mod chunks;
-mod wire;
+pub mod wire;
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};

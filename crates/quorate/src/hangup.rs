@@ -1,0 +1,53 @@
+//! SIGHUP: what is read again without a restart.
+//!
+//! The filter of the log is taken from the configuration file as it is now, and the stores of keys
+//! and certificates are read again, also where changes of them are not looked for. Connections that
+//! are open keep what they began with. Everything else in the file needs a restart.
+
+use std::sync::Arc;
+
+use tokio::signal::unix::Signal;
+
+use crate::cli::ServeArgs;
+use crate::config::{self, Env};
+use crate::logging::Logging;
+use crate::tls::Tls;
+use crate::tls::peers::PeerStores;
+
+/// What a hangup reloads.
+pub struct Reloaded {
+    pub args: ServeArgs,
+    pub logging: Logging,
+    /// TLS for clients, if it is spoken.
+    pub tls: Option<Arc<Tls>>,
+    /// TLS between servers, if it is spoken.
+    pub peers: Option<Arc<PeerStores>>,
+}
+
+impl Reloaded {
+    /// Reloads at each hangup, until the process ends.
+    pub async fn run(self, mut hangups: Signal) {
+        while hangups.recv().await.is_some() {
+            self.reload();
+        }
+    }
+
+    /// Each thing that is read again is a line in the log; one that cannot be stays as it was.
+    fn reload(&self) {
+        match self.reload_filter() {
+            Ok(filter) => tracing::info!("SIGHUP: the log's filter is {filter:?}"),
+            Err(error) => tracing::error!("SIGHUP: the log's filter stays: {error:#}"),
+        }
+        if let Some(tls) = &self.tls {
+            tls.reload("SIGHUP: TLS: the stores were read again and are used from now on");
+        }
+        if let Some(peers) = &self.peers {
+            peers.reload();
+        }
+    }
+
+    fn reload_filter(&self) -> anyhow::Result<String> {
+        let (config, _) = config::load(&self.args, &Env::of_process())?;
+        self.logging.apply(config.log_filter.as_deref())
+    }
+}
