@@ -19,6 +19,7 @@ use crate::limits::WAITING_INTERVAL;
 use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
 use crate::queue::Inbox;
 use crate::start::{NodeConfig, StartError, recovery_error};
+use crate::start_board::StartBoard;
 use crate::threads::{LoopInput, Shared};
 
 /// What a member of an ensemble is told beside what any server is.
@@ -40,6 +41,8 @@ pub struct ClusterConfig {
     pub connect_timeout: Duration,
     /// Whether the system probes links that are silent, as it does by itself after two hours.
     pub keep_alive: bool,
+    /// Where monitoring reads which servers are missing.
+    pub board: Arc<StartBoard>,
 }
 
 /// Who takes what the links give: whoever waits for a birth, then Loop.
@@ -113,7 +116,8 @@ pub(crate) fn join(
             let bootstrap =
                 Bootstrap::new(cluster.server, unborn.member, &cluster.voters, cluster.attendance);
             let sockets = link(config, cluster, bootstrap.hello().clone(), &gate)?;
-            let born = wait_for_birth(config, unborn, bootstrap, disk, &gate);
+            let born = wait_for_birth(config, cluster, unborn, bootstrap, disk, &gate);
+            cluster.board.end_wait_for_birth();
             match born {
                 Ok(recovered) => {
                     sockets.handle().set_hello(born_hello(cluster, &recovered));
@@ -153,11 +157,29 @@ fn link(
         keep_alive: cluster.keep_alive,
     };
     let gate = gate.clone();
-    PeerSockets::start(peers, hello, move |inputs| gate.give(inputs)).map_err(system)
+    let sockets = PeerSockets::start(peers, hello, move |inputs| gate.give(inputs));
+    let sockets = sockets.map_err(system)?;
+    let others = cluster.voters.iter().filter(|number| **number != cluster.server);
+    cluster.board.begin(&others.copied().collect::<Vec<_>>(), sockets.handle());
+    Ok(sockets)
+}
+
+/// The setting that lets an ensemble begin without some of its servers, where it does not yet and
+/// a majority is fewer than all.
+fn bootstrap_hint(cluster: &ClusterConfig) -> Option<String> {
+    let (all, majority) = (cluster.voters.len(), cluster.voters.len() / 2 + 1);
+    let first = cluster.voters.iter().min()?;
+    (cluster.attendance == Attendance::All && majority < all).then(|| {
+        format!(
+            "quorate.bootstrap=majority would begin with {majority} of {all} servers, server {first} \
+             among them"
+        )
+    })
 }
 
 fn wait_for_birth(
     config: &NodeConfig,
+    cluster: &ClusterConfig,
     unborn: UnbornMember<RealDisk>,
     mut bootstrap: Bootstrap,
     disk: &RealDisk,
@@ -185,11 +207,16 @@ fn wait_for_birth(
             Decision::Wait(waiting) => waiting.to_string(),
         };
         let now = Instant::now();
-        let is_said =
-            said.as_ref().is_some_and(|(it, at)| *it == waiting && now < *at + WAITING_INTERVAL);
-        if !is_said {
-            tracing::info!("{waiting}");
-            said = Some((waiting, now));
+        cluster.board.wait_for_birth(waiting.clone(), bootstrap_hint(cluster));
+        if let Some(wait) = cluster.board.look() {
+            let absent: Vec<u64> = wait.absent.iter().map(|(number, _)| *number).collect();
+            let news = (waiting, absent);
+            let is_said =
+                said.as_ref().is_some_and(|(it, at)| *it == news && now < *at + WAITING_INTERVAL);
+            if !is_said {
+                tracing::info!("{wait}");
+                said = Some((news, now));
+            }
         }
         gate.early.take(&mut inputs, Some(now + WAITING_INTERVAL));
         for input in inputs.drain(..) {

@@ -21,6 +21,7 @@ mod peer_hello;
 mod peer_sockets;
 mod queue;
 mod start;
+mod start_board;
 mod threads;
 
 pub use cluster::ClusterConfig;
@@ -33,4 +34,5 @@ pub use peer_sockets::{
 };
 pub use queue::{Inbox, Mail};
 pub use start::{Node, NodeConfig, StartError, start};
+pub use start_board::{StartBoard, StartWait};
 pub use threads::{FrontHandle, wall_ms};

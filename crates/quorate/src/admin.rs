@@ -28,6 +28,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use node::StartBoard;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use zk::four_letter;
@@ -81,6 +82,15 @@ pub struct Port {
     idle: Duration,
 }
 
+/// What is known of a server that has not started, or does not serve.
+#[derive(Clone)]
+pub struct WaitingServer {
+    /// Its number in the ensemble; none of a standalone server.
+    pub number: Option<u32>,
+    /// Which other servers it waits for.
+    pub board: Arc<StartBoard>,
+}
+
 /// The answer to a request.
 type Answer = Response<Body>;
 
@@ -124,7 +134,7 @@ impl Port {
     }
 
     /// Serves until the process ends.
-    pub async fn serve(self, monitor: Started) {
+    pub async fn serve(self, monitor: Started, waiting: WaitingServer) {
         let listener = match tokio::net::TcpListener::from_std(self.listener) {
             Ok(listener) => listener,
             Err(error) => {
@@ -149,8 +159,9 @@ impl Port {
                 continue;
             }
             let (monitor, service) = (monitor.clone(), service.clone());
+            let waiting = waiting.clone();
             tokio::task::spawn_local(async move {
-                let served = serve_connection(stream, peer, idle, &service, &monitor);
+                let served = serve_connection(stream, peer, idle, &service, &monitor, &waiting);
                 if tokio::time::timeout(CONNECTION_TIME_MAX, served).await.is_err() {
                     tracing::debug!("{peer}: took too long for monitoring");
                 }
@@ -166,6 +177,7 @@ async fn serve_connection(
     idle: Duration,
     service: &Service,
     monitor: &Started,
+    waiting: &WaitingServer,
 ) {
     let answer = service_fn(|request: Request<Incoming>| async move {
         Ok::<Answer, Infallible>(match (service, monitor.get()) {
@@ -173,10 +185,13 @@ async fn serve_connection(
                 answer_metrics(monitor, *with_process, &request).await
             }
             (Service::Commands { url }, Some(monitor)) => {
-                answer_command(monitor, url, peer, request).await
+                match request.uri().path().strip_prefix("/health/") {
+                    Some(health) => answer_health(monitor, health, waiting).await,
+                    None => answer_command(monitor, url, peer, request).await,
+                }
             }
             (Service::Metrics { .. }, None) => refuse(StatusCode::SERVICE_UNAVAILABLE),
-            (Service::Commands { url }, None) => answer_before_start(url, &request),
+            (Service::Commands { url }, None) => answer_before_start(url, &request, waiting),
         })
     });
     let served = http1::Builder::new()
@@ -217,9 +232,6 @@ async fn answer_command(
     peer: SocketAddr,
     request: Request<Incoming>,
 ) -> Answer {
-    if let Some(health) = request.uri().path().strip_prefix("/health/") {
-        return answer_health(monitor, health).await;
-    }
     let Some(name) = command_name(url, request.uri().path()) else {
         return refuse(StatusCode::NOT_FOUND);
     };
@@ -254,16 +266,14 @@ async fn answer_command(
 }
 
 /// What a server answers that has not started yet, and may wait for others: that it lives.
-fn answer_before_start(url: &str, request: &Request<Incoming>) -> Answer {
-    let not_serving = four_letter::NOT_SERVING;
-    let (live, unavailable) = (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE);
-    let text = |status, text: &str| text_answer(status, PLAIN_TEXT, text.to_string());
+fn answer_before_start(url: &str, request: &Request<Incoming>, waiting: &WaitingServer) -> Answer {
     match request.uri().path() {
-        "/health/live" => text(live, LIVE),
-        "/health/ready" => text(unavailable, not_serving),
+        "/health/live" => plain(StatusCode::OK, LIVE),
+        "/health/started" => answer_started(waiting),
+        "/health/ready" => answer_unready(waiting),
         path => match command_name(url, path) {
             None => refuse(StatusCode::NOT_FOUND),
-            Some(name) => json_answer(commands::before_start(&name)),
+            Some(name) => json_answer(commands::before_start(&name, waiting)),
         },
     }
 }
@@ -271,28 +281,44 @@ fn answer_before_start(url: &str, request: &Request<Incoming>) -> Answer {
 const PLAIN_TEXT: &str = "text/plain;charset=utf-8";
 const LIVE: &str = "live\n";
 
-/// Probes, which ZooKeeper has not: whether the process is there, and whether it serves requests.
-/// That is asked of every connection runtime, and the state must be readable.
-async fn answer_health(monitor: &Monitor, which: &str) -> Answer {
-    let (status, text) = match which {
-        "live" => (StatusCode::OK, LIVE),
-        "ready" if !monitor.is_serving() => {
-            (StatusCode::SERVICE_UNAVAILABLE, four_letter::NOT_SERVING)
-        }
-        "ready" => match tokio::time::timeout(PROBE_TIME_MAX, monitor.server()).await {
-            Ok(_) => (StatusCode::OK, "ready\n"),
-            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "requests are not served in time\n"),
+fn plain(status: StatusCode, text: impl Into<String>) -> Answer {
+    text_answer(status, PLAIN_TEXT, text.into())
+}
+
+/// Of a server that serves no clients: which other servers it waits for, if it does.
+fn answer_unready(waiting: &WaitingServer) -> Answer {
+    let reason = waiting.board.look().map(|wait| format!("{wait}\n")).unwrap_or_default();
+    plain(StatusCode::SERVICE_UNAVAILABLE, format!("{}{reason}", four_letter::NOT_SERVING))
+}
+
+/// Of a server that serves no clients: 200 if it can only go on once another server is started, so
+/// that whoever starts servers one after the other starts the next.
+fn answer_started(waiting: &WaitingServer) -> Answer {
+    match waiting.board.look().filter(|wait| wait.is_for_servers) {
+        Some(wait) => plain(StatusCode::OK, format!("{wait}\n")),
+        None => answer_unready(waiting),
+    }
+}
+
+/// Probes, which ZooKeeper has not: whether the process is there, whether another server may be
+/// started after this one, and whether it serves requests. The last is asked of every connection
+/// runtime, and the state must be readable.
+async fn answer_health(monitor: &Monitor, which: &str, waiting: &WaitingServer) -> Answer {
+    match which {
+        "live" => plain(StatusCode::OK, LIVE),
+        "started" if !monitor.is_serving() => answer_started(waiting),
+        "ready" if !monitor.is_serving() => answer_unready(waiting),
+        "started" | "ready" => match tokio::time::timeout(PROBE_TIME_MAX, monitor.server()).await {
+            Ok(_) => plain(StatusCode::OK, format!("{which}\n")),
+            Err(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "requests are not served in time\n"),
         },
         "chunks" => match monitor.chunk_health() {
-            Some((true, text)) => return text_answer(StatusCode::OK, PLAIN_TEXT, text),
-            Some((false, text)) => {
-                return text_answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT, text);
-            }
-            None => return refuse(StatusCode::NOT_FOUND),
+            Some((true, text)) => plain(StatusCode::OK, text),
+            Some((false, text)) => plain(StatusCode::SERVICE_UNAVAILABLE, text),
+            None => refuse(StatusCode::NOT_FOUND),
         },
-        _ => return refuse(StatusCode::NOT_FOUND),
-    };
-    text_answer(status, PLAIN_TEXT, text.to_string())
+        _ => refuse(StatusCode::NOT_FOUND),
+    }
 }
 
 /// What follows the URL of the commands: empty for the list of them. None if the path is another.

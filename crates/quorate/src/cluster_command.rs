@@ -64,11 +64,23 @@ async fn status(addresses: &[String]) -> anyhow::Result<ExitCode> {
         }
     }
     let leading = answers.iter().find(|answer| answer.is_leading());
-    let view = leading.or(answers.iter().find(|answer| answer.view.is_ok()));
+    let is_started =
+        |answer: &&Answer| answer.view.as_ref().is_ok_and(|view| view["state"] != "waiting");
+    let other = answers.iter().find(is_started);
+    let other = other.or(answers.iter().find(|answer| answer.view.is_ok()));
+    let view = leading.or(other);
     let Some(Ok(view)) = view.map(|answer| &answer.view) else {
         bail!("no server has answered; name admin servers with --admin HOST:PORT,...");
     };
-    print!("{}", shown(view));
+    for answer in answers.iter().filter_map(|answer| answer.view.as_ref().ok()) {
+        if answer["state"] == "waiting" {
+            let (number, reason) = (number(&answer["server_id"]), text(&answer["reason"]));
+            println!("server {number} does not serve yet: {reason}");
+        }
+    }
+    if view["state"] != "waiting" {
+        print!("{}", shown(view));
+    }
     Ok(if leading.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

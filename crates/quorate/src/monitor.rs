@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
 
-use crate::admin::Port;
+use crate::admin::{Port, WaitingServer};
 use crate::config::{ClusterConfig, ImageConfig};
 use crate::listen_chunk::Chunks;
 use crate::listen_zk::{Face, ToRuntime};
@@ -102,14 +102,14 @@ pub struct Begin {
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
-pub fn start(ports: Vec<Port>) -> std::io::Result<oneshot::Sender<Begin>> {
+pub fn start(ports: Vec<Port>, waiting: WaitingServer) -> std::io::Result<oneshot::Sender<Begin>> {
     let (sender, begin) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("monitor".to_string()).spawn(move || {
         let started = Started::default();
         let local = LocalSet::new();
         for port in ports {
-            local.spawn_local(port.serve(started.clone()));
+            local.spawn_local(port.serve(started.clone(), waiting.clone()));
         }
         local.block_on(&runtime, watch(started, begin));
     })?;

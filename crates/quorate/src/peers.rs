@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use node::StartBoard;
 
 use crate::config::cluster::PeerAuth;
 use crate::config::{ClusterConfig, ListenAddress};
@@ -16,6 +17,7 @@ use crate::tls::peers::PeerStores;
 /// them read again.
 pub fn prepare(
     cluster: &ClusterConfig,
+    board: Arc<StartBoard>,
 ) -> anyhow::Result<(node::ClusterConfig, Option<Arc<PeerStores>>)> {
     let servers = cluster.servers.iter().map(|(number, server)| node::PeerServer {
         number: u64::from(*number),
@@ -39,6 +41,7 @@ pub fn prepare(
         auth,
         connect_timeout: Duration::from_millis(u64::from(cluster.connect_timeout_ms)),
         keep_alive: cluster.keep_alive,
+        board,
     };
     Ok((prepared, stores))
 }

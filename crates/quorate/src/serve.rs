@@ -12,12 +12,12 @@ use member::front::FrontConfig;
 use member::front::auth::AuthConfig;
 use member::recovery::Options;
 use member::throttle::Throttle;
-use node::{Node, NodeConfig};
+use node::{Node, NodeConfig, StartBoard};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use zk::four_letter::ConfReport;
 
-use crate::admin::{Port, Service};
+use crate::admin::{Port, Service, WaitingServer};
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity, masked};
 use crate::data_dir;
@@ -103,7 +103,12 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let of_tls = of_chunks.and_then(|it| it.tls_addr.as_ref());
     let chunk_secure = chunk_port(of_tls, "--chunk-tls-addr")?;
     let (ports, shown_ports) = bind_monitoring(&config)?;
-    let begin_monitoring = monitor::start(ports)?;
+    let board = Arc::new(StartBoard::default());
+    let waiting = WaitingServer {
+        number: config.cluster.as_ref().map(|cluster| cluster.number),
+        board: board.clone(),
+    };
+    let begin_monitoring = monitor::start(ports, waiting)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
     let front_count = fronts.min(FRONTS_MAX) as u32;
@@ -115,7 +120,8 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         version: version(),
         conf: conf.clone(),
     });
-    let cluster = config.cluster.as_ref().map(peers::prepare).transpose()?;
+    let prepare = |cluster| peers::prepare(cluster, board.clone());
+    let cluster = config.cluster.as_ref().map(prepare).transpose()?;
     let (cluster, peers) = cluster.map_or((None, None), |(cluster, peers)| (Some(cluster), peers));
     let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
     tokio::spawn(reloaded.run(hangups));

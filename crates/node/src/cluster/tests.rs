@@ -73,6 +73,7 @@ impl Ensemble {
                 auth: PeerAuth::Secret(b"a secret of the test"[..].into()),
                 connect_timeout: PATIENCE,
                 keep_alive: false,
+                board: Arc::default(),
             }),
         }
     }

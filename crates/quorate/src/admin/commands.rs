@@ -1,11 +1,14 @@
 //! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and what
 //! each answers. Those about whole states are in [`super::images`].
 
+use std::time::Duration;
+
 use hyper::StatusCode;
 use member::front::{FrontReport, Reset};
 use zk::four_letter::{self, ConnectionReport};
 use zk::metrics::{self, Number};
 
+use super::WaitingServer;
 use super::json::Json;
 use crate::config::ListenAddress;
 use crate::config::cluster::{Role, shown_address};
@@ -213,9 +216,14 @@ pub async fn run(
 }
 
 /// What a command answers while the server has not started.
-pub fn before_start(name: &str) -> CommandResponse {
+pub fn before_start(name: &str, waiting: &WaitingServer) -> CommandResponse {
     let (status, not_serving) = (StatusCode::OK, four_letter::NOT_SERVING.trim_end());
     match find(name) {
+        Some((Command::Ensemble, primary)) if waiting.number.is_some() => {
+            let own = |(key, value): (&str, Json)| (key.to_string(), value);
+            let data = waiting_ensemble(waiting).into_iter().map(own).collect();
+            CommandResponse { status, command: primary.to_string(), data }
+        }
         Some((Command::ZabState, primary)) => {
             let own = |(key, value): (&str, Json)| (key.to_string(), value);
             let data = no_zab_state().into_iter().map(own).collect();
@@ -224,6 +232,26 @@ pub fn before_start(name: &str) -> CommandResponse {
         Some((_, primary)) => CommandResponse::error(status, primary, not_serving),
         None => CommandResponse::error(status, name, not_serving),
     }
+}
+
+/// What a member knows of its ensemble that has not started: which servers it waits for. Times are
+/// in ms.
+fn waiting_ensemble(waiting: &WaitingServer) -> Vec<(&'static str, Json)> {
+    let wait = waiting.board.look();
+    let ms = |time: Duration| Json::whole(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let absent = wait.iter().flat_map(|wait| &wait.absent).map(|(number, time)| {
+        Json::object([("server_id", Json::whole(*number)), ("absent_ms", ms(*time))])
+    });
+    let absent = Json::List(absent.collect());
+    let line = wait.as_ref().map_or("starting".to_string(), ToString::to_string);
+    vec![
+        ("server_id", Json::whole(waiting.number.map_or(-1, i64::from))),
+        ("state", "waiting".into()),
+        ("leader_id", Json::whole(-1)),
+        ("waited_ms", wait.as_ref().map_or(Json::Null, |wait| ms(wait.waited))),
+        ("absent", absent),
+        ("reason", line.into()),
+    ]
 }
 
 /// `ZooKeeperServerConf.toMap`.

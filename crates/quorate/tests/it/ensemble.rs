@@ -354,7 +354,7 @@ impl Members {
     }
 
     /// What `quorate cluster` says to these words, and whether it succeeds.
-    fn cluster(&self, words: &[&str]) -> (String, bool) {
+    pub fn cluster(&self, words: &[&str]) -> (String, bool) {
         let admin: Vec<String> = (0..3).map(|place| self.admin(place).to_string()).collect();
         cluster(words, &admin.join(","))
     }

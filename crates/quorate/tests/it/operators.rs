@@ -9,6 +9,7 @@ use std::process::Stdio;
 use rustix::process::{Signal, kill_process};
 
 use crate::client::Client;
+use crate::ensemble::Members;
 use crate::monitoring::http;
 use crate::server::{Server, command, folder, wait_until};
 use crate::tls::wire::{Shape, TlsClient, certificates};
@@ -47,6 +48,67 @@ fn a_data_directory_that_must_be_there_is_not_made() {
     server.restart();
     let address: SocketAddr = server.address();
     assert!(Client::open(address, TIMEOUT_MS).exists("/a"));
+}
+
+/// The status of a probe, and what it says.
+fn probe(admin: SocketAddr, name: &str) -> (u16, String) {
+    // A port that is not open yet is a probe that fails.
+    match std::net::TcpStream::connect(admin) {
+        Ok(_) => {
+            let (status, _, text) = http(admin, &format!("GET /health/{name}"));
+            (status, text)
+        }
+        Err(_) => (0, String::new()),
+    }
+}
+
+#[test]
+fn servers_that_are_started_one_after_the_other_come_through_and_say_who_is_missing() {
+    let mut members = Members::prepare("ordered-start", "");
+    for place in 0..3 {
+        members.start(place);
+        // As an orchestrator does: the next one is started once this probe succeeds.
+        let admin = members.admin(place);
+        wait_until("the next may be started", || probe(admin, "started").0 == 200);
+        assert_eq!(probe(admin, "live"), (200, "live\n".to_string()));
+        if place == 2 {
+            break;
+        }
+        let (status, said) = probe(admin, "ready");
+        assert_eq!(status, 503);
+        let first = "This ZooKeeper instance is not currently serving requests\nwaiting for server";
+        assert!(said.starts_with(first), "{said}");
+        assert!(said.contains("server 3 is missing for "), "{said}");
+        let hint =
+            "quorate.bootstrap=majority would begin with 2 of 3 servers, server 1 among them";
+        assert!(said.contains(hint), "{said}");
+        wait_until("the log says so, too", || {
+            let log = members.log(place);
+            log.contains("server 3 is missing for ") && log.contains(hint)
+        });
+        let (said, is_led) = members.cluster(&["status"]);
+        assert!(!is_led, "{said}");
+        let line = format!("server {} does not serve yet: waiting for server", place + 1);
+        assert!(said.contains(&line) && said.contains("server 3 is missing for "), "{said}");
+    }
+    for place in 0..3 {
+        wait_until("all are ready", || probe(members.admin(place), "ready").0 == 200);
+        assert_eq!(probe(members.admin(place), "started"), (200, "started\n".to_string()));
+    }
+    members.leader();
+
+    // With data, too, the first of them can only wait for the next.
+    for place in 0..3 {
+        members.stop_one(place);
+    }
+    members.start(0);
+    wait_until("the next may be started", || probe(members.admin(0), "started").0 == 200);
+    let (status, said) = probe(members.admin(0), "ready");
+    assert_eq!(status, 503);
+    assert!(said.contains("waiting for 2 of 3 servers to be there"), "{said}");
+    members.start(1);
+    wait_until("a majority is ready", || probe(members.admin(0), "ready").0 == 200);
+    members.stop();
 }
 
 fn fixture(name: &str) -> PathBuf {

@@ -1,0 +1,123 @@
+//! What keeps a member of an ensemble from serving while other servers are missing, for people and
+//! for orchestrators that ask before there is a member to ask.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::peer_sockets::PeerHandle;
+
+/// Shared by the start of a member, which writes it, and by monitoring, which reads it.
+#[derive(Default)]
+pub struct StartBoard {
+    /// None until the member dials the others, and always for a standalone server.
+    others: Mutex<Option<Others>>,
+}
+
+/// The servers that a member waits for, as the start knows them.
+struct Others {
+    /// The servers of the ensemble, this one included.
+    count: usize,
+    /// The other servers, each with when it was last seen to be linked, or when the wait began.
+    seen: BTreeMap<u64, Instant>,
+    began: Instant,
+    /// What an unborn member waits for; none once it is born.
+    birth: Option<Birth>,
+    links: PeerHandle,
+}
+
+/// Why an ensemble has not begun.
+struct Birth {
+    reason: String,
+    hint: Option<String>,
+}
+
+/// What a member waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartWait {
+    /// The reason as the log gives it.
+    pub reason: String,
+    /// How long the member has waited.
+    pub waited: Duration,
+    /// Servers that are not linked, each with for how long.
+    pub absent: Vec<(u64, Duration)>,
+    /// The setting that would begin without them, where there is one.
+    pub hint: Option<String>,
+    /// True if the member can only go on once another server is started.
+    pub is_for_servers: bool,
+}
+
+impl StartBoard {
+    /// The member dials its `others` from now on.
+    pub(crate) fn begin(&self, others: &[u64], links: PeerHandle) {
+        let began = Instant::now();
+        let seen = others.iter().map(|number| (*number, began)).collect();
+        let others = Others { count: others.len() + 1, seen, began, birth: None, links };
+        *self.others.lock() = Some(others);
+    }
+
+    /// The member is unborn and waits for this. `hint` names the setting that would begin without
+    /// the servers that are absent.
+    pub(crate) fn wait_for_birth(&self, reason: String, hint: Option<String>) {
+        if let Some(others) = &mut *self.others.lock() {
+            others.birth = Some(Birth { reason, hint });
+        }
+    }
+
+    /// The member is born.
+    pub(crate) fn end_wait_for_birth(&self) {
+        if let Some(others) = &mut *self.others.lock() {
+            others.birth = None;
+        }
+    }
+
+    /// What the member waits for, if other servers are missing. A member that serves may lack some,
+    /// too: ask only about one that does not.
+    pub fn look(&self) -> Option<StartWait> {
+        let mut others = self.others.lock();
+        let others = others.as_mut()?;
+        let now = Instant::now();
+        let linked: BTreeSet<u64> =
+            others.links.links().iter().map(|it| it.link.hello.server).collect();
+        for (number, at) in &mut others.seen {
+            if linked.contains(number) {
+                *at = now;
+            }
+        }
+        let absent = others.seen.iter().filter(|(number, _)| !linked.contains(number));
+        let absent: Vec<_> =
+            absent.map(|(number, at)| (*number, now.saturating_duration_since(*at))).collect();
+        let waited = now.saturating_duration_since(others.began);
+        let quorum = others.count / 2 + 1;
+        match &others.birth {
+            Some(Birth { reason, hint }) => {
+                let hint = hint.clone().filter(|_| !absent.is_empty());
+                let is_for_servers = !absent.is_empty();
+                Some(StartWait { reason: reason.clone(), waited, absent, hint, is_for_servers })
+            }
+            None if others.count - absent.len() < quorum => {
+                let reason =
+                    format!("waiting for {quorum} of {} servers to be there", others.count);
+                Some(StartWait { reason, waited, absent, hint: None, is_for_servers: true })
+            }
+            None => None,
+        }
+    }
+}
+
+/// One line: the reason, who is absent and since when, and what would begin without them.
+impl fmt::Display for StartWait {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        write!(out, "{}, for {} s so far", self.reason, self.waited.as_secs())?;
+        for (position, (number, time)) in self.absent.iter().enumerate() {
+            let before = if position == 0 { ": " } else { ", " };
+            write!(out, "{before}server {number} is missing for {} s", time.as_secs())?;
+        }
+        match &self.hint {
+            Some(hint) => write!(out, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
