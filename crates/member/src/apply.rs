@@ -104,6 +104,8 @@ pub struct ApplyOutput {
     pub to_loop: Vec<FromApply>,
     /// To be dropped where nobody waits for it: a whole state.
     pub replaced: Option<Box<Machine>>,
+    /// The leader's time in the last entry of which something was applied, in ms since 1970.
+    pub stamped_ms: Option<i64>,
 }
 
 impl ApplyOutput {
@@ -403,6 +405,7 @@ impl Apply {
         let at = position.batch.as_mut().expect("it was just begun");
         let mut count = 0;
         let mut done = at.skipped;
+        self.output.stamped_ms = Some(position.header.time_ms);
         while !done && count < commands_max {
             let framed = batch
                 .command(at.command_offset)

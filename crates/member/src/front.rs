@@ -18,6 +18,7 @@ mod connection;
 mod events;
 mod handshake;
 mod journal;
+pub mod namespaces;
 mod reads;
 mod reports;
 mod requests;

@@ -269,6 +269,13 @@ pub const SUMMARY_RUN_MS: u64 = 1_000;
 /// five to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
 pub const SUMMARY_TURN_MS: u64 = 300_000;
 
+/// First elements of paths that one Front counts reads and writes of, each by itself; the others
+/// are counted together. ZooKeeper has no bound. A scrape shows six lines of each.
+pub const NAMESPACES_MAX: usize = 256;
+
+/// Bytes of such an element. A longer one is counted with the others.
+pub const NAMESPACE_BYTES_MAX: usize = 128;
+
 /// How long slow requests are only counted after one was told, by each Front.
 pub const SLOW_REQUEST_INTERVAL_MS: u64 = 1_000;
 

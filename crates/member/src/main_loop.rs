@@ -152,6 +152,13 @@ pub struct LoopCounts {
     /// How long that took until one was (`election_time`).
     pub election_time: Latency,
     looking_since_ms: Option<u64>,
+    /// How long clients could not be served then (`unavailable_time`): a leader serves them once it
+    /// has committed an entry of its term.
+    pub unavailable_time: Latency,
+    unavailable_since_ms: Option<u64>,
+    /// Times that this member, as leader, has given another one a snapshot, because the log did not
+    /// reach it (`snap_count`).
+    pub snapshots_given: u64,
     /// Since when this member leads; none: it does not.
     pub leading_since_ms: Option<u64>,
 }
@@ -172,12 +179,22 @@ impl LoopCounts {
             (false, None) => {
                 self.looking_count += 1;
                 self.looking_since_ms = Some(now_ms);
+                self.unavailable_since_ms.get_or_insert(now_ms);
             }
             (true, Some(since_ms)) => {
                 self.election_time.record(now_ms.saturating_sub(since_ms));
                 self.looking_since_ms = None;
             }
             _ => {}
+        }
+    }
+}
+
+impl LoopCounts {
+    /// Clients are served again, if they were not.
+    fn on_available(&mut self, now_ms: u64) {
+        if let Some(since_ms) = self.unavailable_since_ms.take() {
+            self.unavailable_time.record(now_ms.saturating_sub(since_ms));
         }
     }
 }
@@ -423,6 +440,7 @@ impl Loop {
             counts: LoopCounts {
                 looking_count: 1,
                 looking_since_ms: Some(0),
+                unavailable_since_ms: Some(0),
                 ..LoopCounts::default()
             },
             output: LoopOutput::default(),
@@ -770,6 +788,7 @@ impl Loop {
         self.output.snapshot.extend(self.snapshot_room.maybe_ask());
         self.maybe_ready();
         self.answer_reports();
+        self.note_availability();
         core::mem::take(&mut self.output)
     }
 
@@ -927,6 +946,19 @@ impl Loop {
         }
         if self.leader_is_full() {
             self.refuse_waiting();
+        }
+    }
+
+    fn note_availability(&mut self) {
+        if self.counts.unavailable_since_ms.is_none() {
+            return;
+        }
+        let serves = match self.role {
+            Role::Leader => self.replica.status().has_committed_in_term,
+            _ => self.leader.is_some(),
+        };
+        if serves {
+            self.counts.on_available(self.now_ms);
         }
     }
 

@@ -378,6 +378,9 @@ impl ApplyRunner {
         let mut output = self.apply.take_output();
         let deliveries = output.deliveries(shared.fronts.len() as u32);
         let is_serving = shared.serving.load(Ordering::Acquire);
+        if let Some(stamped_ms) = output.stamped_ms.filter(|_| is_serving) {
+            shared.note_propagation(stamped_ms);
+        }
         if is_serving {
             for (front, delivery) in deliveries {
                 let is_urgent = !delivery.answers.is_empty();
@@ -417,6 +420,15 @@ impl Shared {
     /// Ms since the node started.
     pub fn now_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
+    }
+
+    /// An entry with this stamp of its leader was applied. Clocks that disagree may make that a time
+    /// before the stamp, which is no measurement.
+    fn note_propagation(&self, stamped_ms: i64) {
+        if let Ok(took_ms) = u64::try_from(wall_ms().saturating_sub(stamped_ms)) {
+            let now_ms = self.now_ms();
+            self.metrics.lock().propagation_latency_ms.record(took_ms, now_ms);
+        }
     }
 
     /// Looks at Loop for a moment; what arrives meanwhile is done after that.

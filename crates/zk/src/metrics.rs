@@ -31,6 +31,8 @@ pub enum Value {
     Advanced(Distribution),
     /// The same for each of several keys (`AvgMinMaxPercentileCounterSet`).
     AdvancedOf(Vec<(String, Distribution)>),
+    /// The same with the median only (`AvgMinMaxCounterSet`). A key may be any text.
+    BasicOf(Vec<(String, Distribution)>),
     /// Gauges that differ in their labels, for Prometheus only: each with its labels as they are
     /// written.
     Labelled(Vec<(String, f64)>),
@@ -98,6 +100,11 @@ pub fn flat(metrics: &[Metric]) -> Vec<(String, Number)> {
                     flat_distribution(&format!("{key}_{name}"), of, true, &mut found);
                 }
             }
+            Value::BasicOf(sets) => {
+                for (key, of) in sets {
+                    flat_distribution(&format!("{key}_{name}"), of, false, &mut found);
+                }
+            }
             Value::Labelled(_) | Value::Total(..) | Value::Seconds(_) => {}
         }
     }
@@ -163,6 +170,13 @@ pub fn prometheus(metrics: &[Metric], only: &[String]) -> String {
                 }
                 "summary"
             }
+            Value::BasicOf(sets) => {
+                for (key, of) in sets {
+                    let label = format!("key=\"{}\"", escaped(key));
+                    samples.add_distribution(name, &label, of, &[0.5]);
+                }
+                "summary"
+            }
             Value::Total(labels, count, sum) => {
                 samples.add(name, "_count", labels, *count as f64);
                 samples.add(name, "_sum", labels, *sum);
@@ -216,6 +230,11 @@ fn real(number: Number) -> f64 {
         Number::Whole(whole) => whole as f64,
         Number::Real(real) => real,
     }
+}
+
+/// The value of a label as the format has it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 fn prometheus_number(value: f64) -> String {

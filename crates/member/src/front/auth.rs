@@ -89,6 +89,7 @@ impl Front {
         if accepted {
             self.push_slot(id, xid, SlotKind::AuthAccepted);
         } else {
+            self.metrics.auth_failed_count += 1;
             self.fail(id, xid, ErrorCode::AUTH_FAILED, Some(0), true);
         }
     }
@@ -164,6 +165,7 @@ impl Front {
 
     /// A failure ends the connection, unless that is allowed and SASL is not required.
     fn fail_sasl(&mut self, id: ConnectionId, xid: i32, failure: &SaslError) {
+        self.metrics.auth_failed_count += 1;
         let required = self.config.auth.enforced_schemes.contains("sasl");
         let close = required || !self.config.auth.sasl_failed_allowed;
         let error = match close {

@@ -17,6 +17,7 @@ use zk::response::WriteForm;
 use zk::sasl::Exchange;
 
 use super::journal::Pending;
+use super::namespaces::Written;
 use crate::limits::{
     INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
     SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
@@ -60,6 +61,8 @@ pub(super) struct Slot {
     pub large_bytes: u32,
     /// What is to be told of a write once it is answered, if anything is.
     pub pending: Option<Box<Pending>>,
+    /// What a write counts as in the metrics once it has succeeded.
+    pub written: Written,
 }
 
 pub(super) enum SlotKind {

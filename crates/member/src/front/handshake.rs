@@ -52,6 +52,7 @@ impl Front {
             return Err(self.disconnect(id, "too many ask for a session at once"));
         }
         self.metrics.connection_request_count += 1;
+        self.metrics.connection_revalidate_count += u64::from(connect.session != 0);
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         connection.state = State::Greeting(connect);
         self.list(id);

@@ -165,12 +165,13 @@ impl Front {
 
     /// Keeps a write that was just put into the window in mind.
     pub(super) fn keep_pending(&mut self, id: ConnectionId, request: &Request<'_>) {
-        if !self.keeps_journal() {
-            return;
-        }
+        let keeps_journal = self.keeps_journal();
         let window = self.connections.get_mut(&id).map(|connection| &mut connection.window);
         if let Some(slot) = window.and_then(|window| window.back_mut()) {
-            slot.pending = Pending::of_request(request);
+            slot.written = self.metrics.namespaces.written(request);
+            if keeps_journal {
+                slot.pending = Pending::of_request(request);
+            }
         }
     }
 

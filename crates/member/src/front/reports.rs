@@ -7,6 +7,7 @@ use machine::ConnectionId;
 use zk::four_letter::{ConnectionReport, Latency, SessionReport};
 
 use super::connection::Connection;
+use super::namespaces::Namespaces;
 use super::watches::WatchCursor;
 use super::{Front, State, Stats};
 use crate::summary::Summary;
@@ -86,6 +87,12 @@ pub struct FrontMetrics {
     pub sessionless_connections_expired: u64,
     /// `throttled_ops`: requests that were refused because they had waited too long.
     pub throttled_ops: u64,
+    /// `auth_failed_count`: auth requests and SASL exchanges that failed.
+    pub auth_failed_count: u64,
+    /// `connection_revalidate_count`: connect requests that name a session.
+    pub connection_revalidate_count: u64,
+    /// `read_per_namespace` and `write_per_namespace`, in bytes.
+    pub namespaces: Namespaces,
     /// Sizes of replies.
     pub response_size: ResponseSize,
 }
@@ -108,6 +115,9 @@ impl FrontMetrics {
         self.connection_drop_count += other.connection_drop_count;
         self.sessionless_connections_expired += other.sessionless_connections_expired;
         self.throttled_ops += other.throttled_ops;
+        self.auth_failed_count += other.auth_failed_count;
+        self.connection_revalidate_count += other.connection_revalidate_count;
+        self.namespaces.merge(&other.namespaces);
         self.response_size.merge(&other.response_size);
     }
 }
@@ -211,7 +221,8 @@ impl Front {
                 (self.received, self.sent) = (0, 0);
                 self.metrics.response_size = ResponseSize::default();
                 if metrics {
-                    self.metrics = FrontMetrics::default();
+                    let namespaces = core::mem::take(&mut self.metrics.namespaces).emptied();
+                    self.metrics = FrontMetrics { namespaces, ..FrontMetrics::default() };
                 }
             }
         }

@@ -10,6 +10,7 @@ use zk::response::{
 };
 
 use super::connection::{Slot, SlotKind, State};
+use super::namespaces::Written;
 use super::{Front, LENGTH_BYTES};
 use crate::limits::FRONT_BYTES_MAX;
 use crate::message::{Answered, ReadAnswer, Unavailable, borrow};
@@ -33,7 +34,9 @@ impl Front {
             _ => {}
         }
         let large_bytes = core::mem::take(&mut self.large_bytes);
-        connection.window.push_back(Slot { xid, received_ms, kind, large_bytes, pending: None });
+        let (pending, written) = (None, Written::Nothing);
+        let slot = Slot { xid, received_ms, kind, large_bytes, pending, written };
+        connection.window.push_back(slot);
         self.outstanding += 1;
     }
 
@@ -167,6 +170,9 @@ impl Front {
             SlotKind::AuthAccepted => {}
             _ => self.metrics.read_latency.record(elapsed_ms, now.monotonic_ms),
         }
+        if let SlotKind::Read(read) | SlotKind::TravellingRead(read) = &slot.kind {
+            self.metrics.namespaces.on_read(read.kind, &read.path, bytes);
+        }
         self.note_slow(id, slot, elapsed_ms);
         self.soil(id);
     }
@@ -214,6 +220,7 @@ impl Front {
         let slot = self.pop_slot(id);
         let xid = slot.xid;
         self.audit(id, &slot, answered);
+        self.metrics.namespaces.on_written(&slot.written, answered);
         match (&slot.kind, answered) {
             // FinalRequestProcessor closes a connection whose session moved.
             (_, Ok(Err(Refusal::SessionMoved))) => {

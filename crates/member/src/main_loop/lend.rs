@@ -155,11 +155,13 @@ impl Loop {
             LendStep::Ask(lender, message) => self.send(lender, message),
             // If it is not sent it is wanted again.
             LendStep::Lent(meta) => {
+                self.counts.snapshots_given += 1;
                 self.replica.send_snapshot(to.0, &meta);
             }
             LendStep::Own { index_min } => {
                 let own = self.replica.newest_snapshot().filter(|own| own.index >= index_min);
                 if let Some(own) = own.cloned() {
+                    self.counts.snapshots_given += 1;
                     self.replica.send_snapshot(to.0, &own);
                 } else if !self.snapshots.is_running() {
                     self.snapshots.want();

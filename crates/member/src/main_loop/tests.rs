@@ -855,14 +855,24 @@ fn a_snapshot_that_is_wanted_is_taken_whatever_was_written() {
 
 #[test]
 fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
-    let mut counts =
-        LoopCounts { looking_count: 1, looking_since_ms: Some(0), ..LoopCounts::default() };
+    let mut counts = LoopCounts {
+        looking_count: 1,
+        looking_since_ms: Some(0),
+        unavailable_since_ms: Some(0),
+        ..LoopCounts::default()
+    };
     let elections = |counts: &LoopCounts| (counts.looking_count, counts.election_time.count);
     counts.on_role(false, false, 10);
     assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 0), None));
     counts.on_role(true, true, 30);
     assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 1), Some(30)));
     assert_eq!(counts.election_time.last_ms, 30);
+    // A leader serves only later.
+    assert_eq!(counts.unavailable_time.count, 0);
+    counts.on_available(35);
+    assert_eq!((counts.unavailable_time.count, counts.unavailable_time.last_ms), (1, 35));
+    counts.on_available(36);
+    assert_eq!(counts.unavailable_time.count, 1);
     counts.on_role(true, true, 40);
     assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 1), Some(30)));
     counts.on_role(false, false, 50);

@@ -404,8 +404,8 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         ("min_latency", Json::whole(server.latency.min_ms)),
         ("num_alive_client_connections", Json::whole(server.connection_count)),
         ("uptime", Json::whole(monitor.uptime_ms())),
+        ("auth_failed_count", Json::whole(fronts.metrics.auth_failed_count)),
         // ZooKeeper counts these with Netty only.
-        ("auth_failed_count", Json::whole(0)),
         ("non_mtlsremote_conn_count", Json::whole(0)),
         ("non_mtlslocal_conn_count", Json::whole(0)),
     ]);

@@ -7,6 +7,7 @@ use machine::MemberId;
 use member::bootstrap::absent_server;
 use member::{LoopCounts, Role, Status};
 use node::MonitorHandle;
+use zk::four_letter::Latency;
 use zk::metrics::{Distribution, Metric, Number, Value};
 
 use crate::config::ClusterConfig;
@@ -176,14 +177,6 @@ impl Ensemble {
     /// `QuorumZooKeeperServer.registerMetrics`, `LeaderZooKeeperServer.registerMetrics`, and what
     /// `ServerMetrics` has of elections.
     pub fn metrics(&self) -> Vec<Metric> {
-        let elections = &self.counts.election_time;
-        let election_time = Distribution {
-            count: elections.count,
-            sum: elections.total_ms as f64,
-            min: elections.min_ms as f64,
-            max: elections.max_ms as f64,
-            quantiles: None,
-        };
         let mut metrics = vec![
             whole("quorum_size", self.size as i64),
             // Not ZooKeeper's: where the log is, by Raft's names.
@@ -196,7 +189,9 @@ impl Ensemble {
                 name: "digest_mismatches_count",
                 value: Value::Counter(self.counts.differences),
             },
-            Metric { name: "election_time", value: Value::Basic(election_time) },
+            times("election_time", &self.counts.election_time),
+            times("unavailable_time", &self.counts.unavailable_time),
+            counter("snap_count", self.counts.snapshots_given),
             // Not ZooKeeper's either: who is loaded by members that come back.
             counter("snapshot_bytes_sent", self.counts.snapshot_bytes_sent),
             counter("snapshots_fetched", self.counts.snapshots_fetched),
@@ -221,6 +216,13 @@ impl Ensemble {
         }
         metrics
     }
+}
+
+/// Times in ms; there are no quantiles.
+fn times(name: &'static str, of: &Latency) -> Metric {
+    let (sum, min, max) = (of.total_ms as f64, of.min_ms as f64, of.max_ms as f64);
+    let distribution = Distribution { count: of.count, sum, min, max, quantiles: None };
+    Metric { name, value: Value::Basic(distribution) }
 }
 
 fn counter(name: &'static str, value: u64) -> Metric {

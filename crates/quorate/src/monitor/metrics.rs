@@ -1,10 +1,12 @@
 //! The metrics, under ZooKeeper's names: those whose values are true here, and no others. What is
 //! left out, and why, is in `docs/zookeeper.md`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use machine::MemberId;
 use member::front::FrontReport;
+use member::front::namespaces::Sizes;
 use member::summary::Summary;
 use node::NodeMetrics;
 use zk::metrics::{Distribution, Metric, Number, Value};
@@ -68,6 +70,7 @@ impl Monitor {
             whole("global_sessions", sessions),
             // There are none of the kind that only one server knows.
             whole("local_sessions", 0),
+            whole("auth_failed_count", fronts.metrics.auth_failed_count),
             whole("outstanding_tls_handshake", self.handshakes().under_way),
             gauge("connection_drop_probability", Number::Real(fronts.connection_drop_probability)),
             gauge("last_client_response_size", Number::Whole(last)),
@@ -95,6 +98,7 @@ impl Monitor {
             counter("response_bytes", of.response_bytes),
             counter("watch_bytes", of.watch_bytes),
             counter("connection_request_count", of.connection_request_count),
+            counter("connection_revalidate_count", of.connection_revalidate_count),
             counter("connection_drop_count", of.connection_drop_count),
             counter("connection_rejected", rejected + of.connection_rejected),
             counter("large_requests_rejected", of.large_requests_rejected),
@@ -134,6 +138,9 @@ impl Monitor {
             basic("node_deleted_watch_count", shown(&of.node_deleted_watch_count, 1.0)),
             basic("node_changed_watch_count", shown(&of.node_changed_watch_count, 1.0)),
             basic("node_children_watch_count", shown(&of.node_children_watch_count, 1.0)),
+            namespaces("read_per_namespace", of.namespaces.read()),
+            namespaces("write_per_namespace", of.namespaces.written_bytes()),
+            advanced("propagation_latency", shown(&node.propagation_latency_ms, 1.0)),
             advanced("readlatency", shown(&of.read_latency, 1.0)),
             advanced("updatelatency", shown(&of.update_latency, 1.0)),
         ]
@@ -169,6 +176,12 @@ fn whole(name: &'static str, value: u64) -> Metric {
 
 fn counter(name: &'static str, count: u64) -> Metric {
     Metric { name, value: Value::Counter(count) }
+}
+
+/// What was read or written below each first element of a path.
+fn namespaces(name: &'static str, sizes: BTreeMap<&str, Sizes>) -> Metric {
+    let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution()));
+    Metric { name, value: Value::BasicOf(sets.collect()) }
 }
 
 /// What happens once, at the start.

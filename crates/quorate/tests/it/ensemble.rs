@@ -203,7 +203,8 @@ fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
     }
     wait_until("the leader hears both", || {
         let shown = word(ensemble.clients[leader], "mntr");
-        ["zk_server_state\tleader", "zk_learners\t2", "zk_synced_followers\t2"]
+        let clients_waited = "zk_cnt_unavailable_time\t1";
+        ["zk_server_state\tleader", "zk_learners\t2", "zk_synced_followers\t2", clients_waited]
             .iter()
             .all(|line| shown.lines().any(|it| it == *line))
     });

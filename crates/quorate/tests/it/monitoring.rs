@@ -555,3 +555,35 @@ fn the_version_has_the_form_of_zookeepers_wherever_it_is_shown() {
         assert_eq!(command(admin, name)[key], shown, "{name}");
     }
 }
+
+#[test]
+fn namespaces_reconnects_and_failed_authentications_are_counted() {
+    let server = Server::start("namespaces", &[&METRICS[..], &[ALL_WORDS]].concat());
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    client.create("/app", b"", 0).unwrap();
+    client.create("/app/a", b"0123456789", 0).unwrap();
+    assert_eq!(client.get("/app/a").unwrap(), b"0123456789");
+    assert_eq!(client.delete("/none/a"), ErrorCode::NO_NODE);
+    let refused = client.call(&Request::Auth { scheme: "nothing", credentials: None });
+    assert_eq!(refused.header.error, ErrorCode::AUTH_FAILED);
+    let (session, password) = (client.session, client.password.clone());
+    drop(client);
+    Client::try_greet(server.address(), session, &password, 0);
+
+    let text = http(server.face("metrics"), "GET /metrics").2;
+    for (name, value) in [
+        // Of each the path and the data.
+        ("write_per_namespace_count{key=\"app\"}", 2.0),
+        ("write_per_namespace_sum{key=\"app\"}", 4.0 + 6.0 + 10.0),
+        ("read_per_namespace_count{key=\"app\"}", 1.0),
+        ("read_per_namespace_sum{key=\"app\"}", 6.0 + 10.0 + 68.0),
+        ("auth_failed_count", 1.0),
+        ("connection_revalidate_count", 1.0),
+    ] {
+        assert_eq!(sample(&text, name), value, "{name}");
+    }
+    assert!(!text.contains("key=\"none\""), "what failed takes no place: {text}");
+    assert!(sample(&text, "propagation_latency_count") >= 1.0);
+    let words = ask(server.address(), "mntr");
+    assert_eq!(value(&words, "zk_cnt_app_write_per_namespace"), 2.0);
+}

@@ -10,6 +10,7 @@ fn metrics() -> Vec<Metric> {
         metric("fsynctime", Value::Basic(Distribution::default())),
         metric("readlatency", Value::Advanced(some)),
         metric("ack_latency", Value::AdvancedOf(vec![("1".into(), some)])),
+        metric("read_per_namespace", Value::BasicOf(vec![("a\"b\\".into(), some)])),
         metric("jvm_memory_bytes_used", Value::Labelled(vec![("area=\"heap\"".into(), 1e9)])),
         metric("jvm_gc_collection_seconds", Value::Total("gc=\"none\"".into(), 0, 0.0)),
         metric("process_cpu_seconds_total", Value::Seconds(1.5)),
@@ -44,6 +45,11 @@ ack_latency{key=\"1\",quantile=\"0.9\"} 3.0
 ack_latency{key=\"1\",quantile=\"0.99\"} 5.0
 ack_latency_count{key=\"1\"} 9.0
 ack_latency_sum{key=\"1\"} 14.5
+# HELP read_per_namespace read_per_namespace
+# TYPE read_per_namespace summary
+read_per_namespace{key=\"a\\\"b\\\\\",quantile=\"0.5\"} 1.0
+read_per_namespace_count{key=\"a\\\"b\\\\\"} 9.0
+read_per_namespace_sum{key=\"a\\\"b\\\\\"} 14.5
 # HELP jvm_memory_bytes_used jvm_memory_bytes_used
 # TYPE jvm_memory_bytes_used gauge
 jvm_memory_bytes_used{area=\"heap\"} 1000000000.0
@@ -90,5 +96,10 @@ fn flat_values_are_whole_but_for_averages() {
     ];
     assert_eq!(found[7..16], of_reads);
     let of_acks = of_reads.map(|line| line.replace("_readlatency", "_1_ack_latency"));
-    assert_eq!(found[16..], of_acks);
+    assert_eq!(found[16..25], of_acks);
+    let of_namespaces = ["avg=1.6111", "min=0", "max=7", "cnt=9", "sum=15"].map(|text| {
+        let (what, value) = text.split_once('=').expect("both are there");
+        format!("{what}_a\"b\\_read_per_namespace={value}")
+    });
+    assert_eq!(found[25..], of_namespaces);
 }

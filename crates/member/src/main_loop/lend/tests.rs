@@ -278,6 +278,8 @@ fn a_follower_takes_the_snapshot_and_sends_it() {
     let counts = world.nodes[2].member.counts();
     assert_eq!((counts.snapshots_fetched, counts.snapshots_borrowed), (1, 1));
     assert_eq!(world.nodes[1].member.counts().snapshot_bytes_sent, 4);
+    let given = world.nodes.iter().map(|node| node.member.counts().snapshots_given);
+    assert_eq!(given.sum::<u64>(), 1);
     // The next time it has one, and the log still goes on from that.
     world.leave_behind(2);
     let at = world.commit(0);

@@ -1,0 +1,230 @@
+//! How much clients read and write below each first element of a path, which ZooKeeper calls a
+//! namespace (`DataTree.updateReadStat`, `updateWriteStat`, 3.9.5).
+//!
+//! A Front counts what its own clients were answered, and only what succeeded. The table is bounded:
+//! what has no place in it is counted together, under [`OTHERS`]. A name keeps its place until the
+//! process ends, so that a write that is under way knows it by its number.
+
+use std::collections::BTreeMap;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use machine::Outcome;
+use zk::metrics::Distribution;
+use zk::request::{ReadKind, Request, WriteRequest};
+
+use crate::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
+use crate::message::Answered;
+
+/// Stands for every namespace without a place of its own. No znode has this name.
+pub const OTHERS: &str = "/";
+
+/// Bytes of a reply's header, of a length or a count in it, and of a Stat.
+const HEADER_BYTES: u64 = 16;
+const LENGTH_BYTES: u64 = 4;
+const STAT_BYTES: u64 = 68;
+
+/// What was read and written, by namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Namespaces {
+    /// The place of each name in `sizes`.
+    places: HashMap<Box<str>, u16, FixedState>,
+    /// Reads and writes of each; the first is that of [`OTHERS`].
+    sizes: Vec<[Sizes; 2]>,
+}
+
+/// Bytes of several requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    pub count: u64,
+    pub sum: u64,
+    pub min: u64,
+    pub max: u64,
+}
+
+/// A part of a write that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    namespace: Namespace,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Namespace {
+    /// One that has a place.
+    At(u16),
+    /// One that gets a place if the write succeeds.
+    New(Box<str>),
+}
+
+/// What a write counts as once it has succeeded. The parts of a multi are on the heap.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Written {
+    #[default]
+    Nothing,
+    One(Part),
+    Many(Box<[Part]>),
+}
+
+/// Whether something was read or written.
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
+}
+
+impl Sizes {
+    fn record(&mut self, bytes: u64) {
+        self.merge(&Sizes { count: 1, sum: bytes, min: bytes, max: bytes });
+    }
+
+    fn merge(&mut self, other: &Sizes) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
+    /// For the metrics; there are no quantiles.
+    pub fn distribution(&self) -> Distribution {
+        let (sum, min, max) = (self.sum as f64, self.min as f64, self.max as f64);
+        Distribution { count: self.count, sum, min, max, quantiles: None }
+    }
+}
+
+impl Namespaces {
+    /// A read was answered with so many bytes, its header included. One that failed has no more
+    /// than that. It counts as its path, what it gave, and a Stat, whether that was asked for or not
+    /// (`DataTree.STAT_OVERHEAD_BYTES`); each name of a child counts with its length.
+    pub(super) fn on_read(&mut self, kind: ReadKind, path: &str, reply_bytes: u64) {
+        let body_bytes = reply_bytes.saturating_sub(HEADER_BYTES);
+        let bytes = match kind {
+            _ if body_bytes == 0 => return,
+            ReadKind::GetAcl => return,
+            ReadKind::Exists => body_bytes,
+            ReadKind::GetData | ReadKind::GetChildren2 => body_bytes.saturating_sub(LENGTH_BYTES),
+            ReadKind::GetChildren => body_bytes.saturating_sub(LENGTH_BYTES) + STAT_BYTES,
+        };
+        let Some(name) = namespace(path) else { return };
+        let place = self.place_of(name).unwrap_or_else(|| self.make_place(name));
+        self.record(place, Direction::Read, path.len() as u64 + bytes);
+    }
+
+    /// What a request counts as if it succeeds.
+    pub(super) fn written(&self, request: &Request<'_>) -> Written {
+        match request {
+            Request::Write(write) => self.part(write).map_or(Written::Nothing, Written::One),
+            Request::Multi(writes) => {
+                Written::Many(writes.iter().filter_map(|write| self.part(write)).collect())
+            }
+            _ => Written::Nothing,
+        }
+    }
+
+    fn part(&self, write: &WriteRequest<'_>) -> Option<Part> {
+        let (path, data_bytes) = match write {
+            WriteRequest::Create { path, data, .. } | WriteRequest::SetData { path, data, .. } => {
+                (path, data.map_or(0, <[u8]>::len))
+            }
+            WriteRequest::Delete { path, .. } => (path, 0),
+            WriteRequest::SetAcl { .. } | WriteRequest::Check { .. } => return None,
+        };
+        let name = namespace(path)?;
+        let known = self.place_of(name).map(Namespace::At);
+        let namespace = known.unwrap_or_else(|| Namespace::New(name.into()));
+        Some(Part { namespace, bytes: (path.len() + data_bytes) as u64 })
+    }
+
+    /// A write was answered.
+    pub(super) fn on_written(&mut self, written: &Written, answered: &Answered) {
+        let parts = match (written, answered) {
+            (Written::One(part), Ok(Ok(_))) => core::slice::from_ref(part),
+            (Written::Many(parts), Ok(Ok(Outcome::Multi(_)))) => parts,
+            _ => return,
+        };
+        for Part { namespace, bytes } in parts {
+            let place = match namespace {
+                Namespace::At(place) => *place,
+                Namespace::New(name) => {
+                    self.place_of(name).unwrap_or_else(|| self.make_place(name))
+                }
+            };
+            self.record(place, Direction::Write, *bytes);
+        }
+    }
+
+    /// The place where a name is counted, if that is known.
+    fn place_of(&self, name: &str) -> Option<u16> {
+        if name.len() > NAMESPACE_BYTES_MAX {
+            return Some(0);
+        }
+        let is_full = self.places.len() >= NAMESPACES_MAX;
+        self.places.get(name).copied().or(is_full.then_some(0))
+    }
+
+    fn make_place(&mut self, name: &str) -> u16 {
+        let place = self.places.len() as u16 + 1;
+        self.places.insert(name.into(), place);
+        place
+    }
+
+    fn record(&mut self, place: u16, direction: Direction, bytes: u64) {
+        let place = usize::from(place);
+        if self.sizes.len() <= place {
+            self.sizes.resize(place + 1, <_>::default());
+        }
+        self.sizes[place][direction as usize].record(bytes);
+    }
+
+    /// Forgets what was counted, and no name.
+    pub(super) fn emptied(mut self) -> Namespaces {
+        self.sizes.clear();
+        self
+    }
+
+    /// Joins what another Front has counted.
+    pub(super) fn merge(&mut self, other: &Namespaces) {
+        let all = other.places.iter().map(|(name, place)| (&**name, *place));
+        for (name, from) in all.chain([(OTHERS, 0)]) {
+            let Some(sizes) = other.sizes.get(usize::from(from)).copied() else { continue };
+            let known = if from == 0 { Some(0) } else { self.place_of(name) };
+            let to = usize::from(known.unwrap_or_else(|| self.make_place(name)));
+            if self.sizes.len() <= to {
+                self.sizes.resize(to + 1, <_>::default());
+            }
+            for (own, sizes) in self.sizes[to].iter_mut().zip(&sizes) {
+                own.merge(sizes);
+            }
+        }
+    }
+
+    /// By name, what was read (`read_per_namespace`).
+    pub fn read(&self) -> BTreeMap<&str, Sizes> {
+        self.of(Direction::Read)
+    }
+
+    /// By name, what was written (`write_per_namespace`).
+    pub fn written_bytes(&self) -> BTreeMap<&str, Sizes> {
+        self.of(Direction::Write)
+    }
+
+    fn of(&self, direction: Direction) -> BTreeMap<&str, Sizes> {
+        let all = self.places.iter().map(|(name, place)| (&**name, *place));
+        let sizes = all.chain([(OTHERS, 0)]).filter_map(|(name, place)| {
+            let sizes = self.sizes.get(usize::from(place))?[direction as usize];
+            (sizes.count > 0).then_some((name, sizes))
+        });
+        sizes.collect()
+    }
+}
+
+/// The first element of a path; none of the root.
+fn namespace(path: &str) -> Option<&str> {
+    path.strip_prefix('/')?.split('/').next().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests;
