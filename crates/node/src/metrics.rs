@@ -23,8 +23,8 @@ pub struct NodeMetrics {
     pub quorum_ack_latency_us: Summary,
     /// `ack_latency`, in us: until each member has, this one included.
     pub ack_latency_us: BTreeMap<MemberId, Summary>,
-    /// `propagation_latency`, in ms: from the leader's time in an entry until it is applied here, by
-    /// the clocks of both. One value for each hold of the state's lock.
+    /// `propagation_latency`, in ms: from the leader's time in an entry until that is applied here,
+    /// by the clocks of both. One value for each hold of the state's lock.
     pub propagation_latency_ms: Summary,
     /// `snapshottime`, in ms: from a snapshot's beginning until it is durable.
     pub snapshot_time_ms: Summary,

@@ -88,8 +88,8 @@ pub struct PeerTls {
     /// For links that are accepted.
     pub server: Arc<rustls::ServerConfig>,
     /// Binds the certificate of a dialler to the server that it says it is: it must be for one of
-    /// the hosts configured for that server. None: whoever has a certificate that is believed may
-    /// be any server. (The dialler's own check, of the host that it dials, is part of `client`.)
+    /// the hosts configured for that server. None: the owner of any believed certificate may be any
+    /// server. (The dialler's own check, of the host that it dials, is part of `client`.)
     pub names_host: Option<NamesHost>,
 }
 

@@ -422,8 +422,8 @@ impl Shared {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// An entry with this stamp of its leader was applied. Clocks that disagree may make that a time
-    /// before the stamp, which is no measurement.
+    /// An entry with this stamp of its leader was applied. Clocks that disagree may make that a
+    /// time before the stamp, which is no measurement.
     fn note_propagation(&self, stamped_ms: i64) {
         if let Ok(took_ms) = u64::try_from(wall_ms().saturating_sub(stamped_ms)) {
             let now_ms = self.now_ms();

@@ -82,7 +82,7 @@ pub struct Port {
     idle: Duration,
 }
 
-/// What is known of a server that has not started, or does not serve.
+/// A server that has not started, or does not serve, as monitoring knows it.
 #[derive(Clone)]
 pub struct WaitingServer {
     /// Its number in the ensemble; none of a standalone server.
@@ -285,14 +285,14 @@ fn plain(status: StatusCode, text: impl Into<String>) -> Answer {
     text_answer(status, PLAIN_TEXT, text.into())
 }
 
-/// Of a server that serves no clients: which other servers it waits for, if it does.
+/// Answers for a server that serves no clients: 503, and which other servers it waits for.
 fn answer_unready(waiting: &WaitingServer) -> Answer {
     let reason = waiting.board.look().map(|wait| format!("{wait}\n")).unwrap_or_default();
     plain(StatusCode::SERVICE_UNAVAILABLE, format!("{}{reason}", four_letter::NOT_SERVING))
 }
 
-/// Of a server that serves no clients: 200 if it can only go on once another server is started, so
-/// that whoever starts servers one after the other starts the next.
+/// Answers for a server that serves no clients: 200 if it can only go on once another server is
+/// started, so that an orchestrator that starts one after the other starts the next.
 fn answer_started(waiting: &WaitingServer) -> Answer {
     match waiting.board.look().filter(|wait| wait.is_for_servers) {
         Some(wait) => plain(StatusCode::OK, format!("{wait}\n")),

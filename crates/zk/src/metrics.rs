@@ -31,7 +31,8 @@ pub enum Value {
     Advanced(Distribution),
     /// The same for each of several keys (`AvgMinMaxPercentileCounterSet`).
     AdvancedOf(Vec<(String, Distribution)>),
-    /// The same with the median only (`AvgMinMaxCounterSet`). A key may be any text.
+    /// A distribution for each of several keys, shown with its median only (`AvgMinMaxCounterSet`).
+    /// A key may be any text.
     BasicOf(Vec<(String, Distribution)>),
     /// Gauges that differ in their labels, for Prometheus only: each with its labels as they are
     /// written.

@@ -1,8 +1,8 @@
 //! How much clients read and write below each first element of a path, which ZooKeeper calls a
 //! namespace (`DataTree.updateReadStat`, `updateWriteStat`, 3.9.5).
 //!
-//! A Front counts what its own clients were answered, and only what succeeded. The table is bounded:
-//! what has no place in it is counted together, under [`OTHERS`]. A name keeps its place until the
+//! A Front counts the requests of its own clients that succeeded. The table is bounded: names that
+//! have no place in it are counted together, under [`OTHERS`]. A name keeps its place until the
 //! process ends, so that a write that is under way knows it by its number.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const HEADER_BYTES: u64 = 16;
 const LENGTH_BYTES: u64 = 4;
 const STAT_BYTES: u64 = 68;
 
-/// What was read and written, by namespace.
+/// Counts of reads and writes, by namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
     /// The place of each name in `sizes`.
@@ -99,9 +99,9 @@ impl Sizes {
 }
 
 impl Namespaces {
-    /// A read was answered with so many bytes, its header included. One that failed has no more
-    /// than that. It counts as its path, what it gave, and a Stat, whether that was asked for or not
-    /// (`DataTree.STAT_OVERHEAD_BYTES`); each name of a child counts with its length.
+    /// A read was answered with so many bytes, its header included; one that failed has no more
+    /// than that. A read counts as its path, its data or names, and a Stat, even where the reply
+    /// has none (`DataTree.STAT_OVERHEAD_BYTES`). The name of a child counts with its length.
     pub(super) fn on_read(&mut self, kind: ReadKind, path: &str, reply_bytes: u64) {
         let body_bytes = reply_bytes.saturating_sub(HEADER_BYTES);
         let bytes = match kind {

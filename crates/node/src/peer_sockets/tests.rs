@@ -654,7 +654,7 @@ fn dials_come_slower_up_to_a_bound_and_fast_after_a_link_that_lasted() {
 
 const CA: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/ca.pem");
 const MEMBER: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/server.pem");
-/// Of the same authority, and without the name of a host.
+/// A certificate of the believed authority that names no host.
 const CLIENT: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/client.pem");
 const STRANGER: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/stranger.pem");
 
@@ -717,7 +717,7 @@ fn said_by_tls(peers: &Peers, own: &'static [u8]) -> Handshake {
 #[test]
 fn a_certificate_is_good_only_for_the_server_whose_host_it_names() {
     let peers = Peers::alone(hello(1), tls(MEMBER));
-    // Of the authority that is believed, and for no host of server 2.
+    // This certificate is believed, and is for no host of server 2.
     let Handshake::Refused(reason) = said_by_tls(&peers, CLIENT) else {
         panic!("it is taken for server 2");
     };

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::properties::{ends_with_continuation, split_entry};
 
-/// What is shown in place of a secret.
+/// The text that is shown in place of a secret.
 pub const MASK: &str = "***";
 
 /// Words that make a secret of the key they occur in, or of a comment, in lower case.

@@ -178,7 +178,7 @@ fn counter(name: &'static str, count: u64) -> Metric {
     Metric { name, value: Value::Counter(count) }
 }
 
-/// What was read or written below each first element of a path.
+/// The bytes below each first element of a path, as one metric.
 fn namespaces(name: &'static str, sizes: BTreeMap<&str, Sizes>) -> Metric {
     let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution()));
     Metric { name, value: Value::BasicOf(sets.collect()) }

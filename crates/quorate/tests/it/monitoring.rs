@@ -572,7 +572,7 @@ fn namespaces_reconnects_and_failed_authentications_are_counted() {
 
     let text = http(server.face("metrics"), "GET /metrics").2;
     for (name, value) in [
-        // Of each the path and the data.
+        // A create counts as its path and its data.
         ("write_per_namespace_count{key=\"app\"}", 2.0),
         ("write_per_namespace_sum{key=\"app\"}", 4.0 + 6.0 + 10.0),
         ("read_per_namespace_count{key=\"app\"}", 1.0),
