@@ -238,7 +238,8 @@ fn check_expiries(
                 (evidence.waking[member], HEARD_AT_LEADER_US_MAX, late_us)
             }
         };
-        let silence_us = longest_silence(waking, &heard_us, hearing_us, judged_us, proposed_us);
+        let silence_us =
+            longest_silence(waking, &heard_us, renewed_us, hearing_us, judged_us, proposed_us);
         if silence_us + late_us < timeout_us {
             return Err(format!(
                 "session {session:#x} expired at {proposed_us} us, after {silence_us} us of \
@@ -315,10 +316,12 @@ fn signs_of_life(evidence: &Evidence<'_>, session: i64, leader: usize) -> (u64, 
 
 /// The longest silence, in the server's waking time and with what its pauses may have counted, that
 /// a server can have seen behind it when it judged, some time from `judged_us` to `proposed_us`. It
-/// has heard of what arrived `hearing_us` before.
+/// has heard of what arrived `hearing_us` before, and it knows at once that it gave everyone a full
+/// timeout at `renewed_us`.
 fn longest_silence(
     waking: &WakingTime,
     heard_us: &[u64],
+    renewed_us: u64,
     hearing_us: u64,
     judged_us: u64,
     proposed_us: u64,
@@ -328,7 +331,7 @@ fn longest_silence(
     for (at, &from_us) in heard_us.iter().enumerate() {
         let until_us = heard_us.get(at + 1).copied().unwrap_or(proposed_us);
         let (from, until) = (waking.before(from_us), waking.before(until_us));
-        let is_heard = from + hearing_us <= proposed;
+        let is_heard = from_us == renewed_us || from + hearing_us <= proposed;
         let is_over = until + hearing_us <= judged;
         if is_heard && !is_over {
             let pauses = waking.ended_between(from_us, proposed_us);

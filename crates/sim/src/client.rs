@@ -17,6 +17,7 @@ use zk::request::{
 };
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
+use crate::limits::VISIT_PATIENCE_US;
 use crate::network::{End, Network};
 use crate::world::World;
 
@@ -99,6 +100,8 @@ pub struct Client {
     /// The member that it tried last, and how many it knows.
     member: usize,
     member_count: usize,
+    /// It stays with `member`, and waits for it, however long that takes to answer.
+    is_visiting: bool,
     /// It connects only when it is told to.
     is_obedient: bool,
     /// Of the wake-up that counts.
@@ -157,6 +160,7 @@ impl Client {
             last_words: LastWords::NotYet,
             member: 0,
             member_count: 1,
+            is_visiting: false,
             is_obedient: false,
             token: 0,
         }
@@ -213,6 +217,17 @@ impl Client {
     pub fn say_last_words(&mut self) {
         if self.last_words == LastWords::NotYet {
             self.last_words = LastWords::Wanted;
+        }
+    }
+
+    /// It is to say its last words to this member, on a connection to it.
+    pub fn visit(&mut self, member: usize, world: &mut World, network: &mut Network) {
+        self.is_visiting = true;
+        self.last_words = LastWords::Wanted;
+        let is_there = self.connection.is_some_and(|at| network.connections[at].member == member);
+        self.member = member;
+        if !is_there {
+            self.leave(world, network);
         }
     }
 
@@ -274,7 +289,10 @@ impl Client {
 
     /// How long it waits for its session (`ClientCnxn`: connectTimeout).
     fn patience_us(&self) -> u64 {
-        u64::from(self.timeout_ms.max(1_000)) * 1000 / self.member_count as u64
+        match self.is_visiting {
+            true => VISIT_PATIENCE_US,
+            false => u64::from(self.timeout_ms.max(1_000)) * 1000 / self.member_count as u64,
+        }
     }
 
     /// Whether it reads what has arrived.
@@ -294,7 +312,8 @@ impl Client {
     /// The member that it tries next, of so many: sometimes the same again.
     pub fn next_member(&mut self, member_count: usize) -> usize {
         self.member_count = member_count;
-        if member_count > 1 && !self.is_obedient && !self.random.one_in(4) {
+        let is_free = !self.is_obedient && !self.is_visiting;
+        if member_count > 1 && is_free && !self.random.one_in(4) {
             self.member = self.random.below(member_count as u64) as usize;
         }
         self.member

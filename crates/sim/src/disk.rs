@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use storage::disk::Disk;
-use storage::fault_disk::{FaultDisk, FaultFile, FaultPlan};
+use storage::fault_disk::{FaultDisk, FaultFile, FaultPlan, Operation};
 
 /// How far an entry's bytes have come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,6 +145,14 @@ impl SimDisk {
     /// Whether everything but the operation at which all stops was done: reads fail from then on.
     pub fn is_stopping(&self) -> bool {
         self.plan.borrow().stop_at.is_some_and(|stop| self.inner.ops() >= stop)
+    }
+
+    /// Whether something that only reads fails now or later.
+    pub fn fails_reads(&self) -> bool {
+        let is_read = |(operation, _): &(Operation, u64)| {
+            matches!(operation, Operation::Read | Operation::Open)
+        };
+        self.plan.borrow().fail.iter().any(is_read)
     }
 
     /// Whether there is an end to its room.

@@ -3,7 +3,7 @@
 use storage::fault_disk::Operation;
 use workload::generate::Random;
 
-use crate::limits::HANG_US_MAX;
+use crate::limits::{HANG_US_MAX, STUTTER_US_MAX};
 use crate::links::Roughness;
 
 /// Whom a fault is for.
@@ -21,6 +21,29 @@ impl Whom {
     /// The member with this number.
     pub fn one(member: usize) -> Whom {
         Whom::Members(1 << member)
+    }
+}
+
+/// Which of a machine's disks: the log and the snapshots may be on two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disks {
+    /// All files.
+    Both,
+    /// The directory of the log.
+    Log,
+    /// The directory of the snapshots.
+    Snapshots,
+}
+
+impl Disks {
+    /// Whether the log is on one of them.
+    pub fn have_log(self) -> bool {
+        self != Disks::Snapshots
+    }
+
+    /// Whether the snapshots are on one of them.
+    pub fn have_snapshots(self) -> bool {
+        self != Disks::Log
     }
 }
 
@@ -54,6 +77,8 @@ pub enum Fault {
     },
     /// Syncs take longer, for a time.
     SlowDisk {
+        /// Which syncs.
+        disks: Disks,
         /// How much longer.
         factor: u64,
         /// How long.
@@ -61,6 +86,8 @@ pub enum Fault {
     },
     /// No sync returns, for a time.
     HangingDisk {
+        /// Which syncs.
+        disks: Disks,
         /// How long.
         for_us: u64,
     },
@@ -75,6 +102,25 @@ pub enum Fault {
     Pause {
         /// How long.
         for_us: u64,
+    },
+    /// The process is given the CPU for a short while of each period only, for a time.
+    Stutter {
+        /// How long it runs in each period.
+        run_us: u64,
+        /// Length of a period.
+        period_us: u64,
+        /// How long all that goes on.
+        for_us: u64,
+    },
+    /// The machine is suspended for a time: nothing runs, and its monotonic clock stands still.
+    Suspend {
+        /// How long.
+        for_us: u64,
+    },
+    /// The monotonic clock of a machine jumps ahead, as after a suspension that it counts.
+    ClockJump {
+        /// By so much.
+        by_us: u64,
     },
     /// Connections break.
     Cut {
@@ -118,6 +164,13 @@ pub enum Fault {
         /// How long.
         for_us: u64,
     },
+    /// Links between members break, and whoever dials is refused, for a time.
+    RefusedLinks {
+        /// One of so many.
+        one_in: u64,
+        /// How long.
+        for_us: u64,
+    },
     /// The leader is asked to let another one lead.
     HandOver {
         /// Which; none: whichever it likes.
@@ -128,8 +181,18 @@ pub enum Fault {
     /// The process ends, and bits of what its disk holds have flipped when it is started again: if
     /// the others are a majority that has lost nothing.
     BitRot,
+    /// Bits of what its disk holds flip while the process runs: likewise. A file of the log, or of
+    /// the snapshots.
+    RunningRot {
+        /// Where.
+        disks: Disks,
+    },
     /// The process ends, and its directory is empty when it is started again: likewise.
     EmptiedDisk,
+    /// Another machine with another directory takes the place of the server, which is cut off:
+    /// the one that it had before, or an empty one. What runs on the machine that is cut off stands
+    /// still until that one has the place again.
+    OtherMachine,
     /// Someone copies what the disk holds.
     Copy,
     /// The process ends, and its disk holds such a copy when it is started again: as soon as the
@@ -174,6 +237,30 @@ const OLD_COPY: u64 = KINDS + 10;
 const TORN_TAIL: u64 = KINDS + 11;
 const WRONG_STATE: u64 = KINDS + 12;
 
+/// Kinds added later: a run has them only if [`LATER_SEED`] says so.
+const STUTTER: u64 = KINDS + 13;
+const SUSPEND: u64 = KINDS + 14;
+const CLOCK_JUMP: u64 = KINDS + 15;
+const ONE_DISK: u64 = KINDS + 16;
+const READ_ERROR: u64 = KINDS + 17;
+
+/// Kinds added later that only an ensemble has.
+const REFUSED_LINKS: u64 = KINDS + 18;
+const RUNNING_ROT: u64 = KINDS + 19;
+const OTHER_MACHINE: u64 = KINDS + 20;
+
+/// Sets a seed apart from itself, to draw the kinds added later. With this number the kept seeds
+/// have none of them, and mean what they meant before.
+pub const LATER_SEED: u64 = 0x6c61_7465_7200_0004;
+
+/// Draws which of the kinds added later a run has: none in half of the runs.
+fn later_kinds(later: &mut Random, all: std::ops::RangeInclusive<u64>) -> Vec<u64> {
+    match later.one_in(2) {
+        true => all.filter(|_| later.one_in(3)).collect(),
+        false => Vec::new(),
+    }
+}
+
 /// Which faults a run has.
 #[derive(Clone, Debug)]
 pub struct FaultMix {
@@ -186,19 +273,26 @@ pub struct FaultMix {
 }
 
 impl FaultMix {
-    /// Draws what may go wrong. One run in eight has no faults.
-    pub fn draw(mut random: Random) -> FaultMix {
+    /// Draws what may go wrong. One run in eight has no faults. `later` says which of the kinds
+    /// added later there are, and the rest does not depend on it.
+    pub fn draw(mut random: Random, mut later: Random) -> FaultMix {
         let mut kinds = Vec::new();
         if !random.one_in(8) {
             kinds.extend((0..KINDS).filter(|_| random.one_in(3)));
+            kinds.extend(later_kinds(&mut later, STUTTER..=READ_ERROR));
         }
         let interval_us = random.magnitude(100_000, 8_000_000);
         FaultMix { random, member_count: 1, kinds, interval_us, planned: Vec::new() }
     }
 
-    /// The same for so many members. `apart` says which of those that came later there are, and the
-    /// rest does not depend on it.
-    pub fn draw_ensemble(mut random: Random, mut apart: Random, member_count: usize) -> FaultMix {
+    /// Draws what may go wrong in an ensemble of so many members. `apart` and `later` say which of
+    /// the kinds added later there are, and the rest does not depend on them.
+    pub fn draw_ensemble(
+        mut random: Random,
+        mut apart: Random,
+        mut later: Random,
+        member_count: usize,
+    ) -> FaultMix {
         let mut kinds = Vec::new();
         if !random.one_in(12) {
             kinds.extend((0..KINDS).filter(|_| random.one_in(4)));
@@ -207,6 +301,7 @@ impl FaultMix {
             // It is refused: the others do not have the snapshot.
             kinds.extend((RESTORE..=RESTORE).filter(|_| random.one_in(12)));
             kinds.extend((OLD_COPY..=WRONG_STATE).filter(|_| apart.one_in(8)));
+            kinds.extend(later_kinds(&mut later, STUTTER..=OTHER_MACHINE));
         }
         let interval_us = random.magnitude(300_000, 12_000_000);
         FaultMix { random, member_count, kinds, interval_us, planned: Vec::new() }
@@ -326,6 +421,7 @@ impl FaultMix {
                 for_us: random.magnitude(1_000_000, 40_000_000),
             },
             6 => Fault::SlowDisk {
+                disks: Disks::Both,
                 factor: random.magnitude(10, 3_000),
                 for_us: random.magnitude(100_000, 10_000_000),
             },
@@ -336,7 +432,44 @@ impl FaultMix {
                 for_us: random.magnitude(10_000, 20_000_000),
             },
             RESTORE => Fault::Restore,
-            HANGING_DISK => Fault::HangingDisk { for_us: random.magnitude(100_000, HANG_US_MAX) },
+            HANGING_DISK => Fault::HangingDisk {
+                disks: Disks::Both,
+                for_us: random.magnitude(100_000, HANG_US_MAX),
+            },
+            STUTTER => {
+                let period_us = random.magnitude(100_000, STUTTER_US_MAX);
+                let run_us = random.magnitude(10_000, period_us / 2);
+                let for_us = random.magnitude(1_000_000, 60_000_000);
+                Fault::Stutter { run_us, period_us, for_us }
+            }
+            SUSPEND => Fault::Suspend { for_us: random.magnitude(10_000, 60_000_000) },
+            CLOCK_JUMP => Fault::ClockJump { by_us: random.magnitude(10_000, 60_000_000) },
+            ONE_DISK => {
+                let disks = *random.pick(&[Disks::Log, Disks::Snapshots]);
+                match random.one_in(2) {
+                    true => Fault::SlowDisk {
+                        disks,
+                        factor: random.magnitude(10, 3_000),
+                        for_us: random.magnitude(100_000, 20_000_000),
+                    },
+                    false => {
+                        let for_us = random.magnitude(100_000, HANG_US_MAX);
+                        Fault::HangingDisk { disks, for_us }
+                    }
+                }
+            }
+            READ_ERROR => {
+                let operation = *random.pick(&[Operation::Read, Operation::Open]);
+                Fault::IoError { operation, nth: random.magnitude(1, 40) - 1 }
+            }
+            REFUSED_LINKS => Fault::RefusedLinks {
+                one_in: random.between(1, 4),
+                for_us: random.magnitude(100_000, 30_000_000),
+            },
+            RUNNING_ROT => {
+                Fault::RunningRot { disks: *random.pick(&[Disks::Log, Disks::Snapshots]) }
+            }
+            OTHER_MACHINE => Fault::OtherMachine,
             HAND_OVER => {
                 let to = random.below(self.member_count as u64) as usize;
                 Fault::HandOver { to: random.one_in(2).then_some(to) }

@@ -22,6 +22,10 @@ pub const READY_US_MAX: u64 = 30_000_000;
 /// After the faults have stopped, all clients have all answers within this time.
 pub const FINISH_US_MAX: u64 = 600_000_000;
 
+/// How long a client that visits a member waits for its session, at the end of a run. Where the
+/// connection is lost it dials again.
+pub const VISIT_PATIENCE_US: u64 = 20_000_000;
+
 /// Events of one run. A run that needs more goes round in circles.
 pub const EVENTS_MAX: u64 = 20_000_000;
 
@@ -55,6 +59,9 @@ pub const SYNC_US_MAX: u64 = 3_000_000;
 
 /// The longest that a disk hangs: some times as long as a leader bears it.
 pub const HANG_US_MAX: u64 = 18 * member::limits::DISK_STALL_MS * 1_000;
+
+/// The longest period of a process that stutters.
+pub const STUTTER_US_MAX: u64 = 5_000_000;
 
 /// How long a process that is told to stop waits for another member to lead, as in the shell that
 /// ships.

@@ -114,6 +114,8 @@ struct Link {
     channels: [Channel; 2],
     /// Nothing comes through.
     is_blocked: bool,
+    /// The receiver ends the link as soon as it is dialled: its handshakes fail.
+    is_refused: bool,
     /// What it carries, if that is little.
     bytes_per_s: Option<u64>,
     more_latency_us: u64,
@@ -163,6 +165,7 @@ impl Links {
                 epoch: 0,
                 channels: Default::default(),
                 is_blocked: false,
+                is_refused: false,
                 bytes_per_s: None,
                 more_latency_us: 0,
                 is_known: false,
@@ -237,7 +240,9 @@ impl Links {
             return Vec::new();
         }
         let back = self.at(Pair { from: to, to: from });
-        let is_cut_off = self.links[link].is_blocked || self.links[back].is_blocked;
+        let is_cut_off = self.links[link].is_blocked
+            || self.links[back].is_blocked
+            || self.links[link].is_refused;
         let ends = match (hello(from), hello(to)) {
             (Some(from), Some(to)) if !is_cut_off && !is_refused(&from, &to) => Ends { from, to },
             _ => {
@@ -268,6 +273,21 @@ impl Links {
                 self.end(world, link, false);
             }
         }
+    }
+
+    /// What a member will be told of its links that are up, if it is cut off for long.
+    pub fn told_when_cut_off(&self, member: usize) -> Vec<Told> {
+        let mut told = Vec::new();
+        for link in &self.links {
+            let Pair { from, to } = link.pair;
+            if from == member && link.state != State::Down {
+                told.push(link.told_at_sender(false));
+            }
+            if to == member && link.is_known {
+                told.push(link.told_at_receiver(false));
+            }
+        }
+        told
     }
 
     /// A process is gone. Who is left learns it soon, or late if its machine is gone, too.
@@ -442,6 +462,15 @@ impl Links {
                 world.schedule(world.now_us, Event::Frame { link, epoch, is_bulk });
             }
         }
+    }
+
+    /// A link breaks, and whoever dials it is refused from now on; or is refused no longer.
+    pub fn refuse(&mut self, world: &mut World, pair: Pair, is_refused: bool) {
+        if is_refused {
+            self.break_off(world, pair);
+        }
+        let link = self.at(pair);
+        self.links[link].is_refused = is_refused;
     }
 
     /// From now on a link is slow.

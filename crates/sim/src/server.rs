@@ -37,6 +37,7 @@ use storage::snapshot::{self, SNAPSHOT_DIR};
 use storage::wal::{SpareJob, WalOptions};
 
 use crate::disk::SimDisk;
+use crate::fault::Disks;
 use crate::limits::{MAIL_WAIT_US, RECEIVED_PIECE_BYTES, SYNC_US_MAX};
 use crate::network::Network;
 use crate::witness::Witness;
@@ -139,6 +140,49 @@ pub enum Death {
     Bug(String),
 }
 
+/// How the syncs of one of a machine's disks go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// How much slower they are than usual: 1 is as usual.
+    pub slowness: u64,
+    /// No sync returns before.
+    pub hangs_until_us: u64,
+}
+
+/// The paces of a machine's two disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paces {
+    /// The directory of the log.
+    pub log: Pace,
+    /// The directory of the snapshots.
+    pub snapshots: Pace,
+}
+
+impl Default for Paces {
+    fn default() -> Paces {
+        let usual = Pace { slowness: 1, hangs_until_us: 0 };
+        Paces { log: usual, snapshots: usual }
+    }
+}
+
+impl Paces {
+    /// Changes the pace of these disks.
+    pub fn change(&mut self, disks: Disks, change: impl Fn(&mut Pace)) {
+        if disks.have_log() {
+            change(&mut self.log);
+        }
+        if disks.have_snapshots() {
+            change(&mut self.snapshots);
+        }
+    }
+
+    /// Whether the syncs of a disk are slower than usual, or hang.
+    pub fn are_slow(&self, now_us: u64) -> bool {
+        let is_slow = |pace: &Pace| pace.slowness > 1 || pace.hangs_until_us > now_us;
+        is_slow(&self.log) || is_slow(&self.snapshots)
+    }
+}
+
 /// What a part of the process says when its process is at an end.
 pub type Lived = Result<(), Death>;
 
@@ -200,13 +244,14 @@ pub struct Server {
     spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
     is_ready: bool,
     started_us: u64,
+    /// By the clock of its machine.
+    started_local_us: u64,
     snapshot_count: u64,
     /// Snapshots of other members that took the place of the state.
     fetched_count: u64,
     /// Snapshots that were to be fetched, in order.
     fetching: Vec<Fetching>,
-    /// How much slower syncs are than usual.
-    sync_slowness: u64,
+    paces: Paces,
     /// How late Apply is given the CPU at most, if later than usual.
     apply_lag_us: u64,
     settings: Settings,
@@ -222,8 +267,6 @@ pub struct Server {
     differences: Vec<Difference>,
     /// Where the replica stands, as of the last turn of Loop.
     status: replica::Status,
-    /// No sync returns before.
-    hangs_until_us: u64,
 }
 
 /// What comes of a start.
@@ -319,7 +362,7 @@ impl Server {
                     slow_request_ms: None,
                     read_only_after_ms: None,
                 };
-                Runtime::new(config, world.now_us)
+                Runtime::new(config, world.now_us, clock)
             })
             .collect();
         let raft_tick_us = config.options.raft_tick_ms * 1000;
@@ -359,10 +402,11 @@ impl Server {
             spare_report: None,
             is_ready: false,
             started_us: world.now_us,
+            started_local_us: clock.local_us(world.now_us),
             snapshot_count: 0,
             fetched_count: 0,
             fetching: Vec::new(),
-            sync_slowness: 1,
+            paces: Paces::default(),
             apply_lag_us: 0,
             settings: config.options.settings.clone(),
             mail_max: config.mail_max,
@@ -372,7 +416,6 @@ impl Server {
             refused: Vec::new(),
             differences: Vec::new(),
             status,
-            hangs_until_us: 0,
         };
         server.wake(world, Actor::Loop);
         server.wake(world, Actor::Disk);
@@ -431,9 +474,9 @@ impl Server {
         self.refusals_possible
     }
 
-    /// From now on syncs take `slowness` times as long.
-    pub fn slow_down(&mut self, slowness: u64) {
-        self.sync_slowness = slowness;
+    /// From now on the syncs of its disks go like this.
+    pub fn set_paces(&mut self, paces: Paces) {
+        self.paces = paces;
     }
 
     /// From now on Apply is given the CPU up to `lag_us` late; 0 is as usual.
@@ -441,7 +484,7 @@ impl Server {
         self.apply_lag_us = lag_us;
     }
 
-    /// Someone sets the wall clock.
+    /// Someone sets the wall clock, or the monotonic one jumps or has stood still.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock = clock;
     }
@@ -509,11 +552,6 @@ impl Server {
         let is_handing_over = self.member.hand_over(to);
         self.wake(world, Actor::Loop);
         is_handing_over
-    }
-
-    /// No sync returns before.
-    pub fn hang_until(&mut self, at_us: u64) {
-        self.hangs_until_us = at_us;
     }
 
     /// Connections that it has not closed.
@@ -741,7 +779,7 @@ impl Server {
         if is_time {
             self.member.on_time();
             let local_us = self.clock.local_us(world.now_us);
-            let now_ms = (local_us - self.clock.local_us(self.started_us)) / 1000;
+            let now_ms = (local_us - self.started_local_us) / 1000;
             let is_ignored = self.sabotage == Some(Sabotage::ContactIgnored);
             let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
             self.contact_at_ms = silent_ms.map(|silent_ms| now_ms.saturating_sub(silent_ms));
@@ -940,14 +978,14 @@ impl Server {
         }
         let mut reports: Vec<_> = output.persisted.map(LoopInput::Persisted).into_iter().collect();
         reports.extend(output.is_full.map(|is_full| LoopInput::DiskRoom { is_full }));
-        let done_us = self.done_us(world, ops_before);
+        let done_us = self.done_us(self.paces.log, world, ops_before);
         self.disk_report = Some(reports);
         world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Disk });
         Ok(())
     }
 
     /// When the disk is done with what was just asked of it.
-    fn done_us(&mut self, world: &mut World, ops_before: u64) -> u64 {
+    fn done_us(&mut self, pace: Pace, world: &mut World, ops_before: u64) -> u64 {
         let ops = self.disk.ops() - ops_before;
         let syncs = self.disk.take_sync_count();
         let ops_us = ops * world.random.below(20);
@@ -958,10 +996,10 @@ impl Server {
                 1..=9 => world.random.magnitude(1_000, 10_000),
                 _ => world.random.magnitude(30, 1_000),
             };
-            syncs_us += sync_us * self.sync_slowness;
+            syncs_us += sync_us * pace.slowness;
         }
         let done_us = world.now_us + ops_us + syncs_us.min(SYNC_US_MAX);
-        if syncs > 0 { done_us.max(self.hangs_until_us) } else { done_us }
+        if syncs > 0 { done_us.max(pace.hangs_until_us) } else { done_us }
     }
 
     fn run_spare(&mut self, world: &mut World) {
@@ -978,7 +1016,7 @@ impl Server {
                 Err(error) => break Err(error),
             }
         };
-        let done_us = self.done_us(world, ops_before);
+        let done_us = self.done_us(self.paces.log, world, ops_before);
         self.spare_report = Some((job, result));
         world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Spare });
     }
@@ -996,7 +1034,7 @@ impl Server {
             self.snapshot_count += 1;
             self.check_snapshot(index, witness)?;
         }
-        let done_us = self.done_us(world, ops_before);
+        let done_us = self.done_us(self.paces.snapshots, world, ops_before);
         let room = output.room.map(LoopInput::SnapshotRoom);
         let report = report.map(LoopInput::Snapshot);
         let transfer = output.transfer.map(LoopInput::Transfer);
@@ -1008,6 +1046,10 @@ impl Server {
     /// A finished snapshot reads, and is the state at its entry: the digest in it says so, and the
     /// counters.
     fn check_snapshot(&self, index: u64, witness: &Witness) -> Lived {
+        // Only the member is to meet an error.
+        if self.disk.fails_reads() {
+            return Ok(());
+        }
         match restore_newest(&self.disk, index, |_| {}) {
             // A newer one may have come from another member.
             Ok((meta, machine)) => {

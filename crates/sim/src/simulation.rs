@@ -8,6 +8,7 @@
 mod damage;
 mod deceit;
 mod faults;
+mod machines;
 #[cfg(test)]
 mod play;
 mod process;
@@ -27,7 +28,7 @@ use workload::history::{History, Received};
 use crate::check::{Evidence, check, check_late_expiries, check_late_removals};
 use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
-use crate::fault::{Fault, FaultMix, Whom};
+use crate::fault::{Disks, Fault, FaultMix, LATER_SEED, Whom};
 use crate::limits::{
     CLOCK_PPM_MAX, EVENTS_MAX, FIND_OUT_TRIES_MAX, FINISH_US_MAX, LINGER_US_MAX, MEMBERS_MAX,
     RAFT_TICK_ALONE_MS, RAFT_TICK_MS, READY_US_MAX,
@@ -90,7 +91,7 @@ impl Options {
         let tick_ms = random.magnitude(500, 2_000);
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
-        let faults = FaultMix::draw(random.fork());
+        let faults = FaultMix::draw(random.fork(), Random::new(seed ^ LATER_SEED));
         // Much data and few snapshots: segments fill, and a disk can become full.
         let is_heavy = random.one_in(if faults.fills_disk() { 2 } else { 8 });
         let segment_bytes_max = if is_heavy { 96 * 1024 } else { 256 * 1024 };
@@ -188,7 +189,8 @@ impl Options {
         let mut random = Random::new(seed ^ ENSEMBLE_SEED);
         options.member_count = member_count;
         let apart = Random::new(seed ^ DECEIT_SEED);
-        options.faults = FaultMix::draw_ensemble(random.fork(), apart, member_count);
+        let later = Random::new(seed ^ LATER_SEED);
+        options.faults = FaultMix::draw_ensemble(random.fork(), apart, later, member_count);
         // Elections take seconds.
         options.faults_us = random.magnitude(5_000_000, 120_000_000);
         let tick_ms = random.magnitude(500, 2_000);
@@ -271,6 +273,10 @@ pub struct Summary {
     pub deceit_count: u64,
     /// Of those, the ones that were found out, and condemned their directories.
     pub condemned_count: u64,
+    /// Files of running members in which bits have flipped.
+    pub running_rot_count: u64,
+    /// Times that another machine took a server's place.
+    pub machine_change_count: u64,
     /// Snapshots restored.
     pub restored_count: usize,
     /// Log entries committed.
@@ -320,6 +326,12 @@ pub(crate) struct Simulation {
     deceit: Option<(Whom, Deceit)>,
     deceit_count: u64,
     condemned_count: u64,
+    /// Files of running members in which bits have flipped.
+    running_rot_count: u64,
+    /// Times that another machine took a server's place.
+    machine_change_count: u64,
+    /// Rounds of visits that clients have begun at the end.
+    visit_count: usize,
     /// Rounds of operations for the sake of a state that is wrong still.
     tries_to_find_out: u64,
     reliefs: BTreeMap<u32, (Vec<usize>, Fault)>,
@@ -368,6 +380,9 @@ impl Simulation {
             deceit: None,
             deceit_count: 0,
             condemned_count: 0,
+            running_rot_count: 0,
+            machine_change_count: 0,
+            visit_count: 0,
             tries_to_find_out: 0,
             reliefs: BTreeMap::new(),
             fault_counts: BTreeMap::new(),
@@ -427,7 +442,7 @@ impl Simulation {
                 Phase::Faults => self.maybe_calm(),
                 Phase::Calm => self.maybe_last_words()?,
                 Phase::LastWords => {
-                    if self.has_settled()? {
+                    if self.has_settled()? && !self.visit_others() {
                         match self.options.some_vanish {
                             true => self.let_some_vanish(),
                             false => digest = Some(self.end_last_life()?),
@@ -459,7 +474,10 @@ impl Simulation {
         match event {
             Event::Run { life, .. } | Event::Done { life, .. } => {
                 let lives = |host: &Host| host.life == life && host.server.is_some();
-                let Some(member) = self.hosts.iter().position(lives) else { return Ok(()) };
+                let Some(member) = self.hosts.iter().position(lives) else {
+                    self.keep_for_later(life, event);
+                    return Ok(());
+                };
                 let paused_until_us = self.hosts[member].paused_until_us;
                 if self.world.now_us < paused_until_us {
                     self.world.schedule(paused_until_us, event);
@@ -520,6 +538,10 @@ impl Simulation {
             }
             Event::Relief(number) => {
                 self.relieve(number);
+                Ok(())
+            }
+            Event::Stutter { member } => {
+                self.stand_still(member);
                 Ok(())
             }
         }
@@ -630,7 +652,10 @@ impl Simulation {
         if self.clients[client].take_race() && may_be_slow {
             let factor = self.world.random.magnitude(300, 3_000);
             let for_us = self.world.random.magnitude(100_000, 3_000_000);
-            self.begin_fault(Whom::one(member), Fault::SlowDisk { factor, for_us });
+            self.begin_fault(
+                Whom::one(member),
+                Fault::SlowDisk { disks: Disks::Both, factor, for_us },
+            );
         }
     }
 
@@ -660,10 +685,9 @@ impl Simulation {
         self.begin(Phase::Calm);
         self.deceit = None;
         for host in &mut self.hosts {
-            host.hangs_until_us = 0;
+            host.hang_until(Disks::Both, 0);
             if let Some(server) = &mut host.server {
                 server.starve_apply(0);
-                server.hang_until(0);
             }
         }
         let reliefs: Vec<u32> = self.reliefs.keys().copied().collect();
@@ -742,6 +766,22 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// Sends all clients to other members, which must answer them as well: until each client was
+    /// at each member. False if that is done.
+    fn visit_others(&mut self) -> bool {
+        let member_count = self.hosts.len();
+        if !self.is_ensemble() || self.visit_count == member_count {
+            return false;
+        }
+        for client in 0..self.clients.len() {
+            let member = (client + self.visit_count) % member_count;
+            self.clients[client].visit(member, &mut self.world, &mut self.network);
+            self.wake_client(client);
+        }
+        self.visit_count += 1;
+        true
     }
 
     /// Everything is said and done, no connection is left that nobody has, and members agree.
@@ -902,6 +942,8 @@ impl Simulation {
             set_aside_count: self.set_aside_count,
             deceit_count: self.deceit_count,
             condemned_count: self.condemned_count,
+            running_rot_count: self.running_rot_count,
+            machine_change_count: self.machine_change_count,
             restored_count: verdict.installed_count,
             entry_count: self.witness.entry_count(),
             disk_ops: self.hosts.iter().map(|host| host.disk.ops()).sum(),
@@ -943,6 +985,7 @@ fn hosts(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
         let clock = Clock {
             fast_ppm: random.below(2 * CLOCK_PPM_MAX + 1) as i64 - CLOCK_PPM_MAX as i64,
             wall_offset_ms: random.magnitude(1, 10_000) as i64 - 100,
+            monotonic_offset_us: 0,
         };
         let secret = secrets[number];
         let servers = (1..=options.member_count as u64).collect();

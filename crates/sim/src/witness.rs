@@ -7,8 +7,8 @@
 //! everything that was handed over in earlier terms; that the same index and term never name two
 //! entries; and that states at the same index are equal.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use machine::codec::DecodeError;
@@ -84,7 +84,10 @@ struct Seen {
 pub struct Witness {
     /// Whether what the members do inside is checked, and not only what clients see.
     looks_inside: bool,
+    /// The disk that each member uses now.
     disks: Vec<SimDisk>,
+    /// All disks that a member has used, with its number.
+    all_disks: Vec<(usize, SimDisk)>,
     seen: Vec<Seen>,
     entries: BTreeMap<u64, Handed>,
     /// How entries were thought of, by index and term; and what they hold.
@@ -108,6 +111,7 @@ impl Witness {
         Witness {
             looks_inside,
             seen: disks.iter().map(|_| Seen::default()).collect(),
+            all_disks: disks.iter().cloned().enumerate().collect(),
             disks,
             entries: BTreeMap::new(),
             proposed: BTreeMap::new(),
@@ -168,6 +172,17 @@ impl Witness {
     /// A member has lost its directory: what it handed over is with the others.
     pub fn on_lost(&mut self, member: usize) {
         self.seen[member].handed = 0;
+    }
+
+    /// Another machine with this disk has the place of a member from now on. `is_ready`: it serves
+    /// clients already.
+    pub fn on_machine(&mut self, member: usize, disk: SimDisk, is_ready: bool, now_us: u64) {
+        self.on_lost(member);
+        self.all_disks.push((member, disk.clone()));
+        self.disks[member] = disk;
+        let seen = &mut self.seen[member];
+        (seen.is_ready, seen.is_full) = (is_ready, false);
+        self.note_door(member, now_us);
     }
 
     /// The same index and term name one entry, whoever has it.
@@ -342,7 +357,9 @@ impl Witness {
         if self.entries.contains_key(index) {
             return Ok(());
         }
-        let synced = self.disks.iter().filter(|disk| disk.has_synced(*index, payload)).count();
+        let has =
+            |(member, disk): &(usize, SimDisk)| disk.has_synced(*index, payload).then_some(*member);
+        let synced = self.all_disks.iter().filter_map(has).collect::<BTreeSet<usize>>().len();
         match synced > self.disks.len() / 2 {
             true => Ok(()),
             false => Err(format!("entry {index} is applied, and on {synced} disks only")),
@@ -458,6 +475,7 @@ impl Witness {
                 let mut command_offset = 0;
                 while let Some(framed) = batch.command(command_offset).map_err(bad)? {
                     command_offset = framed.end;
+                    forget(&mut last_batches, &framed.command);
                     committed.push(self.translate(batch.origin, header.time_ms, &framed)?);
                     let Proposed { member, judged_us, at_us: proposed_us } = handed.proposed;
                     let handed_us = handed.handed_us;
@@ -547,6 +565,13 @@ fn is_next(last_batches: &mut LastBatches, origin: Origin, sequence: u64) -> boo
     sequence == expected
 }
 
+/// A member that is forgotten begins again with its first batch, if it ever comes back.
+fn forget(last_batches: &mut LastBatches, command: &Command<'_>) {
+    if let Command::Forget { member } = command {
+        last_batches.remove(&member.0);
+    }
+}
+
 /// Commands of an entry that are not skipped.
 fn command_count(payload: &Bytes, last_batches: &mut LastBatches) -> Result<u64, DecodeError> {
     if payload.is_empty() {
@@ -563,6 +588,7 @@ fn command_count(payload: &Bytes, last_batches: &mut LastBatches) -> Result<u64,
         let mut command_offset = 0;
         while let Some(framed) = batch.command(command_offset)? {
             command_offset = framed.end;
+            forget(last_batches, &framed.command);
             count += 1;
         }
     }

@@ -107,6 +107,11 @@ pub enum Event {
     Fault,
     /// A fault that lasted is over.
     Relief(u32),
+    /// A machine that stutters stands still again.
+    Stutter {
+        /// Which member's.
+        member: usize,
+    },
 }
 
 /// Adds to a trace what is hashed: text for people takes longer to make than most events take.
@@ -144,11 +149,19 @@ pub struct Clock {
     pub fast_ppm: i64,
     /// How far the wall clock is off, in ms, beside that: it may jump.
     pub wall_offset_ms: i64,
+    /// How far the monotonic clock is ahead (or, while the machine was suspended, has stayed
+    /// behind), in us. It never makes the clock go back while a process looks at it.
+    pub monotonic_offset_us: i64,
 }
 
 impl Clock {
     /// What it shows when the world's shows `at_us`: monotonic.
     pub fn local_us(&self, at_us: u64) -> u64 {
+        self.elapsed_us(at_us).saturating_add_signed(self.monotonic_offset_us)
+    }
+
+    /// What the oscillator has counted when the world's clock shows `at_us`.
+    fn elapsed_us(&self, at_us: u64) -> u64 {
         at_us.saturating_add_signed(at_us as i64 * self.fast_ppm / 1_000_000)
     }
 
@@ -159,7 +172,7 @@ impl Clock {
 
     /// What its machine believes to be the time of day.
     pub fn wall_ms(&self, at_us: u64) -> i64 {
-        EPOCH_MS + (self.local_us(at_us) / 1000) as i64 + self.wall_offset_ms
+        EPOCH_MS + (self.elapsed_us(at_us) / 1000) as i64 + self.wall_offset_ms
     }
 }
 

@@ -2,7 +2,7 @@
 //! becomes of those.
 
 use replica::LogMemory;
-use sim::fault::{Fault, FaultMix, Whom};
+use sim::fault::{Disks, Fault, FaultMix, Whom};
 use sim::script::script;
 use sim::{Options, Summary};
 
@@ -66,7 +66,7 @@ fn a_lender_that_dies_is_replaced() {
 fn a_lender_whose_disk_hangs_or_is_full_or_that_is_cut_off_keeps_nobody_waiting() {
     let for_us = 60_000_000;
     for fault in [
-        Fault::HangingDisk { for_us },
+        Fault::HangingDisk { disks: Disks::Both, for_us },
         Fault::DiskFull { bytes: 0, for_us },
         Fault::Pause { for_us },
         Fault::Partition { is_one_way: true, for_us },

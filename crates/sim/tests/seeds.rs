@@ -51,6 +51,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         over_quota += summary.over_quota_count;
     }
     let all = [
+        "ClockJump",
         "Cut",
         "DiskFull",
         "IoError",
@@ -61,6 +62,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         "SlowDisk",
         "Stall",
         "StopAt",
+        "Stutter",
+        "Suspend",
         "WallJump",
     ];
     assert!(all.iter().all(|name| faults.contains(*name)), "{faults:?}");

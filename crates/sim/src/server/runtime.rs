@@ -31,7 +31,8 @@ pub(super) struct Runtime {
     next_connection: u64,
     is_driving: bool,
     next_tick_us: u64,
-    started_us: u64,
+    /// By the clock of its machine.
+    started_local_us: u64,
 }
 
 /// The server's side of a connection.
@@ -47,7 +48,7 @@ struct Socket {
 }
 
 impl Runtime {
-    pub fn new(config: FrontConfig, now_us: u64) -> Runtime {
+    pub fn new(config: FrontConfig, now_us: u64, clock: Clock) -> Runtime {
         let first_connection = u64::from(config.id.0) << 48 | 1;
         Runtime {
             front: Front::new(config.clone()),
@@ -59,7 +60,7 @@ impl Runtime {
             next_connection: first_connection,
             is_driving: false,
             next_tick_us: now_us,
-            started_us: now_us,
+            started_local_us: clock.local_us(now_us),
         }
     }
 
@@ -80,7 +81,7 @@ impl Runtime {
     }
 
     fn set_now(&mut self, world: &World, clock: Clock, contact_at_ms: Option<u64>) {
-        let monotonic_us = clock.local_us(world.now_us) - clock.local_us(self.started_us);
+        let monotonic_us = clock.local_us(world.now_us) - self.started_local_us;
         let wall_ms = clock.wall_ms(world.now_us);
         self.front.set_now(Now { monotonic_ms: monotonic_us / 1000, wall_ms, contact_at_ms });
     }

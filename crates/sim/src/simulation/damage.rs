@@ -10,9 +10,13 @@ use machine::MemberId;
 use member::bootstrap::Attendance;
 use member::recovery::{OpenedMember, Recovered, open_member};
 use storage::fault_disk::FaultDisk;
+use storage::snapshot::SNAPSHOT_DIR;
+use storage::wal::WAL_DIR;
+use workload::generate::Random;
 
 use super::Simulation;
 use crate::disk::{Lost, SimDisk};
+use crate::fault::Disks;
 use crate::limits::{ROT_TRIES_MAX, SET_ASIDE_MAX};
 use crate::server::{MemberConfig, Server};
 
@@ -63,6 +67,27 @@ impl Simulation {
         self.hinder_start(member);
     }
 
+    /// Flips bits of a file that the process of a member uses, if the next start will notice it.
+    pub(super) fn rot_running(&mut self, member: usize, disks: Disks) {
+        let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
+        if self.hosts[member].lost.is_some() || !self.may_lose(member) {
+            return;
+        }
+        let is_of_disks = |path: &str| match disks {
+            Disks::Both => true,
+            Disks::Log => path.starts_with(WAL_DIR),
+            Disks::Snapshots => path.starts_with(SNAPSHOT_DIR),
+        };
+        if self.flip_some(member, is_of_disks, |found, _| found == Found::Corrupt) {
+            let host = &mut self.hosts[member];
+            host.lost = Some(id);
+            host.config.lost_count += 1;
+            // A process that reads the bits ends itself.
+            host.is_excused = true;
+            self.running_rot_count += 1;
+        }
+    }
+
     /// The next start may not get far.
     pub(super) fn hinder_start(&mut self, member: usize) {
         let host = &mut self.hosts[member];
@@ -76,14 +101,14 @@ impl Simulation {
 
     /// Whether a majority has lost nothing if this member does. Nobody is to lose a directory
     /// alone.
-    fn may_lose(&mut self, member: usize) -> bool {
+    pub(super) fn may_lose(&mut self, member: usize) -> bool {
         let host_count = self.hosts.len();
         self.note_replaced();
         // Where a majority may begin an ensemble, whoever has no place yet could begin another one.
         let may_begin = self.options.member.attendance == Attendance::Majority;
         let is_missing = |at: &usize| {
             let is_lost = self.hosts[*at].lost.is_some();
-            *at != member && (is_lost || (may_begin && !self.has_its_place(*at)))
+            *at != member && (is_lost || (may_begin && !self.has_its_place(*at, member)))
         };
         (0..host_count).filter(is_missing).count() < host_count.div_ceil(2) - 1
     }
@@ -106,11 +131,14 @@ impl Simulation {
         self.hosts.iter().all(|host| host.server.as_ref().is_some_and(|it| self.has_vote(id, it)))
     }
 
-    /// Whether a member is there, and one of as many voters as there are servers.
-    fn has_its_place(&self, member: usize) -> bool {
+    /// Whether a member is there, and one of as many voters as there are servers, as another one
+    /// than `lost` knows: what only that one knows is lost with it.
+    fn has_its_place(&self, member: usize, lost: usize) -> bool {
         let Some(server) = &self.hosts[member].server else { return false };
         let id = server.hello().member;
-        self.servers().any(|server| self.has_vote(id, server))
+        let others = self.hosts.iter().enumerate().filter(|(at, _)| *at != lost);
+        let mut others = others.filter_map(|(_, host)| host.server.as_ref());
+        others.any(|server| self.has_vote(id, server))
     }
 
     /// Whether a member votes, and as many do as there are servers, as far as one of them knows.
@@ -137,11 +165,28 @@ impl Simulation {
 
     /// Flips bits. Whether they are left so.
     fn rot(&mut self, member: usize) -> bool {
+        let is_in_use = |path: &str| !path.starts_with(storage::datadir::SET_ASIDE_PREFIX);
+        self.flip_some(member, is_in_use, |found, random| match found {
+            Found::Corrupt => true,
+            // Nobody may notice it before long.
+            Found::Same => random.one_in(ROT_TRIES_MAX),
+            Found::Torn | Found::Other => false,
+        })
+    }
+
+    /// Flips bits of a byte of a file that `is_candidate` takes, as often as it takes until
+    /// `is_kept` takes what the next start makes of it. False: none is left flipped.
+    fn flip_some(
+        &mut self,
+        member: usize,
+        is_candidate: impl Fn(&str) -> bool,
+        is_kept: impl Fn(Found, &mut Random) -> bool,
+    ) -> bool {
         for _ in 0..ROT_TRIES_MAX {
             let random = &mut self.world.random;
             let host = &self.hosts[member];
             let mut paths = host.disk.paths();
-            paths.retain(|path| !path.starts_with(storage::datadir::SET_ASIDE_PREFIX));
+            paths.retain(|path| is_candidate(path));
             if paths.is_empty() {
                 return false;
             }
@@ -154,13 +199,7 @@ impl Simulation {
             let before = host.disk.copy();
             host.disk.flip(&path, offset, bits);
             let found = found(&host.config, &before, &host.disk);
-            let is_kept = match found {
-                Found::Corrupt => true,
-                // Nobody may notice it before long.
-                Found::Same => random.one_in(ROT_TRIES_MAX),
-                Found::Torn | Found::Other => false,
-            };
-            if is_kept {
+            if is_kept(found, random) {
                 self.say(Some(member), || format!("bits flip in {path} at {offset}: {found:?}"));
                 return true;
             }

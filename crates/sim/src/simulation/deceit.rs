@@ -149,12 +149,12 @@ impl Simulation {
         let now_us = self.world.now_us;
         let is_well = |host: &super::Host| {
             let is_sound = !host.disk.is_stopping() && !host.disk.is_limited();
-            let is_quick = host.slowness == 1 && host.apply_lag_us == 0;
+            let is_quick = !host.paces.are_slow(now_us) && host.apply_lag_us == 0;
             let is_there = host.is_awake(now_us)
                 && host.server.as_ref().is_some_and(|server| {
                     server.is_ready() && server.status().transferring_to.is_none()
                 });
-            is_sound && is_quick && is_there && host.hangs_until_us <= now_us && host.lost.is_none()
+            is_sound && is_quick && is_there && host.lost.is_none()
         };
         let hosts = 0..self.hosts.len();
         let pairs = hosts.clone().flat_map(|from| hosts.clone().map(move |to| Pair { from, to }));

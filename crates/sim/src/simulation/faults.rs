@@ -12,7 +12,7 @@ use crate::world::Event;
 use super::Simulation;
 use super::damage::Damage;
 use super::deceit::Deceit;
-use super::process::Host;
+use super::process::{Host, Stutter};
 
 impl Simulation {
     /// The next fault of the mix.
@@ -102,6 +102,12 @@ impl Simulation {
                 }
                 self.relieve_later(members, fault, for_us);
             }
+            Fault::RefusedLinks { one_in, for_us } => {
+                for pair in self.some_pairs(one_in) {
+                    self.links.refuse(&mut self.world, pair, true);
+                }
+                self.relieve_later(members, fault, for_us);
+            }
             Fault::RoughLinks { roughness, for_us } => {
                 self.links.roughen(roughness);
                 self.relieve_later(members, fault, for_us);
@@ -159,18 +165,10 @@ impl Simulation {
                 let bytes_max = host.disk.bytes() + bytes;
                 host.disk.change_plan(|plan| plan.bytes_max = Some(bytes_max));
             }
-            Fault::SlowDisk { factor, .. } => {
-                host.slowness = factor;
-                if let Some(server) = &mut host.server {
-                    server.slow_down(factor);
-                }
+            Fault::SlowDisk { disks, factor, .. } => {
+                host.pace(disks, |pace| pace.slowness = factor);
             }
-            Fault::HangingDisk { for_us } => {
-                host.hangs_until_us = now_us + for_us;
-                if let Some(server) = &mut host.server {
-                    server.hang_until(now_us + for_us);
-                }
-            }
+            Fault::HangingDisk { disks, for_us } => host.hang_until(disks, now_us + for_us),
             Fault::SlowApply { lag_us, .. } => {
                 host.apply_lag_us = lag_us;
                 if let Some(server) = &mut host.server {
@@ -178,11 +176,22 @@ impl Simulation {
                 }
             }
             Fault::Pause { for_us } => {
-                if host.is_there() && host.paused_until_us <= now_us {
-                    host.paused_until_us = now_us + for_us;
-                    host.waking.pause(now_us, now_us + for_us);
+                host.pause(now_us, for_us);
+            }
+            Fault::Stutter { run_us, period_us, .. } => {
+                let is_stuttering = host.stutter.is_some();
+                host.stutter = Some(Stutter { run_us, period_us });
+                if !is_stuttering {
+                    self.stand_still(member);
                 }
             }
+            Fault::Suspend { for_us } => host.suspend(now_us, for_us),
+            Fault::ClockJump { by_us } if host.paused_until_us <= now_us => {
+                host.move_clock(by_us as i64);
+                // The leases take it for a pause.
+                host.waking.pause(now_us, now_us);
+            }
+            Fault::ClockJump { .. } => {}
             Fault::WallJump { by_ms } => {
                 host.clock.wall_offset_ms += by_ms;
                 if let Some(server) = &mut host.server {
@@ -191,6 +200,8 @@ impl Simulation {
             }
             Fault::Copy => host.make_copy(),
             Fault::BitRot => self.damage(member, Damage::Rot),
+            Fault::RunningRot { disks } => self.rot_running(member, disks),
+            Fault::OtherMachine => self.change_machine(member),
             Fault::EmptiedDisk => self.damage(member, Damage::Loss),
             Fault::Restore => self.restore(member),
             _ => unreachable!("it is of no one machine"),
@@ -260,21 +271,31 @@ impl Simulation {
                     self.links.speed_up(&mut self.world, pair);
                 }
             }
+            Fault::RefusedLinks { .. } => {
+                for pair in self.links.pairs() {
+                    self.links.refuse(&mut self.world, pair, false);
+                }
+            }
             Fault::RoughLinks { .. } => self.links.roughen(Roughness::default()),
             fault => members.into_iter().for_each(|member| self.relieve_of(member, fault)),
         }
+    }
+
+    /// A machine that stutters stands still, and does so again after a period.
+    pub(super) fn stand_still(&mut self, member: usize) {
+        let now_us = self.world.now_us;
+        let host = &mut self.hosts[member];
+        let Some(Stutter { run_us, period_us }) = host.stutter else { return };
+        host.pause(now_us, period_us - run_us);
+        self.world.schedule(now_us + period_us, Event::Stutter { member });
     }
 
     fn relieve_of(&mut self, member: usize, fault: Fault) {
         let host = &mut self.hosts[member];
         match fault {
             Fault::DiskFull { .. } => host.disk.change_plan(|plan| plan.bytes_max = None),
-            Fault::SlowDisk { .. } => {
-                host.slowness = 1;
-                if let Some(server) = &mut host.server {
-                    server.slow_down(1);
-                }
-            }
+            Fault::SlowDisk { disks, .. } => host.pace(disks, |pace| pace.slowness = 1),
+            Fault::Stutter { .. } => host.stutter = None,
             Fault::SlowApply { .. } => {
                 host.apply_lag_us = 0;
                 if let Some(server) = &mut host.server {
@@ -291,6 +312,7 @@ fn lasts_us(fault: Fault) -> Option<u64> {
     match fault {
         Fault::DiskFull { for_us, .. }
         | Fault::SlowDisk { for_us, .. }
+        | Fault::Stutter { for_us, .. }
         | Fault::SlowApply { for_us, .. } => Some(for_us),
         _ => None,
     }

@@ -28,7 +28,7 @@ use workload::history::Received;
 use workload::op::{Answer, CreateRequest, Op, flag, perms};
 
 use crate::client::{Client, ClientConfig};
-use crate::fault::{Fault, FaultMix, Whom};
+use crate::fault::{Disks, Fault, FaultMix, Whom};
 use crate::simulation::process::Host;
 use crate::simulation::{Options, Simulation};
 
@@ -144,7 +144,8 @@ impl Play {
             ["hang", who] => {
                 let whom = Whom::one(self.member(who));
                 let for_us = 30_000 * MS;
-                self.simulation.begin_fault(whom, Fault::HangingDisk { for_us });
+                self.simulation
+                    .begin_fault(whom, Fault::HangingDisk { disks: Disks::Both, for_us });
             }
             ["heal"] => {
                 let numbers: Vec<u32> = self.simulation.reliefs.keys().copied().collect();

@@ -10,13 +10,23 @@ use storage::fault_disk::FaultDisk;
 
 use crate::check::{Trouble, WakingTime};
 use crate::disk::SimDisk;
+use crate::fault::Disks;
 use crate::limits::LEAVE_LOOK_US;
 use crate::links::Pair;
-use crate::server::{Death, MemberConfig, Server, Started, Unborn};
+use crate::server::{Death, MemberConfig, Pace, Paces, Server, Started, Unborn};
 use crate::world::{Clock, Event};
 
 use super::deceit::Deceives;
+use super::machines::OtherMachine;
 use super::{Phase, Simulation};
+
+/// How a process is given the CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stutter {
+    /// How long it runs in each period.
+    pub run_us: u64,
+    pub period_us: u64,
+}
 
 /// A member's machine: its disk, its clocks, and the process if it runs.
 pub(super) struct Host {
@@ -34,6 +44,8 @@ pub(super) struct Host {
     /// When it may have been late to apply what was committed, though it heard of the leader.
     pub lag: Trouble,
     pub paused_until_us: u64,
+    /// The clock stands still in the last pause, too.
+    pub is_suspended: bool,
     /// The process is not started again by itself.
     pub is_left_down: bool,
     /// Whether the disk has failed in a way that excuses the end of the process.
@@ -41,15 +53,17 @@ pub(super) struct Host {
     /// A snapshot that someone keeps elsewhere.
     pub put_aside: Option<Vec<u8>>,
     pub stop_cuts_power: bool,
-    pub slowness: u64,
+    pub paces: Paces,
     pub apply_lag_us: u64,
-    /// No sync returns before.
-    pub hangs_until_us: u64,
+    /// The process runs for a while of each period only, while this is set.
+    pub stutter: Option<Stutter>,
     /// What the directory of this member held is lost, or may be found to be; and no other has its
     /// vote.
     pub lost: Option<MemberId>,
     /// The member that is [`Host::lost`] is there, and the others count on what it does not have.
     pub deceives: Option<Deceives>,
+    /// The machine that had the server's place before, and is cut off.
+    pub other: Option<OtherMachine>,
     /// What the disk held when somebody copied it, and whose directory that is.
     pub copy: Option<(MemberId, FaultDisk)>,
 }
@@ -68,16 +82,72 @@ impl Host {
             trouble: Trouble::default(),
             lag: Trouble::default(),
             paused_until_us: 0,
+            is_suspended: false,
             is_left_down: false,
             is_excused: false,
             put_aside: None,
             stop_cuts_power: false,
-            slowness: 1,
+            paces: Paces::default(),
             apply_lag_us: 0,
-            hangs_until_us: 0,
+            stutter: None,
             lost: None,
             deceives: None,
+            other: None,
             copy: None,
+        }
+    }
+
+    /// Changes how the syncs of these disks go, also for the process that runs.
+    pub fn pace(&mut self, disks: Disks, change: impl Fn(&mut Pace)) {
+        self.paces.change(disks, change);
+        if let Some(server) = &mut self.server {
+            server.set_paces(self.paces);
+        }
+    }
+
+    /// No sync of these disks returns before.
+    pub fn hang_until(&mut self, disks: Disks, at_us: u64) {
+        self.pace(disks, |pace| pace.hangs_until_us = at_us);
+    }
+
+    /// The process, if there is one that runs, is not given the CPU for so long.
+    pub fn pause(&mut self, now_us: u64, for_us: u64) -> bool {
+        let is_pausing = self.is_awake(now_us);
+        if is_pausing {
+            self.is_suspended = false;
+            self.paused_until_us = now_us + for_us;
+            self.waking.pause(now_us, now_us + for_us);
+        }
+        is_pausing
+    }
+
+    /// The process, if there is one that runs, is not given the CPU for so long, and the machine's
+    /// monotonic clock stands still.
+    pub fn suspend(&mut self, now_us: u64, for_us: u64) {
+        if self.pause(now_us, for_us) {
+            self.is_suspended = true;
+            let lost_us = self.clock.local_us(now_us + for_us) - self.clock.local_us(now_us);
+            self.move_clock(-(lost_us as i64));
+        }
+    }
+
+    /// The pause of a process is over, for it is gone.
+    pub fn end_pause(&mut self, now_us: u64) {
+        if core::mem::take(&mut self.is_suspended) {
+            // The clock has stood still only until now.
+            let end_us = self.paused_until_us.max(now_us);
+            let left_us = self.clock.local_us(end_us) - self.clock.local_us(now_us);
+            self.clock.monotonic_offset_us += left_us as i64;
+        }
+        self.paused_until_us = 0;
+        self.waking.cut_short(now_us);
+    }
+
+    /// The monotonic clock goes ahead, or has stayed behind, by so much.
+    pub fn move_clock(&mut self, by_us: i64) {
+        self.clock.monotonic_offset_us += by_us;
+        if let Some(server) = &mut self.server {
+            server.set_clock(self.clock);
         }
     }
 
@@ -274,9 +344,8 @@ impl Simulation {
 
     fn run_server(&mut self, member: usize, mut server: Server, lag_us: u64, is_first: bool) {
         let host = &mut self.hosts[member];
-        server.slow_down(host.slowness);
+        server.set_paces(host.paces);
         server.starve_apply(host.apply_lag_us.max(lag_us));
-        server.hang_until(host.hangs_until_us);
         host.server = Some(server);
         match is_first {
             true => self.links.on_start(&mut self.world, member),
@@ -362,8 +431,7 @@ impl Simulation {
         }
         host.disk.end_life(power_is_cut);
         host.is_excused = host.disk.is_limited();
-        host.paused_until_us = 0;
-        host.waking.cut_short(self.world.now_us);
+        host.end_pause(self.world.now_us);
         for number in 0..self.network.connections.len() {
             if self.network.connections[number].life == host.life {
                 self.network.close_by_server(&mut self.world, number);
@@ -417,8 +485,7 @@ impl Simulation {
         let is_any_slow = self.links.are_any_slow();
         for (host, is_well) in self.hosts.iter_mut().zip(well) {
             host.trouble.note(!is_well, now_us);
-            let hangs = host.hangs_until_us > now_us;
-            let is_slow = host.slowness > 1 || host.apply_lag_us > 0 || hangs;
+            let is_slow = host.paces.are_slow(now_us) || host.apply_lag_us > 0;
             host.lag.note(is_any_slow || is_slow || host.disk.is_limited(), now_us);
         }
     }

@@ -1,0 +1,143 @@
+//! Two machines, each with a directory of its own, that have the place of one server in turn.
+//!
+//! Somebody takes a server for lost and gives its number to another machine; later the first one is
+//! back, since nobody had switched it off. A machine without the place is cut off from everybody
+//! and stands still, so its process goes on in the middle of what it did. The rule of lost disks
+//! holds: a majority of the servers has what it had (`super::damage`).
+
+use machine::MemberId;
+
+use crate::disk::SimDisk;
+use crate::server::Server;
+use crate::world::{Clock, Event};
+
+use super::Simulation;
+
+/// A machine that is cut off while another one has its place.
+pub(super) struct OtherMachine {
+    /// Which member it is; none: it was never started.
+    id: Option<MemberId>,
+    disk: SimDisk,
+    clock: Clock,
+    /// The process that stands still on it; none: it has ended.
+    server: Option<Server>,
+    /// The life of that process.
+    life: u64,
+    /// What is due in that process once it goes on, in order.
+    events: Vec<Event>,
+    /// As in [`Host`](super::process::Host).
+    is_excused: bool,
+    stop_cuts_power: bool,
+}
+
+impl Simulation {
+    /// The other machine of a server takes its place, if a majority of the servers has what it had.
+    pub(super) fn change_machine(&mut self, member: usize) {
+        self.note_replaced();
+        let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
+        let lost = self.hosts[member].lost;
+        let other = self.hosts[member].other.as_ref();
+        // It brings back what was lost, or nothing was.
+        let is_found = lost.is_some() && other.is_some_and(|other| other.id == lost);
+        if !is_found && (lost.is_some() || !self.may_lose(member)) {
+            return;
+        }
+        self.machine_change_count += 1;
+        self.say(Some(member), || "another machine takes its place".to_string());
+        let next = self.hosts[member].other.take().unwrap_or_else(|| self.new_machine(member));
+        let last = self.cut_off_machine(member, id);
+        let host = &mut self.hosts[member];
+        host.other = Some(last);
+        host.lost = Some(id);
+        host.config.lost_count += 1;
+        self.take_place(member, next);
+    }
+
+    /// A machine on which nothing ran yet.
+    fn new_machine(&mut self, member: usize) -> OtherMachine {
+        OtherMachine {
+            id: None,
+            disk: SimDisk::new(self.world.random.bits(), self.options.syncs_lie),
+            clock: self.hosts[member].clock,
+            server: None,
+            life: 0,
+            events: Vec::new(),
+            is_excused: false,
+            stop_cuts_power: false,
+        }
+    }
+
+    /// Takes the place from the machine that has it. Its process stands still, or has ended.
+    fn cut_off_machine(&mut self, member: usize, id: MemberId) -> OtherMachine {
+        let now_us = self.world.now_us;
+        // It finds out about its links when it goes on; the others do so late.
+        for told in self.links.told_when_cut_off(member) {
+            self.tell(told);
+        }
+        self.links.on_end(&mut self.world, member, true);
+        let host = &mut self.hosts[member];
+        host.end_pause(now_us);
+        host.unborn = None;
+        let life = host.life;
+        for number in 0..self.network.connections.len() {
+            if self.network.connections[number].life == life {
+                self.network.cut_off(&mut self.world, number);
+            }
+        }
+        let host = &mut self.hosts[member];
+        let server = host.server.take().filter(|_| !self.world.random.one_in(3));
+        if server.is_none() {
+            host.disk.end_life(true);
+        }
+        OtherMachine {
+            id: Some(id),
+            disk: host.disk.clone(),
+            clock: host.clock,
+            server,
+            life,
+            events: Vec::new(),
+            is_excused: host.is_excused,
+            stop_cuts_power: host.stop_cuts_power,
+        }
+    }
+
+    /// Gives the place to a machine. Its process goes on, or is started.
+    fn take_place(&mut self, member: usize, next: OtherMachine) {
+        let now_us = self.world.now_us;
+        let host = &mut self.hosts[member];
+        (host.disk, host.clock) = (next.disk, next.clock);
+        (host.is_excused, host.stop_cuts_power) = (next.is_excused, next.stop_cuts_power);
+        let is_ready = next.server.as_ref().is_some_and(Server::is_ready);
+        self.witness.on_machine(member, host.disk.clone(), is_ready, now_us);
+        let Some(mut server) = next.server else {
+            self.lives += 1;
+            host.life = self.lives;
+            self.world.schedule(now_us, Event::Start { member });
+            return;
+        };
+        // To the leases it is the end of a pause.
+        host.waking.pause(now_us, now_us);
+        server.set_paces(host.paces);
+        server.starve_apply(host.apply_lag_us);
+        host.life = next.life;
+        for event in next.events {
+            self.world.schedule(now_us, event);
+        }
+        for number in 0..self.network.connections.len() {
+            if self.network.connections[number].life == next.life {
+                server.on_socket(number, &mut self.world, &self.network);
+            }
+        }
+        self.hosts[member].server = Some(server);
+        self.links.on_start(&mut self.world, member);
+    }
+
+    /// Keeps what is due in a process that stands still on a machine without its place.
+    pub(super) fn keep_for_later(&mut self, life: u64, event: Event) {
+        let others = self.hosts.iter_mut().filter_map(|host| host.other.as_mut());
+        let is_it = |other: &&mut OtherMachine| other.life == life && other.server.is_some();
+        if let Some(other) = others.filter(is_it).next() {
+            other.events.push(event);
+        }
+    }
+}
