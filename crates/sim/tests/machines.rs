@@ -1,0 +1,112 @@
+//! Machines that take each other's place, stutter, are suspended, or have two disks.
+
+use sim::fault::{Disks, Fault, FaultMix, Whom};
+use sim::script::script;
+use sim::{Options, Summary};
+
+/// Clients that work for longer than the faults last, and nothing else that goes wrong.
+fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
+    let mut options = Options::draw_ensemble(seed, member_count);
+    options.begins_unborn = false;
+    options.member.attendance = Default::default();
+    options.clients = vec![script(seed).clients[0].clone(); 4];
+    for client in &mut options.clients {
+        client.ops = 2_000;
+        client.think_us_max = 6_000_000;
+    }
+    options.faults_us = faults.iter().map(|(wait_us, ..)| wait_us).sum::<u64>() + 1_000_000;
+    options.faults = FaultMix::planned_for(faults);
+    options
+}
+
+fn run(options: Options) -> Summary {
+    sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// The first machine stands still while the second one has its place for long enough that the
+/// others forget the first; then the first goes on with what it was about to hand over.
+#[test]
+fn a_machine_that_was_replaced_comes_back_and_its_clients_are_answered() {
+    let mut changes = 0;
+    for seed in 1..=20 {
+        let other = |wait_us| (wait_us, Whom::one(seed as usize % 3), Fault::OtherMachine);
+        let summary = run(steady(seed, 3, vec![other(5_000_000), other(30_000_000)]));
+        changes += summary.machine_change_count;
+    }
+    assert!(changes >= 30, "{changes} of 40");
+}
+
+/// Three times, there and back.
+#[test]
+fn two_machines_have_the_place_of_one_server_in_turn() {
+    for seed in 1..=10 {
+        let other = |wait_us| (wait_us, Whom::one(seed as usize % 3), Fault::OtherMachine);
+        let changes = std::iter::once(other(5_000_000)).chain(vec![other(25_000_000); 5]);
+        let summary = run(steady(seed, 3, changes.collect()));
+        assert!(summary.machine_change_count >= 4, "seed {seed}: {}", summary.machine_change_count);
+    }
+}
+
+/// A leader that nobody hears runs for 100 ms of every 2.5 s, and the others end the sessions of
+/// its clients.
+#[test]
+fn a_leader_that_is_cut_off_and_stutters_answers_nobody_for_long() {
+    let mut expired = 0;
+    for seed in 1..=10 {
+        let for_us = 90_000_000;
+        let stutter = Fault::Stutter { run_us: 100_000, period_us: 2_500_000, for_us };
+        let cut = Fault::Partition { is_one_way: false, for_us };
+        let mut options =
+            steady(seed, 3, vec![(5_000_000, Whom::Leader, cut), (1_000, Whom::Leader, stutter)]);
+        options.faults_us = for_us;
+        for client in &mut options.clients {
+            // They hardly ever write: whoever does notices that nobody answers.
+            client.ops = 20;
+            client.think_us_max = 90_000_000;
+            client.timeout_ms = 10 * options.member.options.tick_ms as u32;
+        }
+        expired += run(options).expired_count;
+    }
+    assert!(expired > 0);
+}
+
+/// A suspended machine whose clock has stood still believes for a moment that nothing happened.
+#[test]
+fn a_member_that_was_suspended_answers_for_no_session_that_is_over() {
+    for seed in 1..=10 {
+        let for_us = 30_000_000;
+        let one = Whom::one(seed as usize % 3);
+        let mut options = steady(seed, 3, vec![(5_000_000, one, Fault::Suspend { for_us })]);
+        options.faults_us = 60_000_000;
+        for client in &mut options.clients {
+            client.ops = 20;
+            client.think_us_max = 60_000_000;
+            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+        }
+        run(options);
+    }
+}
+
+/// Snapshots go on while the log's disk hangs, and the log while the snapshots' does.
+#[test]
+fn the_log_and_the_snapshots_hang_and_are_slow_apart() {
+    for disks in [Disks::Log, Disks::Snapshots] {
+        for seed in 1..=8 {
+            let slow = Fault::SlowDisk { disks, factor: 1_000, for_us: 10_000_000 };
+            let hangs = Fault::HangingDisk { disks, for_us: 6_000_000 };
+            let all = Whom::Members(0b111);
+            let mut options = steady(
+                seed,
+                3,
+                vec![
+                    (4_000_000, Whom::one(seed as usize % 3), hangs),
+                    (10_000_000, Whom::Leader, hangs),
+                    (10_000_000, all, slow),
+                ],
+            );
+            options.member.options.snapshot_commands = 15;
+            options.clients.iter_mut().for_each(|client| client.ops = 400);
+            run(options);
+        }
+    }
+}
