@@ -13,6 +13,8 @@ pub enum Whom {
     Members(u32),
     /// Who leads then, or thinks so.
     Leader,
+    /// The first member that does not lead then.
+    Follower,
     /// Who sends a snapshot then, and does not lead.
     Lender,
 }

@@ -73,6 +73,8 @@ pub struct Connection {
     pub arrivals_us: Vec<u64>,
     /// When the server wrote last.
     pub written_us: u64,
+    /// When the client closed it; 0: not yet, or it forgot it.
+    pub left_us: u64,
     /// The client has closed its side and hears nothing any more.
     client_is_gone: bool,
 }
@@ -115,6 +117,7 @@ impl Network {
             window_bytes,
             arrivals_us: Vec::new(),
             written_us: 0,
+            left_us: 0,
             client_is_gone: false,
         });
         self.connections.len() - 1
@@ -159,6 +162,7 @@ impl Network {
             return;
         }
         connection.client_is_gone = true;
+        connection.left_us = world.now_us;
         connection.client_buffer.clear();
         self.post(world, number, true, Parcel::Over);
     }

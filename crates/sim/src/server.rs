@@ -95,6 +95,9 @@ pub struct MemberConfig {
     pub mail_max: usize,
     /// Bytes of a request frame.
     pub frame_bytes_max: u32,
+    /// No sync takes longer than a ms, but for what a fault does to it; else one of a hundred takes
+    /// up to 400 ms.
+    pub syncs_are_even: bool,
     /// What is done wrong.
     pub sabotage: Option<Sabotage>,
 }
@@ -252,6 +255,7 @@ pub struct Server {
     /// Snapshots that were to be fetched, in order.
     fetching: Vec<Fetching>,
     paces: Paces,
+    syncs_are_even: bool,
     /// How late Apply is given the CPU at most, if later than usual.
     apply_lag_us: u64,
     settings: Settings,
@@ -407,6 +411,7 @@ impl Server {
             fetched_count: 0,
             fetching: Vec::new(),
             paces: Paces::default(),
+            syncs_are_even: config.syncs_are_even,
             apply_lag_us: 0,
             settings: config.options.settings.clone(),
             mail_max: config.mail_max,
@@ -992,6 +997,7 @@ impl Server {
         let mut syncs_us = 0;
         for _ in 0..syncs {
             let sync_us = match world.random.below(100) {
+                _ if self.syncs_are_even => world.random.magnitude(30, 1_000),
                 0 => world.random.magnitude(10_000, 400_000),
                 1..=9 => world.random.magnitude(1_000, 10_000),
                 _ => world.random.magnitude(30, 1_000),

@@ -127,6 +127,7 @@ impl Options {
             room_bytes_min: segment_bytes * random.between(1, 3) / 4,
             mail_max: random.magnitude(1, 64) as usize,
             frame_bytes_max: 0xf_ffff,
+            syncs_are_even: false,
             sabotage: None,
         };
         let is_erratic = !random.one_in(4);
@@ -279,6 +280,11 @@ pub struct Summary {
     pub machine_change_count: u64,
     /// Snapshots restored.
     pub restored_count: usize,
+    /// The longest that a client of each member waited for the answer to a write, or for the end of
+    /// the connection instead.
+    pub write_wait_us_max: Vec<u64>,
+    /// Members that faults were for, in the order of the faults.
+    pub struck: Vec<usize>,
     /// Log entries committed.
     pub entry_count: usize,
     /// Operations that changed the disk.
@@ -334,6 +340,7 @@ pub(crate) struct Simulation {
     visit_count: usize,
     /// Rounds of operations for the sake of a state that is wrong still.
     tries_to_find_out: u64,
+    struck: Vec<usize>,
     reliefs: BTreeMap<u32, (Vec<usize>, Fault)>,
     fault_counts: BTreeMap<String, u64>,
     /// Draws changes of the configuration, if there is more to configure.
@@ -384,6 +391,7 @@ impl Simulation {
             machine_change_count: 0,
             visit_count: 0,
             tries_to_find_out: 0,
+            struck: Vec::new(),
             reliefs: BTreeMap::new(),
             fault_counts: BTreeMap::new(),
             more: options.more_seed.map(Random::new),
@@ -945,9 +953,24 @@ impl Simulation {
             running_rot_count: self.running_rot_count,
             machine_change_count: self.machine_change_count,
             restored_count: verdict.installed_count,
+            write_wait_us_max: self.write_wait_us_max(),
+            struck: self.struck.clone(),
             entry_count: self.witness.entry_count(),
             disk_ops: self.hosts.iter().map(|host| host.disk.ops()).sum(),
         })
+    }
+
+    fn write_wait_us_max(&self) -> Vec<u64> {
+        let mut longest_us = vec![0; self.hosts.len()];
+        for record in self.history.ops.iter().filter(|record| record.op.is_write()) {
+            let connection = &self.network.connections[record.connection];
+            let answered_us = record.completed.as_ref().map(|completed| completed.moment.at_us);
+            let over_us = answered_us.unwrap_or(connection.left_us);
+            let wait_us = over_us.saturating_sub(record.invoked.at_us);
+            let longest_us = &mut longest_us[connection.member];
+            *longest_us = wait_us.max(*longest_us);
+        }
+        longest_us
     }
 
     fn missed_count(&self) -> usize {

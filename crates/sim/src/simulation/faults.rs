@@ -35,6 +35,10 @@ impl Simulation {
         match whom {
             Whom::Members(mask) => all.filter(|member| mask >> member & 1 == 1).collect(),
             Whom::Leader => self.leaders(),
+            Whom::Follower => {
+                let leaders = self.leaders();
+                all.filter(|member| !leaders.contains(member)).take(1).collect()
+            }
             Whom::Lender => self.lenders(),
         }
     }
@@ -69,6 +73,7 @@ impl Simulation {
             1 => self.say(None, || format!("{fault:?}")),
             _ => self.say(None, || format!("{fault:?} for {members:?}")),
         }
+        self.struck.extend(&members);
         let text = format!("{fault:?}");
         let name = text.split([' ', '{']).next().unwrap_or_default().to_string();
         *self.fault_counts.entry(name).or_default() += 1;

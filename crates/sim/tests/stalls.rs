@@ -1,0 +1,107 @@
+//! One member's log disk hangs, or is slow, in an ensemble of three whose clients go on writing.
+//! How long they wait is virtual time, so it is the same in each run of a seed.
+
+use sim::client::ClientConfig;
+use sim::fault::{Disks, Fault, FaultMix, Whom};
+use sim::{Options, Summary};
+
+/// How long the disk hangs.
+const HANGS_US: u64 = 8_000_000;
+
+/// The longest that clients wait for a write while the leader's disk hangs.
+struct Bounds {
+    /// Clients of the other members.
+    at_others_us: u64,
+    /// Clients of the member whose disk hangs.
+    at_leader_us: u64,
+}
+
+/// As of now a leader whose disk hangs hands over after `DISK_STALL_MS`, and until then nobody
+/// writes; it answers its own clients when its disk is back.
+const LEADER_HANGS: Bounds = Bounds { at_others_us: 3_500_000, at_leader_us: 9_000_000 };
+
+/// The longest that clients of the other members wait while a follower's disk hangs or is slow.
+const FOLLOWER_HANGS_US: u64 = 300_000;
+
+/// When the disk begins to hang, after the step before.
+const BEGINS_US: u64 = 2_500_000;
+
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
+
+/// Clients that write all the time, on connections that nothing ends.
+fn writing(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
+    let mut options = Options::draw_ensemble(seed, 3);
+    options.begins_unborn = false;
+    options.member.attendance = Default::default();
+    options.member.options.snapshot_commands = 400;
+    options.member.options.snapshot_log_bytes = None;
+    options.member.options.tick_ms = 2_000;
+    options.member.syncs_are_even = true;
+    options.some_vanish = false;
+    let client = ClientConfig {
+        ops: 2_500,
+        pipeline_max: 4,
+        large_one_in: 1_000,
+        timeout_ms: 40_000,
+        think_us_max: 100_000,
+        is_erratic: false,
+    };
+    options.clients = vec![client; 6];
+    options.faults_us = faults.iter().map(|(wait_us, ..)| wait_us).sum::<u64>() + 20_000_000;
+    options.faults = FaultMix::planned_for(faults);
+    options
+}
+
+fn run(options: Options) -> Summary {
+    sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// The longest waits of the clients of the member that was struck first, and of the others.
+fn waits_us(summary: &Summary) -> (u64, u64) {
+    let struck = *summary.struck.first().expect("a fault was for somebody");
+    let others = (0..3).filter(|member| *member != struck);
+    let of = |member: usize| summary.write_wait_us_max[member];
+    (of(struck), others.map(of).max().unwrap_or(0))
+}
+
+/// Runs one fault, and checks that clients still worked when it was over.
+fn struck(seed: u64, whom: Whom, fault: Fault) -> (u64, u64) {
+    let summary = run(writing(seed, vec![(BEGINS_US, whom, fault)]));
+    let worked_us = summary.worked_us;
+    assert!(worked_us > BEGINS_US + HANGS_US, "seed {seed}: over before, at {worked_us} us");
+    waits_us(&summary)
+}
+
+#[test]
+fn clients_write_on_while_the_log_disk_of_the_leader_hangs() {
+    for seed in SEEDS {
+        let hangs = Fault::HangingDisk { disks: Disks::Log, for_us: HANGS_US };
+        let (at_leader_us, at_others_us) = struck(seed, Whom::Leader, hangs);
+        assert!(at_others_us <= LEADER_HANGS.at_others_us, "seed {seed}: {at_others_us} us");
+        assert!(at_leader_us <= LEADER_HANGS.at_leader_us, "seed {seed}: {at_leader_us} us");
+    }
+}
+
+#[test]
+fn clients_of_others_write_on_while_the_log_disk_of_a_follower_hangs_or_is_slow() {
+    for fault in [
+        Fault::HangingDisk { disks: Disks::Log, for_us: HANGS_US },
+        Fault::SlowDisk { disks: Disks::Log, factor: 300, for_us: HANGS_US },
+    ] {
+        for seed in SEEDS {
+            let (_, at_others_us) = struck(seed, Whom::Follower, fault);
+            assert!(at_others_us <= FOLLOWER_HANGS_US, "seed {seed}, {fault:?}: {at_others_us} us");
+        }
+    }
+}
+
+/// The snapshots' disk is another one, and nobody waits for it.
+#[test]
+fn clients_write_on_while_the_snapshot_disk_of_the_leader_hangs() {
+    for seed in SEEDS {
+        let hangs = Fault::HangingDisk { disks: Disks::Snapshots, for_us: HANGS_US };
+        let (at_leader_us, at_others_us) = struck(seed, Whom::Leader, hangs);
+        let wait_us = at_leader_us.max(at_others_us);
+        assert!(wait_us <= FOLLOWER_HANGS_US, "seed {seed}: {wait_us} us");
+    }
+}
