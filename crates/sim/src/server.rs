@@ -574,6 +574,21 @@ impl Server {
             && !self.apply.has_work()
     }
 
+    /// Who has something to do, for people.
+    pub fn describe_work(&self) -> String {
+        format!(
+            "loop {}, apply {} {}, disk {} {} {}, snapshots {} {}",
+            self.to_loop.len(),
+            self.to_apply.len(),
+            self.apply.has_work(),
+            self.to_disk.len(),
+            self.log.is_idle(),
+            self.disk_report.is_some(),
+            self.to_snapshot.len(),
+            self.snapshot_report.is_some()
+        )
+    }
+
     /// The bytes of the newest snapshot.
     pub fn newest_snapshot(&self) -> Option<Vec<u8>> {
         let name = snapshot::list(&self.disk).ok()?.pop()?.name;

@@ -161,7 +161,7 @@ impl Clock {
     }
 
     /// What the oscillator has counted when the world's clock shows `at_us`.
-    fn elapsed_us(&self, at_us: u64) -> u64 {
+    pub fn elapsed_us(&self, at_us: u64) -> u64 {
         at_us.saturating_add_signed(at_us as i64 * self.fast_ppm / 1_000_000)
     }
 

@@ -126,7 +126,7 @@ impl Host {
     pub fn suspend(&mut self, now_us: u64, for_us: u64) {
         if self.pause(now_us, for_us) {
             self.is_suspended = true;
-            let lost_us = self.clock.local_us(now_us + for_us) - self.clock.local_us(now_us);
+            let lost_us = self.clock.elapsed_us(now_us + for_us) - self.clock.elapsed_us(now_us);
             self.move_clock(-(lost_us as i64));
         }
     }
@@ -136,7 +136,7 @@ impl Host {
         if core::mem::take(&mut self.is_suspended) {
             // The clock has stood still only until now.
             let end_us = self.paused_until_us.max(now_us);
-            let left_us = self.clock.local_us(end_us) - self.clock.local_us(now_us);
+            let left_us = self.clock.elapsed_us(end_us) - self.clock.elapsed_us(now_us);
             self.clock.monotonic_offset_us += left_us as i64;
         }
         self.paused_until_us = 0;
@@ -193,7 +193,7 @@ impl Host {
         let (status, counters) = (server.status(), server.machine().counters());
         format!(
             "member {} of {:?}, ready {}, idle {}, {:?} in term {} of {:?}, applied {} of {} of {}, \
-             zxid {}",
+             zxid {}, fetches {:?} from {:?}, work {}",
             server.hello().member.0,
             server.voters(),
             server.is_ready(),
@@ -204,7 +204,10 @@ impl Host {
             counters.index.0,
             status.commit_index,
             status.last_index,
-            counters.zxid.0
+            counters.zxid.0,
+            server.fetching().last(),
+            server.fetches_from(),
+            server.describe_work()
         )
     }
 }
