@@ -123,5 +123,10 @@ pub const HEARD_AT_LEADER_US_MAX: u64 =
 /// which may take 400 ms.
 pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
 
+/// How long a frame that fared badly explains that others do not know what they should: a report of
+/// who was heard, or its answer, is missed and sent again, and a look at the clock of each Loop.
+pub const HARM_LASTS_US: u64 =
+    (member::limits::HEARD_RETRY_MS + 2 * RAFT_TICK_MS) * 1_000 + 4 * LINK_LATENCY_US_MAX;
+
 /// Members of an ensemble.
 pub const MEMBERS_MAX: usize = 5;

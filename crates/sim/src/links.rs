@@ -121,6 +121,8 @@ struct Link {
     more_latency_us: u64,
     /// The receiver knows of a link that was up and not of its end.
     is_known: bool,
+    /// When a frame was last lost on it, came twice or overtook another one.
+    harmed_us: Option<u64>,
     /// What the two ends said when it was last made.
     ends: Option<Ends>,
 }
@@ -169,6 +171,7 @@ impl Links {
                 bytes_per_s: None,
                 more_latency_us: 0,
                 is_known: false,
+                harmed_us: None,
                 ends: None,
             })
             .collect();
@@ -202,15 +205,37 @@ impl Links {
         link.state == State::Up
             && !link.is_blocked
             && link.channels.iter().all(|channel| channel.held_count == 0)
-            && link.bytes_per_s.is_none()
-            && link.more_latency_us == 0
+            && !self.is_slow(pair)
             && self.roughness == Roughness::default()
     }
 
-    /// Whether single frames are lost anywhere, or some links carry little.
-    pub fn are_any_slow(&self) -> bool {
-        let is_slow = |link: &Link| link.bytes_per_s.is_some();
-        self.roughness != Roughness::default() || self.links.iter().any(is_slow)
+    /// Whether everything that was sent lately between two members, in both directions, has arrived
+    /// soon: both links are there and quick, and no single frame fared badly since `since_us`.
+    pub fn were_good(&self, one: usize, other: usize, since_us: u64) -> bool {
+        [Pair { from: one, to: other }, Pair { from: other, to: one }].into_iter().all(|pair| {
+            let link = &self.links[self.at(pair)];
+            link.state == State::Up
+                && !link.is_blocked
+                && link.channels.iter().all(|channel| channel.held_count == 0)
+                && !self.is_slow(pair)
+                && !self.was_harmed(pair, since_us)
+        })
+    }
+
+    /// Whether what is sent between two members takes long, or a frame fared badly since
+    /// `since_us`. Nobody is told of either.
+    pub fn were_slow(&self, one: usize, other: usize, since_us: u64) -> bool {
+        let pairs = [Pair { from: one, to: other }, Pair { from: other, to: one }];
+        pairs.into_iter().any(|pair| self.is_slow(pair) || self.was_harmed(pair, since_us))
+    }
+
+    fn is_slow(&self, pair: Pair) -> bool {
+        let link = &self.links[self.at(pair)];
+        link.bytes_per_s.is_some() || link.more_latency_us > 0
+    }
+
+    fn was_harmed(&self, pair: Pair, since_us: u64) -> bool {
+        self.links[self.at(pair)].harmed_us.is_some_and(|at_us| at_us >= since_us)
     }
 
     // The life of a link.
@@ -373,11 +398,15 @@ impl Links {
         let Roughness { lost_one_in, doubled_one_in, early_one_in } = self.roughness;
         let chance = |random: &mut Random, one_in: u64| one_in > 0 && random.one_in(one_in);
         if chance(&mut self.random, lost_one_in) {
+            self.links[link].harmed_us = Some(world.now_us);
             return;
         }
         let count = if chance(&mut self.random, doubled_one_in) { 2 } else { 1 };
         for _ in 0..count {
             let is_early = chance(&mut self.random, early_one_in);
+            if is_early || count > 1 {
+                self.links[link].harmed_us = Some(world.now_us);
+            }
             self.post(world, link, frame.clone(), is_early);
         }
     }

@@ -11,7 +11,7 @@ use storage::fault_disk::FaultDisk;
 use crate::check::{Trouble, WakingTime};
 use crate::disk::SimDisk;
 use crate::fault::Disks;
-use crate::limits::LEAVE_LOOK_US;
+use crate::limits::{HARM_LASTS_US, LEAVE_LOOK_US};
 use crate::links::Pair;
 use crate::server::{Death, MemberConfig, Pace, Paces, Server, Started, Unborn};
 use crate::world::{Clock, Event};
@@ -477,19 +477,25 @@ impl Simulation {
                 status.is_some_and(|it| it.role == Role::Leader && it.leader == Some(id))
             })
         };
-        let is_well = |member: usize| {
+        let since_us = now_us.saturating_sub(HARM_LASTS_US);
+        // Whether what clients say to it is heard by its leader, and whether a slow link may keep
+        // the leader's news from it.
+        let look = |member: usize| {
             let host = &self.hosts[member];
-            let Some(server) = host.server.as_ref() else { return false };
-            let Some(leader) = server.status().leader.and_then(leads) else { return false };
-            let is_near = leader == member || self.links.is_good(Pair { from: member, to: leader });
-            server.is_ready() && host.is_awake(now_us) && is_near
+            let Some(server) = host.server.as_ref() else { return (false, false) };
+            let Some(leader) = server.status().leader.and_then(leads) else {
+                return (false, false);
+            };
+            let is_led = leader != member;
+            let is_near = !is_led || self.links.were_good(member, leader, since_us);
+            let is_well = server.is_ready() && host.is_awake(now_us) && is_near;
+            (is_well, is_led && self.links.were_slow(member, leader, since_us))
         };
-        let well: Vec<bool> = (0..self.hosts.len()).map(is_well).collect();
-        let is_any_slow = self.links.are_any_slow();
-        for (host, is_well) in self.hosts.iter_mut().zip(well) {
+        let looks: Vec<(bool, bool)> = (0..self.hosts.len()).map(look).collect();
+        for (host, (is_well, is_far)) in self.hosts.iter_mut().zip(looks) {
             host.trouble.note(!is_well, now_us);
             let is_slow = host.paces.are_slow(now_us) || host.apply_lag_us > 0;
-            host.lag.note(is_any_slow || is_slow || host.disk.is_limited(), now_us);
+            host.lag.note(is_far || is_slow || host.disk.is_limited(), now_us);
         }
     }
 }
