@@ -559,6 +559,11 @@ impl Front {
         self.close_after_output(id);
     }
 
+    /// Commands that were handed over and not answered.
+    pub fn commands_in_flight(&self) -> usize {
+        self.commands_in_flight
+    }
+
     /// Whether any connection here waits for a change.
     pub fn has_watches(&self) -> bool {
         self.watches.len() > 0

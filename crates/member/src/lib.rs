@@ -48,5 +48,5 @@ pub use front::Front;
 pub use hello::Hello;
 pub use image_writer::ImageWriter;
 pub use log_writer::LogWriter;
-pub use main_loop::{Condemned, Fetching, Leadership, Loop, LoopCounts};
+pub use main_loop::{Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld};
 pub use replica::{PeerStatus, Role, Status};

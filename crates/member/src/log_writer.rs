@@ -159,6 +159,11 @@ impl<D: Disk> LogWriter<D> {
         self.held.is_empty() && self.release.is_none()
     }
 
+    /// How many jobs wait for room.
+    pub fn held_count(&self) -> usize {
+        self.held.len()
+    }
+
     /// Lets go of what a snapshot covers, or tries again later: a full disk may have no room even
     /// to say so.
     fn let_go(&mut self, now_ms: u64) -> Result<(), StorageError> {

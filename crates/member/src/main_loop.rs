@@ -199,6 +199,21 @@ impl LoopCounts {
     }
 }
 
+/// How much Loop keeps for work under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopHeld {
+    /// Batches that were given to no leader yet.
+    pub batches: usize,
+    /// Bytes of own batches that are not applied here.
+    pub unapplied_bytes: usize,
+    /// Syncs that wait for their index.
+    pub waiting_reads: usize,
+    /// Sessions with a lease.
+    pub leases: usize,
+    /// Places of those leases, and of earlier ones, in the order of deadlines.
+    pub lease_places: usize,
+}
+
 /// An image on its way into the state: until it is covered by a snapshot no other may be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Installing {
@@ -760,6 +775,17 @@ impl Loop {
     /// Sessions with the time that they have left, at most `max` of them, and how many there are.
     pub fn leases(&self, max: usize) -> (Vec<(SessionId, u64)>, usize) {
         (self.leases.remaining_ms().take(max).collect(), self.leases.len())
+    }
+
+    /// How much it keeps: for tests of its bounds. It looks at all places of deadlines.
+    pub fn held(&self) -> LoopHeld {
+        LoopHeld {
+            batches: self.waiting.len(),
+            unapplied_bytes: self.forwarder.unapplied_bytes(),
+            waiting_reads: self.syncs_wanted.len() + self.reads.len(),
+            leases: self.leases.len(),
+            lease_places: self.leases.place_count(),
+        }
     }
 
     // What is to be done.

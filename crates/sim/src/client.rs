@@ -203,6 +203,20 @@ impl Client {
         self.leave(world, network);
     }
 
+    /// What it does, for people.
+    pub fn describe(&self) -> String {
+        format!(
+            "{:?} at member {} with session {:#x} of {} ms, {} unanswered, {:?}, next {} us",
+            self.state,
+            self.member,
+            self.session,
+            self.timeout_ms,
+            self.outstanding.len(),
+            self.last_words,
+            self.next_us
+        )
+    }
+
     /// Whether it is.
     pub fn is_gone(&self) -> bool {
         self.is_gone

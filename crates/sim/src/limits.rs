@@ -128,5 +128,22 @@ pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
 pub const HARM_LASTS_US: u64 =
     (member::limits::HEARD_RETRY_MS + 2 * RAFT_TICK_MS) * 1_000 + 4 * LINK_LATENCY_US_MAX;
 
+/// Places of sessions' deadlines that a member keeps for each session, at most: one in a bucket
+/// that is still to come, and some of earlier deadlines.
+pub const LEASE_PLACES_EACH_MAX: usize = 4;
+
+/// Places beyond that: sessions that were closed or attached a moment ago.
+pub const LEASE_PLACES_FREE: usize = 64;
+
+/// Batches of Loop itself, such as a removal of containers, that may be under way in a server whose
+/// clients wait for nothing.
+pub const OWN_BATCHES_IDLE_MAX: usize = 4;
+
+/// Their bytes.
+pub const OWN_BYTES_IDLE_MAX: usize = 64 * 1024;
+
+/// Inputs that Loop has not looked at in a server that is idle: heartbeats and reports.
+pub const LOOP_INPUTS_IDLE_MAX: usize = 64;
+
 /// Members of an ensemble.
 pub const MEMBERS_MAX: usize = 5;

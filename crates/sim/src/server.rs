@@ -13,6 +13,7 @@ mod unborn;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use machine::change::SharedChanges;
 use machine::{BootId, ConnectionId, Machine, MemberId, Origin, Settings};
 use member::bootstrap::Attendance;
 use member::front::FrontConfig;
@@ -29,6 +30,7 @@ use member::recovery::{
 };
 use member::{
     Apply, Condemned, Difference, Fetching, Hello, ImageWriter, LogWriter, Loop, LoopCounts,
+    LoopHeld,
 };
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir};
@@ -38,7 +40,10 @@ use storage::wal::{SpareJob, WalOptions};
 
 use crate::disk::SimDisk;
 use crate::fault::Disks;
-use crate::limits::{MAIL_WAIT_US, RECEIVED_PIECE_BYTES, SYNC_US_MAX};
+use crate::limits::{
+    LEASE_PLACES_EACH_MAX, LEASE_PLACES_FREE, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US,
+    OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
+};
 use crate::network::Network;
 use crate::witness::Witness;
 use crate::world::{Actor, Clock, Event, World};
@@ -65,6 +70,12 @@ pub enum Sabotage {
     OldIdAgain,
     /// A member that is told not to use its directory any more goes on with it.
     CondemnedIgnored,
+    /// Loop is not told of whom a Front has heard.
+    RenewalsOmitted,
+    /// Changes do not reach a Front, now and then, so that watches do not fire.
+    ChangesLost,
+    /// A Front is given the answers of a hold before the changes that they show.
+    AnswersFirst,
 }
 
 /// What a member is configured to be, the same in each of its lives.
@@ -574,6 +585,35 @@ impl Server {
             && !self.apply.has_work()
     }
 
+    /// Checks that it keeps nothing for work that is done. For a server that is idle, whose
+    /// clients wait for nothing.
+    ///
+    /// # Errors
+    /// What it keeps without need.
+    pub fn check_memory(&self) -> Result<(), String> {
+        let LoopHeld { batches, unapplied_bytes, waiting_reads, leases, lease_places } =
+            self.member.held();
+        let places_max = LEASE_PLACES_EACH_MAX * leases + LEASE_PLACES_FREE;
+        let held = [
+            ("batches that wait for a leader", batches, OWN_BATCHES_IDLE_MAX),
+            ("bytes of batches that are not applied", unapplied_bytes, OWN_BYTES_IDLE_MAX),
+            ("syncs that wait for an index", waiting_reads, 0),
+            ("places of sessions' deadlines", lease_places, places_max),
+            ("jobs that the log holds", self.log.held_count(), 0),
+            ("inputs of Loop", self.to_loop.len(), LOOP_INPUTS_IDLE_MAX),
+            ("messages for Apply", self.to_apply.len(), 0),
+        ];
+        let of_fronts = self.runtimes.iter().map(|runtime| {
+            ("commands of a connection runtime under way", runtime.commands_in_flight(), 0)
+        });
+        match held.into_iter().chain(of_fronts).find(|(_, count, max)| count > max) {
+            Some((what, count, max)) => {
+                Err(format!("member {} keeps {count} {what}, at most {max}", self.number))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Who has something to do, for people.
     pub fn describe_work(&self) -> String {
         format!(
@@ -757,6 +797,8 @@ impl Server {
         let mut unheard_of = None;
         for input in inputs {
             match input {
+                LoopInput::Front(ToLoop::Heard(_))
+                    if self.sabotage == Some(Sabotage::RenewalsOmitted) => {}
                 LoopInput::Front(message) => {
                     if let ToLoop::Sync(front, connection) = message {
                         let committed = self.syncs.entry((front, connection)).or_default();
@@ -948,7 +990,19 @@ impl Server {
                 let runtime = &mut self.runtimes[front.0 as usize];
                 // Others find it when they look next.
                 let is_urgent = !delivery.answers.is_empty() || runtime.has_watches();
-                runtime.mail.push_back(delivery);
+                match self.sabotage {
+                    Some(Sabotage::ChangesLost) if world.random.one_in(10) => {
+                        let (changes, answers) = (SharedChanges::default(), delivery.answers);
+                        runtime.mail.push_back(Delivery { changes, answers });
+                    }
+                    Some(Sabotage::AnswersFirst) => {
+                        let (first, answers) = (SharedChanges::default(), delivery.answers);
+                        runtime.mail.push_back(Delivery { changes: first, answers });
+                        let (changes, answers) = (delivery.changes, Vec::new());
+                        runtime.mail.push_back(Delivery { changes, answers });
+                    }
+                    _ => runtime.mail.push_back(delivery),
+                }
                 if is_urgent {
                     self.wake(world, Actor::Front(front.0));
                 }

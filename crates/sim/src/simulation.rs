@@ -741,11 +741,9 @@ impl Simulation {
                     format!("{} connections, {counters:?}, {digest:?}", server.connection_count())
                 })
                 .collect();
-            let last_words: Vec<bool> =
-                self.clients.iter().map(Client::has_said_last_words).collect();
+            let clients: Vec<String> = self.clients.iter().map(Client::describe).collect();
             return Err(format!(
-                "clients {late:?} do not finish, in phase {:?}, last words {last_words:?}, \
-                 {views:?}; {}",
+                "clients {late:?} do not finish, in phase {:?}, {clients:?}, {views:?}; {}",
                 self.phase,
                 states.join("; ")
             ));
@@ -865,6 +863,7 @@ impl Simulation {
     fn end_last_life(&mut self) -> Result<machine::digest::Digest, String> {
         let digest = self.servers().next().expect("it answered the last words").machine().digest();
         self.judge()?;
+        self.servers().try_for_each(Server::check_memory)?;
         if self.is_any_wrong() {
             return Err("a state that was made wrong was found right".to_string());
         }

@@ -110,3 +110,16 @@ fn the_log_and_the_snapshots_hang_and_are_slow_apart() {
         }
     }
 }
+
+/// Clients that connect again and again leave no deadlines behind, on any member.
+#[test]
+fn members_keep_no_deadlines_of_sessions_that_came_back() {
+    for seed in 1..=5 {
+        let cut = (300_000, Whom::one(0), Fault::Cut { one_in: 1 });
+        let mut options = steady(seed, 3, vec![cut; 200]);
+        for client in &mut options.clients {
+            client.timeout_ms = 20 * options.member.options.tick_ms as u32;
+        }
+        run(options);
+    }
+}

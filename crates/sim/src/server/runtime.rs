@@ -80,6 +80,11 @@ impl Runtime {
         self.sockets.len() + self.accepted.len()
     }
 
+    /// Commands that were handed over and not answered.
+    pub fn commands_in_flight(&self) -> usize {
+        self.front.commands_in_flight()
+    }
+
     fn set_now(&mut self, world: &World, clock: Clock, contact_at_ms: Option<u64>) {
         let monotonic_us = clock.local_us(world.now_us) - self.started_local_us;
         let wall_ms = clock.wall_ms(world.now_us);
