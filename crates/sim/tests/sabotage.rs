@@ -2,6 +2,7 @@
 
 use sim::Options;
 use sim::fault::{Fault, FaultMix, Whom};
+use sim::links::Roughness;
 use sim::server::Sabotage;
 
 /// Seeds that are tried until one notices, in the first two hundred as things are: which one it is
@@ -30,7 +31,17 @@ fn an_entry_that_is_acknowledged_before_it_is_durable_is_noticed() {
 
 #[test]
 fn a_vote_that_is_forgotten_is_noticed() {
-    check_noticed(Sabotage::VotesForgotten, "both lead in term");
+    // Processes end in turn, so that some do between two elections of one term.
+    check_noticed_where(Sabotage::VotesForgotten, "both lead in term", |options| {
+        options.begins_unborn = false;
+        let kill = |number: usize| (600_000, Whom::one(number % 3), Fault::Kill);
+        options.faults = FaultMix::planned_for((0..100).map(kill).collect());
+        options.faults_us = 60_000_000;
+        for client in &mut options.clients {
+            client.ops = 400;
+            client.think_us_max = 4_000_000;
+        }
+    });
 }
 
 #[test]
@@ -91,6 +102,76 @@ fn a_vote_of_a_directory_that_was_emptied_is_noticed() {
         for client in &mut options.clients {
             client.ops = 400;
             client.think_us_max = 400_000;
+        }
+    });
+}
+
+/// Clients that ping and hardly ever write, in a network that loses a frame now and then: that
+/// explains no session that expires at once.
+#[test]
+fn a_renewal_that_is_omitted_is_noticed_in_a_rough_network() {
+    check_noticed_where(Sabotage::RenewalsOmitted, "us of silence", |options| {
+        let roughness = Roughness { lost_one_in: 100, doubled_one_in: 100, early_one_in: 100 };
+        let rough = Fault::RoughLinks { roughness, for_us: 60_000_000 };
+        options.begins_unborn = false;
+        options.faults = FaultMix::planned_for(vec![(1_000_000, Whom::one(0), rough)]);
+        options.faults_us = 60_000_000;
+        for client in &mut options.clients {
+            client.ops = 20;
+            client.think_us_max = 60_000_000;
+            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+            client.is_erratic = false;
+        }
+    });
+}
+
+/// A slow link between two others explains nothing of a member that is cut off.
+#[test]
+fn a_member_that_answers_without_contact_is_noticed_beside_a_slow_link() {
+    check_noticed_where(Sabotage::ContactIgnored, "was written to at", |options| {
+        options.begins_unborn = false;
+        let cut = Fault::Partition { is_one_way: false, for_us: 60_000_000 };
+        let slow = Fault::SlowLinks {
+            one_in: 4,
+            bytes_per_s: 1_000_000,
+            latency_us: 1_000,
+            for_us: 60_000_000,
+        };
+        let all = Whom::Members(0b111);
+        options.faults =
+            FaultMix::planned_for(vec![(2_000_000, all, slow), (1_000_000, Whom::one(0), cut)]);
+        options.faults_us = 60_000_000;
+        for client in &mut options.clients {
+            client.ops = 20;
+            client.think_us_max = 60_000_000;
+            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+            client.is_erratic = false;
+        }
+    });
+}
+
+#[test]
+fn a_change_that_a_watch_is_not_told_is_noticed() {
+    check_noticed(Sabotage::ChangesLost, "the reply to operation");
+}
+
+#[test]
+fn a_reply_before_the_event_that_it_shows_is_noticed() {
+    check_noticed(Sabotage::AnswersFirst, "the reply to operation");
+}
+
+/// A member that was replaced, and forgotten, comes back in the middle of what it handed over. It
+/// is to condemn its directory; if it goes on, nobody takes what it hands over.
+#[test]
+fn a_forgotten_member_that_goes_on_is_noticed() {
+    check_noticed_where(Sabotage::CondemnedIgnored, "do not finish", |options| {
+        let other = |wait_us| (wait_us, Whom::one(1), Fault::OtherMachine);
+        options.begins_unborn = false;
+        options.faults = FaultMix::planned_for(vec![other(5_000_000), other(30_000_000)]);
+        options.faults_us = 40_000_000;
+        for client in &mut options.clients {
+            client.ops = 2_000;
+            client.think_us_max = 6_000_000;
         }
     });
 }
