@@ -17,7 +17,7 @@ use zk::request::{
 };
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
-use crate::limits::VISIT_PATIENCE_US;
+use crate::limits::{VISIT_PATIENCE_US, VISIT_TIMEOUT_MS_MIN};
 use crate::network::{End, Network};
 use crate::world::World;
 
@@ -237,6 +237,7 @@ impl Client {
     /// It is to say its last words to this member, on a connection to it.
     pub fn visit(&mut self, member: usize, world: &mut World, network: &mut Network) {
         self.is_visiting = true;
+        self.config.timeout_ms = self.config.timeout_ms.max(VISIT_TIMEOUT_MS_MIN);
         self.last_words = LastWords::Wanted;
         let is_there = self.connection.is_some_and(|at| network.connections[at].member == member);
         self.member = member;

@@ -26,6 +26,11 @@ pub const FINISH_US_MAX: u64 = 600_000_000;
 /// connection is lost it dials again.
 pub const VISIT_PATIENCE_US: u64 = 20_000_000;
 
+/// The least timeout that a client asks for when it visits a member. A follower serves no session
+/// while its contact is older than a third of the timeout, and with the latencies here contact is
+/// up to half a second old although nothing is wrong.
+pub const VISIT_TIMEOUT_MS_MIN: u32 = 3_000;
+
 /// Events of one run. A run that needs more goes round in circles.
 pub const EVENTS_MAX: u64 = 20_000_000;
 
