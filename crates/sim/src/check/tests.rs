@@ -8,7 +8,7 @@ const S: u64 = 1_000_000;
 #[track_caller]
 fn check_silence(waking: &WakingTime, heard_us: &[u64], judged_us: u64, expected_us: u64) {
     assert_eq!(
-        longest_silence(waking, heard_us, HEARING_US_MAX, judged_us, judged_us),
+        longest_silence(waking, heard_us, 0, HEARING_US_MAX, judged_us, judged_us),
         expected_us
     );
 }
@@ -30,7 +30,7 @@ fn a_silence_lasts_until_the_session_is_judged_or_its_client_speaks() {
 fn a_silence_that_ended_while_the_command_waited_counts() {
     let waking = WakingTime::default();
     let silence_us =
-        |judged_us| longest_silence(&waking, &[S, 6 * S], HEARING_US_MAX, judged_us, 9 * S);
+        |judged_us| longest_silence(&waking, &[S, 6 * S], 0, HEARING_US_MAX, judged_us, 9 * S);
     assert_eq!(silence_us(6 * S), 5 * S);
     assert_eq!(silence_us(7 * S), 3 * S);
 }
@@ -45,6 +45,18 @@ fn a_pause_of_the_process_counts_little() {
     // Before the client spoke: not at all.
     check_silence(&waking, &[20 * S], 21 * S, S + PAUSE_COUNTS_US);
     check_silence(&waking, &[20 * S + 1], 21 * S, S - 1);
+}
+
+/// A process that runs for moments only has had no waking time to hear of anything, but it knows
+/// that it has just given everyone a full timeout.
+#[test]
+fn a_renewal_of_all_counts_from_its_moment() {
+    let mut waking = WakingTime::default();
+    waking.pause(2 * S, 9 * S);
+    let silence_us =
+        |renewed_us| longest_silence(&waking, &[2 * S], renewed_us, HEARING_US_MAX, 9 * S, 9 * S);
+    assert_eq!(silence_us(0), 0);
+    assert_eq!(silence_us(2 * S), PAUSE_COUNTS_US);
 }
 
 #[test]

@@ -134,9 +134,9 @@ impl Simulation {
 
     /// Keeps what is due in a process that stands still on a machine without its place.
     pub(super) fn keep_for_later(&mut self, life: u64, event: Event) {
-        let others = self.hosts.iter_mut().filter_map(|host| host.other.as_mut());
+        let mut others = self.hosts.iter_mut().filter_map(|host| host.other.as_mut());
         let is_it = |other: &&mut OtherMachine| other.life == life && other.server.is_some();
-        if let Some(other) = others.filter(is_it).next() {
+        if let Some(other) = others.find(is_it) {
             other.events.push(event);
         }
     }
