@@ -98,7 +98,8 @@ pub struct Now {
     /// Ms since 1970; shown to people only.
     pub wall_ms: i64,
     /// When, by the monotonic clock, this member was in touch with those who decide whether a
-    /// session lives (`Loop::contact_ms`); none where it decides alone.
+    /// session lives (`Loop::contact_ms`); none where it decides alone, 0 where it never was, or
+    /// cannot take part any more.
     pub contact_at_ms: Option<u64>,
 }
 
@@ -462,19 +463,19 @@ impl Front {
     /// Whether the others may have ended a session with this timeout, and this member would not
     /// know. Its clients then have two thirds of the timeout left to find another member.
     fn is_cut_off(&self, timeout_ms: u32) -> bool {
-        let silent_ms =
-            self.now.contact_at_ms.map(|at_ms| self.now.monotonic_ms.saturating_sub(at_ms));
-        silent_ms.is_some_and(|silent_ms| silent_ms >= u64::from(timeout_ms) / 3)
+        self.is_silent_for(u64::from(timeout_ms) / 3)
+    }
+
+    /// Whether this member had no contact for so long with those who decide whether a session
+    /// lives. Never where it decides alone.
+    fn is_silent_for(&self, ms: u64) -> bool {
+        let is_silent = |at_ms| at_ms == 0 || self.now.monotonic_ms.saturating_sub(at_ms) >= ms;
+        self.now.contact_at_ms.is_some_and(is_silent)
     }
 
     /// Whether clients are served reads only, if they ask for that (`ReadOnlyZooKeeperServer`).
     fn is_read_only(&self) -> bool {
-        let silent_ms =
-            self.now.contact_at_ms.map(|at_ms| self.now.monotonic_ms.saturating_sub(at_ms));
-        match (silent_ms, self.config.read_only_after_ms) {
-            (Some(silent_ms), Some(after_ms)) => silent_ms >= after_ms,
-            _ => false,
-        }
+        self.config.read_only_after_ms.is_some_and(|after_ms| self.is_silent_for(after_ms))
     }
 
     /// Ends a session's connection whose client must not be answered any more, or may be served

@@ -779,10 +779,11 @@ impl Loop {
 
     /// How much it keeps: for tests of its bounds. It looks at all places of deadlines.
     pub fn held(&self) -> LoopHeld {
+        let is_sync = |read: &&ReadFor| matches!(read, ReadFor::Sync(..));
         LoopHeld {
             batches: self.waiting.len(),
             unapplied_bytes: self.forwarder.unapplied_bytes(),
-            waiting_reads: self.syncs_wanted.len() + self.reads.len(),
+            waiting_reads: self.syncs_wanted.len() + self.reads.values().filter(is_sync).count(),
             leases: self.leases.len(),
             lease_places: self.leases.place_count(),
         }

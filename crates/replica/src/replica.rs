@@ -447,6 +447,7 @@ impl Replica {
         // Rounds of raft-rs without a job of their own are done with the job before them.
         let done = self.pending.first().map_or(u64::MAX, |next| next.0 - 1);
         self.node.on_persist_ready(done);
+        self.advance_applied();
         self.settle();
     }
 
@@ -466,8 +467,10 @@ impl Replica {
 
     /// Tells raft-rs what is applied, of what it has handed out.
     fn advance_applied(&mut self) {
-        let index = self.applied_index.min(self.ready_index);
-        if index <= self.node.raft.raft_log.applied {
+        // A snapshot that is being installed is handed out before it is on the disk.
+        let raft_log = &self.node.raft.raft_log;
+        let index = self.applied_index.min(self.ready_index).min(raft_log.persisted);
+        if index <= raft_log.applied {
             return;
         }
         let last_index = self.node.raft.raft_log.last_index();

@@ -16,9 +16,9 @@ struct Bounds {
     at_leader_us: u64,
 }
 
-/// As of now a leader whose disk hangs hands over after `DISK_STALL_MS`, and until then nobody
-/// writes; it answers its own clients when its disk is back.
-const LEADER_HANGS: Bounds = Bounds { at_others_us: 3_500_000, at_leader_us: 9_000_000 };
+/// Writes go on without the leader's disk. After `DISK_STALL_MS` the leader hands over, and its own
+/// clients go elsewhere.
+const LEADER_HANGS: Bounds = Bounds { at_others_us: 300_000, at_leader_us: 1_500_000 };
 
 /// The longest that clients of the other members wait while a follower's disk hangs or is slow.
 const FOLLOWER_HANGS_US: u64 = 300_000;

@@ -243,12 +243,15 @@ impl Simulation {
 
     /// A member has condemned its directory, and its process has ended: there must be a reason.
     pub(super) fn on_condemned(&mut self, member: usize, why: Condemned) -> Result<(), String> {
+        // A machine whose place another had may be forgotten.
+        let has_other = self.hosts[member].other.is_some();
         let is_explained = match (why, self.hosts[member].deceives) {
+            (Condemned::Forgotten, _) => has_other,
             (Condemned::Forgot { .. } | Condemned::Outlived { .. }, Some(it)) => {
                 it != Deceives::Differs
             }
             (Condemned::Differs { .. }, Some(it)) => it == Deceives::Differs,
-            (Condemned::Forgotten, Some(_)) | (_, None) => false,
+            (_, None) => false,
         };
         if !is_explained {
             return Err(why.to_string());

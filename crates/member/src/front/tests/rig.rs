@@ -384,6 +384,8 @@ impl Rig {
             "serve" => self.serve(rest),
             "contact" => {
                 let is_alone = rest == "alone";
+                // Contact at 0 is none.
+                self.now.monotonic_ms = self.now.monotonic_ms.max(1);
                 self.now.contact_at_ms = (!is_alone).then_some(self.now.monotonic_ms);
                 for front in &mut self.fronts {
                     front.set_now(self.now);
