@@ -4,7 +4,8 @@
 //! [`Apply::take_output`] gives to the Fronts and to Loop, and only then lets go of the lock: so a
 //! reader never sees a state whose changes are not in its feed already.
 //!
-//! A hold may end inside an entry; images are taken between entries only.
+//! A hold may end inside an entry, and between the reads that travelled with a command: nothing
+//! else changes the state meanwhile. Images are taken between entries only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,15 +20,19 @@ use machine::{
 };
 use replica::{Entry, EntryKind};
 use zk::ErrorCode;
-use zk::response::encode_read;
+use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
+use zk::response::{encode_read, result_bytes};
 
 use crate::catch_up::WholeImage;
-use crate::limits::{SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
+use crate::limits::{
+    APPLY_HOLD_ANSWER_BYTES_MAX, SMALL_REPLY_BYTES, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX,
+};
 use crate::message::{
-    Answer, Delivery, FromApply, FrontId, ReadAnswer, SessionEvent, ToApply, TravellingRead,
-    Unavailable, Waiter, borrow,
+    Answer, Answered, Delivery, FromApply, FrontId, ReadAnswer, SessionEvent, ToApply,
+    TravellingRead, Unavailable, Waiter, borrow,
 };
 use crate::recovery::sessions;
+use crate::reply_room::{HeldReply, ReplyRoom};
 
 /// The third of a member's step functions.
 pub struct Apply {
@@ -65,6 +70,25 @@ pub struct Apply {
     output: ApplyOutput,
     changes: ChangeBatch,
     answers: Vec<(FrontId, Vec<Answer>)>,
+    /// A command whose travelling reads are not all run yet; none between two commands.
+    pending: Option<Pending>,
+    /// Bytes of answers to travelling reads since the last call of [`Apply::take_output`].
+    answer_bytes: u64,
+    /// Shared with the Fronts.
+    replies: Arc<ReplyRoom>,
+}
+
+/// A command that was applied or refused, while the reads that travelled with it are run.
+struct Pending {
+    front: FrontId,
+    connection: machine::ConnectionId,
+    ordinal: machine::Ordinal,
+    zxid: Zxid,
+    answered: Answered,
+    /// Not yet run.
+    reads: std::vec::IntoIter<TravellingRead>,
+    /// Answers to the reads before those.
+    done: Vec<ReadAnswer>,
 }
 
 /// Where in the first entry the next command stands.
@@ -90,7 +114,7 @@ struct Expecting {
 
 enum Expected {
     Batch { sequence: u64, front: Option<FrontId>, waiters: Vec<Waiter> },
-    Refused { front: FrontId, waiters: Vec<Waiter>, reason: Unavailable },
+    Refused { front: FrontId, waiters: VecDeque<Waiter>, reason: Unavailable },
 }
 
 /// What a hold gave, to be passed on before the lock is let go.
@@ -150,7 +174,20 @@ impl Apply {
             output: ApplyOutput::default(),
             changes: ChangeBatch::default(),
             answers: Vec::new(),
+            pending: None,
+            answer_bytes: 0,
+            replies: Arc::default(),
         }
+    }
+
+    /// The room for replies, which the Fronts of this member share.
+    pub fn replies(&self) -> Arc<ReplyRoom> {
+        self.replies.clone()
+    }
+
+    /// Bytes of answers to travelling reads that [`Apply::take_output`] has not given yet.
+    pub fn held_bytes(&self) -> u64 {
+        self.answer_bytes
     }
 
     /// Takes what Loop sent. Nothing happens to the machine yet.
@@ -161,6 +198,7 @@ impl Apply {
                 self.expected.push_back(Expected::Batch { sequence, front, waiters });
             }
             ToApply::Refuse { front, waiters, reason } => {
+                let waiters = waiters.into();
                 self.expected.push_back(Expected::Refused { front, waiters, reason });
             }
             ToApply::Entries(entries) => self.entries.extend(entries),
@@ -183,9 +221,24 @@ impl Apply {
         }
     }
 
-    /// Whether [`Apply::step`] has anything to do.
+    /// Whether [`Apply::step`] has anything to do. Not while its answers are to be taken first.
     pub fn has_work(&self) -> bool {
-        self.has_entries()
+        !self.is_output_full() && self.has_something()
+    }
+
+    /// Whether one hold has built as many answers to travelling reads as it may.
+    fn is_output_full(&self) -> bool {
+        self.answer_bytes >= APPLY_HOLD_ANSWER_BYTES_MAX
+    }
+
+    /// Whether another command may be applied in this hold.
+    fn may_go_on(&self) -> bool {
+        self.pending.is_none() && !self.is_output_full()
+    }
+
+    fn has_something(&self) -> bool {
+        self.pending.is_some()
+            || self.has_entries()
             || self.freeze_wanted
             || self.freeze_step_wanted
             || self.thaw_wanted
@@ -211,11 +264,12 @@ impl Apply {
         if let Some((image, is_voter)) = self.replacement.take() {
             self.replace(machine, image, is_voter);
         }
+        self.run_pending(machine);
         // Inside a batch its own waiters come first.
         if self.at.as_ref().is_none_or(|at| at.batch.is_none()) {
             self.answer_refused(machine);
         }
-        while count < commands_max && self.has_entries() {
+        while count < commands_max && self.has_entries() && self.may_go_on() {
             count += self.apply_entry(machine, commands_max - count);
             if self.at.is_none() && self.freeze_wanted {
                 break;
@@ -246,6 +300,7 @@ impl Apply {
     pub fn take_output(&mut self) -> ApplyOutput {
         let mut output = core::mem::take(&mut self.output);
         output.answers = core::mem::take(&mut self.answers);
+        self.answer_bytes = 0;
         output.changes = core::mem::take(&mut self.changes).into();
         let mut sessions = Vec::new();
         let (mut configured, mut installed) = (None, None);
@@ -312,6 +367,8 @@ impl Apply {
             self.on_forgotten();
             return;
         }
+        // Its connection is disconnected as the others are.
+        self.pending = None;
         let replaced = core::mem::replace(machine, *image.machine);
         if replaced.is_freezing() {
             self.output.to_loop.push(FromApply::FreezeAborted);
@@ -359,7 +416,11 @@ impl Apply {
             None => Position::at_start(&entry),
         };
         let mut count = 0;
-        while position.batches_left > 0 && count < commands_max && !self.is_condemned {
+        while position.batches_left > 0
+            && count < commands_max
+            && !self.is_condemned
+            && self.may_go_on()
+        {
             count += self.apply_batch(machine, &entry, &mut position, commands_max - count);
         }
         if position.batches_left == 0 {
@@ -406,7 +467,7 @@ impl Apply {
         let mut count = 0;
         let mut done = at.skipped;
         self.output.stamped_ms = Some(position.header.time_ms);
-        while !done && count < commands_max {
+        while !done && count < commands_max && self.may_go_on() {
             let framed = batch
                 .command(at.command_offset)
                 .unwrap_or_else(|error| undecodable(entry.index, &error));
@@ -432,15 +493,16 @@ impl Apply {
             let Some(waiter) = expecting.waiters.next() else { continue };
             let front = expecting.front.expect("only a Front has waiters");
             assert!(waiter.connection == framed.connection);
-            let reads = run_reads(machine, &waiter.reads);
-            let answer = Answer::Command {
+            self.pending = Some(Pending {
+                front,
                 connection: waiter.connection,
                 ordinal: reply.ordinal,
                 zxid: reply.zxid,
                 answered: Ok(reply.outcome),
-                reads,
-            };
-            push_answer(&mut self.answers, front, answer);
+                reads: waiter.reads.into_iter(),
+                done: Vec::new(),
+            });
+            self.run_pending(machine);
         }
         if done {
             let expected = at.expected.take();
@@ -501,24 +563,50 @@ impl Apply {
 
     /// Answers refused commands once everything that was handed over before them is answered.
     fn answer_refused(&mut self, machine: &Machine) {
-        while let Some(Expected::Refused { .. }) = self.expected.front() {
-            let Some(Expected::Refused { front, waiters, reason }) = self.expected.pop_front()
-            else {
-                unreachable!("it was just looked at");
+        while self.may_go_on()
+            && let Some(Expected::Refused { front, waiters, reason }) = self.expected.front_mut()
+        {
+            let (front, reason) = (*front, *reason);
+            let Some(waiter) = waiters.pop_front() else {
+                self.expected.pop_front();
+                continue;
             };
             let counters = machine.counters();
-            for waiter in waiters {
-                let reads = run_reads(machine, &waiter.reads);
-                let answer = Answer::Command {
-                    connection: waiter.connection,
-                    ordinal: counters.ordinal,
-                    zxid: counters.zxid,
-                    answered: Err(reason),
-                    reads,
-                };
-                push_answer(&mut self.answers, front, answer);
-            }
+            self.pending = Some(Pending {
+                front,
+                connection: waiter.connection,
+                ordinal: counters.ordinal,
+                zxid: counters.zxid,
+                answered: Err(reason),
+                reads: waiter.reads.into_iter(),
+                done: Vec::new(),
+            });
+            self.run_pending(machine);
         }
+    }
+
+    /// Runs the reads behind a command on the state right after it, as many as one hold may answer,
+    /// and answers the command with them once all are run. One that is handed back hands back those
+    /// behind it: their replies come after its own.
+    fn run_pending(&mut self, machine: &Machine) {
+        let Some(mut pending) = self.pending.take() else { return };
+        let Zxid(zxid) = machine.counters().zxid;
+        while !pending.reads.as_slice().is_empty() {
+            if self.is_output_full() {
+                self.pending = Some(pending);
+                return;
+            }
+            let travelling = pending.reads.next().expect("the loop looked");
+            let answer = match pending.done.last() {
+                Some(ReadAnswer::HandedBack) => ReadAnswer::HandedBack,
+                _ => run_read(machine, zxid, &travelling, &self.replies),
+            };
+            self.answer_bytes += answer.byte_count();
+            pending.done.push(answer);
+        }
+        let Pending { front, connection, ordinal, zxid, answered, done, .. } = pending;
+        let answer = Answer::Command { connection, ordinal, zxid, answered, reads: done };
+        push_answer(&mut self.answers, front, answer);
     }
 
     fn answer_syncs(&mut self, machine: &Machine) {
@@ -572,20 +660,25 @@ fn push_answer(answers: &mut Vec<(FrontId, Vec<Answer>)>, front: FrontId, answer
     }
 }
 
-/// Runs the reads behind a command on the state right after it.
-fn run_reads(machine: &Machine, reads: &[TravellingRead]) -> Vec<ReadAnswer> {
-    let Zxid(zxid) = machine.counters().zxid;
-    reads
-        .iter()
-        .map(|travelling| {
-            let read = travelling.read.borrow();
-            let result = machine.query(&zk::ops::query(&read), &borrow(&travelling.identities));
-            let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
-            let mut frame = Vec::new();
-            encode_read(travelling.xid, zxid, read.kind, &result, &mut frame);
-            ReadAnswer { frame, error }
-        })
-        .collect()
+/// Runs a read, unless its reply is large and there is no room for that.
+fn run_read(
+    machine: &Machine,
+    zxid: i64,
+    travelling: &TravellingRead,
+    replies: &Arc<ReplyRoom>,
+) -> ReadAnswer {
+    let read = travelling.read.borrow();
+    let result = machine.query(&zk::ops::query(&read), &borrow(&travelling.identities));
+    let bytes = result_bytes(&result) as usize;
+    let is_large = bytes > SMALL_REPLY_BYTES;
+    if !replies.takes(bytes as u64) {
+        return ReadAnswer::HandedBack;
+    }
+    let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+    let mut frame = Vec::with_capacity(bytes + REPLY_HEADER_BYTES + STAT_BYTES + 8);
+    encode_read(travelling.xid, zxid, read.kind, &result, &mut frame);
+    let held = is_large.then(|| HeldReply::new(replies, frame.len()));
+    ReadAnswer::Answered { frame, error, held }
 }
 
 #[cfg(test)]

@@ -10,6 +10,13 @@
 //! behind an own write waits for its answer, and holds back the session's later writes; so does a
 //! sync that is not answered. A connection that is held back is not decoded any further.
 //!
+//! Nobody knows how large the reply to a read will be when it is handed over. So no read travels
+//! behind a large write, nor on a connection that was just answered with much; and Apply hands back
+//! a read whose reply is large where the member has no room for replies (`room`). Such a read is
+//! run here, at the front of the window, and holds back the session's later writes from then on:
+//! its reply shows the state before the next own write. Where that write was handed over already
+//! this cannot be promised, and the read is refused.
+//!
 //! A client's output is ordered by ordinal, events before the replies that show what they tell, and
 //! the zxids of its replies never fall.
 
@@ -22,6 +29,7 @@ pub mod namespaces;
 mod reads;
 mod reports;
 mod requests;
+mod room;
 mod watches;
 mod window;
 
@@ -43,6 +51,7 @@ use crate::limits::{
 use crate::message::{
     Answer, Delivery, FrontId, OwnedIdentity, Submission, ToLoop, Waiter, borrow,
 };
+use crate::reply_room::ReplyRoom;
 use crate::throttle::Throttle;
 use auth::AuthConfig;
 use connection::{Connection, ReadOnly, Slot, SlotKind, Spare, State, Stats};
@@ -51,6 +60,7 @@ use watches::Watches;
 
 pub use journal::{AuditEvent, AuditResult, SlowRequest, audit_ended_sessions};
 pub use reports::{FrontMetrics, FrontReport, Reset, ResponseSize, WatchPage};
+pub use room::{HeldBytes, RefusedReply};
 pub use watches::WatchCursor;
 
 /// What a Front is told when it is made.
@@ -81,6 +91,12 @@ pub struct FrontConfig {
     pub auth: Arc<AuthConfig>,
     /// What the Fronts of this member admit clients and large requests by.
     pub throttle: Arc<Throttle>,
+    /// The room for replies, which the Fronts of this member share with its Apply
+    /// ([`Apply::replies`](crate::Apply::replies)).
+    pub replies: Arc<ReplyRoom>,
+    /// Bytes of the reply to a read (`reply_bytes_max`). A larger one is refused with a marshalling
+    /// error. None: only multi-reads have a bound.
+    pub reply_bytes_max: Option<u64>,
     /// Whether each write is told to the audit log (`audit.enable`).
     pub audit: bool,
     /// Requests that took longer are told; none: no request is.
@@ -150,6 +166,21 @@ pub struct Front {
     starved: Vec<ConnectionId>,
     /// Connections by the time they were accepted, for those that never greet.
     accepted: VecDeque<(u64, ConnectionId)>,
+    /// Connections that wait for room for replies, each with the bytes that its next reply wants.
+    /// Those that were looked at in vain stand at the end.
+    parked: VecDeque<(ConnectionId, u64)>,
+    /// Bytes of all connections' output.
+    output_held: usize,
+    /// The value of `output_held` that the room was last told.
+    output_told: usize,
+    /// When slow takers were last looked for; none: there is room enough.
+    tight_since_ms: Option<u64>,
+    /// Reads in all windows that travel with writes.
+    travelling_reads: usize,
+    /// When the log was last told of a reply that was refused.
+    refused_told_ms: Option<u64>,
+    /// How many were refused since.
+    refused_not_told: u64,
     /// Connections by the time they began to close.
     closing: VecDeque<(u64, ConnectionId)>,
     heard: HashSet<SessionId, FixedState>,
@@ -206,6 +237,13 @@ impl Front {
             resumable: Vec::new(),
             starved: Vec::new(),
             accepted: VecDeque::new(),
+            parked: VecDeque::new(),
+            output_held: 0,
+            output_told: 0,
+            tight_since_ms: None,
+            travelling_reads: 0,
+            refused_told_ms: None,
+            refused_not_told: 0,
             closing: VecDeque::new(),
             heard: HashSet::with_hasher(FixedState::default()),
             heard_reported_ms: 0,
@@ -241,6 +279,11 @@ impl Front {
             input: BytesMut::new(),
             output: Vec::new(),
             output_start: 0,
+            output_counted: 0,
+            taken_bytes: 0,
+            taken_before: None,
+            parked: false,
+            small_replies_wanted: 0,
             window: Default::default(),
             window_bytes: 0,
             local_reads: 0,
@@ -344,6 +387,7 @@ impl Front {
     /// Goes on decoding what was held back. Called after [`Front::run_reads`] and
     /// [`Front::on_delivery`], without the lock.
     pub fn resume(&mut self) {
+        self.unpark();
         if self.has_credit() {
             for id in core::mem::take(&mut self.starved) {
                 if let Some(connection) = self.connections.get_mut(&id) {
@@ -385,10 +429,13 @@ impl Front {
         let was_full = connection.output_is_full();
         connection.take_output(count);
         connection.rest(&mut self.spare);
-        if was_full && !connection.output_is_full() {
+        let goes_on = was_full && !connection.output_is_full();
+        self.count_output(id);
+        if goes_on {
             self.list(id);
             self.resumable.push(id);
         }
+        self.unpark();
     }
 
     /// What is to be written to a connection's socket, and whether it is to be closed after that.
@@ -417,6 +464,8 @@ impl Front {
         for slot in &connection.window {
             self.give_back(slot);
         }
+        self.output_held -= connection.output_counted;
+        self.tell_room();
         if let State::Connecting { .. } = connection.state {
             self.commands_in_flight -= 1;
         }
@@ -426,6 +475,7 @@ impl Front {
     pub fn on_tick(&mut self) {
         self.end_idle();
         self.end_those_cut_off();
+        self.end_slow_takers();
         if self.now.monotonic_ms < self.heard_reported_ms + HEARD_INTERVAL_MS {
             return;
         }
@@ -666,6 +716,7 @@ impl Front {
         connection.local_reads = 0;
         connection.travelling_reads = 0;
         connection.open_syncs = 0;
+        connection.parked = false;
         for slot in core::mem::take(&mut connection.window) {
             self.give_back(&slot);
         }
@@ -683,6 +734,7 @@ impl Front {
     }
 
     fn soil(&mut self, id: ConnectionId) {
+        self.count_output(id);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.dirty {
             connection.dirty = true;

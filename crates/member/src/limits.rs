@@ -29,19 +29,66 @@ pub const LARGE_REQUESTS_BYTES_MAX_DEFAULT: u64 = 100 * 1024 * 1024;
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of output at which a client that does not read is disconnected: only events can bring it
-/// there, one for each watch it set, and any number for a persistent one.
+/// there, one for each watch it set, and any number for a persistent one. While the room for all
+/// replies is full, [`OUTPUT_BYTES_MAX`] is enough for that.
 pub const OUTPUT_BYTES_LIMIT: usize = 64 * 1024 * 1024;
+
+/// Bytes of replies of all connections of a member that are built and not yet taken by their
+/// clients. At the bound large replies are not built, and a connection with more than
+/// [`SMALL_REPLY_BYTES`] of untaken output is not served: both wait until a client takes something,
+/// or until slow takers are disconnected ([`OUTPUT_STALL_MS`]). One reply per connection runtime
+/// may go beyond. ZooKeeper has no bound.
+pub const REPLIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes of those replies from which on slow takers are looked for, and beyond which no reply of
+/// more than [`OUTPUT_BYTES_MAX`] may go: the rest is for replies of ordinary size.
+pub const REPLIES_BYTES_TIGHT: u64 = REPLIES_BYTES_MAX / 4 * 3;
+
+/// Bytes of those replies up to which a reply of any size is built: one that would never fit beside
+/// others must come through at some time.
+pub const REPLIES_BYTES_CALM: u64 = REPLIES_BYTES_MAX / 4;
+
+/// Bytes of a reply that is built even where the room for all replies is full, so that clients with
+/// small requests are served whatever others leave lying.
+pub const SMALL_REPLY_BYTES: usize = 16 * 1024;
+
+/// How long a client may take to take [`OUTPUT_TAKEN_BYTES_MIN`] while the room for all replies is
+/// nearly full. One that is slower, and leaves more than a small reply lying, is disconnected.
+pub const OUTPUT_STALL_MS: u64 = 2_000;
+
+/// Bytes that a client takes in that time at least: 16 KB a second.
+pub const OUTPUT_TAKEN_BYTES_MIN: u64 = 32 * 1024;
+
+/// Bytes by which a connection runtime's share of the room may differ from what it has told.
+pub const REPLIES_TOLD_BYTES: usize = 64 * 1024;
+
+/// Connections that go on at once when there is room for replies again; the others follow.
+pub const PARKED_RESUMED_MAX: usize = 64;
+
+/// How long replies that are too large are only counted after one was told, by each Front.
+pub const REFUSED_REPLY_INTERVAL_MS: u64 = 1_000;
 
 /// Bytes read ahead from a connection beyond its current frame.
 pub const INPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads of one connection that travel with its writes. Further ones wait for their turn. Each may
-/// be answered with the largest data there is, whether the client takes its replies or not.
+/// Reads of one connection that travel with its writes. Further ones wait for their turn.
 pub const TRAVELLING_READS_MAX: usize = 64;
 
+/// Reads of all connections of a runtime that travel with writes. Further ones wait for their turn.
+/// Apply answers each with [`SMALL_REPLY_BYTES`] whether there is room for replies or not, so this
+/// bounds what it builds there: 64 MiB.
+pub const FRONT_TRAVELLING_READS_MAX: usize = 4_096;
+
+/// Bytes of a write behind which no read travels: its reply may be as large.
+pub const TRAVELLED_WRITE_BYTES_MAX: usize = SMALL_REPLY_BYTES;
+
+/// Small replies that a connection must get after a large one before its reads travel again.
+pub const SMALL_REPLIES_TO_TRAVEL: u32 = 64;
+
 /// Bytes that the answers to one multi-read may have. Beyond, it is refused with a marshalling
-/// error. ZooKeeper has no bound; its Java client takes 4 MiB (`jute.maxbuffer` of the client).
-pub const MULTI_READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// error. ZooKeeper has no bound; its Java client takes 4 MiB (`jute.maxbuffer` of the client). One
+/// such answer never fills the room for all replies.
+pub const MULTI_READ_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Bytes that the watches of one connection may take, paths and all. One more disconnects it.
 /// ZooKeeper has no bound. Enough for half a million watches with paths of 150 bytes.
@@ -87,6 +134,10 @@ pub const CLOSING_MS_MAX: u64 = 5_000;
 
 /// Commands that one write hold of the state's lock applies.
 pub const APPLY_HOLD_COMMANDS_MAX: usize = 256;
+
+/// Bytes of answers to travelling reads that one write hold of the state's lock builds, or one
+/// answer if larger.
+pub const APPLY_HOLD_ANSWER_BYTES_MAX: u64 = 64 * 1024;
 
 /// Identities that one connection may collect by auth packets. One more disconnects it.
 pub const CONNECTION_IDENTITIES_MAX: usize = 100;
@@ -308,6 +359,10 @@ const _: () =
     assert!(FORWARD_BYTES_MAX + machine::limits::ENTRY_BYTES_MAX + 64 <= PEER_BODY_BYTES_MAX);
 const _: () = assert!(8 * HEARD_SESSIONS_MAX + 64 <= PEER_BODY_BYTES_MAX);
 const _: () = assert!(OUTPUT_BYTES_MAX < OUTPUT_BYTES_LIMIT);
+const _: () = assert!(SMALL_REPLY_BYTES < OUTPUT_BYTES_MAX);
+const _: () = assert!((OUTPUT_BYTES_MAX as u64) < REPLIES_BYTES_TIGHT);
+const _: () = assert!(REPLIES_BYTES_TIGHT < REPLIES_BYTES_MAX);
+const _: () = assert!(REPLIES_BYTES_CALM + MULTI_READ_BYTES_MAX < REPLIES_BYTES_MAX);
 // However many connections share a batch, it fits an entry, and so does the largest request.
 const _: () = assert!(
     machine::limits::BATCH_COMMANDS_MAX * CONNECTION_IDENTITY_BYTES_MAX

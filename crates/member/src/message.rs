@@ -16,6 +16,7 @@ use zk::request::{ReadKind, ReadRequest};
 use crate::catch_up::WholeImage;
 use crate::container_znodes::ContainerSettings;
 use crate::peer::{PeerMessage, SnapshotAt, Want};
+use crate::reply_room::HeldReply;
 
 /// Which connection runtime of this member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -176,13 +177,30 @@ pub enum Unavailable {
 /// Why a command has no outcome, or what it is.
 pub type Answered = Result<Result<Outcome, Refusal>, Unavailable>;
 
-/// A read that travelled: its whole response frame, and whether it succeeded.
+/// The answer to a read that travelled, or that there is none.
 #[derive(Clone, Debug)]
-pub struct ReadAnswer {
-    /// For the client.
-    pub frame: Vec<u8>,
-    /// The error in it.
-    pub error: ErrorCode,
+pub enum ReadAnswer {
+    /// It was run right after its write.
+    Answered {
+        /// The whole response frame.
+        frame: Vec<u8>,
+        /// The error in it.
+        error: ErrorCode,
+        /// The frame's place in the room for replies; none for a small one.
+        held: Option<HeldReply>,
+    },
+    /// It was not run: its reply is large, and there is no room for it. The connection runs it.
+    HandedBack,
+}
+
+impl ReadAnswer {
+    /// Bytes of the frame.
+    pub fn byte_count(&self) -> u64 {
+        match self {
+            ReadAnswer::Answered { frame, .. } => frame.len() as u64,
+            ReadAnswer::HandedBack => 0,
+        }
+    }
 }
 
 /// What a waiter is told.

@@ -12,7 +12,7 @@ use machine::freeze::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontId, Membership, ReplicaError};
 use member::recovery::{Options, RecoveryError, recover};
-use member::{ImageWriter, LogWriter};
+use member::{ImageWriter, LogWriter, ReplyRoom};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::datadir::{DataDir, IDENTITY_FILE};
@@ -132,6 +132,7 @@ pub struct Node {
     threads: Vec<JoinHandle<()>>,
     links: Option<PeerSockets>,
     origin: Origin,
+    replies: Arc<ReplyRoom>,
     /// Held as long as the node lives.
     _dir: DataDir<RealDisk>,
 }
@@ -202,6 +203,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     let (member, apply) =
         member::recovery::start(origin, &recovered.machine, recovered.restored, member)
             .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
+    let replies = apply.replies();
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
         main_loop: Mutex::new(LoopRunner::new(member, raft_tick)),
@@ -233,7 +235,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         it.gate.open(&shared);
         it.sockets
     });
-    Ok(Node { shared, threads, links, origin, _dir: recovered.dir })
+    Ok(Node { shared, threads, links, origin, replies, _dir: recovered.dir })
 }
 
 /// When the newest snapshot was written, in s since 1970: for people only.
@@ -273,6 +275,11 @@ impl Node {
     /// Which member and which start of it this is.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// The room for replies that Apply shares with the Fronts.
+    pub fn replies(&self) -> Arc<ReplyRoom> {
+        self.replies.clone()
     }
 
     /// What each connection runtime needs.

@@ -114,6 +114,8 @@ pub struct ServeConfig {
     pub commands_in_flight_max: Option<u32>,
     /// Requests that wait longer because of that are refused (`throttled_op_wait_time`); 0: never.
     pub throttled_op_wait_ms: u64,
+    /// Bytes of a reply to a read; a larger one is refused. None: no bound.
+    pub reply_bytes_max: Option<u64>,
     /// How many may ask for a session in a time, and what large requests may take together
     /// (`connection_throttle_*`, `largeRequest*`).
     pub throttle: ThrottleConfig,
@@ -445,6 +447,7 @@ struct Draft {
     jute_bytes_max: Option<u32>,
     commands_in_flight_max: Option<u32>,
     throttled_op_wait_ms: u64,
+    reply_bytes_max: Option<u64>,
     throttle: throttle::ThrottleDraft,
     snapshot_command_count: Option<u32>,
     /// The outer none: not said; the inner: switched off.
@@ -562,6 +565,7 @@ impl Draft {
             jute_bytes_max: self.jute_bytes_max.unwrap_or(JUTE_BYTES_MAX_DEFAULT),
             commands_in_flight_max: self.commands_in_flight_max,
             throttled_op_wait_ms: self.throttled_op_wait_ms,
+            reply_bytes_max: self.reply_bytes_max,
             throttle,
             snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),

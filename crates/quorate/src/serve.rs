@@ -347,6 +347,8 @@ fn front_config(
         settings: settings.clone(),
         auth: auth.clone(),
         throttle: throttle.clone(),
+        replies: node.replies(),
+        reply_bytes_max: config.reply_bytes_max,
         audit: config.audit,
         slow_request_ms: config.slow_request_ms,
         read_only_after_ms: read_only_after_ms(config),

@@ -373,6 +373,8 @@ impl Server {
                     settings: settings.clone(),
                     auth: Arc::default(),
                     throttle: Arc::default(),
+                    replies: apply.replies(),
+                    reply_bytes_max: None,
                     audit: false,
                     slow_request_ms: None,
                     read_only_after_ms: None,

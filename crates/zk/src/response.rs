@@ -288,6 +288,21 @@ pub fn encode_multi_read(
     end_frame(out, start);
 }
 
+/// Bytes of a read's response, give or take a header and a Stat: known before it is encoded.
+pub fn result_bytes(result: &Result<QueryResult<'_>, Refusal>) -> u64 {
+    match result {
+        Ok(QueryResult::Data { data, .. }) => data.map_or(0, |data| data.len() as u64),
+        Ok(QueryResult::Children { znode }) => {
+            znode.child_name_bytes() + 4 * u64::from(znode.child_count())
+        }
+        Ok(QueryResult::Acl { entries, .. }) => {
+            let of_entry = |entry: &AclEntry| (12 + entry.scheme.len() + entry.id.len()) as u64;
+            entries.iter().map(of_entry).sum()
+        }
+        Ok(QueryResult::Exists(_)) | Err(_) => 0,
+    }
+}
+
 fn encode_result(kind: ReadKind, result: &QueryResult<'_>, out: &mut Vec<u8>) {
     match result {
         QueryResult::Exists(stat) => encode_stat(stat, out),

@@ -570,3 +570,67 @@ fn containers_that_can_go_are_found_when_they_are_asked_for() {
     assert_eq!(player.apply.take_output().to_loop, [FromApply::Containers(found)]);
     assert!(!player.apply.has_work());
 }
+
+/// Reads behind one write that answer with 10 KB each, and the next write: the lock is given back
+/// between the reads, and nothing is applied before they are run.
+#[test]
+fn answers_to_travelling_reads_end_a_hold() {
+    let data = "d".repeat(10_000);
+    let commands = [(1, open(1)), (1, create(1, "/a")), (1, set(1, "/a", &data))];
+    let (one, two) = (batch(&commands), batch(&[(1, set(1, "/a", "small"))]));
+    let gets = |count: i32| (0..count).map(|xid| get(xid, "/a")).collect();
+    let mut player = Player::new();
+    player.apply.receive(expect(
+        1,
+        Some(0),
+        vec![waiter(1, vec![]), waiter(1, vec![]), waiter(1, gets(40))],
+    ));
+    player.apply.receive(expect(2, Some(0), vec![waiter(1, gets(2))]));
+    player.apply.receive(entries(vec![
+        entry_of(2, &[one.stamp(ORIGIN, 1)]),
+        entry_of(3, &[two.stamp(ORIGIN, 2)]),
+    ]));
+    let mut holds = 0;
+    let mut reads = Vec::new();
+    while player.apply.has_work() {
+        player.apply.step(&mut player.machine, usize::MAX);
+        // No more is done before the answers are taken.
+        assert!(!player.apply.has_work());
+        let held = player.apply.held_bytes();
+        assert!(held < APPLY_HOLD_ANSWER_BYTES_MAX + 11_000, "{held}");
+        holds += 1;
+        for (_, delivery) in player.apply.take_output().deliveries(2) {
+            for answer in delivery.answers {
+                let Answer::Command { reads: more, .. } = answer else { panic!("{answer:?}") };
+                reads.extend(more.iter().map(ReadAnswer::byte_count));
+            }
+        }
+    }
+    // Seven answers fill a hold; the last five do not.
+    assert_eq!(holds, 6);
+    assert!(reads[..40].iter().all(|bytes| *bytes > 10_000));
+    assert!(reads[40..].iter().all(|bytes| *bytes < 200));
+    assert_eq!(reads.len(), 42);
+}
+
+/// The first read for which there is no room, and those behind it.
+#[test]
+fn without_room_large_travelling_reads_are_handed_back() {
+    let data = "d".repeat(SMALL_REPLY_BYTES + 1);
+    let commands = [(1, open(1)), (1, create(1, "/a")), (1, set(1, "/a", &data))];
+    let mut player = Player::new();
+    let reads = vec![get(1, "/zookeeper"), get(2, "/a"), get(3, "/zookeeper")];
+    let waiters = vec![waiter(1, vec![]), waiter(1, vec![]), waiter(1, reads)];
+    player.apply.receive(expect(1, Some(0), waiters));
+    player.apply.receive(entries(vec![entry_of(2, &[batch(&commands).stamp(ORIGIN, 1)])]));
+    let held = HeldReply::new(&player.apply.replies(), crate::limits::REPLIES_BYTES_MAX as usize);
+    player.apply.step(&mut player.machine, usize::MAX);
+    drop(held);
+    let mut answers = player.apply.take_output().deliveries(1).remove(0).1.answers;
+    let Some(Answer::Command { reads, .. }) = answers.pop() else { panic!("it was answered") };
+    let handed_back: Vec<bool> =
+        reads.iter().map(|answer| matches!(answer, ReadAnswer::HandedBack)).collect();
+    assert_eq!(handed_back, [false, true, true]);
+    drop(reads);
+    assert_eq!(player.apply.replies().bytes(), 0);
+}

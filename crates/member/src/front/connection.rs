@@ -20,7 +20,7 @@ use super::journal::Pending;
 use super::namespaces::Written;
 use crate::limits::{
     INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
-    SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
+    SMALL_REPLIES_TO_TRAVEL, SMALL_REPLY_BYTES, SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
 };
 use crate::message::{Identities, OwnedRead};
 
@@ -177,6 +177,17 @@ pub(super) struct Connection {
     pub output: Vec<u8>,
     /// Bytes of `output` that the socket has taken.
     pub output_start: usize,
+    /// Bytes of `output` as they count in the Front's sum; follows each change of it.
+    pub output_counted: usize,
+    /// Bytes that the socket has taken since the connection was accepted.
+    pub taken_bytes: u64,
+    /// The value of `taken_bytes` when slow takers were last looked for; none: it left no large
+    /// replies lying then.
+    pub taken_before: Option<u64>,
+    /// Whether this connection stands in the Front's list of those that wait for room for replies.
+    pub parked: bool,
+    /// Small replies to reads that must come before reads travel again; set by a large reply.
+    pub small_replies_wanted: u32,
     pub window: VecDeque<Slot>,
     /// Bytes of commands in the window.
     pub window_bytes: usize,
@@ -262,11 +273,13 @@ impl Connection {
     /// The socket took `count` bytes more.
     pub fn take_output(&mut self, count: usize) {
         self.output_start += count;
+        self.taken_bytes += count as u64;
         if self.output_start == self.output.len() {
             self.drop_output();
         } else if self.output_start >= OUTPUT_KEPT_BYTES.max(self.output_bytes()) {
             // A client may stay behind for ever: what it took is given back meanwhile.
             self.output.drain(..self.output_start);
+            self.output.shrink_to(OUTPUT_KEPT_BYTES);
             self.output_start = 0;
         }
     }
@@ -315,10 +328,28 @@ impl Connection {
         self.output_bytes() >= OUTPUT_BYTES_MAX
     }
 
+    /// Whether it leaves so much lying that it is not served where the room for replies is full.
+    pub fn leaves_replies_lying(&self) -> bool {
+        self.output_bytes() >= SMALL_REPLY_BYTES
+    }
+
+    /// A read was answered with so many bytes: reads behind writes travel only where replies are
+    /// small, as nobody knows how large one will be when it is handed over.
+    pub fn note_reply(&mut self, bytes: usize) {
+        if bytes > SMALL_REPLY_BYTES {
+            self.small_replies_wanted = SMALL_REPLIES_TO_TRAVEL;
+        } else {
+            self.small_replies_wanted = self.small_replies_wanted.saturating_sub(1);
+        }
+    }
+
     /// Whether something of this connection waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
         if matches!(self.state, State::Greeting(_)) {
             return true;
+        }
+        if self.parked {
+            return false;
         }
         let first = self.window.front();
         first.is_some_and(|slot| slot.kind.runs_here()) && !self.output_is_full()

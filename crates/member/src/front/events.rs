@@ -11,7 +11,7 @@ use zk::response::{EventType, encode_event};
 use super::connection::{Connection, State};
 use super::watches::WatchKind;
 use super::{Front, LENGTH_BYTES};
-use crate::limits::OUTPUT_BYTES_LIMIT;
+use crate::limits::{OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX};
 use crate::message::borrow;
 
 impl Front {
@@ -114,7 +114,11 @@ impl Front {
         self.metrics.watch_bytes += (connection.output.len() - bytes_before - LENGTH_BYTES) as u64;
         connection.stats.sent += 1;
         self.sent += 1;
-        if connection.output_bytes() > OUTPUT_BYTES_LIMIT {
+        let bytes_max = match self.config.replies.is_full() {
+            true => OUTPUT_BYTES_MAX,
+            false => OUTPUT_BYTES_LIMIT,
+        };
+        if connection.output_bytes() > bytes_max {
             let what = format!("it leaves {} bytes unread", connection.output_bytes());
             connection.drop_output();
             self.disconnect(id, &what);

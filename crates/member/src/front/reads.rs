@@ -1,18 +1,22 @@
 //! What runs here, under the lock for reading: reads, the watches that they set, and the requests
 //! about watches.
 
-use machine::{ConnectionId, Machine, Ordinal, QueryResult, Refusal};
+use machine::{ConnectionId, Machine, Ordinal};
+use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
 use zk::request::ReadKind;
 use zk::response::{
     EventType, ReplyHeader, encode_add_watch, encode_all_children_number, encode_empty,
-    encode_ephemerals, encode_multi_read, encode_read,
+    encode_ephemerals, encode_multi_read, encode_read, result_bytes,
 };
 use zk::{ErrorCode, ops};
 
 use super::Front;
 use super::connection::{OwnedSetWatches, Slot, SlotKind, State};
 use super::watches::WatchKind;
-use crate::limits::{COUNT_STEP_SLOTS_MAX, MULTI_READ_BYTES_MAX, WATCH_BYTES_MAX};
+use crate::limits::{
+    COUNT_STEP_SLOTS_MAX, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_MAX, SMALL_REPLY_BYTES,
+    WATCH_BYTES_MAX,
+};
 use crate::message::{OwnedRead, borrow};
 
 impl Front {
@@ -31,37 +35,18 @@ impl Front {
             self.run_count(id, machine);
             return true;
         }
+        if !self.config.replies.is_calm()
+            && let Some(bytes) = self.wants_room(id, machine)
+        {
+            self.park(id, bytes);
+            return false;
+        }
         let slot = self.pop_slot(id);
-        let identities = self.connections[&id].identities.clone();
         let (xid, zxid, at) = (slot.xid, counters.zxid.0, counters.ordinal);
         match &slot.kind {
-            SlotKind::Read(read) => {
-                let query = read.borrow();
-                let result = machine.query(&ops::query(&query), &borrow(&identities));
-                let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
-                self.reply(id, &slot, zxid, |out| {
-                    encode_read(xid, zxid, read.kind, &result, out);
-                });
-                self.watch(id, read, error, at);
-            }
-            SlotKind::MultiRead(reads) => {
-                let identities = borrow(&identities);
-                let results: Vec<_> = reads
-                    .iter()
-                    .map(|read| {
-                        (read.kind, machine.query(&ops::query(&read.borrow()), &identities))
-                    })
-                    .collect();
-                let bytes: u64 = results.iter().map(|(_, result)| result_bytes(result)).sum();
-                if bytes > MULTI_READ_BYTES_MAX {
-                    self.notice(id, &format!("a multi-read of {bytes} bytes is refused"));
-                    let header = ReplyHeader { xid, zxid, error: ErrorCode::MARSHALLING_ERROR };
-                    self.reply(id, &slot, zxid, |out| encode_empty(header, out));
-                } else {
-                    self.reply(id, &slot, zxid, |out| encode_multi_read(xid, zxid, &results, out));
-                }
-                // No watches: `MultiOperationRecord` drops the flag.
-            }
+            SlotKind::Read(read) => self.run_read(id, &slot, read, machine),
+            SlotKind::MultiRead(reads) => self.run_multi_read(id, &slot, reads, machine),
+            SlotKind::Ephemerals(prefix) => self.run_ephemerals(id, &slot, prefix, machine),
             SlotKind::SetWatches(watches) => {
                 self.set_watches(id, watches, machine);
                 if !self.is_attached(id) {
@@ -91,17 +76,97 @@ impl Front {
                 let found = removed.count() > 0;
                 self.answer_watcher(id, &slot, zxid, found);
             }
-            SlotKind::Ephemerals(prefix) => {
-                let session = self.connections[&id].session;
-                let session = session.expect("an attached connection has a session");
-                let mut paths = machine.ephemeral_paths(session);
-                paths.retain(|path| path.starts_with(&**prefix));
-                self.reply(id, &slot, zxid, |out| encode_ephemerals(xid, zxid, &paths, out));
-            }
             _ => unreachable!("only reads are runnable"),
         }
         self.settle(id);
         true
+    }
+
+    /// How much room the request at the front of the window, which is run here, has to wait for:
+    /// its reply is too large beside what is held, or earlier ones lie untaken.
+    fn wants_room(&self, id: ConnectionId, machine: &Machine) -> Option<u64> {
+        let connection = self.connections.get(&id)?;
+        let bytes_of = |read: &OwnedRead| {
+            let identities = borrow(&connection.identities);
+            result_bytes(&machine.query(&ops::query(&read.borrow()), &identities))
+        };
+        let bytes = match connection.window.front().map(|slot| &slot.kind) {
+            Some(SlotKind::Read(read)) => bytes_of(read),
+            Some(SlotKind::MultiRead(reads)) => reads.iter().map(bytes_of).sum(),
+            // Nobody knows before they are found.
+            Some(SlotKind::Ephemerals(_)) => OUTPUT_BYTES_MAX as u64,
+            _ => 0,
+        };
+        // A client that leaves replies lying gets no small ones either.
+        let bytes = match connection.leaves_replies_lying() {
+            true => bytes.max(OUTPUT_BYTES_MAX as u64),
+            false => bytes,
+        };
+        (!self.config.replies.takes(bytes)).then_some(bytes)
+    }
+
+    fn run_read(&mut self, id: ConnectionId, slot: &Slot, read: &OwnedRead, machine: &Machine) {
+        let counters = machine.counters();
+        let (xid, zxid, at) = (slot.xid, counters.zxid.0, counters.ordinal);
+        let identities = self.connections[&id].identities.clone();
+        let result = machine.query(&ops::query(&read.borrow()), &borrow(&identities));
+        let bytes = result_bytes(&result);
+        if self.is_too_large_a_reply(bytes) {
+            self.refuse_reply(id, slot, zxid, &read.path, bytes);
+            return;
+        }
+        let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+        self.reply(id, slot, zxid, |out| {
+            reserve(bytes, out);
+            encode_read(xid, zxid, read.kind, &result, out);
+        });
+        self.note_reply(id, bytes as usize);
+        self.watch(id, read, error, at);
+    }
+
+    /// Sets no watches: `MultiOperationRecord` drops the flag.
+    fn run_multi_read(
+        &mut self,
+        id: ConnectionId,
+        slot: &Slot,
+        reads: &[OwnedRead],
+        machine: &Machine,
+    ) {
+        let (xid, zxid) = (slot.xid, machine.counters().zxid.0);
+        let identities = self.connections[&id].identities.clone();
+        let identities = borrow(&identities);
+        let results: Vec<_> = reads
+            .iter()
+            .map(|read| (read.kind, machine.query(&ops::query(&read.borrow()), &identities)))
+            .collect();
+        let bytes: u64 = results.iter().map(|(_, result)| result_bytes(result)).sum();
+        if self.is_too_large_a_reply(bytes) {
+            let path = reads.first().map_or("", |read| &read.path);
+            self.refuse_reply(id, slot, zxid, path, bytes);
+        } else if bytes > MULTI_READ_BYTES_MAX {
+            self.notice(id, &format!("a multi-read of {bytes} bytes is refused"));
+            let header = ReplyHeader { xid, zxid, error: ErrorCode::MARSHALLING_ERROR };
+            self.reply(id, slot, zxid, |out| encode_empty(header, out));
+        } else {
+            self.reply(id, slot, zxid, |out| {
+                reserve(bytes, out);
+                encode_multi_read(xid, zxid, &results, out);
+            });
+        }
+    }
+
+    fn run_ephemerals(&mut self, id: ConnectionId, slot: &Slot, prefix: &str, machine: &Machine) {
+        let (xid, zxid) = (slot.xid, machine.counters().zxid.0);
+        let session = self.connections[&id].session;
+        let session = session.expect("an attached connection has a session");
+        let mut paths = machine.ephemeral_paths(session);
+        paths.retain(|path| path.starts_with(prefix));
+        let bytes = paths.iter().map(|path| 4 + path.len() as u64).sum();
+        if self.is_too_large_a_reply(bytes) {
+            self.refuse_reply(id, slot, zxid, prefix, bytes);
+            return;
+        }
+        self.reply(id, slot, zxid, |out| encode_ephemerals(xid, zxid, &paths, out));
     }
 
     /// Runs one step of the count at the front of the window, and answers it if that was the last.
@@ -211,13 +276,10 @@ impl Front {
     }
 }
 
-/// Bytes of a result in a reply, give or take a header.
-fn result_bytes(result: &Result<QueryResult<'_>, Refusal>) -> u64 {
-    match result {
-        Ok(QueryResult::Data { data, .. }) => data.map_or(0, |data| data.len() as u64),
-        Ok(QueryResult::Children { znode }) => {
-            znode.child_name_bytes() + 4 * u64::from(znode.child_count())
-        }
-        _ => 0,
+/// Makes room for a reply of about so many bytes. A large one gets what it needs, and not twice as
+/// much.
+fn reserve(bytes: u64, out: &mut Vec<u8>) {
+    if bytes > SMALL_REPLY_BYTES as u64 {
+        out.reserve_exact(bytes as usize + REPLY_HEADER_BYTES + STAT_BYTES + 8);
     }
 }

@@ -8,6 +8,7 @@ use zk::four_letter::{ConnectionReport, Latency, SessionReport};
 
 use super::connection::Connection;
 use super::namespaces::Namespaces;
+use super::room::RefusedReply;
 use super::watches::WatchCursor;
 use super::{Front, State, Stats};
 use crate::summary::Summary;
@@ -93,6 +94,15 @@ pub struct FrontMetrics {
     pub connection_revalidate_count: u64,
     /// `read_per_namespace` and `write_per_namespace`, in bytes.
     pub namespaces: Namespaces,
+    /// `replies_refused`: replies to reads that were larger than `reply_bytes_max`.
+    pub replies_refused: u64,
+    /// The last reply that was refused so, by any of the Fronts; none before there is one.
+    pub last_refused_reply: Option<RefusedReply>,
+    /// `travelling_reads_refused`: reads between two own writes that were refused because there was
+    /// no room for their replies.
+    pub travelling_reads_refused: u64,
+    /// `slow_takers_ended`: connections that kept the room for replies full and took nothing.
+    pub slow_takers_ended: u64,
     /// Sizes of replies.
     pub response_size: ResponseSize,
 }
@@ -118,6 +128,12 @@ impl FrontMetrics {
         self.auth_failed_count += other.auth_failed_count;
         self.connection_revalidate_count += other.connection_revalidate_count;
         self.namespaces.merge(&other.namespaces);
+        self.replies_refused += other.replies_refused;
+        if other.last_refused_reply.is_some() {
+            self.last_refused_reply.clone_from(&other.last_refused_reply);
+        }
+        self.travelling_reads_refused += other.travelling_reads_refused;
+        self.slow_takers_ended += other.slow_takers_ended;
         self.response_size.merge(&other.response_size);
     }
 }

@@ -9,7 +9,10 @@ use zk::{ErrorCode, ops};
 
 use super::connection::{Connection, OwnedSetWatches, ReadOnly, SlotKind};
 use super::{Front, Halt, take_frame};
-use crate::limits::{TRAVELLING_READS_MAX, WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX};
+use crate::limits::{
+    FRONT_TRAVELLING_READS_MAX, OUTPUT_BYTES_MAX, TRAVELLED_WRITE_BYTES_MAX, TRAVELLING_READS_MAX,
+    WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
+};
 use crate::message::{OwnedRead, ToLoop, TravellingRead};
 
 impl Front {
@@ -30,6 +33,10 @@ impl Front {
         let window_is_full = connection.window.len() >= WINDOW_REQUESTS_MAX
             || connection.window_bytes >= WINDOW_BYTES_MAX;
         if window_is_full || connection.output_is_full() {
+            return Err(Halt::HeldBack);
+        }
+        if self.config.replies.is_full() && connection.leaves_replies_lying() {
+            self.park(id, OUTPUT_BYTES_MAX as u64);
             return Err(Halt::HeldBack);
         }
         if !has_credit && connection.throttled_bytes == 0 {
@@ -237,17 +244,22 @@ impl Front {
     }
 
     /// A read runs here, or travels with the own write right before it if that one was not handed
-    /// over yet.
+    /// over yet and its reply is likely to be small.
     fn on_read(&mut self, id: ConnectionId, xid: i32, read: OwnedRead) {
         let connection = self.connections.get(&id).expect("its frame was just decoded");
         let identities = connection.identities.clone();
-        let small = !matches!(read.kind, ReadKind::GetChildren | ReadKind::GetChildren2);
+        let is_list = matches!(read.kind, ReadKind::GetChildren | ReadKind::GetChildren2);
         let behind_write = connection.local_reads == 0
-            && connection.window.back().is_some_and(|slot| {
-                matches!(slot.kind, SlotKind::Write { .. } | SlotKind::TravellingRead(_))
+            && connection.window.back().is_some_and(|slot| match slot.kind {
+                SlotKind::Write { bytes, .. } => bytes <= TRAVELLED_WRITE_BYTES_MAX,
+                SlotKind::TravellingRead(_) => true,
+                _ => false,
             });
-        let may_travel =
-            small && behind_write && connection.travelling_reads < TRAVELLING_READS_MAX;
+        let may_travel = !is_list
+            && behind_write
+            && connection.small_replies_wanted == 0
+            && connection.travelling_reads < TRAVELLING_READS_MAX
+            && self.travelling_reads < FRONT_TRAVELLING_READS_MAX;
         let waiter = self.waiters.last_mut().filter(|waiter| waiter.connection == id);
         match waiter {
             Some(waiter) if may_travel => {

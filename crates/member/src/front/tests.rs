@@ -6,4 +6,5 @@ mod limits;
 mod order;
 mod random;
 pub(crate) mod rig;
+mod room;
 mod scripts;

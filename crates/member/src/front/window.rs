@@ -12,7 +12,7 @@ use zk::response::{
 use super::connection::{Slot, SlotKind, State};
 use super::namespaces::Written;
 use super::{Front, LENGTH_BYTES};
-use crate::limits::FRONT_BYTES_MAX;
+use crate::limits::{FRONT_BYTES_MAX, SMALL_REPLY_BYTES};
 use crate::message::{Answered, ReadAnswer, Unavailable, borrow};
 
 impl Front {
@@ -30,7 +30,10 @@ impl Front {
                 self.commands_in_flight += 1;
             }
             kind if kind.runs_here() => connection.local_reads += 1,
-            SlotKind::TravellingRead(_) => connection.travelling_reads += 1,
+            SlotKind::TravellingRead(_) => {
+                connection.travelling_reads += 1;
+                self.travelling_reads += 1;
+            }
             _ => {}
         }
         let large_bytes = core::mem::take(&mut self.large_bytes);
@@ -50,6 +53,7 @@ impl Front {
                 self.bytes_in_flight -= bytes;
             }
             SlotKind::Sync { .. } => self.commands_in_flight -= 1,
+            SlotKind::TravellingRead(_) => self.travelling_reads -= 1,
             _ => {}
         }
     }
@@ -247,13 +251,25 @@ impl Front {
             }
             _ => unreachable!("answers come in the order of the window"),
         }
-        for answer in reads {
+        let mut reads = reads.into_iter();
+        while let Some(answer) = reads.next() {
+            let ReadAnswer::Answered { frame, error, held } = answer else {
+                self.take_back(id, 1 + reads.len(), zxid);
+                break;
+            };
             let slot = self.pop_slot(id);
             let SlotKind::TravellingRead(read) = &slot.kind else {
                 unreachable!("reads that travelled stand behind their write");
             };
-            self.reply(id, &slot, zxid, |out| out.extend_from_slice(&answer.frame));
-            self.watch(id, read, answer.error, ordinal);
+            let bytes = frame.len();
+            if self.is_too_large_a_reply(bytes as u64) {
+                self.refuse_reply(id, &slot, zxid, &read.path, bytes as u64);
+                continue;
+            }
+            self.reply(id, &slot, zxid, |out| append(&frame, out));
+            drop(held);
+            self.note_reply(id, bytes);
+            self.watch(id, read, error, ordinal);
             if !self.is_attached(id) {
                 // That watch was one too many.
                 return;
@@ -261,6 +277,12 @@ impl Front {
         }
         self.settle(id);
         self.resumable.push(id);
+    }
+
+    pub(super) fn note_reply(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.note_reply(bytes);
+        }
     }
 
     pub(super) fn on_synced(&mut self, id: ConnectionId) {
@@ -276,6 +298,14 @@ impl Front {
         self.settle(id);
         self.resumable.push(id);
     }
+}
+
+/// Appends a frame. The buffer takes what a large one needs, and not twice as much.
+fn append(frame: &[u8], out: &mut Vec<u8>) {
+    if frame.len() > SMALL_REPLY_BYTES {
+        out.reserve_exact(frame.len());
+    }
+    out.extend_from_slice(frame);
 }
 
 /// ZooKeeper has no code for a server that cannot take a write for now; a system error is what its

@@ -1192,3 +1192,15 @@ fn audit_and_slow_requests_are_off_unless_asked_for() {
     let toml = World::toml("audit = true\nslow_request = \"250ms\"");
     assert_eq!(shown(&toml), (true, Some(250)));
 }
+
+#[test]
+fn replies_have_no_bound_unless_one_is_set() {
+    let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
+    let shown = |world: &World| world.config().reply_bytes_max;
+    assert_eq!(shown(&zoo("")), None);
+    assert_eq!(shown(&zoo("quorate.replyBytesMax=64MiB")), Some(64 << 20));
+    assert_eq!(shown(&zoo("quorate.replyBytesMax=0")), None);
+    assert_eq!(shown(&World::toml("reply_bytes_max = \"1MiB\"")), Some(1 << 20));
+    assert_eq!(shown(&World::toml("reply_bytes_max = 0")), None);
+    assert!(zoo("quorate.replyBytesMax=much").error().contains("much"));
+}

@@ -34,6 +34,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("jute_bytes_max", "\"1MiB\""),
     ("commands_in_flight_max", "1000"),
     ("throttled_op_wait", "\"1s\""),
+    ("reply_bytes_max", "\"64MiB\""),
     ("connect_tokens_max", "0"),
     ("connect_fill", "\"1ms\""),
     ("connect_fill_count", "1"),
@@ -293,6 +294,7 @@ fn apply_key(
             max => draft.bound_commands(max),
         },
         "throttled_op_wait" => draft.throttled_op_wait_ms = u64::from(value.ms()?),
+        "reply_bytes_max" => draft.reply_bytes_max = Some(value.bytes()?).filter(|max| *max > 0),
         _ if key.starts_with("connect_") || key.starts_with("large_request") => {
             return apply_throttle_key(draft, place, key, &value);
         }

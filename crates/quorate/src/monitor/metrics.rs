@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use machine::MemberId;
-use member::front::FrontReport;
 use member::front::namespaces::Sizes;
+use member::front::{FrontReport, RefusedReply};
 use member::summary::Summary;
 use node::NodeMetrics;
 use zk::metrics::{Distribution, Metric, Number, Value};
@@ -25,6 +25,7 @@ impl Monitor {
         let node = self.node.metrics();
         let mut metrics = self.gauges(&fronts);
         metrics.extend(self.counters(&fronts, &node));
+        metrics.extend(fronts.metrics.last_refused_reply.as_ref().map(refused_reply));
         metrics.extend(self.distributions(&fronts, &node));
         metrics.extend(self.ack_latencies(&node));
         metrics.extend(self.ensemble().iter().flat_map(|ensemble| ensemble.metrics()));
@@ -106,6 +107,9 @@ impl Monitor {
             counter("tls_handshake_exceeded", self.handshakes().exceeded),
             counter("sessionless_connections_expired", of.sessionless_connections_expired),
             counter("throttled_ops", of.throttled_ops),
+            counter("replies_refused", of.replies_refused),
+            counter("travelling_reads_refused", of.travelling_reads_refused),
+            counter("slow_takers_ended", of.slow_takers_ended),
             counter("stale_sessions_expired", counts.sessions_expired),
             counter("proposal_count", counts.commands_proposed),
             counter("commit_count", ordinal - node.startup.ordinal),
@@ -182,6 +186,17 @@ fn counter(name: &'static str, count: u64) -> Metric {
 fn namespaces(name: &'static str, sizes: BTreeMap<&str, Sizes>) -> Metric {
     let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution()));
     Metric { name, value: Value::BasicOf(sets.collect()) }
+}
+
+/// The reply that was refused last, with whose it was: counters cannot have a label for each path.
+fn refused_reply(refused: &RefusedReply) -> Metric {
+    let RefusedReply { session, path, bytes } = refused;
+    let path = path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let labels = format!("path=\"{path}\",session=\"{session:#x}\"");
+    Metric {
+        name: "last_refused_reply_bytes",
+        value: Value::Labelled(vec![(labels, *bytes as f64)]),
+    }
 }
 
 /// What happens once, at the start.

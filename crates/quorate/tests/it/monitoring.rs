@@ -264,6 +264,20 @@ fn metrics_are_scraped_by_zookeepers_names() {
 }
 
 #[test]
+fn a_refused_reply_is_shown_with_its_path_and_session() {
+    let server =
+        Server::start("metrics-refused", &[&METRICS[..], &["quorate.replyBytesMax=100"]].concat());
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    client.create("/a\"b", &[1; 101], 0).unwrap();
+    assert_eq!(client.get("/a\"b"), Err(ErrorCode::MARSHALLING_ERROR));
+    let text = http(server.face("metrics"), "GET /metrics").2;
+    let session = format!("{:#x}", client.session);
+    let line = format!("last_refused_reply_bytes{{path=\"/a\\\"b\",session=\"{session}\"}} 101.0");
+    assert!(text.lines().any(|it| it == line), "{text}");
+    assert_eq!(sample(&text, "replies_refused"), 1.0);
+}
+
+#[test]
 fn metrics_of_the_chunk_store_are_a_datanodes() {
     let lines = [&METRICS[..], &["quorate.chunkAddr=127.0.0.1:0"]].concat();
     let server = Server::start("metrics-chunks", &lines);

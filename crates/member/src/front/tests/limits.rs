@@ -506,10 +506,10 @@ fn the_answers_to_a_multi_read_are_bounded() {
     let eight = ["get,/a"; 8].join(" ");
     let seen = rig.play(&format!("c1: multiread {eight} | multiread {eight} get,/b | ping"));
     let lines: Vec<&str> = seen.lines().collect();
-    assert!(lines[0].contains("8388608 v0"), "{seen}");
+    assert!(lines[0].contains("4194304 v0"), "{seen}");
     assert!(lines[1].ends_with("marshalling error @3"), "{seen}");
     assert_eq!(lines[2], "c1: ping -> @3");
-    assert_eq!(rig.notices, ["a multi-read of 67108865 bytes is refused"]);
+    assert_eq!(rig.notices, ["a multi-read of 33554433 bytes is refused"]);
 }
 
 #[test]

@@ -213,6 +213,8 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         settings: Arc::new(Settings::default()),
         auth: Arc::default(),
         throttle: Arc::default(),
+        replies: Arc::default(),
+        reply_bytes_max: None,
         audit: false,
         slow_request_ms: None,
         read_only_after_ms: None,
@@ -304,10 +306,12 @@ impl Real {
 
 impl Rig {
     pub(crate) fn new(front_count: u32, engine: Engine) -> Rig {
+        let apply = Apply::new(ORIGIN, machine::LogIndex(1), 1);
+        let front = |id| Front::new(FrontConfig { replies: apply.replies(), ..config(id) });
         Rig {
-            fronts: (0..front_count).map(|id| Front::new(config(id))).collect(),
+            fronts: (0..front_count).map(front).collect(),
             machine: Machine::default(),
-            apply: Apply::new(ORIGIN, machine::LogIndex(1), 1),
+            apply,
             engine,
             clients: BTreeMap::new(),
             to_loop: VecDeque::new(),
@@ -733,6 +737,10 @@ impl Rig {
     /// What always holds: credits are what the windows say.
     pub(crate) fn check(&self) {
         for front in &self.fronts {
+            let of_all = |of: fn(&Connection) -> usize| front.connections.values().map(of).sum();
+            let held = front.held_bytes();
+            assert_eq!(held.output, of_all(|connection| connection.output.len()));
+            assert_eq!(held.travelling_reads, of_all(|connection| connection.travelling_reads));
             let (mut commands, mut bytes_all) = (0, 0);
             for connection in front.connections.values() {
                 let (mut window_bytes, mut local_reads, mut travelling_reads) = (0, 0, 0);

@@ -163,24 +163,50 @@ fn a_client_that_takes_nothing_is_left_alone() {
     assert_well(&server);
 }
 
-/// Reads that travel with a write are answered by Apply, whether the client takes them or not.
+/// Twenty clients ask for 64 replies of a MiB each, in 2 KB: behind a write, where Apply answers
+/// them, or between writes, or in multi-reads. All together hold no more than the room for replies,
+/// as Apply made them and as they wait to be taken, and what the allocator keeps of both.
 #[test]
-fn a_client_that_takes_nothing_behind_its_writes_is_left_alone() {
-    let server = Server::start("takes-no-more", &[]);
-    make_large(&server, FRAME_BYTES_MAX - 200);
-    let before = resident_mib(server.pid());
-    let asks = requests(20_000, |xid| match xid % 65 {
-        1 => Request::Write(WriteRequest::SetData { path: "/", data: Some(b""), version: -1 }),
-        _ => GET_LARGE,
-    });
-    let most = most_memory_during(&server, 2, |_, stop| {
-        let mut stream = plain_session(server.address());
-        write_until(&mut stream, &asks, stop);
-    });
-    println!("{before} MiB before, at most {most} MiB");
-    // Each holds 64 replies of a MiB: as Apply made them, and in a buffer that grows by doubling.
-    // The allocator keeps as many for a while, since Apply runs on two threads.
-    assert!(most < before + 2 * 64 * 4 + 50, "{before} MiB before, {most} MiB");
+fn what_clients_that_take_nothing_hold_is_bounded_together() {
+    let set = || Request::Write(WriteRequest::SetData { path: "/", data: Some(b""), version: -1 });
+    let read = ReadRequest { kind: ReadKind::GetData, path: "/large", watch: false };
+    let behind_one = requests(650, |xid| if xid % 65 == 1 { set() } else { GET_LARGE });
+    let between = requests(640, |xid| if xid % 2 == 1 { set() } else { GET_LARGE });
+    let at_once = requests(10, |_| Request::MultiRead(vec![read.clone(); 30]));
+    for (name, asks) in [("behind", behind_one), ("between", between), ("at-once", at_once)] {
+        let server = Server::start(&format!("takes-no-more-{name}"), &[]);
+        make_large(&server, FRAME_BYTES_MAX - 200);
+        let before = resident_mib(server.pid());
+        let most = most_memory_during(&server, 20, |_, stop| {
+            let mut stream = plain_session(server.address());
+            write_until(&mut stream, &asks, stop);
+        });
+        println!("{name}: {before} MiB before, at most {most} MiB");
+        assert!(most < before + 4 * 64 + 50, "{name}: {before} MiB before, {most} MiB");
+        assert_well(&server);
+    }
+}
+
+/// A list that is too large is refused by its size, before it is built, and the client goes on.
+#[test]
+fn a_reply_beyond_reply_bytes_max_is_an_error_and_no_lost_connection() {
+    let lines = ["quorate.replyBytesMax=100KiB", "4lw.commands.whitelist=*"];
+    let server = Server::start("reply-bytes-max", &lines);
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    client.create("/many", b"", 0).unwrap();
+    for number in 0..1_100 {
+        client.create(&format!("/many/{number:0>100}"), b"", 0).unwrap();
+    }
+    let list = ReadRequest { kind: ReadKind::GetChildren2, path: "/many", watch: false };
+    let answer = client.call(&Request::Read(list));
+    assert_eq!(answer.header.error, ErrorCode::MARSHALLING_ERROR);
+    assert!(answer.body.is_empty());
+    assert!(client.exists("/many"));
+    let log = server.log();
+    assert!(log.contains("a reply of 114400 bytes is refused: session 0x"), "{log}");
+    assert!(log.contains(", /many"), "{log}");
+    let shown = String::from_utf8(ask_word(server.address(), b"mntr")).unwrap();
+    assert!(shown.contains("zk_replies_refused\t1\n"), "{shown}");
     assert_well(&server);
 }
 

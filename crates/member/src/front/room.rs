@@ -1,0 +1,210 @@
+//! Replies that are large: which wait for room, which are refused, and who is disconnected so that
+//! there is room again.
+//!
+//! The room is the whole member's ([`ReplyRoom`](crate::ReplyRoom)). While it is full a connection
+//! gets small replies only, and those only if it takes them; the others are *parked* until there is
+//! room, which a look at each tick finds out as well, since another Front may have made it. Clients
+//! that leave their replies lying would keep it full for ever: those that took next to nothing for
+//! some seconds are disconnected.
+
+use machine::{ConnectionId, SessionId};
+use zk::ErrorCode;
+use zk::response::{ReplyHeader, encode_empty};
+
+use super::Front;
+use super::connection::{Slot, SlotKind, State};
+use crate::limits::{
+    OUTPUT_STALL_MS, OUTPUT_TAKEN_BYTES_MIN, PARKED_RESUMED_MAX, REFUSED_REPLY_INTERVAL_MS,
+    REPLIES_TOLD_BYTES,
+};
+
+/// Bytes and reads that a Front holds for its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldBytes {
+    /// Bytes of output that clients have not taken, or have taken and that are not given back yet.
+    pub output: usize,
+    /// Bytes that were read and not decoded.
+    pub input: usize,
+    /// Bytes of commands that were handed over and are not answered.
+    pub commands: usize,
+    /// How many reads travel with those commands.
+    pub travelling_reads: usize,
+}
+
+/// A reply that was larger than the configuration allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedReply {
+    /// The session that asked.
+    pub session: i64,
+    /// The znode that was asked for, the first one of several.
+    pub path: String,
+    /// Bytes that the reply would have had.
+    pub bytes: u64,
+}
+
+impl Front {
+    /// What this Front holds, counted anew: for those who judge its bounds.
+    pub fn held_bytes(&self) -> HeldBytes {
+        let connections = || self.connections.values();
+        let output = connections().map(|connection| connection.output.len()).sum();
+        let counted: usize = connections().map(|connection| connection.output_counted).sum();
+        assert!(counted == self.output_held);
+        HeldBytes {
+            output,
+            input: connections().map(|connection| connection.input.len()).sum(),
+            commands: self.bytes_in_flight,
+            travelling_reads: self.travelling_reads,
+        }
+    }
+
+    /// Counts the output of a connection, which may have changed.
+    pub(super) fn count_output(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let now = connection.output.len();
+        self.output_held = self.output_held - connection.output_counted + now;
+        connection.output_counted = now;
+        self.tell_room();
+    }
+
+    /// Tells the room what is held here, unless it knows about as much.
+    pub(super) fn tell_room(&mut self) {
+        if self.output_held.abs_diff(self.output_told) >= REPLIES_TOLD_BYTES
+            || self.connections.is_empty()
+        {
+            self.config.replies.tell(self.output_told, self.output_held);
+            self.output_told = self.output_held;
+        }
+    }
+
+    /// Lets a connection wait for room for its next reply, of so many bytes.
+    pub(super) fn park(&mut self, id: ConnectionId, bytes: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if !connection.parked {
+            connection.parked = true;
+            self.parked.push_back((id, bytes));
+        }
+    }
+
+    /// Lets some of those that wait for room go on, where there is enough for them. A reply that
+    /// does not fit yet keeps no smaller one waiting.
+    pub(super) fn unpark(&mut self) {
+        for _ in 0..PARKED_RESUMED_MAX.min(self.parked.len()) {
+            let Some((id, bytes)) = self.parked.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            if !connection.parked {
+                continue;
+            }
+            if !self.config.replies.takes(bytes) {
+                self.parked.push_back((id, bytes));
+                continue;
+            }
+            connection.parked = false;
+            self.list(id);
+            self.resumable.push(id);
+        }
+    }
+
+    /// Disconnects clients that keep the room nearly full and take next to nothing.
+    pub(super) fn end_slow_takers(&mut self) {
+        if !self.config.replies.is_tight() {
+            self.tight_since_ms = None;
+            return;
+        }
+        let now_ms = self.now.monotonic_ms;
+        let is_due = match self.tight_since_ms {
+            Some(since_ms) if now_ms < since_ms + OUTPUT_STALL_MS => return,
+            // Nothing that was noted before counts.
+            None => false,
+            Some(_) => true,
+        };
+        self.tight_since_ms = Some(now_ms);
+        let mut slow = Vec::new();
+        for (id, connection) in &mut self.connections {
+            let taken = |before: u64| connection.taken_bytes - before;
+            let is_slow = |before| taken(before) < OUTPUT_TAKEN_BYTES_MIN;
+            if is_due && connection.taken_before.is_some_and(is_slow) {
+                slow.push(*id);
+            }
+            let leaves_some = connection.leaves_replies_lying();
+            connection.taken_before = leaves_some.then_some(connection.taken_bytes);
+        }
+        slow.sort_unstable();
+        for id in slow {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            if !connection.leaves_replies_lying() || matches!(connection.state, State::Closing) {
+                continue;
+            }
+            let bytes = connection.output_bytes();
+            connection.drop_output();
+            self.metrics.slow_takers_ended += 1;
+            self.disconnect(id, &format!("it leaves {bytes} bytes unread that others need"));
+        }
+    }
+
+    /// Whether a reply of so many bytes is larger than the configuration allows.
+    pub(super) fn is_too_large_a_reply(&self, bytes: u64) -> bool {
+        self.config.reply_bytes_max.is_some_and(|bytes_max| bytes > bytes_max)
+    }
+
+    /// Answers a read whose reply would be too large with a marshalling error: all clients know it,
+    /// it says that nothing was read, and none asks again because of it.
+    pub(super) fn refuse_reply(
+        &mut self,
+        id: ConnectionId,
+        slot: &Slot,
+        zxid: i64,
+        path: &str,
+        bytes: u64,
+    ) {
+        let session = self.connections.get(&id).and_then(|connection| connection.session);
+        let session = session.unwrap_or(SessionId(0)).0;
+        self.metrics.replies_refused += 1;
+        self.metrics.last_refused_reply = Some(RefusedReply { session, path: path.into(), bytes });
+        let now_ms = self.now.monotonic_ms;
+        let is_due = |told_ms| now_ms >= told_ms + REFUSED_REPLY_INTERVAL_MS;
+        if self.refused_told_ms.is_none_or(is_due) {
+            let others = match core::mem::take(&mut self.refused_not_told) {
+                0 => String::new(),
+                count => format!("; {count} others since the last that was told"),
+            };
+            let of = format!("session {session:#x}, {path}");
+            self.notice(id, &format!("a reply of {bytes} bytes is refused: {of}{others}"));
+            self.refused_told_ms = Some(now_ms);
+        } else {
+            self.refused_not_told += 1;
+        }
+        let header = ReplyHeader { xid: slot.xid, zxid, error: ErrorCode::MARSHALLING_ERROR };
+        self.reply(id, slot, zxid, |out| encode_empty(header, out));
+    }
+
+    /// Takes `count` reads back that travelled, which stand at the front of the window and were not
+    /// run. They are run here, unless a later write of the session is under way: what they showed
+    /// then could be that one's. They are refused with a timeout, which says that nothing was read
+    /// and that the client may ask again.
+    pub(super) fn take_back(&mut self, id: ConnectionId, count: usize, zxid: i64) {
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let is_own_command =
+            |slot: &Slot| matches!(slot.kind, SlotKind::Write { .. } | SlotKind::Close { .. });
+        connection.small_replies_wanted = crate::limits::SMALL_REPLIES_TO_TRAVEL;
+        if connection.window.iter().any(is_own_command) {
+            for _ in 0..count {
+                let slot = self.pop_slot(id);
+                self.metrics.travelling_reads_refused += 1;
+                let header =
+                    ReplyHeader { xid: slot.xid, zxid, error: ErrorCode::OPERATION_TIMEOUT };
+                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+            }
+            return;
+        }
+        for slot in connection.window.iter_mut().take(count) {
+            let kind = core::mem::replace(&mut slot.kind, SlotKind::Ping);
+            let SlotKind::TravellingRead(read) = kind else {
+                unreachable!("reads that travelled stand behind their write");
+            };
+            slot.kind = SlotKind::Read(read);
+        }
+        connection.travelling_reads -= count;
+        connection.local_reads += count;
+        self.travelling_reads -= count;
+    }
+}

@@ -1,0 +1,142 @@
+//! The room that a member has for replies: bytes that are built and not yet taken by clients.
+//!
+//! Each connection has a bound of its own, and those of many connections add up to any size. So the
+//! Fronts of a member and its Apply share one [`ReplyRoom`]. Where it is full, large replies wait
+//! ([`Front`](crate::Front)), or are not built behind a write ([`Apply`](crate::Apply)). It is a
+//! bound that may be passed by a little, and not a reservation: counting costs the path of a
+//! request next to nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::limits::{
+    OUTPUT_BYTES_MAX, REPLIES_BYTES_CALM, REPLIES_BYTES_MAX, REPLIES_BYTES_TIGHT, SMALL_REPLY_BYTES,
+};
+
+/// Counts the bytes of replies that a member holds.
+#[derive(Debug, Default)]
+pub struct ReplyRoom {
+    /// Rises when a reply is built, falls when it is taken or thrown away.
+    bytes: AtomicU64,
+}
+
+impl ReplyRoom {
+    /// Bytes of replies that are held now, give or take
+    /// [`REPLIES_TOLD_BYTES`](crate::limits::REPLIES_TOLD_BYTES) for each Front.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether no large reply is to be built.
+    pub fn is_full(&self) -> bool {
+        self.bytes() >= REPLIES_BYTES_MAX
+    }
+
+    /// Whether a reply of so many bytes is to be built now.
+    pub fn takes(&self, bytes: u64) -> bool {
+        let held = self.bytes();
+        match bytes {
+            _ if held <= REPLIES_BYTES_CALM => true,
+            _ if bytes <= SMALL_REPLY_BYTES as u64 => true,
+            _ if bytes <= OUTPUT_BYTES_MAX as u64 => held < REPLIES_BYTES_MAX,
+            _ => held + bytes <= REPLIES_BYTES_TIGHT,
+        }
+    }
+
+    /// Whether [`ReplyRoom::takes`] is true whatever the size.
+    pub fn is_calm(&self) -> bool {
+        self.bytes() <= REPLIES_BYTES_CALM
+    }
+
+    /// Whether clients that leave their replies lying are to be looked for.
+    pub fn is_tight(&self) -> bool {
+        self.bytes() >= REPLIES_BYTES_TIGHT
+    }
+
+    /// Counts a Front's share anew, which was `before` when it was last told.
+    pub(crate) fn tell(&self, before: usize, now: usize) {
+        if now >= before {
+            self.bytes.fetch_add((now - before) as u64, Ordering::Relaxed);
+        } else {
+            self.bytes.fetch_sub((before - now) as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Bytes of one reply in the room, until it is dropped.
+#[derive(Debug)]
+pub struct HeldReply {
+    room: Arc<ReplyRoom>,
+    bytes: usize,
+}
+
+impl HeldReply {
+    /// Counts so many bytes.
+    pub fn new(room: &Arc<ReplyRoom>, bytes: usize) -> HeldReply {
+        room.tell(0, bytes);
+        HeldReply { room: room.clone(), bytes }
+    }
+}
+
+impl Clone for HeldReply {
+    fn clone(&self) -> HeldReply {
+        HeldReply::new(&self.room, self.bytes)
+    }
+}
+
+impl Drop for HeldReply {
+    fn drop(&mut self) {
+        self.room.tell(self.bytes, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_counts_until_it_is_dropped() {
+        let room = Arc::new(ReplyRoom::default());
+        let first = HeldReply::new(&room, 10);
+        let copy = first.clone();
+        assert_eq!(room.bytes(), 20);
+        drop(first);
+        assert_eq!(room.bytes(), 10);
+        drop(copy);
+        assert_eq!(room.bytes(), 0);
+    }
+
+    #[test]
+    fn the_room_is_tight_before_it_is_full() {
+        let room = ReplyRoom::default();
+        let (tight, full) = (REPLIES_BYTES_TIGHT as usize, REPLIES_BYTES_MAX as usize);
+        let steps = [(tight - 1, false, false), (tight, true, false), (full - 1, true, false)];
+        let mut told = 0;
+        for (bytes, is_tight, is_full) in steps.into_iter().chain([(full, true, true)]) {
+            room.tell(told, bytes);
+            told = bytes;
+            assert_eq!((room.is_tight(), room.is_full()), (is_tight, is_full), "{bytes}");
+        }
+        room.tell(told, 0);
+        assert!(!room.is_tight());
+    }
+
+    #[test]
+    fn the_larger_a_reply_the_more_room_it_needs() {
+        let (small, large) = (SMALL_REPLY_BYTES as u64, OUTPUT_BYTES_MAX as u64);
+        let (calm, tight, full) = (REPLIES_BYTES_CALM, REPLIES_BYTES_TIGHT, REPLIES_BYTES_MAX);
+        let check = |held: u64, bytes: u64, expected: bool| {
+            let room = ReplyRoom::default();
+            room.tell(0, held as usize);
+            assert_eq!(room.takes(bytes), expected, "{bytes} beside {held}");
+        };
+        check(calm, u64::MAX, true);
+        check(calm + 1, tight - calm - 1, true);
+        check(calm + 1, tight - calm, false);
+        check(tight, large + 1, false);
+        check(full - 1, large, true);
+        check(full, large, false);
+        check(full, small + 1, false);
+        check(full + 1, small, true);
+    }
+}
