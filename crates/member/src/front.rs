@@ -45,8 +45,9 @@ use zk::four_letter::{Latency, Word};
 use zk::sasl::Exchange;
 
 use crate::limits::{
-    CLOCK_INTERVAL_MS, CLOSING_MS_MAX, GREETING_MS_MAX, HEARD_INTERVAL_MS, READ_HOLD_BYTES_MAX,
-    READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, REST_TICK_MS_MAX,
+    CLOCK_INTERVAL_MS, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX, CONNECT_HOLD_PART, CONTACT_MS_USUAL,
+    HEARD_INTERVAL_MS, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX,
+    REST_TICK_MS_MAX,
 };
 use crate::message::{
     Answer, Delivery, FrontId, OwnedIdentity, Submission, ToLoop, Waiter, borrow,
@@ -97,6 +98,8 @@ pub struct FrontConfig {
     /// Bytes of the reply to a read (`reply_bytes_max`). A larger one is refused with a marshalling
     /// error. None: only multi-reads have a bound.
     pub reply_bytes_max: Option<u64>,
+    /// How long a connection may be without a session (`nio.sessionlessCnxnTimeout`).
+    pub sessionless_ms_max: u64,
     /// Whether each write is told to the audit log (`audit.enable`).
     pub audit: bool,
     /// Requests that took longer are told; none: no request is.
@@ -164,8 +167,12 @@ pub struct Front {
     resumable: Vec<ConnectionId>,
     /// Connections that could not go on because the Front's credits were spent.
     starved: Vec<ConnectionId>,
-    /// Connections by the time they were accepted, for those that never greet.
+    /// Connections by the time they were accepted, until they have a session or are over.
     accepted: VecDeque<(u64, ConnectionId)>,
+    /// Connections that asked Loop for a session, until they are answered or over.
+    connecting: Vec<ConnectionId>,
+    /// Connections that ended while they asked Loop for a session; told to Loop at the next tick.
+    withdrawn: Vec<ConnectionId>,
     /// Connections that wait for room for replies, each with the bytes that its next reply wants.
     /// Those that were looked at in vain stand at the end.
     parked: VecDeque<(ConnectionId, u64)>,
@@ -237,6 +244,8 @@ impl Front {
             resumable: Vec::new(),
             starved: Vec::new(),
             accepted: VecDeque::new(),
+            connecting: Vec::new(),
+            withdrawn: Vec::new(),
             parked: VecDeque::new(),
             output_held: 0,
             output_told: 0,
@@ -468,12 +477,15 @@ impl Front {
         self.tell_room();
         if let State::Connecting { .. } = connection.state {
             self.commands_in_flight -= 1;
+            self.withdrawn.push(id);
         }
     }
 
     /// Time went by: reports the sessions heard from.
     pub fn on_tick(&mut self) {
-        self.end_idle();
+        self.end_sessionless();
+        self.end_connecting();
+        self.end_closing();
         self.end_those_cut_off();
         self.end_slow_takers();
         if self.now.monotonic_ms < self.heard_reported_ms + HEARD_INTERVAL_MS {
@@ -496,6 +508,10 @@ impl Front {
             || self.has_read_only
             || !self.starved.is_empty()
             || !self.accepted.is_empty()
+            || !self.connecting.is_empty()
+            || !self.withdrawn.is_empty()
+            || !self.parked.is_empty()
+            || self.tight_since_ms.is_some()
             || !self.closing.is_empty()
             || !self.heard.is_empty();
         if is_busy {
@@ -569,21 +585,53 @@ impl Front {
         self.heard.extend(held_back.filter_map(|found| found.session));
     }
 
-    /// Ends connections that never said who they are, and those that leave their last bytes lying.
-    fn end_idle(&mut self) {
+    /// Ends connections that have no session in time, whatever they have said until then. A word
+    /// that is not answered, half a frame and a handshake of TLS count like silence.
+    ///
+    /// ZooKeeper 3.9 `NIOServerCnxnFactory.touchCnxn`, where each byte counts anew.
+    fn end_sessionless(&mut self) {
         let now_ms = self.now.monotonic_ms;
         while let Some(&(since_ms, id)) = self.accepted.front() {
             let state = self.connections.get(&id).map(|connection| &connection.state);
-            let is_new = matches!(state, Some(State::New));
-            if is_new && now_ms < since_ms + GREETING_MS_MAX {
-                break;
+            let is_open = !matches!(state, None | Some(State::Attached | State::Closing));
+            let is_late = since_ms.saturating_add(self.config.sessionless_ms_max) <= now_ms;
+            if is_open && !is_late {
+                return;
             }
             self.accepted.pop_front();
-            if is_new {
+            if is_open {
                 self.metrics.sessionless_connections_expired += 1;
                 self.disconnect(id, "it did not connect a session in time");
             }
         }
+    }
+
+    /// Ends connections that wait for a session while this member has no contact to a leader, after
+    /// as long as an election usually takes: their clients try another server. Then tells Loop of
+    /// all that ended while they waited.
+    fn end_connecting(&mut self) {
+        let now_ms = self.now.monotonic_ms;
+        for id in core::mem::take(&mut self.connecting) {
+            let state = self.connections.get(&id).map(|connection| &connection.state);
+            let Some(State::Connecting { timeout_ms, since_ms, .. }) = state else { continue };
+            let hold_ms = connect_hold_ms(*timeout_ms);
+            let is_late = since_ms + hold_ms <= now_ms;
+            if is_late && self.is_silent_for(hold_ms.max(CONTACT_MS_USUAL)) {
+                self.disconnect(id, NO_CONTACT);
+            } else {
+                self.connecting.push(id);
+            }
+        }
+        let mut withdrawn = core::mem::take(&mut self.withdrawn);
+        if !withdrawn.is_empty() {
+            withdrawn.sort_unstable();
+            self.output.to_loop.push(ToLoop::Withdraw(self.config.id, withdrawn));
+        }
+    }
+
+    /// Ends connections that leave their last bytes lying.
+    fn end_closing(&mut self) {
+        let now_ms = self.now.monotonic_ms;
         while let Some(&(since_ms, id)) = self.closing.front()
             && since_ms + CLOSING_MS_MAX <= now_ms
         {
@@ -722,6 +770,7 @@ impl Front {
         }
         if was_connecting {
             self.commands_in_flight -= 1;
+            self.withdrawn.push(id);
         }
         self.watches.close(id);
         self.soil(id);
@@ -749,6 +798,11 @@ impl Front {
             self.runnable.push_back(id);
         }
     }
+}
+
+/// How long a client with this timeout is let wait for its session while there is no leader.
+fn connect_hold_ms(timeout_ms: u32) -> u64 {
+    CONNECT_HOLD_MS_MAX.min(u64::from(timeout_ms) / CONNECT_HOLD_PART)
 }
 
 /// Takes a whole frame's body out of the input.

@@ -125,9 +125,19 @@ pub const WINDOW_KEPT_REQUESTS: usize = 8;
 /// Bytes of input at which a connection that was idle takes the Front's spare buffers.
 pub const SPARE_INPUT_BYTES_MIN: usize = 1024;
 
-/// How long a connection may take to ask for a session or a four-letter word, as in ZooKeeper
-/// (`zookeeper.nio.sessionlessCnxnTimeout`).
-pub const GREETING_MS_MAX: u64 = 10_000;
+/// How long a connection may be without a session, from when it is accepted, unless configured
+/// (`nio.sessionlessCnxnTimeout`, ZooKeeper's default). Then it is closed, whatever it has sent.
+pub const SESSIONLESS_MS_DEFAULT: u64 = 10_000;
+
+/// How long a member without contact to a leader lets a client wait for its session: an election
+/// takes less. Then the connection is closed, and the client tries another server.
+pub const CONNECT_HOLD_MS_MAX: u64 = 1_000;
+
+/// Part of the client's timeout that it waits at most: it has the rest to find another server.
+pub const CONNECT_HOLD_PART: u64 = 6;
+
+/// How old the contact to a leader that is there may be: a report was lost, and sent again.
+pub const CONTACT_MS_USUAL: u64 = HEARD_RETRY_MS;
 
 /// How long a connection that is being closed may leave its last bytes lying.
 pub const CLOSING_MS_MAX: u64 = 5_000;

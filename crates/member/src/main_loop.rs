@@ -482,7 +482,26 @@ impl Loop {
                 sessions.into_iter().for_each(|session| self.leases.heard(session));
             }
             ToLoop::Heard(sessions) => self.hearing.heard(sessions),
+            ToLoop::Withdraw(front, connections) => self.forget_withdrawn(front, &connections),
         }
+    }
+
+    /// Forgets commands that nobody waits for and no leader was given yet: a client that comes back
+    /// while there is no leader leaves one each time. What a leader was given keeps its place in
+    /// this member's order; a session that it opens for nobody expires.
+    fn forget_withdrawn(&mut self, of_front: FrontId, connections: &[ConnectionId]) {
+        let is_gone = |waiter: &Waiter| connections.binary_search(&waiter.connection).is_ok();
+        self.waiting.retain(|waiting| match waiting {
+            Waiting::Own { front, waiters, .. } if *front == Some(of_front) => {
+                waiters.is_empty() || !waiters.iter().all(is_gone)
+            }
+            _ => true,
+        });
+    }
+
+    /// Batches that no leader was given yet.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.len()
     }
 
     fn condemn(&mut self, why: Condemned) {

@@ -103,6 +103,9 @@ pub enum ToLoop {
     Sync(FrontId, ConnectionId),
     /// Sessions whose clients were heard from since the last report.
     Heard(Vec<SessionId>),
+    /// Connections of a Front that ended before they had a session, ascending: nobody waits for the
+    /// commands that were to give them one.
+    Withdraw(FrontId, Vec<ConnectionId>),
 }
 
 /// What Loop asks of Apply.

@@ -36,7 +36,7 @@ use std::str::FromStr;
 
 use member::container_znodes::ContainerSettings;
 use member::front::auth::{AuthConfig, EnsembleNames};
-use member::limits::{FRONT_COMMANDS_MAX, SNAPSHOT_LOG_BYTES_DEFAULT};
+use member::limits::{FRONT_COMMANDS_MAX, SESSIONLESS_MS_DEFAULT, SNAPSHOT_LOG_BYTES_DEFAULT};
 use member::throttle::ThrottleConfig;
 
 use crate::cli::ServeArgs;
@@ -116,6 +116,8 @@ pub struct ServeConfig {
     pub throttled_op_wait_ms: u64,
     /// Bytes of a reply to a read; a larger one is refused. None: no bound.
     pub reply_bytes_max: Option<u64>,
+    /// How long a connection may be without a session (`nio.sessionlessCnxnTimeout`).
+    pub sessionless_ms_max: u64,
     /// How many may ask for a session in a time, and what large requests may take together
     /// (`connection_throttle_*`, `largeRequest*`).
     pub throttle: ThrottleConfig,
@@ -448,6 +450,7 @@ struct Draft {
     commands_in_flight_max: Option<u32>,
     throttled_op_wait_ms: u64,
     reply_bytes_max: Option<u64>,
+    sessionless_ms_max: Option<u64>,
     throttle: throttle::ThrottleDraft,
     snapshot_command_count: Option<u32>,
     /// The outer none: not said; the inner: switched off.
@@ -566,6 +569,7 @@ impl Draft {
             commands_in_flight_max: self.commands_in_flight_max,
             throttled_op_wait_ms: self.throttled_op_wait_ms,
             reply_bytes_max: self.reply_bytes_max,
+            sessionless_ms_max: self.sessionless_ms_max.unwrap_or(SESSIONLESS_MS_DEFAULT),
             throttle,
             snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),

@@ -65,6 +65,8 @@ pub struct About {
     pub system_properties: BTreeMap<String, String>,
     /// The ensemble that this server is a member of.
     pub cluster: Option<ClusterConfig>,
+    /// How long a connection may be without a session.
+    pub sessionless_ms_max: u64,
     /// Without contact to a leader for so long, it serves reads, if it does at all.
     pub read_only_after_ms: Option<u64>,
     /// Whether metrics are served to Prometheus: counters must not fall then.

@@ -182,6 +182,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         initial_config: config.initial_config.clone(),
         system_properties: shown_properties(&config.system_properties),
         cluster: config.cluster.clone(),
+        sessionless_ms_max: config.sessionless_ms_max,
         read_only_after_ms,
         has_prometheus: config.metrics.is_some(),
     };
@@ -349,6 +350,7 @@ fn front_config(
         throttle: throttle.clone(),
         replies: node.replies(),
         reply_bytes_max: config.reply_bytes_max,
+        sessionless_ms_max: config.sessionless_ms_max,
         audit: config.audit,
         slow_request_ms: config.slow_request_ms,
         read_only_after_ms: read_only_after_ms(config),

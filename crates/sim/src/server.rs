@@ -375,6 +375,7 @@ impl Server {
                     throttle: Arc::default(),
                     replies: apply.replies(),
                     reply_bytes_max: None,
+                    sessionless_ms_max: member::limits::SESSIONLESS_MS_DEFAULT,
                     audit: false,
                     slow_request_ms: None,
                     read_only_after_ms: None,

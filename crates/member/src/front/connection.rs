@@ -32,8 +32,15 @@ pub(super) enum State {
     Waiting,
     /// Its connect request waits for the lock, to be held against the state.
     Greeting(ConnectRequest),
-    /// Its session is being opened or attached.
-    Connecting { connect: ConnectRequest, session: SessionId, password: [u8; 16], timeout_ms: u32 },
+    /// Its session is being opened or attached. `since_ms` says since when it asks for one, and
+    /// stays where the session id was taken and another is tried.
+    Connecting {
+        connect: ConnectRequest,
+        session: SessionId,
+        password: [u8; 16],
+        timeout_ms: u32,
+        since_ms: u64,
+    },
     /// Speaks for a session.
     Attached,
     /// Nothing is read any more; closed once its output is taken.

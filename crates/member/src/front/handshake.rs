@@ -11,6 +11,7 @@ use zk::response::ConnectResponse;
 
 use super::connection::{ReadOnly, State};
 use super::{Front, Halt, NO_CONTACT, take_frame};
+use crate::limits::CONNECT_HOLD_MS_MAX;
 use crate::message::Answered;
 
 /// What a client is told of its session.
@@ -124,7 +125,10 @@ impl Front {
         }
         match is_read_only {
             true => self.greet_read_only(id, &connect, machine),
-            false => self.ask_for_session(id, connect),
+            false => {
+                self.connecting.push(id);
+                self.ask_for_session(id, connect, self.now.monotonic_ms);
+            }
         }
     }
 
@@ -153,10 +157,12 @@ impl Front {
         self.welcome(id, connect, Welcome { session, password, timeout_ms });
     }
 
-    fn ask_for_session(&mut self, id: ConnectionId, connect: ConnectRequest) {
+    /// Asks Loop for the session, for a client that waits for it since `since_ms`.
+    fn ask_for_session(&mut self, id: ConnectionId, connect: ConnectRequest, since_ms: u64) {
         let (min, max) = (self.config.session_timeout_ms_min, self.config.session_timeout_ms_max);
         let timeout_ms = u32::try_from(connect.timeout_ms).unwrap_or(0).clamp(min, max);
-        if self.is_cut_off(timeout_ms) {
+        // Later than that no election is under way that would end soon.
+        if self.is_cut_off(timeout_ms) || self.is_silent_for(2 * CONNECT_HOLD_MS_MAX) {
             self.disconnect(id, NO_CONTACT);
             return;
         }
@@ -174,10 +180,12 @@ impl Front {
             0 => Command::OpenSession { session, password, timeout_ms },
             _ => Command::Attach { session, password, timeout_ms },
         };
+        // In a batch of its own, so that Loop can forget it if the client does not wait.
+        self.hand_over();
         self.submit(id, &command, CONNECT_BYTES_MAX as usize);
         self.commands_in_flight += 1;
         let connection = self.connections.get_mut(&id).expect("the caller looked");
-        connection.state = State::Connecting { connect, session, password, timeout_ms };
+        connection.state = State::Connecting { connect, session, password, timeout_ms, since_ms };
         self.hand_over();
     }
 
@@ -200,7 +208,7 @@ impl Front {
         self.commands_in_flight -= 1;
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         let state = core::mem::replace(&mut connection.state, State::Waiting);
-        let State::Connecting { connect, session, password, timeout_ms } = state else {
+        let State::Connecting { connect, session, password, timeout_ms, since_ms } = state else {
             unreachable!("the caller looked");
         };
         match answered {
@@ -208,7 +216,7 @@ impl Front {
                 self.heard.insert(session);
                 self.welcome(id, &connect, Welcome { session, password, timeout_ms });
             }
-            Ok(Err(Refusal::SessionIdTaken(_))) => self.ask_for_session(id, connect),
+            Ok(Err(Refusal::SessionIdTaken(_))) => self.ask_for_session(id, connect, since_ms),
             Ok(_) => self.refuse_session(id, connect.read_only),
             Err(_) => {
                 self.disconnect(id, "no session can be opened now");

@@ -886,3 +886,31 @@ fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
     }
     assert_eq!(counts.proposal_bytes, Some([3, 3, 9]));
 }
+
+/// Commands of three connections wait for a leader; two of the connections are gone.
+#[test]
+fn what_nobody_waits_for_any_more_is_forgotten_before_a_leader_has_it() {
+    let mut member = Loop::new(start()).unwrap();
+    let submission = |front: u32, connection: u64| {
+        let command = Command::OpenSession {
+            session: SessionId(connection as i64),
+            password: [0; 16],
+            timeout_ms: 4_000,
+        };
+        let batch = own_batch(connection, &command);
+        let waiters = vec![Waiter { connection: ConnectionId(connection), reads: Vec::new() }];
+        ToLoop::Submit(Submission { front: FrontId(front), batch, waiters })
+    };
+    [(0, 1), (0, 2), (0, 3), (1, 1)].into_iter().for_each(|(front, connection)| {
+        member.on_front(submission(front, connection));
+    });
+    assert_eq!(member.waiting_count(), 4);
+    member.on_front(ToLoop::Withdraw(FrontId(0), vec![ConnectionId(1), ConnectionId(3)]));
+    assert_eq!(member.waiting_count(), 2);
+    // A client that comes again and again leaves nothing.
+    for connection in 10..1_000 {
+        member.on_front(submission(0, connection));
+        member.on_front(ToLoop::Withdraw(FrontId(0), vec![ConnectionId(connection)]));
+    }
+    assert_eq!(member.waiting_count(), 2);
+}

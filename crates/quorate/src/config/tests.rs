@@ -1194,6 +1194,19 @@ fn audit_and_slow_requests_are_off_unless_asked_for() {
 }
 
 #[test]
+fn the_time_without_a_session_is_that_of_zookeepers_property() {
+    let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
+    let shown = |world: &World| (world.config().sessionless_ms_max, world.warnings());
+    let fine = Vec::<String>::new;
+    assert_eq!(shown(&zoo("")), (10_000, fine()));
+    assert_eq!(shown(&zoo("nio.sessionlessCnxnTimeout=2500")), (2_500, fine()));
+    assert_eq!(shown(&zoo("zookeeper.nio.sessionlessCnxnTimeout=1")), (1, fine()));
+    assert_eq!(shown(&World::toml("sessionless_timeout = \"3s\"")), (3_000, fine()));
+    assert!(zoo("nio.sessionlessCnxnTimeout=0").error().contains("is not between 1 and"));
+    assert!(World::toml("sessionless_timeout = \"0s\"").error().contains("sessionless_timeout"));
+}
+
+#[test]
 fn replies_have_no_bound_unless_one_is_set() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
     let shown = |world: &World| world.config().reply_bytes_max;

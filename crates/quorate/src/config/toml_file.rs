@@ -35,6 +35,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("commands_in_flight_max", "1000"),
     ("throttled_op_wait", "\"1s\""),
     ("reply_bytes_max", "\"64MiB\""),
+    ("sessionless_timeout", "\"10s\""),
     ("connect_tokens_max", "0"),
     ("connect_fill", "\"1ms\""),
     ("connect_fill_count", "1"),
@@ -295,6 +296,9 @@ fn apply_key(
         },
         "throttled_op_wait" => draft.throttled_op_wait_ms = u64::from(value.ms()?),
         "reply_bytes_max" => draft.reply_bytes_max = Some(value.bytes()?).filter(|max| *max > 0),
+        "sessionless_timeout" => {
+            draft.sessionless_ms_max = Some(u64::from(value.ms_above_0()?));
+        }
         _ if key.starts_with("connect_") || key.starts_with("large_request") => {
             return apply_throttle_key(draft, place, key, &value);
         }

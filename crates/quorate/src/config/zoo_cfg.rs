@@ -323,6 +323,10 @@ fn apply_property(
         "throttled_op_wait_time" => {
             draft.throttled_op_wait_ms = u64::try_from(number(value)?).unwrap_or(0);
         }
+        // `NIOServerCnxnFactory`.
+        "nio.sessionlessCnxnTimeout" => {
+            draft.sessionless_ms_max = Some(number_in(value, 1, i32::MAX)?);
+        }
         "quorate.replyBytesMax" => {
             let bytes_max = super::units::parse_bytes(value)?;
             draft.reply_bytes_max = Some(bytes_max).filter(|max| *max > 0);

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use machine::{Machine, SessionId};
 use member::front::{WatchCursor, WatchPage};
-use member::limits::{CONNECTION_PAGE_COUNT, GREETING_MS_MAX};
+use member::limits::CONNECTION_PAGE_COUNT;
 use zk::four_letter::{ConnectionReport, DumpReport, WatchSummary, WatchesReport};
 
 use super::Monitor;
@@ -70,8 +70,8 @@ impl Monitor {
         let mut closing: BTreeMap<i64, Vec<(String, i64)>> = BTreeMap::new();
         for ConnectionReport { peer, session, established_ms, .. } in connections {
             let session = session.map_or(0, |session| session.id);
-            let greeting = || established_ms + GREETING_MS_MAX as i64;
-            let at_ms = deadlines.get(&session).copied().unwrap_or_else(greeting);
+            let sessionless = || established_ms + self.about.sessionless_ms_max as i64;
+            let at_ms = deadlines.get(&session).copied().unwrap_or_else(sessionless);
             closing.entry(at_ms / 1_000 * 1_000).or_default().push((peer, session));
         }
         let mut ids: Vec<SessionId> = leases.into_iter().map(|(session, _)| session).collect();

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use bench::differential::wire::Connection;
+use zk::request::ConnectRequest;
+
 use crate::client::{Client, Greeted};
 use crate::server::{command_at, folder, wait_until};
 
@@ -457,6 +460,33 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
     wait_until("one leader of the others", || leader().is_some());
     let mut client = open(clients[2]);
     assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
+    members.stop();
+}
+
+/// Two of three are killed. A client that connects to the third is sent away, so that it may try
+/// another server, and is not held until a third of its timeout, which is the longest there is, has
+/// gone by. Sessions are given again once there is a leader.
+#[test]
+fn a_server_without_a_leader_sends_away_those_who_connect() {
+    let mut members = Members::prepare("without-a-leader", "");
+    (0..3).for_each(|place| members.start(place));
+    members.leader();
+    let address = members.clients[0];
+    assert_eq!(open(address).create("/a", b"one", 0).as_deref(), Ok("/a"));
+    for place in [1, 2] {
+        let mut child = members.children[place].take().expect("it runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for _ in 0..3 {
+        let connection = Connection::open(address).unwrap();
+        let greeted = Client::greet(connection, &ConnectRequest::new(40_000));
+        assert!(matches!(greeted, Greeted::Ended), "a session without a leader");
+    }
+    members.start(1);
+    members.leader_if(|place| place < 2);
+    assert!(open(address).exists("/a"));
+    assert!(members.log(0).contains("there is no contact with a leader"), "{}", members.log(0));
     members.stop();
 }
 

@@ -10,6 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use machine::AclEntry;
 use machine::acl::perms;
@@ -338,7 +339,8 @@ fn garbage_and_cut_handshakes_harm_nobody() {
 
 #[test]
 fn a_handshake_that_never_ends_is_cut_off() {
-    let server = start("tls-endless", &["client.portUnification=true"]);
+    let lines = ["client.portUnification=true", "nio.sessionlessCnxnTimeout=1000"];
+    let server = start("tls-endless", &lines);
     let hello = client_hello();
     let mut waiting: Vec<TcpStream> = Vec::new();
     for address in [server.face("zk-tls"), server.address()] {
@@ -349,7 +351,9 @@ fn a_handshake_that_never_ends_is_cut_off() {
         }
     }
     for mut stream in waiting {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // Unless configured it would be as long.
+        let default = Duration::from_millis(member::limits::SESSIONLESS_MS_DEFAULT);
+        stream.set_read_timeout(Some(default - Duration::from_secs(1))).unwrap();
         // What it is told, and the end.
         stream.read_to_end(&mut Vec::new()).unwrap();
     }

@@ -235,3 +235,130 @@ fn watches_are_listed_with_their_sessions() {
     assert_eq!(page.watches, expected);
     assert_eq!(page.next, None);
 }
+
+/// Lets time go by and nothing else happen; gives the messages to Loop.
+fn tick(rig: &mut Rig, ms: u64) -> Vec<ToLoop> {
+    rig.now.monotonic_ms += ms;
+    rig.fronts[0].set_now(rig.now);
+    rig.fronts[0].on_tick();
+    let output = rig.fronts[0].take_output();
+    rig.notices.extend(output.notices.into_iter().map(|notice| notice.what));
+    output.to_loop
+}
+
+fn is_closing(rig: &Rig, number: u32) -> bool {
+    let client = &rig.clients[&number];
+    matches!(rig.fronts[client.front].connections[&client.id].state, State::Closing)
+}
+
+fn withdrawn(messages: &[ToLoop]) -> Vec<ConnectionId> {
+    let of = |message: &ToLoop| match message {
+        ToLoop::Withdraw(FrontId(0), connections) => connections.clone(),
+        _ => Vec::new(),
+    };
+    messages.iter().flat_map(of).collect()
+}
+
+/// Silence, half a request, a word that nobody answers, a session that nobody gives.
+#[test]
+fn a_connection_without_a_session_is_closed_whatever_it_has_sent() {
+    for sent in ["", "raw 00", "raw 0000002c0000", "word ruok", "connect"] {
+        let mut rig = Rig::default();
+        rig.fronts[0] = Front::new(FrontConfig { sessionless_ms_max: 3_000, ..config(0) });
+        rig.accept(1, 0);
+        if !sent.is_empty() {
+            rig.play(&format!("c1~ {sent}\nreads"));
+        }
+        assert!(withdrawn(&tick(&mut rig, 2_999)).is_empty());
+        assert!(!is_closing(&rig, 1), "{sent}");
+        let told = tick(&mut rig, 1);
+        assert!(is_closing(&rig, 1), "{sent}");
+        assert_eq!(rig.notices, ["it did not connect a session in time"]);
+        let metrics = rig.fronts[0].report().metrics;
+        assert_eq!(metrics.sessionless_connections_expired, 1);
+        let asked = if sent == "connect" { vec![rig.clients[&1].id] } else { Vec::new() };
+        assert_eq!(withdrawn(&told), asked);
+        assert_eq!(rig.fronts[0].commands_in_flight, 0);
+    }
+}
+
+#[test]
+fn a_byte_now_and_then_wins_no_time() {
+    let mut rig = Rig::default();
+    for byte in ["00", "00", "00", "2c", "00", "00", "00", "00", "00", "00"] {
+        rig.play(&format!("c1~ raw {byte}"));
+        assert!(!is_closing(&rig, 1));
+        tick(&mut rig, 1_000);
+    }
+    assert!(is_closing(&rig, 1));
+}
+
+/// One that has its session is no concern of that time, and holds up no other in the list.
+#[test]
+fn who_has_a_session_is_not_closed_for_want_of_one() {
+    let mut rig = Rig::default();
+    rig.play("c1: connect\nc2~ raw 00");
+    tick(&mut rig, 10_000);
+    assert!(!is_closing(&rig, 1));
+    assert!(is_closing(&rig, 2));
+    assert!(rig.fronts[0].accepted.is_empty());
+}
+
+/// How long a client with this timeout waits that asks when the last contact is `silent_ms` old, if
+/// there is none any more; none: it still waits after ten seconds.
+fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
+    let mut rig = Rig::default();
+    rig.fronts[0] = Front::new(FrontConfig { sessionless_ms_max: 60_000, ..config(0) });
+    rig.now.contact_at_ms = Some(0);
+    tick(&mut rig, silent_ms);
+    rig.play(&format!("c1~ connect timeout={timeout_ms}\nreads"));
+    let id = rig.client(1).id;
+    for waited_ms in 0..10_000 {
+        let told = tick(&mut rig, u64::from(waited_ms > 0));
+        if rig.clients[&1].closed || is_closing(&rig, 1) {
+            // One that was not asked for in the first place is not withdrawn.
+            assert!(withdrawn(&told).iter().all(|withdrawn| *withdrawn == id));
+            assert_eq!(rig.notices, ["there is no contact with a leader"]);
+            return Some(waited_ms);
+        }
+    }
+    None
+}
+
+#[test]
+fn without_a_leader_a_client_waits_for_its_session_as_long_as_an_election_takes() {
+    let limit = crate::limits::CONNECT_HOLD_MS_MAX;
+    assert_eq!(waits_ms(40_000, 0), Some(limit));
+    assert_eq!(waits_ms(40_000, 2 * limit - 1), Some(limit));
+    assert_eq!(waits_ms(40_000, 2 * limit), Some(0));
+    // A sixth of its timeout, and no time at all after a third of it.
+    assert_eq!(waits_ms(4_200, 0), Some(700));
+    assert_eq!(waits_ms(4_200, 1_399), Some(700));
+    assert_eq!(waits_ms(4_200, 1_400), Some(0));
+}
+
+#[test]
+fn with_a_leader_or_alone_a_client_waits_for_a_slow_disk() {
+    for is_alone in [false, true] {
+        let mut rig = Rig::default();
+        rig.play("c1~ connect timeout=4000\nreads");
+        for _ in 0..90 {
+            rig.now.contact_at_ms = (!is_alone).then_some(rig.now.monotonic_ms);
+            tick(&mut rig, 100);
+        }
+        assert!(!is_closing(&rig, 1));
+        assert_eq!(rig.play("run"), "c1: connected as A for 4000");
+    }
+}
+
+/// The leader comes back after the client has gone: nothing is left of it in this member.
+#[test]
+fn the_session_of_a_client_that_did_not_wait_is_not_asked_for() {
+    let mut rig = Rig::with_loop(start());
+    rig.play("c2: connect\nc2~ create /a x");
+    rig.play("c1~ connect\nreads");
+    rig.close(1);
+    rig.advance(100);
+    assert_eq!(rig.machine.sessions().len(), 1);
+    assert!(rig.play("c2: exists /a").ends_with("c2: exists /a -> v0 @2"));
+}

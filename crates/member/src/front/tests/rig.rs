@@ -215,6 +215,7 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         throttle: Arc::default(),
         replies: Arc::default(),
         reply_bytes_max: None,
+        sessionless_ms_max: crate::limits::SESSIONLESS_MS_DEFAULT,
         audit: false,
         slow_request_ms: None,
         read_only_after_ms: None,
@@ -1294,7 +1295,7 @@ fn stamp(messages: Vec<ToLoop>, sequence: &mut u64, index: &mut u64, full: bool)
                 let index = machine::LogIndex(*index);
                 to_apply.push(ToApply::Sync { index, front, connection });
             }
-            ToLoop::Heard(_) => {}
+            ToLoop::Heard(_) | ToLoop::Withdraw(..) => {}
         }
     }
     to_apply
