@@ -213,6 +213,11 @@ impl Driver {
         self.connections.len()
     }
 
+    /// Where each session is connected, or was last: its place among the addresses.
+    pub fn places(&self) -> Vec<usize> {
+        self.connections.iter().map(|connection| connection.place).collect()
+    }
+
     /// The sessions that were lost, and why.
     pub fn lost(&self) -> impl Iterator<Item = (usize, &SessionError)> {
         let all = self.connections.iter().enumerate();

@@ -98,6 +98,11 @@ impl Ensemble {
         self.members.iter().position(follows)
     }
 
+    /// All of them, in the order of the addresses.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
     /// By its place among the addresses.
     pub fn member(&self, place: usize) -> &Member {
         &self.members[place]
@@ -152,6 +157,29 @@ impl Member {
         let killed = Instant::now();
         self.processes.kill()?;
         self.wait_until_it_is_gone(killed)
+    }
+
+    /// Stops it in its tracks for so long. It goes on if that fails, too.
+    ///
+    /// # Errors
+    /// It is gone already.
+    pub fn pause_for(&self, time: Duration) -> anyhow::Result<()> {
+        self.processes.pause()?;
+        std::thread::sleep(time);
+        Ok(self.processes.resume()?)
+    }
+
+    /// Waits until it, which was never ended, gives a session and answers a read in it.
+    ///
+    /// # Errors
+    /// It does not come, or answers with an error.
+    pub fn wait_until_it_serves(&self, path: &str) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        let nowhere = Path::new("it was not started by this process");
+        let error = first_answer(&[self.address], path, &mut [], nowhere, MEMBER_LOOK_PAUSE)?;
+        let address = self.address;
+        anyhow::ensure!(error == ErrorCode::OK, "{address} answers for {path}: {}", error.name());
+        Ok(began.elapsed())
     }
 
     /// Ends it by SIGTERM, as those who run it would.

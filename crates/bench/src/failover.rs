@@ -1,8 +1,8 @@
-//! How long nobody can write when the leader is killed: many sessions write in closed loop, the
-//! leader gets SIGKILL, the sessions go on at the other servers as real clients do, and the killed
-//! one is started again and comes back. The longest time between two acknowledged writes is looked
-//! for, for each session and for all together, and every acknowledged write must be there in the
-//! end.
+//! How long nobody can write when something happens to the leader: many sessions write in closed
+//! loop, the leader is killed, paused, or its disk hangs, and the sessions go on as real clients
+//! do. The longest time between two acknowledged writes is looked for, for each session, for all
+//! together, and for those at the leader and at the followers, and every acknowledged write must be
+//! there in the end.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -15,6 +15,7 @@ use clap::Args;
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::driver::Driver;
 use crate::ensemble::{Ensemble, Restarted};
+use crate::fault::{Fault, Frozen};
 use crate::figures::{Block, Figure, Good};
 use crate::limits::{
     CLIENTS_MAX, DATA_BYTES_MAX, PAUSE_MS_MAX, SECONDS_MAX, SESSION_TIMEOUT_MS, TREE_CLIENTS,
@@ -35,10 +36,13 @@ pub struct FailoverArgs {
     repeat: Rounds,
     #[command(flatten)]
     load: LoadArgs,
-    /// How long they write before the leader is killed
+    /// What happens to the leader
+    #[arg(long, value_enum, default_value_t = Fault::Kill)]
+    fault: Fault,
+    /// How long they write before that
     #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     before: u64,
-    /// How long the killed server stays away
+    /// How long the leader is away: until it is started again, goes on, or is thawed
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
     away: u64,
     /// How long they write after it is back
@@ -129,21 +133,27 @@ struct Pooled {
 /// written.
 pub fn command(args: &FailoverArgs) -> anyhow::Result<ExitCode> {
     args.load.check()?;
-    let FailoverArgs { load, before, away, after, .. } = args;
+    let FailoverArgs { load, fault, before, away, after, .. } = args;
     let about = format!(
-        "{load}; the leader gets SIGKILL after {before} s, is started again after {away} s, and they \
-         go on for {after} s after it is back; latency from the write to the socket"
+        "{load}; after {before} s the leader {}, and they go on for {after} s after it is back; \
+         latency from the write to the socket",
+        fault.describe(*away)
     );
     let mut comparison = Comparison::start(&args.at, "zk-failover", &about)?;
     // Before anything is done: what cannot be killed or started cannot be measured.
     for target in comparison.targets() {
-        let found = Ensemble::of(target).map(|it| it.leader().is_some());
-        let is_led = found.map_err(|error| anyhow::anyhow!("{}: {error}", target.address))?;
-        anyhow::ensure!(is_led, "{}: no server says that it leads", target.address);
+        let named = |error| anyhow::anyhow!("{}: {error}", target.address);
+        let ensemble = Ensemble::of(target).map_err(named)?;
+        anyhow::ensure!(
+            ensemble.leader().is_some(),
+            "{}: no server says that it leads",
+            target.address
+        );
+        fault.check(&ensemble).map_err(named)?;
     }
     comparison.begin(String::new(), FAILOVER.map(str::to_string).to_vec());
     let pooled = RefCell::new([Pooled::default(), Pooled::default()]);
-    comparison.measure(&args.repeat, "killing the leader", |turn| {
+    comparison.measure(&args.repeat, "one fault of the leader", |turn| {
         fail_over(turn, args, &mut pooled.borrow_mut()[turn.place])
     })?;
     comparison.finish()
@@ -165,7 +175,7 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
     let path = tree.last_child();
     let (outage, account) = std::thread::scope(|scope| {
         let keeper = scope.spawn(|| {
-            let outage = kill_and_start(&ensemble, &stages, args, &path);
+            let outage = outage(&ensemble, &stages, args, &path);
             stages.end(outage.is_ok());
             outage
         });
@@ -175,14 +185,16 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
     // If the one failed, the other has only waited for it.
     let outage = outage?;
     let account = account?;
-    block.figures = figures(&writers, &stages, &outage, &account);
+    block.figures = figures(&writers, &stages, &outage, &account, ensemble.members().len());
     block.trouble += account.trouble();
     block.notes.extend(account.note());
     if turn.counts {
-        pooled.gaps.add(&writers.gaps(KILLED));
+        pooled.gaps.add(&writers.gaps(FAULT));
         pooled.troubles.add_all(&writers.troubles);
     }
-    pooled.restarted.add(outage.address, outage.output);
+    if let Some(output) = outage.output {
+        pooled.restarted.add(outage.address, output);
+    }
     if turn.may_keep {
         block.notes.extend(pooled.notes());
         block.notes.extend(pooled.restarted.notes());
@@ -194,40 +206,62 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
     Ok(block)
 }
 
-/// The stage before the kill, and the one from then on.
+/// The stage before the fault, and the one from then on.
 const BEFORE: usize = 0;
-const KILLED: usize = 1;
+const FAULT: usize = 1;
 
 /// What was done to the leader.
 struct Outage {
-    /// From the kill until no thread was left.
-    gone: Duration,
-    /// From its start until it gave a session and answered.
+    /// Its place among the servers.
+    place: usize,
+    /// From the kill until no thread was left; none where it was not killed.
+    gone: Option<Duration>,
+    /// From its start, or from when it could go on, until it gave a session and answered.
     back: Duration,
     /// Where its clients connect.
     address: SocketAddr,
-    /// Where it prints.
-    output: PathBuf,
+    /// Where it prints, if it was started again.
+    output: Option<PathBuf>,
 }
 
-fn kill_and_start(
+fn outage(
     ensemble: &Ensemble,
     stages: &Stages,
     args: &FailoverArgs,
     path: &str,
 ) -> anyhow::Result<Outage> {
     std::thread::sleep(Duration::from_secs(args.before));
-    let leader = ensemble.leader();
-    let leader = leader.ok_or_else(|| anyhow::anyhow!("no server says that it leads"))?;
-    let leader = ensemble.member(leader);
-    stages.next();
-    let gone = leader.kill()?;
-    std::thread::sleep(Duration::from_secs(args.away).saturating_sub(gone));
-    let started = leader.start()?;
-    let (address, output) = (leader.address, started.output.clone());
-    let back = started.wait_until_it_serves(path)?;
+    let place = ensemble.leader();
+    let place = place.ok_or_else(|| anyhow::anyhow!("no server says that it leads"))?;
+    let leader = ensemble.member(place);
+    let away = Duration::from_secs(args.away);
+    let mut outage =
+        Outage { place, gone: None, back: away, address: leader.address, output: None };
+    match args.fault {
+        Fault::Kill => {
+            stages.next();
+            let gone = leader.kill()?;
+            std::thread::sleep(away.saturating_sub(gone));
+            let started = leader.start()?;
+            outage.gone = Some(gone);
+            outage.output = Some(started.output.clone());
+            outage.back = started.wait_until_it_serves(path)?;
+        }
+        Fault::Pause => {
+            stages.next();
+            leader.pause_for(away)?;
+            outage.back = leader.wait_until_it_serves(path)?;
+        }
+        Fault::Freeze => {
+            // What the server says of itself may take its disk.
+            let folders = leader.data_folders()?;
+            stages.next();
+            Frozen::start(&folders, away)?.wait()?;
+            outage.back = leader.wait_until_it_serves(path)?;
+        }
+    }
     std::thread::sleep(Duration::from_secs(args.after));
-    Ok(Outage { gone, back, address, output })
+    Ok(outage)
 }
 
 fn figures(
@@ -235,10 +269,11 @@ fn figures(
     stages: &Stages,
     outage: &Outage,
     account: &Account,
+    server_count: usize,
 ) -> Vec<Figure> {
     let ms = |us: f64| us / 1_000.0;
-    let (before, killed) = (&writers.tallies[BEFORE], &writers.tallies[KILLED]);
-    let (usual, gaps) = (writers.gaps(BEFORE), writers.gaps(KILLED));
+    let (before, fault) = (&writers.tallies[BEFORE], &writers.tallies[FAULT]);
+    let (usual, gaps) = (writers.gaps(BEFORE), writers.gaps(FAULT));
     let rate = stages.durations().first().map(|it| before.acknowledged as f64 / it.as_secs_f64());
     let time = |it: Duration| it.as_secs_f64() * 1_000.0;
     let count = |name, count: u64| Figure::once(name, "", count as f64, Good::Neither);
@@ -246,15 +281,20 @@ fn figures(
     let usual_wait = |name, us: f64| Figure::once(name, "ms", ms(us), Good::Neither);
     let p50 = before.latencies.percentile_us(50.0);
     let troubles = &writers.troubles;
-    vec![
-        Figure::once("writes before the kill", "per s", rate, Good::More),
-        usual_wait("latency p50 before the kill", p50),
+    let mut figures = vec![
+        Figure::once("writes before the fault", "per s", rate, Good::More),
+        usual_wait("latency p50 before the fault", p50),
         usual_wait("longest gap before it, sessions' p50", usual.percentile_us(50.0)),
         usual_wait("longest gap before it, sessions' max", usual.max_us()),
-        wait("longest gap, all sessions together", killed.gap_ns as f64 / 1_000.0),
+        wait("longest gap, all sessions together", fault.gap_ns as f64 / 1_000.0),
         wait("longest gap of a session, p50", gaps.percentile_us(50.0)),
         wait("longest gap of a session, p99", gaps.percentile_us(99.0)),
         wait("longest gap of a session, max", gaps.max_us()),
+    ];
+    if server_count > 1 {
+        figures.extend(gaps_by_place(writers, outage.place));
+    }
+    figures.extend([
         count("connections lost", troubles.connections_lost),
         count("attempts to connect that failed", troubles.attempts_failed),
         count("sessions expired", troubles.sessions_expired),
@@ -263,8 +303,26 @@ fn figures(
         count("acknowledged writes lost", account.lost),
         count("writes without an answer", account.unknown),
         count("of those, happened", account.unknown_that_happened),
-        Figure::once("process gone after the kill", "ms", time(outage.gone), Good::Neither),
-        Figure::once("serves again after its start", "ms", time(outage.back), Good::Less),
+        Figure::once("process gone after the kill", "ms", outage.gone.map(time), Good::Neither),
+        Figure::once("serves again after its return", "ms", time(outage.back), Good::Less),
+    ]);
+    figures
+}
+
+/// The gaps of the sessions that were at the leader when it failed, and of the others.
+fn gaps_by_place(writers: &Writers<'_>, leader: usize) -> [Figure; 6] {
+    let wait = |name, us: f64| Figure::once(name, "ms", us / 1_000.0, Good::Less);
+    let at_leader = writers.gaps_of(FAULT, |place| place == leader);
+    let elsewhere = writers.gaps_of(FAULT, |place| place != leader);
+    let gap = writers.tallies[FAULT].server_gaps.get(leader).copied().unwrap_or_default();
+    let us = |ns: u64| ns as f64 / 1_000.0;
+    [
+        wait("at followers: longest gap, together", us(gap.elsewhere_ns)),
+        wait("at followers: gap of a session, p50", elsewhere.percentile_us(50.0)),
+        wait("at followers: gap of a session, max", elsewhere.max_us()),
+        wait("at the leader: longest gap, together", us(gap.here_ns)),
+        wait("at the leader: gap of a session, p50", at_leader.percentile_us(50.0)),
+        wait("at the leader: gap of a session, max", at_leader.max_us()),
     ]
 }
 

@@ -27,6 +27,7 @@ pub mod differential;
 pub mod driver;
 pub mod ensemble;
 pub mod failover;
+pub mod fault;
 pub mod figures;
 pub mod fill;
 pub mod idle;

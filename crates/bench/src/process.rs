@@ -79,6 +79,22 @@ impl Processes {
         self.signal(Signal::TERM)
     }
 
+    /// Stops them in their tracks, by SIGSTOP.
+    ///
+    /// # Errors
+    /// One is gone already, or belongs to somebody else.
+    pub fn pause(&self) -> std::io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets them go on, by SIGCONT.
+    ///
+    /// # Errors
+    /// One is gone already, or belongs to somebody else.
+    pub fn resume(&self) -> std::io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
     fn signal(&self, signal: Signal) -> std::io::Result<()> {
         for pid in &self.pids {
             let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);

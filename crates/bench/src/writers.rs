@@ -103,6 +103,18 @@ pub struct StageTally {
     pub latencies: Latencies,
     /// The longest time between two acknowledgements to anybody, the later one in this stage.
     pub gap_ns: u64,
+    /// For each server, as [`StageTally::gap_ns`]: of the sessions that began there, and of the
+    /// others.
+    pub server_gaps: Vec<ServerGap>,
+}
+
+/// The longest times between two acknowledgements, seen from one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerGap {
+    /// Of all sessions that began at it together.
+    pub here_ns: u64,
+    /// Of all other sessions together.
+    pub elsewhere_ns: u64,
 }
 
 /// What went wrong, in numbers.
@@ -147,7 +159,10 @@ pub struct Writers<'a> {
     pub tallies: [StageTally; STAGES_MAX],
     /// Of all.
     pub troubles: Troubles,
-    last_ns: Option<u64>,
+    /// Where each session began: its place among the servers.
+    places: Vec<usize>,
+    /// Of each server, the newest acknowledgement to a session that began there.
+    last_ns: Vec<Option<u64>>,
     over_ns: Option<u64>,
 }
 
@@ -167,7 +182,8 @@ impl<'a> Writers<'a> {
             writers: vec![Writer::default(); tree.znode_count()],
             tallies: Default::default(),
             troubles: Troubles::default(),
-            last_ns: None,
+            places: Vec::new(),
+            last_ns: Vec::new(),
             over_ns: None,
         }
     }
@@ -178,6 +194,12 @@ impl<'a> Writers<'a> {
     /// # Errors
     /// The servers are silent.
     pub fn run(&mut self, driver: &mut Driver) -> anyhow::Result<Account> {
+        self.places = driver.places();
+        let server_count = self.places.iter().max().map_or(0, |place| place + 1);
+        self.last_ns = vec![None; server_count];
+        for tally in &mut self.tallies {
+            tally.server_gaps = vec![ServerGap::default(); server_count];
+        }
         driver.run(self)?;
         let now_ns = driver.now_ns();
         let stage = self.stages.now.load(Ordering::Relaxed);
@@ -202,11 +224,37 @@ impl<'a> Writers<'a> {
 
     /// The longest time between two acknowledgements, of each writer, in a stage.
     pub fn gaps(&self, stage: usize) -> Latencies {
+        self.gaps_of(stage, |_| true)
+    }
+
+    /// As [`Writers::gaps`], of the writers that began at a server that is wanted.
+    pub fn gaps_of(&self, stage: usize, is_wanted: impl Fn(usize) -> bool) -> Latencies {
         let mut gaps = Latencies::default();
-        for writer in &self.writers {
-            gaps.record(writer.gap_ns[stage]);
+        for (writer, place) in self.writers.iter().zip(&self.places) {
+            if is_wanted(*place) {
+                gaps.record(writer.gap_ns[stage]);
+            }
         }
         gaps
+    }
+
+    /// Notes an acknowledgement to a session of that server, for the gaps of all together.
+    fn note_gaps(&mut self, stage: usize, at: usize, now_ns: u64) {
+        let newest = |is_wanted: &dyn Fn(usize) -> bool| {
+            let lasts = self.last_ns.iter().enumerate();
+            lasts.filter(|(place, _)| is_wanted(*place)).filter_map(|(_, last)| *last).max()
+        };
+        let since = |last: Option<u64>| last.map_or(0, |last| now_ns.saturating_sub(last));
+        let tally = &mut self.tallies[stage];
+        tally.gap_ns = tally.gap_ns.max(since(newest(&|_| true)));
+        for (place, gap) in tally.server_gaps.iter_mut().enumerate() {
+            if place == at {
+                gap.here_ns = gap.here_ns.max(since(newest(&|it| it == place)));
+            } else {
+                gap.elsewhere_ns = gap.elsewhere_ns.max(since(newest(&|it| it != place)));
+            }
+        }
+        self.last_ns[at] = Some(now_ns);
     }
 }
 
@@ -268,10 +316,9 @@ impl Load for Writers<'_> {
         writer.gap_ns[stage] = writer.gap_ns[stage].max(since(writer.last_ns));
         writer.last_ns = Some(now_ns);
         let tally = &mut self.tallies[stage];
-        tally.gap_ns = tally.gap_ns.max(since(self.last_ns));
         tally.acknowledged += 1;
         tally.latencies.record(took_ns);
-        self.last_ns = Some(now_ns);
+        self.note_gaps(stage, self.places[client], now_ns);
     }
 
     fn on_lost(&mut self, client: usize, loss: &Loss, _: u64) {

@@ -87,3 +87,25 @@ fn what_goes_wrong_is_counted_by_its_kind() {
     assert_eq!(twice.by_kind["connection lost (by the server)"], 4);
     assert_eq!(Troubles::default().kinds(), "none");
 }
+
+/// Sessions of servers 0, 1 and 2 are acknowledged in turn; server 0 is silent from 20 to 90.
+#[test]
+fn gaps_are_told_apart_by_the_server_where_a_session_began() {
+    let stages = Stages::start();
+    let tree = Tree::new(&ARGS, "t");
+    let mut writers = Writers::new(&tree, &stages);
+    writers.places = vec![0, 1, 2];
+    writers.last_ns = vec![None; 3];
+    writers.tallies[0].server_gaps = vec![ServerGap::default(); 3];
+    for (at, now_ns) in [(0, 20), (1, 30), (2, 55), (1, 60), (0, 90)] {
+        writers.note_gaps(0, at, now_ns);
+    }
+    assert_eq!(writers.tallies[0].gap_ns, 30);
+    let gap = |here_ns, elsewhere_ns| ServerGap { here_ns, elsewhere_ns };
+    assert_eq!(writers.tallies[0].server_gaps, [gap(70, 25), gap(30, 35), gap(0, 30)]);
+    for (writer, gap_ns) in writers.writers.iter_mut().zip([70, 30, 0]) {
+        writer.gap_ns[0] = gap_ns;
+    }
+    assert_eq!(writers.gaps_of(0, |place| place == 0).max_us(), 0.07);
+    assert_eq!(writers.gaps_of(0, |place| place != 0).count(), 2);
+}

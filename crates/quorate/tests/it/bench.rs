@@ -248,7 +248,7 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
     }
     assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
     let gaps = rounds(&json, "longest_gap_of_a_session_p50_ms", 2);
-    let back = rounds(&json, "serves_again_after_its_start_ms", 2);
+    let back = rounds(&json, "serves_again_after_its_return_ms", 2);
     assert!(gaps.iter().chain(&back).all(|ms| *ms > 0.0), "{text}");
     assert_eq!(text.matches("longest gaps of 40 sessions in all rounds").count(), 2, "{text}");
     std::fs::remove_dir_all(data).unwrap();

@@ -383,8 +383,15 @@ impl Members {
         assert!(status.success(), "one ended with {status}; {}", self.logs());
     }
 
+    /// Ends all with SIGTERM and removes their files; each must end with status 0.
+    pub fn stop(self) {
+        let folder = self.folder.clone();
+        self.stop_keeping_files();
+        fs::remove_dir_all(folder).unwrap();
+    }
+
     /// Ends all with SIGTERM; each must end with status 0.
-    pub fn stop(mut self) {
+    pub fn stop_keeping_files(mut self) {
         for child in self.children.iter().flatten() {
             kill_process(Pid::from_child(child), Signal::TERM).unwrap();
         }
@@ -392,7 +399,6 @@ impl Members {
             let status = child.wait().unwrap();
             assert!(status.success(), "one ended with {status}; {}", self.logs());
         }
-        fs::remove_dir_all(&self.folder).unwrap();
     }
 }
 

@@ -1,0 +1,152 @@
+//! A disk of one member that hangs: its file system is frozen for 8 s, and each write to it waits.
+//! Clients at the other members go on writing, and nothing that was acknowledged is lost.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use zk::ErrorCode;
+use zk::request::Request;
+
+use crate::bad_input::disk_full::skip;
+use crate::client::{Client, TIMEOUT_MS};
+use crate::ensemble::{Members, word};
+use crate::server::wait_until;
+
+/// How long the disk hangs.
+const FROZEN_FOR: Duration = Duration::from_secs(8);
+
+/// Bytes of a member's file system: for its segments, and the room for its snapshots.
+const DISK_BYTES: u64 = 1 << 30;
+
+/// A file system on a loop device; thawed and gone when dropped.
+struct LoopDisk {
+    mounted: PathBuf,
+    image: PathBuf,
+}
+
+impl LoopDisk {
+    /// Makes an empty one at a folder. None, and why, where this process may not mount.
+    fn mount(mounted: &Path) -> Result<LoopDisk, String> {
+        let image = mounted.with_extension("image");
+        File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
+        run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(mounted))?;
+        Ok(LoopDisk { mounted: mounted.to_path_buf(), image })
+    }
+
+    fn freeze(&self) -> Result<(), String> {
+        run(Command::new("fsfreeze").arg("-f").arg(&self.mounted))
+    }
+
+    fn thaw(&self) -> Result<(), String> {
+        run(Command::new("fsfreeze").arg("-u").arg(&self.mounted))
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        // One that is not frozen cannot be thawed.
+        let _ = self.thaw();
+        let _ = Command::new("umount").arg("-l").arg(&self.mounted).status();
+        let _ = fs::remove_file(&self.image);
+    }
+}
+
+/// Runs a command to its end. The error is what it printed.
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+    }
+}
+
+/// Three members, each on a file system of its own, and who leads.
+fn start(name: &str) -> Result<(Members, Vec<LoopDisk>, usize), String> {
+    let mut members = Members::prepare(name, "");
+    let mut disks = Vec::new();
+    for place in 0..3 {
+        let data = members.data(place);
+        disks.push(LoopDisk::mount(&data)?);
+        fs::write(data.join("myid"), format!("{}\n", place + 1)).unwrap();
+    }
+    (0..3).for_each(|place| members.start(place));
+    wait_for_all(&members.clients);
+    let leader = members.leader();
+    Ok((members, disks, leader))
+}
+
+fn wait_for_all(clients: &[SocketAddr]) {
+    wait_until("all of them serve", || {
+        clients.iter().all(|address| word(*address, "srvr").contains("\nMode: "))
+    });
+}
+
+/// A session that sets its znode to one number after the other, until it is told to end.
+fn write(address: SocketAddr, path: &str, acknowledged: &AtomicU64, is_over: &AtomicBool) {
+    let mut client = Client::open(address, TIMEOUT_MS);
+    assert_eq!(client.create(path, b"0", 0).as_deref(), Ok(path));
+    let mut number = 0_u64;
+    while !is_over.load(Ordering::Relaxed) {
+        number += 1;
+        assert_eq!(client.set(path, number.to_string().as_bytes()), ErrorCode::OK, "{path}");
+        acknowledged.store(number, Ordering::Relaxed);
+    }
+}
+
+/// Freezes the disk of the member at `frozen` while one client writes at each other member.
+fn hang(members: &Members, disks: &[LoopDisk], frozen: usize) {
+    let others: Vec<usize> = (0..3).filter(|place| *place != frozen).collect();
+    let paths: Vec<String> = others.iter().map(|place| format!("/at-{place}-{frozen}")).collect();
+    let acknowledged = [AtomicU64::new(0), AtomicU64::new(0)];
+    let is_over = AtomicBool::new(false);
+    let numbers = || acknowledged.each_ref().map(|it| it.load(Ordering::Relaxed));
+    std::thread::scope(|scope| {
+        for ((place, path), acknowledged) in others.iter().zip(&paths).zip(&acknowledged) {
+            let (address, is_over) = (members.clients[*place], &is_over);
+            scope.spawn(move || write(address, path, acknowledged, is_over));
+        }
+        wait_until("both write", || numbers().iter().all(|number| *number > 0));
+        disks[frozen].freeze().unwrap();
+        let at_freeze = numbers();
+        std::thread::sleep(FROZEN_FOR);
+        let at_thaw = numbers();
+        disks[frozen].thaw().unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        for (before, after) in at_freeze.iter().zip(at_thaw) {
+            // One may have been on its way.
+            assert!(after > before + 1, "from {at_freeze:?} to {at_thaw:?} while the disk hung");
+        }
+    });
+    wait_for_all(&members.clients);
+    for address in &members.clients {
+        let mut client = Client::open(*address, TIMEOUT_MS);
+        for (path, number) in paths.iter().zip(numbers()) {
+            assert_eq!(
+                client.call(&Request::Sync { path: Some(path) }).header.error,
+                ErrorCode::OK
+            );
+            assert_eq!(client.get(path), Ok(number.to_string().into_bytes()), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_hung_disk_of_one_member_stops_no_client_of_the_others() {
+    let (members, disks, leader) = match start("hung-disk") {
+        Ok(started) => started,
+        Err(reason) => return skip(&reason),
+    };
+    hang(&members, &disks, leader);
+    // Another one may lead by now.
+    let leader = members.leader();
+    hang(&members, &disks, (leader + 1) % 3);
+    let folder = members.folder.clone();
+    members.stop_keeping_files();
+    drop(disks);
+    fs::remove_dir_all(folder).unwrap();
+}
