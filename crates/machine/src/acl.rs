@@ -119,6 +119,11 @@ impl AclTable {
         AclId(id)
     }
 
+    /// Counts one more znode that uses an ACL of the table.
+    pub fn retain_again(&mut self, id: AclId) {
+        self.slot_mut(id).znode_count += 1;
+    }
+
     /// Counts one znode less; the last one frees the ACL.
     pub fn release(&mut self, id: AclId) {
         let slot = self.slot_mut(id);

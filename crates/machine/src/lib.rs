@@ -25,6 +25,7 @@ mod quota;
 pub mod reply;
 pub mod sessions;
 pub mod settings;
+pub mod together;
 pub mod tree;
 mod txn;
 

@@ -25,6 +25,7 @@ use crate::acl::{self, Acl, AclEntry, AclId, AclTable, perms};
 use crate::digest::{Content, Digest, Digester, Standing};
 use crate::freeze::TreeFreeze;
 use crate::limits::{NAME_BYTES_MAX, ZNODES_MAX};
+use crate::together::{Together, one_by_one};
 use side::Side;
 
 /// Index of a znode in the slab.
@@ -124,6 +125,30 @@ impl Slot {
         match self.name_word & DATA_IS_NULL {
             0 => Some(&self.payload[self.name_bytes()..]),
             _ => None,
+        }
+    }
+}
+
+/// A znode's parent and name, by which the tables find it.
+fn place_in(chunks: &[Vec<Slot>], id: u32) -> (u32, &[u8]) {
+    let slot = &chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
+    (slot.parent, &slot.payload[..slot.name_bytes()])
+}
+
+/// Enters a znode into the table of its hash. False, and nothing is done, if its name is taken.
+fn enter(
+    table: &mut HashTable<u32>,
+    chunks: &[Vec<Slot>],
+    hasher: &FixedState,
+    hash: u64,
+    id: u32,
+) -> bool {
+    let is_it = |&other: &u32| place_in(chunks, other) == place_in(chunks, id);
+    match table.entry(hash, is_it, |&other| hasher.hash_one(place_in(chunks, other))) {
+        Entry::Occupied(_) => false,
+        Entry::Vacant(vacant) => {
+            vacant.insert(id);
+            true
         }
     }
 }
@@ -241,6 +266,8 @@ pub struct Tree {
     /// Containers and znodes with a time to live. Like slab ids, no state.
     container_znodes: BTreeSet<ZnodeId>,
     shards: Vec<HashTable<u32>>,
+    /// While an image is restored: what each table will hold.
+    unentered: Vec<Vec<Unentered>>,
     hasher: FixedState,
     acls: AclTable,
     digester: Digester,
@@ -426,6 +453,7 @@ impl Tree {
             extras: Side::default(),
             container_znodes: BTreeSet::new(),
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
+            unentered: (0..SHARDS).map(|_| Vec::new()).collect(),
             hasher: FixedState::default(),
             acls: AclTable::default(),
             digester: Digester::default(),
@@ -855,20 +883,20 @@ impl Tree {
     /// Enters a placed znode into the tables and into its parent's list. False, and nothing is
     /// done, if its name is taken.
     fn link(&mut self, id: u32) -> bool {
-        let (chunks, hasher) = (&self.chunks, &self.hasher);
-        let place = |id: u32| {
-            let slot = &chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
-            (slot.parent, &slot.payload[..slot.name_bytes()])
-        };
-        let (parent, name) = place(id);
-        let name_bytes = name.len() as u64;
-        let hash = hasher.hash_one((parent, name));
-        let is_it = |&other: &u32| place(other) == (parent, name);
+        let (parent, name) = place_in(&self.chunks, id);
+        let hash = self.hasher.hash_one((parent, name));
         let shard = &mut self.shards[Tree::shard(hash)];
-        match shard.entry(hash, is_it, |&other| hasher.hash_one(place(other))) {
-            Entry::Occupied(_) => return false,
-            Entry::Vacant(vacant) => vacant.insert(id),
-        };
+        if !enter(shard, &self.chunks, &self.hasher, hash, id) {
+            return false;
+        }
+        self.link_sibling(id);
+        true
+    }
+
+    /// Enters a placed znode into its parent's list, as the last.
+    fn link_sibling(&mut self, id: u32) {
+        let slot = self.slot(id);
+        let (parent, name_bytes) = (slot.parent, slot.name_bytes() as u64);
         let directory = self.directory_mut(parent);
         let last = core::mem::replace(&mut directory.last_child, id);
         if last == NONE {
@@ -882,7 +910,6 @@ impl Tree {
         let slot = self.slot_mut(id);
         slot.previous = last;
         slot.next = NONE;
-        true
     }
 
     /// Takes a znode without children out of its parent's list, the tables and its slot.
@@ -930,9 +957,16 @@ impl Tree {
     // Digest and size: each change first forgets what it changes and then learns it anew.
 
     fn content_digest(&mut self, id: u32, path: &str) -> Digest {
-        let slot = &self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
+        let mut digester = core::mem::take(&mut self.digester);
+        let digest = self.content_digest_by(&mut digester, id, path);
+        self.digester = digester;
+        digest
+    }
+
+    fn content_digest_by(&self, digester: &mut Digester, id: u32, path: &str) -> Digest {
+        let slot = self.slot(id);
         let extra = self.extra(slot);
-        self.digester.content(&Content {
+        digester.content(&Content {
             path,
             data: slot.data(),
             mzxid: extra.mzxid,
@@ -942,10 +976,17 @@ impl Tree {
     }
 
     fn standing_digest(&mut self, id: u32, path: &str) -> Digest {
-        let slot = &self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
+        let mut digester = core::mem::take(&mut self.digester);
+        let digest = self.standing_digest_by(&mut digester, id, path);
+        self.digester = digester;
+        digest
+    }
+
+    fn standing_digest_by(&self, digester: &mut Digester, id: u32, path: &str) -> Digest {
+        let slot = self.slot(id);
         let extra = self.extra(slot);
         let directory = self.directory(id);
-        self.digester.standing(&Standing {
+        digester.standing(&Standing {
             path,
             czxid: slot.czxid,
             ctime: slot.ctime,
@@ -993,33 +1034,47 @@ impl Tree {
         (path.len() + self.slot(id).data().map_or(0, <[u8]>::len)) as u64
     }
 
-    /// Computes digest and size from nothing, walking the whole tree. For a new or restored tree,
-    /// and for tests that hold the running sum against it.
+    /// Computes digest and size from nothing, over all slots. For a new or restored tree, and for
+    /// tests that hold the running sum against it.
     pub(crate) fn recount(&mut self) {
-        self.digest = Digest::default();
-        self.data_bytes = 0;
-        let mut path = String::from("/");
-        self.learn_znode(ROOT.0, &path);
-        path.clear();
-        let mut at = ROOT.0;
-        // Depth first without a stack: down to the first child, else to the next sibling of the
-        // nearest ancestor that has one.
-        loop {
-            let first = self.directory(at).map_or(NONE, |directory| directory.first_child);
-            let mut next = first;
-            while next == NONE {
-                if at == ROOT.0 {
-                    return;
-                }
-                path.truncate(path.len() - self.slot(at).name_bytes() - 1);
-                next = self.slot(at).next;
-                at = self.slot(at).parent;
+        self.recount_together(one_by_one);
+    }
+
+    /// As [`Tree::recount`], with each half of the slots as a job of its own: the digest is a sum
+    /// that depends on no order.
+    fn recount_together(&mut self, together: Together) {
+        let (tree, middle) = (&*self, self.slot_count / 2);
+        let (mut lower, mut upper) = (Sum::default(), Sum::default());
+        together(&mut || lower = tree.sum(0..middle), &mut || {
+            upper = tree.sum(middle..tree.slot_count);
+        });
+        self.digest = lower.digest;
+        self.digest.add(upper.digest);
+        self.data_bytes = lower.data_bytes + upper.data_bytes;
+    }
+
+    /// Digest and size of the znodes in some slots.
+    fn sum(&self, slots: core::ops::Range<u32>) -> Sum {
+        let mut sum = Sum::default();
+        let mut digester = Digester::default();
+        let mut parents = ParentPaths::default();
+        let mut path = String::new();
+        for id in slots {
+            let slot = self.slot(id);
+            if slot.parent == VACANT {
+                continue;
+            }
+            path.clear();
+            if id != ROOT.0 {
+                path.push_str(parents.prefix(self, slot.parent));
             }
             path.push('/');
-            path.push_str(self.slot(next).name());
-            at = next;
-            self.learn_znode(at, &path);
+            path.push_str(slot.name());
+            sum.digest.add(self.content_digest_by(&mut digester, id, &path));
+            sum.digest.add(self.standing_digest_by(&mut digester, id, &path));
+            sum.data_bytes += self.size(id, &path);
         }
+        sum
     }
 
     // Images: what a freeze writes of a znode, and how a restore puts it back.
@@ -1076,7 +1131,16 @@ impl Tree {
         }
     }
 
-    /// Makes vacant slots up to `id`, for the image of a restore.
+    /// Counts one more znode with an ACL. Its id is looked up the first time, and kept.
+    pub(crate) fn retain_acl(&mut self, acl: &Acl, known: &mut Option<AclId>) -> AclId {
+        match *known {
+            Some(id) => self.acls.retain_again(id),
+            None => *known = Some(self.acls.retain(acl)),
+        }
+        known.expect("it was just set")
+    }
+
+    /// Makes vacant slots up to `id`, for a restore that names a parent before it has it.
     fn reserve_slot(&mut self, id: u32) {
         while self.slot_count <= id {
             if (self.slot_count as usize).is_multiple_of(CHUNK_SLOTS) {
@@ -1088,31 +1152,190 @@ impl Tree {
         }
     }
 
-    /// Puts an image back into its slot. False if the slot is taken or the image cannot be.
-    pub(crate) fn restore_image(&mut self, image: &Image<'_>, acl: &Acl) -> bool {
+    /// Puts a znode of an image into its slot and under its parent, which may come later. False if
+    /// the slot is taken.
+    pub(crate) fn restore(
+        &mut self,
+        id: u32,
+        parent: u32,
+        acl: AclId,
+        znode: RestoredZnode,
+    ) -> bool {
+        let RestoredZnode { slot, extra, counters } = znode;
+        self.reserve_slot(id);
+        if self.slot(id).parent != VACANT {
+            return false;
+        }
+        // Children that came before have made it.
+        let directory = self.slot(id).directory;
+        let czxid = slot.czxid;
+        *self.slot_mut(id) = Slot { acl, parent, directory, ..slot };
+        self.set_extra(id, extra);
+        if counters.is_some() || directory != NONE {
+            let (cversion, pzxid) = counters.unwrap_or((0, czxid));
+            let directory = self.directory_mut(id);
+            directory.cversion = cversion;
+            directory.pzxid = pzxid;
+        }
+        self.znode_count += 1;
+        if id != ROOT.0 {
+            self.reserve_slot(parent);
+            let (parent, name) = place_in(&self.chunks, id);
+            let hash = self.hasher.hash_one((parent, name));
+            self.unentered[Tree::shard(hash)].push(Unentered::new(id, hash));
+            self.link_sibling(id);
+        }
+        true
+    }
+
+    /// Enters all restored znodes into the tables, one table after the other, so that each stays in
+    /// a core's cache while it is filled; half of the tables as a job of its own.
+    fn enter_restored(&mut self, together: Together) -> Result<(), String> {
+        let mut unentered = core::mem::take(&mut self.unentered);
+        let (chunks, hasher) = (&self.chunks, &self.hasher);
+        let fill = |tables: &mut [HashTable<u32>], unentered: &mut [Vec<Unentered>]| {
+            for (table, unentered) in tables.iter_mut().zip(unentered) {
+                let unentered = core::mem::take(unentered);
+                table.reserve(unentered.len() + unentered.len() / 4, |&id| {
+                    hasher.hash_one(place_in(chunks, id))
+                });
+                let is_taken = |it: &&Unentered| !enter(table, chunks, hasher, it.hash(), it.id);
+                if let Some(taken) = unentered.iter().find(is_taken) {
+                    return Err(format!("znode {} has a name that is taken", taken.id));
+                }
+            }
+            Ok(())
+        };
+        let (lower, upper) = self.shards.split_at_mut(SHARDS / 2);
+        let (lower_ids, upper_ids) = unentered.split_at_mut(SHARDS / 2);
+        let (mut lower_ends, mut upper_ends) = (Ok(()), Ok(()));
+        together(&mut || lower_ends = fill(lower, lower_ids), &mut || {
+            upper_ends = fill(upper, upper_ids);
+        });
+        lower_ends.and(upper_ends)
+    }
+
+    /// Checks that the restored znodes are a tree, and computes digest and size. An error names the
+    /// znode whose parent is missing, or says that some cannot be reached from the root.
+    pub(crate) fn finish_restore(&mut self, together: Together) -> Result<(), String> {
+        if self.slot_count == 0 || self.slot(ROOT.0).parent != NONE {
+            return Err("the image holds no root".to_string());
+        }
+        self.check_reachable()?;
+        self.enter_restored(together)?;
+        let quotas = self.find(QUOTAS_PATH).map(Znode::id);
+        self.quotas = quotas.ok_or_else(|| format!("the image holds no {QUOTAS_PATH}"))?;
+        self.recount_together(together);
+        Ok(())
+    }
+
+    /// Follows the parents of each znode up to one that is known to be below the root. A cycle
+    /// among parents comes back to where it began.
+    fn check_reachable(&self) -> Result<(), String> {
+        let mut is_known = vec![false; self.slot_count as usize];
+        is_known[ROOT.0 as usize] = true;
+        let mut way = Vec::new();
+        for id in 0..self.slot_count {
+            let mut at = id;
+            while !is_known[at as usize] {
+                let parent = self.slot(at).parent;
+                if parent == VACANT {
+                    return Err(format!("a znode in slot {id} has a parent that is not there"));
+                }
+                // On its way up, so that a way that comes back here ends.
+                is_known[at as usize] = true;
+                way.push(at);
+                at = parent;
+            }
+            // It ends at the root, at one that was checked before, or on this very way.
+            if way.contains(&at) {
+                return Err(format!("slot {id} is not reachable from the root"));
+            }
+            way.clear();
+        }
+        Ok(())
+    }
+}
+
+/// A restored znode that is not in its table yet, in 8 bytes.
+#[derive(Clone, Copy)]
+struct Unentered {
+    id: u32,
+    /// The bits of its hash that a table looks at: the highest 7 and the lowest 25.
+    bits: u32,
+}
+
+impl Unentered {
+    fn new(id: u32, hash: u64) -> Unentered {
+        let bits = (hash >> 57 << 25) | (hash & 0x1ff_ffff);
+        Unentered { id, bits: bits as u32 }
+    }
+
+    /// A hash with those bits. It is the znode's own for every table of fewer than 2^25 buckets.
+    fn hash(self) -> u64 {
+        let bits = u64::from(self.bits);
+        (bits >> 25 << 57) | (bits & 0x1ff_ffff)
+    }
+}
+
+/// Digest and size of some znodes.
+#[derive(Default)]
+struct Sum {
+    digest: Digest,
+    data_bytes: u64,
+}
+
+/// Parents whose paths are kept while a range of slots is walked. Siblings that were made one after
+/// the other stand in slots next to each other, those of some clients at once nearly so.
+const PARENT_PATHS: usize = 64;
+
+/// Paths of the parents that were asked for last, each in the place that its id gives.
+struct ParentPaths(Vec<(u32, String)>);
+
+impl Default for ParentPaths {
+    fn default() -> ParentPaths {
+        ParentPaths(vec![(NONE, String::new()); PARENT_PATHS])
+    }
+}
+
+impl ParentPaths {
+    /// What the paths of a parent's children begin with, before the `/`: the root's is empty.
+    fn prefix(&mut self, tree: &Tree, parent: u32) -> &str {
+        let (id, prefix) = &mut self.0[parent as usize % PARENT_PATHS];
+        if *id != parent {
+            *id = parent;
+            *prefix = tree.path(ZnodeId(parent));
+            if parent == ROOT.0 {
+                prefix.clear();
+            }
+        }
+        prefix
+    }
+}
+
+/// A znode of an image, ready to be put into a slot. It has no parent and no ACL yet.
+pub(crate) struct RestoredZnode {
+    slot: Slot,
+    extra: Extra,
+    counters: Option<(i32, i64)>,
+}
+
+impl RestoredZnode {
+    /// None if there can be no such znode.
+    pub(crate) fn new(image: &Image<'_>) -> Option<RestoredZnode> {
         let root = image.id == ROOT.0;
         if image.id >= ZNODES_MAX || root != (image.parent == NO_PARENT) {
-            return false;
+            return None;
         }
         if root != image.name.is_empty() || image.name.contains('/') {
-            return false;
+            return None;
         }
-        self.reserve_slot(image.id);
-        if self.slot(image.id).parent != VACANT {
-            return false;
-        }
-        let acl = self.acls.retain(acl);
-        *self.slot_mut(image.id) = Slot {
+        let slot = Slot {
             czxid: image.czxid,
             ctime: image.ctime,
-            acl,
-            parent: image.parent,
-            previous: NONE,
-            next: NONE,
-            directory: NONE,
-            extra: NONE,
             name_word: name_word(image.name, image.data),
             payload: payload(image.name, image.data),
+            ..Slot::vacant(NONE)
         };
         let extra = Extra {
             mzxid: image.mzxid,
@@ -1121,70 +1344,12 @@ impl Tree {
             version: image.version,
             aversion: image.aversion,
         };
-        self.set_extra(image.id, extra);
-        if let Some((cversion, pzxid)) = image.counters {
-            let directory = self.directory_mut(image.id);
-            directory.cversion = cversion;
-            directory.pzxid = pzxid;
-        }
-        self.znode_count += 1;
-        true
+        Some(RestoredZnode { slot, extra, counters: image.counters })
     }
 
-    /// Links all restored znodes, chains the vacant slots, and recomputes digest and size. An error
-    /// names the znode whose parent is missing or whose name is taken, or says that some cannot be
-    /// reached from the root.
-    pub(crate) fn finish_restore(&mut self) -> Result<(), String> {
-        if self.slot_count == 0 || self.slot(ROOT.0).parent != NONE {
-            return Err("the image holds no root".to_string());
-        }
-        for id in (1..self.slot_count).rev() {
-            if self.slot(id).parent == VACANT {
-                let next = self.first_vacant;
-                self.slot_mut(id).next = next;
-                self.first_vacant = id;
-            }
-        }
-        // All at once: a table that grows step by step looks up each of its znodes at each step.
-        let share = self.znode_count as usize / SHARDS;
-        for shard in &mut self.shards {
-            shard.reserve(share + share / 4, |_| unreachable!("the tables are empty"));
-        }
-        for id in 1..self.slot_count {
-            let parent = self.slot(id).parent;
-            if parent == VACANT {
-                continue;
-            }
-            if parent >= self.slot_count || self.slot(parent).parent == VACANT {
-                return Err(format!("znode {id} has a parent that is not there"));
-            }
-            if !self.link(id) {
-                return Err(format!("znode {id} has a name that is taken"));
-            }
-        }
-        self.check_reachable()?;
-        let quotas = self.find(QUOTAS_PATH).map(Znode::id);
-        self.quotas = quotas.ok_or_else(|| format!("the image holds no {QUOTAS_PATH}"))?;
-        self.recount();
-        Ok(())
-    }
-
-    /// A cycle among parents would make the walk of `recount` miss znodes.
-    fn check_reachable(&self) -> Result<(), String> {
-        let mut reached = vec![false; self.slot_count as usize];
-        let mut waiting = vec![ROOT];
-        let mut count = 0;
-        while let Some(id) = waiting.pop() {
-            if core::mem::replace(&mut reached[id.0 as usize], true) {
-                return Err(format!("znode {} is reached twice", id.0));
-            }
-            count += 1;
-            waiting.extend(self.znode(id).children().map(Znode::id));
-        }
-        if count != self.znode_count {
-            return Err(format!("{} znodes of {} are reachable", count, self.znode_count));
-        }
-        Ok(())
+    /// The session that it goes with.
+    pub(crate) fn session(&self) -> Option<i64> {
+        ephemeral_session(self.extra.owner)
     }
 }
 

@@ -1,8 +1,13 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::change::ChangeBatch;
+use crate::codec::Reader;
 use crate::command::Command;
+use crate::ids::{BootId, ConnectionId, MemberId, Origin};
 use crate::machine::Stamp;
 use crate::machine::tests::rig::{Random, Rig, check_invariants, dump, random_sent};
+use crate::settings::Settings;
 
 /// A machine after random commands.
 fn random_rig(random: &mut Random, commands: usize) -> Rig {
@@ -480,4 +485,27 @@ fn a_huge_slot_count_reserves_nothing() {
     assert!(restore_bytes(&bytes).is_ok(), "the number of slots is not state");
     bytes[position - 3..=position].copy_from_slice(&u32::MAX.to_le_bytes());
     check_order(&[&bytes], "slot count");
+}
+
+/// The second job first: a restore must not depend on which of two jobs is done before the other.
+fn second_first(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
+    second();
+    first();
+}
+
+#[test]
+fn pieces_may_be_decoded_long_before_they_are_installed() {
+    for seed in 0..20 {
+        let mut random = Random(500 + seed);
+        let mut rig = random_rig(&mut random, 200);
+        let pieces = image(&mut rig.machine, 300, 10);
+        let mut decoder = Decoder::default();
+        let decoded: Result<Vec<DecodedPiece>, RestoreError> =
+            pieces.iter().map(|piece| decoder.decode(piece)).collect();
+        let mut restore = Restore::default();
+        for piece in decoded.unwrap() {
+            restore.install(piece).unwrap();
+        }
+        assert_same(&mut restore.finish_together(second_first).unwrap(), &rig.machine);
+    }
 }
