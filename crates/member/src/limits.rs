@@ -379,6 +379,11 @@ const _: () = assert!(
         + 2 * machine::limits::BATCH_BYTES_MAX
         <= machine::limits::ENTRY_BYTES_MAX
 );
+
+/// Pieces of a snapshot that a start decodes at once while those before are installed: enough that
+/// handing them over costs nothing, few enough that they take some 20 MB of memory.
+pub const START_PIECES: usize = 4;
+
 const _: () = assert!(
     zk::limits::FRAME_BYTES_MAX_LIMIT as usize
         + CONNECTION_IDENTITY_BYTES_MAX

@@ -4,18 +4,20 @@
 //! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may
 //! be unborn for a while, until [`crate::Bootstrap`] knows how.
 
-use machine::freeze::{FreezeStep, Restore, RestoreError};
+use machine::freeze::{DecodedPiece, Decoder, FreezeStep, Restore, RestoreError};
+use machine::together::{Together, one_by_one};
 use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir, EmptyDir, Identity, Opened};
 use storage::disk::Disk;
-use storage::snapshot::{self, SnapshotMeta, SnapshotReader};
+use storage::snapshot::{self, DamagedPiece, SnapshotMeta, SnapshotReader, StoredPiece};
 use storage::wal::{HardState, LogEntry, Membership, SnapshotPoint, TornTail, Wal, WalOptions};
 use thiserror::Error;
 
 use crate::bootstrap::ABSENT_VOTERS_FROM;
 use crate::container_znodes::ContainerSettings;
+use crate::limits::START_PIECES;
 use crate::main_loop::to_restored;
 use crate::message::{SessionEvent, Start};
 use crate::{Apply, Loop, received};
@@ -63,6 +65,21 @@ pub struct Options {
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its
     /// size.
     pub snapshot_log_bytes: Option<u64>,
+}
+
+/// How a start reads a data directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// How the log is kept.
+    pub log: WalOptions,
+    /// Runs the two jobs of a restore: on two threads, or one after the other.
+    pub together: Together,
+}
+
+impl From<WalOptions> for Reading {
+    fn from(log: WalOptions) -> Reading {
+        Reading { log, together: one_by_one }
+    }
 }
 
 /// What a data directory holds.
@@ -121,18 +138,19 @@ pub fn draw_ids(secret: &[u8; 32]) -> (u128, MemberId) {
 pub fn recover<D: Disk + Clone>(
     disk: &D,
     secret: &[u8; 32],
-    options: WalOptions,
+    reading: impl Into<Reading>,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<Recovered<D>, RecoveryError> {
+    let reading = reading.into();
     let (dir, is_new) = match datadir::open(disk.clone())? {
         Opened::Existing(found) => (found, false),
         Opened::Empty(empty) => {
             let (cluster_id, member) = draw_ids(secret);
             let alone = Birth { cluster_id, voters: vec![member.0] };
-            (give_birth(empty, member, &alone, Machine::default(), &options)?, true)
+            (give_birth(empty, member, &alone, Machine::default(), &reading.log)?, true)
         }
     };
-    recover_born(disk, dir, is_new, options, skipped)
+    recover_born(disk, dir, is_new, reading, skipped)
 }
 
 /// As [`recover`] for a member of an ensemble. One that is empty gets a member id, drawn from
@@ -144,10 +162,10 @@ pub fn recover<D: Disk + Clone>(
 pub fn open_member<D: Disk + Clone>(
     disk: &D,
     secret: &[u8; 32],
-    options: WalOptions,
+    reading: impl Into<Reading>,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<OpenedMember<D>, RecoveryError> {
-    match open_as_it_is(disk, secret, options, skipped) {
+    match open_as_it_is(disk, secret, reading.into(), skipped) {
         Err(cause) if cause.is_corruption() => {
             let (dir, name) = datadir::set_aside(disk.clone())?;
             unborn(dir, secret, Some((name, cause)))
@@ -159,12 +177,12 @@ pub fn open_member<D: Disk + Clone>(
 fn open_as_it_is<D: Disk + Clone>(
     disk: &D,
     secret: &[u8; 32],
-    options: WalOptions,
+    reading: Reading,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<OpenedMember<D>, RecoveryError> {
     match datadir::open(disk.clone())? {
         Opened::Existing(dir) => {
-            let recovered = recover_born(disk, dir, false, options, skipped)?;
+            let recovered = recover_born(disk, dir, false, reading, skipped)?;
             Ok(OpenedMember::Born(Box::new(recovered)))
         }
         Opened::Empty(dir) => unborn(dir, secret, None),
@@ -193,7 +211,7 @@ impl<D: Disk + Clone> UnbornMember<D> {
         options: WalOptions,
     ) -> Result<Recovered<D>, RecoveryError> {
         let dir = give_birth(self.dir, self.member, birth, Machine::default(), &options)?;
-        recover_born(disk, dir, true, options, |_| {})
+        recover_born(disk, dir, true, options.into(), |_| {})
     }
 }
 
@@ -216,13 +234,14 @@ fn recover_born<D: Disk + Clone>(
     disk: &D,
     dir: DataDir<D>,
     is_new: bool,
-    options: WalOptions,
+    reading: Reading,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<Recovered<D>, RecoveryError> {
     // Before anything is changed: a directory whose count is damaged is left as it is.
     let boot = BootId(dir.next_boot()?);
-    let (mut wal, log) = Wal::open(disk.clone(), options)?;
-    let (meta, mut machine) = restore_newest(disk, log.snapshot.index, skipped)?;
+    let (mut wal, log) = Wal::open(disk.clone(), reading.log)?;
+    let (meta, mut machine) =
+        restore_newest_together(disk, log.snapshot.index, reading.together, skipped)?;
     let snapshot = SnapshotPoint { index: meta.index, term: meta.term };
     let log_ended = Some(wal.last_index()).filter(|last| *last < meta.index);
     if log_ended.is_some() {
@@ -359,13 +378,22 @@ fn give_birth<D: Disk + Clone>(
 pub fn restore_newest<D: Disk + Clone>(
     disk: &D,
     log_from: u64,
+    skipped: impl FnMut(&RecoveryError),
+) -> Result<(SnapshotMeta, Machine), RecoveryError> {
+    restore_newest_together(disk, log_from, one_by_one, skipped)
+}
+
+fn restore_newest_together<D: Disk + Clone>(
+    disk: &D,
+    log_from: u64,
+    together: Together,
     mut skipped: impl FnMut(&RecoveryError),
 ) -> Result<(SnapshotMeta, Machine), RecoveryError> {
     let mut names = snapshot::list(disk)?;
     names.retain(|name| name.index >= log_from);
     let mut failure = RecoveryError::NoSnapshot { index: log_from };
     for name in names.iter().rev() {
-        match restore(disk, &name.name) {
+        match restore(disk, &name.name, together) {
             Ok(restored) => return Ok(restored),
             Err(error) => {
                 skipped(&error);
@@ -381,9 +409,10 @@ pub fn restore_newest<D: Disk + Clone>(
 fn restore<D: Disk + Clone>(
     disk: &D,
     name: &str,
+    together: Together,
 ) -> Result<(SnapshotMeta, Machine), RecoveryError> {
     let mut reader = SnapshotReader::open(disk.clone(), name)?;
-    let machine = read_image(&mut reader, name, || ())?;
+    let machine = read_image_together(&mut reader, name, together, START_PIECES, || ())?;
     Ok((reader.meta().clone(), machine))
 }
 
@@ -391,15 +420,79 @@ fn restore<D: Disk + Clone>(
 pub(crate) fn read_image<D: Disk>(
     reader: &mut SnapshotReader<D>,
     name: &str,
+    rest: impl FnMut(),
+) -> Result<Machine, RecoveryError> {
+    read_image_together(reader, name, one_by_one, 1, rest)
+}
+
+/// As [`read_image`], some pieces at a time: they are decoded while those before are installed. A
+/// piece that is damaged is named before one behind it.
+fn read_image_together<D: Disk>(
+    reader: &mut SnapshotReader<D>,
+    name: &str,
+    together: Together,
+    piece_count: usize,
     mut rest: impl FnMut(),
 ) -> Result<Machine, RecoveryError> {
     let bad = |cause| RecoveryError::Snapshot { name: name.to_string(), cause };
     let mut restore = Restore::default();
-    while let Some(piece) = reader.next_piece()? {
-        restore.piece(&piece).map_err(bad)?;
+    let mut decoder = Decoder::default();
+    let mut decoded = Vec::new();
+    loop {
+        let (stored, read) = read_pieces(reader, piece_count, &mut rest);
+        let before = core::mem::take(&mut decoded);
+        let is_last = stored.is_empty() && before.is_empty();
+        let (mut decodes, mut installs) = (Ok(()), Ok(()));
+        let (mut stored, mut before) = (stored.into_iter(), before.into_iter());
+        let decode = &mut || decodes = decode_pieces(&mut decoder, &mut stored, &mut decoded);
+        let install = &mut || installs = before.try_for_each(|piece| restore.install(piece));
+        together(decode, install);
+        installs.map_err(bad)?;
+        decodes.map_err(|error| match error {
+            PieceError::Damaged(damage) => reader.damaged(&damage).into(),
+            PieceError::Malformed(cause) => bad(cause),
+        })?;
+        read?;
+        if is_last {
+            return restore.finish_together(together).map_err(bad);
+        }
+    }
+}
+
+/// Up to so many pieces, none at the end, and what kept it from reading more.
+fn read_pieces<D: Disk>(
+    reader: &mut SnapshotReader<D>,
+    piece_count: usize,
+    rest: &mut impl FnMut(),
+) -> (Vec<StoredPiece>, Result<(), StorageError>) {
+    let mut stored = Vec::new();
+    while stored.len() < piece_count {
+        match reader.next_stored() {
+            Ok(Some(piece)) => stored.push(piece),
+            Ok(None) => break,
+            Err(error) => return (stored, Err(error)),
+        }
         rest();
     }
-    restore.finish().map_err(bad)
+    (stored, Ok(()))
+}
+
+/// What is wrong with a piece that was read.
+enum PieceError {
+    Damaged(DamagedPiece),
+    Malformed(RestoreError),
+}
+
+fn decode_pieces(
+    decoder: &mut Decoder,
+    stored: &mut impl Iterator<Item = StoredPiece>,
+    decoded: &mut Vec<DecodedPiece>,
+) -> Result<(), PieceError> {
+    for piece in stored {
+        let raw = piece.decode().map_err(PieceError::Damaged)?;
+        decoded.push(decoder.decode(&raw).map_err(PieceError::Malformed)?);
+    }
+    Ok(())
 }
 
 /// The sessions of a restored machine, for the leases.

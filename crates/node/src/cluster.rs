@@ -18,7 +18,7 @@ use storage::wal::WalOptions;
 use crate::limits::WAITING_INTERVAL;
 use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
 use crate::queue::Inbox;
-use crate::start::{NodeConfig, StartError, recovery_error};
+use crate::start::{NodeConfig, StartError, on_two_threads, recovery_error};
 use crate::start_board::StartBoard;
 use crate::threads::{LoopInput, Shared};
 
@@ -92,7 +92,7 @@ pub(crate) fn join(
 ) -> Result<(Recovered<RealDisk>, Cluster), StartError> {
     let failed = |error| recovery_error(config, error);
     let gate = Arc::new(PeerGate::default());
-    let (secret, options) = (&config.secret, WalOptions::default());
+    let (secret, options) = (&config.secret, on_two_threads());
     let opened = match cluster.voters == [cluster.server] {
         // Nobody else has what it holds: a directory that is corrupt is refused, not set aside.
         true => recover(disk, secret, options, skipped)

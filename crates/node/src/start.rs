@@ -11,7 +11,7 @@ use machine::Origin;
 use machine::freeze::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontId, Membership, ReplicaError};
-use member::recovery::{Options, RecoveryError, recover};
+use member::recovery::{Options, Reading, RecoveryError, recover};
 use member::{ImageWriter, LogWriter, ReplyRoom};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
@@ -164,7 +164,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
             (recovered, Some(cluster))
         }
         None => {
-            let recovered = recover(&disk, &config.secret, WalOptions::default(), skipped)
+            let recovered = recover(&disk, &config.secret, on_two_threads(), skipped)
                 .map_err(|error| recovery_error(config, error))?;
             (recovered, None)
         }
@@ -236,6 +236,31 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         it.sockets
     });
     Ok(Node { shared, threads, links, origin, replies, _dir: recovered.dir })
+}
+
+/// A start reads its snapshot on two threads.
+pub(crate) fn on_two_threads() -> Reading {
+    Reading { together, ..Reading::from(WalOptions::default()) }
+}
+
+/// Runs two jobs at once, the second on a thread of its own. Where the system has none to give,
+/// they run one after the other.
+fn together(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
+    let second = Mutex::new(second);
+    std::thread::scope(|scope| {
+        let run_second = || (*second.lock())();
+        let spawned =
+            std::thread::Builder::new().name("restore".into()).spawn_scoped(scope, run_second);
+        first();
+        match spawned {
+            Ok(thread) => {
+                if let Err(panic) = thread.join() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            Err(_) => run_second(),
+        }
+    });
 }
 
 /// When the newest snapshot was written, in s since 1970: for people only.

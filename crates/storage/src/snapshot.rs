@@ -396,6 +396,34 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 }
 
+/// A piece of a snapshot as it stands in the file, read and not checked.
+pub struct StoredPiece {
+    /// Where it begins in the file.
+    offset: u64,
+    header: Vec<u8>,
+    stored: Vec<u8>,
+}
+
+/// A piece that is not what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedPiece {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl StoredPiece {
+    /// Checks and decompresses it.
+    ///
+    /// # Errors
+    /// It is damaged: [`SnapshotReader::damaged`] names the file.
+    pub fn decode(&self) -> Result<Vec<u8>, DamagedPiece> {
+        let damaged = |error: DecodeError| DamagedPiece { offset: self.offset, what: error.what };
+        decode_piece(&self.header, &self.stored).map_err(damaged)
+    }
+}
+
 /// Reads one snapshot, checking everything on the way.
 pub struct SnapshotReader<D: Disk> {
     disk: D,
@@ -475,6 +503,13 @@ impl<D: Disk> SnapshotReader<D> {
     /// The next piece, or `None` once the trailer and the hash of the whole file agreed. What was
     /// handed out before is to be trusted only then.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StorageError> {
+        let Some(stored) = self.next_stored()? else { return Ok(None) };
+        stored.decode().map_err(|damage| self.damaged(&damage)).map(Some)
+    }
+
+    /// As [`SnapshotReader::next_piece`], of a piece as it stands in the file: its own checksum is
+    /// checked when it is decoded, which somebody else may do.
+    pub fn next_stored(&mut self) -> Result<Option<StoredPiece>, StorageError> {
         if self.is_finished {
             return Ok(None);
         }
@@ -487,7 +522,7 @@ impl<D: Disk> SnapshotReader<D> {
         match decode_part(&header).map_err(|error| self.corrupt(error.what))? {
             Part::Piece { stored_bytes, .. } => {
                 let header = header.get(..PIECE_HEADER_BYTES).unwrap_or(&[]);
-                self.read_piece(header, stored_bytes).map(Some)
+                self.read_stored(header, stored_bytes).map(Some)
             }
             Part::Trailer { piece_count, hash } => {
                 if piece_count != self.piece_count {
@@ -502,16 +537,24 @@ impl<D: Disk> SnapshotReader<D> {
         }
     }
 
-    fn read_piece(&mut self, header: &[u8], stored_bytes: usize) -> Result<Vec<u8>, StorageError> {
+    fn read_stored(
+        &mut self,
+        header: &[u8],
+        stored_bytes: usize,
+    ) -> Result<StoredPiece, StorageError> {
         let start = self.offset.saturating_add(header.len() as u64);
         let stored = self.read(start, stored_bytes)?;
-        let raw = decode_piece(header, &stored);
-        let raw = raw.map_err(|error| self.corrupt(error.what))?;
         self.hash.update(header);
         self.hash.update(&stored);
         self.piece_count = self.piece_count.saturating_add(1);
-        self.offset = start.saturating_add(stored.len() as u64);
-        Ok(raw)
+        let piece = StoredPiece { offset: self.offset, header: header.to_vec(), stored };
+        self.offset = start.saturating_add(piece.stored.len() as u64);
+        Ok(piece)
+    }
+
+    /// The error that damage of a piece of this file is.
+    pub fn damaged(&self, damage: &DamagedPiece) -> StorageError {
+        StorageError::corrupt(&self.path, damage.offset, damage.what)
     }
 
     fn read(&self, offset: u64, count: usize) -> Result<Vec<u8>, StorageError> {
