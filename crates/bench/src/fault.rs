@@ -19,7 +19,7 @@ pub enum Fault {
     Kill,
     /// SIGSTOP, and SIGCONT later: its connections stay, and it says nothing.
     Pause,
-    /// The file system of its data is frozen (`fsfreeze`), and thawed later: each write to it waits.
+    /// The file system of its data is frozen (`fsfreeze`), and thawed later: each write waits.
     Freeze,
 }
 

@@ -58,12 +58,12 @@ pub struct LatencyArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "rate",
           value_parser = clap::value_parser!(u64).range(1..=PIPELINE_REQUESTS as u64))]
     burst: u64,
-    /// How long a phase takes at that rate; that of the watches takes --watch-multiple times as long
+    /// How long a phase takes at that rate; the watches take --watch-multiple times as long
     #[arg(long, value_name = "S", default_value_t = 3, requires = "rate",
           value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: u64,
-    /// How long the servers are left alone before, to measure what they cost when idle; by default 10
-    /// with --rate, else not at all
+    /// How long the servers are left alone before, to measure what they cost when idle; by default
+    /// 10 with --rate, else not at all
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
     idle_seconds: Option<u64>,
     /// Znodes of each client; with --rate as many as --seconds take
