@@ -248,6 +248,11 @@ impl Apply {
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
     }
 
+    /// Whether the directory is not to be used any more. The state may be inside an entry then.
+    pub fn is_condemned(&self) -> bool {
+        self.is_condemned
+    }
+
     fn has_entries(&self) -> bool {
         !self.entries.is_empty() && !self.is_condemned
     }

@@ -117,8 +117,8 @@ pub struct Now {
     /// Ms since 1970; shown to people only.
     pub wall_ms: i64,
     /// When, by the monotonic clock, this member was in touch with those who decide whether a
-    /// session lives (`Loop::contact_ms`); none where it decides alone, 0 where it never was, or
-    /// cannot take part any more.
+    /// session lives (`Loop::contact_ms`); none where it decides alone, 0 where it cannot
+    /// take part any more.
     pub contact_at_ms: Option<u64>,
 }
 

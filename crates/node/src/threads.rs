@@ -208,7 +208,8 @@ impl LoopRunner {
         if is_time {
             self.member.on_time();
             let contact_at_ms = match self.member.contact_ms() {
-                Some(silent_ms) => shared.now_ms().saturating_sub(silent_ms),
+                Some(u64::MAX) => 0,
+                Some(silent_ms) => shared.now_ms().saturating_sub(silent_ms).max(1),
                 None => u64::MAX,
             };
             shared.contact_at_ms.store(contact_at_ms, Ordering::Release);

@@ -847,7 +847,10 @@ impl Server {
             let now_ms = (local_us - self.started_local_us) / 1000;
             let is_ignored = self.sabotage == Some(Sabotage::ContactIgnored);
             let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
-            self.contact_at_ms = silent_ms.map(|silent_ms| now_ms.saturating_sub(silent_ms));
+            self.contact_at_ms = silent_ms.map(|silent_ms| match silent_ms {
+                u64::MAX => 0,
+                silent_ms => now_ms.saturating_sub(silent_ms).max(1),
+            });
         }
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
         let due_us = self.last_us + self.member.due_ms() * 1000;
@@ -983,7 +986,7 @@ impl Server {
                 break;
             }
         }
-        if !self.is_alone && !self.is_wrong() {
+        if !self.is_alone && !self.is_wrong() && !self.apply.is_condemned() {
             witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }
         let mut output = self.apply.take_output();

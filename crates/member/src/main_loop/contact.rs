@@ -54,10 +54,11 @@ impl Contact {
 
 impl Loop {
     /// How long ago the others were heard for sure: a quorum, by a leader, or such a leader, by a
-    /// follower. None where there are no others. As of the last call of [`Loop::on_time`].
+    /// follower; before the first time, how long ago this member started. None where there are no
+    /// others. As of the last call of [`Loop::on_time`].
     ///
-    /// A follower whose disk hangs before the present term is on it takes part in nothing, so it is
-    /// without contact: its clients do better elsewhere.
+    /// The greatest number: a follower whose disk hangs before the present term is on it takes part in nothing. Its
+    /// clients do better elsewhere.
     pub fn contact_ms(&self) -> Option<u64> {
         if self.is_alone() {
             return None;
@@ -66,7 +67,12 @@ impl Loop {
         if is_follower && self.persisting.is_stalled() && !self.replica.is_term_durable() {
             return Some(u64::MAX);
         }
-        Some(self.contact.at_ms.map_or(u64::MAX, |at_ms| self.now_ms.saturating_sub(at_ms)))
+        Some(self.contact_age_ms().min(self.now_ms))
+    }
+
+    /// How long ago the last contact was; the greatest number before the first.
+    pub(super) fn contact_age_ms(&self) -> u64 {
+        self.contact.at_ms.map_or(u64::MAX, |at_ms| self.now_ms.saturating_sub(at_ms))
     }
 
     /// The others followed at that time.
@@ -84,7 +90,7 @@ impl Loop {
                 self.ask_contact();
             }
         }
-        let is_silent = self.contact_ms().is_some_and(|ms| ms >= PROOF_SILENCE_MS);
+        let is_silent = !self.is_alone() && self.contact_age_ms() >= PROOF_SILENCE_MS;
         if is_silent && self.forwarder.has_unsettled() {
             self.contact.proof = Proof::Wanted;
         }

@@ -190,7 +190,7 @@ impl Loop {
         if self.heeded.is_empty() {
             return;
         }
-        let contact_ms = self.contact_ms().unwrap_or(0);
+        let contact_ms = if self.is_alone() { 0 } else { self.contact_age_ms() };
         let sent_to: BTreeSet<MemberId> = self.output.peers.iter().map(|(to, _)| *to).collect();
         for to in sent_to {
             if let Some((boot, number)) = self.heeded.remove(&to) {

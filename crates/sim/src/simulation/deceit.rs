@@ -258,6 +258,12 @@ impl Simulation {
         }
         self.say(Some(member), || format!("the directory is condemned: {why}"));
         self.condemned_count += 1;
+        if why == Condemned::Forgotten {
+            // Another directory draws another id.
+            let id = self.hosts[member].hello().map(|hello| hello.member);
+            self.hosts[member].lost = id;
+            self.hosts[member].config.lost_count += 1;
+        }
         self.end_process(member, false);
         self.hinder_start(member);
         Ok(())

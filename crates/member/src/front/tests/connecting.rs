@@ -309,7 +309,7 @@ fn who_has_a_session_is_not_closed_for_want_of_one() {
 fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
     let mut rig = Rig::default();
     rig.fronts[0] = Front::new(FrontConfig { sessionless_ms_max: 60_000, ..config(0) });
-    rig.now.contact_at_ms = Some(0);
+    (rig.now.monotonic_ms, rig.now.contact_at_ms) = (1, Some(1));
     tick(&mut rig, silent_ms);
     rig.play(&format!("c1~ connect timeout={timeout_ms}\nreads"));
     let id = rig.client(1).id;
