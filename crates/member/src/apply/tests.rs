@@ -211,7 +211,7 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
             apply.step(&mut machine, 1);
         });
         let told = apply.take_output().to_loop;
-        assert_eq!(told.iter().any(|it| *it == FromApply::Forgotten), expected);
+        assert_eq!(told.contains(&FromApply::Forgotten), expected);
         assert_eq!(machine.counters().index, LogIndex(if expected { 2 } else { 4 }));
         assert!(!apply.has_work());
     }
@@ -242,7 +242,7 @@ fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
         let mut state = Machine::default();
         apply.step(&mut state, 1);
         let told = apply.take_output().to_loop;
-        assert_eq!(told.iter().any(|it| *it == FromApply::Forgotten), expected);
+        assert_eq!(told.contains(&FromApply::Forgotten), expected);
         assert_eq!(state.counters().index == LogIndex(2), !expected);
     }
 }
