@@ -5,8 +5,8 @@
 //! what waited at its sockets meanwhile. Close to a deadline no more than [`LEASE_ADVANCE_MS_MAX`]
 //! is planned.
 //!
-//! Sessions stand in buckets of one tick, as in ZooKeeper (`ExpiryQueue`): a session expires up to a
-//! tick late and never early. Hearing from a session only moves its deadline; the session changes
+//! Sessions stand in buckets of one tick, as in ZooKeeper (`ExpiryQueue`): a session expires up to
+//! a tick late and never early. Hearing from a session only moves its deadline; the session changes
 //! buckets when its old bucket falls due. So a renewal costs one look-up.
 //!
 //! Every member keeps the leases, since any member may lead next. Each session stands in one bucket

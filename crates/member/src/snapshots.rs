@@ -4,7 +4,8 @@
 //! is asked for. So a snapshot needs the memory of one piece, and its pace is that of the file.
 //!
 //! The state may be ahead of this member's disk, which a quorum of others does not wait for. A
-//! snapshot gets its name once the disk has every entry that it holds: the log never ends before it.
+//! snapshot gets its name once the disk has every entry that it holds: the log never ends before
+//! it.
 
 use storage::wal::SnapshotPoint;
 

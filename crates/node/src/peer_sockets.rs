@@ -6,9 +6,10 @@
 //! Towards a member there is at most one link of a channel, and one from it; a new one is made only
 //! when the old one was told to be down.
 //!
-//! All of this runs on one thread, but that a thread that sends writes to the socket itself where it
-//! has room, since a wake-up costs more, and that the beats have a thread of their own. Nobody who sends ever waits: what does not fit into a link's queue,
-//! or has no link, is dropped and counted, as a network may do.
+//! All of this runs on one thread, but that a thread that sends writes to the socket itself where
+//! it has room, since a wake-up costs more, and that the beats have a thread of their own. Nobody
+//! who sends ever waits: what does not fit into a link's queue, or has no link, is dropped and
+//! counted, as a network may do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;

@@ -2,8 +2,9 @@
 //!
 //! Invariant: a message that promises entries, as a follower's does, leaves only after everything
 //! the member knew when it was made is on disk; others, as a leader's, leave at once (Raft thesis,
-//! section 10.2.1), except while the member's own term or vote is not on disk yet. Without that exception a lone voter could lose its term in a crash,
-//! take the same term again and give its learners another entry for the same place.
+//! section 10.2.1), except while the member's own term or vote is not on disk yet. Without that
+//! exception a lone voter could lose its term in a crash, take the same term again and give its
+//! learners another entry for the same place.
 
 use std::collections::VecDeque;
 

@@ -7,9 +7,9 @@
 //! [`CampaignObstacle`]).
 //!
 //! raft-rs hands out what is committed and on this member's own disk. An entry that a quorum has is
-//! committed whether this disk has it or not, so it is handed out here ahead of raft-rs: a disk that
-//! hangs costs no client anything. raft-rs is told that such an entry is applied once it has handed
-//! the entry out, too.
+//! committed whether this disk has it or not, so it is handed out here ahead of raft-rs: a disk
+//! that hangs costs no client anything. raft-rs is told that such an entry is applied once it has
+//! handed the entry out, too.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -625,7 +625,8 @@ impl Replica {
         raft_log.last_index() - raft_log.committed
     }
 
-    /// Whether this member's term and vote are on its disk. A follower takes part in nothing before.
+    /// Whether this member's term and vote are on its disk. A follower takes part in nothing
+    /// before.
     pub fn is_term_durable(&self) -> bool {
         self.pending.is_term_durable()
     }

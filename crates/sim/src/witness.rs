@@ -2,8 +2,8 @@
 //!
 //! What was handed over once, by any member, is there for ever, under the same index and with the
 //! same bytes; syncs of a quorum cover it, of which the member that hands it over need not be one.
-//! That is checked here, in all lives of the processes. From the entries comes the committed order that the
-//! judge is given. Of an ensemble it is checked, too, that a term has one leader, who has
+//! That is checked here, in all lives of the processes. From the entries comes the committed order
+//! that the judge is given. Of an ensemble it is checked, too, that a term has one leader, who has
 //! everything that was handed over in earlier terms; that the same index and term never name two
 //! entries; and that states at the same index are equal.
 

@@ -1,11 +1,11 @@
-//! When this member was last in touch with those who decide whether it is a member, whether it leads
-//! and whether a session lives.
+//! When this member was last in touch with those who decide whether it is a member, whether it
+//! leads and whether a session lives.
 //!
 //! A leader's contact is the moment at which it asked a quorum whether they still follow, and they
-//! did: the moment of the question counts, not that of the answer, and not how often Loop ran since.
-//! A leader that is paused or cut off cannot take old answers for new ones. The question is a
-//! ReadIndex round, which is a heartbeat as well. A follower's contact comes with the answers to its
-//! reports ([`crate::hearing`]).
+//! did: the moment of the question counts, not that of the answer, and not how often Loop ran
+//! since. A leader that is paused or cut off cannot take old answers for new ones. The question is
+//! a ReadIndex round, which is a heartbeat as well. A follower's contact comes with the answers to
+//! its reports ([`crate::hearing`]).
 //!
 //! A member without contact for long may have been replaced, and the state may have forgotten which
 //! of its batches it holds. Such a member hands nothing over again before it has applied everything
@@ -57,8 +57,8 @@ impl Loop {
     /// follower; before the first time, how long ago this member started. None where there are no
     /// others. As of the last call of [`Loop::on_time`].
     ///
-    /// The greatest number: a follower whose disk hangs before the present term is on it takes part in nothing. Its
-    /// clients do better elsewhere.
+    /// The greatest number: a follower whose disk hangs before the present term is on it takes part
+    /// in nothing. Its clients do better elsewhere.
     pub fn contact_ms(&self) -> Option<u64> {
         if self.is_alone() {
             return None;

@@ -99,9 +99,10 @@ fn write(address: SocketAddr, path: &str, acknowledged: &AtomicU64, is_over: &At
 }
 
 /// Freezes the disk of the member at `frozen` while one client writes at each other member.
-fn hang(members: &Members, disks: &[LoopDisk], frozen: usize) {
+/// `whose` names the znodes.
+fn hang(members: &Members, disks: &[LoopDisk], frozen: usize, whose: &str) {
     let others: Vec<usize> = (0..3).filter(|place| *place != frozen).collect();
-    let paths: Vec<String> = others.iter().map(|place| format!("/at-{place}-{frozen}")).collect();
+    let paths: Vec<String> = others.iter().map(|place| format!("/{whose}-{place}")).collect();
     let acknowledged = [AtomicU64::new(0), AtomicU64::new(0)];
     let is_over = AtomicBool::new(false);
     let numbers = || acknowledged.each_ref().map(|it| it.load(Ordering::Relaxed));
@@ -141,10 +142,10 @@ fn a_hung_disk_of_one_member_stops_no_client_of_the_others() {
         Ok(started) => started,
         Err(reason) => return skip(&reason),
     };
-    hang(&members, &disks, leader);
+    hang(&members, &disks, leader, "leader");
     // Another one may lead by now.
     let leader = members.leader();
-    hang(&members, &disks, (leader + 1) % 3);
+    hang(&members, &disks, (leader + 1) % 3, "follower");
     let folder = members.folder.clone();
     members.stop_keeping_files();
     drop(disks);
