@@ -167,9 +167,10 @@ pub const CLOCK_INTERVAL_MS: u64 = 100;
 
 /// What each deadline includes, so that a client that is never silent for its whole timeout is
 /// never expired. Its bytes are reported at the first look at the clock that ends a report
-/// interval, up to one look later than that; and the leases' clock stands still between two rounds
-/// of Loop, so a deadline is set up to one round too early.
-pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS;
+/// interval, up to one look later than that; a follower's report waits for the answer to the one
+/// before, which comes with a heartbeat; and the leases' clock stands still between two rounds of
+/// Loop, so a deadline is set up to one round too early.
+pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS + HEARTBEAT_MS;
 
 /// How long Loop sleeps at most if nothing arrives and nothing is due: links that broke, disks that
 /// stall and questions that were lost are noticed by then.
@@ -216,6 +217,12 @@ pub const CAUGHT_UP_ENTRIES: u64 = 64;
 /// How long a command that registers a member, or forgets one, may take before it is handed over
 /// again.
 pub const REGISTERS_INTERVAL_MS: u64 = 1_000;
+
+/// How often a member whose disk is full says so again, since one message may be lost.
+pub const FULL_INTERVAL_MS: u64 = 1_000;
+
+/// How long a member's disk is taken for full after it last said so.
+pub const FULL_LASTS_MS: u64 = 3 * FULL_INTERVAL_MS;
 
 /// How long a member must not be heard before another takes its server's place.
 pub const REPLACED_SILENCE_MS: u64 = 2_000;

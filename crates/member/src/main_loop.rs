@@ -14,7 +14,7 @@ mod records;
 mod room;
 mod timing;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
@@ -38,7 +38,7 @@ use crate::forward::{Followed, Forwarder};
 use crate::hearing::Hearing;
 use crate::joining::{JoinStep, JoinView, Joining};
 use crate::lending::Lending;
-use crate::limits::{HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
+use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
     Unavailable, Waiter,
@@ -117,7 +117,10 @@ pub struct Loop {
     disk_is_full: bool,
     /// Members whose disks are full, as they said on their present links. A leader among them
     /// refuses writes; leadership is handed to none of them.
-    full: BTreeSet<MemberId>,
+    /// Each with when it last said so: a message that it has room again may be lost.
+    full: BTreeMap<MemberId, u64>,
+    /// When this member says again that its disk is full.
+    say_full_at_ms: u64,
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
     digests: Digests,
@@ -446,7 +449,8 @@ impl Loop {
             log_is_full: false,
             log_yields: false,
             disk_is_full: false,
-            full: BTreeSet::new(),
+            full: BTreeMap::new(),
+            say_full_at_ms: 0,
             disk_full_ms: 0,
             digests: Digests::default(),
             own_digests: OwnDigests::new(applied.0, start.digest),
@@ -675,6 +679,10 @@ impl Loop {
         }
         self.snapshot_room.advance(elapsed_ms);
         if self.disk_is_full {
+            if self.now_ms >= self.say_full_at_ms {
+                self.say_full_at_ms = self.now_ms + FULL_INTERVAL_MS;
+                self.send_to_all(&PeerMessage::Full(true));
+            }
             self.disk_full_ms += elapsed_ms;
             if self.disk_full_ms >= SNAPSHOT_RETRY_MS {
                 self.disk_full_ms = 0;

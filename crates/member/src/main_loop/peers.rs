@@ -7,7 +7,9 @@ use replica::{MessageError, PeerStatus, Role};
 
 use super::{Condemned, Differs, Loop, Waiting};
 use crate::digests::{self, Difference};
-use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS};
+use crate::limits::{
+    DIFFERS_HAND_OVER_MS, FULL_LASTS_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS,
+};
 use crate::message::SnapshotJob;
 use crate::peer::{PeerError, PeerFrame, PeerMessage};
 
@@ -135,7 +137,7 @@ impl Loop {
     /// leads.
     fn on_full(&mut self, from: MemberId, is_full: bool) {
         if is_full {
-            self.full.insert(from);
+            self.full.insert(from, self.now_ms);
         } else {
             self.full.remove(&from);
         }
@@ -146,7 +148,11 @@ impl Loop {
 
     /// Whether another member leads and its disk is full, so that it takes no writes.
     pub(super) fn leader_is_full(&self) -> bool {
-        self.leader.is_some_and(|leader| self.full.contains(&leader))
+        self.leader.is_some_and(|leader| self.is_full(leader))
+    }
+
+    fn is_full(&self, member: MemberId) -> bool {
+        self.full.get(&member).is_some_and(|said_ms| self.now_ms < said_ms + FULL_LASTS_MS)
     }
 
     /// A link from another member was made, which is that server of the configuration, or it ended.
@@ -182,7 +188,7 @@ impl Loop {
         let member = MemberId(peer.member_id);
         let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
         let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
-        is_heard && self.joining.is_linked(member) && !self.full.contains(&member)
+        is_heard && self.joining.is_linked(member) && !self.is_full(member)
     }
 
     /// Answers reports of followers, along with what is sent to them anyway: a heartbeat soon is.

@@ -10,6 +10,7 @@ use super::super::tests::applied_up_to;
 use super::*;
 use crate::forward::Forwarder;
 use crate::front::tests::rig::{own_batch, start};
+use crate::limits::FULL_LASTS_MS;
 use crate::message::{FrontId, Start, Submission, ToApply, ToLoop, Waiter};
 use crate::peer::{PeerFrame, PeerMessage};
 
@@ -258,4 +259,19 @@ fn a_disk_that_is_full_is_heeded_although_its_member_does_not_lead_yet() {
     world.members[other].on_peer(id(next), PeerMessage::Full(false).encode()).unwrap();
     world.submit(other);
     assert_eq!(world.refused, [other]);
+}
+
+/// The message that there is room again may be lost.
+#[test]
+fn a_disk_that_was_full_is_not_taken_for_full_for_ever() {
+    let (mut world, leader, followers) = World::led();
+    let at = followers[0];
+    world.members[at].on_peer(id(leader), PeerMessage::Full(true).encode()).unwrap();
+    world.submit(at);
+    assert_eq!(world.refused, [at]);
+    for _ in 0..FULL_LASTS_MS / TICK_MS {
+        world.pass(TICK_MS);
+    }
+    world.submit(at);
+    assert_eq!(world.refused, [at]);
 }
