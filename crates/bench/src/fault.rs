@@ -1,5 +1,4 @@
-//! What is done to a server while clients write: it is killed, stopped in its tracks, or its disk
-//! hangs.
+//! Faults of a server while clients write: it is killed, paused, or its disk hangs.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;

@@ -174,7 +174,7 @@ pub struct Front {
     /// Connections that ended while they asked Loop for a session; told to Loop at the next tick.
     withdrawn: Vec<ConnectionId>,
     /// Connections that wait for room for replies, each with the bytes that its next reply wants.
-    /// Those that were looked at in vain stand at the end.
+    /// Connections that found no room when they were looked at stand at the end.
     parked: VecDeque<(ConnectionId, u64)>,
     /// Bytes of all connections' output.
     output_held: usize,

@@ -40,11 +40,11 @@ pub const OUTPUT_BYTES_LIMIT: usize = 64 * 1024 * 1024;
 /// may go beyond. ZooKeeper has no bound.
 pub const REPLIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Bytes of those replies from which on slow takers are looked for, and beyond which no reply of
-/// more than [`OUTPUT_BYTES_MAX`] may go: the rest is for replies of ordinary size.
+/// Bytes of held replies at which Fronts look for slow takers. No reply of more than
+/// [`OUTPUT_BYTES_MAX`] goes beyond: the rest is for replies of ordinary size.
 pub const REPLIES_BYTES_TIGHT: u64 = REPLIES_BYTES_MAX / 4 * 3;
 
-/// Bytes of those replies up to which a reply of any size is built: one that would never fit beside
+/// Bytes of held replies up to which a reply of any size is built: a reply that never fits beside
 /// others must come through at some time.
 pub const REPLIES_BYTES_CALM: u64 = REPLIES_BYTES_MAX / 4;
 

@@ -213,7 +213,7 @@ pub struct LoopHeld {
     pub waiting_reads: usize,
     /// Sessions with a lease.
     pub leases: usize,
-    /// Places of those leases, and of earlier ones, in the order of deadlines.
+    /// Places that the leases take in the order of deadlines: one for each lease.
     pub lease_places: usize,
 }
 

@@ -48,7 +48,7 @@ pub enum RestoreError {
     /// The digest of what was read is not the one the image was written with.
     #[error("bad image: its digest is {found:032x}, written with {written:032x}")]
     WrongDigest {
-        /// Of the restored state.
+        /// The digest of the restored state.
         found: u128,
         /// In the header.
         written: u128,

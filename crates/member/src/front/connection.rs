@@ -191,7 +191,7 @@ pub(super) struct Connection {
     /// The value of `taken_bytes` when slow takers were last looked for; none: it left no large
     /// replies lying then.
     pub taken_before: Option<u64>,
-    /// Whether this connection stands in the Front's list of those that wait for room for replies.
+    /// Whether the Front's list of connections that wait for room for replies holds this one.
     pub parked: bool,
     /// Small replies to reads that must come before reads travel again; set by a large reply.
     pub small_replies_wanted: u32,

@@ -85,7 +85,7 @@ impl Front {
         }
     }
 
-    /// Lets some of those that wait for room go on, where there is enough for them. A reply that
+    /// Lets waiting connections go on, where there is room enough for them. A reply that
     /// does not fit yet keeps no smaller one waiting.
     pub(super) fn unpark(&mut self) {
         for _ in 0..PARKED_RESUMED_MAX.min(self.parked.len()) {

@@ -39,7 +39,7 @@ impl Timing {
         if elapsed_ms <= self.planned_ms + LATE_MS {
             self.tick_rest_ms += elapsed_ms;
         } else {
-            // What was planned may have been an election.
+            // The planned look may have been an election: it waits for one more look.
             self.tick_rest_ms += self.planned_ms.saturating_sub(self.raft_tick_ms);
         }
     }

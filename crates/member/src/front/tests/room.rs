@@ -186,7 +186,7 @@ fn clients_that_keep_the_room_full_and_take_nothing_are_disconnected() {
     assert!(stalled.clone().all(|number| !rig.clients[&number].closed));
     rig.advance(100);
     let closed = stalled.clone().filter(|&number| rig.clients[&number].closed).count();
-    // Those of one Front were enough.
+    // The replies of one Front were enough.
     assert!(closed > 0);
     assert!(!rig.clients[&10].closed);
     assert!(!rig.apply.replies().is_tight());
