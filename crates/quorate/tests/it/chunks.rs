@@ -18,7 +18,7 @@ use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::checksum::{ChecksumData, ChecksumType};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use workload::generate::Random;
 
 use crate::bad_input::disk_full::{SmallDisk, skip};
@@ -335,6 +335,19 @@ fn hang(path: &Path) -> PathBuf {
     aside
 }
 
+/// How often the thread of this name has given up the CPU; none where there is no such thread.
+fn rests_of_thread(pid: Pid, name: &str) -> Option<String> {
+    let tasks = format!("/proc/{}/task", pid.as_raw_pid());
+    Path::new(&tasks).read_dir().expect("the process runs").find_map(|task| {
+        let task = task.expect("is read").path();
+        let said = |file| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+        if said("comm").trim_end() != name {
+            return None;
+        }
+        said("status").lines().find(|line| line.starts_with("voluntary_ctxt")).map(String::from)
+    })
+}
+
 #[test]
 fn zookeeper_is_served_while_the_chunk_store_is_opened() {
     let lines =
@@ -394,17 +407,19 @@ fn a_leader_hands_over_before_its_chunk_store_ends() {
     hang(&folder.join("1.block"));
     members.start(0);
     members.make_leader(0);
-    // A read that hangs keeps the chunk store from ending.
+    // A read that hangs, and the scrub that waits for its block, keep the store from ending.
     let client = client();
     thread::scope(|scope| {
         let (chunk, _) = block.chunks().remove(0);
         scope.spawn(move || client.read_chunk(block.id, &chunk, &mut Vec::new()));
-        let tasks = format!("/proc/{}/task", members.pid(0).as_raw_pid());
-        wait_until("a thread waits for the disk", || {
-            Path::new(&tasks).read_dir().unwrap().any(|task| {
-                let name = std::fs::read_to_string(task.unwrap().path().join("comm"));
-                name.is_ok_and(|name| name.starts_with("chunk-wait"))
-            })
+        // The thread that scrubs wakes ten times a second, until it waits for the same block.
+        let (mut rests, mut since) = (None, Instant::now());
+        wait_until("the scrub waits for the disk", || {
+            let now = rests_of_thread(members.pid(0), "chunk-upkeep");
+            if now != rests {
+                (rests, since) = (now, Instant::now());
+            }
+            rests.is_some() && since.elapsed() > Duration::from_secs(1)
         });
         let mut session = ZkClient::open(members.clients[0], 10_000);
         assert_eq!(session.create("/a", b"one", 0).as_deref(), Ok("/a"));
