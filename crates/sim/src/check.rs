@@ -224,8 +224,7 @@ fn check_expiries(
             ));
         }
         let (timeout_us, mut heard_us) = signs_of_life(evidence, session, member);
-        let renewals_us = evidence.witness.opened_us(member);
-        let renewed_us = renewals_us.filter(|at_us| *at_us <= judged_us).max().unwrap_or(0);
+        let renewed_us = evidence.witness.renewed_us(member, judged_us);
         // Silence before that is forgiven, and Loop knows of it at once.
         heard_us.retain(|at_us| *at_us > renewed_us && *at_us <= proposed_us);
         heard_us.push(renewed_us);

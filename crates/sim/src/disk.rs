@@ -120,6 +120,11 @@ impl SimDisk {
         SimDisk { inner, watch: Rc::default(), plan: Rc::new(RefCell::new(plan)), always_lies }
     }
 
+    /// Whether both are the same disk.
+    pub fn is(&self, other: &SimDisk) -> bool {
+        Rc::ptr_eq(&self.watch, &other.watch)
+    }
+
     /// Changes what goes wrong from now on.
     pub fn change_plan(&self, change: impl FnOnce(&mut FaultPlan)) {
         let mut plan = self.plan.borrow_mut();

@@ -76,8 +76,20 @@ struct Seen {
     is_full: bool,
     /// When clients could attach from then on, or could not.
     doors: Vec<(u64, bool)>,
-    /// When it began to lead.
-    led_us: Vec<u64>,
+    /// Since when each machine has its place, and the number of the machine's disk.
+    machines: Vec<(u64, usize)>,
+    /// When a machine gave all sessions a full timeout, and the number of the machine's disk.
+    renewals: Vec<(u64, usize)>,
+}
+
+impl Seen {
+    fn machine_at(&self, at_us: u64) -> Option<usize> {
+        self.machines.iter().rfind(|(since_us, _)| *since_us <= at_us).map(|(_, disk)| *disk)
+    }
+
+    fn renew(&mut self, now_us: u64) {
+        self.renewals.extend(self.machine_at(now_us).map(|disk| (now_us, disk)));
+    }
 }
 
 /// The record of all lives.
@@ -110,7 +122,9 @@ impl Witness {
     pub fn new(looks_inside: bool, disks: Vec<SimDisk>) -> Witness {
         Witness {
             looks_inside,
-            seen: disks.iter().map(|_| Seen::default()).collect(),
+            seen: (0..disks.len())
+                .map(|disk| Seen { machines: vec![(0, disk)], ..Seen::default() })
+                .collect(),
             all_disks: disks.iter().cloned().enumerate().collect(),
             disks,
             entries: BTreeMap::new(),
@@ -178,11 +192,17 @@ impl Witness {
     /// clients already.
     pub fn on_machine(&mut self, member: usize, disk: SimDisk, is_ready: bool, now_us: u64) {
         self.on_lost(member);
-        self.all_disks.push((member, disk.clone()));
+        let found = self.all_disks.iter().position(|(_, old)| old.is(&disk));
+        let number = found.unwrap_or(self.all_disks.len());
+        if found.is_none() {
+            self.all_disks.push((member, disk.clone()));
+        }
         self.disks[member] = disk;
         let seen = &mut self.seen[member];
+        seen.machines.push((now_us, number));
         (seen.is_ready, seen.is_full) = (is_ready, false);
-        self.note_door(member, now_us);
+        // That its process goes on renews nothing.
+        seen.doors.push((now_us, is_ready));
     }
 
     /// The same index and term name one entry, whoever has it.
@@ -237,7 +257,7 @@ impl Witness {
             return Err(format!("members {leader} and {member} both lead in term {term}"));
         }
         if has_begun {
-            self.seen[member].led_us.push(now_us);
+            self.seen[member].renew(now_us);
             let mut earlier = self.entries.iter().rev().filter(|(_, handed)| handed.term < term);
             if let Some((index, _)) = earlier.next()
                 && *index > status.last_index
@@ -399,15 +419,20 @@ impl Witness {
 
     fn note_door(&mut self, member: usize, now_us: u64) {
         let seen = &mut self.seen[member];
-        seen.doors.push((now_us, seen.is_ready && !seen.is_full));
+        let is_open = seen.is_ready && !seen.is_full;
+        seen.doors.push((now_us, is_open));
+        if is_open {
+            seen.renew(now_us);
+        }
     }
 
-    /// When a member gave all sessions a full timeout: clients could attach again that could not
-    /// before, or it began to lead.
-    pub fn opened_us(&self, member: usize) -> impl Iterator<Item = u64> {
-        let Seen { doors, led_us, .. } = &self.seen[member];
-        let opened = doors.iter().filter(|(_, is_open)| *is_open).map(|(at_us, _)| *at_us);
-        opened.chain(led_us.iter().copied())
+    /// When the machine that has a member's place at `until_us` last gave all sessions a full
+    /// timeout: clients could attach again that could not before, or it began to lead. 0 if never.
+    pub fn renewed_us(&self, member: usize, until_us: u64) -> u64 {
+        let seen = &self.seen[member];
+        let machine = seen.machine_at(until_us);
+        let is_its = |(at_us, disk): &&(u64, usize)| *at_us <= until_us && Some(*disk) == machine;
+        seen.renewals.iter().rfind(is_its).map_or(0, |(at_us, _)| *at_us)
     }
 
     /// Whether no client could attach to a member from one point in time to another.

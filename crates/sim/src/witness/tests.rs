@@ -203,5 +203,22 @@ fn clients_can_attach_while_the_member_is_ready_and_its_disk_is_not_full() {
     witness.on_start(0, 2, &[], 40).unwrap();
     witness.on_room(0, false, 45);
     assert!(witness.is_shut_between(0, 45, 50));
-    assert_eq!(witness.opened_us(0).collect::<Vec<_>>(), [10, 25]);
+    let renewed_us = [9, 10, 24, 25, 50].map(|until_us| witness.renewed_us(0, until_us));
+    assert_eq!(renewed_us, [0, 10, 10, 25, 25]);
+}
+
+#[test]
+fn a_machine_that_comes_back_has_renewed_nothing_meanwhile() {
+    let old = SimDisk::new(1, false);
+    let mut witness = Witness::new(true, vec![old.clone()]);
+    witness.on_ready(0, 0, 10).unwrap();
+    witness.on_machine(0, SimDisk::new(2, false), false, 20);
+    assert!(witness.is_shut_between(0, 20, 29));
+    witness.on_ready(0, 0, 30).unwrap();
+    assert_eq!(witness.renewed_us(0, 35), 30);
+    witness.on_machine(0, old, true, 40);
+    assert!(!witness.is_shut_between(0, 40, 50));
+    assert_eq!(witness.renewed_us(0, 45), 10);
+    witness.on_room(0, false, 50);
+    assert_eq!(witness.renewed_us(0, 55), 50);
 }
