@@ -93,7 +93,8 @@ impl Joining {
         if view.membership.is_joint() {
             return None;
         }
-        self.promotion(view).or_else(|| self.addition(view)).map(JoinStep::Change)
+        let step = self.promotion(view).or_else(|| self.addition(view));
+        step.or_else(|| self.departure(view)).map(JoinStep::Change)
     }
 
     fn command(&self, membership: &Membership) -> Option<Command<'static>> {
@@ -152,7 +153,7 @@ impl Joining {
             let has_caught_up = peer.is_some_and(|peer| {
                 peer.snapshot_index.is_none()
                     && peer.matched_index + CAUGHT_UP_ENTRIES >= view.last_index
-            });
+            }) && !Joining::is_silent(view, *learner);
             let replaced = self.voters_of(view, *server, MemberId(*learner));
             let are_silent = replaced.iter().all(|member| Joining::is_silent(view, *member));
             if has_caught_up && are_silent && !replaced.is_empty() {
@@ -186,6 +187,20 @@ impl Joining {
             return Some(change(Transition::Auto, changes));
         }
         None
+    }
+
+    /// A learner that is gone is removed when the voter that it was to replace is back.
+    fn departure(&self, view: &JoinView<'_>) -> Option<MembershipChange> {
+        let mut learners = view.membership.learners.iter().copied();
+        let gone = learners.find(|learner| {
+            let member = MemberId(*learner);
+            let Some(server) = self.registered.get(&member) else { return false };
+            let is_back = |voter: &u64| !Joining::is_silent(view, *voter) || *voter == self.own.0.0;
+            !self.linked.contains_key(&member)
+                && Joining::is_silent(view, *learner)
+                && self.voters_of(view, *server, member).iter().any(is_back)
+        })?;
+        Some(change(Transition::Auto, vec![MemberChange::Remove(gone)]))
     }
 }
 

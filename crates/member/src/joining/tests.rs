@@ -143,6 +143,24 @@ fn one_that_came_and_went_makes_place_for_the_next() {
 }
 
 #[test]
+fn a_learner_that_is_gone_is_removed_once_the_voter_that_it_was_to_replace_is_back() {
+    let all = [&ALL[..], &[(22, 2)]].concat();
+    let membership = membership(&[11, 12, 13], &[22]);
+    let peers =
+        |voter, learner| [peer(12, voter, 990), peer(13, Some(0), 1_000), peer(22, learner, 990)];
+    let mut joining = joining(&all, &[(12, 2), (13, 3)]);
+    let removed = changes(Transition::Auto, &[MemberChange::Remove(22)]);
+    assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), removed);
+    assert_eq!(step(&mut joining, &membership, &peers(Some(0), None)), removed);
+    // Not before a leader has listened, while it is heard, or where the voter is gone, too.
+    assert_eq!(step_of(&mut joining, &membership, &peers(Some(0), None), false), None);
+    assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(49))), None);
+    assert_eq!(step(&mut joining, &membership, &peers(Some(50), Some(50))), None);
+    joining.on_link(MemberId(22), Some(2));
+    assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), None);
+}
+
+#[test]
 fn a_server_that_nobody_was_is_registered_and_no_more() {
     let mut all = ALL.to_vec();
     all.push((14, 4));
