@@ -62,6 +62,9 @@ pub const PAUSE_COUNTS_US: u64 = 200_000;
 /// The longest that the syncs of one round of a thread take, however slow the disk is.
 pub const SYNC_US_MAX: u64 = 3_000_000;
 
+/// A sync that takes longer is one of a slow disk: the others hear meanwhile that a leader is gone.
+pub const USUAL_SYNC_US_MAX: u64 = 100_000;
+
 /// The longest that a disk hangs: some times as long as a leader bears it.
 pub const HANG_US_MAX: u64 = 18 * member::limits::DISK_STALL_MS * 1_000;
 

@@ -249,6 +249,8 @@ pub struct Server {
     to_disk: VecDeque<LogInput<SimDisk>>,
     /// What the disk's thread reports when its time is over; none while it waits.
     disk_report: Option<Vec<LoopInput>>,
+    /// When the log's disk is done with what was last asked of it.
+    disk_done_us: u64,
     to_snapshot: VecDeque<SnapshotJob>,
     /// What the thread of the snapshots reports when its time is over; none while it waits.
     snapshot_report: Option<Vec<LoopInput>>,
@@ -413,6 +415,7 @@ impl Server {
             to_apply: VecDeque::new(),
             to_disk: VecDeque::new(),
             disk_report: None,
+            disk_done_us: 0,
             to_snapshot: VecDeque::new(),
             snapshot_report: None,
             snapshot_index,
@@ -566,6 +569,11 @@ impl Server {
         self.member.voters()
     }
 
+    /// Members that have the log and no vote, by member id.
+    pub fn learners(&self) -> Vec<u64> {
+        self.member.learners()
+    }
+
     /// Someone asks it to let another member lead: this one, or any. Whether it leads, and can.
     pub fn hand_over(&mut self, to: Option<MemberId>, world: &mut World) -> bool {
         let is_handing_over = self.member.hand_over(to);
@@ -576,6 +584,11 @@ impl Server {
     /// Connections that it has not closed.
     pub fn connection_count(&self) -> usize {
         self.runtimes.iter().map(Runtime::connection_count).sum()
+    }
+
+    /// Whether the log's disk is done by then with what was asked of it.
+    pub fn is_disk_done(&self, at_us: u64) -> bool {
+        self.disk_done_us <= at_us
     }
 
     /// Whether nothing is under way: no command, no entry, no job.
@@ -1060,6 +1073,7 @@ impl Server {
         reports.extend(output.is_full.map(|is_full| LoopInput::DiskRoom { is_full }));
         let done_us = self.done_us(self.paces.log, world, ops_before);
         self.disk_report = Some(reports);
+        self.disk_done_us = done_us;
         world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Disk });
         Ok(())
     }

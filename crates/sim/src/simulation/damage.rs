@@ -128,7 +128,10 @@ impl Simulation {
         let host = &self.hosts[member];
         let id = host.hello().map(|hello| hello.member);
         let Some(id) = id.filter(|id| host.lost != Some(*id)) else { return false };
-        self.hosts.iter().all(|host| host.server.as_ref().is_some_and(|it| self.has_vote(id, it)))
+        // A learner may be about to be a voter: nobody could do without its vote then.
+        let is_out = |it: &Server| host.lost.is_none_or(|lost| !it.learners().contains(&lost.0));
+        let is_in = |it: &Server| self.has_vote(id, it) && is_out(it);
+        self.hosts.iter().all(|host| host.server.as_ref().is_some_and(is_in))
     }
 
     /// Whether a member is there, and one of as many voters as there are servers, as another one

@@ -22,7 +22,9 @@ use storage::wal::log_path;
 use super::damage::{Found, found};
 use super::{Phase, Simulation};
 use crate::fault::Whom;
-use crate::limits::{HONEST_US_MIN, ROT_TRIES_MAX, WRONG_ENTRIES_MAX, WRONG_ENTRIES_MIN};
+use crate::limits::{
+    HONEST_US_MIN, ROT_TRIES_MAX, USUAL_SYNC_US_MAX, WRONG_ENTRIES_MAX, WRONG_ENTRIES_MIN,
+};
 use crate::links::Pair;
 use crate::server::Server;
 
@@ -152,7 +154,10 @@ impl Simulation {
             let is_quick = !host.paces.are_slow(now_us) && host.apply_lag_us == 0;
             let is_there = host.is_awake(now_us)
                 && host.server.as_ref().is_some_and(|server| {
-                    server.is_ready() && server.status().transferring_to.is_none()
+                    // A sync from when the disk was slow may last for seconds yet.
+                    server.is_disk_done(now_us + USUAL_SYNC_US_MAX)
+                        && server.is_ready()
+                        && server.status().transferring_to.is_none()
                 });
             is_sound && is_quick && is_there && host.lost.is_none()
         };

@@ -137,7 +137,7 @@ impl Host {
             // The clock has stood still only until now.
             let end_us = self.paused_until_us.max(now_us);
             let left_us = self.clock.elapsed_us(end_us) - self.clock.elapsed_us(now_us);
-            self.clock.monotonic_offset_us += left_us as i64;
+            self.move_clock(left_us as i64);
         }
         self.paused_until_us = 0;
         self.waking.cut_short(now_us);
