@@ -74,8 +74,9 @@ fn frame(bytes: &[u8]) {
     match header.kind {
         FrameKind::Head => wal_head(body),
         FrameKind::Entry => {
-            if let Ok(LogEntry { index, term, kind, payload }) = record::decode_entry(&header, body)
-            {
+            let read = bytes::Bytes::copy_from_slice(body);
+            let decoded = record::decode_entry(&header, &read);
+            if let Ok(LogEntry { index, term, kind, payload }) = decoded {
                 assert_eq!(
                     (index, term, kind.as_u8()),
                     (header.index, header.term, header.entry_kind)

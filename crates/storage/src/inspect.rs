@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+use bytes::Bytes;
+
 use crate::datadir::{
     BIRTH_FILE, BOOT_FILE, Birth, DRAFT_FILE, IDENTITY_FILE, Identity, SET_ASIDE_PREFIX, exists,
     read_birth, read_boot, read_draft, read_identity, refuse_lost_identity,
@@ -245,7 +247,7 @@ fn inspect_segment<D: Disk>(
     let mut entries: Option<(u64, u64)> = None;
     let mut term_max = 0;
     let mut bad_payloads = Vec::new();
-    let mut on_frame = |header: &FrameHeader, body: &[u8]| {
+    let mut on_frame = |header: &FrameHeader, body: &Bytes| {
         if header.kind != FrameKind::Entry {
             return replay.on_frame(header, body);
         }
@@ -256,7 +258,7 @@ fn inspect_segment<D: Disk>(
             bad_payloads.push(format!("entry {} at {}: {what}", header.index, header.offset));
         }
         // The payload is not kept: only the order is of interest.
-        replay.on_frame(header, &[])
+        replay.on_frame(header, &Bytes::new())
     };
     let scanned = scan_segment(disk, segment, link.as_ref(), &mut on_frame);
     let path = log_path(segment.sequence);

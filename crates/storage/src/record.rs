@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use crate::codec::{DecodeError, Reader, put_u64_list};
 use crate::error::StorageError;
-use crate::limits::{BODY_BYTES_MAX, MEMBERS_MAX, PAYLOAD_BYTES_MAX};
+use crate::limits::{BODY_BYTES_MAX, MEMBERS_MAX, PAYLOAD_BYTES_MAX, SHARED_PAYLOAD_BYTES_MIN};
 
 /// Version of the log's format, in each segment's head.
 pub const LOG_FORMAT_VERSION: u32 = 1;
@@ -284,8 +284,9 @@ pub fn decode_body<'a>(header: &FrameHeader, padded: &'a [u8]) -> Result<&'a [u8
     Ok(body)
 }
 
-/// The entry in a frame of kind [`FrameKind::Entry`], its payload copied.
-pub fn decode_entry(header: &FrameHeader, body: &[u8]) -> Result<LogEntry, DecodeError> {
+/// The entry in a frame of kind [`FrameKind::Entry`]. A large payload shares the bytes that `body`
+/// is a part of; a small one is copied, so that it does not keep them in memory.
+pub fn decode_entry(header: &FrameHeader, body: &Bytes) -> Result<LogEntry, DecodeError> {
     let reader = Reader::new(body);
     let kind = EntryKind::from_u8(header.entry_kind);
     let kind = kind.ok_or_else(|| reader.bad("an entry is of no known kind"))?;
@@ -299,7 +300,10 @@ pub fn decode_entry(header: &FrameHeader, body: &[u8]) -> Result<LogEntry, Decod
         index: header.index,
         term: header.term,
         kind,
-        payload: Bytes::copy_from_slice(body),
+        payload: match body.len() < SHARED_PAYLOAD_BYTES_MIN {
+            true => Bytes::copy_from_slice(body),
+            false => body.clone(),
+        },
     })
 }
 

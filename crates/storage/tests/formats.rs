@@ -2,6 +2,7 @@
 //! kind of frame. `fixtures/README.md` says how the files were made. They are never written anew: a
 //! later version of a format gets files of its own.
 
+use bytes::Bytes;
 use storage::datadir::{
     self, BIRTH_FILE, BOOT_FILE, BOOT_SLOT_BYTES, BOOT_SLOT_OFFSETS, Birth, DRAFT_FILE, DataDir,
     IDENTITY_FILE, Identity, LOCK_FILE, Opened,
@@ -271,7 +272,8 @@ fn encode_body_again(header: &FrameHeader, body: &[u8]) -> Vec<u8> {
     match header.kind {
         FrameKind::Head => record::encode_head(&record::decode_head(body).expect("decodes")),
         FrameKind::Entry => {
-            let entry = record::decode_entry(header, body).expect("decodes");
+            let entry =
+                record::decode_entry(header, &Bytes::copy_from_slice(body)).expect("decodes");
             assert_eq!(entry.kind.as_u8(), header.entry_kind);
             entry.payload.to_vec()
         }

@@ -164,10 +164,10 @@ fn every_bit_of_a_slot_is_covered() {
 fn zeros_are_no_frame_and_no_entry_has_index_0() {
     assert!(decode_header(&[0; HEADER_BYTES], 0).is_err());
     let zero = FrameHeader { index: 0, ..header() };
-    assert!(decode_entry(&zero, b"").is_err());
+    assert!(decode_entry(&zero, &Bytes::new()).is_err());
     let strange = FrameHeader { entry_kind: 2, ..header() };
-    assert!(decode_entry(&strange, b"").is_err());
-    assert!(decode_entry(&header(), b"").is_ok());
+    assert!(decode_entry(&strange, &Bytes::new()).is_err());
+    assert!(decode_entry(&header(), &Bytes::new()).is_ok());
 }
 
 #[test]
@@ -194,5 +194,19 @@ fn random_and_mutated_bytes_never_panic() {
             drop(decode_body(&header, &bytes));
         }
         drop(decode_body(&header(), &bytes));
+    }
+}
+
+#[test]
+fn large_payloads_share_the_bytes_that_were_read_and_small_ones_are_copied() {
+    let read = Bytes::from(vec![7; SHARED_PAYLOAD_BYTES_MIN + 1]);
+    for (bytes, is_shared) in [
+        (SHARED_PAYLOAD_BYTES_MIN - 1, false),
+        (SHARED_PAYLOAD_BYTES_MIN, true),
+        (SHARED_PAYLOAD_BYTES_MIN + 1, true),
+    ] {
+        let payload = decode_entry(&header(), &read.slice(..bytes)).expect("it is good").payload;
+        assert_eq!(payload, read.slice(..bytes));
+        assert_eq!(payload.as_ptr() == read.as_ptr(), is_shared, "{bytes} bytes");
     }
 }

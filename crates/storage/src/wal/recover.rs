@@ -241,7 +241,7 @@ fn write_back<D: Disk>(
         let bytes = bytes.ok_or_else(|| {
             StorageError::corrupt(&path, offset, "the file became shorter while it was read")
         })?;
-        let wrote = disk.write_at(&file, offset, bytes);
+        let wrote = disk.write_at(&file, offset, &bytes);
         wrote.map_err(|error| StorageError::io(&path, "write", error))?;
         offset += count as u64;
     }

@@ -1,5 +1,7 @@
 //! From frames to the state that they describe. Pure: told each frame in order.
 
+use bytes::Bytes;
+
 use crate::error::StorageError;
 use crate::record::{
     FrameHeader, FrameKind, HardState, LogEntry, Membership, SnapshotPoint, decode_entry,
@@ -56,7 +58,7 @@ impl Replay {
     }
 
     /// Takes a frame that follows the head. An error is what is wrong with it.
-    pub fn on_frame(&mut self, header: &FrameHeader, body: &[u8]) -> Result<(), String> {
+    pub fn on_frame(&mut self, header: &FrameHeader, body: &Bytes) -> Result<(), String> {
         let text = |error: crate::codec::DecodeError| error.to_string();
         match header.kind {
             FrameKind::Head => return Err("a head stands inside a segment".to_owned()),

@@ -19,6 +19,8 @@
 //! A mark is believed wherever it is found: it was true when it was written, whether or not the
 //! mark itself is durable.
 
+use bytes::Bytes;
+
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::limits::{FILE_NUMBER_MAX, READ_WINDOW_BYTES, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
@@ -114,7 +116,8 @@ pub(crate) struct Window<'d, D: Disk> {
     path: String,
     length: u64,
     start: u64,
-    bytes: Vec<u8>,
+    /// Read at once. Entries share it as long as they are kept.
+    bytes: Bytes,
 }
 
 impl<'d, D: Disk> Window<'d, D> {
@@ -130,7 +133,7 @@ impl<'d, D: Disk> Window<'d, D> {
             path,
             length: length.min(SEGMENT_BYTES_MAX),
             start: 0,
-            bytes: Vec::new(),
+            bytes: Bytes::new(),
         })
     }
 
@@ -140,7 +143,7 @@ impl<'d, D: Disk> Window<'d, D> {
     }
 
     /// `count` bytes at `offset`, or `None` when the file ends before.
-    pub fn get(&mut self, offset: u64, count: usize) -> Result<Option<&[u8]>, StorageError> {
+    pub fn get(&mut self, offset: u64, count: usize) -> Result<Option<Bytes>, StorageError> {
         let Some(end) = offset.checked_add(count as u64) else {
             return Ok(None);
         };
@@ -153,17 +156,18 @@ impl<'d, D: Disk> Window<'d, D> {
         }
         let skip = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
         let stop = skip.saturating_add(count);
-        Ok(self.bytes.get(skip..stop))
+        let is_there = stop <= self.bytes.len();
+        Ok(is_there.then(|| self.bytes.slice(skip..stop)))
     }
 
     fn fill(&mut self, offset: u64, count: usize) -> Result<(), StorageError> {
         let rest = self.length.saturating_sub(offset);
         let wanted = (count.max(READ_WINDOW_BYTES) as u64).min(rest) as usize;
         self.start = offset;
-        self.bytes.clear();
-        self.bytes.resize(wanted, 0);
+        self.bytes = Bytes::new();
+        let mut bytes = vec![0; wanted];
         let mut done = 0;
-        while let Some(target) = self.bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        while let Some(target) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(done as u64);
             let read = self.disk.read_at(&self.file, at, target);
             match read.map_err(|error| StorageError::io(&self.path, "read", error))? {
@@ -171,7 +175,8 @@ impl<'d, D: Disk> Window<'d, D> {
                 count => done = done.saturating_add(count),
             }
         }
-        self.bytes.truncate(done);
+        bytes.truncate(done);
+        self.bytes = bytes.into();
         Ok(())
     }
 }
@@ -233,7 +238,7 @@ pub(crate) fn read_head<D: Disk>(
         Err(what) => return Ok(bad(what)),
     };
     let corrupt = |what: String| StorageError::corrupt(&path, FRAMES_START, what);
-    let version = decode_head_version(body).map_err(|error| corrupt(error.to_string()))?;
+    let version = decode_head_version(&body).map_err(|error| corrupt(error.to_string()))?;
     if version > LOG_FORMAT_VERSION {
         return Err(StorageError::UnknownFormat {
             file: path,
@@ -245,7 +250,7 @@ pub(crate) fn read_head<D: Disk>(
         let found = header.group;
         return Err(corrupt(format!("the log is of group {found}, not {group}")));
     }
-    let head = decode_head(body).map_err(|error| corrupt(error.to_string()))?;
+    let head = decode_head(&body).map_err(|error| corrupt(error.to_string()))?;
     Ok(HeadFound::Good(Box::new(Segment {
         sequence,
         group: header.group,
@@ -267,7 +272,7 @@ fn read_slots<D: Disk>(
     for (position, offset) in SLOT_OFFSETS.into_iter().enumerate() {
         let bytes = window.get(offset, SLOT_BYTES)?;
         // A slot that does not check was torn, never written, or is damaged: it says nothing.
-        let Some(slot) = bytes.and_then(|bytes| decode_slot(bytes).ok()) else {
+        let Some(slot) = bytes.and_then(|bytes| decode_slot(&bytes).ok()) else {
             continue;
         };
         let rank = |slot: &Slot| (slot.is_sealed, slot.mark);
@@ -287,13 +292,13 @@ struct Place {
     chain: Option<u32>,
 }
 
-type Frame<'w> = (FrameHeader, u32, &'w [u8]);
+type Frame = (FrameHeader, u32, Bytes);
 
 /// The frame at a place, or what is wrong with it.
-fn read_frame<'w, D: Disk>(
-    window: &'w mut Window<D>,
+fn read_frame<D: Disk>(
+    window: &mut Window<D>,
     place: &Place,
-) -> Result<Result<Frame<'w>, &'static str>, StorageError> {
+) -> Result<Result<Frame, &'static str>, StorageError> {
     let (header, crc) = match read_header(window, place)? {
         Ok(header) => header,
         Err(what) => return Ok(Err(what)),
@@ -306,8 +311,11 @@ fn read_frame<'w, D: Disk>(
     let Some(bytes) = window.get(start, usize::try_from(padded).unwrap_or(usize::MAX))? else {
         return Ok(Err("a frame's body ends behind the file"));
     };
-    Ok(match decode_body(&header, bytes) {
-        Ok(body) => Ok((header, crc, body)),
+    Ok(match decode_body(&header, &bytes) {
+        Ok(body) => {
+            let body = bytes.slice_ref(body);
+            Ok((header, crc, body))
+        }
         Err(error) => Err(error.what),
     })
 }
@@ -318,7 +326,7 @@ fn read_header<D: Disk>(window: &mut Window<D>, place: &Place) -> Result<HeaderR
     let Some(bytes) = window.get(place.offset, HEADER_BYTES)? else {
         return Ok(Err("the file ends"));
     };
-    Ok(match decode_header(bytes, place.salt) {
+    Ok(match decode_header(&bytes, place.salt) {
         Ok((header, _)) if header.generation != place.generation => {
             Err("a frame is of another generation")
         }
@@ -357,7 +365,7 @@ pub(crate) struct Scanned {
 }
 
 /// Told each good frame behind the head; an error is what is wrong with it.
-pub(crate) type Visit<'v> = dyn FnMut(&FrameHeader, &[u8]) -> Result<(), String> + 'v;
+pub(crate) type Visit<'v> = dyn FnMut(&FrameHeader, &Bytes) -> Result<(), String> + 'v;
 
 /// Reads a segment's frames up to `link` (from the head of the next one), or as far as they are
 /// good in the last one. Corruption, in the sense of the module's comment, is an error.
@@ -405,7 +413,7 @@ pub(crate) fn scan<D: Disk>(
         };
         let visited = match header.kind {
             FrameKind::Head => Err("a head stands inside a segment".to_owned()),
-            _ => visit(&header, body),
+            _ => visit(&header, &body),
         };
         visited.map_err(|what| StorageError::corrupt(&path, scanned.end, what))?;
         scanned.end = scanned.end.saturating_add(header.frame_bytes());
