@@ -14,7 +14,7 @@ use crate::ids::{
     BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };
 use crate::install::PreparedImage;
-use crate::limits::{ORIGINS_MAX, SERVERS_MAX};
+use crate::limits::{ORIGINS_MAX, SERVERS_MAX, ZNODES_MAX};
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::sessions::{Session, Sessions};
 use crate::settings::Settings;
@@ -150,6 +150,13 @@ impl Machine {
     pub fn finish_entry(&mut self, index: LogIndex) {
         assert!(index.0 == self.counters.index.0 + 1, "entries are applied without a gap");
         self.counters.index = index;
+    }
+
+    /// Makes room for this many more znodes at once, so that applying what creates them does not
+    /// make it in steps. Memory only: any number is right.
+    pub fn reserve_znodes(&mut self, count: u32) {
+        let room = ZNODES_MAX.saturating_sub(self.tree.znode_count());
+        self.tree.reserve(count.min(room));
     }
 
     /// Where the machine stands.

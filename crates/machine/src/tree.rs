@@ -463,6 +463,16 @@ impl Tree {
         }
     }
 
+    /// Makes room in the tables for this many more znodes, spread evenly: a table that gets more
+    /// than its share grows by itself. For a start, which knows how many the log makes.
+    pub(crate) fn reserve(&mut self, znode_count: u32) {
+        let share = znode_count as usize / SHARDS;
+        let (chunks, hasher) = (&self.chunks, &self.hasher);
+        for table in &mut self.shards {
+            table.reserve(share, |&id| hasher.hash_one(place_in(chunks, id)));
+        }
+    }
+
     /// The znode at `path`. The empty path is the root too, as the parent of `/a` is written by
     /// ZooKeeper; a path that starts otherwise than with `/` names nothing.
     pub fn find(&self, path: &str) -> Option<Znode<'_>> {

@@ -2,7 +2,9 @@
 //! log may name it.
 
 use machine::codec::DecodeError;
+use machine::command::Op;
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
+use machine::together::Together;
 use machine::{Command, Machine, PreparedImage};
 use storage::StorageError;
 use storage::disk::Disk;
@@ -50,9 +52,10 @@ impl<D: Disk + Clone> ImageReceiver<D> {
     }
 }
 
-/// Prepares the image that one of these entries installs; they are those behind the snapshot that
-/// was restored. Where none does, what was received is removed: it was never installed, or the
-/// snapshot covers that.
+/// Prepares the machine for entries that are about to be applied; they are those behind the
+/// snapshot that was restored. The image that one of them installs is read. Where none does, a
+/// received image is removed: it was never installed, or the snapshot covers that. The tables get
+/// room for the znodes that the entries create.
 ///
 /// # Errors
 /// The image is missing, is another one, or cannot be read.
@@ -60,19 +63,16 @@ pub(crate) fn prepare<D: Disk + Clone>(
     disk: &D,
     entries: &[LogEntry],
     machine: &mut Machine,
+    together: Together,
 ) -> Result<(), RecoveryError> {
-    let (mut named, mut is_readable) = (None, true);
-    for entry in entries {
-        match image_named(entry.kind.as_u8(), &entry.payload) {
-            Ok(None) => {}
-            Ok(Some(hash)) => named = Some((entry.index, hash)),
-            // Apply says what is wrong with it.
-            Err(_) => is_readable = false,
-        }
-    }
-    let (index, hash) = match named {
+    let (lower, upper) = entries.split_at(entries.len() / 2);
+    let (mut survey, mut of_upper) = (Survey::default(), Survey::default());
+    together(&mut || survey = Survey::of(lower), &mut || of_upper = Survey::of(upper));
+    survey.add(of_upper);
+    machine.reserve_znodes(survey.znodes_more());
+    let (index, hash) = match survey.named {
         Some(named) => named,
-        None if is_readable => return Ok(discard(disk)?),
+        None if !survey.is_unreadable => return Ok(discard(disk)?),
         // An entry that cannot be read may name what was received.
         None => return Ok(()),
     };
@@ -85,6 +85,60 @@ pub(crate) fn prepare<D: Disk + Clone>(
     Ok(())
 }
 
+/// What the commands of some entries say before any of them is applied.
+#[derive(Default)]
+struct Survey {
+    /// The last entry that installs an image, and the image's hash.
+    named: Option<(u64, u128)>,
+    /// Whether an entry cannot be decoded. Apply says what is wrong with it.
+    is_unreadable: bool,
+    /// Creates and deletes of znodes, as if all succeeded.
+    create_count: u64,
+    delete_count: u64,
+}
+
+impl Survey {
+    fn of(entries: &[LogEntry]) -> Survey {
+        let mut survey = Survey::default();
+        for entry in entries.iter().filter(|entry| holds_commands(entry)) {
+            let visited = visit_commands(&entry.payload, |command| {
+                survey.count(command);
+                survey.named = hash_named(command).map(|hash| (entry.index, hash)).or(survey.named);
+            });
+            survey.is_unreadable |= visited.is_err();
+        }
+        survey
+    }
+
+    fn count(&mut self, command: &Command<'_>) {
+        let ops = match command {
+            Command::Write { op, .. } => core::slice::from_ref(op),
+            Command::Multi { ops, .. } => ops.as_slice(),
+            _ => return,
+        };
+        for op in ops {
+            match op {
+                Op::Create { .. } => self.create_count += 1,
+                Op::Delete { .. } => self.delete_count += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds what later entries say.
+    fn add(&mut self, later: Survey) {
+        self.named = later.named.or(self.named);
+        self.is_unreadable |= later.is_unreadable;
+        self.create_count += later.create_count;
+        self.delete_count += later.delete_count;
+    }
+
+    /// How many znodes there will be more than now, about.
+    fn znodes_more(&self) -> u32 {
+        u32::try_from(self.create_count.saturating_sub(self.delete_count)).unwrap_or(u32::MAX)
+    }
+}
+
 /// The hash of the image that an entry installs, if it installs one.
 ///
 /// # Errors
@@ -93,20 +147,36 @@ pub(crate) fn image_named(kind: u8, payload: &[u8]) -> Result<Option<u128>, Deco
     if kind != EntryKind::Normal.as_u8() || payload.is_empty() {
         return Ok(None);
     }
+    let mut named = None;
+    visit_commands(payload, |command| named = hash_named(command).or(named))?;
+    Ok(named)
+}
+
+fn holds_commands(entry: &LogEntry) -> bool {
+    entry.kind == EntryKind::Normal && !entry.payload.is_empty()
+}
+
+fn hash_named(command: &Command<'_>) -> Option<u128> {
+    match command {
+        Command::InstallImage { hash } => Some(*hash),
+        _ => None,
+    }
+}
+
+/// Decodes the commands of an entry, in order.
+fn visit_commands(payload: &[u8], mut visit: impl FnMut(&Command<'_>)) -> Result<(), DecodeError> {
     let header = decode_header(payload)?;
     let mut offset = HEADER_BYTES;
     for _ in 0..header.batch_count {
         let batch = decode_batch(payload, offset)?;
         let mut command_offset = 0;
         while let Some(framed) = batch.command(command_offset)? {
-            if let Command::InstallImage { hash } = framed.command {
-                return Ok(Some(hash));
-            }
+            visit(&framed.command);
             command_offset = framed.end;
         }
         offset = batch.end;
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Entry `index` installs the image of that hash: it must be the one that was received.

@@ -255,7 +255,7 @@ fn recover_born<D: Disk + Clone>(
         entries.clear();
     }
     entries.retain(|entry| entry.index > meta.index);
-    received::prepare(disk, &entries, &mut machine)?;
+    received::prepare(disk, &entries, &mut machine, reading.together)?;
     let restored = to_restored(wal.hard_state(), meta.membership, snapshot, entries);
     let origin = Origin { member: MemberId(dir.identity().member_id), boot };
     Ok(Recovered { dir, origin, is_new, cut: log.cut, log_ended, wal, machine, restored })

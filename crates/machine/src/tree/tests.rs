@@ -299,3 +299,20 @@ fn slots_are_used_again_across_chunks() {
     assert_eq!(rig.machine.tree().znode_count() as usize, count + 4);
     check_invariants(&mut rig.machine);
 }
+
+#[test]
+fn tables_with_room_for_their_znodes_do_not_grow() {
+    let mut tree = Tree::default();
+    tree.reserve(SHARDS as u32 * 20);
+    let capacities = |tree: &Tree| tree.shards.iter().map(HashTable::capacity).collect::<Vec<_>>();
+    let before = capacities(&tree);
+    assert!(before.iter().all(|capacity| *capacity >= 20));
+    let acl = acl::world(perms::ALL);
+    for number in 0..SHARDS {
+        let name = &number.to_string();
+        let new = NewZnode { name, data: None, acl: &acl, owner: 0, zxid: 5, time_ms: 6 };
+        tree.create(ROOT, &format!("/{name}"), &new);
+    }
+    assert_eq!(capacities(&tree), before);
+    assert!(tree.find("/17").is_some());
+}

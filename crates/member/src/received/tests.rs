@@ -215,3 +215,47 @@ fn a_disk_that_is_full_costs_the_snapshot_alone() {
     discard(&disk).expect("the disk works");
     assert!(disk.paths().iter().all(|path| !path.contains("received")));
 }
+
+/// An entry of these commands.
+fn entry_of(index: u64, commands: &[Command<'_>]) -> LogEntry {
+    let mut builder = BatchBuilder::default();
+    let nobody = entry::encode_identities([].into_iter());
+    for command in commands {
+        builder.push(ConnectionId(0), &nobody, command);
+    }
+    let batch = builder.finish().stamp(Origin::default(), index);
+    LogEntry { index, term: 1, kind: EntryKind::Normal, payload: entry::encode(1, 0, &[batch]) }
+}
+
+#[test]
+fn the_survey_counts_znodes_and_finds_the_last_image() {
+    let create = |path| Op::Create {
+        path,
+        malformed: false,
+        data: None,
+        acl: machine::command::AskedAcl::Open,
+        mode: machine::CreateMode::Persistent,
+        ttl_ms: -1,
+    };
+    let session = SessionId(9);
+    let delete = Op::Delete { path: "/a", version: -1 };
+    let write = |op| Command::Write { session, op };
+    let multi = Command::Multi { session, ops: vec![create("/c"), create("/d"), delete.clone()] };
+    let entries = [
+        entry_of(2, &[write(create("/a")), write(create("/b"))]),
+        entry_of(3, &[Command::InstallImage { hash: 1 }, multi]),
+        LogEntry { payload: b"x".as_slice().into(), ..entry_of(4, &[]) },
+        LogEntry { payload: b"".as_slice().into(), ..entry_of(5, &[]) },
+        entry_of(6, &[Command::InstallImage { hash: 2 }]),
+        LogEntry { kind: EntryKind::MembershipChange, ..entry_of(7, &[write(create("/e"))]) },
+    ];
+    for middle in 0..=entries.len() {
+        let mut survey = Survey::of(&entries[..middle]);
+        survey.add(Survey::of(&entries[middle..]));
+        assert_eq!(survey.named, Some((6, 2)));
+        assert_eq!(survey.znodes_more(), 3);
+        assert!(survey.is_unreadable);
+    }
+    let survey = Survey::of(&[entry_of(2, &[write(delete)])]);
+    assert_eq!((survey.named, survey.znodes_more(), survey.is_unreadable), (None, 0, false));
+}
