@@ -46,6 +46,10 @@ const CHUNK_SLOTS: usize = 4096;
 /// Hash tables: with ten million znodes each holds 2,500, and doubling one takes some 30 us.
 const SHARDS: usize = 4096;
 
+/// Parents whose contribution to the digest is kept: a create or a delete changes its parent's, and
+/// some tens of clients write below as many parents in turn.
+const PARENT_STANDINGS: usize = 64;
+
 const _: () = assert!(ZNODES_MAX < VACANT + 1);
 const _: () = assert!(SHARDS.is_power_of_two());
 const _: () = assert!(size_of::<Slot>() == 64);
@@ -272,6 +276,8 @@ pub struct Tree {
     acls: AclTable,
     digester: Digester,
     digest: Digest,
+    /// Contributions of the parents that were changed last, each in the place that its id gives.
+    parent_standings: Vec<Option<(u32, Digest)>>,
     /// Bytes of all paths and data, as ZooKeeper's `approximate_data_size`.
     data_bytes: u64,
     pub(crate) freeze: Option<Box<TreeFreeze>>,
@@ -458,6 +464,7 @@ impl Tree {
             acls: AclTable::default(),
             digester: Digester::default(),
             digest: Digest::default(),
+            parent_standings: vec![None; PARENT_STANDINGS],
             data_bytes: 0,
             freeze: None,
         }
@@ -589,7 +596,7 @@ impl Tree {
         };
         directory.cversion = directory.cversion.wrapping_add(1);
         directory.pzxid = zxid;
-        self.learn_standing(parent.0, parent_path);
+        self.learn_parent(parent.0, parent_path);
         self.learn_znode(id.0, path);
         created
     }
@@ -609,7 +616,7 @@ impl Tree {
         } else {
             self.drop_directory(parent);
         }
-        self.learn_standing(parent, parent_path);
+        self.learn_parent(parent, parent_path);
     }
 
     /// Removes a znode without children; `path` is its full path.
@@ -628,7 +635,7 @@ impl Tree {
         let parent_directory = self.directory_mut(parent);
         let parent_pzxid = parent_directory.pzxid;
         parent_directory.pzxid = parent_pzxid.max(zxid);
-        self.learn_standing(parent, parent_path);
+        self.learn_parent(parent, parent_path);
         Removed { slot, directory, extra, acl, parent_pzxid }
     }
 
@@ -646,7 +653,7 @@ impl Tree {
             *self.directory_mut(id) = directory;
         }
         self.directory_mut(parent).pzxid = parent_pzxid;
-        self.learn_standing(parent, parent_path);
+        self.learn_parent(parent, parent_path);
         self.learn_znode(id, path);
         ZnodeId(id)
     }
@@ -1021,13 +1028,26 @@ impl Tree {
     }
 
     fn forget_standing(&mut self, id: u32, path: &str) {
-        let digest = self.standing_digest(id, path);
+        let kept = &mut self.parent_standings[id as usize % PARENT_STANDINGS];
+        let digest = match kept.take_if(|(kept_id, _)| *kept_id == id) {
+            Some((_, digest)) => digest,
+            None => self.standing_digest(id, path),
+        };
+        debug_assert_eq!(digest, self.standing_digest(id, path), "a change was not learnt");
         self.digest.subtract(digest);
     }
 
     fn learn_standing(&mut self, id: u32, path: &str) {
         let digest = self.standing_digest(id, path);
         self.digest.add(digest);
+    }
+
+    /// Like `learn_standing`; the digest is kept for the next change below this parent, which
+    /// forgets it first.
+    fn learn_parent(&mut self, id: u32, path: &str) {
+        let digest = self.standing_digest(id, path);
+        self.digest.add(digest);
+        self.parent_standings[id as usize % PARENT_STANDINGS] = Some((id, digest));
     }
 
     fn forget_znode(&mut self, id: u32, path: &str) {

@@ -316,3 +316,24 @@ fn tables_with_room_for_their_znodes_do_not_grow() {
     assert_eq!(capacities(&tree), before);
     assert!(tree.find("/17").is_some());
 }
+
+#[test]
+fn a_parents_kept_digest_follows_every_change_of_it() {
+    let mut rig = Rig::default();
+    let parents: Vec<String> = (0..=PARENT_STANDINGS).map(|it| format!("/p{it}")).collect();
+    for round in 0..3 {
+        for parent in &parents {
+            if round == 0 {
+                rig.run(&format!("create {parent}"));
+            }
+            rig.run(&format!("create {parent}/{round}; create {parent}/x; delete {parent}/x"));
+            rig.run(&format!("set {parent} {round}; acl {parent} acl=world:anyone=cdwa"));
+        }
+        check_invariants(&mut rig.machine);
+    }
+    for parent in &parents {
+        rig.run(&format!("delete {parent}/0; delete {parent}/1; delete {parent}/2"));
+        rig.run(&format!("delete {parent}; create {parent}; create {parent}/again"));
+    }
+    check_invariants(&mut rig.machine);
+}
