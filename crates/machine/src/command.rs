@@ -250,6 +250,18 @@ const FLAG_OPEN_ACL: u8 = 2;
 const FLAGS_ALL: u8 = 3;
 
 impl Op<'_> {
+    /// The path it names; none where there is nothing to look at.
+    pub(crate) fn path(&self) -> Option<&str> {
+        match self {
+            Op::Create { path, .. }
+            | Op::Delete { path, .. }
+            | Op::SetData { path, .. }
+            | Op::SetAcl { path, .. }
+            | Op::Check { path, .. } => Some(path),
+            Op::Malformed => None,
+        }
+    }
+
     /// Writes the operation; `docs/formats.md` gives the bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {

@@ -287,6 +287,24 @@ pub fn decode_batch(entry: &[u8], offset: usize) -> Result<Batch<'_>, DecodeErro
 }
 
 impl<'a> Batch<'a> {
+    /// Reads up to `count_max` commands from `offset` of the batch's commands on; fewer where the
+    /// batch ends.
+    pub fn commands(
+        &self,
+        offset: usize,
+        count_max: usize,
+    ) -> Result<Vec<Framed<'a>>, DecodeError> {
+        let mut commands = Vec::with_capacity(count_max.min(self.command_count as usize));
+        let mut at = offset;
+        while commands.len() < count_max
+            && let Some(framed) = self.command(at)?
+        {
+            at = framed.end;
+            commands.push(framed);
+        }
+        Ok(commands)
+    }
+
     /// Reads the command that starts at `offset` of the batch's commands; `None` at their end.
     pub fn command(&self, offset: usize) -> Result<Option<Framed<'a>>, DecodeError> {
         let mut outer = Reader::new(self.commands);

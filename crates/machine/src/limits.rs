@@ -64,3 +64,7 @@ pub const FREEZE_OLD_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const ZNODES_MAX: u32 = u32::MAX - 2;
 
 const _: () = assert!(BATCH_BYTES_MAX < ENTRY_BYTES_MAX);
+
+/// Commands at a time from which on their places in the tree are loaded before they are applied.
+/// With fewer, looking each place up twice costs as much as waiting for one after the other.
+pub const LOOK_AHEAD_COMMANDS_MIN: usize = 8;

@@ -480,6 +480,28 @@ impl Tree {
         }
     }
 
+    /// Reads, for each path, the place in the tables where its znode is or would be. The processor
+    /// waits for many of these places at once; what is applied then finds them in its cache.
+    pub(crate) fn touch<'p>(&self, paths: impl Iterator<Item = &'p str>) {
+        let mut parent = ("", Some(ROOT.0));
+        let mut places = Vec::new();
+        for path in paths {
+            let Some((parent_path, name)) = path.rsplit_once('/') else { continue };
+            if parent_path != parent.0 {
+                parent = (parent_path, self.find(parent_path).map(|znode| znode.id.0));
+            }
+            if let Some(id) = parent.1 {
+                places.push((id, self.hash(id, name.as_bytes())));
+            }
+        }
+        let is_there = |&&(parent, hash): &&(u32, u64)| {
+            let table = &self.shards[Tree::shard(hash)];
+            table.find(hash, |&id| self.slot(id).parent == parent).is_some()
+        };
+        // Nothing else needs the count: it keeps the compiler from leaving the reads out.
+        core::hint::black_box(places.iter().filter(is_there).count());
+    }
+
     /// The znode at `path`. The empty path is the root too, as the parent of `/a` is written by
     /// ZooKeeper; a path that starts otherwise than with `/` names nothing.
     pub fn find(&self, path: &str) -> Option<Znode<'_>> {

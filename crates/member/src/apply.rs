@@ -472,11 +472,14 @@ impl Apply {
         let mut count = 0;
         let mut done = at.skipped;
         self.output.stamped_ms = Some(position.header.time_ms);
+        let ahead_max = if at.skipped { 0 } else { commands_max };
+        let ahead = batch
+            .commands(at.command_offset, ahead_max)
+            .unwrap_or_else(|error| undecodable(entry.index, &error));
+        machine.look_ahead(&ahead);
+        let mut ahead = ahead.into_iter();
         while !done && count < commands_max && self.may_go_on() {
-            let framed = batch
-                .command(at.command_offset)
-                .unwrap_or_else(|error| undecodable(entry.index, &error));
-            let Some(framed) = framed else {
+            let Some(framed) = ahead.next() else {
                 done = true;
                 break;
             };

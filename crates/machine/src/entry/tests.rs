@@ -224,3 +224,17 @@ fn identities_one_past_the_maximum_are_refused() {
     let refused = DecodeError::Bad { what: "identity count", offset: 2, value: 1001 };
     assert_eq!(decode_identities(&bytes), Err(refused));
 }
+
+#[test]
+fn commands_are_read_ahead_up_to_a_count_or_the_end_of_the_batch() {
+    let entry = entry();
+    let first = decode_batch(&entry, HEADER_BYTES).unwrap();
+    let batch = decode_batch(&entry, first.end).unwrap();
+    let one = batch.commands(0, 1).unwrap();
+    assert_eq!(one.len(), 1);
+    let behind = one[0].end;
+    let count = |offset, count_max| batch.commands(offset, count_max).unwrap().len();
+    assert_eq!([count(0, 0), count(0, 2), count(0, 9), count(behind, 9)], [0, 2, 2, 1]);
+    let end = batch.commands(0, 2).unwrap()[1].end;
+    assert_eq!(count(end, 9), 0);
+}
