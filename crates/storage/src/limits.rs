@@ -71,9 +71,9 @@ pub const DIRECT_PIECE_BYTES: u64 = 1024 * 1024;
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
 /// Bytes of an entry's payload from which on recovery keeps it as a part of the window it was read
-/// through ([`READ_WINDOW_BYTES`]), which stays in memory with it. Smaller ones are copied: the few
-/// entries of an idle server must not hold a window each.
-pub const SHARED_PAYLOAD_BYTES_MIN: usize = 4096;
+/// through ([`READ_WINDOW_BYTES`]), which stays in memory with it: at most sixteen times the payload.
+/// Smaller ones are copied.
+pub const SHARED_PAYLOAD_BYTES_MIN: usize = 64 * 1024;
 
 /// Bytes of one piece of a snapshot, before compression. The writer of an image cuts there.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024 * 1024 + 1024 * 1024;
