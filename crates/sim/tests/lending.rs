@@ -1,30 +1,19 @@
 //! Members that the leader's log does not reach are sent the snapshots of followers, whatever
 //! becomes of those.
 
+mod steady;
+
 use replica::LogMemory;
-use sim::fault::{Disks, Fault, FaultMix, Whom};
-use sim::script::script;
-use sim::{Options, Summary};
+use sim::Options;
+use sim::fault::{Disks, Fault, Whom};
+use steady::{run, steady};
 
-/// Clients that work for longer than the faults last, and so little log in memory that whoever
-/// comes back without a directory needs a snapshot.
+/// Like [`steady`], with so little log in memory that a member which comes back without a directory
+/// needs a snapshot.
 fn forgetful(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
-    let mut options = Options::draw_ensemble(seed, member_count);
-    options.begins_unborn = false;
-    options.member.attendance = Default::default();
+    let mut options = steady(seed, member_count, faults);
     options.member.options.log_memory = LogMemory { bytes_max: 0, ..LogMemory::default() };
-    options.clients = vec![script(seed).clients[0].clone(); 4];
-    for client in &mut options.clients {
-        client.ops = 400;
-        client.think_us_max = 4_000_000;
-    }
-    options.faults_us = faults.iter().map(|(wait_us, ..)| wait_us).sum::<u64>() + 1_000_000;
-    options.faults = FaultMix::planned_for(faults);
     options
-}
-
-fn run(options: Options) -> Summary {
-    sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// A member loses its directory, and from then on this comes to whoever sends a snapshot, every 20

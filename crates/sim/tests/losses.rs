@@ -1,30 +1,13 @@
 //! Members that lose what their disks held come back in their own place; leaders that are asked to
 //! hand over do; and members that never met find each other.
 
+mod steady;
+
 use member::bootstrap::Attendance;
 use replica::LogMemory;
-use sim::fault::{Fault, FaultMix, Whom};
-use sim::script::script;
-use sim::{Options, Summary};
-
-/// Clients that work for longer than the faults last, and nothing else that goes wrong.
-fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
-    let mut options = Options::draw_ensemble(seed, member_count);
-    options.begins_unborn = false;
-    options.member.attendance = Attendance::All;
-    options.clients = vec![script(seed).clients[0].clone(); 4];
-    for client in &mut options.clients {
-        client.ops = 400;
-        client.think_us_max = 4_000_000;
-    }
-    options.faults_us = faults.iter().map(|(wait_us, ..)| wait_us).sum::<u64>() + 1_000_000;
-    options.faults = FaultMix::planned_for(faults);
-    options
-}
-
-fn run(options: Options) -> Summary {
-    sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
-}
+use sim::Summary;
+use sim::fault::{Fault, Whom};
+use steady::{run, steady};
 
 /// That all of them vote in the end is judged in each run. One whose process ends right after the
 /// birth is not counted: the next start finds it born.

@@ -1,26 +1,19 @@
 //! Machines that take each other's place, stutter, are suspended, or have two disks.
 
-use sim::fault::{Disks, Fault, FaultMix, Whom};
-use sim::script::script;
-use sim::{Options, Summary};
+mod steady;
 
-/// Clients that work for longer than the faults last, and nothing else that goes wrong.
+use sim::Options;
+use sim::fault::{Disks, Fault, Whom};
+use steady::run;
+
+/// Like [`steady::steady`], with clients that work for five times as long.
 fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
-    let mut options = Options::draw_ensemble(seed, member_count);
-    options.begins_unborn = false;
-    options.member.attendance = Default::default();
-    options.clients = vec![script(seed).clients[0].clone(); 4];
+    let mut options = steady::steady(seed, member_count, faults);
     for client in &mut options.clients {
         client.ops = 2_000;
         client.think_us_max = 6_000_000;
     }
-    options.faults_us = faults.iter().map(|(wait_us, ..)| wait_us).sum::<u64>() + 1_000_000;
-    options.faults = FaultMix::planned_for(faults);
     options
-}
-
-fn run(options: Options) -> Summary {
-    sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// The first machine stands still while the second one has its place for long enough that the
