@@ -137,12 +137,12 @@ pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
 pub const HARM_LASTS_US: u64 =
     (member::limits::HEARD_RETRY_MS + 2 * RAFT_TICK_MS) * 1_000 + 4 * LINK_LATENCY_US_MAX;
 
-/// Places of sessions' deadlines that a member keeps for each session, at most: one in a bucket
-/// that is still to come, and some of earlier deadlines.
-pub const LEASE_PLACES_EACH_MAX: usize = 4;
+/// Bytes of input that a connection runtime may hold in a server whose clients wait for nothing. A
+/// ping of 12 bytes may have arrived in part from each of ten clients.
+pub const FRONT_INPUT_IDLE_MAX: usize = 120;
 
-/// Places beyond that: sessions that were closed or attached a moment ago.
-pub const LEASE_PLACES_FREE: usize = 64;
+/// Bytes of output that a connection runtime may hold then: ten answers to pings, of 20 bytes each.
+pub const FRONT_OUTPUT_IDLE_MAX: usize = 200;
 
 /// Batches of Loop itself, such as a removal of containers, that may be under way in a server whose
 /// clients wait for nothing.

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::{BootId, ConnectionId, Machine, MemberId, Origin, Settings};
 use member::bootstrap::Attendance;
-use member::front::FrontConfig;
-use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX};
+use member::front::{FrontConfig, HeldBytes};
+use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
     Answer, Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, PersistId, RoomKept,
@@ -41,7 +41,7 @@ use storage::wal::{SpareJob, WalOptions};
 use crate::disk::SimDisk;
 use crate::fault::Disks;
 use crate::limits::{
-    LEASE_PLACES_EACH_MAX, LEASE_PLACES_FREE, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US,
+    FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US,
     OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
 };
 use crate::network::Network;
@@ -609,18 +609,31 @@ impl Server {
     pub fn check_memory(&self) -> Result<(), String> {
         let LoopHeld { batches, unapplied_bytes, waiting_reads, leases, lease_places } =
             self.member.held();
-        let places_max = LEASE_PLACES_EACH_MAX * leases + LEASE_PLACES_FREE;
+        if lease_places != leases {
+            let member = self.number;
+            return Err(format!("member {member} keeps {lease_places} places for {leases} leases"));
+        }
+        let replies_max = self.runtimes.len() * REPLIES_TOLD_BYTES;
         let held = [
             ("batches that wait for a leader", batches, OWN_BATCHES_IDLE_MAX),
+            ("batches that no leader was given", self.member.waiting_count(), OWN_BATCHES_IDLE_MAX),
             ("bytes of batches that are not applied", unapplied_bytes, OWN_BYTES_IDLE_MAX),
             ("syncs that wait for an index", waiting_reads, 0),
-            ("places of sessions' deadlines", lease_places, places_max),
             ("jobs that the log holds", self.log.held_count(), 0),
             ("inputs of Loop", self.to_loop.len(), LOOP_INPUTS_IDLE_MAX),
             ("messages for Apply", self.to_apply.len(), 0),
+            ("bytes of answers in Apply", self.apply.held_bytes() as usize, 0),
+            ("bytes of replies", self.apply.replies().bytes() as usize, replies_max),
         ];
-        let of_fronts = self.runtimes.iter().map(|runtime| {
-            ("commands of a connection runtime under way", runtime.commands_in_flight(), 0)
+        let of_fronts = self.runtimes.iter().flat_map(|runtime| {
+            let HeldBytes { output, input, commands, travelling_reads } = runtime.held_bytes();
+            [
+                ("commands of a connection runtime", runtime.commands_in_flight(), 0),
+                ("bytes of commands of a connection runtime", commands, 0),
+                ("reads that travel of a connection runtime", travelling_reads, 0),
+                ("bytes of input of a connection runtime", input, FRONT_INPUT_IDLE_MAX),
+                ("bytes of output of a connection runtime", output, FRONT_OUTPUT_IDLE_MAX),
+            ]
         });
         match held.into_iter().chain(of_fronts).find(|(_, count, max)| count > max) {
             Some((what, count, max)) => {

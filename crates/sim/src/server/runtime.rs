@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use machine::{ConnectionId, Settings};
 use member::Front;
-use member::front::{FrontConfig, Now};
+use member::front::{FrontConfig, HeldBytes, Now};
 use member::message::Delivery;
 
 use super::{LoopInput, Server};
@@ -83,6 +83,11 @@ impl Runtime {
     /// Commands that were handed over and not answered.
     pub fn commands_in_flight(&self) -> usize {
         self.front.commands_in_flight()
+    }
+
+    /// Bytes that its Front holds for clients.
+    pub fn held_bytes(&self) -> HeldBytes {
+        self.front.held_bytes()
     }
 
     fn set_now(&mut self, world: &World, clock: Clock, contact_at_ms: Option<u64>) {
