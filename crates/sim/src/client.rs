@@ -4,6 +4,8 @@
 //! What it sends and receives goes into the history. A byte that a ZooKeeper client could not
 //! understand ends the run.
 
+mod bad_frame;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use machine::AclEntry;
@@ -20,6 +22,12 @@ use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 use crate::limits::{VISIT_PATIENCE_US, VISIT_TIMEOUT_MS_MIN};
 use crate::network::{End, Network};
 use crate::world::World;
+
+/// A client that sends frames which no server takes does so behind one in so many requests.
+const BAD_FRAME_ONE_IN: u64 = 25;
+
+/// Such a client sends something else than a connect request on one in so many connections.
+const BAD_CONNECT_ONE_IN: u64 = 8;
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -91,6 +99,13 @@ pub struct Client {
     /// It comes back at a time when a race is likely: about when its session expires, or about when
     /// what it sent before arrives.
     is_racing: bool,
+    /// Draws frames that no server takes, where the client sends such. A client without them does
+    /// the same as before there were any.
+    bad_frames: Option<Random>,
+    /// It has sent one on this connection, and waits for the end of the connection.
+    waits_for_end: bool,
+    /// Connections that a server closed behind such a frame.
+    ended_count: usize,
     /// No more mischief.
     is_calm: bool,
     /// It is gone for good.
@@ -155,6 +170,9 @@ impl Client {
             mute_until_us: 0,
             deaf_until_us: 0,
             is_racing: false,
+            bad_frames: None,
+            waits_for_end: false,
+            ended_count: 0,
             is_calm: false,
             is_gone: false,
             last_words: LastWords::NotYet,
@@ -169,6 +187,16 @@ impl Client {
     /// What it does has containers, znodes with a time to live, and quotas in it, too.
     pub fn do_more(&mut self, random: Random) {
         self.generator.add_more(random);
+    }
+
+    /// It sends frames that no server takes, too.
+    pub fn send_bad_frames(&mut self, random: Random) {
+        self.bad_frames = Some(random);
+    }
+
+    /// Connections that a server closed behind a frame that no server takes.
+    pub fn ended_count(&self) -> usize {
+        self.ended_count
     }
 
     /// Its connection, while there is one.
@@ -268,7 +296,7 @@ impl Client {
                 self.leave(world, network);
             }
             State::Greeting => {}
-            State::Connected if now_us >= self.heard_us + timeout_us * 2 / 3 => {
+            State::Connected if now_us >= self.gives_up_us(timeout_us) => {
                 // Java's readTimeout: the server is taken for dead.
                 self.leave(world, network);
             }
@@ -285,12 +313,12 @@ impl Client {
             State::Away => self.next_us,
             State::Greeting => self.heard_us + self.patience_us(),
             State::Connected => {
-                let mut at_us = self.heard_us + timeout_us * 2 / 3;
+                let mut at_us = self.gives_up_us(timeout_us);
                 let ping_us = self.sent_us + timeout_us / 3;
                 at_us = at_us.min(ping_us.max(self.mute_until_us));
                 let has_room = (self.outstanding.len() as u64) < self.config.pipeline_max;
                 let has_work = self.ops_left > 0 || self.last_words == LastWords::Wanted;
-                if has_room && has_work {
+                if has_room && has_work && !self.waits_for_end {
                     at_us = at_us.min(self.next_us.max(self.mute_until_us));
                 }
                 if self.deaf_until_us > now_us {
@@ -300,6 +328,15 @@ impl Client {
             }
         };
         at_us.max(now_us + 1)
+    }
+
+    /// When it takes the server for dead. Once nothing goes wrong any more a server must close the
+    /// connection behind a frame that no server takes, so the client waits for that.
+    fn gives_up_us(&self, timeout_us: u64) -> u64 {
+        match self.is_calm && self.waits_for_end {
+            true => u64::MAX,
+            false => self.heard_us + timeout_us * 2 / 3,
+        }
     }
 
     /// How long it waits for its session (`ClientCnxn`: connectTimeout).
@@ -419,12 +456,41 @@ impl Client {
         network.send_up(world, number, &out);
     }
 
+    /// It is connected and sends something else than a connect request, if it is to. Whether it is.
+    pub fn maybe_spoil_connect(
+        &mut self,
+        number: usize,
+        world: &mut World,
+        network: &mut Network,
+        history: &mut History,
+    ) -> bool {
+        let Some(random) = self.bad_frames.as_mut().filter(|_| !self.is_visiting) else {
+            return false;
+        };
+        if !random.one_in(BAD_CONNECT_ONE_IN) {
+            return false;
+        }
+        let op = bad_frame::instead_of_connect(random);
+        self.connection = Some(number);
+        self.state = State::Greeting;
+        self.waits_for_end = true;
+        self.heard_us = world.now_us;
+        self.sent_us = world.now_us;
+        self.input.clear();
+        let mut out = Vec::new();
+        encode(&op, 0, &mut out);
+        history.invoke(number, op, world.now_us);
+        network.send_up(world, number, &out);
+        true
+    }
+
     /// Gives the connection up: what was under way is of unknown fate.
     fn leave(&mut self, world: &mut World, network: &mut Network) {
         if let Some(number) = self.connection.take() {
             network.close_by_client(world, number);
         }
         self.state = State::Away;
+        self.waits_for_end = false;
         self.outstanding.clear();
         self.pings.clear();
         if self.last_words == LastWords::Sent {
@@ -450,7 +516,7 @@ impl Client {
             return;
         }
         let mut out = Vec::new();
-        if now_us >= self.next_us {
+        if now_us >= self.next_us && !self.waits_for_end {
             if self.config.is_erratic && !self.is_calm && self.random.one_in(40) {
                 self.misbehave(world, network, history, timeout_us);
                 return;
@@ -458,6 +524,7 @@ impl Client {
             self.burst(now_us, history, &mut out);
         }
         if self.last_words == LastWords::Wanted && self.outstanding.is_empty() {
+            assert!(!self.waits_for_end, "a frame that it waits for is outstanding");
             self.last_words = LastWords::Sent;
             self.request(Op::Sync { path: "/".to_string() }, now_us, history, &mut out);
             let op = Op::GetChildren { path: "/".to_string(), watch: false, with_stat: true };
@@ -488,9 +555,26 @@ impl Client {
                 self.ops_left -= 1;
                 let op = self.generator.next_op();
                 self.request(op, now_us, history, out);
+                self.maybe_send_bad_frame(now_us, history, out);
             }
         }
         self.next_us = now_us + self.random.magnitude(1, self.config.think_us_max);
+    }
+
+    /// Between two requests it may send what no server takes. What it sends behind that is for
+    /// nothing, until the connection ends.
+    fn maybe_send_bad_frame(&mut self, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
+        let Some(random) = &mut self.bad_frames else { return };
+        if !random.one_in(BAD_FRAME_ONE_IN) {
+            return;
+        }
+        let xid = self.xid + 1;
+        let op = match random.one_in(2) {
+            true => bad_frame::that_does_not_decode(xid, random),
+            false => bad_frame::that_closes(xid, random),
+        };
+        self.waits_for_end |= matches!(op, Op::BadFrame { .. });
+        self.request(op, now_us, history, out);
     }
 
     fn request(&mut self, op: Op, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
@@ -613,6 +697,7 @@ impl Client {
             read.map_err(|what| format!("client {}, connection {number}: {what}", self.number))?;
         }
         if is_over && self.connection == Some(number) {
+            self.ended_count += usize::from(self.waits_for_end);
             self.leave(world, network);
         }
         Ok(())
@@ -792,6 +877,7 @@ pub fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
             };
             Request::SetWatches(request).encode(xid, out);
         }
+        Op::BadFrame { bytes, .. } | Op::Undecodable { bytes, .. } => out.extend_from_slice(bytes),
         Op::Ping => Request::Ping.encode(xid, out),
         Op::CloseSession => Request::CloseSession.encode(xid, out),
         op => match (write(op), read(op)) {
@@ -898,6 +984,8 @@ pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, Jut
         Op::Delete { .. }
         | Op::Check { .. }
         | Op::SetWatches { .. }
+        | Op::BadFrame { .. }
+        | Op::Undecodable { .. }
         | Op::Ping
         | Op::CloseSession => Answer::Empty,
     })

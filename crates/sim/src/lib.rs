@@ -24,7 +24,7 @@ pub mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use simulation::Simulation;
-pub use simulation::{Options, Summary};
+pub use simulation::{LaterOps, Options, Summary};
 use thiserror::Error;
 
 /// A run that went wrong.

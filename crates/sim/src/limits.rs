@@ -13,6 +13,9 @@ pub const FRONT_TICK_US: u64 = 100_000;
 /// two looks may be closer to each other than a tick (`tokio::time::Interval`).
 pub const FRONT_TICK_LATE_US_MAX: u64 = 5_000;
 
+/// Bytes of a request that a member takes at most, as with ZooKeeper's `jute.maxbuffer`.
+pub const FRAME_BYTES_MAX: u32 = 0xf_ffff;
+
 /// Bytes read from a socket at once, as in the shell that ships.
 pub const READ_BYTES: u64 = 16 * 1024;
 

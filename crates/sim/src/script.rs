@@ -2,7 +2,7 @@
 
 use crate::client::ClientConfig;
 use crate::fault::FaultMix;
-use crate::simulation::{Options, Summary};
+use crate::simulation::{LaterOps, Options, Summary};
 use crate::{Failure, run};
 
 /// The load: two clients, a few dozen operations each, segments and snapshots small enough that all
@@ -11,6 +11,7 @@ pub fn script(seed: u64) -> Options {
     let mut options = Options::draw(seed);
     options.faults = FaultMix::none();
     options.some_vanish = false;
+    options.later_ops = LaterOps::default();
     options.member.front_count = 2;
     options.member.options.snapshot_commands = 15;
     options.member.options.snapshot_log_bytes = None;

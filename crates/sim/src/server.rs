@@ -76,6 +76,8 @@ pub enum Sabotage {
     ChangesLost,
     /// A Front is given the answers of a hold before the changes that they show.
     AnswersFirst,
+    /// A Front has no bound for the bytes of a request.
+    FrameBoundIgnored,
 }
 
 /// What a member is configured to be, the same in each of its lives.
@@ -365,7 +367,10 @@ impl Server {
                 let config = FrontConfig {
                     id: FrontId(id),
                     origin,
-                    frame_bytes_max: config.frame_bytes_max,
+                    frame_bytes_max: match config.sabotage {
+                        Some(Sabotage::FrameBoundIgnored) => u32::MAX / 2,
+                        _ => config.frame_bytes_max,
+                    },
                     commands_max: member::limits::FRONT_COMMANDS_MAX,
                     throttled_op_wait_ms: 0,
                     session_timeout_ms_min: 2 * config.options.tick_ms as u32,

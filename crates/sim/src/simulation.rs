@@ -30,8 +30,8 @@ use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
 use crate::fault::{Disks, Fault, FaultMix, LATER_SEED, Whom};
 use crate::limits::{
-    CLOCK_PPM_MAX, EVENTS_MAX, FIND_OUT_TRIES_MAX, FINISH_US_MAX, LINGER_US_MAX, MEMBERS_MAX,
-    RAFT_TICK_ALONE_MS, RAFT_TICK_MS, READY_US_MAX,
+    CLOCK_PPM_MAX, EVENTS_MAX, FIND_OUT_TRIES_MAX, FINISH_US_MAX, FRAME_BYTES_MAX, LINGER_US_MAX,
+    MEMBERS_MAX, RAFT_TICK_ALONE_MS, RAFT_TICK_MS, READY_US_MAX,
 };
 use crate::links::{Links, Told};
 use crate::network::Network;
@@ -50,6 +50,33 @@ const ENSEMBLE_SEED: u64 = 0x656e_7365_6d00_0001;
 
 /// The same, for members that deceive the others.
 const DECEIT_SEED: u64 = 0x6465_6365_6974_0001;
+
+/// The same, for operations of clients that were added later. With this number the kept seeds have
+/// none of them.
+const LATER_OPS_SEED: u64 = 0x6c61_7465_6f70_010f;
+
+/// Operations of clients that were added later: a seed for each kind that a run has, so that what
+/// else happens does not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaterOps {
+    /// Clients send frames that no server takes.
+    pub bad_frames: Option<u64>,
+}
+
+impl LaterOps {
+    /// Draws which kinds a run has: none in half of the runs.
+    fn draw(seed: u64) -> LaterOps {
+        let mut random = Random::new(seed ^ LATER_OPS_SEED);
+        if random.one_in(2) {
+            return LaterOps::default();
+        }
+        let mut kind = || {
+            let seed = random.bits();
+            random.one_in(2).then_some(seed)
+        };
+        LaterOps { bad_frames: kind() }
+    }
+}
 
 /// What a run consists of. Everything else comes from the seed.
 #[derive(Clone, Debug)]
@@ -76,6 +103,8 @@ pub struct Options {
     /// If the clients make containers, znodes with a time to live and quotas, and the configuration
     /// of these changes: from this seed, so that what else happens does not depend on it.
     pub more_seed: Option<u64>,
+    /// Which of the operations that were added later clients do.
+    pub later_ops: LaterOps,
     /// Whether at the end some clients vanish, to see their sessions expire.
     pub some_vanish: bool,
     /// Whether the member's inside is watched, and not only what clients see.
@@ -126,7 +155,7 @@ impl Options {
             },
             room_bytes_min: segment_bytes * random.between(1, 3) / 4,
             mail_max: random.magnitude(1, 64) as usize,
-            frame_bytes_max: 0xf_ffff,
+            frame_bytes_max: FRAME_BYTES_MAX,
             syncs_are_even: false,
             sabotage: None,
         };
@@ -167,6 +196,7 @@ impl Options {
             seed,
             member_count: 1,
             more_seed: has_more.then(|| more.bits()),
+            later_ops: LaterOps::draw(seed),
             member,
             clients,
             begins_unborn: false,
@@ -258,6 +288,8 @@ pub struct Summary {
     pub gone_count: usize,
     /// Writes that a quota refused.
     pub over_quota_count: usize,
+    /// Connections that a member closed behind a frame that no server takes.
+    pub ended_count: usize,
     /// Snapshots taken.
     pub snapshot_count: u64,
     /// Snapshots that members fetched from others.
@@ -401,6 +433,7 @@ impl Simulation {
         if let Some(more) = &mut simulation.more {
             simulation.clients.iter_mut().for_each(|client| client.do_more(more.fork()));
         }
+        simulation.begin_later_ops();
         for member in 0..simulation.hosts.len() {
             // Whoever begins servers does not do so at once everywhere.
             let at_us = match simulation.options.begins_unborn {
@@ -426,6 +459,13 @@ impl Simulation {
             simulation.wake_client(client);
         }
         simulation
+    }
+
+    fn begin_later_ops(&mut self) {
+        let LaterOps { bad_frames } = self.options.later_ops;
+        if let Some(mut random) = bad_frames.map(Random::new) {
+            self.clients.iter_mut().for_each(|it| it.send_bad_frames(random.fork()));
+        }
     }
 
     fn is_ensemble(&self) -> bool {
@@ -653,6 +693,10 @@ impl Simulation {
         let asked = self.clients[client].ask();
         assert!(self.history.connect(client as u32, asked.0, asked.1) == number);
         server.accept(number, &mut self.world, &mut self.network);
+        let (world, network) = (&mut self.world, &mut self.network);
+        if self.clients[client].maybe_spoil_connect(number, world, network, &mut self.history) {
+            return;
+        }
         self.clients[client].on_connected(number, asked, &mut self.world, &mut self.network);
         // What is on its way to the disk then is there long enough for the race.
         let may_be_slow =
@@ -941,6 +985,7 @@ impl Simulation {
             expired_count: verdict.expired.len(),
             gone_count: verdict.gone_count,
             over_quota_count: verdict.over_quota_count,
+            ended_count: self.clients.iter().map(Client::ended_count).sum(),
             snapshot_count: self.snapshot_count + snapshot_count,
             fetched_count: self.fetched_count + fetched_count,
             borrowed_count: self.borrowed_count + borrowed_count,

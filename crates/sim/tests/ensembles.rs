@@ -77,6 +77,7 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
         ("unknown writes", count(|it| it.unknown_done_count)),
         ("missed events", count(|it| it.missed_count)),
         ("expired sessions", count(|it| it.expired_count)),
+        ("connections that end behind a bad frame", count(|it| it.ended_count)),
     ] {
         assert!(count > 0, "no {what}");
     }

@@ -1,9 +1,9 @@
 //! The simulator is tested with shells that do something wrong: each must be noticed.
 
-use sim::Options;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::links::Roughness;
 use sim::server::Sabotage;
+use sim::{LaterOps, Options};
 
 /// Seeds that are tried until one notices, in the first two hundred as things are: which one it is
 /// changes with the times that elections take.
@@ -158,6 +158,17 @@ fn a_change_that_a_watch_is_not_told_is_noticed() {
 #[test]
 fn a_reply_before_the_event_that_it_shows_is_noticed() {
     check_noticed(Sabotage::AnswersFirst, "the reply to operation");
+}
+
+/// The member waits for the rest of a frame that never comes, and the client for the end of its
+/// connection.
+#[test]
+fn a_frame_that_is_too_long_and_does_not_end_the_connection_is_noticed() {
+    check_noticed_where(Sabotage::FrameBoundIgnored, "do not finish", |options| {
+        options.later_ops = LaterOps { bad_frames: Some(options.seed), ..LaterOps::default() };
+        options.faults = FaultMix::none();
+        options.faults_us = 1;
+    });
 }
 
 /// A member that was replaced, and forgotten, comes back in the middle of what it handed over. It

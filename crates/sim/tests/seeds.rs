@@ -39,7 +39,7 @@ fn one_seed_is_one_run() {
 fn the_seeds_reach_what_they_are_meant_to_reach() {
     let mut faults = std::collections::BTreeSet::new();
     let (mut unknown, mut missed, mut refused, mut expired, mut snapshots) = (0, 0, 0, 0, 0);
-    let (mut gone, mut over_quota) = (0, 0);
+    let (mut gone, mut over_quota, mut ended) = (0, 0, 0);
     for summary in (1..=150).map(|seed| sim::run_seed(seed).unwrap()) {
         faults.extend(summary.faults.into_keys());
         unknown += summary.unknown_done_count;
@@ -49,6 +49,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         snapshots += summary.snapshot_count;
         gone += summary.gone_count;
         over_quota += summary.over_quota_count;
+        ended += summary.ended_count;
     }
     let all = [
         "ClockJump",
@@ -75,6 +76,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         ("snapshots", snapshots as usize),
         ("znodes that went by themselves", gone),
         ("writes over a quota", over_quota),
+        ("connections that end behind a bad frame", ended),
     ] {
         assert!(count > 0, "no {what}");
     }

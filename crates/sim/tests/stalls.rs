@@ -3,7 +3,7 @@
 
 use sim::client::ClientConfig;
 use sim::fault::{Disks, Fault, FaultMix, Whom};
-use sim::{Options, Summary};
+use sim::{LaterOps, Options, Summary};
 
 /// How long the disk hangs.
 const HANGS_US: u64 = 8_000_000;
@@ -38,6 +38,7 @@ fn writing(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     options.member.options.tick_ms = 2_000;
     options.member.syncs_are_even = true;
     options.some_vanish = false;
+    options.later_ops = LaterOps::default();
     let client = ClientConfig {
         ops: 2_500,
         pipeline_max: 4,

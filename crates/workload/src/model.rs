@@ -406,6 +406,7 @@ impl Model {
                 version_is(*version, self.find(path)?.version)?;
                 Ok(Answer::Empty)
             }
+            Op::Undecodable { .. } => Err(error::MARSHALLING_ERROR),
             _ => unreachable!("a generated multi holds writes only"),
         }
     }
@@ -616,6 +617,7 @@ impl Model {
             Op::MultiRead(ops) => Ok(Answer::Multi(ops.iter().map(|op| self.answer(op)).collect())),
             Op::Sync { path } => Ok(Answer::Path(path.clone())),
             Op::SetWatches { .. } | Op::Ping => Ok(Answer::Empty),
+            Op::Undecodable { .. } => Err(error::MARSHALLING_ERROR),
             _ => unreachable!("writes are not read"),
         }
     }

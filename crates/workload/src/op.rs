@@ -24,7 +24,9 @@ pub mod error {
     pub const SYSTEM_ERROR: i32 = -1;
     /// In a multi: an operation after the one that failed.
     pub const RUNTIME_INCONSISTENCY: i32 = -2;
-    /// An operation that a setting turns off.
+    /// The body of a request does not decode.
+    pub const MARSHALLING_ERROR: i32 = -5;
+    /// An operation that is unknown, or that a setting turns off.
     pub const UNIMPLEMENTED: i32 = -6;
     /// An argument is not acceptable.
     pub const BAD_ARGUMENTS: i32 = -8;
@@ -85,6 +87,18 @@ pub enum CreateRequest {
         /// The time.
         ttl_ms: i64,
     },
+}
+
+/// Where a frame stands that no server takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadFrame {
+    /// First on its connection, where a connect request is due.
+    InsteadOfConnect,
+    /// Behind the connect request. The server closes without an answer.
+    Request,
+    /// Behind the connect request, with an unknown operation code. The server answers with an
+    /// error and then closes.
+    UnknownOperation,
 }
 
 /// An operation. ACLs are `world:anyone` with the given permissions.
@@ -183,6 +197,21 @@ pub enum Op {
         /// Paths with a child watch.
         child: Vec<String>,
     },
+    /// Send what no server takes: the server closes the connection and does nothing that was sent
+    /// behind it.
+    BadFrame {
+        /// Where it stands, and whether it is answered.
+        kind: BadFrame,
+        /// As they are sent.
+        bytes: Vec<u8>,
+    },
+    /// Send a request whose body does not decode: the server answers with an error.
+    Undecodable {
+        /// Whether it takes its place in the log, and a zxid.
+        is_write: bool,
+        /// As they are sent.
+        bytes: Vec<u8>,
+    },
     /// Say that the client is alive.
     Ping,
     /// End the session.
@@ -204,7 +233,14 @@ impl Op {
                 | Op::SetAcl { .. }
                 | Op::Multi(_)
                 | Op::CloseSession
+                | Op::Undecodable { is_write: true, .. }
         )
+    }
+
+    /// Whether the zxid of its reply says only what the server has sent on before. Such a reply
+    /// shows nothing of the state.
+    pub fn shows_nothing(&self) -> bool {
+        matches!(self, Op::Ping | Op::BadFrame { .. } | Op::Undecodable { is_write: false, .. })
     }
 
     /// What identifies it in the committed order. Empty for reads.
@@ -216,6 +252,7 @@ impl Op {
             Op::SetAcl { path, .. } => Some(('a', path.clone(), None)),
             Op::Check { path, .. } => Some(('v', path.clone(), None)),
             Op::CloseSession => Some(('x', String::new(), None)),
+            Op::Undecodable { is_write: true, .. } => Some(('?', String::new(), None)),
             _ => None,
         };
         Signature(match self {

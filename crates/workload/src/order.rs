@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::history::{ConnectionRecord, History, Received};
 use crate::model::{Change, ChangeKind, Model, NOBODY, Settings, parent_of};
-use crate::op::{Answer, EventKind, Op, Signature, error};
+use crate::op::{Answer, BadFrame, EventKind, Op, Signature, error};
 
 /// One command of the committed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,13 +223,16 @@ impl<'h> Replay<'h> {
             .iter()
             .map(|connection| {
                 let sent = connection.sent.iter().copied();
-                sent.filter(|number| history.ops[*number].op.is_write()).collect()
+                // The server does nothing behind a frame that ends the connection.
+                let taken = sent.take_while(|number| !is_bad_frame(&history.ops[*number].op));
+                taken.filter(|number| history.ops[*number].op.is_write()).collect()
             })
             .collect();
         let mut reads: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for (number, record) in history.ops.iter().enumerate() {
             if let Some(completed) = &record.completed
                 && !record.op.is_write()
+                && !is_bad_frame(&record.op)
             {
                 reads.entry(completed.zxid).or_default().push(number);
             }
@@ -258,6 +261,13 @@ impl<'h> Replay<'h> {
         self.check_reads()?;
         if let Some(kept) = self.kept.get_mut(&self.model.ordinal) {
             *kept = Some(self.model.clone());
+        }
+        if let Committed::Open { connection, .. } | Committed::Attach { connection, .. } = command
+            && self.asks_for_no_session(*connection)
+        {
+            return violation(format!(
+                "connection {connection} has a session, and sent no connect request"
+            ));
         }
         match command {
             Committed::Open { session, password, connection } => {
@@ -325,6 +335,40 @@ impl<'h> Replay<'h> {
             Committed::Configure(settings) => self.model.configure(*settings),
         }
         self.changes.extend(self.model.take_changes());
+        Ok(())
+    }
+
+    fn asks_for_no_session(&self, connection: usize) -> bool {
+        let first = self.history.connections[connection].sent.first();
+        let first = first.map(|number| &self.history.ops[*number].op);
+        matches!(first, Some(Op::BadFrame { kind: BadFrame::InsteadOfConnect, .. }))
+    }
+
+    /// Frames that no server takes are answered as they should be, and nothing behind them is.
+    fn check_bad_frames(&self) -> Result<(), Violation> {
+        for connection in &self.history.connections {
+            let mut is_over = false;
+            for number in &connection.sent {
+                let record = &self.history.ops[*number];
+                let found = record.completed.as_ref().map(|it| (it.error, &it.answer));
+                let is_sound = match &record.op {
+                    _ if is_over => found.is_none(),
+                    Op::BadFrame { kind: BadFrame::UnknownOperation, .. } => {
+                        found.is_none_or(|it| it == (error::UNIMPLEMENTED, &Answer::Empty))
+                    }
+                    Op::BadFrame { .. } => found.is_none(),
+                    _ => true,
+                };
+                if !is_sound {
+                    return violation(format!(
+                        "operation {number}, {}, is a frame that no server takes, or was sent \
+                         behind one, and is answered {found:?}",
+                        shorten(&record.op)
+                    ));
+                }
+                is_over |= is_bad_frame(&record.op);
+            }
+        }
         Ok(())
     }
 
@@ -484,6 +528,7 @@ impl<'h> Replay<'h> {
     /// After the last command: nothing acknowledged is left over.
     fn finish(&mut self) -> Result<(), Violation> {
         self.check_reads()?;
+        self.check_bad_frames()?;
         if let Some((zxid, numbers)) = self.reads.first_key_value() {
             return violation(format!(
                 "operation {} was answered at zxid {zxid}, which no state had; the last is {}",
@@ -538,6 +583,10 @@ fn is_over_quota(code: i32, answer: &Answer) -> bool {
     let is_one = |result: &Result<Answer, i32>| *result == Err(error::QUOTA_EXCEEDED);
     code == error::QUOTA_EXCEEDED
         || matches!(answer, Answer::Multi(results) if results.iter().any(is_one))
+}
+
+fn is_bad_frame(op: &Op) -> bool {
+    matches!(op, Op::BadFrame { .. })
 }
 
 /// Large data is of no help to the reader.
@@ -648,6 +697,9 @@ impl Stream<'_> {
         missed: &Missed,
     ) -> Result<(), String> {
         let record = &history.ops[number];
+        if is_bad_frame(&record.op) {
+            return Ok(());
+        }
         let completed = record.completed.as_ref().expect("a received reply is noted");
         let zxid = completed.zxid;
         if zxid < self.reply_zxid {
@@ -771,8 +823,7 @@ fn check_real_time(history: &History, rules: Rules) -> Result<(), Violation> {
     let mut notes: Vec<(u64, usize, bool)> = Vec::new();
     for (number, record) in history.ops.iter().enumerate() {
         let Some(completed) = &record.completed else { continue };
-        // A ping shows only what its connection's runtime has seen.
-        if record.op != Op::Ping && completed.error != error::SYSTEM_ERROR {
+        if !record.op.shows_nothing() && completed.error != error::SYSTEM_ERROR {
             notes.push((record.invoked.sequence, number, false));
             notes.push((completed.moment.sequence, number, true));
         }

@@ -30,7 +30,7 @@ use workload::op::{Answer, CreateRequest, Op, flag, perms};
 use crate::client::{Client, ClientConfig};
 use crate::fault::{Disks, Fault, FaultMix, Whom};
 use crate::simulation::process::Host;
-use crate::simulation::{Options, Simulation};
+use crate::simulation::{LaterOps, Options, Simulation};
 
 const SCRIPTS: [(&str, &str); 10] = [
     ("conflicting_log_is_replaced", include_str!("play/scripts/conflicting_log_is_replaced.txt")),
@@ -86,6 +86,7 @@ impl Play {
         options.begins_unborn = false;
         options.faults = FaultMix::none();
         options.more_seed = None;
+        options.later_ops = LaterOps::default();
         options.member.options.tick_ms = 2_000;
         options.member.options.log_memory = match is_forgetful {
             true => LogMemory { bytes_max: 0, ..LogMemory::default() },

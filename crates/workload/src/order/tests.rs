@@ -656,3 +656,60 @@ fn what_a_quota_refuses_follows_from_the_settings_in_the_order() {
         assert_eq!(case.accepted().over_quota_count, usize::from(code != 0));
     }
 }
+
+fn bad_frame(kind: BadFrame) -> Op {
+    Op::BadFrame { kind, bytes: Vec::new() }
+}
+
+#[test]
+fn nothing_is_done_or_answered_behind_a_frame_that_no_server_takes() {
+    let mut case = watched();
+    case.send(0, bad_frame(BadFrame::Request));
+    case.send(0, set("/a", "1"));
+    case.send(0, Op::Ping);
+    case.accepted();
+    let mut answered = case;
+    answered.read(0, Op::Ping, 2, 0, Answer::Empty);
+    answered.rejected("is a frame that no server takes, or was sent behind one");
+    let mut done = watched();
+    done.send(0, bad_frame(BadFrame::Request));
+    done.set(0, "/a", "1");
+    done.rejected("which the client did not send");
+}
+
+#[test]
+fn only_an_unknown_operation_is_answered_and_with_one_error() {
+    let answer = |kind, zxid, code| {
+        let mut case = watched();
+        case.read(0, bad_frame(kind), zxid, code, Answer::Empty);
+        case
+    };
+    answer(BadFrame::UnknownOperation, -1, error::UNIMPLEMENTED).accepted();
+    let why = "is a frame that no server takes";
+    answer(BadFrame::UnknownOperation, -1, error::OK).rejected(why);
+    answer(BadFrame::Request, -1, error::UNIMPLEMENTED).rejected(why);
+}
+
+#[test]
+fn a_connection_that_sent_no_connect_request_gets_no_session() {
+    let mut case = Case::new();
+    let connection = case.history.connect(0, 0, password(0));
+    case.send(connection, bad_frame(BadFrame::InsteadOfConnect));
+    case.accepted();
+    let (session, password) = (SESSION + 1, password(SESSION + 1));
+    case.committed.push(Committed::Open { session, password, connection });
+    case.rejected("has a session, and sent no connect request");
+}
+
+#[test]
+fn a_body_that_does_not_decode_is_an_error_and_takes_a_zxid_in_a_multi() {
+    let undecodable = |is_write| Op::Undecodable { is_write, bytes: Vec::new() };
+    let mut case = watched();
+    case.read(0, undecodable(false), 2, error::MARSHALLING_ERROR, Answer::Empty);
+    let number = case.send(0, undecodable(true));
+    case.commit(number);
+    case.reply(number, 3, error::MARSHALLING_ERROR, Answer::Empty);
+    case.accepted();
+    case.read(0, undecodable(false), 3, error::OK, Answer::Empty);
+    case.rejected("the model says error -5");
+}
