@@ -35,6 +35,7 @@ use member::{
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir};
 use storage::disk::Disk;
+use storage::record::EntryKind;
 use storage::snapshot::{self, SNAPSHOT_DIR};
 use storage::wal::{SpareJob, WalOptions};
 
@@ -901,6 +902,8 @@ impl Server {
                 .map_err(Death::Bug)?;
         }
         for mut job in output.disk {
+            let changes = job.entries.iter().filter(|it| it.kind == EntryKind::MembershipChange);
+            changes.for_each(|entry| witness.on_membership(entry.index));
             for entry in job.entries.iter().filter(|entry| !entry.payload.is_empty()) {
                 self.disk.announce(entry.index, &entry.payload);
                 let at = (entry.index, entry.term);

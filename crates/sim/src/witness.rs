@@ -105,6 +105,8 @@ pub struct Witness {
     /// How entries were thought of, by index and term; and what they hold.
     proposed: BTreeMap<(u64, u64), Proposed>,
     payloads: BTreeMap<(u64, u64), Bytes>,
+    /// Indexes at which any member had a change of the membership in its log.
+    memberships: BTreeSet<u64>,
     /// By term: with which directory.
     leaders: BTreeMap<u64, (usize, MemberId)>,
     /// Of the state at the end of an entry, by its index.
@@ -130,6 +132,7 @@ impl Witness {
             entries: BTreeMap::new(),
             proposed: BTreeMap::new(),
             payloads: BTreeMap::new(),
+            memberships: BTreeSet::new(),
             leaders: BTreeMap::new(),
             digests: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -235,6 +238,17 @@ impl Witness {
     ) -> Result<(), String> {
         self.proposed.entry(at).or_insert(Proposed { member, judged_us, at_us: now_us });
         self.check_payload(at, payload)
+    }
+
+    /// An entry that changes the membership goes to the disk of a member.
+    pub fn on_membership(&mut self, index: u64) {
+        self.memberships.insert(index);
+    }
+
+    /// Whether a member may have a change of the membership in its log that it has not applied.
+    pub fn may_change_membership(&self, status: &Status) -> bool {
+        let mut behind = self.memberships.range(status.applied_index + 1..);
+        behind.next().is_some_and(|index| *index <= status.last_index)
     }
 
     /// Where the replica of a member stands: a term has one leader, who has everything that was

@@ -123,15 +123,20 @@ impl Simulation {
 
     /// Whether what was lost is replaced: there is another directory, and it is one of as many
     /// voters as there were, as all know by now. Then it has what was committed before, since the
-    /// change was committed behind that; and nobody waits for the vote of the one that is gone.
+    /// change was committed behind that. Nobody waits for the vote of the one that is gone, and no
+    /// log holds a change under way that could make anybody wait for it.
     pub(super) fn is_replaced(&self, member: usize) -> bool {
         let host = &self.hosts[member];
         let id = host.hello().map(|hello| hello.member);
         let Some(id) = id.filter(|id| host.lost != Some(*id)) else { return false };
         // A learner may be about to be a voter: nobody could do without its vote then.
         let is_out = |it: &Server| host.lost.is_none_or(|lost| !it.learners().contains(&lost.0));
-        let is_in = |it: &Server| self.has_vote(id, it) && is_out(it);
-        self.hosts.iter().all(|host| host.server.as_ref().is_some_and(is_in))
+        let knows = |server: &Server| {
+            self.has_vote(id, server)
+                && is_out(server)
+                && !self.witness.may_change_membership(server.status())
+        };
+        self.hosts.iter().all(|host| host.server.as_ref().is_some_and(knows))
     }
 
     /// Whether a member is there, and one of as many voters as there are servers, as another one
