@@ -11,11 +11,11 @@ use std::collections::{BTreeSet, VecDeque};
 use machine::AclEntry;
 use workload::generate::{Generator, Random};
 use workload::history::{History, Received};
-use workload::op::{Answer, CreateRequest, EventKind, Op, Stat, error};
+use workload::op::{Answer, CreateRequest, EventKind, Op, Stat, Watching, error};
 use zk::jute::{JuteError, JuteReader};
 use zk::request::{
-    ConnectRequest, CreateKind, ReadKind, ReadRequest, Request, SetWatchesRequest, WriteRequest,
-    XID_EVENT, XID_PING, XID_SET_WATCHES,
+    AddWatchMode, ConnectRequest, CreateKind, ReadKind, ReadRequest, Request, SetWatches2Request,
+    SetWatchesRequest, WatcherType, WriteRequest, XID_EVENT, XID_PING, XID_SET_WATCHES,
 };
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
@@ -56,12 +56,14 @@ enum State {
     Connected,
 }
 
-/// Which of the three lists of `setWatches` a watch stands in.
+/// Which of the lists of `setWatches` and `setWatches2` a watch stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Table {
     Data,
     Exist,
     Child,
+    Persistent,
+    Recursive,
 }
 
 /// One client.
@@ -187,6 +189,11 @@ impl Client {
     /// What it does has containers, znodes with a time to live, and quotas in it, too.
     pub fn do_more(&mut self, random: Random) {
         self.generator.add_more(random);
+    }
+
+    /// It sets watches that stay, too.
+    pub fn set_lasting_watches(&mut self, random: Random) {
+        self.generator.add_lasting(random);
     }
 
     /// It sends frames that no server takes, too.
@@ -580,7 +587,7 @@ impl Client {
     fn request(&mut self, op: Op, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
         let number = self.connection.expect("a connected client has a connection");
         let xid = match op {
-            Op::SetWatches { .. } => XID_SET_WATCHES,
+            Op::SetWatches { .. } | Op::SetWatches2 { .. } => XID_SET_WATCHES,
             _ => {
                 self.xid += 1;
                 self.xid
@@ -784,11 +791,15 @@ impl Client {
                 let wanted = self.watches.iter().filter(|(of, _)| *of == table);
                 wanted.map(|(_, path)| path.clone()).collect::<Vec<_>>()
             };
-            let op = Op::SetWatches {
-                relative_zxid: self.last_zxid,
-                data: of(Table::Data),
-                exist: of(Table::Exist),
-                child: of(Table::Child),
+            let relative_zxid = self.last_zxid;
+            let (data, exist, child) = (of(Table::Data), of(Table::Exist), of(Table::Child));
+            let (persistent, recursive) = (of(Table::Persistent), of(Table::Recursive));
+            // `ClientCnxn.SendThread.primeConnection`
+            let op = match persistent.is_empty() && recursive.is_empty() {
+                true => Op::SetWatches { relative_zxid, data, exist, child },
+                false => {
+                    Op::SetWatches2 { relative_zxid, data, exist, child, persistent, recursive }
+                }
             };
             let mut out = Vec::new();
             self.request(op, world.now_us, history, &mut out);
@@ -837,6 +848,11 @@ impl Client {
 
     /// ZooKeeper's clients keep their watches, to set them again.
     fn learn_watches(&mut self, op: &Op, code: i32) {
+        if let (Op::FindWatch { path, which, removes: true }, error::OK) = (op, code) {
+            for table in tables_of(*which) {
+                self.watches.remove(&(*table, path.clone()));
+            }
+        }
         let mut add = |table: Table, path: &String| {
             self.watches.insert((table, path.clone()));
         };
@@ -845,12 +861,40 @@ impl Client {
             | (Op::GetData { path, watch: true }, error::OK) => add(Table::Data, path),
             (Op::Exists { path, watch: true }, error::NO_NODE) => add(Table::Exist, path),
             (Op::GetChildren { path, watch: true, .. }, error::OK) => add(Table::Child, path),
+            (Op::AddWatch { path, is_recursive: false }, error::OK) => add(Table::Persistent, path),
+            (Op::AddWatch { path, is_recursive: true }, error::OK) => add(Table::Recursive, path),
             _ => {}
         }
     }
 }
 
+fn tables_of(which: Watching) -> &'static [Table] {
+    match which {
+        Watching::Children => &[Table::Child],
+        Watching::Data => &[Table::Data, Table::Exist],
+        Watching::Persistent => &[Table::Persistent],
+        Watching::Recursive => &[Table::Recursive],
+        Watching::Any => {
+            &[Table::Data, Table::Exist, Table::Child, Table::Persistent, Table::Recursive]
+        }
+    }
+}
+
 // Encoding.
+
+fn texts(paths: &[String]) -> Vec<&str> {
+    paths.iter().map(String::as_str).collect()
+}
+
+fn watcher_type(which: Watching) -> WatcherType {
+    match which {
+        Watching::Children => WatcherType::Children,
+        Watching::Data => WatcherType::Data,
+        Watching::Persistent => WatcherType::Persistent,
+        Watching::Recursive => WatcherType::PersistentRecursive,
+        Watching::Any => WatcherType::Any,
+    }
+}
 
 fn acl(perms: u32) -> Vec<AclEntry> {
     vec![AclEntry { perms, scheme: "world".into(), id: "anyone".into() }]
@@ -865,9 +909,6 @@ pub fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
         }
         Op::Sync { path } => Request::Sync { path: Some(path) }.encode(xid, out),
         Op::SetWatches { relative_zxid, data, exist, child } => {
-            fn texts(paths: &[String]) -> Vec<&str> {
-                paths.iter().map(String::as_str).collect()
-            }
             let request = SetWatchesRequest {
                 relative_zxid: *relative_zxid,
                 data: texts(data),
@@ -876,6 +917,32 @@ pub fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
                 null_behind: false,
             };
             Request::SetWatches(request).encode(xid, out);
+        }
+        Op::SetWatches2 { relative_zxid, data, exist, child, persistent, recursive } => {
+            let watches = SetWatchesRequest {
+                relative_zxid: *relative_zxid,
+                data: texts(data),
+                exist: texts(exist),
+                child: texts(child),
+                null_behind: false,
+            };
+            let (persistent, persistent_recursive) = (texts(persistent), texts(recursive));
+            let request = SetWatches2Request { watches, persistent, persistent_recursive };
+            Request::SetWatches2(request).encode(xid, out);
+        }
+        Op::AddWatch { path, is_recursive } => {
+            let mode = match is_recursive {
+                true => AddWatchMode::PersistentRecursive,
+                false => AddWatchMode::Persistent,
+            };
+            Request::AddWatch { path, mode }.encode(xid, out);
+        }
+        Op::FindWatch { path, which, removes } => {
+            let watcher_type = watcher_type(*which);
+            match removes {
+                true => Request::RemoveWatches { path, watcher_type }.encode(xid, out),
+                false => Request::CheckWatches { path, watcher_type }.encode(xid, out),
+            }
         }
         Op::BadFrame { bytes, .. } | Op::Undecodable { bytes, .. } => out.extend_from_slice(bytes),
         Op::Ping => Request::Ping.encode(xid, out),
@@ -981,9 +1048,16 @@ pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, Jut
             Answer::Acl(perms, stat(reader)?)
         }
         Op::Multi(ops) | Op::MultiRead(ops) => decode_results(ops, reader)?,
+        // `ErrorResponse`
+        Op::AddWatch { .. } => match reader.int()? {
+            error::OK => Answer::Empty,
+            _ => return Err(reader.bad("result of addWatch")),
+        },
         Op::Delete { .. }
         | Op::Check { .. }
         | Op::SetWatches { .. }
+        | Op::SetWatches2 { .. }
+        | Op::FindWatch { .. }
         | Op::BadFrame { .. }
         | Op::Undecodable { .. }
         | Op::Ping

@@ -77,6 +77,8 @@ pub enum Sabotage {
     ChangesLost,
     /// A Front is given the answers of a hold before the changes that they show.
     AnswersFirst,
+    /// A Front is given the changes of a hold twice, now and then.
+    ChangesDoubled,
     /// A Front has no bound for the bytes of a request.
     FrameBoundIgnored,
 }
@@ -1033,6 +1035,11 @@ impl Server {
                 match self.sabotage {
                     Some(Sabotage::ChangesLost) if world.random.one_in(10) => {
                         let (changes, answers) = (SharedChanges::default(), delivery.answers);
+                        runtime.mail.push_back(Delivery { changes, answers });
+                    }
+                    Some(Sabotage::ChangesDoubled) if world.random.one_in(10) => {
+                        let (changes, answers) = (delivery.changes.clone(), Vec::new());
+                        runtime.mail.push_back(delivery);
                         runtime.mail.push_back(Delivery { changes, answers });
                     }
                     Some(Sabotage::AnswersFirst) => {

@@ -24,6 +24,7 @@ use storage::datadir::Birth;
 use storage::wal::WalOptions;
 use workload::generate::Random;
 use workload::history::{History, Received};
+use workload::op::Op;
 
 use crate::check::{Evidence, check, check_late_expiries, check_late_removals};
 use crate::client::{Client, ClientConfig, Wish};
@@ -61,6 +62,8 @@ const LATER_OPS_SEED: u64 = 0x6c61_7465_6f70_010f;
 pub struct LaterOps {
     /// Clients send frames that no server takes.
     pub bad_frames: Option<u64>,
+    /// Clients set watches that stay.
+    pub lasting_watches: Option<u64>,
 }
 
 impl LaterOps {
@@ -74,7 +77,7 @@ impl LaterOps {
             let seed = random.bits();
             random.one_in(2).then_some(seed)
         };
-        LaterOps { bad_frames: kind() }
+        LaterOps { bad_frames: kind(), lasting_watches: kind() }
     }
 }
 
@@ -278,7 +281,11 @@ pub struct Summary {
     pub unknown_done_count: usize,
     /// Watch events.
     pub event_received_count: usize,
-    /// Of those, what was missed while a client was away.
+    /// Of those, the ones that came only for watches that stay.
+    pub lasting_event_count: usize,
+    /// Watches that stay and were set again on another connection.
+    pub lasting_again_count: usize,
+    /// Of all, what was missed while a client was away.
     pub missed_count: usize,
     /// Writes that were refused for want of room.
     pub refused_count: usize,
@@ -462,9 +469,12 @@ impl Simulation {
     }
 
     fn begin_later_ops(&mut self) {
-        let LaterOps { bad_frames } = self.options.later_ops;
+        let LaterOps { bad_frames, lasting_watches } = self.options.later_ops;
         if let Some(mut random) = bad_frames.map(Random::new) {
             self.clients.iter_mut().for_each(|it| it.send_bad_frames(random.fork()));
+        }
+        if let Some(mut random) = lasting_watches.map(Random::new) {
+            self.clients.iter_mut().for_each(|it| it.set_lasting_watches(random.fork()));
         }
     }
 
@@ -976,6 +986,8 @@ impl Simulation {
             event_count: self.world.event_count(),
             start_count: self.start_count,
             missed_count: self.missed_count(),
+            lasting_event_count: verdict.lasting_event_count,
+            lasting_again_count: self.lasting_again_count(),
             faults: self.fault_counts.clone(),
             write_count: verdict.acknowledged.len(),
             refused_count: verdict.refused_count,
@@ -1015,6 +1027,15 @@ impl Simulation {
             *longest_us = wait_us.max(*longest_us);
         }
         longest_us
+    }
+
+    fn lasting_again_count(&self) -> usize {
+        let answered = self.history.ops.iter().filter(|record| record.completed.is_some());
+        let lasting = answered.map(|record| match &record.op {
+            Op::SetWatches2 { persistent, recursive, .. } => persistent.len() + recursive.len(),
+            _ => 0,
+        });
+        lasting.sum()
     }
 
     fn missed_count(&self) -> usize {

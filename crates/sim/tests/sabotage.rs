@@ -160,6 +160,14 @@ fn a_reply_before_the_event_that_it_shows_is_noticed() {
     check_noticed(Sabotage::AnswersFirst, "the reply to operation");
 }
 
+/// Only a watch that stays can fire twice.
+#[test]
+fn a_change_that_a_watch_is_told_twice_is_noticed() {
+    check_noticed_where(Sabotage::ChangesDoubled, "came, due was", |options| {
+        options.later_ops = LaterOps { lasting_watches: Some(options.seed), ..LaterOps::default() };
+    });
+}
+
 /// The member waits for the rest of a frame that never comes, and the client for the end of its
 /// connection.
 #[test]

@@ -2,10 +2,10 @@
 //! versions that do not match and watches that fire are common.
 
 use crate::limits::{
-    DATA_BYTES_MAX, LARGE_DATA_BYTES_MAX, MULTI_OPS_MAX, QUOTA_BYTES_MAX, QUOTA_COUNT_MAX,
-    TTL_MS_MAX,
+    DATA_BYTES_MAX, LARGE_DATA_BYTES_MAX, LASTING_ONE_IN, MULTI_OPS_MAX, QUOTA_BYTES_MAX,
+    QUOTA_COUNT_MAX, TTL_MS_MAX,
 };
-use crate::op::{CreateRequest, Op, flag, perms};
+use crate::op::{CreateRequest, Op, Watching, flag, perms};
 
 /// A small generator of random numbers (splitmix64): same seed, same numbers.
 #[derive(Clone, Debug)]
@@ -88,13 +88,23 @@ pub struct Generator {
     /// Draws what has to do with containers, times to live and quotas, where the stream has such.
     /// By itself: a stream without them does not change with them.
     more: Option<Random>,
+    /// Draws what has to do with watches that stay, where the stream has such. By itself, too.
+    lasting: Option<Random>,
 }
 
 impl Generator {
     /// The stream of `client`, of whose writes one in `large_one_in` is large.
     pub fn new(mut random: Random, client: u32, large_one_in: u64) -> Generator {
         let write_percent = random.between(20, 80);
-        Generator { random, client, drawn: 0, write_percent, large_one_in, more: None }
+        Generator {
+            random,
+            client,
+            drawn: 0,
+            write_percent,
+            large_one_in,
+            more: None,
+            lasting: None,
+        }
     }
 
     /// The stream has containers, znodes with a time to live, and quotas from now on.
@@ -102,8 +112,18 @@ impl Generator {
         self.more = Some(random);
     }
 
+    /// The stream sets watches that stay, looks for them and removes them from now on.
+    pub fn add_lasting(&mut self, random: Random) {
+        self.lasting = Some(random);
+    }
+
     /// The next operation: everything but connecting, pings and the end of the session.
     pub fn next_op(&mut self) -> Op {
+        if let Some(lasting) = self.lasting.as_mut()
+            && lasting.one_in(LASTING_ONE_IN)
+        {
+            return about_lasting(lasting);
+        }
         if let Some(mut more) = self.more.take() {
             let op = more.one_in(2).then(|| self.one_more(&mut more));
             self.more = Some(more);
@@ -296,6 +316,27 @@ impl Generator {
             _ => Op::Sync { path: self.path() },
         }
     }
+}
+
+/// Sets a watch that stays, mostly, or looks for one.
+fn about_lasting(lasting: &mut Random) -> Op {
+    let parent = *lasting.pick(&PARENTS);
+    let path = match lasting.below(6) {
+        0 => "/".to_string(),
+        1 | 2 => parent.to_string(),
+        _ => format!("{parent}/{}", lasting.pick(&NAMES[..3])),
+    };
+    if lasting.below(3) > 0 {
+        return Op::AddWatch { path, is_recursive: lasting.one_in(2) };
+    }
+    let which = *lasting.pick(&[
+        Watching::Children,
+        Watching::Data,
+        Watching::Persistent,
+        Watching::Recursive,
+        Watching::Any,
+    ]);
+    Op::FindWatch { path, which, removes: lasting.one_in(2) }
 }
 
 /// Makes, changes or removes a part of a quota.

@@ -15,6 +15,9 @@ pub const QUOTA_COUNT_MAX: u64 = 8;
 /// See [`QUOTA_COUNT_MAX`].
 pub const QUOTA_BYTES_MAX: u64 = 1_000;
 
+/// In a stream with watches that stay, one operation in so many is about them.
+pub const LASTING_ONE_IN: u64 = 12;
+
 /// Operations of one generated multi.
 pub const MULTI_OPS_MAX: u64 = 4;
 

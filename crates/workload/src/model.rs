@@ -616,7 +616,9 @@ impl Model {
             }
             Op::MultiRead(ops) => Ok(Answer::Multi(ops.iter().map(|op| self.answer(op)).collect())),
             Op::Sync { path } => Ok(Answer::Path(path.clone())),
-            Op::SetWatches { .. } | Op::Ping => Ok(Answer::Empty),
+            Op::SetWatches { .. } | Op::SetWatches2 { .. } | Op::Ping | Op::AddWatch { .. } => {
+                Ok(Answer::Empty)
+            }
             Op::Undecodable { .. } => Err(error::MARSHALLING_ERROR),
             _ => unreachable!("writes are not read"),
         }

@@ -46,6 +46,8 @@ pub mod error {
     pub const SESSION_EXPIRED: i32 = -112;
     /// The session moved to another connection.
     pub const SESSION_MOVED: i32 = -118;
+    /// There is no such watch.
+    pub const NO_WATCHER: i32 = -121;
     /// A hard quota does not allow it.
     pub const QUOTA_EXCEEDED: i32 = -125;
 }
@@ -87,6 +89,21 @@ pub enum CreateRequest {
         /// The time.
         ttl_ms: i64,
     },
+}
+
+/// Which watches of a path are meant (`Watcher.WatcherType`, ZooKeeper 3.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Watching {
+    /// The one of the children, which fires once.
+    Children,
+    /// The one of the data or of a znode that does not exist, which fires once.
+    Data,
+    /// The one that stays.
+    Persistent,
+    /// The one that stays and is told of everything below, too.
+    Recursive,
+    /// All of them.
+    Any,
 }
 
 /// Where a frame stands that no server takes.
@@ -196,6 +213,37 @@ pub enum Op {
         exist: Vec<String>,
         /// Paths with a child watch.
         child: Vec<String>,
+    },
+    /// Set the watches of an earlier connection again, with those that stay.
+    SetWatches2 {
+        /// What changed later was missed, for the watches that fire once.
+        relative_zxid: i64,
+        /// Paths with a data watch.
+        data: Vec<String>,
+        /// Paths watched for creation.
+        exist: Vec<String>,
+        /// Paths with a child watch.
+        child: Vec<String>,
+        /// Paths with a persistent watch.
+        persistent: Vec<String>,
+        /// Paths with a persistent recursive watch.
+        recursive: Vec<String>,
+    },
+    /// Set a watch that stays.
+    AddWatch {
+        /// On which path.
+        path: String,
+        /// Whether it is told of everything below, too.
+        is_recursive: bool,
+    },
+    /// Ask whether this connection has a watch, and take it out if that is wanted.
+    FindWatch {
+        /// On which path.
+        path: String,
+        /// Which ones.
+        which: Watching,
+        /// Whether they are taken out.
+        removes: bool,
     },
     /// Send what no server takes: the server closes the connection and does nothing that was sent
     /// behind it.

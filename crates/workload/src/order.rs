@@ -10,7 +10,7 @@
 //!
 //! Then each connection by itself: zxids never fall, and a write shows nothing that its connection
 //! was shown before; each watch fires once, for the first change after it was set, before any reply
-//! that shows the change, and none is lost; nothing that is newer than the end of the session, or
+//! that shows the change, and none is lost; one that stays fires once for each change; nothing that is newer than the end of the session, or
 //! than its attachment elsewhere, is shown. Then all of them together: what was finished before
 //! something began is seen by it.
 
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::history::{ConnectionRecord, History, Received};
 use crate::model::{Change, ChangeKind, Model, NOBODY, Settings, parent_of};
-use crate::op::{Answer, BadFrame, EventKind, Op, Signature, error};
+use crate::op::{Answer, BadFrame, EventKind, Op, Signature, Watching, error};
 
 /// One command of the committed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +101,8 @@ pub struct Verdict {
     pub unknown_done_count: usize,
     /// Watches that fired.
     pub event_count: usize,
+    /// Events of watches that stay, which no other watch of the connection waited for.
+    pub lasting_event_count: usize,
     /// Sessions that expired, and the position of the command in the order.
     pub expired: Vec<(i64, usize)>,
     /// States of before that were there again.
@@ -138,7 +140,9 @@ pub fn judge(
     let Replay { model, changes, missed, over, mut verdict_counts, .. } = replay;
     for number in 0..history.connections.len() {
         let over = over.get(&number).copied();
-        verdict_counts.events += check_stream(history, number, &changes, &missed, over)?;
+        let (events, lasting) = check_stream(history, number, &changes, &missed, over)?;
+        verdict_counts.events += events;
+        verdict_counts.lasting_events += lasting;
     }
     check_real_time(history, rules)?;
     Ok(Verdict {
@@ -148,6 +152,7 @@ pub fn judge(
         read_count: verdict_counts.reads,
         unknown_done_count: verdict_counts.unknown_done,
         event_count: verdict_counts.events,
+        lasting_event_count: verdict_counts.lasting_events,
         expired: verdict_counts.expired,
         installed_count: committed.iter().filter(|it| is_install(it)).count(),
         gone_count: verdict_counts.gone,
@@ -162,6 +167,7 @@ struct Counts {
     reads: usize,
     unknown_done: usize,
     events: usize,
+    lasting_events: usize,
     expired: Vec<(i64, usize)>,
     gone: usize,
     over_quota: usize,
@@ -467,11 +473,17 @@ impl<'h> Replay<'h> {
     fn check_read(&mut self, number: usize) -> Result<(), Violation> {
         let record = &self.history.ops[number];
         let completed = record.completed.as_ref().expect("only answered reads are listed");
-        if let Op::SetWatches { relative_zxid, data, exist, child } = &record.op {
+        if let Op::SetWatches { relative_zxid, data, exist, child }
+        | Op::SetWatches2 { relative_zxid, data, exist, child, .. } = &record.op
+        {
             let missed = self.missed_events(*relative_zxid, data, exist, child);
             self.missed.insert(number, missed);
         }
-        let (code, answer) = self.model.read(&record.op);
+        let (code, answer) = match &record.op {
+            // Which watches a connection has is judged with its events.
+            Op::FindWatch { .. } => (completed.error, Answer::Empty),
+            op => self.model.read(op),
+        };
         if (completed.error, &completed.answer) != (code, &answer) {
             return violation(format!(
                 "operation {number} of connection {}, {}, at zxid {}: answered error {} {}, the \
@@ -604,6 +616,22 @@ fn shorten(what: &impl core::fmt::Debug) -> String {
 enum WatchKind {
     Data,
     Child,
+    Persistent,
+    Recursive,
+}
+
+impl WatchKind {
+    fn of(which: Watching) -> &'static [WatchKind] {
+        match which {
+            Watching::Children => &[WatchKind::Child],
+            Watching::Data => &[WatchKind::Data],
+            Watching::Persistent => &[WatchKind::Persistent],
+            Watching::Recursive => &[WatchKind::Recursive],
+            Watching::Any => {
+                &[WatchKind::Data, WatchKind::Child, WatchKind::Persistent, WatchKind::Recursive]
+            }
+        }
+    }
 }
 
 /// The second part: one connection's watches, as a server must keep them.
@@ -614,6 +642,8 @@ struct Stream<'h> {
     watches: BTreeMap<(WatchKind, String), i64>,
     /// Events that must come next, in order.
     due: VecDeque<(i64, EventKind, String)>,
+    /// How many of them came for watches that stay alone.
+    lasting_count: usize,
     reply_zxid: i64,
     event_zxid: i64,
     /// Nothing newer may come: the session was ended, or attached elsewhere, at this zxid.
@@ -644,6 +674,23 @@ impl Stream<'_> {
         }
     }
 
+    fn has(&self, kind: WatchKind, path: &str, zxid: i64) -> bool {
+        let set_at = self.watches.get(&(kind, path.to_string()));
+        set_at.is_some_and(|set_at| *set_at < zxid)
+    }
+
+    /// Whether a recursive watch on a path or above it was set before a transaction.
+    fn has_above(&self, path: &str, zxid: i64) -> bool {
+        let mut above = path;
+        while !self.has(WatchKind::Recursive, above, zxid) {
+            if above == "/" {
+                return false;
+            }
+            above = parent_of(above);
+        }
+        true
+    }
+
     fn fire(&mut self, change: &Change) {
         let zxid = change.zxid;
         let data = self.take(WatchKind::Data, &change.path, zxid);
@@ -654,14 +701,21 @@ impl Stream<'_> {
         };
         let child =
             change.kind == ChangeKind::Deleted && self.take(WatchKind::Child, &change.path, zxid);
-        if (data || child) && change.is_readable {
+        // `WatchManager.triggerWatch`: one event for all watches of a connection.
+        let stays = self.has(WatchKind::Persistent, &change.path, zxid)
+            || self.has_above(&change.path, zxid);
+        if (data || child || stays) && change.is_readable {
+            self.lasting_count += usize::from(!data && !child);
             self.due.push_back((zxid, event, change.path.clone()));
         }
         if change.kind == ChangeKind::DataSet {
             return;
         }
         let parent = parent_of(&change.path);
-        if self.take(WatchKind::Child, parent, zxid) && change.is_parent_readable {
+        let child = self.take(WatchKind::Child, parent, zxid);
+        let stays = self.has(WatchKind::Persistent, parent, zxid);
+        if (child || stays) && change.is_parent_readable {
+            self.lasting_count += usize::from(!child);
             self.due.push_back((zxid, EventKind::ChildrenChanged, parent.to_string()));
         }
     }
@@ -725,8 +779,35 @@ impl Stream<'_> {
                 "operation {number} set watches again: told {made_up:?}, missed were {expected:?}"
             ));
         }
+        if let Op::FindWatch { path, which, removes } = &record.op {
+            return self.find_watch(path, *which, *removes, completed.error);
+        }
         self.set_watches(&record.op, completed.error, zxid, &expected);
         Ok(())
+    }
+
+    fn find_watch(
+        &mut self,
+        path: &str,
+        which: Watching,
+        removes: bool,
+        code: i32,
+    ) -> Result<(), String> {
+        let mut is_there = false;
+        for kind in WatchKind::of(which) {
+            let key = (*kind, path.to_string());
+            is_there |= self.watches.contains_key(&key);
+            if removes {
+                self.watches.remove(&key);
+            }
+        }
+        let wanted = if is_there { error::OK } else { error::NO_WATCHER };
+        match code == wanted {
+            true => Ok(()),
+            false => Err(format!(
+                "it asked for {which:?} on {path}: told {code}, the answer is {wanted}"
+            )),
+        }
     }
 
     fn check_not_over(&self, zxid: i64) -> Result<(), String> {
@@ -755,7 +836,15 @@ impl Stream<'_> {
             Op::GetChildren { path, watch: true, .. } if code == error::OK => {
                 self.set(WatchKind::Child, path, zxid);
             }
-            Op::SetWatches { data, exist, child, .. } => {
+            Op::AddWatch { path, is_recursive } if code == error::OK => {
+                let kind = match is_recursive {
+                    true => WatchKind::Recursive,
+                    false => WatchKind::Persistent,
+                };
+                self.set(kind, path, zxid);
+            }
+            Op::SetWatches { data, exist, child, .. }
+            | Op::SetWatches2 { data, exist, child, .. } => {
                 let told = |kinds: &[EventKind], path: &String| {
                     missed.iter().any(|(kind, of)| kinds.contains(kind) && of == path)
                 };
@@ -775,25 +864,31 @@ impl Stream<'_> {
                         self.set(WatchKind::Child, path, zxid);
                     }
                 }
+                if let Op::SetWatches2 { persistent, recursive, .. } = op {
+                    persistent.iter().for_each(|it| self.set(WatchKind::Persistent, it, zxid));
+                    recursive.iter().for_each(|it| self.set(WatchKind::Recursive, it, zxid));
+                }
             }
             _ => {}
         }
     }
 }
 
-/// Checks one connection and gives the number of events on it.
+/// Checks one connection and gives the number of events on it, and how many of them came only for
+/// watches that stay.
 fn check_stream(
     history: &History,
     number: usize,
     changes: &[Change],
     missed: &Missed,
     over: Option<i64>,
-) -> Result<usize, Violation> {
+) -> Result<(usize, usize), Violation> {
     let mut stream = Stream {
         changes,
         cursor: 0,
         watches: BTreeMap::new(),
         due: VecDeque::new(),
+        lasting_count: 0,
         reply_zxid: 0,
         event_zxid: 0,
         zxid_max: over.unwrap_or(i64::MAX),
@@ -814,7 +909,8 @@ fn check_stream(
             return violation(format!("connection {number} of client {client}: {what}"));
         }
     }
-    Ok(event_count)
+    // The last ones may not have come any more.
+    Ok((event_count, stream.lasting_count.min(event_count)))
 }
 
 /// The third part: what was finished before an operation began is seen by it. A read that may lag

@@ -84,6 +84,7 @@ fn a_session_whose_client_vanished_must_be_gone() {
         refused_count: 0,
         read_count: 0,
         unknown_done_count: 0,
+        lasting_event_count: 0,
         event_count: 0,
         expired: Vec::new(),
         installed_count: 0,

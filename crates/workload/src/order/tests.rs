@@ -713,3 +713,97 @@ fn a_body_that_does_not_decode_is_an_error_and_takes_a_zxid_in_a_multi() {
     case.read(0, undecodable(false), 3, error::OK, Answer::Empty);
     case.rejected("the model says error -5");
 }
+
+fn add_watch(path: &str, is_recursive: bool) -> Op {
+    Op::AddWatch { path: path.to_string(), is_recursive }
+}
+
+/// Session, `/a` at zxid 2, `/a/b` at zxid 3, and a watch that stays set at zxid 3 on connection 0.
+fn watched_for_good(path: &str, is_recursive: bool) -> Case {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    case.create(0, "/a/b", 3);
+    case.read(0, add_watch(path, is_recursive), 3, 0, Answer::Empty);
+    case
+}
+
+#[test]
+fn a_watch_that_stays_fires_for_each_change_and_once() {
+    let mut case = watched_for_good("/a/b", false);
+    for (zxid, version) in [(4, 1), (5, 2)] {
+        let number = case.set(0, "/a/b", "1");
+        case.event(0, zxid, EventKind::DataChanged, "/a/b");
+        case.reply(number, zxid, 0, Answer::Stat(stat(3, zxid, version)));
+    }
+    assert_eq!(case.accepted().lasting_event_count, 2);
+    let number = case.set(0, "/a/b", "1");
+    case.event(0, 6, EventKind::DataChanged, "/a/b");
+    case.event(0, 6, EventKind::DataChanged, "/a/b");
+    case.reply(number, 6, 0, Answer::Stat(stat(3, 6, 3)));
+    case.rejected("due was None");
+    let mut lost = watched_for_good("/a/b", false);
+    let number = lost.set(0, "/a/b", "1");
+    lost.reply(number, 4, 0, Answer::Stat(stat(3, 4, 1)));
+    lost.rejected("the reply to operation 3 shows zxid 4 before");
+}
+
+#[test]
+fn a_recursive_watch_is_told_of_all_below_and_of_no_children() {
+    let mut case = watched_for_good("/", true);
+    case.event(0, 4, EventKind::Created, "/a/b/c");
+    case.create(0, "/a/b/c", 4);
+    // It is told that the znode is made when the reply comes.
+    case.accepted();
+    case.event(0, 5, EventKind::Created, "/a/b/d");
+    case.event(0, 5, EventKind::ChildrenChanged, "/a/b");
+    case.create(0, "/a/b/d", 5);
+    case.rejected("event ChildrenChanged /a/b");
+}
+
+#[test]
+fn an_event_before_the_reply_that_sets_its_watch_is_rejected() {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    let number = case.set(0, "/a", "1");
+    case.event(0, 3, EventKind::DataChanged, "/a");
+    case.reply(number, 3, 0, Answer::Stat(stat(2, 3, 1)));
+    case.read(0, add_watch("/a", false), 3, 0, Answer::Empty);
+    case.rejected("due was None");
+}
+
+#[test]
+fn watches_that_stay_are_set_again_and_not_told_of_what_they_missed() {
+    let again = |case: &mut Case, connection| {
+        let none = Vec::new;
+        let (persistent, recursive) = (vec!["/a".to_string()], vec!["/".to_string()]);
+        let (data, exist, child) = (none(), none(), none());
+        let op = Op::SetWatches2 { relative_zxid: 2, data, exist, child, persistent, recursive };
+        case.read(connection, op, 3, 0, Answer::Empty);
+    };
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    let connection = case.connect(0);
+    again(&mut case, connection);
+    case.event(connection, 4, EventKind::Created, "/b");
+    case.create(connection, "/b", 4);
+    case.accepted();
+    let mut made_up = Case::new();
+    made_up.create(0, "/a", 2);
+    let connection = made_up.connect(0);
+    made_up.event(connection, -1, EventKind::DataChanged, "/a");
+    again(&mut made_up, connection);
+    made_up.rejected("set watches again: told");
+}
+
+#[test]
+fn a_watch_is_found_until_it_is_removed() {
+    let find =
+        |removes| Op::FindWatch { path: "/a/b".to_string(), which: Watching::Persistent, removes };
+    let mut case = watched_for_good("/a/b", false);
+    case.read(0, find(false), 3, error::OK, Answer::Empty);
+    case.read(0, find(true), 3, error::OK, Answer::Empty);
+    case.read(0, find(true), 3, error::NO_WATCHER, Answer::Empty);
+    case.accepted();
+    case.read(0, find(false), 3, error::OK, Answer::Empty);
+    case.rejected("told 0, the answer is -121");
+}
