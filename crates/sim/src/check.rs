@@ -5,6 +5,7 @@ use machine::Machine;
 use machine::tree::{CONTAINER_OWNER, ttl_ms};
 use workload::history::{History, Received};
 use workload::model::{Goes, Model};
+use workload::op::perms;
 use workload::order::{Rules, Verdict, judge};
 
 use crate::limits::{
@@ -145,12 +146,12 @@ fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
                 found.owner()
             ));
         }
-        let perms = found.acl().iter().fold(0, |perms, entry| perms | entry.perms);
-        if found.data() != znode.data.as_deref()
-            || found_stat != format!("{stat:?}")
-            || perms != znode.perms
-        {
-            return Err(format!("{path} is {found_stat} {perms}, the model has {znode:?}"));
+        let acl = found.acl().iter().map(|it| (it.perms, &*it.scheme, &*it.id));
+        let owners = znode.owners.iter().map(|id| (perms::ALL, "digest", *id));
+        let is_acl = acl.eq(owners.chain([(znode.perms, "world", "anyone")]));
+        if found.data() != znode.data.as_deref() || found_stat != format!("{stat:?}") || !is_acl {
+            let acl = found.acl();
+            return Err(format!("{path} is {found_stat} {acl:?}, the model has {znode:?}"));
         }
     }
     let mut sessions: Vec<i64> = machine.sessions().iter().map(|(id, _)| id.0).collect();

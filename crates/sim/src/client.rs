@@ -11,11 +11,13 @@ use std::collections::{BTreeSet, VecDeque};
 use machine::AclEntry;
 use workload::generate::{Generator, Random};
 use workload::history::{History, Received};
-use workload::op::{Answer, CreateRequest, EventKind, Op, Stat, Watching, error};
+use workload::op::{
+    Answer, CreateRequest, EventKind, Op, Owner, Stat, USERS, Watching, error, perms,
+};
 use zk::jute::{JuteError, JuteReader};
 use zk::request::{
     AddWatchMode, ConnectRequest, CreateKind, ReadKind, ReadRequest, Request, SetWatches2Request,
-    SetWatchesRequest, WatcherType, WriteRequest, XID_EVENT, XID_PING, XID_SET_WATCHES,
+    SetWatchesRequest, WatcherType, WriteRequest, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES,
 };
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
@@ -101,6 +103,8 @@ pub struct Client {
     /// It comes back at a time when a race is likely: about when its session expires, or about when
     /// what it sent before arrives.
     is_racing: bool,
+    /// Which users it has proved to be, in order: it proves that again on each connection.
+    users: Vec<usize>,
     /// Draws frames that no server takes, where the client sends such. A client without them does
     /// the same as before there were any.
     bad_frames: Option<Random>,
@@ -172,6 +176,7 @@ impl Client {
             mute_until_us: 0,
             deaf_until_us: 0,
             is_racing: false,
+            users: Vec::new(),
             bad_frames: None,
             waits_for_end: false,
             ended_count: 0,
@@ -194,6 +199,11 @@ impl Client {
     /// It sets watches that stay, too.
     pub fn set_lasting_watches(&mut self, random: Random) {
         self.generator.add_lasting(random);
+    }
+
+    /// It proves to be users, and has znodes that only some of them may change, too.
+    pub fn be_users(&mut self, random: Random) {
+        self.generator.add_users(random);
     }
 
     /// It sends frames that no server takes, too.
@@ -588,6 +598,7 @@ impl Client {
         let number = self.connection.expect("a connected client has a connection");
         let xid = match op {
             Op::SetWatches { .. } | Op::SetWatches2 { .. } => XID_SET_WATCHES,
+            Op::Auth { .. } => XID_AUTH,
             _ => {
                 self.xid += 1;
                 self.xid
@@ -750,6 +761,11 @@ impl Client {
         }
         self.last_zxid = self.last_zxid.max(header.zxid);
         self.learn_watches(&asked, code);
+        if let Op::Auth { user } = asked
+            && !self.users.contains(&user)
+        {
+            self.users.push(user);
+        }
         history.complete(op, header.zxid, code, answer, world.now_us);
         if asked == Op::CloseSession && code == error::OK {
             self.forget_session();
@@ -786,6 +802,11 @@ impl Client {
         self.state = State::Connected;
         self.next_us = world.now_us;
         self.mute_until_us = 0;
+        let mut proofs = Vec::new();
+        for user in self.users.clone() {
+            self.request(Op::Auth { user }, world.now_us, history, &mut proofs);
+        }
+        self.send(&proofs, world, network);
         if !self.watches.is_empty() {
             let of = |table: Table| {
                 let wanted = self.watches.iter().filter(|(of, _)| *of == table);
@@ -811,6 +832,7 @@ impl Client {
         self.session = 0;
         self.password = [0; 16];
         self.last_zxid = 0;
+        self.users.clear();
         self.watches.clear();
     }
 
@@ -900,6 +922,15 @@ fn acl(perms: u32) -> Vec<AclEntry> {
     vec![AclEntry { perms, scheme: "world".into(), id: "anyone".into() }]
 }
 
+fn owned_acl(owner: Owner, others: u32) -> Vec<AclEntry> {
+    let (scheme, id) = match owner {
+        Owner::User(user) => ("digest", USERS[user].id),
+        Owner::Asker => ("auth", ""),
+    };
+    let owner = AclEntry { perms: perms::ALL, scheme: scheme.into(), id: id.into() };
+    [vec![owner], acl(others)].concat()
+}
+
 /// Appends the frame of a request.
 pub fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
     match op {
@@ -944,6 +975,10 @@ pub fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
                 false => Request::CheckWatches { path, watcher_type }.encode(xid, out),
             }
         }
+        Op::Auth { user } => {
+            let credentials = Some(USERS[*user].credentials.as_bytes());
+            Request::Auth { scheme: "digest", credentials }.encode(xid, out);
+        }
         Op::BadFrame { bytes, .. } | Op::Undecodable { bytes, .. } => out.extend_from_slice(bytes),
         Op::Ping => Request::Ping.encode(xid, out),
         Op::CloseSession => Request::CloseSession.encode(xid, out),
@@ -973,6 +1008,18 @@ fn write(op: &Op) -> Option<WriteRequest<'_>> {
         }
         Op::SetAcl { path, perms, version } => {
             WriteRequest::SetAcl { path, acl: acl(*perms), version: *version }
+        }
+        Op::CreateOwned { path, data, owner, others, flag } => WriteRequest::Create {
+            kind: CreateKind::Create,
+            path,
+            data: data.as_deref(),
+            acl: owned_acl(*owner, *others),
+            flags: *flag,
+            ttl_ms: -1,
+        },
+        Op::SetAclOwned { path, owner, others, version } => {
+            let acl = owned_acl(*owner, *others);
+            WriteRequest::SetAcl { path, acl, version: *version }
         }
         Op::Check { path, version } => WriteRequest::Check { path, version: *version },
         _ => return None,
@@ -1024,11 +1071,13 @@ fn names(reader: &mut JuteReader<'_>) -> Result<Vec<String>, JuteError> {
 /// It is none.
 pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
     Ok(match op {
-        Op::Create { request: CreateRequest::Create, .. } | Op::Sync { .. } => {
-            Answer::Path(reader.text()?.to_string())
-        }
+        Op::Create { request: CreateRequest::Create, .. }
+        | Op::CreateOwned { .. }
+        | Op::Sync { .. } => Answer::Path(reader.text()?.to_string()),
         Op::Create { .. } => Answer::PathStat(reader.text()?.to_string(), stat(reader)?),
-        Op::SetData { .. } | Op::SetAcl { .. } | Op::Exists { .. } => Answer::Stat(stat(reader)?),
+        Op::SetData { .. } | Op::SetAcl { .. } | Op::SetAclOwned { .. } | Op::Exists { .. } => {
+            Answer::Stat(stat(reader)?)
+        }
         Op::GetData { .. } => {
             let data = reader.buffer()?.map(<[u8]>::to_vec);
             Answer::Data(data, stat(reader)?)
@@ -1037,15 +1086,20 @@ pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, Jut
         Op::GetChildren { .. } => Answer::ChildrenStat(names(reader)?, stat(reader)?),
         Op::GetAcl { .. } => {
             let count = reader.count(12)?;
-            let mut perms = 0;
+            let (mut owners, mut everyone) = (Vec::new(), 0);
             for _ in 0..count {
-                perms |= reader.int()? as u32;
-                let (scheme, id) = (reader.text()?, reader.text()?);
-                if (scheme, id) != ("world", "anyone") {
-                    return Err(reader.bad("ACL"));
+                let perms = reader.int()? as u32;
+                match (reader.text()?, reader.text()?) {
+                    ("world", "anyone") => everyone |= perms,
+                    ("digest", id) if perms == perms::ALL => owners.push(id.to_string()),
+                    _ => return Err(reader.bad("ACL")),
                 }
             }
-            Answer::Acl(perms, stat(reader)?)
+            let stat = stat(reader)?;
+            match owners.is_empty() {
+                true => Answer::Acl(everyone, stat),
+                false => Answer::OwnedAcl(owners, everyone, stat),
+            }
         }
         Op::Multi(ops) | Op::MultiRead(ops) => decode_results(ops, reader)?,
         // `ErrorResponse`
@@ -1058,6 +1112,7 @@ pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, Jut
         | Op::SetWatches { .. }
         | Op::SetWatches2 { .. }
         | Op::FindWatch { .. }
+        | Op::Auth { .. }
         | Op::BadFrame { .. }
         | Op::Undecodable { .. }
         | Op::Ping
@@ -1108,7 +1163,9 @@ fn decode_results(ops: &[Op], reader: &mut JuteReader<'_>) -> Result<Answer, Jut
 /// `OpResult.CreateResult`: one with a stat is that of create2, whatever made it.
 fn result_kind_of(op: &Op) -> i32 {
     match op {
-        Op::Create { request: CreateRequest::Create, .. } => zk::request::opcode::CREATE,
+        Op::Create { request: CreateRequest::Create, .. } | Op::CreateOwned { .. } => {
+            zk::request::opcode::CREATE
+        }
         Op::Create { .. } => zk::request::opcode::CREATE2,
         op => opcode_of(op),
     }

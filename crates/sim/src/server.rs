@@ -79,6 +79,8 @@ pub enum Sabotage {
     AnswersFirst,
     /// A Front is given the changes of a hold twice, now and then.
     ChangesDoubled,
+    /// A Front takes each connection for one that has proved to be a user.
+    EveryoneIdentified,
     /// A Front has no bound for the bytes of a request.
     FrameBoundIgnored,
 }

@@ -22,9 +22,9 @@ use member::recovery::{self, draw_ids};
 use replica::LogMemory;
 use storage::datadir::Birth;
 use storage::wal::WalOptions;
-use workload::generate::Random;
+use workload::generate::{OWNED, Random};
 use workload::history::{History, Received};
-use workload::op::Op;
+use workload::op::{Op, error};
 
 use crate::check::{Evidence, check, check_late_expiries, check_late_removals};
 use crate::client::{Client, ClientConfig, Wish};
@@ -64,6 +64,8 @@ pub struct LaterOps {
     pub bad_frames: Option<u64>,
     /// Clients set watches that stay.
     pub lasting_watches: Option<u64>,
+    /// Clients prove to be users, and have znodes that only some of them may change.
+    pub users: Option<u64>,
 }
 
 impl LaterOps {
@@ -77,7 +79,7 @@ impl LaterOps {
             let seed = random.bits();
             random.one_in(2).then_some(seed)
         };
-        LaterOps { bad_frames: kind(), lasting_watches: kind() }
+        LaterOps { bad_frames: kind(), lasting_watches: kind(), users: kind() }
     }
 }
 
@@ -295,6 +297,11 @@ pub struct Summary {
     pub gone_count: usize,
     /// Writes that a quota refused.
     pub over_quota_count: usize,
+    /// Writes of znodes with owners that were done, and those that were refused for want of
+    /// permission.
+    pub owned_count: usize,
+    /// See [`Summary::owned_count`].
+    pub denied_count: usize,
     /// Connections that a member closed behind a frame that no server takes.
     pub ended_count: usize,
     /// Snapshots taken.
@@ -469,12 +476,15 @@ impl Simulation {
     }
 
     fn begin_later_ops(&mut self) {
-        let LaterOps { bad_frames, lasting_watches } = self.options.later_ops;
+        let LaterOps { bad_frames, lasting_watches, users } = self.options.later_ops;
         if let Some(mut random) = bad_frames.map(Random::new) {
             self.clients.iter_mut().for_each(|it| it.send_bad_frames(random.fork()));
         }
         if let Some(mut random) = lasting_watches.map(Random::new) {
             self.clients.iter_mut().for_each(|it| it.set_lasting_watches(random.fork()));
+        }
+        if let Some(mut random) = users.map(Random::new) {
+            self.clients.iter_mut().for_each(|it| it.be_users(random.fork()));
         }
     }
 
@@ -997,6 +1007,8 @@ impl Simulation {
             expired_count: verdict.expired.len(),
             gone_count: verdict.gone_count,
             over_quota_count: verdict.over_quota_count,
+            owned_count: self.owned_count(error::OK),
+            denied_count: self.owned_count(error::NO_AUTH),
             ended_count: self.clients.iter().map(Client::ended_count).sum(),
             snapshot_count: self.snapshot_count + snapshot_count,
             fetched_count: self.fetched_count + fetched_count,
@@ -1027,6 +1039,19 @@ impl Simulation {
             *longest_us = wait_us.max(*longest_us);
         }
         longest_us
+    }
+
+    /// Answers with this code to writes of znodes that have owners.
+    fn owned_count(&self, code: i32) -> usize {
+        let records = self.history.ops.iter().filter(|record| match &record.op {
+            Op::CreateOwned { .. } | Op::SetAclOwned { .. } => true,
+            Op::SetData { path, .. } | Op::Delete { path, .. } => {
+                path.split('/').any(|name| name == OWNED)
+            }
+            _ => false,
+        });
+        let completed = records.filter_map(|record| record.completed.as_ref());
+        completed.filter(|completed| completed.error == code).count()
     }
 
     fn lasting_again_count(&self) -> usize {

@@ -78,6 +78,8 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
         ("missed events", count(|it| it.missed_count)),
         ("expired sessions", count(|it| it.expired_count)),
         ("connections that end behind a bad frame", count(|it| it.ended_count)),
+        ("writes of znodes with owners", count(|it| it.owned_count)),
+        ("writes that only an owner may do", count(|it| it.denied_count)),
         ("events of watches that stay", count(|it| it.lasting_event_count)),
         ("watches that stay and are set again", count(|it| it.lasting_again_count)),
     ] {

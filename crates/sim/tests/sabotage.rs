@@ -168,6 +168,13 @@ fn a_change_that_a_watch_is_told_twice_is_noticed() {
     });
 }
 
+#[test]
+fn a_write_without_permission_that_is_done_is_noticed() {
+    check_noticed_where(Sabotage::EveryoneIdentified, "error -102", |options| {
+        options.later_ops = LaterOps { users: Some(options.seed), ..LaterOps::default() };
+    });
+}
+
 /// The member waits for the rest of a frame that never comes, and the client for the end of its
 /// connection.
 #[test]

@@ -40,7 +40,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
     let mut faults = std::collections::BTreeSet::new();
     let (mut unknown, mut missed, mut refused, mut expired, mut snapshots) = (0, 0, 0, 0, 0);
     let (mut gone, mut over_quota, mut ended) = (0, 0, 0);
-    let (mut lasting, mut lasting_again) = (0, 0);
+    let (mut lasting, mut lasting_again, mut owned, mut denied) = (0, 0, 0, 0);
     for summary in (1..=150).map(|seed| sim::run_seed(seed).unwrap()) {
         faults.extend(summary.faults.into_keys());
         unknown += summary.unknown_done_count;
@@ -51,6 +51,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         gone += summary.gone_count;
         over_quota += summary.over_quota_count;
         ended += summary.ended_count;
+        owned += summary.owned_count;
+        denied += summary.denied_count;
         lasting += summary.lasting_event_count;
         lasting_again += summary.lasting_again_count;
     }
@@ -80,6 +82,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         ("znodes that went by themselves", gone),
         ("writes over a quota", over_quota),
         ("connections that end behind a bad frame", ended),
+        ("writes of znodes with owners", owned),
+        ("writes that only an owner may do", denied),
         ("events of watches that stay", lasting),
         ("watches that stay and are set again", lasting_again),
     ] {

@@ -3,9 +3,9 @@
 
 use crate::limits::{
     DATA_BYTES_MAX, LARGE_DATA_BYTES_MAX, LASTING_ONE_IN, MULTI_OPS_MAX, QUOTA_BYTES_MAX,
-    QUOTA_COUNT_MAX, TTL_MS_MAX,
+    QUOTA_COUNT_MAX, TTL_MS_MAX, USERS_ONE_IN,
 };
-use crate::op::{CreateRequest, Op, Watching, flag, perms};
+use crate::op::{CreateRequest, Op, Owner, USERS, Watching, flag, perms};
 
 /// A small generator of random numbers (splitmix64): same seed, same numbers.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ const NAMES: [&str; 4] = ["x", "y", "z", "n-"];
 
 /// Where containers and znodes with a time to live are, below a parent.
 const GOING: [&str; 2] = ["k", "t"];
+/// The name of znodes that have owners, below a parent.
+pub const OWNED: &str = "o";
 /// Paths with a quota: one inside another, one without a znode, and the root, whose quota counts
 /// for nobody.
 const UNDER_QUOTA: [&str; 5] = ["/a", "/a", "/b", "/a/k", ""];
@@ -90,6 +92,8 @@ pub struct Generator {
     more: Option<Random>,
     /// Draws what has to do with watches that stay, where the stream has such. By itself, too.
     lasting: Option<Random>,
+    /// Draws what has to do with users and their znodes, where the stream has such. By itself, too.
+    users: Option<Random>,
 }
 
 impl Generator {
@@ -104,6 +108,7 @@ impl Generator {
             large_one_in,
             more: None,
             lasting: None,
+            users: None,
         }
     }
 
@@ -117,12 +122,25 @@ impl Generator {
         self.lasting = Some(random);
     }
 
+    /// The stream proves to be users, and has znodes that only some of them may change, from now
+    /// on.
+    pub fn add_users(&mut self, random: Random) {
+        self.users = Some(random);
+    }
+
     /// The next operation: everything but connecting, pings and the end of the session.
     pub fn next_op(&mut self) -> Op {
         if let Some(lasting) = self.lasting.as_mut()
             && lasting.one_in(LASTING_ONE_IN)
         {
             return about_lasting(lasting);
+        }
+        if let Some(mut users) = self.users.take() {
+            let op = users.one_in(USERS_ONE_IN).then(|| self.about_users(&mut users));
+            self.users = Some(users);
+            if let Some(op) = op {
+                return op;
+            }
         }
         if let Some(mut more) = self.more.take() {
             let op = more.one_in(2).then(|| self.one_more(&mut more));
@@ -267,6 +285,47 @@ impl Generator {
         }
     }
 
+    // Users and their znodes.
+
+    fn about_users(&mut self, users: &mut Random) -> Op {
+        match users.below(12) {
+            0 | 1 => Op::Auth { user: users.below(USERS.len() as u64) as usize },
+            2 => Op::GetAcl { path: owned_path(users) },
+            3 => Op::GetData { path: owned_path(users), watch: users.one_in(2) },
+            4 => {
+                let count = users.between(1, MULTI_OPS_MAX);
+                let mut write = || loop {
+                    let op = self.write_owned(users);
+                    if !matches!(op, Op::SetAcl { .. } | Op::SetAclOwned { .. }) {
+                        return op;
+                    }
+                };
+                Op::Multi((0..count).map(|_| write()).collect())
+            }
+            _ => self.write_owned(users),
+        }
+    }
+
+    fn write_owned(&mut self, users: &mut Random) -> Op {
+        let (path, version) = (owned_path(users), -1);
+        let owner = match users.one_in(4) {
+            true => Owner::Asker,
+            false => Owner::User(users.below(USERS.len() as u64) as usize),
+        };
+        let others =
+            *users.pick(&[perms::READ, perms::READ, perms::READ | perms::CREATE | perms::DELETE]);
+        match users.below(8) {
+            0..=2 => {
+                let flag = *users.pick(&[flag::PERSISTENT, flag::PERSISTENT, flag::EPHEMERAL]);
+                Op::CreateOwned { path, data: self.data(), owner, others, flag }
+            }
+            3 | 4 => Op::SetData { path, data: self.data(), version },
+            5 => Op::SetAclOwned { path, owner, others, version },
+            6 => Op::SetAcl { path, perms: perms::ALL, version },
+            _ => Op::Delete { path, version },
+        }
+    }
+
     fn simple_write(&mut self) -> Op {
         match self.random.below(10) {
             0..=3 => self.create(),
@@ -316,6 +375,12 @@ impl Generator {
             _ => Op::Sync { path: self.path() },
         }
     }
+}
+
+/// Few, so that users often meet.
+fn owned_path(users: &mut Random) -> String {
+    let path = format!("{}/{OWNED}", users.pick(&PARENTS[..2]));
+    if users.one_in(3) { format!("{path}/x") } else { path }
 }
 
 /// Sets a watch that stays, mostly, or looks for one.

@@ -18,6 +18,9 @@ pub const QUOTA_BYTES_MAX: u64 = 1_000;
 /// In a stream with watches that stay, one operation in so many is about them.
 pub const LASTING_ONE_IN: u64 = 12;
 
+/// In a stream with users, one operation in so many is about them or their znodes.
+pub const USERS_ONE_IN: u64 = 5;
+
 /// Operations of one generated multi.
 pub const MULTI_OPS_MAX: u64 = 4;
 

@@ -2,12 +2,13 @@
 //!
 //! Written from ZooKeeper's documentation and source (3.9: `PrepRequestProcessor.pRequest2Txn` for
 //! the order of checks, `DataTree` for what changes), sharing nothing with the server under test.
-//! Only `world:anyone` ACLs are known, as only those are generated. Containers, times to live and
+//! Of ACLs those of `world:anyone` are known, and owners of the digest scheme who may do everything
+//! (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`), as only those are generated. Containers, times to live and
 //! quotas are those of `ContainerManager`, `EphemeralType`, `Quotas` and `StatsTrack`.
 
 use std::collections::BTreeMap;
 
-use crate::op::{Answer, CreateRequest, Op, Stat, error, flag, perms};
+use crate::op::{Answer, CreateRequest, Op, Owner, Stat, USERS, error, flag, perms};
 
 /// Below it each path with a quota is found again.
 const QUOTAS: &str = "/zookeeper/quota";
@@ -26,6 +27,8 @@ pub struct Znode {
     pub data: Option<Vec<u8>>,
     /// What everyone may do with it.
     pub perms: u32,
+    /// Ids of the users who may do everything with it, in the order of the ACL.
+    pub owners: Vec<&'static str>,
     /// The session it goes with, or 0.
     pub owner: i64,
     /// When it goes by itself.
@@ -39,6 +42,27 @@ pub struct Znode {
     mtime: i64,
     version: i32,
     aversion: i32,
+}
+
+impl Znode {
+    /// One that everyone may do everything with and that stays.
+    fn new(data: Option<Vec<u8>>, zxid: i64, time_ms: i64) -> Znode {
+        Znode {
+            data,
+            perms: perms::ALL,
+            owners: Vec::new(),
+            owner: 0,
+            goes: Goes::Never,
+            creates: 0,
+            czxid: zxid,
+            mzxid: zxid,
+            pzxid: zxid,
+            ctime: time_ms,
+            mtime: time_ms,
+            version: 0,
+            aversion: 0,
+        }
+    }
 }
 
 /// When a znode goes by itself.
@@ -144,18 +168,9 @@ impl Model {
         for path in ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"] {
             let is_config = path == "/zookeeper/config";
             let znode = Znode {
-                data: Some(Vec::new()),
                 perms: if is_config { perms::READ } else { perms::ALL },
-                owner: 0,
-                goes: Goes::Never,
-                creates: 0,
-                czxid: 0,
-                mzxid: 0,
-                pzxid: 0,
-                ctime: 0,
-                mtime: 0,
-                version: 0,
                 aversion: if is_config { -1 } else { 0 },
+                ..Znode::new(Some(Vec::new()), 0, 0)
             };
             znodes.insert(path.to_string(), znode);
         }
@@ -285,6 +300,18 @@ impl Model {
 
     /// A write of a session, sent on a connection, stamped with the leader's time.
     pub fn write(&mut self, session: i64, connection: usize, op: &Op, time_ms: i64) -> Outcome {
+        self.write_as(session, connection, op, &[], time_ms)
+    }
+
+    /// Like [`Model::write`], of a connection that has proved to be these of [`USERS`].
+    pub fn write_as(
+        &mut self,
+        session: i64,
+        connection: usize,
+        op: &Op,
+        who: &[usize],
+        time_ms: i64,
+    ) -> Outcome {
         self.ordinal += 1;
         self.zxid += 1;
         if let Err(code) = self.may_act(session, connection) {
@@ -295,19 +322,19 @@ impl Model {
                 self.end(session);
                 (error::OK, Answer::Empty)
             }
-            Op::Multi(ops) => self.multi(session, ops, time_ms),
-            op => match self.operate(session, op, time_ms) {
+            Op::Multi(ops) => self.multi(session, ops, who, time_ms),
+            op => match self.operate(session, op, who, time_ms) {
                 Ok(answer) => (error::OK, answer),
                 Err(code) => (code, Answer::Empty),
             },
         }
     }
 
-    fn multi(&mut self, session: i64, ops: &[Op], time_ms: i64) -> Outcome {
+    fn multi(&mut self, session: i64, ops: &[Op], who: &[usize], time_ms: i64) -> Outcome {
         let (znodes, changes) = (self.znodes.clone(), self.changes.len());
         let mut answers = Vec::new();
         for (position, op) in ops.iter().enumerate() {
-            match self.operate(session, op, time_ms) {
+            match self.operate(session, op, who, time_ms) {
                 Ok(answer) => answers.push(Ok(answer)),
                 Err(code) => {
                     self.znodes = znodes;
@@ -330,12 +357,19 @@ impl Model {
         self.znodes.get(path).ok_or(error::NO_NODE)
     }
 
-    fn permit(&self, path: &str, wanted: u32) -> Result<(), i32> {
+    fn permit(&self, path: &str, wanted: u32, who: &[usize]) -> Result<(), i32> {
         let found = self.find(path)?;
-        if found.perms & wanted != 0 { Ok(()) } else { Err(error::NO_AUTH) }
+        let is_owner = who.iter().any(|user| found.owners.contains(&USERS[*user].id));
+        if found.perms & wanted != 0 || is_owner { Ok(()) } else { Err(error::NO_AUTH) }
     }
 
-    fn operate(&mut self, session: i64, op: &Op, time_ms: i64) -> Result<Answer, i32> {
+    fn operate(
+        &mut self,
+        session: i64,
+        op: &Op,
+        who: &[usize],
+        time_ms: i64,
+    ) -> Result<Answer, i32> {
         match op {
             Op::Create { path, data, perms, flag, request } => {
                 let owner = match *flag {
@@ -344,25 +378,26 @@ impl Model {
                 };
                 let goes = self.goes(*flag, *request)?;
                 let znode = Znode {
-                    data: data.clone(),
                     perms: *perms,
                     owner,
                     goes,
-                    creates: 0,
-                    czxid: self.zxid,
-                    mzxid: self.zxid,
-                    pzxid: self.zxid,
-                    ctime: time_ms,
-                    mtime: time_ms,
-                    version: 0,
-                    aversion: 0,
+                    ..Znode::new(data.clone(), self.zxid, time_ms)
                 };
-                let made = self.create(path, flag::is_sequential(*flag), znode)?;
+                let made = self.create(path, flag::is_sequential(*flag), who, znode)?;
                 let stat = self.stat(&made);
                 Ok(match request {
                     CreateRequest::Create => Answer::Path(made),
                     _ => Answer::PathStat(made, stat),
                 })
+            }
+            Op::CreateOwned { path, data, owner, others, flag } => {
+                let znode = Znode {
+                    perms: *others,
+                    owners: owners(*owner, who)?,
+                    owner: if *flag == flag::EPHEMERAL { session } else { 0 },
+                    ..Znode::new(data.clone(), self.zxid, time_ms)
+                };
+                Ok(Answer::Path(self.create(path, false, who, znode)?))
             }
             Op::Delete { path, version } => {
                 // `DataTree.isSpecialPath`, as far as it is generated.
@@ -370,7 +405,7 @@ impl Model {
                     return Err(error::BAD_ARGUMENTS);
                 }
                 let parent = parent_of(path).to_string();
-                self.permit(&parent, perms::DELETE)?;
+                self.permit(&parent, perms::DELETE, who)?;
                 version_is(*version, self.find(path)?.version)?;
                 if self.child_count(path) > 0 {
                     return Err(error::NOT_EMPTY);
@@ -379,7 +414,7 @@ impl Model {
                 Ok(Answer::Empty)
             }
             Op::SetData { path, data, version } => {
-                self.permit(path, perms::WRITE)?;
+                self.permit(path, perms::WRITE, who)?;
                 let more = bytes_of(data.as_deref()) - bytes_of(self.find(path)?.data.as_deref());
                 self.check_quota(path, 0, more)?;
                 version_is(*version, self.find(path)?.version)?;
@@ -394,15 +429,14 @@ impl Model {
                 Ok(Answer::Stat(self.stat(path)))
             }
             Op::SetAcl { path, perms, version } => {
-                self.permit(path, perms::ADMIN)?;
-                version_is(*version, self.find(path)?.aversion)?;
-                let znode = self.znodes.get_mut(path).ok_or(error::NO_NODE)?;
-                znode.perms = *perms;
-                znode.aversion += 1;
-                Ok(Answer::Stat(self.stat(path)))
+                self.set_acl(path, *version, who, (Vec::new(), *perms))
+            }
+            Op::SetAclOwned { path, owner, others, version } => {
+                let owners = owners(*owner, who)?;
+                self.set_acl(path, *version, who, (owners, *others))
             }
             Op::Check { path, version } => {
-                self.permit(path, perms::READ)?;
+                self.permit(path, perms::READ, who)?;
                 version_is(*version, self.find(path)?.version)?;
                 Ok(Answer::Empty)
             }
@@ -428,9 +462,30 @@ impl Model {
         }
     }
 
-    fn create(&mut self, path: &str, is_sequential: bool, znode: Znode) -> Result<String, i32> {
+    fn set_acl(
+        &mut self,
+        path: &str,
+        version: i32,
+        who: &[usize],
+        acl: (Vec<&'static str>, u32),
+    ) -> Result<Answer, i32> {
+        self.permit(path, perms::ADMIN, who)?;
+        version_is(version, self.find(path)?.aversion)?;
+        let znode = self.znodes.get_mut(path).ok_or(error::NO_NODE)?;
+        (znode.owners, znode.perms) = acl;
+        znode.aversion += 1;
+        Ok(Answer::Stat(self.stat(path)))
+    }
+
+    fn create(
+        &mut self,
+        path: &str,
+        is_sequential: bool,
+        who: &[usize],
+        znode: Znode,
+    ) -> Result<String, i32> {
         let parent = parent_of(path).to_string();
-        self.permit(&parent, perms::CREATE)?;
+        self.permit(&parent, perms::CREATE, who)?;
         let path = match is_sequential {
             true => format!("{path}{:010}", self.find(&parent)?.creates),
             false => path.to_string(),
@@ -543,8 +598,9 @@ impl Model {
     }
 
     fn note(&mut self, kind: ChangeKind, path: &str) {
-        let is_readable = self.permit(path, perms::READ).is_ok();
-        let is_parent_readable = self.permit(parent_of(path), perms::READ).is_ok();
+        // Owners are not asked for: what has owners everyone may read.
+        let is_readable = self.permit(path, perms::READ, &[]).is_ok();
+        let is_parent_readable = self.permit(parent_of(path), perms::READ, &[]).is_ok();
         let (zxid, path) = (self.zxid, path.to_string());
         self.changes.push(Change { zxid, kind, path, is_readable, is_parent_readable });
     }
@@ -586,24 +642,29 @@ impl Model {
 
     /// What a read is answered in this state.
     pub fn read(&self, op: &Op) -> Outcome {
-        match self.answer(op) {
+        self.read_as(op, &[])
+    }
+
+    /// Like [`Model::read`], of a connection that has proved to be these of [`USERS`].
+    pub fn read_as(&self, op: &Op, who: &[usize]) -> Outcome {
+        match self.answer(op, who) {
             Ok(answer) => (error::OK, answer),
             Err(code) => (code, Answer::Empty),
         }
     }
 
-    fn answer(&self, op: &Op) -> Result<Answer, i32> {
+    fn answer(&self, op: &Op, who: &[usize]) -> Result<Answer, i32> {
         match op {
             Op::Exists { path, .. } => {
-                self.permit(path, perms::READ)?;
+                self.permit(path, perms::READ, who)?;
                 Ok(Answer::Stat(self.stat(path)))
             }
             Op::GetData { path, .. } => {
-                self.permit(path, perms::READ)?;
+                self.permit(path, perms::READ, who)?;
                 Ok(Answer::Data(self.find(path)?.data.clone(), self.stat(path)))
             }
             Op::GetChildren { path, with_stat, .. } => {
-                self.permit(path, perms::READ)?;
+                self.permit(path, perms::READ, who)?;
                 let names = self.children(path);
                 Ok(match with_stat {
                     true => Answer::ChildrenStat(names, self.stat(path)),
@@ -611,10 +672,23 @@ impl Model {
                 })
             }
             Op::GetAcl { path } => {
-                self.permit(path, perms::READ | perms::ADMIN)?;
-                Ok(Answer::Acl(self.find(path)?.perms, self.stat(path)))
+                self.permit(path, perms::READ | perms::ADMIN, who)?;
+                let (found, stat) = (self.find(path)?, self.stat(path));
+                if found.owners.is_empty() {
+                    return Ok(Answer::Acl(found.perms, stat));
+                }
+                // `FinalRequestProcessor`: digests are shown to those who may set the ACL.
+                let is_admin = self.permit(path, perms::ADMIN, who).is_ok();
+                let shown = |id: &&'static str| match id.split_once(':') {
+                    Some((name, _)) if !is_admin => format!("{name}:x"),
+                    _ => id.to_string(),
+                };
+                let owners = found.owners.iter().map(shown).collect();
+                Ok(Answer::OwnedAcl(owners, found.perms, stat))
             }
-            Op::MultiRead(ops) => Ok(Answer::Multi(ops.iter().map(|op| self.answer(op)).collect())),
+            Op::MultiRead(ops) => {
+                Ok(Answer::Multi(ops.iter().map(|op| self.answer(op, who)).collect()))
+            }
             Op::Sync { path } => Ok(Answer::Path(path.clone())),
             Op::SetWatches { .. } | Op::SetWatches2 { .. } | Op::Ping | Op::AddWatch { .. } => {
                 Ok(Answer::Empty)
@@ -623,6 +697,17 @@ impl Model {
             _ => unreachable!("writes are not read"),
         }
     }
+}
+
+/// The ids that an ACL has for its owners. `AuthUtil.fixupACL`: the scheme `auth` stands for all
+/// that the connection has proved, which must be something.
+fn owners(owner: Owner, who: &[usize]) -> Result<Vec<&'static str>, i32> {
+    let users = match &owner {
+        Owner::User(user) => core::slice::from_ref(user),
+        Owner::Asker if who.is_empty() => return Err(error::INVALID_ACL),
+        Owner::Asker => who,
+    };
+    Ok(users.iter().map(|user| USERS[*user].id).collect())
 }
 
 fn bytes_of(data: Option<&[u8]>) -> i64 {

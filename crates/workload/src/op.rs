@@ -42,6 +42,8 @@ pub mod error {
     pub const NODE_EXISTS: i32 = -110;
     /// The znode has children.
     pub const NOT_EMPTY: i32 = -111;
+    /// The ACL names nobody.
+    pub const INVALID_ACL: i32 = -114;
     /// The session is gone.
     pub const SESSION_EXPIRED: i32 = -112;
     /// The session moved to another connection.
@@ -89,6 +91,31 @@ pub enum CreateRequest {
         /// The time.
         ttl_ms: i64,
     },
+}
+
+/// A user of the digest scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// What it shows: name and password.
+    pub credentials: &'static str,
+    /// Its id in an ACL: the name, and the SHA-1 of the credentials in base 64, worked out apart.
+    pub id: &'static str,
+}
+
+/// The users that clients can be.
+pub const USERS: [User; 3] = [
+    User { credentials: "ann:one", id: "ann:grDcJ7OS1jCu/cG2TyJHw/I9L8o=" },
+    User { credentials: "bob:two", id: "bob:yqVrLFrvoaI9z9fohteaNPJvRu8=" },
+    User { credentials: "eve:three", id: "eve:SP8oM+JZiFIhEVvIKGI0fgz1/6g=" },
+];
+
+/// Who may do everything with a znode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The one of [`USERS`] at this position.
+    User(usize),
+    /// All users that the connection has proved to be (the scheme `auth`).
+    Asker,
 }
 
 /// Which watches of a path are meant (`Watcher.WatcherType`, ZooKeeper 3.9).
@@ -245,6 +272,35 @@ pub enum Op {
         /// Whether they are taken out.
         removes: bool,
     },
+    /// Prove to be the user at this position in [`USERS`].
+    Auth {
+        /// The position.
+        user: usize,
+    },
+    /// Make a znode that others may not change.
+    CreateOwned {
+        /// Where.
+        path: String,
+        /// Its data.
+        data: Option<Vec<u8>>,
+        /// Who may do everything with it.
+        owner: Owner,
+        /// What everyone may do with it.
+        others: u32,
+        /// [`flag::PERSISTENT`] or [`flag::EPHEMERAL`].
+        flag: i32,
+    },
+    /// Replace the ACL by one that others may not change.
+    SetAclOwned {
+        /// Of which znode.
+        path: String,
+        /// Who may do everything with it.
+        owner: Owner,
+        /// What everyone may do with it.
+        others: u32,
+        /// The ACL version it must have, or -1.
+        version: i32,
+    },
     /// Send what no server takes: the server closes the connection and does nothing that was sent
     /// behind it.
     BadFrame {
@@ -279,6 +335,8 @@ impl Op {
                 | Op::Delete { .. }
                 | Op::SetData { .. }
                 | Op::SetAcl { .. }
+                | Op::CreateOwned { .. }
+                | Op::SetAclOwned { .. }
                 | Op::Multi(_)
                 | Op::CloseSession
                 | Op::Undecodable { is_write: true, .. }
@@ -288,16 +346,26 @@ impl Op {
     /// Whether the zxid of its reply says only what the server has sent on before. Such a reply
     /// shows nothing of the state.
     pub fn shows_nothing(&self) -> bool {
-        matches!(self, Op::Ping | Op::BadFrame { .. } | Op::Undecodable { is_write: false, .. })
+        let is_undecodable = matches!(self, Op::Undecodable { is_write: false, .. });
+        *self == Op::Ping || is_undecodable || self.has_no_zxid()
+    }
+
+    /// Whether its reply has no zxid of a state.
+    pub fn has_no_zxid(&self) -> bool {
+        matches!(self, Op::BadFrame { .. } | Op::Auth { .. })
     }
 
     /// What identifies it in the committed order. Empty for reads.
     pub fn signature(&self) -> Signature {
         let one = |op: &Op| match op {
-            Op::Create { path, data, .. } => Some(('c', path.clone(), data.clone())),
+            Op::Create { path, data, .. } | Op::CreateOwned { path, data, .. } => {
+                Some(('c', path.clone(), data.clone()))
+            }
             Op::Delete { path, .. } => Some(('d', path.clone(), None)),
             Op::SetData { path, data, .. } => Some(('s', path.clone(), data.clone())),
-            Op::SetAcl { path, .. } => Some(('a', path.clone(), None)),
+            Op::SetAcl { path, .. } | Op::SetAclOwned { path, .. } => {
+                Some(('a', path.clone(), None))
+            }
             Op::Check { path, .. } => Some(('v', path.clone(), None)),
             Op::CloseSession => Some(('x', String::new(), None)),
             Op::Undecodable { is_write: true, .. } => Some(('?', String::new(), None)),
@@ -346,6 +414,8 @@ pub enum Answer {
     ChildrenStat(Vec<String>, Stat),
     /// Of get ACL: what everyone may do.
     Acl(u32, Stat),
+    /// Of get ACL, where there are owners: the ids of these, and what everyone may do.
+    OwnedAcl(Vec<String>, u32, Stat),
     /// Of a multi: a result each, or an error code each.
     Multi(Vec<Result<Answer, i32>>),
 }

@@ -187,6 +187,8 @@ struct Replay<'h> {
     writes: Vec<Vec<usize>>,
     /// How many of those are passed.
     cursors: Vec<usize>,
+    /// By operation: which users its connection has proved to be when it was sent.
+    users: Vec<Vec<usize>>,
     /// Which operations stand in the order.
     is_done: Vec<bool>,
     /// Reads by the zxid in their reply.
@@ -238,7 +240,7 @@ impl<'h> Replay<'h> {
         for (number, record) in history.ops.iter().enumerate() {
             if let Some(completed) = &record.completed
                 && !record.op.is_write()
-                && !is_bad_frame(&record.op)
+                && !record.op.has_no_zxid()
             {
                 reads.entry(completed.zxid).or_default().push(number);
             }
@@ -249,6 +251,7 @@ impl<'h> Replay<'h> {
             model: Model::new(),
             changes: Vec::new(),
             missed: Missed::new(),
+            users: users_of(history),
             cursors: vec![0; writes.len()],
             writes,
             is_done: vec![false; history.ops.len()],
@@ -412,7 +415,8 @@ impl<'h> Replay<'h> {
         let number = self.find_write(connection, signature)?;
         self.is_done[number] = true;
         let record = &self.history.ops[number];
-        let (code, answer) = self.model.write(session, connection, &record.op, time_ms);
+        let who = &self.users[number];
+        let (code, answer) = self.model.write_as(session, connection, &record.op, who, time_ms);
         let Some(completed) = &record.completed else {
             self.verdict_counts.unknown_done += 1;
             return Ok(());
@@ -482,7 +486,7 @@ impl<'h> Replay<'h> {
         let (code, answer) = match &record.op {
             // Which watches a connection has is judged with its events.
             Op::FindWatch { .. } => (completed.error, Answer::Empty),
-            op => self.model.read(op),
+            op => self.model.read_as(op, &self.users[number]),
         };
         if (completed.error, &completed.answer) != (code, &answer) {
             return violation(format!(
@@ -595,6 +599,24 @@ fn is_over_quota(code: i32, answer: &Answer) -> bool {
     let is_one = |result: &Result<Answer, i32>| *result == Err(error::QUOTA_EXCEEDED);
     code == error::QUOTA_EXCEEDED
         || matches!(answer, Answer::Multi(results) if results.iter().any(is_one))
+}
+
+/// By operation: which users its connection had proved to be when it was sent. What stands behind
+/// such a proof is judged with it, whether it is answered or not.
+fn users_of(history: &History) -> Vec<Vec<usize>> {
+    let mut users = vec![Vec::new(); history.ops.len()];
+    for connection in &history.connections {
+        let mut proved = Vec::new();
+        for number in &connection.sent {
+            if let Op::Auth { user } = history.ops[*number].op
+                && !proved.contains(&user)
+            {
+                proved.push(user);
+            }
+            users[*number].clone_from(&proved);
+        }
+    }
+    users
 }
 
 fn is_bad_frame(op: &Op) -> bool {
@@ -751,10 +773,15 @@ impl Stream<'_> {
         missed: &Missed,
     ) -> Result<(), String> {
         let record = &history.ops[number];
-        if is_bad_frame(&record.op) {
+        let completed = record.completed.as_ref().expect("a received reply is noted");
+        if let Op::Auth { .. } = record.op
+            && (completed.zxid, completed.error) != (0, error::OK)
+        {
+            return Err(format!("operation {number} proves who it is: told {completed:?}"));
+        }
+        if record.op.has_no_zxid() {
             return Ok(());
         }
-        let completed = record.completed.as_ref().expect("a received reply is noted");
         let zxid = completed.zxid;
         if zxid < self.reply_zxid {
             return Err(format!("reply zxids fell from {} to {zxid}", self.reply_zxid));

@@ -11,8 +11,9 @@ use machine::{ConnectionId, Settings};
 use member::Front;
 use member::front::{FrontConfig, HeldBytes, Now};
 use member::message::Delivery;
+use workload::op::USERS;
 
-use super::{LoopInput, Server};
+use super::{LoopInput, Sabotage, Server};
 use crate::limits::{FRONT_TICK_LATE_US_MAX, FRONT_TICK_US, READ_BYTES};
 use crate::network::{End, Network};
 use crate::witness::Witness;
@@ -199,6 +200,9 @@ impl Server {
             runtime.sockets.insert(id, socket);
             let client = network.connections[number].client;
             runtime.front.on_accept(id, "10.0.0.1", format!("10.0.0.1:{client}"));
+            if self.sabotage == Some(Sabotage::EveryoneIdentified) {
+                runtime.front.on_identified(id, &[("digest", USERS[0].id)]);
+            }
             runtime.woken.push_back(id);
         } else if let Some(id) = runtime.woken.pop_front()
             && !self.poll(front, id, world, network)

@@ -1,7 +1,7 @@
 //! The judge against histories made by hand: sound ones, and one for each thing it must reject.
 
 use super::*;
-use crate::op::{Answer, CreateRequest, Stat, flag, perms};
+use crate::op::{Answer, CreateRequest, Owner, Stat, flag, perms};
 
 const SESSION: i64 = 0x100;
 
@@ -806,4 +806,72 @@ fn a_watch_is_found_until_it_is_removed() {
     case.accepted();
     case.read(0, find(false), 3, error::OK, Answer::Empty);
     case.rejected("told 0, the answer is -121");
+}
+
+/// Session, `/a` at zxid 2, and `/a/o` at zxid 3, which belongs to a user that connection 0 is not.
+fn owned() -> Case {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    let (path, data) = ("/a/o".to_string(), Some(b"0".to_vec()));
+    let (owner, others) = (Owner::User(1), perms::READ);
+    let op = Op::CreateOwned { path, data, owner, others, flag: flag::PERSISTENT };
+    let number = case.send(0, op);
+    case.commit(number);
+    case.reply(number, 3, 0, Answer::Path("/a/o".to_string()));
+    case
+}
+
+fn prove(case: &mut Case, user: usize) {
+    case.read(0, Op::Auth { user }, 0, 0, Answer::Empty);
+}
+
+#[test]
+fn only_who_has_proved_to_be_the_owner_may_write() {
+    let mut case = owned();
+    prove(&mut case, 0);
+    let number = case.set(0, "/a/o", "1");
+    case.reply(number, 4, error::NO_AUTH, Answer::Empty);
+    prove(&mut case, 1);
+    let number = case.set(0, "/a/o", "1");
+    case.reply(number, 5, 0, Answer::Stat(stat(3, 5, 1)));
+    case.accepted();
+    let mut done = owned();
+    let number = done.set(0, "/a/o", "1");
+    done.reply(number, 4, 0, Answer::Stat(stat(3, 4, 1)));
+    done.rejected("error -102");
+    let mut denied = owned();
+    prove(&mut denied, 1);
+    let number = denied.set(0, "/a/o", "1");
+    denied.reply(number, 4, error::NO_AUTH, Answer::Empty);
+    denied.rejected("the model says zxid 4 error 0");
+}
+
+#[test]
+fn a_digest_is_shown_only_to_those_who_may_set_the_acl() {
+    let get = || Op::GetAcl { path: "/a/o".to_string() };
+    let shown = |id: &str| Answer::OwnedAcl(vec![id.to_string()], perms::READ, stat(3, 3, 0));
+    let mut case = owned();
+    case.read(0, get(), 3, 0, shown("bob:x"));
+    prove(&mut case, 1);
+    case.read(0, get(), 3, 0, shown("bob:yqVrLFrvoaI9z9fohteaNPJvRu8="));
+    case.accepted();
+    let mut seen = owned();
+    seen.read(0, get(), 3, 0, shown("bob:yqVrLFrvoaI9z9fohteaNPJvRu8="));
+    seen.rejected("the model says error 0");
+}
+
+#[test]
+fn an_acl_for_the_asker_needs_one_and_a_proof_is_answered_with_zxid_0() {
+    let set_acl = || {
+        let (path, version) = ("/a".to_string(), -1);
+        Op::SetAclOwned { path, owner: Owner::Asker, others: perms::READ, version }
+    };
+    let mut case = owned();
+    let number = case.send(0, set_acl());
+    case.commit(number);
+    case.reply(number, 4, error::INVALID_ACL, Answer::Empty);
+    prove(&mut case, 2);
+    case.accepted();
+    case.read(0, Op::Auth { user: 2 }, 4, 0, Answer::Empty);
+    case.rejected("proves who it is");
 }
