@@ -101,6 +101,8 @@ pub struct Evidence<'a> {
     pub lag: Vec<&'a Trouble>,
     /// Whether the disk was full at any time.
     pub may_refuse: bool,
+    /// Whether members refuse requests that waited for too long.
+    pub may_throttle: bool,
     /// What the member is configured to do with containers that never had a child.
     pub never_used_ms_max: u64,
 }
@@ -113,7 +115,8 @@ pub fn check(evidence: &Evidence<'_>, machines: &[&Machine]) -> Result<Verdict, 
     let (committed, times) = evidence.witness.order()?;
     let never_used_ms_max = i64::try_from(evidence.never_used_ms_max).unwrap_or(i64::MAX);
     let reads_may_lag = evidence.waking.len() > 1;
-    let rules = Rules { may_refuse: evidence.may_refuse, never_used_ms_max, reads_may_lag };
+    let (may_refuse, may_throttle) = (evidence.may_refuse, evidence.may_throttle);
+    let rules = Rules { may_refuse, may_throttle, never_used_ms_max, reads_may_lag };
     let verdict = judge(evidence.history, &committed, rules).map_err(|found| found.to_string())?;
     machines.iter().try_for_each(|machine| compare(machine, &verdict.model))?;
     check_acknowledgements(evidence, &verdict, &times)?;

@@ -16,6 +16,10 @@ pub const FRONT_TICK_LATE_US_MAX: u64 = 5_000;
 /// Bytes of a request that a member takes at most, as with ZooKeeper's `jute.maxbuffer`.
 pub const FRAME_BYTES_MAX: u32 = 0xf_ffff;
 
+/// Commands of one connection runtime that a drawn throttle lets be under way, at least. With fewer,
+/// ten clients do not finish within [`FINISH_US_MAX`].
+pub const COMMANDS_MAX_LEAST: u64 = 4;
+
 /// Bytes read from a socket at once, as in the shell that ships.
 pub const READ_BYTES: u64 = 16 * 1024;
 

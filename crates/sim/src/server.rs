@@ -28,6 +28,7 @@ use member::received::{self, ImageReceiver};
 use member::recovery::{
     self, OpenedMember, Recovered, RecoveryError, open_member, recover, restore_newest,
 };
+use member::throttle::{Throttle, ThrottleConfig};
 use member::{
     Apply, Condemned, Difference, Fetching, Hello, ImageWriter, LogWriter, Loop, LoopCounts,
     LoopHeld,
@@ -39,11 +40,13 @@ use storage::record::EntryKind;
 use storage::snapshot::{self, SNAPSHOT_DIR};
 use storage::wal::{SpareJob, WalOptions};
 
+use workload::generate::Random;
+
 use crate::disk::SimDisk;
 use crate::fault::Disks;
 use crate::limits::{
-    FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US,
-    OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
+    COMMANDS_MAX_LEAST, FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX, LOOP_INPUTS_IDLE_MAX,
+    MAIL_WAIT_US, OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
 };
 use crate::network::Network;
 use crate::witness::Witness;
@@ -81,6 +84,8 @@ pub enum Sabotage {
     ChangesDoubled,
     /// A Front takes each connection for one that has proved to be a user.
     EveryoneIdentified,
+    /// A Front has no bound for the commands under way.
+    CreditIgnored,
     /// A Front has no bound for the bytes of a request.
     FrameBoundIgnored,
 }
@@ -113,11 +118,56 @@ pub struct MemberConfig {
     pub mail_max: usize,
     /// Bytes of a request frame.
     pub frame_bytes_max: u32,
+    /// What keeps clients from asking for too much at once.
+    pub throttles: Throttles,
     /// No sync takes longer than a ms, but for what a fault does to it; else one of a hundred takes
     /// up to 400 ms.
     pub syncs_are_even: bool,
     /// What is done wrong.
     pub sabotage: Option<Sabotage>,
+}
+
+/// The settings that bound what clients may have under way, and how fast they may connect.
+#[derive(Clone, Debug)]
+pub struct Throttles {
+    /// Commands of one connection runtime that are not answered. Beyond that requests wait.
+    pub commands_max: usize,
+    /// A request that waited longer is refused; 0: it waits.
+    pub op_wait_ms: u64,
+    /// Bounds of those who connect, and of large requests.
+    pub config: ThrottleConfig,
+}
+
+impl Default for Throttles {
+    fn default() -> Throttles {
+        let commands_max = member::limits::FRONT_COMMANDS_MAX;
+        Throttles { commands_max, op_wait_ms: 0, config: ThrottleConfig::default() }
+    }
+}
+
+impl Throttles {
+    /// Draws low ones, each in half of the cases.
+    pub fn draw(mut random: Random) -> Throttles {
+        let mut throttles = Throttles::default();
+        if random.one_in(2) {
+            throttles.commands_max = random.magnitude(COMMANDS_MAX_LEAST, 64) as usize;
+        }
+        if random.one_in(2) {
+            throttles.op_wait_ms = random.magnitude(10, 2_000);
+        }
+        let connections = &mut throttles.config.connections;
+        if random.one_in(2) {
+            connections.tokens_max = random.magnitude(1, 10) as u32;
+            connections.fill_ms = random.magnitude(10, 1_000) as u32;
+        }
+        let large_requests = &mut throttles.config.large_requests;
+        if random.one_in(2) {
+            let threshold = random.magnitude(200, 50_000);
+            large_requests.threshold = Some(threshold as u32);
+            large_requests.bytes_max = threshold * random.between(1, 4);
+        }
+        throttles
+    }
 }
 
 impl MemberConfig {
@@ -279,6 +329,10 @@ pub struct Server {
     /// How late Apply is given the CPU at most, if later than usual.
     apply_lag_us: u64,
     settings: Settings,
+    commands_max: usize,
+    throttle: Arc<Throttle>,
+    /// Connections that a throttle closed in this life.
+    turned_away_count: usize,
     mail_max: usize,
     /// Jobs that could not be written for want of room.
     refusals_possible: bool,
@@ -367,6 +421,7 @@ impl Server {
         let (member, apply) =
             recovery::start(origin, &recovered.machine, restored, config.options.clone())
                 .map_err(|error| Death::Bug(error.to_string()))?;
+        let throttle = Arc::new(Throttle::new(config.throttles.config.clone()));
         let runtimes = (0..config.front_count)
             .map(|id| {
                 let config = FrontConfig {
@@ -376,15 +431,18 @@ impl Server {
                         Some(Sabotage::FrameBoundIgnored) => u32::MAX / 2,
                         _ => config.frame_bytes_max,
                     },
-                    commands_max: member::limits::FRONT_COMMANDS_MAX,
-                    throttled_op_wait_ms: 0,
+                    commands_max: match config.sabotage {
+                        Some(Sabotage::CreditIgnored) => usize::MAX,
+                        _ => config.throttles.commands_max,
+                    },
+                    throttled_op_wait_ms: config.throttles.op_wait_ms,
                     session_timeout_ms_min: 2 * config.options.tick_ms as u32,
                     session_timeout_ms_max: 20 * config.options.tick_ms as u32,
                     words_allowed: vec!["*".to_string()],
                     secret: config.secret_of_boot(origin.boot.0),
                     settings: settings.clone(),
                     auth: Arc::default(),
-                    throttle: Arc::default(),
+                    throttle: throttle.clone(),
                     replies: apply.replies(),
                     reply_bytes_max: None,
                     sessionless_ms_max: member::limits::SESSIONLESS_MS_DEFAULT,
@@ -441,6 +499,9 @@ impl Server {
             syncs_are_even: config.syncs_are_even,
             apply_lag_us: 0,
             settings: config.options.settings.clone(),
+            commands_max: config.throttles.commands_max,
+            throttle,
+            turned_away_count: 0,
             mail_max: config.mail_max,
             refusals_possible: false,
             next_front: 0,
@@ -479,6 +540,23 @@ impl Server {
     /// Snapshots finished in this life.
     pub fn snapshot_count(&self) -> u64 {
         self.snapshot_count
+    }
+
+    /// Connections that a throttle closed in this life.
+    pub fn turned_away_count(&self) -> usize {
+        self.turned_away_count
+    }
+
+    /// A connection runtime has no more under way than it may: a client that connects needs no
+    /// credit for that.
+    fn check_credit(&self, front: usize) -> Lived {
+        let runtime = &self.runtimes[front];
+        let (count, connections) = (runtime.commands_in_flight(), runtime.connection_count());
+        let max = self.commands_max.saturating_add(connections);
+        match count <= max {
+            true => Ok(()),
+            false => Err(Death::Bug(format!("{count} commands are under way, at most {max}"))),
+        }
     }
 
     /// Snapshots of other members that took the place of the state in this life.
@@ -632,6 +710,7 @@ impl Server {
             ("jobs that the log holds", self.log.held_count(), 0),
             ("inputs of Loop", self.to_loop.len(), LOOP_INPUTS_IDLE_MAX),
             ("messages for Apply", self.to_apply.len(), 0),
+            ("bytes of large requests", self.throttle.large_bytes() as usize, 0),
             ("bytes of answers in Apply", self.apply.held_bytes() as usize, 0),
             ("bytes of replies", self.apply.replies().bytes() as usize, replies_max),
         ];
@@ -746,7 +825,7 @@ impl Server {
             }
             Actor::Front(front) => {
                 self.run_front(front as usize, world, network, witness);
-                Ok(())
+                self.check_credit(front as usize)
             }
         }
     }

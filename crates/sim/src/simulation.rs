@@ -36,7 +36,7 @@ use crate::limits::{
 };
 use crate::links::{Links, Told};
 use crate::network::Network;
-use crate::server::{MemberConfig, Server, Unborn};
+use crate::server::{MemberConfig, Server, Throttles, Unborn};
 use crate::witness::Witness;
 use crate::world::{Clock, Event, World};
 use deceit::Deceit;
@@ -66,6 +66,9 @@ pub struct LaterOps {
     pub lasting_watches: Option<u64>,
     /// Clients prove to be users, and have znodes that only some of them may change.
     pub users: Option<u64>,
+    /// The settings that bound what clients may have under way are low. Where that is so clients
+    /// send no bad frames: an unknown operation that waited for too long ends no connection.
+    pub throttles: Option<u64>,
 }
 
 impl LaterOps {
@@ -79,7 +82,7 @@ impl LaterOps {
             let seed = random.bits();
             random.one_in(2).then_some(seed)
         };
-        LaterOps { bad_frames: kind(), lasting_watches: kind(), users: kind() }
+        LaterOps { bad_frames: kind(), lasting_watches: kind(), users: kind(), throttles: kind() }
     }
 }
 
@@ -161,6 +164,7 @@ impl Options {
             room_bytes_min: segment_bytes * random.between(1, 3) / 4,
             mail_max: random.magnitude(1, 64) as usize,
             frame_bytes_max: FRAME_BYTES_MAX,
+            throttles: Throttles::default(),
             syncs_are_even: false,
             sabotage: None,
         };
@@ -302,6 +306,10 @@ pub struct Summary {
     pub owned_count: usize,
     /// See [`Summary::owned_count`].
     pub denied_count: usize,
+    /// Requests that were refused because they had waited for too long.
+    pub throttled_count: usize,
+    /// Connections that a throttle closed.
+    pub turned_away_count: usize,
     /// Connections that a member closed behind a frame that no server takes.
     pub ended_count: usize,
     /// Snapshots taken.
@@ -369,6 +377,7 @@ pub(crate) struct Simulation {
     may_refuse: bool,
     worked_us: u64,
     snapshot_count: u64,
+    turned_away_count: usize,
     fetched_count: u64,
     borrowed_count: u64,
     founded_count: u64,
@@ -396,7 +405,11 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    pub fn new(options: Options) -> Simulation {
+    pub fn new(mut options: Options) -> Simulation {
+        if let Some(seed) = options.later_ops.throttles {
+            options.member.throttles = Throttles::draw(Random::new(seed));
+            options.later_ops.bad_frames = None;
+        }
         let mut random = Random::new(options.seed);
         let disk = SimDisk::new(random.bits(), options.syncs_lie);
         let network = Network::new(random.fork());
@@ -425,6 +438,7 @@ impl Simulation {
             may_refuse: false,
             worked_us: 0,
             snapshot_count: 0,
+            turned_away_count: 0,
             fetched_count: 0,
             borrowed_count: 0,
             founded_count: 0,
@@ -476,7 +490,7 @@ impl Simulation {
     }
 
     fn begin_later_ops(&mut self) {
-        let LaterOps { bad_frames, lasting_watches, users } = self.options.later_ops;
+        let LaterOps { bad_frames, lasting_watches, users, throttles: _ } = self.options.later_ops;
         if let Some(mut random) = bad_frames.map(Random::new) {
             self.clients.iter_mut().for_each(|it| it.send_bad_frames(random.fork()));
         }
@@ -945,6 +959,7 @@ impl Simulation {
             trouble: self.hosts.iter().map(|host| &host.trouble).collect(),
             lag: self.hosts.iter().map(|host| &host.lag).collect(),
             may_refuse: self.may_refuse,
+            may_throttle: self.options.member.throttles.op_wait_ms > 0,
             never_used_ms_max: self.options.member.options.containers.never_used_ms_max,
         }
     }
@@ -983,6 +998,7 @@ impl Simulation {
         let machines = if is_known { machines } else { Vec::new() };
         let verdict = check(&self.evidence(), &machines)?;
         let snapshot_count = self.servers().map(Server::snapshot_count).sum::<u64>();
+        let turned_away_count = self.servers().map(Server::turned_away_count).sum::<usize>();
         let fetched_count = self.servers().map(Server::fetched_count).sum::<u64>();
         let borrowed = self.servers().map(|server| server.counts().snapshots_borrowed);
         let borrowed_count = borrowed.sum::<u64>();
@@ -1009,6 +1025,8 @@ impl Simulation {
             over_quota_count: verdict.over_quota_count,
             owned_count: self.owned_count(error::OK),
             denied_count: self.owned_count(error::NO_AUTH),
+            throttled_count: verdict.throttled_count,
+            turned_away_count: self.turned_away_count + turned_away_count,
             ended_count: self.clients.iter().map(Client::ended_count).sum(),
             snapshot_count: self.snapshot_count + snapshot_count,
             fetched_count: self.fetched_count + fetched_count,

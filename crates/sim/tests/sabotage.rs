@@ -175,6 +175,13 @@ fn a_write_without_permission_that_is_done_is_noticed() {
     });
 }
 
+#[test]
+fn a_member_that_takes_more_than_it_may_is_noticed() {
+    check_noticed_where(Sabotage::CreditIgnored, "commands are under way, at most", |options| {
+        options.later_ops = LaterOps { throttles: Some(options.seed), ..LaterOps::default() };
+    });
+}
+
 /// The member waits for the rest of a frame that never comes, and the client for the end of its
 /// connection.
 #[test]

@@ -40,6 +40,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
     let mut faults = std::collections::BTreeSet::new();
     let (mut unknown, mut missed, mut refused, mut expired, mut snapshots) = (0, 0, 0, 0, 0);
     let (mut gone, mut over_quota, mut ended) = (0, 0, 0);
+    let (mut throttled, mut turned_away) = (0, 0);
     let (mut lasting, mut lasting_again, mut owned, mut denied) = (0, 0, 0, 0);
     for summary in (1..=150).map(|seed| sim::run_seed(seed).unwrap()) {
         faults.extend(summary.faults.into_keys());
@@ -51,6 +52,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         gone += summary.gone_count;
         over_quota += summary.over_quota_count;
         ended += summary.ended_count;
+        throttled += summary.throttled_count;
+        turned_away += summary.turned_away_count;
         owned += summary.owned_count;
         denied += summary.denied_count;
         lasting += summary.lasting_event_count;
@@ -84,6 +87,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         ("connections that end behind a bad frame", ended),
         ("writes of znodes with owners", owned),
         ("writes that only an owner may do", denied),
+        ("requests that waited for too long", throttled),
+        ("connections that a throttle closed", turned_away),
         ("events of watches that stay", lasting),
         ("watches that stay and are set again", lasting_again),
     ] {

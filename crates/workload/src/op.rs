@@ -50,6 +50,8 @@ pub mod error {
     pub const SESSION_MOVED: i32 = -118;
     /// There is no such watch.
     pub const NO_WATCHER: i32 = -121;
+    /// The server had the request wait for too long, and did not take it.
+    pub const THROTTLED_OP: i32 = -127;
     /// A hard quota does not allow it.
     pub const QUOTA_EXCEEDED: i32 = -125;
 }

@@ -78,6 +78,8 @@ pub struct Rules {
     /// Writes may be refused before the log, so one without a reply may be missing in the order
     /// while a later one of its connection is there.
     pub may_refuse: bool,
+    /// Requests may be refused because they waited for too long: such a write is in no order either.
+    pub may_throttle: bool,
     /// What is configured for containers that never had a child.
     pub never_used_ms_max: i64,
     /// Reads are of a member's own state, which may be older than another's: only what the session
@@ -95,6 +97,8 @@ pub struct Verdict {
     pub acknowledged: Vec<(usize, usize)>,
     /// Writes that were refused before the log.
     pub refused_count: usize,
+    /// Requests that were refused because they had waited for too long.
+    pub throttled_count: usize,
     /// Reads that were answered.
     pub read_count: usize,
     /// Writes without a reply that took effect all the same.
@@ -149,6 +153,7 @@ pub fn judge(
         model,
         acknowledged: verdict_counts.acknowledged,
         refused_count: verdict_counts.refused,
+        throttled_count: verdict_counts.throttled,
         read_count: verdict_counts.reads,
         unknown_done_count: verdict_counts.unknown_done,
         event_count: verdict_counts.events,
@@ -164,6 +169,7 @@ pub fn judge(
 struct Counts {
     acknowledged: Vec<(usize, usize)>,
     refused: usize,
+    throttled: usize,
     reads: usize,
     unknown_done: usize,
     events: usize,
@@ -445,13 +451,13 @@ impl<'h> Replay<'h> {
             self.cursors[connection] += 1;
             let record = &self.history.ops[number];
             let completed = record.completed.as_ref();
-            if completed.is_some_and(|completed| completed.error == error::SYSTEM_ERROR) {
+            if completed.is_some_and(|completed| is_refusal(completed.error)) {
                 continue;
             }
             if record.op.signature() == *signature {
                 return Ok(number);
             }
-            if completed.is_some() || !self.rules.may_refuse {
+            if completed.is_some() || !(self.rules.may_refuse || self.rules.may_throttle) {
                 return violation(format!(
                     "connection {connection}: the order holds {}, the client sent {} before it",
                     shorten(signature),
@@ -477,6 +483,9 @@ impl<'h> Replay<'h> {
     fn check_read(&mut self, number: usize) -> Result<(), Violation> {
         let record = &self.history.ops[number];
         let completed = record.completed.as_ref().expect("only answered reads are listed");
+        if completed.error == error::THROTTLED_OP {
+            return Ok(());
+        }
         if let Op::SetWatches { relative_zxid, data, exist, child }
         | Op::SetWatches2 { relative_zxid, data, exist, child, .. } = &record.op
         {
@@ -553,12 +562,20 @@ impl<'h> Replay<'h> {
         }
         for (number, record) in self.history.ops.iter().enumerate() {
             let Some(completed) = &record.completed else { continue };
+            let was_throttled = completed.error == error::THROTTLED_OP;
+            // `Request.isThrottlable`
+            let may_be = !matches!(record.op, Op::Ping | Op::CloseSession | Op::Auth { .. });
+            if was_throttled && !(self.rules.may_throttle && may_be) {
+                return violation(format!("operation {number} was throttled without need"));
+            }
+            self.verdict_counts.throttled += usize::from(was_throttled);
             let was_refused = completed.error == error::SYSTEM_ERROR;
             if was_refused && !self.rules.may_refuse {
                 return violation(format!("operation {number} was refused without need"));
             }
             self.verdict_counts.refused += usize::from(was_refused);
-            if record.op.is_write() && !was_refused && !self.is_done[number] {
+            let is_refused = was_refused || was_throttled;
+            if record.op.is_write() && !is_refused && !self.is_done[number] {
                 return violation(format!(
                     "operation {number} of connection {}, {}, was acknowledged with zxid {} and \
                      is not in the committed order",
@@ -617,6 +634,11 @@ fn users_of(history: &History) -> Vec<Vec<usize>> {
         }
     }
     users
+}
+
+/// Whether an error says that the request was not taken.
+fn is_refusal(code: i32) -> bool {
+    matches!(code, error::SYSTEM_ERROR | error::THROTTLED_OP)
 }
 
 fn is_bad_frame(op: &Op) -> bool {
@@ -787,7 +809,7 @@ impl Stream<'_> {
             return Err(format!("reply zxids fell from {} to {zxid}", self.reply_zxid));
         }
         // Every write consumes a zxid, so what was answered before it shows an older one.
-        let is_taken = completed.error != error::SYSTEM_ERROR;
+        let is_taken = !is_refusal(completed.error);
         if record.op.is_write() && is_taken && zxid == self.reply_zxid {
             return Err(format!("a reply before operation {number} shows its zxid {zxid}"));
         }
@@ -805,6 +827,9 @@ impl Stream<'_> {
             return Err(format!(
                 "operation {number} set watches again: told {made_up:?}, missed were {expected:?}"
             ));
+        }
+        if completed.error == error::THROTTLED_OP {
+            return Ok(());
         }
         if let Op::FindWatch { path, which, removes } = &record.op {
             return self.find_watch(path, *which, *removes, completed.error);
@@ -946,7 +971,7 @@ fn check_real_time(history: &History, rules: Rules) -> Result<(), Violation> {
     let mut notes: Vec<(u64, usize, bool)> = Vec::new();
     for (number, record) in history.ops.iter().enumerate() {
         let Some(completed) = &record.completed else { continue };
-        if !record.op.shows_nothing() && completed.error != error::SYSTEM_ERROR {
+        if !record.op.shows_nothing() && !is_refusal(completed.error) {
             notes.push((record.invoked.sequence, number, false));
             notes.push((completed.moment.sequence, number, true));
         }

@@ -82,6 +82,7 @@ fn a_session_whose_client_vanished_must_be_gone() {
         model,
         acknowledged: Vec::new(),
         refused_count: 0,
+        throttled_count: 0,
         read_count: 0,
         unknown_done_count: 0,
         lasting_event_count: 0,

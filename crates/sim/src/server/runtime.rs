@@ -19,6 +19,9 @@ use crate::network::{End, Network};
 use crate::witness::Witness;
 use crate::world::{Actor, Clock, World};
 
+/// What a Front says of connections that a throttle closed.
+const THROTTLED: [&str; 2] = ["too many ask for a session at once", "beside other large ones"];
+
 /// One connection runtime.
 pub(super) struct Runtime {
     config: FrontConfig,
@@ -294,6 +297,8 @@ impl Server {
             runtime.write(id, world, network);
         }
         for notice in &output.notices {
+            let is_throttled = THROTTLED.iter().any(|why| notice.what.contains(why));
+            self.turned_away_count += usize::from(is_throttled);
             world.note_text(notice);
         }
         for (id, _) in output.words {

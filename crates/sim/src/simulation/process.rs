@@ -428,6 +428,7 @@ impl Simulation {
         let host = &mut self.hosts[member];
         host.unborn = None;
         if let Some(server) = host.server.take() {
+            self.turned_away_count += server.turned_away_count();
             self.snapshot_count += server.snapshot_count();
             self.fetched_count += server.fetched_count();
             self.borrowed_count += server.counts().snapshots_borrowed;

@@ -875,3 +875,24 @@ fn an_acl_for_the_asker_needs_one_and_a_proof_is_answered_with_zxid_0() {
     case.read(0, Op::Auth { user: 2 }, 4, 0, Answer::Empty);
     case.rejected("proves who it is");
 }
+
+#[test]
+fn a_request_that_waited_for_too_long_is_not_done_and_only_where_that_is_configured() {
+    let mut case = watched();
+    case.rules.may_throttle = true;
+    let number = case.send(0, set("/a", "1"));
+    case.reply(number, 2, error::THROTTLED_OP, Answer::Empty);
+    case.read(0, get("/a", true), 2, error::THROTTLED_OP, Answer::Empty);
+    assert_eq!(case.accepted().throttled_count, 2);
+    case.rules.may_throttle = false;
+    case.rejected("was throttled without need");
+    let mut done = watched();
+    done.rules.may_throttle = true;
+    let number = done.set(0, "/a", "1");
+    done.reply(number, 2, error::THROTTLED_OP, Answer::Empty);
+    done.rejected("which the client did not send");
+    let mut ping = watched();
+    ping.rules.may_throttle = true;
+    ping.read(0, Op::Ping, 2, error::THROTTLED_OP, Answer::Empty);
+    ping.rejected("was throttled without need");
+}
