@@ -2,7 +2,7 @@
 
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::script::script;
-use sim::{Options, Summary};
+use sim::{LaterOps, Options, Summary};
 
 /// Four clients that work for longer than the faults last, and nothing else that goes wrong. The
 /// members are born at the start.
@@ -10,6 +10,7 @@ pub fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -
     let mut options = Options::draw_ensemble(seed, member_count);
     options.begins_unborn = false;
     options.member.attendance = Default::default();
+    options.later_ops = LaterOps::default();
     options.clients = vec![script(seed).clients[0].clone(); 4];
     for client in &mut options.clients {
         client.ops = 400;
