@@ -58,7 +58,7 @@ enum State {
     Connected,
 }
 
-/// Which of the lists of `setWatches` and `setWatches2` a watch stands in.
+/// The list of `setWatches` or `setWatches2` that a watch stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Table {
     Data,
@@ -103,10 +103,9 @@ pub struct Client {
     /// It comes back at a time when a race is likely: about when its session expires, or about when
     /// what it sent before arrives.
     is_racing: bool,
-    /// Which users it has proved to be, in order: it proves that again on each connection.
+    /// Users that it has proved to be, in order. It proves them again on each connection.
     users: Vec<usize>,
-    /// Draws frames that no server takes, where the client sends such. A client without them does
-    /// the same as before there were any.
+    /// Draws frames that no server takes; none if the client sends no such frames.
     bad_frames: Option<Random>,
     /// It has sent one on this connection, and waits for the end of the connection.
     waits_for_end: bool,

@@ -20,6 +20,10 @@ pub const FRAME_BYTES_MAX: u32 = 0xf_ffff;
 /// ten clients do not finish within [`FINISH_US_MAX`].
 pub const COMMANDS_MAX_LEAST: u64 = 4;
 
+/// Bytes of a request that a drawn throttle takes for large, at least. A client whose watches, set
+/// again on each connection, are too large a request never gets on.
+pub const LARGE_REQUEST_BYTES_LEAST: u64 = 8_000;
+
 /// Bytes read from a socket at once, as in the shell that ships.
 pub const READ_BYTES: u64 = 16 * 1024;
 

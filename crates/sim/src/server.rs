@@ -45,8 +45,9 @@ use workload::generate::Random;
 use crate::disk::SimDisk;
 use crate::fault::Disks;
 use crate::limits::{
-    COMMANDS_MAX_LEAST, FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX, LOOP_INPUTS_IDLE_MAX,
-    MAIL_WAIT_US, OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
+    COMMANDS_MAX_LEAST, FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX, LARGE_REQUEST_BYTES_LEAST,
+    LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US, OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX,
+    RECEIVED_PIECE_BYTES, SYNC_US_MAX,
 };
 use crate::network::Network;
 use crate::witness::Witness;
@@ -118,7 +119,7 @@ pub struct MemberConfig {
     pub mail_max: usize,
     /// Bytes of a request frame.
     pub frame_bytes_max: u32,
-    /// What keeps clients from asking for too much at once.
+    /// Settings that keep clients from asking for too much at once.
     pub throttles: Throttles,
     /// No sync takes longer than a ms, but for what a fault does to it; else one of a hundred takes
     /// up to 400 ms.
@@ -134,7 +135,7 @@ pub struct Throttles {
     pub commands_max: usize,
     /// A request that waited longer is refused; 0: it waits.
     pub op_wait_ms: u64,
-    /// Bounds of those who connect, and of large requests.
+    /// Bounds for connect requests and for large requests.
     pub config: ThrottleConfig,
 }
 
@@ -162,7 +163,7 @@ impl Throttles {
         }
         let large_requests = &mut throttles.config.large_requests;
         if random.one_in(2) {
-            let threshold = random.magnitude(200, 50_000);
+            let threshold = random.magnitude(LARGE_REQUEST_BYTES_LEAST, 50_000);
             large_requests.threshold = Some(threshold as u32);
             large_requests.bytes_max = threshold * random.between(1, 4);
         }
@@ -547,8 +548,8 @@ impl Server {
         self.turned_away_count
     }
 
-    /// A connection runtime has no more under way than it may: a client that connects needs no
-    /// credit for that.
+    /// Checks that a connection runtime has no more commands under way than it may. A connect request
+    /// needs no credit.
     fn check_credit(&self, front: usize) -> Lived {
         let runtime = &self.runtimes[front];
         let (count, connections) = (runtime.commands_in_flight(), runtime.connection_count());

@@ -52,12 +52,12 @@ const ENSEMBLE_SEED: u64 = 0x656e_7365_6d00_0001;
 /// The same, for members that deceive the others.
 const DECEIT_SEED: u64 = 0x6465_6365_6974_0001;
 
-/// The same, for operations of clients that were added later. With this number the kept seeds have
-/// none of them.
+/// Sets a seed apart from itself, to draw the later operations of clients. With this number the kept
+/// seeds have none of them.
 const LATER_OPS_SEED: u64 = 0x6c61_7465_6f70_010f;
 
-/// Operations of clients that were added later: a seed for each kind that a run has, so that what
-/// else happens does not depend on it.
+/// Operations of clients that were added later. Each kind that a run has is drawn from a seed of its
+/// own, so the rest of the run does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaterOps {
     /// Clients send frames that no server takes.
@@ -66,13 +66,13 @@ pub struct LaterOps {
     pub lasting_watches: Option<u64>,
     /// Clients prove to be users, and have znodes that only some of them may change.
     pub users: Option<u64>,
-    /// The settings that bound what clients may have under way are low. Where that is so clients
-    /// send no bad frames: an unknown operation that waited for too long ends no connection.
+    /// Members have low bounds for the work that clients may have under way. Clients then send no
+    /// bad frames: an unknown operation that waited for too long ends no connection.
     pub throttles: Option<u64>,
 }
 
 impl LaterOps {
-    /// Draws which kinds a run has: none in half of the runs.
+    /// Draws the kinds that a run has: none in half of the runs.
     fn draw(seed: u64) -> LaterOps {
         let mut random = Random::new(seed ^ LATER_OPS_SEED);
         if random.one_in(2) {
@@ -111,7 +111,7 @@ pub struct Options {
     /// If the clients make containers, znodes with a time to live and quotas, and the configuration
     /// of these changes: from this seed, so that what else happens does not depend on it.
     pub more_seed: Option<u64>,
-    /// Which of the operations that were added later clients do.
+    /// Operations of clients that were added later.
     pub later_ops: LaterOps,
     /// Whether at the end some clients vanish, to see their sessions expire.
     pub some_vanish: bool,
@@ -287,11 +287,11 @@ pub struct Summary {
     pub unknown_done_count: usize,
     /// Watch events.
     pub event_received_count: usize,
-    /// Of those, the ones that came only for watches that stay.
+    /// Watch events that came only for watches that stay.
     pub lasting_event_count: usize,
     /// Watches that stay and were set again on another connection.
     pub lasting_again_count: usize,
-    /// Of all, what was missed while a client was away.
+    /// Watch events that a client missed while it was away, and was told of later.
     pub missed_count: usize,
     /// Writes that were refused for want of room.
     pub refused_count: usize,
@@ -301,10 +301,9 @@ pub struct Summary {
     pub gone_count: usize,
     /// Writes that a quota refused.
     pub over_quota_count: usize,
-    /// Writes of znodes with owners that were done, and those that were refused for want of
-    /// permission.
+    /// Writes of znodes with owners that were done.
     pub owned_count: usize,
-    /// See [`Summary::owned_count`].
+    /// Writes of znodes with owners that were refused for want of permission.
     pub denied_count: usize,
     /// Requests that were refused because they had waited for too long.
     pub throttled_count: usize,

@@ -2,8 +2,8 @@
 //!
 //! Written from ZooKeeper's documentation and source (3.9: `PrepRequestProcessor.pRequest2Txn` for
 //! the order of checks, `DataTree` for what changes), sharing nothing with the server under test.
-//! Of ACLs those of `world:anyone` are known, and owners of the digest scheme who may do everything
-//! (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`), as only those are generated. Containers, times to live and
+//! ACLs hold `world:anyone` and owners of the digest scheme, which may do everything
+//! (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`): no others are generated. Containers, times to live and
 //! quotas are those of `ContainerManager`, `EphemeralType`, `Quotas` and `StatsTrack`.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Znode {
     pub data: Option<Vec<u8>>,
     /// What everyone may do with it.
     pub perms: u32,
-    /// Ids of the users who may do everything with it, in the order of the ACL.
+    /// Ids of the users that may do everything with it, in the order of the ACL.
     pub owners: Vec<&'static str>,
     /// The session it goes with, or 0.
     pub owner: i64,

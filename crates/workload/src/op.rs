@@ -98,7 +98,7 @@ pub enum CreateRequest {
 /// A user of the digest scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    /// What it shows: name and password.
+    /// Name and password, as an auth packet has them.
     pub credentials: &'static str,
     /// Its id in an ACL: the name, and the SHA-1 of the credentials in base 64, worked out apart.
     pub id: &'static str,
@@ -111,7 +111,7 @@ pub const USERS: [User; 3] = [
     User { credentials: "eve:three", id: "eve:SP8oM+JZiFIhEVvIKGI0fgz1/6g=" },
 ];
 
-/// Who may do everything with a znode.
+/// The users that may do everything with a znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The one of [`USERS`] at this position.
@@ -120,7 +120,7 @@ pub enum Owner {
     Asker,
 }
 
-/// Which watches of a path are meant (`Watcher.WatcherType`, ZooKeeper 3.9).
+/// The watches of a path that are meant (`Watcher.WatcherType`, ZooKeeper 3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watching {
     /// The one of the children, which fires once.
@@ -245,7 +245,7 @@ pub enum Op {
     },
     /// Set the watches of an earlier connection again, with those that stay.
     SetWatches2 {
-        /// What changed later was missed, for the watches that fire once.
+        /// The zxid behind which changes were missed by the watches that fire once.
         relative_zxid: i64,
         /// Paths with a data watch.
         data: Vec<String>,
@@ -269,7 +269,7 @@ pub enum Op {
     FindWatch {
         /// On which path.
         path: String,
-        /// Which ones.
+        /// The kinds that are looked for.
         which: Watching,
         /// Whether they are taken out.
         removes: bool,
@@ -285,20 +285,20 @@ pub enum Op {
         path: String,
         /// Its data.
         data: Option<Vec<u8>>,
-        /// Who may do everything with it.
+        /// The users that may do everything with it.
         owner: Owner,
-        /// What everyone may do with it.
+        /// Permissions of everyone.
         others: u32,
         /// [`flag::PERSISTENT`] or [`flag::EPHEMERAL`].
         flag: i32,
     },
     /// Replace the ACL by one that others may not change.
     SetAclOwned {
-        /// Of which znode.
+        /// The znode.
         path: String,
-        /// Who may do everything with it.
+        /// The users that may do everything with it.
         owner: Owner,
-        /// What everyone may do with it.
+        /// Permissions of everyone.
         others: u32,
         /// The ACL version it must have, or -1.
         version: i32,
@@ -416,7 +416,7 @@ pub enum Answer {
     ChildrenStat(Vec<String>, Stat),
     /// Of get ACL: what everyone may do.
     Acl(u32, Stat),
-    /// Of get ACL, where there are owners: the ids of these, and what everyone may do.
+    /// The ACL of a znode with owners: their ids, and the permissions of everyone.
     OwnedAcl(Vec<String>, u32, Stat),
     /// Of a multi: a result each, or an error code each.
     Multi(Vec<Result<Answer, i32>>),

@@ -193,7 +193,7 @@ struct Replay<'h> {
     writes: Vec<Vec<usize>>,
     /// How many of those are passed.
     cursors: Vec<usize>,
-    /// By operation: which users its connection has proved to be when it was sent.
+    /// For each operation, the users that its connection had proved to be when it was sent.
     users: Vec<Vec<usize>>,
     /// Which operations stand in the order.
     is_done: Vec<bool>,
@@ -359,7 +359,7 @@ impl<'h> Replay<'h> {
         matches!(first, Some(Op::BadFrame { kind: BadFrame::InsteadOfConnect, .. }))
     }
 
-    /// Frames that no server takes are answered as they should be, and nothing behind them is.
+    /// Checks that a frame that no server takes is answered as it should be, and nothing behind it.
     fn check_bad_frames(&self) -> Result<(), Violation> {
         for connection in &self.history.connections {
             let mut is_over = false;
@@ -493,7 +493,7 @@ impl<'h> Replay<'h> {
             self.missed.insert(number, missed);
         }
         let (code, answer) = match &record.op {
-            // Which watches a connection has is judged with its events.
+            // The watches of a connection are judged with its events.
             Op::FindWatch { .. } => (completed.error, Answer::Empty),
             op => self.model.read_as(op, &self.users[number]),
         };
@@ -618,8 +618,8 @@ fn is_over_quota(code: i32, answer: &Answer) -> bool {
         || matches!(answer, Answer::Multi(results) if results.iter().any(is_one))
 }
 
-/// By operation: which users its connection had proved to be when it was sent. What stands behind
-/// such a proof is judged with it, whether it is answered or not.
+/// For each operation, the users that its connection had proved to be when it was sent. A proof
+/// counts for the operations behind it, whether it is answered or not.
 fn users_of(history: &History) -> Vec<Vec<usize>> {
     let mut users = vec![Vec::new(); history.ops.len()];
     for connection in &history.connections {

@@ -19,7 +19,7 @@ use crate::network::{End, Network};
 use crate::witness::Witness;
 use crate::world::{Actor, Clock, World};
 
-/// What a Front says of connections that a throttle closed.
+/// Parts of the notices that a Front gives when a throttle closes a connection.
 const THROTTLED: [&str; 2] = ["too many ask for a session at once", "beside other large ones"];
 
 /// One connection runtime.
