@@ -16,8 +16,8 @@ pub const FRONT_TICK_LATE_US_MAX: u64 = 5_000;
 /// Bytes of a request that a member takes at most, as with ZooKeeper's `jute.maxbuffer`.
 pub const FRAME_BYTES_MAX: u32 = 0xf_ffff;
 
-/// Commands of one connection runtime that a drawn throttle lets be under way, at least. With fewer,
-/// ten clients do not finish within [`FINISH_US_MAX`].
+/// Commands of one connection runtime that a drawn throttle lets be under way, at least. With
+/// fewer, ten clients do not finish within [`FINISH_US_MAX`].
 pub const COMMANDS_MAX_LEAST: u64 = 4;
 
 /// Bytes of a request that a drawn throttle takes for large, at least. A client whose watches, set

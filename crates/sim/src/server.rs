@@ -548,8 +548,8 @@ impl Server {
         self.turned_away_count
     }
 
-    /// Checks that a connection runtime has no more commands under way than it may. A connect request
-    /// needs no credit.
+    /// Checks that a connection runtime has no more commands under way than it may. A connect
+    /// request needs no credit.
     fn check_credit(&self, front: usize) -> Lived {
         let runtime = &self.runtimes[front];
         let (count, connections) = (runtime.commands_in_flight(), runtime.connection_count());

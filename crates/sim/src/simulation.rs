@@ -52,12 +52,12 @@ const ENSEMBLE_SEED: u64 = 0x656e_7365_6d00_0001;
 /// The same, for members that deceive the others.
 const DECEIT_SEED: u64 = 0x6465_6365_6974_0001;
 
-/// Sets a seed apart from itself, to draw the later operations of clients. With this number the kept
-/// seeds have none of them.
+/// Sets a seed apart from itself, to draw the later operations of clients. With this number the
+/// kept seeds have none of them.
 const LATER_OPS_SEED: u64 = 0x6c61_7465_6f70_010f;
 
-/// Operations of clients that were added later. Each kind that a run has is drawn from a seed of its
-/// own, so the rest of the run does not depend on it.
+/// Operations of clients that were added later. Each kind that a run has is drawn from a seed of
+/// its own, so the rest of the run does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaterOps {
     /// Clients send frames that no server takes.

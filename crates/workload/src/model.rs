@@ -3,8 +3,8 @@
 //! Written from ZooKeeper's documentation and source (3.9: `PrepRequestProcessor.pRequest2Txn` for
 //! the order of checks, `DataTree` for what changes), sharing nothing with the server under test.
 //! ACLs hold `world:anyone` and owners of the digest scheme, which may do everything
-//! (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`): no others are generated. Containers, times to live and
-//! quotas are those of `ContainerManager`, `EphemeralType`, `Quotas` and `StatsTrack`.
+//! (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`): no others are generated. Containers, times to
+//! live and quotas are those of `ContainerManager`, `EphemeralType`, `Quotas` and `StatsTrack`.
 
 use std::collections::BTreeMap;
 

@@ -10,9 +10,9 @@
 //!
 //! Then each connection by itself: zxids never fall, and a write shows nothing that its connection
 //! was shown before; each watch fires once, for the first change after it was set, before any reply
-//! that shows the change, and none is lost; one that stays fires once for each change; nothing that is newer than the end of the session, or
-//! than its attachment elsewhere, is shown. Then all of them together: what was finished before
-//! something began is seen by it.
+//! that shows the change, and none is lost; one that stays fires once for each change; nothing that
+//! is newer than the end of the session, or than its attachment elsewhere, is shown. Then all of
+//! them together: what was finished before something began is seen by it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -78,7 +78,8 @@ pub struct Rules {
     /// Writes may be refused before the log, so one without a reply may be missing in the order
     /// while a later one of its connection is there.
     pub may_refuse: bool,
-    /// Requests may be refused because they waited for too long: such a write is in no order either.
+    /// Requests may be refused because they waited for too long: such a write is in no order
+    /// either.
     pub may_throttle: bool,
     /// What is configured for containers that never had a child.
     pub never_used_ms_max: i64,
