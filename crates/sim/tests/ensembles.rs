@@ -80,7 +80,6 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
         ("connections that end behind a bad frame", count(|it| it.ended_count)),
         ("writes of znodes with owners", count(|it| it.owned_count)),
         ("writes that only an owner may do", count(|it| it.denied_count)),
-        ("requests that waited for too long", count(|it| it.throttled_count)),
         ("connections that a throttle closed", count(|it| it.turned_away_count)),
         ("events of watches that stay", count(|it| it.lasting_event_count)),
         ("watches that stay and are set again", count(|it| it.lasting_again_count)),
