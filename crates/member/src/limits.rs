@@ -170,7 +170,7 @@ pub const CLOCK_INTERVAL_MS: u64 = 100;
 /// interval, up to one look later than that; a follower's report waits for the answer to the one
 /// before, which comes with a heartbeat; and the leases' clock stands still between two rounds of
 /// Loop, so a deadline is set up to one round too early.
-pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS + HEARTBEAT_QUIET_MS;
+pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS + HEARTBEAT_MS;
 
 /// How long Loop sleeps at most if nothing arrives and nothing is due: links that broke, disks that
 /// stall and questions that were lost are noticed by then.
@@ -230,13 +230,6 @@ pub const REPLACED_SILENCE_MS: u64 = 2_000;
 /// How often a leader tells the others that it leads: at least three times within the shortest
 /// election timeout.
 pub const HEARTBEAT_MS: u64 = 100;
-
-/// How often while nothing is written: twice within the shortest election timeout. A heartbeat to
-/// two followers, and their answers, are most of what an idle ensemble costs.
-pub const HEARTBEAT_QUIET_MS: u64 = 200;
-
-/// How long nothing is written before heartbeats are that rare.
-pub const QUIET_MS: u64 = 1_000;
 
 /// Ticks of the replica between the heartbeats that raft-rs sends by itself: as few as it allows.
 /// Loop sends its own, with the question that proves contact, at [`HEARTBEAT_MS`].

@@ -15,7 +15,7 @@ use machine::LogIndex;
 use replica::Role;
 
 use super::{Loop, ReadFor};
-use crate::limits::{HEARTBEAT_MS, HEARTBEAT_QUIET_MS, PROOF_SILENCE_MS, QUIET_MS};
+use crate::limits::{HEARTBEAT_MS, PROOF_SILENCE_MS};
 
 /// What this member knows of its contact.
 #[derive(Default)]
@@ -26,8 +26,6 @@ pub(super) struct Contact {
     is_asked: bool,
     /// When a leader sends the next heartbeat.
     beat_at_ms: u64,
-    /// The last entry that was applied at an earlier heartbeat, and the first heartbeat with it.
-    quiet_since: (LogIndex, u64),
     proof: Proof,
     /// Tells questions for a proof apart: the answer to an earlier one proves nothing.
     proof_number: u64,
@@ -85,7 +83,7 @@ impl Loop {
     /// Time went by: a leader sends its heartbeat; a long silence is noted.
     pub(super) fn pursue_contact(&mut self) {
         if self.role == Role::Leader && !self.is_alone() && self.now_ms >= self.contact.beat_at_ms {
-            self.contact.beat_at_ms = self.now_ms + self.heartbeat_ms();
+            self.contact.beat_at_ms = self.now_ms + HEARTBEAT_MS;
             if self.contact.is_asked {
                 self.replica.ping();
             } else {
@@ -95,18 +93,6 @@ impl Loop {
         let is_silent = !self.is_alone() && self.contact_age_ms() >= PROOF_SILENCE_MS;
         if is_silent && self.forwarder.has_unsettled() {
             self.contact.proof = Proof::Wanted;
-        }
-    }
-
-    /// How long until the heartbeat after the one that is sent now.
-    fn heartbeat_ms(&mut self) -> u64 {
-        let (index, since_ms) = &mut self.contact.quiet_since;
-        if *index != self.applied {
-            (*index, *since_ms) = (self.applied, self.now_ms);
-        }
-        match self.now_ms - *since_ms >= QUIET_MS {
-            true => HEARTBEAT_QUIET_MS,
-            false => HEARTBEAT_MS,
         }
     }
 

@@ -2,7 +2,6 @@
 //! with whom, and what is handed over behind a silence.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use machine::{BootId, Command, MemberId, Origin, SessionId};
 use replica::Role;
@@ -12,7 +11,7 @@ use super::*;
 use crate::forward::Forwarder;
 use crate::front::tests::rig::{own_batch, start};
 use crate::limits::FULL_LASTS_MS;
-use crate::message::{FromApply, FrontId, Start, Submission, ToApply, ToLoop, Waiter};
+use crate::message::{FrontId, Start, Submission, ToApply, ToLoop, Waiter};
 use crate::peer::{PeerFrame, PeerMessage};
 
 const TICK_MS: u64 = 20;
@@ -156,36 +155,6 @@ fn all_have_contact_while_all_are_there() {
             assert!(world.contact_ms(at) <= 500, "{}", world.contact_ms(at));
         }
     }
-}
-
-#[test]
-fn heartbeats_are_rare_while_nothing_is_written() {
-    let (mut world, leader, others) = World::led();
-    let servers = (0..3).map(|at| (id(at), at as u64 + 1)).collect();
-    world.members[leader].on_apply(FromApply::Registered(Arc::new(servers)));
-    let beats_of_a_second = |world: &mut World| {
-        let mut beats = 0;
-        for _ in 0..1_000 / TICK_MS {
-            world.run(leader, TICK_MS);
-            let is_beat = |(_, to, frame): &&(usize, usize, PeerFrame)| {
-                let decoded = PeerMessage::decode(id(leader), frame.clone());
-                *to == others[0] && matches!(decoded, Ok(PeerMessage::Raft(_)))
-            };
-            beats += world.flying.iter().filter(is_beat).count();
-            others.iter().for_each(|at| world.run(*at, TICK_MS));
-            world.settle();
-        }
-        beats
-    };
-    beats_of_a_second(&mut world);
-    beats_of_a_second(&mut world);
-    // And one that raft-rs sends by itself, every 380 ms.
-    assert!((5..=8).contains(&beats_of_a_second(&mut world)));
-    world.submit(leader);
-    world.settle();
-    assert!(beats_of_a_second(&mut world) >= 11);
-    beats_of_a_second(&mut world);
-    assert!((5..=8).contains(&beats_of_a_second(&mut world)));
 }
 
 #[test]
