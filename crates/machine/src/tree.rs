@@ -276,7 +276,7 @@ pub struct Tree {
     acls: AclTable,
     digester: Digester,
     digest: Digest,
-    /// Contributions of the parents that were changed last, each in the place that its id gives.
+    /// Contributions of parents that changed lately, each at index `id % PARENT_STANDINGS`.
     parent_standings: Vec<Option<(u32, Digest)>>,
     /// Bytes of all paths and data, as ZooKeeper's `approximate_data_size`.
     data_bytes: u64,

@@ -189,7 +189,7 @@ impl Joining {
         None
     }
 
-    /// A learner that is gone is removed when the voter that it was to replace is back.
+    /// Removes a learner that is gone, if the voter that the learner was to replace is heard again.
     fn departure(&self, view: &JoinView<'_>) -> Option<MembershipChange> {
         let mut learners = view.membership.learners.iter().copied();
         let gone = learners.find(|learner| {

@@ -887,8 +887,8 @@ impl Loop {
     fn maybe_ready(&mut self) {
         let is_ready = match self.role {
             Role::Leader => self.is_caught_up() && self.settings == self.settings_wanted,
-            // A learner that took commands, and is given an image that does not know it, could not
-            // tell whether it was forgotten.
+            // A learner takes no commands: if it had, and were then given a snapshot in which none
+            // of them is applied, it would take itself for a member that was forgotten.
             _ => self.is_voter() && self.ready_from.is_some_and(|index| self.applied >= index),
         };
         if !self.ready && is_ready {

@@ -22,7 +22,8 @@ impl Loop {
     }
 
     fn forward(&mut self, leader: MemberId) {
-        if self.forwarder.is_resending() && !self.may_resend() {
+        // A learner serves nobody yet, but where it may serve reads alone before it is ready.
+        if !self.is_voter() || (self.forwarder.is_resending() && !self.may_resend()) {
             return;
         }
         while self.forwarder.unapplied_bytes() < FORWARD_BYTES_MAX
