@@ -71,8 +71,8 @@ pub const DIRECT_PIECE_BYTES: u64 = 1024 * 1024;
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
 /// Bytes of an entry's payload from which on recovery keeps it as a part of the window it was read
-/// through ([`READ_WINDOW_BYTES`]), which stays in memory with it: at most sixteen times the payload.
-/// Smaller ones are copied.
+/// through ([`READ_WINDOW_BYTES`]), which stays in memory with it: at most sixteen times as many
+/// bytes. Smaller payloads are copied.
 pub const SHARED_PAYLOAD_BYTES_MIN: usize = 64 * 1024;
 
 /// Bytes of one piece of a snapshot, before compression. The writer of an image cuts there.
