@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use machine::{BootId, Command, MemberId, Origin, SessionId};
-use replica::Role;
+use replica::{Membership, Role};
 
 use super::super::tests::applied_up_to;
 use super::*;
@@ -34,10 +34,10 @@ fn id(at: usize) -> MemberId {
     MemberId(at as u64 + 1)
 }
 
-fn member(at: usize) -> Loop {
+fn member(at: usize, membership: &Membership) -> Loop {
     let origin = Origin { member: id(at), boot: BootId(1) };
     let mut restored = start().restored;
-    restored.membership = replica::Membership { voters: vec![1, 2, 3], ..Default::default() };
+    restored.membership = membership.clone();
     let (seed, server, raft_tick_ms) = (at as u64, at as u64 + 1, TICK_MS);
     Loop::new(Start { origin, seed, restored, server, raft_tick_ms, ..start() }).unwrap()
 }
@@ -45,8 +45,12 @@ fn member(at: usize) -> Loop {
 impl World {
     /// Three members, of which one leads and has contact.
     fn led() -> (World, usize, Vec<usize>) {
+        World::led_with(&Membership::of_voters([1, 2, 3]))
+    }
+
+    fn led_with(membership: &Membership) -> (World, usize, Vec<usize>) {
         let mut world = World {
-            members: (0..3).map(member).collect(),
+            members: (0..3).map(|at| member(at, membership)).collect(),
             away: BTreeSet::new(),
             flying: VecDeque::new(),
             forwarded: Vec::new(),
@@ -240,6 +244,21 @@ fn what_is_handed_over_by_a_member_that_is_none_is_not_taken() {
         world.turn(leader);
         assert_eq!(world.members[leader].status().last_index, before + taken);
     }
+}
+
+/// Where a server may serve reads alone, its clients come before it is ready.
+#[test]
+fn a_learner_hands_over_nothing_and_is_not_ready() {
+    let membership = Membership { learners: vec![3], ..Membership::of_voters([1, 2]) };
+    let (mut world, leader, _) = World::led_with(&membership);
+    let learner = 2;
+    assert_eq!(world.members[learner].status().leader, Some(id(leader).0));
+    world.submit(learner);
+    (0..50).for_each(|_| world.pass(TICK_MS));
+    assert_eq!((world.forwarded.len(), world.members[learner].ready), (0, false));
+    let follower = 1 - leader;
+    world.submit(follower);
+    assert_eq!((world.forwarded, world.members[follower].ready), (vec![follower], true));
 }
 
 /// A new leader says that its disk is full before its followers have heard that it leads.
