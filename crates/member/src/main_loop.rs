@@ -241,6 +241,17 @@ pub enum Condemned {
         /// The last one that it has.
         last_index: u64,
     },
+    /// Where it once acknowledged an entry it has another one: an old copy.
+    #[error(
+        "entry {acknowledged} was acknowledged by this member, and its log has another one there, of \
+         term {term}: it is an old copy of the directory, or what was written was lost"
+    )]
+    HoldsAnother {
+        /// The index of both.
+        acknowledged: u64,
+        /// The term of the one that it has.
+        term: u64,
+    },
     /// The log holds what a later life of this member handed over: an old copy.
     #[error(
         "the log holds what this member wrote in its start {boot}, and this is start {own}, which knows \

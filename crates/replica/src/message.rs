@@ -44,7 +44,7 @@ pub(crate) const ENTRY_HEADER_BYTES: usize = 21;
 
 /// Why bytes from a peer, or from this member's own disk, were not accepted. Offsets are in bytes
 /// from the start of what was decoded. The caller closes the connection they came from; for the
-/// last two, which mean that a member has lost what it once had on disk, it raises an alarm.
+/// last three, which mean that a member has lost what it once had on disk, it raises an alarm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     #[error("cut off: {bytes} bytes wanted at offset {offset}")]
@@ -71,6 +71,8 @@ pub enum MessageError {
     WrongReceiver { to: u64, expected: u64 },
     #[error("commit index {commit} is beyond the log, which ends at {last_index}")]
     CommitBeyondLog { commit: u64, last_index: u64 },
+    #[error("the entry at commit index {commit} is of another term than the own one, {term}")]
+    CommitDiffers { commit: u64, term: u64 },
     #[error("acknowledges index {index} of a log that ends at {last_index}")]
     AckBeyondLog { index: u64, last_index: u64 },
 }

@@ -779,6 +779,16 @@ impl Replica {
             MessageType::MsgHeartbeat if message.commit > last_index => {
                 Err(MessageError::CommitBeyondLog { commit: message.commit, last_index })
             }
+            MessageType::MsgHeartbeat if message.commit_term != 0 => {
+                let commit = message.commit;
+                match raft.raft_log.term(commit) {
+                    Ok(term) if term != 0 && term != message.commit_term => {
+                        Err(MessageError::CommitDiffers { commit, term })
+                    }
+                    // A snapshot covers it.
+                    _ => Ok(()),
+                }
+            }
             MessageType::MsgAppendResponse
                 if raft.state == StateRole::Leader
                     && message.term == raft.term
@@ -871,8 +881,9 @@ impl Replica {
         let mut ready = self.node.ready();
         let is_leader = self.node.raft.state == StateRole::Leader;
         effects.persist = self.take_persist(&mut ready);
-        for message in ready.take_messages().into_iter().chain(ready.take_persisted_messages()) {
-            let outgoing = self.outgoing(&message);
+        let messages = ready.take_messages().into_iter().chain(ready.take_persisted_messages());
+        for mut message in messages {
+            let outgoing = self.outgoing(&mut message);
             let promises_entries = !is_leader && !is_of_term_only(message.get_msg_type());
             self.pending.send(promises_entries, outgoing);
         }
@@ -914,8 +925,13 @@ impl Replica {
         Some(Persist { id, install, entries, hard_state, must_sync })
     }
 
-    fn outgoing(&self, message: &eraftpb::Message) -> Outgoing {
+    fn outgoing(&self, message: &mut eraftpb::Message) -> Outgoing {
         let installs = message.get_msg_type() == MessageType::MsgSnapshot;
+        if message.get_msg_type() == MessageType::MsgHeartbeat {
+            // The commit index of a heartbeat is one that its receiver has acknowledged. The term
+            // tells a receiver on an old copy of its directory that it has another entry there.
+            message.commit_term = self.node.raft.raft_log.term(message.commit).unwrap_or(0);
+        }
         Outgoing {
             to: message.to,
             bytes: message::encode(self.config.group_id, message, self.is_quiet(message)),

@@ -85,8 +85,14 @@ impl Loop {
     /// No correct member sends this; or this member has lost what it once acknowledged.
     fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), PeerError> {
         let stepped = self.replica.step(from.0, bytes);
-        if let Err(MessageError::CommitBeyondLog { commit, last_index }) = stepped {
-            self.condemn(Condemned::Forgot { acknowledged: commit, last_index });
+        match stepped {
+            Err(MessageError::CommitBeyondLog { commit, last_index }) => {
+                self.condemn(Condemned::Forgot { acknowledged: commit, last_index });
+            }
+            Err(MessageError::CommitDiffers { commit, term }) => {
+                self.condemn(Condemned::HoldsAnother { acknowledged: commit, term });
+            }
+            _ => {}
         }
         Ok(stepped?)
     }

@@ -252,9 +252,12 @@ impl Simulation {
         let has_other = self.hosts[member].other.is_some();
         let is_explained = match (why, self.hosts[member].deceives) {
             (Condemned::Forgotten, _) => has_other,
-            (Condemned::Forgot { .. } | Condemned::Outlived { .. }, Some(it)) => {
-                it != Deceives::Differs
-            }
+            (
+                Condemned::Forgot { .. }
+                | Condemned::HoldsAnother { .. }
+                | Condemned::Outlived { .. },
+                Some(it),
+            ) => it != Deceives::Differs,
             (Condemned::Differs { .. }, Some(it)) => it == Deceives::Differs,
             (_, None) => false,
         };

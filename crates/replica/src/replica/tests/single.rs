@@ -452,3 +452,18 @@ fn answers_that_only_a_member_with_a_lost_disk_causes_are_refused() {
     let refused = Err(MessageError::CommitBeyondLog { commit: 2, last_index: 1 });
     assert_eq!(replica.step(2, &message::encode(0, &message, false)), refused);
 }
+
+#[test]
+fn a_commit_of_another_entry_than_the_own_one_is_refused() {
+    let mut replica = start(Restored { membership: Membership::of_voters([1, 2]), ..born() });
+    let mut message = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
+    message.set_msg_type(MessageType::MsgHeartbeat);
+    message.commit = 1;
+    message.commit_term = 2;
+    let refused = Err(MessageError::CommitDiffers { commit: 1, term: 1 });
+    assert_eq!(replica.step(2, &message::encode(0, &message, false)), refused);
+    for term in [1, 0] {
+        message.commit_term = term;
+        replica.step(2, &message::encode(0, &message, false)).unwrap();
+    }
+}
