@@ -207,13 +207,8 @@ impl LoopRunner {
         self.inputs = inputs;
         if is_time {
             self.member.on_time();
-            let contact_at_ms = match self.member.contact_ms() {
-                Some(u64::MAX) => 0,
-                Some(silent_ms) => shared.now_ms().saturating_sub(silent_ms).max(1),
-                None => u64::MAX,
-            };
-            shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
         }
+        self.tell_contact(shared);
         let output = self.member.finish(wall_ms());
         self.due = self.last + Duration::from_millis(self.member.due_ms());
         if self.sleeps_until.is_some_and(|until| until > self.due) {
@@ -322,6 +317,21 @@ impl LoopRunner {
             self.member.advance(elapsed_ms);
         }
         is_time
+    }
+
+    /// Tells the connection runtimes when Loop last had contact. After each turn: one that brings
+    /// news of contact need not be one in which Loop is told the time.
+    fn tell_contact(&self, shared: &Shared) {
+        let contact_at_ms = match self.member.contact_ms() {
+            Some(u64::MAX) => 0,
+            Some(silent_ms) => {
+                let told_ms =
+                    self.last.saturating_duration_since(shared.started).as_millis() as u64;
+                told_ms.saturating_sub(silent_ms).max(1)
+            }
+            None => u64::MAX,
+        };
+        shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
     }
 
     /// Loop's own thread goes to sleep. Until when.

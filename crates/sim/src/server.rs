@@ -959,15 +959,14 @@ impl Server {
         }
         if is_time {
             self.member.on_time();
-            let local_us = self.clock.local_us(world.now_us);
-            let now_ms = (local_us - self.started_local_us) / 1000;
-            let is_ignored = self.sabotage == Some(Sabotage::ContactIgnored);
-            let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
-            self.contact_at_ms = silent_ms.map(|silent_ms| match silent_ms {
-                u64::MAX => 0,
-                silent_ms => now_ms.saturating_sub(silent_ms).max(1),
-            });
         }
+        let told_ms = (self.last_us - self.started_local_us) / 1000;
+        let is_ignored = self.sabotage == Some(Sabotage::ContactIgnored);
+        let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
+        self.contact_at_ms = silent_ms.map(|silent_ms| match silent_ms {
+            u64::MAX => 0,
+            silent_ms => told_ms.saturating_sub(silent_ms).max(1),
+        });
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
         let due_us = self.last_us + self.member.due_ms() * 1000;
         let due_in_us = due_us.saturating_sub(self.clock.local_us(world.now_us));

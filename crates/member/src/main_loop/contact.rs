@@ -55,7 +55,7 @@ impl Contact {
 impl Loop {
     /// How long ago the others were heard for sure: a quorum, by a leader, or such a leader, by a
     /// follower; before the first time, how long ago this member started. None where there are no
-    /// others. As of the last call of [`Loop::on_time`].
+    /// others. As of the last call of [`Loop::advance`].
     ///
     /// The greatest number: a follower whose disk hangs before the present term is on it takes part
     /// in nothing. Its clients do better elsewhere.
