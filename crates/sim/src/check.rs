@@ -5,7 +5,7 @@ use machine::Machine;
 use machine::tree::{CONTAINER_OWNER, ttl_ms};
 use workload::history::{History, Received};
 use workload::model::{Goes, Model};
-use workload::op::perms;
+use workload::op::{Op, perms};
 use workload::order::{Rules, Verdict, judge};
 
 use crate::limits::{
@@ -302,7 +302,8 @@ fn signs_of_life(evidence: &Evidence<'_>, session: i64, leader: usize) -> (u64, 
     let (mut timeout_us, mut heard_us) = (0, Vec::new());
     for (number, told_us) in connections_of(evidence, session) {
         timeout_us = told_us;
-        let until_us = successor_opened_us(evidence.network, number);
+        let until_us = successor_opened_us(evidence.network, number)
+            .min(bad_frame_sent_us(evidence.history, number));
         let found = &evidence.network.connections[number];
         let is_passed_on = |at_us: u64| {
             let is_well = |member: usize| {
@@ -396,6 +397,14 @@ fn successor_opened_us(network: &Network, number: usize) -> u64 {
     let later = network.connections.iter().skip(number + 1);
     let next = later.filter(|connection| connection.client == client).map(|it| it.opened_us).next();
     next.unwrap_or(u64::MAX)
+}
+
+/// When a client sent a frame that no server takes: what it sends behind it is not read. The end of
+/// the connection may come seconds later, behind answers that the client takes slowly.
+fn bad_frame_sent_us(history: &History, number: usize) -> u64 {
+    let sent = history.connections[number].sent.iter().map(|op| &history.ops[*op]);
+    let mut bad = sent.filter(|record| matches!(record.op, Op::BadFrame { .. }));
+    bad.next().map_or(u64::MAX, |record| record.invoked.at_us)
 }
 
 #[cfg(test)]

@@ -488,7 +488,15 @@ impl Simulation {
                 return (false, false);
             };
             let is_led = leader != member;
-            let is_near = !is_led || self.links.were_good(member, leader, since_us);
+            let was_good = |other: usize| self.links.were_good(member, other, since_us);
+            let is_near = match is_led {
+                true => was_good(leader),
+                // A leader asks a quorum whether it still leads.
+                false => {
+                    let others = (0..self.hosts.len()).filter(|other| *other != member);
+                    others.filter(|other| was_good(*other)).count() >= self.hosts.len() / 2
+                }
+            };
             let is_well = server.is_ready() && host.is_awake(now_us) && is_near;
             (is_well, is_led && self.links.were_slow(member, leader, since_us))
         };
