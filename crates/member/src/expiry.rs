@@ -20,7 +20,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::{Ordinal, SessionId};
 
-use crate::limits::{EXPIRY_LOOKS_MAX, HEARING_MS_MAX, LEASE_ADVANCE_MS_MAX};
+use crate::limits::{EXPIRY_LOOKS_MAX, HEARING_MS_MAX, LEASE_ADVANCE_MS_MAX, QUIET_TIMEOUT_MS_MIN};
 
 /// All leases.
 pub struct Leases {
@@ -33,6 +33,8 @@ pub struct Leases {
     buckets: BTreeSet<(u64, SessionId)>,
     /// Sessions whose expiry is under way. They stand in no bucket.
     judged: BTreeSet<SessionId>,
+    /// Sessions with a timeout below [`QUIET_TIMEOUT_MS_MIN`].
+    short_count: usize,
 }
 
 struct Lease {
@@ -45,6 +47,10 @@ struct Lease {
 }
 
 impl Lease {
+    fn is_short(&self) -> bool {
+        self.timeout_ms < QUIET_TIMEOUT_MS_MIN
+    }
+
     fn deadline_ms(&self, renewed_all_ms: u64) -> u64 {
         self.heard_ms.max(renewed_all_ms) + u64::from(self.timeout_ms) + HEARING_MS_MAX
     }
@@ -62,6 +68,7 @@ impl Leases {
             leases,
             buckets: BTreeSet::new(),
             judged: BTreeSet::new(),
+            short_count: 0,
         }
     }
 
@@ -69,6 +76,7 @@ impl Leases {
     pub fn attach(&mut self, session: SessionId, attached: Ordinal, timeout_ms: u32) {
         self.close(session);
         let lease = Lease { attached, timeout_ms, heard_ms: self.now_ms, bucket: None };
+        self.short_count += usize::from(lease.is_short());
         self.leases.insert(session, lease);
         self.renew(session);
     }
@@ -78,14 +86,16 @@ impl Leases {
         self.leases.clear();
         self.buckets.clear();
         self.judged.clear();
+        self.short_count = 0;
     }
 
     /// The session is gone.
     pub fn close(&mut self, session: SessionId) {
-        match self.leases.remove(&session).map(|lease| lease.bucket) {
-            Some(Some(bucket)) => self.buckets.remove(&(bucket, session)),
-            Some(None) => self.judged.remove(&session),
-            None => false,
+        let Some(lease) = self.leases.remove(&session) else { return };
+        self.short_count -= usize::from(lease.is_short());
+        match lease.bucket {
+            Some(bucket) => self.buckets.remove(&(bucket, session)),
+            None => self.judged.remove(&session),
         };
     }
 
@@ -116,6 +126,11 @@ impl Leases {
     /// Places in buckets and among those judged: one for each session.
     pub fn place_count(&self) -> usize {
         self.buckets.len() + self.judged.len()
+    }
+
+    /// Whether any session has a timeout below [`QUIET_TIMEOUT_MS_MIN`].
+    pub fn has_short(&self) -> bool {
+        self.short_count > 0
     }
 
     /// Each session with the time it has left, in no particular order.

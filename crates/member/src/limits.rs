@@ -136,8 +136,8 @@ pub const CONNECT_HOLD_MS_MAX: u64 = 1_000;
 /// Part of the client's timeout that it waits at most: it has the rest to find another server.
 pub const CONNECT_HOLD_PART: u64 = 6;
 
-/// How old the contact to a leader that is there may be: a report was lost, and sent again.
-pub const CONTACT_MS_USUAL: u64 = HEARD_RETRY_MS;
+/// How old the contact to a leader that is there may be, while nothing is written.
+pub const CONTACT_MS_USUAL: u64 = 3 * HEARTBEAT_QUIET_MS;
 
 /// How long a connection that is being closed may leave its last bytes lying.
 pub const CLOSING_MS_MAX: u64 = 5_000;
@@ -170,7 +170,7 @@ pub const CLOCK_INTERVAL_MS: u64 = 100;
 /// interval, up to one look later than that; a follower's report waits for the answer to the one
 /// before, which comes with a heartbeat; and the leases' clock stands still between two rounds of
 /// Loop, so a deadline is set up to one round too early.
-pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS + HEARTBEAT_MS;
+pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS + HEARTBEAT_QUIET_MS;
 
 /// How long Loop sleeps at most if nothing arrives and nothing is due: links that broke, disks that
 /// stall and questions that were lost are noticed by then.
@@ -230,6 +230,23 @@ pub const REPLACED_SILENCE_MS: u64 = 2_000;
 /// How often a leader tells the others that it leads: at least three times within the shortest
 /// election timeout.
 pub const HEARTBEAT_MS: u64 = 100;
+
+/// How often a leader does that while nothing is written: nearly twice within the shortest election
+/// timeout. A heartbeat to two followers, and their answers, are most of what an idle ensemble
+/// costs. A little longer than [`HEARD_INTERVAL_MS`], so that each heartbeat finds a report due.
+pub const HEARTBEAT_QUIET_MS: u64 = 210;
+
+/// How long nothing is written before heartbeats are that rare.
+pub const QUIET_MS: u64 = 1_000;
+
+/// Heartbeats are that rare only while no session has a shorter timeout. A follower's contact is up
+/// to three such heartbeats old then, or [`HEARD_RETRY_MS`] more where a report is lost; a third of
+/// the timeout must be longer.
+pub const QUIET_TIMEOUT_MS_MIN: u32 = 4_000;
+
+const _: () = assert!(
+    QUIET_TIMEOUT_MS_MIN as u64 / 3 > 3 * HEARTBEAT_QUIET_MS + HEARD_RETRY_MS + CLOCK_INTERVAL_MS
+);
 
 /// Ticks of the replica between the heartbeats that raft-rs sends by itself: as few as it allows.
 /// Loop sends its own, with the question that proves contact, at [`HEARTBEAT_MS`].

@@ -135,7 +135,7 @@ pub const CLOCK_PPM_MAX: u64 = 500;
 /// [`HEARING_US_MAX`]: a look at the clock of each Loop, the heartbeat with which the report before
 /// is answered, twice the latency and what threads are late.
 pub const HEARD_AT_LEADER_US_MAX: u64 = HEARING_US_MAX
-    + (2 * RAFT_TICK_MS + member::limits::HEARTBEAT_MS) * 1_000
+    + (2 * RAFT_TICK_MS + member::limits::HEARTBEAT_QUIET_MS) * 1_000
     + 4 * LINK_LATENCY_US_MAX;
 
 /// How late a member may fall silent for a session that the others have ended, beside a third of

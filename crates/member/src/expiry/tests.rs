@@ -170,7 +170,7 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
                     for (session, attached) in expired {
                         let lease = model.get_mut(&session.0).unwrap();
                         assert_eq!(attached.0, lease.0);
-                        assert!(!lease.3 && lease.2 < now_ms);
+                        assert!(!lease.3 && lease.2 <= now_ms);
                         lease.3 = true;
                     }
                     let late = |lease: &&(u64, u64, u64, bool)| {

@@ -15,7 +15,7 @@ use machine::LogIndex;
 use replica::Role;
 
 use super::{Loop, ReadFor};
-use crate::limits::{HEARTBEAT_MS, PROOF_SILENCE_MS};
+use crate::limits::{HEARTBEAT_MS, HEARTBEAT_QUIET_MS, PROOF_SILENCE_MS, QUIET_MS};
 
 /// What this member knows of its contact.
 #[derive(Default)]
@@ -26,6 +26,10 @@ pub(super) struct Contact {
     is_asked: bool,
     /// When a leader sends the next heartbeat.
     beat_at_ms: u64,
+    /// The last entry that was applied at an earlier heartbeat, and the first heartbeat with it.
+    quiet_since: (LogIndex, u64),
+    /// A follower's batch that is on its way, and when it was forwarded.
+    forwarded: Option<(u64, u64)>,
     proof: Proof,
     /// Tells questions for a proof apart: the answer to an earlier one proves nothing.
     proof_number: u64,
@@ -83,7 +87,7 @@ impl Loop {
     /// Time went by: a leader sends its heartbeat; a long silence is noted.
     pub(super) fn pursue_contact(&mut self) {
         if self.role == Role::Leader && !self.is_alone() && self.now_ms >= self.contact.beat_at_ms {
-            self.contact.beat_at_ms = self.now_ms + HEARTBEAT_MS;
+            self.contact.beat_at_ms = self.now_ms + self.heartbeat_ms();
             if self.contact.is_asked {
                 self.replica.ping();
             } else {
@@ -94,6 +98,16 @@ impl Loop {
         if is_silent && self.forwarder.has_unsettled() {
             self.contact.proof = Proof::Wanted;
         }
+    }
+
+    /// How long until the heartbeat after the one that is sent now.
+    fn heartbeat_ms(&mut self) -> u64 {
+        let (index, since_ms) = &mut self.contact.quiet_since;
+        if *index != self.applied {
+            (*index, *since_ms) = (self.applied, self.now_ms);
+        }
+        let is_quiet = self.now_ms - *since_ms >= QUIET_MS && !self.leases.has_short();
+        if is_quiet { HEARTBEAT_QUIET_MS } else { HEARTBEAT_MS }
     }
 
     /// Asks the others whether they still follow this leader. A question that waits, since nothing
@@ -112,6 +126,19 @@ impl Loop {
     pub(super) fn on_contact(&mut self, asked_ms: Option<u64>) {
         self.contact.is_asked = false;
         self.note_contact(asked_ms);
+    }
+
+    /// A follower gave its leader batches up to this one.
+    pub(super) fn note_forwarded(&mut self, sequence: u64) {
+        self.contact.forwarded.get_or_insert((sequence, self.now_ms));
+    }
+
+    /// This member has applied its batches up to this one. One that it forwarded was committed
+    /// after that: it had contact then. A session that is opened at a member has it, so.
+    pub(super) fn note_settled(&mut self, sequence: u64) {
+        if let Some((_, at_ms)) = self.contact.forwarded.take_if(|(last, _)| *last <= sequence) {
+            self.note_contact(Some(at_ms));
+        }
     }
 
     /// Asks for the index that proves that this member knows what was committed.

@@ -36,6 +36,7 @@ impl Loop {
         }
         while let Some(piece) = self.forwarder.forward() {
             self.send(leader, piece);
+            self.note_forwarded(self.forwarder.given_sequence());
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Timing {
     counted_ms: u64,
     /// Time since [`Loop::on_time`], as it was.
     elapsed_ms: u64,
-    /// Time that is not yet a whole tick of the replica.
+    /// Time that the replica was not told of: less than a tick, behind [`Loop::on_time`].
     tick_rest_ms: u64,
 }
 
@@ -44,27 +44,33 @@ impl Timing {
         }
     }
 
-    /// Whole ticks of the replica that went by.
-    fn take_ticks(&mut self) -> u64 {
-        let ticks = self.tick_rest_ms / self.raft_tick_ms;
-        self.tick_rest_ms %= self.raft_tick_ms;
+    /// Whole ticks of the replica that went by, at most `max`.
+    fn take_ticks(&mut self, max: u64) -> u64 {
+        let ticks = (self.tick_rest_ms / self.raft_tick_ms).min(max);
+        self.tick_rest_ms -= ticks * self.raft_tick_ms;
         ticks
     }
 }
 
 impl Loop {
     /// Time went by. What arrived meanwhile is handed over next, and then [`Loop::on_time`] called.
+    ///
+    /// The replica is told at once of what went by, as far as that starts no election: a heartbeat
+    /// that has arrived begins the wait for the next one, and time before it must not count.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.now_ms += elapsed_ms;
         self.leases.advance(elapsed_ms, self.timing.planned_ms);
         self.timing.advance(elapsed_ms);
+        if let Some(ticks) = self.replica.ticks_until_election() {
+            let ticks = self.timing.take_ticks(ticks.saturating_sub(1));
+            (0..ticks).for_each(|_| self.replica.tick());
+        }
     }
 
     /// Acts on the time that went by.
     pub fn on_time(&mut self) {
-        for _ in 0..self.timing.take_ticks() {
-            self.replica.tick();
-        }
+        let ticks = self.timing.take_ticks(u64::MAX);
+        (0..ticks).for_each(|_| self.replica.tick());
         let counted_ms = core::mem::take(&mut self.timing.counted_ms);
         let elapsed_ms = core::mem::take(&mut self.timing.elapsed_ms);
         self.pursue(counted_ms, elapsed_ms);

@@ -2,6 +2,7 @@
 //! with whom, and what is handed over behind a silence.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use machine::{BootId, Command, MemberId, Origin, SessionId};
 use replica::{Membership, Role};
@@ -10,8 +11,10 @@ use super::super::tests::applied_up_to;
 use super::*;
 use crate::forward::Forwarder;
 use crate::front::tests::rig::{own_batch, start};
-use crate::limits::FULL_LASTS_MS;
-use crate::message::{FrontId, Start, Submission, ToApply, ToLoop, Waiter};
+use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
+use crate::message::{
+    FromApply, FrontId, SessionEvent, Start, Submission, ToApply, ToLoop, Waiter,
+};
 use crate::peer::{PeerFrame, PeerMessage};
 
 const TICK_MS: u64 = 20;
@@ -161,6 +164,84 @@ fn all_have_contact_while_all_are_there() {
     }
 }
 
+/// Heartbeats that a leader sends one of the others within a second, those included that raft-rs
+/// sends by itself every 380 ms.
+fn beats_of_a_second(world: &mut World, leader: usize, other: usize) -> usize {
+    let mut beats = 0;
+    for _ in 0..1_000 / TICK_MS {
+        world.run(leader, TICK_MS);
+        let is_beat = |(_, to, frame): &&(usize, usize, PeerFrame)| {
+            let decoded = PeerMessage::decode(id(leader), frame.clone());
+            *to == other && matches!(decoded, Ok(PeerMessage::Raft(_)))
+        };
+        beats += world.flying.iter().filter(is_beat).count();
+        (0..3).filter(|at| *at != leader).for_each(|at| world.run(at, TICK_MS));
+        world.settle();
+    }
+    beats
+}
+
+#[test]
+fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
+    let (mut world, leader, others) = World::led();
+    let servers = (0..3).map(|at| (id(at), at as u64 + 1)).collect();
+    world.members[leader].on_apply(FromApply::Registered(Arc::new(servers)));
+    let beats = |world: &mut World| beats_of_a_second(world, leader, others[0]);
+    let attached = |session, timeout_ms| {
+        let session = SessionId(session);
+        let event = SessionEvent::Attached { session, attached: machine::Ordinal(1), timeout_ms };
+        vec![event]
+    };
+    let close = |session| vec![SessionEvent::Closed(SessionId(session))];
+    let told = |world: &mut World, events| {
+        let index = world.members[leader].status().applied_index;
+        let FromApply::Applied { configured, installed, image_bytes_max, own_sequence, .. } =
+            applied_up_to(index)
+        else {
+            unreachable!("it is what was applied")
+        };
+        world.members[leader].on_apply(FromApply::Applied {
+            index: LogIndex(index),
+            sessions: events,
+            configured,
+            installed,
+            image_bytes_max,
+            own_sequence,
+        });
+    };
+    (0..2).for_each(|_| _ = beats(&mut world));
+    assert!((5..=8).contains(&beats(&mut world)));
+    world.submit(leader);
+    world.settle();
+    assert!(beats(&mut world) >= 11);
+    beats(&mut world);
+    assert!((5..=8).contains(&beats(&mut world)));
+    told(&mut world, attached(1, QUIET_TIMEOUT_MS_MIN));
+    assert!((5..=8).contains(&beats(&mut world)));
+    told(&mut world, attached(2, QUIET_TIMEOUT_MS_MIN - 1));
+    assert!(beats(&mut world) >= 11);
+    told(&mut world, close(1));
+    assert!(beats(&mut world) >= 11);
+    told(&mut world, close(2));
+    assert!((5..=8).contains(&beats(&mut world)));
+}
+
+#[test]
+fn a_batch_that_a_follower_has_applied_proves_contact_as_of_when_it_was_forwarded() {
+    let (mut world, _, followers) = World::led();
+    let at = followers[0];
+    world.pass(TICK_MS);
+    let before_ms = world.contact_ms(at);
+    assert!(before_ms > TICK_MS);
+    world.submit(at);
+    world.members[at].pass(TICK_MS);
+    let given = world.members[at].forwarder.given_sequence();
+    world.members[at].note_settled(given - 1);
+    assert_eq!(world.contact_ms(at), before_ms + TICK_MS);
+    world.members[at].note_settled(given);
+    assert_eq!(world.contact_ms(at), TICK_MS);
+}
+
 #[test]
 fn a_leader_that_is_cut_off_loses_contact_however_seldom_it_runs() {
     let (mut world, leader, _) = World::led();
@@ -293,4 +374,21 @@ fn a_disk_that_was_full_is_not_taken_for_full_for_ever() {
     }
     world.submit(at);
     assert_eq!(world.refused, [at]);
+}
+
+#[test]
+fn time_before_a_heartbeat_does_not_count_for_an_election() {
+    let (mut world, leader, followers) = World::led();
+    let at = followers[0];
+    let wait_ticks = |world: &World| world.members[at].replica.ticks_until_election().unwrap();
+    (0..6).for_each(|_| world.pass(TICK_MS));
+    world.members[leader].pass(HEARTBEAT_QUIET_MS);
+    world.turn(leader);
+    // It sleeps until the heartbeat comes.
+    world.members[at].advance(HEARTBEAT_QUIET_MS);
+    world.settle();
+    let after_heartbeat = wait_ticks(&world);
+    world.members[at].on_time();
+    assert_eq!(wait_ticks(&world), after_heartbeat);
+    assert!(after_heartbeat * TICK_MS >= 2 * HEARTBEAT_QUIET_MS - TICK_MS);
 }
