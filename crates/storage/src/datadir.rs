@@ -236,9 +236,17 @@ impl<D: Disk> DataDir<D> {
         let boot = found.count.checked_add(step).expect("nobody starts a server 2^64 times");
         let io = |op| move |error| StorageError::io(BOOT_FILE, op, error);
         let file = self.disk.open(BOOT_FILE).map_err(io("open"))?;
-        let offset = BOOT_SLOT_OFFSETS[1 - found.position] as u64;
-        self.disk.write_at(&file, offset, &encode_boot(boot)).map_err(io("write"))?;
-        self.disk.sync_data(&file).map_err(io("sync"))?;
+        let write = |position: usize| {
+            let offset = BOOT_SLOT_OFFSETS[position] as u64;
+            self.disk.write_at(&file, offset, &encode_boot(boot)).map_err(io("write"))?;
+            self.disk.sync_data(&file).map_err(io("sync"))
+        };
+        write(1 - found.position)?;
+        if !found.is_whole {
+            // Without this the other slot would be two behind: damage of the slot just written
+            // would give its number again.
+            write(found.position)?;
+        }
         Ok(boot)
     }
 }

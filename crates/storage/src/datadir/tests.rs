@@ -419,6 +419,26 @@ fn a_damaged_slot_of_the_boot_count_never_makes_a_number_come_twice() {
 }
 
 #[test]
+fn damage_after_damage_never_makes_a_boot_number_come_twice() {
+    for seed in 0..200_u32 {
+        let disk = FaultDisk::new(1);
+        let dir = birth(&disk).expect("is born");
+        let mut before = 0;
+        for round in 0..10 {
+            let which = (seed >> round) as usize % 3;
+            if let Some(offset) = BOOT_SLOT_OFFSETS.get(which) {
+                let mut bytes = disk.content(BOOT_FILE).expect("is there");
+                bytes[offset + 8] ^= 1;
+                disk.set_content(BOOT_FILE, bytes);
+            }
+            let boot = dir.next_boot().expect("counts");
+            assert!(boot > before, "{boot} after {before}, seed {seed}");
+            before = boot;
+        }
+    }
+}
+
+#[test]
 fn a_torn_count_leaves_the_other_slot() {
     // Sectors of real disks are written whole; this is one that is not.
     let disk = FaultDisk::new(1);
