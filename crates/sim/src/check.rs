@@ -120,6 +120,8 @@ pub fn check(evidence: &Evidence<'_>, machines: &[&Machine]) -> Result<Verdict, 
     let verdict = judge(evidence.history, &committed, rules).map_err(|found| found.to_string())?;
     machines.iter().try_for_each(|machine| compare(machine, &verdict.model))?;
     check_acknowledgements(evidence, &verdict, &times)?;
+    let handed_us: Vec<u64> = times.iter().map(|times| times.handed_us).collect();
+    check_shown(evidence.history, &verdict.shown, &handed_us)?;
     check_expiries(evidence, &verdict, &times)?;
     check_silence(evidence, &verdict, &times)?;
     Ok(verdict)
@@ -189,6 +191,27 @@ fn check_acknowledgements(
             return Err(format!(
                 "operation {number} was acknowledged at {acknowledged_us} us, a sync covers its \
                  entry since {handed_us} us"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// No read shows a command before syncs of a quorum cover its entry: `handed_us` says for each
+/// command when they did.
+fn check_shown(
+    history: &History,
+    shown: &[(usize, usize)],
+    handed_us: &[u64],
+) -> Result<(), String> {
+    for &(number, command_count) in shown {
+        let Some(last) = command_count.checked_sub(1) else { continue };
+        let shown_us = history.ops[number].completed.as_ref().map_or(0, |it| it.moment.at_us);
+        if shown_us < handed_us[last] {
+            return Err(format!(
+                "operation {number} shows command {last} at {shown_us} us, syncs cover it since {} \
+                 us",
+                handed_us[last]
             ));
         }
     }

@@ -21,7 +21,7 @@ use zk::request::{
 };
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
-use crate::limits::{VISIT_PATIENCE_US, VISIT_TIMEOUT_MS_MIN};
+use crate::limits::{READ_ONLY_US_MAX, VISIT_PATIENCE_US, VISIT_TIMEOUT_MS_MIN};
 use crate::network::{End, Network};
 use crate::world::World;
 
@@ -107,6 +107,12 @@ pub struct Client {
     users: Vec<usize>,
     /// Draws frames that no server takes; none if the client sends no such frames.
     bad_frames: Option<Random>,
+    /// Draws what has to do with servers that serve reads only; none if the client asks for more.
+    reads_only: Option<Random>,
+    /// Its server has no leader, and serves it reads only on this connection.
+    is_read_only: bool,
+    /// It leaves such a connection then, to look for a server that takes writes.
+    searches_us: u64,
     /// It has sent one on this connection, and waits for the end of the connection.
     waits_for_end: bool,
     /// Connections that a server closed behind such a frame.
@@ -177,6 +183,9 @@ impl Client {
             is_racing: false,
             users: Vec::new(),
             bad_frames: None,
+            reads_only: None,
+            is_read_only: false,
+            searches_us: 0,
             waits_for_end: false,
             ended_count: 0,
             is_calm: false,
@@ -208,6 +217,21 @@ impl Client {
     /// It sends frames that no server takes, too.
     pub fn send_bad_frames(&mut self, random: Random) {
         self.bad_frames = Some(random);
+    }
+
+    /// It can do with reads, where a server has no leader.
+    pub fn take_reads_only(&mut self, random: Random) {
+        self.reads_only = Some(random);
+    }
+
+    /// Whether it can do with reads.
+    pub fn takes_reads_only(&self) -> bool {
+        self.reads_only.is_some()
+    }
+
+    /// The newest zxid that it has seen.
+    pub fn last_zxid(&self) -> i64 {
+        self.last_zxid
     }
 
     /// Connections that a server closed behind a frame that no server takes.
@@ -316,6 +340,10 @@ impl Client {
                 // Java's readTimeout: the server is taken for dead.
                 self.leave(world, network);
             }
+            // `ClientCnxn.SendThread.pingRwServer`
+            State::Connected if self.is_read_only && now_us >= self.searches_us => {
+                self.leave(world, network);
+            }
             State::Connected => self.talk(world, network, history, timeout_us),
         }
         Wish::Nothing
@@ -333,12 +361,16 @@ impl Client {
                 let ping_us = self.sent_us + timeout_us / 3;
                 at_us = at_us.min(ping_us.max(self.mute_until_us));
                 let has_room = (self.outstanding.len() as u64) < self.config.pipeline_max;
-                let has_work = self.ops_left > 0 || self.last_words == LastWords::Wanted;
+                let may_speak = self.last_words == LastWords::Wanted && !self.is_read_only;
+                let has_work = self.ops_left > 0 || may_speak;
                 if has_room && has_work && !self.waits_for_end {
                     at_us = at_us.min(self.next_us.max(self.mute_until_us));
                 }
                 if self.deaf_until_us > now_us {
                     at_us = at_us.min(self.deaf_until_us);
+                }
+                if self.is_read_only {
+                    at_us = at_us.min(self.searches_us);
                 }
                 at_us
             }
@@ -464,7 +496,11 @@ impl Client {
             last_zxid_seen: self.last_zxid,
             session,
             password: password.to_vec(),
-            read_only: if self.number.is_multiple_of(3) { None } else { Some(false) },
+            read_only: match self.takes_reads_only() {
+                true => Some(true),
+                false if self.number.is_multiple_of(3) => None,
+                false => Some(false),
+            },
             ..ConnectRequest::new(self.config.timeout_ms as i32)
         };
         let mut out = Vec::new();
@@ -506,6 +542,7 @@ impl Client {
             network.close_by_client(world, number);
         }
         self.state = State::Away;
+        self.is_read_only = false;
         self.waits_for_end = false;
         self.outstanding.clear();
         self.pings.clear();
@@ -539,7 +576,8 @@ impl Client {
             }
             self.burst(now_us, history, &mut out);
         }
-        if self.last_words == LastWords::Wanted && self.outstanding.is_empty() {
+        let may_speak = self.last_words == LastWords::Wanted && !self.is_read_only;
+        if may_speak && self.outstanding.is_empty() {
             assert!(!self.waits_for_end, "a frame that it waits for is outstanding");
             self.last_words = LastWords::Sent;
             self.request(Op::Sync { path: "/".to_string() }, now_us, history, &mut out);
@@ -794,9 +832,16 @@ impl Client {
         }
         let (session, timeout_ms) = (response.session, response.timeout_ms as u32);
         let password = response.password;
-        history.receive(number, Received::Connected { session, timeout_ms, password });
-        self.session = session;
-        self.password = password;
+        self.is_read_only = response.read_only == Some(true);
+        if self.is_read_only {
+            history.receive(number, Received::ConnectedReadOnly { session, password });
+        } else {
+            history.receive(number, Received::Connected { session, timeout_ms, password });
+        }
+        if self.keeps_session(world.now_us) {
+            self.session = session;
+            self.password = password;
+        }
         self.timeout_ms = timeout_ms;
         self.state = State::Connected;
         self.next_us = world.now_us;
@@ -824,6 +869,23 @@ impl Client {
             let mut out = Vec::new();
             self.request(op, world.now_us, history, &mut out);
             self.send(&out, world, network);
+        }
+    }
+
+    /// Whether it asks for the session that it was just given on its next connection. ZooKeeper's
+    /// clients do not ask for one that only a server without a leader knows
+    /// (`ClientCnxn.SendThread.seenRwServerBefore`), others do.
+    fn keeps_session(&mut self, now_us: u64) -> bool {
+        if !self.is_read_only {
+            return true;
+        }
+        let is_local = self.session == 0;
+        match &mut self.reads_only {
+            Some(random) => {
+                self.searches_us = now_us + random.magnitude(100_000, READ_ONLY_US_MAX);
+                !is_local || random.one_in(4)
+            }
+            None => !is_local,
         }
     }
 

@@ -3,7 +3,7 @@
 use storage::fault_disk::Operation;
 use workload::generate::Random;
 
-use crate::limits::{HANG_US_MAX, STUTTER_US_MAX};
+use crate::limits::{HANG_US_MAX, SECLUDED_US, STUTTER_US_MAX};
 use crate::links::Roughness;
 
 /// Whom a fault is for.
@@ -251,6 +251,9 @@ const REFUSED_LINKS: u64 = KINDS + 18;
 const RUNNING_ROT: u64 = KINDS + 19;
 const OTHER_MACHINE: u64 = KINDS + 20;
 
+/// A long partition, in runs in which members serve reads without a leader.
+const SECLUSION: u64 = KINDS + 21;
+
 /// Sets a seed apart from itself, to draw the kinds added later. With this number the kept seeds
 /// have none of them, and mean what they meant before.
 pub const LATER_SEED: u64 = 0x6c61_7465_7200_0004;
@@ -334,6 +337,13 @@ impl FaultMix {
         planned.reverse();
         let (random, kinds) = (Random::new(0), Vec::new());
         FaultMix { random, member_count: 1, kinds, interval_us: 1, planned }
+    }
+
+    /// Where things go wrong by chance, members are cut off for long, too.
+    pub fn seclude_members(&mut self) {
+        if self.is_any() {
+            self.kinds.extend([SECLUSION; 2]);
+        }
     }
 
     /// Whether the disk may become full by chance.
@@ -486,6 +496,10 @@ impl FaultMix {
             PARTITION => Fault::Partition {
                 is_one_way: random.one_in(3),
                 for_us: random.magnitude(100_000, 30_000_000),
+            },
+            SECLUSION => Fault::Partition {
+                is_one_way: random.one_in(3),
+                for_us: random.between(*SECLUDED_US.start(), *SECLUDED_US.end()),
             },
             BREAK_LINKS => Fault::BreakLinks { one_in: random.between(1, 4) },
             SLOW_LINKS => Fault::SlowLinks {

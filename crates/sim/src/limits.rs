@@ -24,6 +24,23 @@ pub const COMMANDS_MAX_LEAST: u64 = 4;
 /// again on each connection, are too large a request never gets on.
 pub const LARGE_REQUEST_BYTES_LEAST: u64 = 8_000;
 
+/// Without a leader for so long, a member that is configured for that serves reads, as in the shell
+/// that ships with a `tickTime` of two seconds at most.
+pub const READ_ONLY_AFTER_MS: u64 = 2_000;
+
+/// Operations of a client in a run in which members serve reads without a leader, at least.
+pub const READ_ONLY_OPS: u64 = 100;
+
+/// The longest that it thinks between two bursts, at least.
+pub const READ_ONLY_THINK_US: u64 = 1_000_000;
+
+/// How long such a run cuts members off for: some times as long as they wait for a leader.
+pub const SECLUDED_US: core::ops::RangeInclusive<u64> = 4_000_000..=25_000_000;
+
+/// The longest that a client stays with a member that serves it reads only, before it looks for
+/// another one.
+pub const READ_ONLY_US_MAX: u64 = 20_000_000;
+
 /// Bytes read from a socket at once, as in the shell that ships.
 pub const READ_BYTES: u64 = 16 * 1024;
 

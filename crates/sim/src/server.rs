@@ -7,6 +7,7 @@
 //! taken at once. What takes time on a real disk takes virtual time here: the effect is there at
 //! the start, the report at the end, and a crash may come in between.
 
+mod forged;
 mod runtime;
 mod unborn;
 
@@ -89,6 +90,12 @@ pub enum Sabotage {
     CreditIgnored,
     /// A Front has no bound for the bytes of a request.
     FrameBoundIgnored,
+    /// Each client that says whether it can do with reads passes for one that can.
+    ReadsDoForAll,
+    /// A Front takes each client for one that has seen nothing before.
+    SeenZxidForgotten,
+    /// Loop is handed the writes of clients that are served reads only.
+    WritesWithoutLeader,
 }
 
 /// What a member is configured to be, the same in each of its lives.
@@ -119,6 +126,9 @@ pub struct MemberConfig {
     pub mail_max: usize,
     /// Bytes of a request frame.
     pub frame_bytes_max: u32,
+    /// Without a leader for so long, reads are served to clients that can do with them; none: they
+    /// never are.
+    pub read_only_after_ms: Option<u64>,
     /// Settings that keep clients from asking for too much at once.
     pub throttles: Throttles,
     /// No sync takes longer than a ms, but for what a fault does to it; else one of a hundred takes
@@ -317,6 +327,11 @@ pub struct Server {
     to_spare: VecDeque<SpareJob<SimDisk>>,
     spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
     is_ready: bool,
+    /// Whether connection runtimes take connections and mail: once the member is ready or, where
+    /// reads are served without a leader, some time after the start.
+    is_open: bool,
+    opens_us: Option<u64>,
+    read_only_after_ms: Option<u64>,
     started_us: u64,
     /// By the clock of its machine.
     started_local_us: u64,
@@ -449,7 +464,7 @@ impl Server {
                     sessionless_ms_max: member::limits::SESSIONLESS_MS_DEFAULT,
                     audit: false,
                     slow_request_ms: None,
-                    read_only_after_ms: None,
+                    read_only_after_ms: config.read_only_after_ms,
                 };
                 Runtime::new(config, world.now_us, clock)
             })
@@ -491,6 +506,9 @@ impl Server {
             to_spare: VecDeque::new(),
             spare_report: None,
             is_ready: false,
+            is_open: false,
+            opens_us: config.read_only_after_ms.map(|ms| world.now_us + clock.world_us(ms * 1000)),
+            read_only_after_ms: config.read_only_after_ms,
             started_us: world.now_us,
             started_local_us: clock.local_us(world.now_us),
             snapshot_count: 0,
@@ -513,6 +531,9 @@ impl Server {
         };
         server.wake(world, Actor::Loop);
         server.wake(world, Actor::Disk);
+        if let Some(at_us) = server.opens_us {
+            server.wake_at(world, Actor::Front(0), at_us);
+        }
         Ok(server)
     }
 
@@ -523,9 +544,14 @@ impl Server {
         self.life
     }
 
-    /// Whether clients are served.
+    /// Whether it has become ready: clients are served all.
     pub fn is_ready(&self) -> bool {
         self.is_ready
+    }
+
+    /// Whether clients can connect.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// When the process was started.
@@ -1056,21 +1082,29 @@ impl Server {
             self.is_ready = true;
             let index = self.machine.counters().index.0;
             witness.on_ready(self.number, index, world.now_us).map_err(Death::Bug)?;
-            let settings = Arc::new(self.machine.settings().clone());
             // In an ensemble the leader's are wanted.
-            if self.is_alone && *settings != self.settings {
+            if self.is_alone && *self.machine.settings() != self.settings {
                 return Err(Death::Bug("ready without the settings that are wanted".to_string()));
             }
-            self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
-            for front in 0..self.runtimes.len() as u32 {
-                self.wake(world, Actor::Front(front));
-            }
+            self.open(world);
         }
         if !self.to_loop.is_empty() {
             self.wake(world, Actor::Loop);
         }
         self.wake_at(world, Actor::Loop, self.next_tick_us);
         Ok(())
+    }
+
+    /// The connection runtimes start, and connections come from now on.
+    fn open(&mut self, world: &mut World) {
+        if core::mem::replace(&mut self.is_open, true) {
+            return;
+        }
+        let settings = Arc::new(self.machine.settings().clone());
+        self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
+        for front in 0..self.runtimes.len() as u32 {
+            self.wake(world, Actor::Front(front));
+        }
     }
 
     /// A sabotage: the same commands once more, and nobody waits for these.
@@ -1089,8 +1123,8 @@ impl Server {
         if !self.apply.has_work() {
             return Ok(());
         }
-        // Before it is ready nobody takes mail.
-        if self.is_ready && self.mail_is_full() {
+        // Before it is open nobody takes mail.
+        if self.is_open && self.mail_is_full() {
             self.wake_at(world, Actor::Apply, world.now_us + MAIL_WAIT_US);
             return Ok(());
         }
@@ -1109,7 +1143,7 @@ impl Server {
         let mut output = self.apply.take_output();
         for (front, delivery) in output.deliveries(self.runtimes.len() as u32) {
             self.check_syncs(front, &delivery, witness)?;
-            if self.is_ready {
+            if self.is_open {
                 let runtime = &mut self.runtimes[front.0 as usize];
                 // Others find it when they look next.
                 let is_urgent = !delivery.answers.is_empty() || runtime.has_watches();

@@ -32,7 +32,8 @@ use crate::disk::SimDisk;
 use crate::fault::{Disks, Fault, FaultMix, LATER_SEED, Whom};
 use crate::limits::{
     CLOCK_PPM_MAX, EVENTS_MAX, FIND_OUT_TRIES_MAX, FINISH_US_MAX, FRAME_BYTES_MAX, LINGER_US_MAX,
-    MEMBERS_MAX, RAFT_TICK_ALONE_MS, RAFT_TICK_MS, READY_US_MAX,
+    MEMBERS_MAX, RAFT_TICK_ALONE_MS, RAFT_TICK_MS, READ_ONLY_AFTER_MS, READ_ONLY_OPS,
+    READ_ONLY_THINK_US, READY_US_MAX,
 };
 use crate::links::{Links, Told};
 use crate::network::Network;
@@ -56,6 +57,9 @@ const DECEIT_SEED: u64 = 0x6465_6365_6974_0001;
 /// kept seeds have none of them.
 const LATER_OPS_SEED: u64 = 0x6c61_7465_6f70_010f;
 
+/// Sets the seed of reads without a leader apart from itself, to draw what makes them likely.
+const READ_ONLY_SEED: u64 = 0x7265_6164_0000_0001;
+
 /// Operations of clients that were added later. Each kind that a run has is drawn from a seed of
 /// its own, so the rest of the run does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub struct LaterOps {
     /// Members have low bounds for the work that clients may have under way. Clients then send no
     /// bad frames: an unknown operation that waited for too long ends no connection.
     pub throttles: Option<u64>,
+    /// Some clients can do with reads, and members of an ensemble serve these without a leader.
+    pub read_only: Option<u64>,
 }
 
 impl LaterOps {
@@ -82,7 +88,14 @@ impl LaterOps {
             let seed = random.bits();
             random.one_in(2).then_some(seed)
         };
-        LaterOps { bad_frames: kind(), lasting_watches: kind(), users: kind(), throttles: kind() }
+        LaterOps {
+            bad_frames: kind(),
+            lasting_watches: kind(),
+            users: kind(),
+            throttles: kind(),
+            // Drawn last, as each kind that is added: the others are what they were.
+            read_only: kind(),
+        }
     }
 }
 
@@ -161,6 +174,7 @@ impl Options {
                 spare_count: if is_heavy { 1 } else { random.between(1, 3) as usize },
                 ..WalOptions::default()
             },
+            read_only_after_ms: None,
             room_bytes_min: segment_bytes * random.between(1, 3) / 4,
             mail_max: random.magnitude(1, 64) as usize,
             frame_bytes_max: FRAME_BYTES_MAX,
@@ -256,6 +270,22 @@ impl Options {
         }
         options
     }
+
+    /// Members of an ensemble serve reads without a leader; alone, as in the shell that ships, none
+    /// is needed. Members are cut off for longer than others, and clients work for longer and have
+    /// short timeouts, so that some come to a member without a leader.
+    fn serve_reads_only(&mut self, mut random: Random) {
+        if self.member_count == 1 {
+            return;
+        }
+        self.member.read_only_after_ms = Some(READ_ONLY_AFTER_MS);
+        self.faults.seclude_members();
+        for client in &mut self.clients {
+            client.timeout_ms = (random.between(2, 6) * self.member.options.tick_ms) as u32;
+            client.think_us_max = client.think_us_max.max(READ_ONLY_THINK_US);
+            client.ops = client.ops.max(READ_ONLY_OPS);
+        }
+    }
 }
 
 /// What a run was like.
@@ -283,6 +313,10 @@ pub struct Summary {
     pub write_count: usize,
     /// Reads that were answered.
     pub read_count: usize,
+    /// Reads that were answered on connections that are served reads only.
+    pub read_only_count: usize,
+    /// Requests that were refused on such connections.
+    pub not_read_only_count: usize,
     /// Writes without a reply that took effect.
     pub unknown_done_count: usize,
     /// Watch events.
@@ -409,6 +443,9 @@ impl Simulation {
             options.member.throttles = Throttles::draw(Random::new(seed));
             options.later_ops.bad_frames = None;
         }
+        if let Some(seed) = options.later_ops.read_only {
+            options.serve_reads_only(Random::new(seed ^ READ_ONLY_SEED));
+        }
         let mut random = Random::new(options.seed);
         let disk = SimDisk::new(random.bits(), options.syncs_lie);
         let network = Network::new(random.fork());
@@ -489,7 +526,8 @@ impl Simulation {
     }
 
     fn begin_later_ops(&mut self) {
-        let LaterOps { bad_frames, lasting_watches, users, throttles: _ } = self.options.later_ops;
+        let LaterOps { bad_frames, lasting_watches, users, throttles: _, read_only } =
+            self.options.later_ops;
         if let Some(mut random) = bad_frames.map(Random::new) {
             self.clients.iter_mut().for_each(|it| it.send_bad_frames(random.fork()));
         }
@@ -498,6 +536,13 @@ impl Simulation {
         }
         if let Some(mut random) = users.map(Random::new) {
             self.clients.iter_mut().for_each(|it| it.be_users(random.fork()));
+        }
+        if let Some(mut random) = read_only.map(Random::new) {
+            for client in &mut self.clients {
+                if random.one_in(2) {
+                    client.take_reads_only(random.fork());
+                }
+            }
         }
     }
 
@@ -718,13 +763,17 @@ impl Simulation {
         let member = self.clients[client].next_member(self.hosts.len());
         let is_last = self.phase == Phase::LastStart;
         let server = self.hosts[member].server.as_mut();
-        let Some(server) = server.filter(|server| server.is_ready() && !is_last) else {
+        let Some(server) = server.filter(|server| server.is_open() && !is_last) else {
             self.clients[client].on_refused(self.world.now_us);
             return;
         };
         let number = self.network.connect(client, member, server.life(), self.world.now_us);
         let asked = self.clients[client].ask();
         assert!(self.history.connect(client as u32, asked.0, asked.1) == number);
+        let record = &mut self.history.connections[number];
+        record.takes_read_only = self.clients[client].takes_reads_only();
+        record.zxid_floor =
+            self.clients[client].last_zxid().max(server.machine().counters().zxid.0);
         server.accept(number, &mut self.world, &mut self.network);
         let (world, network) = (&mut self.world, &mut self.network);
         if self.clients[client].maybe_spoil_connect(number, world, network, &mut self.history) {
@@ -1017,6 +1066,8 @@ impl Simulation {
             write_count: verdict.acknowledged.len(),
             refused_count: verdict.refused_count,
             read_count: verdict.read_count,
+            read_only_count: verdict.read_only_count,
+            not_read_only_count: verdict.not_read_only_count,
             unknown_done_count: verdict.unknown_done_count,
             event_received_count: verdict.event_count,
             expired_count: verdict.expired.len(),

@@ -83,6 +83,8 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
         ("connections that a throttle closed", count(|it| it.turned_away_count)),
         ("events of watches that stay", count(|it| it.lasting_event_count)),
         ("watches that stay and are set again", count(|it| it.lasting_again_count)),
+        ("reads without a leader", count(|it| it.read_only_count)),
+        ("requests that need a leader and have none", count(|it| it.not_read_only_count)),
     ] {
         assert!(count > 0, "no {what}");
     }

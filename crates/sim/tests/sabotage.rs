@@ -193,6 +193,39 @@ fn a_frame_that_is_too_long_and_does_not_end_the_connection_is_noticed() {
     });
 }
 
+/// One member is cut off for a minute, and clients can do with reads.
+fn cut_off_with_readers(options: &mut Options) {
+    options.later_ops = LaterOps { read_only: Some(options.seed), ..LaterOps::default() };
+    options.begins_unborn = false;
+    let cut = Fault::Partition { is_one_way: false, for_us: 60_000_000 };
+    options.faults = FaultMix::planned_for(vec![(3_000_000, Whom::one(0), cut)]);
+    options.faults_us = 60_000_000;
+    for client in &mut options.clients {
+        client.ops = 400;
+        client.think_us_max = 400_000;
+    }
+}
+
+#[test]
+fn a_client_that_is_served_reads_only_and_did_not_ask_for_that_is_noticed() {
+    let why = "did not say that it can do with reads";
+    check_noticed_where(Sabotage::ReadsDoForAll, why, cut_off_with_readers);
+}
+
+#[test]
+fn a_write_of_a_client_that_is_served_reads_only_is_noticed() {
+    let why = "is served reads only, the order holds";
+    check_noticed_where(Sabotage::WritesWithoutLeader, why, cut_off_with_readers);
+}
+
+/// A member without a leader has an old state, which a client must not be shown that has seen a
+/// newer one elsewhere.
+#[test]
+fn a_read_that_shows_less_than_the_client_has_seen_is_noticed() {
+    let why = "was seen or applied when it connected";
+    check_noticed_where(Sabotage::SeenZxidForgotten, why, cut_off_with_readers);
+}
+
 /// A member that was replaced, and forgotten, comes back in the middle of what it handed over. It
 /// is to condemn its directory; if it goes on, nobody takes what it hands over.
 #[test]

@@ -52,6 +52,14 @@ pub enum Received {
         /// What the client must show to have it again.
         password: [u8; 16],
     },
+    /// The server has no leader, and serves this connection reads only, with this session: one that
+    /// nobody else knows, or the one that was asked for.
+    ConnectedReadOnly {
+        /// Which session.
+        session: i64,
+        /// What the client must show to have it again.
+        password: [u8; 16],
+    },
     /// The session is gone.
     Refused,
     /// The reply to the operation with that number.
@@ -76,6 +84,11 @@ pub struct ConnectionRecord {
     pub session_asked: i64,
     /// With this password.
     pub password_asked: [u8; 16],
+    /// The client said that it can do with reads.
+    pub takes_read_only: bool,
+    /// Each reply shows this zxid or a later one: the client had seen it, or the server had applied
+    /// it when the client connected. 0 where the driver does not know.
+    pub zxid_floor: i64,
     /// Operations by number, as sent.
     pub sent: Vec<usize>,
     /// What came, as it came.
@@ -84,6 +97,21 @@ pub struct ConnectionRecord {
     pub asked: Option<Moment>,
     /// When it was told about its session, where the driver notes that.
     pub told: Option<Moment>,
+}
+
+impl ConnectionRecord {
+    /// The session with which the client is served reads only, if it is.
+    pub fn read_only_session(&self) -> Option<i64> {
+        self.received.iter().find_map(|received| match received {
+            Received::ConnectedReadOnly { session, .. } => Some(*session),
+            _ => None,
+        })
+    }
+
+    /// Whether the server refuses this operation on this connection for want of a leader.
+    pub fn refuses(&self, op: &Op) -> bool {
+        self.read_only_session().is_some() && op.needs_leader(self.session_asked == 0)
+    }
 }
 
 /// Everything.

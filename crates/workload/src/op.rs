@@ -48,6 +48,8 @@ pub mod error {
     pub const SESSION_EXPIRED: i32 = -112;
     /// The session moved to another connection.
     pub const SESSION_MOVED: i32 = -118;
+    /// The connection is served reads only.
+    pub const NOT_READ_ONLY: i32 = -119;
     /// There is no such watch.
     pub const NO_WATCHER: i32 = -121;
     /// The server had the request wait for too long, and did not take it.
@@ -343,6 +345,16 @@ impl Op {
                 | Op::CloseSession
                 | Op::Undecodable { is_write: true, .. }
         )
+    }
+
+    /// Whether a server without a leader refuses it on a connection that it serves reads only. The
+    /// end of a session that only this server knows is no write there
+    /// (`ReadOnlyRequestProcessor.run`).
+    pub fn needs_leader(&self, session_is_local: bool) -> bool {
+        match self {
+            Op::CloseSession => !session_is_local,
+            op => op.is_write() || matches!(op, Op::Sync { .. }),
+        }
     }
 
     /// Whether the zxid of its reply says only what the server has sent on before. Such a reply

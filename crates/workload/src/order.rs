@@ -13,6 +13,10 @@
 //! that shows the change, and none is lost; one that stays fires once for each change; nothing that
 //! is newer than the end of the session, or than its attachment elsewhere, is shown. Then all of
 //! them together: what was finished before something began is seen by it.
+//!
+//! A server without a leader may serve reads to clients that can do with them. Such a connection
+//! stands nowhere in the order. Its reads are judged as those of others are, and what needs a
+//! leader is refused.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -96,12 +100,19 @@ pub struct Verdict {
     pub model: Model,
     /// Writes that were acknowledged: number of the operation, position in the order.
     pub acknowledged: Vec<(usize, usize)>,
+    /// Reads that were answered: number of the operation, how many commands of the order the state
+    /// has that it shows, at least.
+    pub shown: Vec<(usize, usize)>,
     /// Writes that were refused before the log.
     pub refused_count: usize,
     /// Requests that were refused because they had waited for too long.
     pub throttled_count: usize,
     /// Reads that were answered.
     pub read_count: usize,
+    /// Reads that were answered on connections that are served reads only.
+    pub read_only_count: usize,
+    /// Requests that were refused on such connections.
+    pub not_read_only_count: usize,
     /// Writes without a reply that took effect all the same.
     pub unknown_done_count: usize,
     /// Watches that fired.
@@ -141,7 +152,7 @@ pub fn judge(
     for (position, command) in committed.iter().enumerate() {
         replay.command(position, command)?;
     }
-    replay.finish()?;
+    replay.finish(committed.len())?;
     let Replay { model, changes, missed, over, mut verdict_counts, .. } = replay;
     for number in 0..history.connections.len() {
         let over = over.get(&number).copied();
@@ -153,9 +164,12 @@ pub fn judge(
     Ok(Verdict {
         model,
         acknowledged: verdict_counts.acknowledged,
+        shown: verdict_counts.shown,
         refused_count: verdict_counts.refused,
         throttled_count: verdict_counts.throttled,
         read_count: verdict_counts.reads,
+        read_only_count: verdict_counts.read_only,
+        not_read_only_count: verdict_counts.not_read_only,
         unknown_done_count: verdict_counts.unknown_done,
         event_count: verdict_counts.events,
         lasting_event_count: verdict_counts.lasting_events,
@@ -169,9 +183,12 @@ pub fn judge(
 #[derive(Default)]
 struct Counts {
     acknowledged: Vec<(usize, usize)>,
+    shown: Vec<(usize, usize)>,
     refused: usize,
     throttled: usize,
     reads: usize,
+    read_only: usize,
+    not_read_only: usize,
     unknown_done: usize,
     events: usize,
     lasting_events: usize,
@@ -202,9 +219,11 @@ struct Replay<'h> {
     reads: BTreeMap<i64, Vec<usize>>,
     /// What became of each connection's wish for a session: which it was given.
     granted: BTreeMap<usize, Option<Granted>>,
-    /// All sessions there ever were, and their passwords.
-    session_ids: BTreeSet<i64>,
+    /// All sessions there ever were.
+    lives: BTreeMap<i64, Life>,
     passwords: BTreeSet<[u8; 16]>,
+    /// Sessions that have not ended, as of the last command.
+    alive: BTreeSet<i64>,
     /// Connections that lost their session, with the newest zxid then.
     over: BTreeMap<usize, i64>,
     /// States that are there again later, by their ordinal.
@@ -229,6 +248,15 @@ fn kept_states(committed: &[Committed]) -> BTreeMap<u64, Option<Model>> {
 struct Granted {
     session: i64,
     password: [u8; 16],
+}
+
+/// A session from its beginning to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Life {
+    password: [u8; 16],
+    /// The zxids of its beginning and its end.
+    opened_at: i64,
+    ended_at: Option<i64>,
 }
 
 impl<'h> Replay<'h> {
@@ -264,8 +292,9 @@ impl<'h> Replay<'h> {
             is_done: vec![false; history.ops.len()],
             reads,
             granted: BTreeMap::new(),
-            session_ids: BTreeSet::new(),
+            lives: BTreeMap::new(),
             passwords: BTreeSet::new(),
+            alive: BTreeSet::new(),
             over: BTreeMap::new(),
             kept: BTreeMap::new(),
             verdict_counts: Counts::default(),
@@ -274,7 +303,7 @@ impl<'h> Replay<'h> {
 
     fn command(&mut self, position: usize, command: &Committed) -> Result<(), Violation> {
         // The state at a zxid is over when the next one is consumed.
-        self.check_reads()?;
+        self.check_reads(position)?;
         if let Some(kept) = self.kept.get_mut(&self.model.ordinal) {
             *kept = Some(self.model.clone());
         }
@@ -289,7 +318,8 @@ impl<'h> Replay<'h> {
             Committed::Open { session, password, connection } => {
                 let (session, password) = (*session, *password);
                 let opened = self.model.open(session, password, *connection);
-                if opened && !self.session_ids.insert(session) {
+                let life = Life { password, opened_at: self.model.zxid, ended_at: None };
+                if opened && self.lives.insert(session, life).is_some() {
                     return violation(format!(
                         "connection {connection} is given session {session:#x}, which was another's"
                     ));
@@ -299,6 +329,7 @@ impl<'h> Replay<'h> {
                         "connection {connection} is given a password that was another's"
                     ));
                 }
+                self.alive.extend(opened.then_some(session));
                 let granted = opened.then_some(Granted { session, password });
                 self.granted.insert(*connection, granted);
             }
@@ -351,7 +382,23 @@ impl<'h> Replay<'h> {
             Committed::Configure(settings) => self.model.configure(*settings),
         }
         self.changes.extend(self.model.take_changes());
+        self.note_ended();
         Ok(())
+    }
+
+    /// The sessions that the last command ended have ended at the present zxid.
+    fn note_ended(&mut self) {
+        if self.alive.len() == self.model.sessions.len() {
+            return;
+        }
+        let (lives, model) = (&mut self.lives, &self.model);
+        self.alive.retain(|session| {
+            let is_alive = model.sessions.contains_key(session);
+            if let Some(life) = lives.get_mut(session).filter(|_| !is_alive) {
+                life.ended_at = Some(model.zxid);
+            }
+            is_alive
+        });
     }
 
     fn asks_for_no_session(&self, connection: usize) -> bool {
@@ -419,6 +466,12 @@ impl<'h> Replay<'h> {
         signature: &Signature,
         time_ms: i64,
     ) -> Result<(), Violation> {
+        if self.history.connections[connection].read_only_session().is_some() {
+            return violation(format!(
+                "connection {connection} is served reads only, the order holds {}",
+                shorten(signature)
+            ));
+        }
         let number = self.find_write(connection, signature)?;
         self.is_done[number] = true;
         let record = &self.history.ops[number];
@@ -473,10 +526,13 @@ impl<'h> Replay<'h> {
         ))
     }
 
-    /// Reads that were answered with the zxid that is the newest now.
-    fn check_reads(&mut self) -> Result<(), Violation> {
+    /// Reads that were answered with the zxid that is the newest now, after so many commands.
+    fn check_reads(&mut self, command_count: usize) -> Result<(), Violation> {
         for number in self.reads.remove(&self.model.zxid).unwrap_or_default() {
             self.check_read(number)?;
+            if !self.history.ops[number].op.shows_nothing() {
+                self.verdict_counts.shown.push((number, command_count));
+            }
         }
         Ok(())
     }
@@ -484,7 +540,7 @@ impl<'h> Replay<'h> {
     fn check_read(&mut self, number: usize) -> Result<(), Violation> {
         let record = &self.history.ops[number];
         let completed = record.completed.as_ref().expect("only answered reads are listed");
-        if completed.error == error::THROTTLED_OP {
+        if is_turned_down(completed.error) {
             return Ok(());
         }
         if let Op::SetWatches { relative_zxid, data, exist, child }
@@ -510,7 +566,10 @@ impl<'h> Replay<'h> {
                 shorten(&answer),
             ));
         }
+        let connection = &self.history.connections[record.connection];
+        let is_read_only = connection.read_only_session().is_some() && !record.op.shows_nothing();
         self.verdict_counts.reads += 1;
+        self.verdict_counts.read_only += usize::from(is_read_only);
         Ok(())
     }
 
@@ -552,8 +611,8 @@ impl<'h> Replay<'h> {
     }
 
     /// After the last command: nothing acknowledged is left over.
-    fn finish(&mut self) -> Result<(), Violation> {
-        self.check_reads()?;
+    fn finish(&mut self, command_count: usize) -> Result<(), Violation> {
+        self.check_reads(command_count)?;
         self.check_bad_frames()?;
         if let Some((zxid, numbers)) = self.reads.first_key_value() {
             return violation(format!(
@@ -575,8 +634,22 @@ impl<'h> Replay<'h> {
                 return violation(format!("operation {number} was refused without need"));
             }
             self.verdict_counts.refused += usize::from(was_refused);
-            let is_refused = was_refused || was_throttled;
-            if record.op.is_write() && !is_refused && !self.is_done[number] {
+            let was_not_read_only = completed.error == error::NOT_READ_ONLY;
+            let connection = &self.history.connections[record.connection];
+            if was_not_read_only != connection.refuses(&record.op) && !was_throttled {
+                return violation(format!(
+                    "operation {number} of connection {}, {}, is answered error {}; reads only: \
+                     {:?}",
+                    record.connection,
+                    shorten(&record.op),
+                    completed.error,
+                    connection.read_only_session()
+                ));
+            }
+            self.verdict_counts.not_read_only += usize::from(was_not_read_only);
+            let is_refused = was_refused || was_throttled || was_not_read_only;
+            let is_local = connection.read_only_session().is_some();
+            if record.op.is_write() && !is_refused && !is_local && !self.is_done[number] {
                 return violation(format!(
                     "operation {number} of connection {}, {}, was acknowledged with zxid {} and \
                      is not in the committed order",
@@ -590,13 +663,21 @@ impl<'h> Replay<'h> {
     }
 
     /// Sessions were granted to the connections that the order grants them to.
-    fn check_sessions(&self) -> Result<(), Violation> {
+    fn check_sessions(&mut self) -> Result<(), Violation> {
         for (number, connection) in self.history.connections.iter().enumerate() {
             let granted = self.granted.get(&number).copied();
             for received in &connection.received {
                 let told = match received {
                     Received::Connected { session, password, .. } => {
                         Some(Granted { session: *session, password: *password })
+                    }
+                    Received::ConnectedReadOnly { session, password } => {
+                        let told = Granted { session: *session, password: *password };
+                        self.check_read_only(number, told)?;
+                        continue;
+                    }
+                    Received::Refused if granted.is_none() && self.may_not_know(connection) => {
+                        continue;
                     }
                     Received::Refused => None,
                     _ => continue,
@@ -610,6 +691,62 @@ impl<'h> Replay<'h> {
             }
         }
         Ok(())
+    }
+}
+
+impl Replay<'_> {
+    /// A connection is served reads only with this session: only if its client can do with that,
+    /// and with a session that nobody else has, or with the one that it had asked for and that was
+    /// not over in the state of the member.
+    fn check_read_only(&mut self, number: usize, told: Granted) -> Result<(), Violation> {
+        let connection = &self.history.connections[number];
+        let Granted { session, password } = told;
+        let life = self.lives.get(&session).copied();
+        let reject = |why: &str| {
+            violation(format!(
+                "connection {number} is served reads only with session {session:#x}: {why}, {life:?}"
+            ))
+        };
+        if !connection.takes_read_only {
+            return reject("its client did not say that it can do with reads");
+        }
+        if self.granted.contains_key(&number) {
+            return reject("the order knows it");
+        }
+        if connection.session_asked == 0 {
+            let life = Life { password, opened_at: 0, ended_at: Some(0) };
+            let is_new = self.lives.insert(session, life).is_none();
+            let has_own_password = self.passwords.insert(password);
+            return match is_new && has_own_password {
+                true => Ok(()),
+                false => reject("it was another's"),
+            };
+        }
+        let floor = connection.zxid_floor;
+        match life {
+            _ if connection.session_asked != session => reject("it asked for another one"),
+            Some(life)
+                if life.password == connection.password_asked && life.password == password =>
+            {
+                match life.ended_at {
+                    Some(ended_at) if ended_at <= floor => reject("it was over"),
+                    _ => Ok(()),
+                }
+            }
+            _ => reject("there is none with this password"),
+        }
+    }
+
+    /// Whether a member that serves reads only may refuse the session that this connection asked
+    /// for: not if it lived in each state that the member can have had.
+    fn may_not_know(&self, connection: &ConnectionRecord) -> bool {
+        let life = self.lives.get(&connection.session_asked);
+        let is_known = life.is_some_and(|life| {
+            life.password == connection.password_asked
+                && life.opened_at <= connection.zxid_floor
+                && life.ended_at.is_none()
+        });
+        connection.takes_read_only && connection.session_asked != 0 && !is_known
     }
 }
 
@@ -639,7 +776,12 @@ fn users_of(history: &History) -> Vec<Vec<usize>> {
 
 /// Whether an error says that the request was not taken.
 fn is_refusal(code: i32) -> bool {
-    matches!(code, error::SYSTEM_ERROR | error::THROTTLED_OP)
+    matches!(code, error::SYSTEM_ERROR | error::THROTTLED_OP | error::NOT_READ_ONLY)
+}
+
+/// Whether an error says that the server did not look at the request, whatever it was.
+fn is_turned_down(code: i32) -> bool {
+    matches!(code, error::THROTTLED_OP | error::NOT_READ_ONLY)
 }
 
 fn is_bad_frame(op: &Op) -> bool {
@@ -693,6 +835,10 @@ struct Stream<'h> {
     event_zxid: i64,
     /// Nothing newer may come: the session was ended, or attached elsewhere, at this zxid.
     zxid_max: i64,
+    /// No reply shows an older state.
+    zxid_floor: i64,
+    /// Whether nothing of the connection goes to the log.
+    is_read_only: bool,
     /// Events made up for watches that were set again.
     made_up: Vec<(EventKind, String)>,
 }
@@ -809,8 +955,15 @@ impl Stream<'_> {
         if zxid < self.reply_zxid {
             return Err(format!("reply zxids fell from {} to {zxid}", self.reply_zxid));
         }
+        if zxid < self.zxid_floor {
+            return Err(format!(
+                "the reply to operation {number} shows zxid {zxid}, {} was seen or applied when it \
+                 connected",
+                self.zxid_floor
+            ));
+        }
         // Every write consumes a zxid, so what was answered before it shows an older one.
-        let is_taken = !is_refusal(completed.error);
+        let is_taken = !is_refusal(completed.error) && !self.is_read_only;
         if record.op.is_write() && is_taken && zxid == self.reply_zxid {
             return Err(format!("a reply before operation {number} shows its zxid {zxid}"));
         }
@@ -829,7 +982,7 @@ impl Stream<'_> {
                 "operation {number} set watches again: told {made_up:?}, missed were {expected:?}"
             ));
         }
-        if completed.error == error::THROTTLED_OP {
+        if is_turned_down(completed.error) {
             return Ok(());
         }
         if let Op::FindWatch { path, which, removes } = &record.op {
@@ -936,6 +1089,7 @@ fn check_stream(
     missed: &Missed,
     over: Option<i64>,
 ) -> Result<(usize, usize), Violation> {
+    let connection = &history.connections[number];
     let mut stream = Stream {
         changes,
         cursor: 0,
@@ -945,20 +1099,24 @@ fn check_stream(
         reply_zxid: 0,
         event_zxid: 0,
         zxid_max: over.unwrap_or(i64::MAX),
+        zxid_floor: connection.zxid_floor,
+        is_read_only: connection.read_only_session().is_some(),
         made_up: Vec::new(),
     };
     let mut event_count = 0;
-    for received in &history.connections[number].received {
+    for received in &connection.received {
         let result = match received {
             Received::Event { zxid, kind, path } => {
                 event_count += 1;
                 stream.on_event(*zxid, *kind, path)
             }
             Received::Reply(op) => stream.on_reply(*op, history, missed),
-            Received::Connected { .. } | Received::Refused => Ok(()),
+            Received::Connected { .. } | Received::ConnectedReadOnly { .. } | Received::Refused => {
+                Ok(())
+            }
         };
         if let Err(what) = result {
-            let client = history.connections[number].client;
+            let client = connection.client;
             return violation(format!("connection {number} of client {client}: {what}"));
         }
     }
@@ -972,7 +1130,10 @@ fn check_real_time(history: &History, rules: Rules) -> Result<(), Violation> {
     let mut notes: Vec<(u64, usize, bool)> = Vec::new();
     for (number, record) in history.ops.iter().enumerate() {
         let Some(completed) = &record.completed else { continue };
-        if !record.op.shows_nothing() && !is_refusal(completed.error) {
+        // Such an end is the member's own affair.
+        let ends_local = record.op == Op::CloseSession
+            && history.connections[record.connection].read_only_session().is_some();
+        if !record.op.shows_nothing() && !is_refusal(completed.error) && !ends_local {
             notes.push((record.invoked.sequence, number, false));
             notes.push((completed.moment.sequence, number, true));
         }
@@ -1021,7 +1182,9 @@ fn check_real_time(history: &History, rules: Rules) -> Result<(), Violation> {
 /// The session that a connection was given.
 fn session_of(connection: &ConnectionRecord) -> Option<i64> {
     connection.received.iter().find_map(|received| match received {
-        Received::Connected { session, .. } => Some(*session),
+        Received::Connected { session, .. } | Received::ConnectedReadOnly { session, .. } => {
+            Some(*session)
+        }
         _ => None,
     })
 }

@@ -81,9 +81,12 @@ fn a_session_whose_client_vanished_must_be_gone() {
     let verdict = |model| Verdict {
         model,
         acknowledged: Vec::new(),
+        shown: Vec::new(),
         refused_count: 0,
         throttled_count: 0,
         read_count: 0,
+        read_only_count: 0,
+        not_read_only_count: 0,
         unknown_done_count: 0,
         lasting_event_count: 0,
         event_count: 0,
@@ -99,4 +102,16 @@ fn a_session_whose_client_vanished_must_be_gone() {
     assert!(check(model.clone(), 7).unwrap_err().contains("lives on"));
     assert_eq!(model.expire(&[(7, 1)]), [7]);
     assert!(check(model, 7).is_ok());
+}
+
+#[test]
+fn a_read_that_shows_what_is_not_committed_yet_is_rejected() {
+    let mut history = History::default();
+    let connection = history.connect(0, 0, [0; 16]);
+    let op = workload::op::Op::Sync { path: "/".to_string() };
+    let number = history.invoke(connection, op, S);
+    history.complete(number, 1, 0, workload::op::Answer::Empty, 2 * S);
+    assert_eq!(check_shown(&history, &[(number, 0)], &[]), Ok(()));
+    assert_eq!(check_shown(&history, &[(number, 1)], &[2 * S, 9 * S]), Ok(()));
+    assert!(check_shown(&history, &[(number, 2)], &[2 * S, 9 * S]).is_err());
 }

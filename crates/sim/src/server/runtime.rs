@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::{ConnectionId, Settings};
+use machine::{ConnectionId, SessionId, Settings};
 use member::Front;
 use member::front::{FrontConfig, HeldBytes, Now};
 use member::message::Delivery;
 use workload::op::USERS;
 
+use super::forged::{forge_connect, forge_writes};
 use super::{LoopInput, Sabotage, Server};
 use crate::limits::{FRONT_TICK_LATE_US_MAX, FRONT_TICK_US, READ_BYTES};
 use crate::network::{End, Network};
@@ -49,6 +50,9 @@ struct Socket {
     is_paused: bool,
     /// Everything is written and the connection is over.
     is_done: bool,
+    /// The session that its client asked for while there was no leader; none before it asked. Known
+    /// only to a sabotage.
+    session_asked: Option<i64>,
 }
 
 impl Runtime {
@@ -68,7 +72,7 @@ impl Runtime {
         }
     }
 
-    /// The member is ready: the runtime starts, and connections come from now on.
+    /// The runtime starts, and connections come from now on.
     pub fn open(&mut self, settings: &Arc<Settings>) {
         self.config.settings = settings.clone();
         self.front = Front::new(self.config.clone());
@@ -158,7 +162,12 @@ impl Server {
         network: &mut Network,
         witness: &mut Witness,
     ) {
-        if !self.is_ready {
+        if !self.is_open {
+            match self.opens_us {
+                Some(at_us) if at_us <= world.now_us => self.open(world),
+                Some(at_us) => self.wake_at(world, Actor::Front(front as u32), at_us),
+                None => {}
+            }
             return;
         }
         if self.runtimes[front].is_driving {
@@ -199,7 +208,13 @@ impl Server {
             runtime.next_connection += 1;
             witness.on_accept(self.origin, id.0, number);
             network.connections[number].server_id = id.0;
-            let socket = Socket { number, is_blocked: false, is_paused: false, is_done: false };
+            let socket = Socket {
+                number,
+                is_blocked: false,
+                is_paused: false,
+                is_done: false,
+                session_asked: None,
+            };
             runtime.sockets.insert(id, socket);
             let client = network.connections[number].client;
             runtime.front.on_accept(id, "10.0.0.1", format!("10.0.0.1:{client}"));
@@ -264,9 +279,44 @@ impl Server {
         input.extend_from_slice(&first[..of_first]);
         input.extend_from_slice(&second[..count as usize - of_first]);
         connection.server_buffer.drain(..count as usize);
+        if let Some(sabotage) = self.sabotage {
+            self.forge_input(sabotage, front, id, world);
+        }
+        let runtime = &mut self.runtimes[front];
         runtime.front.on_input(id);
         runtime.woken.push_back(id);
         true
+    }
+
+    /// What a client sent is something else, where a sabotage has it so.
+    fn forge_input(
+        &mut self,
+        sabotage: Sabotage,
+        front: usize,
+        id: ConnectionId,
+        world: &mut World,
+    ) {
+        let is_leaderless = self.is_leaderless(world);
+        let runtime = &mut self.runtimes[front];
+        let Some(socket) = runtime.sockets.get_mut(&id) else { return };
+        let Some(input) = runtime.front.input(id) else { return };
+        let Some(session) = socket.session_asked else {
+            let session = forge_connect(sabotage, input);
+            socket.session_asked = Some(if is_leaderless { session } else { 0 });
+            return;
+        };
+        if sabotage == Sabotage::WritesWithoutLeader && session != 0 {
+            let writes = forge_writes(runtime.config.id, id, SessionId(session), input);
+            self.push_loop(world, writes.map(LoopInput::Front));
+        }
+    }
+
+    /// Whether reads are served without a leader.
+    fn is_leaderless(&self, world: &World) -> bool {
+        let now_us = self.clock.local_us(world.now_us) - self.started_local_us;
+        let is_silent = |at_ms, after_ms| at_ms == 0 || now_us / 1000 >= at_ms + after_ms;
+        let contact = self.contact_at_ms.zip(self.read_only_after_ms);
+        contact.is_some_and(|(at_ms, after_ms)| is_silent(at_ms, after_ms))
     }
 
     /// Runs the Front until it has nothing more to do, and passes on what it gives.

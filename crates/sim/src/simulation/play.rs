@@ -259,6 +259,7 @@ impl Play {
                         let name = char::from(b'A' + at as u8);
                         format!("connected as {name} for {timeout_ms}")
                     }
+                    Received::ConnectedReadOnly { .. } => "connected for reads".to_string(),
                     Received::Refused => "refused: its session is gone".to_string(),
                     Received::Event { zxid, kind, path } => {
                         format!("event {kind:?} {path} @{zxid}")

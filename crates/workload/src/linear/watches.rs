@@ -39,7 +39,9 @@ impl Judge<'_> {
                         let result = stream.on_reply(*op, history);
                         result.map_err(|what| format!("{}: {what}", self.describe(*op)))
                     }
-                    Received::Connected { .. } | Received::Refused => Ok(()),
+                    Received::Connected { .. }
+                    | Received::ConnectedReadOnly { .. }
+                    | Received::Refused => Ok(()),
                 };
                 if let Err(what) = result {
                     let client = connection.client;

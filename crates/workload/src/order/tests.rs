@@ -896,3 +896,158 @@ fn a_request_that_waited_for_too_long_is_not_done_and_only_where_that_is_configu
     ping.read(0, Op::Ping, 2, error::THROTTLED_OP, Answer::Empty);
     ping.rejected("was throttled without need");
 }
+
+/// Like [`watched`], and connection 1 asks for this session at a server that has applied zxid 2 and
+/// has no leader.
+fn without_leader(session_asked: i64) -> Case {
+    let mut case = watched();
+    case.history.connect(1, session_asked, password(session_asked));
+    let connection = &mut case.history.connections[1];
+    connection.takes_read_only = true;
+    connection.zxid_floor = 2;
+    case.rules.reads_may_lag = true;
+    case
+}
+
+fn serve_reads(case: &mut Case, session: i64) {
+    let password = password(session);
+    case.history.receive(1, Received::ConnectedReadOnly { session, password });
+}
+
+/// Like [`without_leader`], and the server serves the session.
+fn read_only(session_asked: i64) -> Case {
+    let mut case = without_leader(session_asked);
+    serve_reads(&mut case, if session_asked == 0 { 0x977 } else { session_asked });
+    case
+}
+
+#[test]
+fn without_a_leader_reads_are_served_and_what_needs_one_is_refused() {
+    for session in [0, SESSION] {
+        let mut case = read_only(session);
+        case.read(1, get("/a", true), 2, 0, data("0", stat(2, 2, 0)));
+        case.read(1, set("/a", "1"), 2, error::NOT_READ_ONLY, Answer::Empty);
+        case.read(1, sync(), 2, error::NOT_READ_ONLY, Answer::Empty);
+        // The others go on meanwhile. The server has not heard of it.
+        let other = case.connect(0);
+        let number = case.set(other, "/a", "2");
+        case.reply(number, 4, 0, Answer::Stat(stat(2, 4, 1)));
+        case.read(1, get("/a", false), 2, 0, data("0", stat(2, 2, 0)));
+        let verdict = case.accepted();
+        assert_eq!((verdict.read_only_count, verdict.not_read_only_count), (2, 2));
+        // Now it has: the watch fires first.
+        case.event(1, 4, EventKind::DataChanged, "/a");
+        case.read(1, get("/a", false), 4, 0, data("2", stat(2, 4, 1)));
+        case.accepted();
+    }
+}
+
+#[test]
+fn a_session_of_a_server_without_a_leader_ends_there_and_no_other_does() {
+    let mut case = read_only(0);
+    case.read(1, get("/a", false), 2, 0, data("0", stat(2, 2, 0)));
+    case.read(1, Op::CloseSession, 2, 0, Answer::Empty);
+    case.accepted();
+    let mut global = read_only(SESSION);
+    let refused = global.send(1, Op::CloseSession);
+    global.reply(refused, 2, error::NOT_READ_ONLY, Answer::Empty);
+    global.accepted();
+    let mut ended = read_only(SESSION);
+    ended.read(1, Op::CloseSession, 2, 0, Answer::Empty);
+    ended.rejected("is answered error 0; reads only");
+}
+
+#[test]
+fn a_write_of_a_connection_that_is_served_reads_only_is_rejected() {
+    let mut answered = read_only(SESSION);
+    answered.read(1, set("/a", "1"), 3, 0, Answer::Stat(stat(2, 3, 1)));
+    answered.rejected("is answered error 0; reads only");
+    let mut unknown = read_only(SESSION);
+    let number = unknown.send(1, set("/a", "1"));
+    unknown.accepted();
+    unknown.commit(number);
+    unknown.rejected("is served reads only, the order holds");
+}
+
+#[test]
+fn a_write_that_is_refused_for_want_of_a_leader_elsewhere_is_rejected() {
+    let mut case = watched();
+    case.read(0, set("/a", "1"), 2, error::NOT_READ_ONLY, Answer::Empty);
+    case.rejected("is answered error -119; reads only: None");
+    let mut read = read_only(SESSION);
+    read.read(1, get("/a", false), 2, error::NOT_READ_ONLY, Answer::Empty);
+    read.rejected("is answered error -119; reads only: Some");
+}
+
+#[test]
+fn a_client_that_did_not_ask_for_it_is_not_served_reads_only() {
+    for session in [0, SESSION] {
+        let mut case = read_only(session);
+        case.history.connections[1].takes_read_only = false;
+        case.rejected("did not say that it can do with reads");
+    }
+}
+
+#[test]
+fn a_state_older_than_what_was_seen_or_applied_is_rejected() {
+    let mut case = Case::new();
+    case.create(0, "/a", 2);
+    case.history.connect(1, 0, password(0));
+    let connection = &mut case.history.connections[1];
+    connection.takes_read_only = true;
+    connection.zxid_floor = 2;
+    serve_reads(&mut case, 0x977);
+    case.read(1, get("/a", false), 1, error::NO_NODE, Answer::Empty);
+    case.rejected("2 was seen or applied when it connected");
+}
+
+#[test]
+fn a_server_without_a_leader_gives_no_session_of_another() {
+    let mut others = without_leader(0);
+    serve_reads(&mut others, SESSION);
+    others.rejected("it was another's");
+    let mut never = read_only(0x800);
+    never.history.connections[1].zxid_floor = 2;
+    never.rejected("there is none with this password");
+    let mut wrong = read_only(SESSION);
+    wrong.history.connections[1].password_asked = [9; 16];
+    wrong.rejected("there is none with this password");
+    let mut swapped = without_leader(SESSION);
+    serve_reads(&mut swapped, 0x977);
+    swapped.rejected("it asked for another one");
+    let mut known = read_only(SESSION);
+    let (session, password) = (SESSION, password(SESSION));
+    known.committed.push(Committed::Attach { session, password, connection: 1 });
+    known.rejected("the order knows it");
+}
+
+/// The server may not have heard of the end, unless it had applied it when the client connected.
+#[test]
+fn a_session_that_was_over_in_the_state_of_the_server_is_rejected() {
+    let mut case = read_only(SESSION);
+    case.committed.push(Committed::Expire(vec![(SESSION, 1)]));
+    case.accepted();
+    case.history.connections[1].zxid_floor = 3;
+    case.rejected("it was over");
+}
+
+#[test]
+fn a_server_without_a_leader_refuses_only_sessions_that_it_may_not_know() {
+    let refused = |floor: i64| {
+        let mut case = without_leader(SESSION);
+        case.history.connections[1].zxid_floor = floor;
+        case.history.receive(1, Received::Refused);
+        case
+    };
+    // The session was opened at zxid 1.
+    refused(0).accepted();
+    refused(1).rejected("was told None about its session");
+    let mut over = refused(2);
+    over.committed.push(Committed::Expire(vec![(SESSION, 1)]));
+    over.accepted();
+    let mut stranger = refused(2);
+    stranger.history.connections[1].password_asked = [9; 16];
+    stranger.accepted();
+    stranger.history.connections[1].takes_read_only = false;
+    stranger.rejected("was told None about its session");
+}

@@ -1,0 +1,59 @@
+//! What a sabotage makes of the bytes of clients on their way to a Front.
+
+use machine::acl::Identity;
+use machine::entry::{BatchBuilder, encode_identities};
+use machine::{ConnectionId, SessionId};
+use member::message::{FrontId, Submission, ToLoop};
+use zk::jute::JuteReader;
+use zk::ops::write_command;
+use zk::request::{Request, RequestHeader};
+
+use super::Sabotage;
+
+/// Bytes of the frame of a connect request that says whether the client can do with reads.
+const CONNECT_BYTES: usize = 4 + 45;
+
+/// Where the newest zxid that the client has seen stands in it, and the session that it asks for.
+const SEEN_ZXID: core::ops::Range<usize> = 8..16;
+const SESSION: core::ops::Range<usize> = 20..28;
+
+/// Changes a connect request that came whole, and gives the session that it asks for: 0 for a new
+/// one, and where it did not come whole.
+pub(super) fn forge_connect(sabotage: Sabotage, input: &mut [u8]) -> i64 {
+    let Some(frame) = input.get_mut(..CONNECT_BYTES) else { return 0 };
+    match sabotage {
+        Sabotage::ReadsDoForAll => frame[CONNECT_BYTES - 1] = 1,
+        Sabotage::SeenZxidForgotten => frame[SEEN_ZXID].fill(0),
+        _ => {}
+    }
+    let session = frame[SESSION].try_into().expect("it has eight bytes");
+    i64::from_be_bytes(session)
+}
+
+/// The writes among whole frames of a client, as a Front hands them over that does not look whether
+/// the client is served reads only. Nobody waits for their answers.
+pub(super) fn forge_writes(
+    front: FrontId,
+    connection: ConnectionId,
+    session: SessionId,
+    mut input: &[u8],
+) -> Option<ToLoop> {
+    let identities = encode_identities([Identity { scheme: "ip", id: "10.0.0.1" }].into_iter());
+    let mut batch = BatchBuilder::default();
+    while let Some((length, rest)) = input.split_first_chunk::<4>() {
+        let Some((body, rest)) = rest.split_at_checked(u32::from_be_bytes(*length) as usize) else {
+            break;
+        };
+        let mut reader = JuteReader::new(body);
+        if let Ok(header) = RequestHeader::decode(&mut reader)
+            && let Ok(Request::Write(write)) = Request::decode(header.opcode, &mut reader)
+        {
+            batch.push(connection, &identities, &write_command(session, &write));
+        }
+        input = rest;
+    }
+    (batch.command_count() > 0).then(|| {
+        let (batch, waiters) = (batch.finish(), Vec::new());
+        ToLoop::Submit(Submission { front, batch, waiters })
+    })
+}
