@@ -101,6 +101,9 @@ pub struct Witness {
     /// All disks that a member has used, with its number.
     all_disks: Vec<(usize, SimDisk)>,
     seen: Vec<Seen>,
+    /// `handed_in_earlier_lives` of the process of each machine that has lost its place, by the
+    /// number of the machine's disk.
+    handed_before_start: BTreeMap<usize, u64>,
     entries: BTreeMap<u64, Handed>,
     /// How entries were thought of, by index and term; and what they hold.
     proposed: BTreeMap<(u64, u64), Proposed>,
@@ -129,6 +132,7 @@ impl Witness {
                 .collect(),
             all_disks: disks.iter().cloned().enumerate().collect(),
             disks,
+            handed_before_start: BTreeMap::new(),
             entries: BTreeMap::new(),
             proposed: BTreeMap::new(),
             payloads: BTreeMap::new(),
@@ -202,6 +206,12 @@ impl Witness {
         }
         self.disks[member] = disk;
         let seen = &mut self.seen[member];
+        // If its process goes on, it was started when it was.
+        if let Some((_, before)) = seen.machines.last() {
+            self.handed_before_start.insert(*before, seen.handed_in_earlier_lives);
+        }
+        let handed = self.handed_before_start.get(&number).copied();
+        seen.handed_in_earlier_lives = handed.unwrap_or(0);
         seen.machines.push((now_us, number));
         (seen.is_ready, seen.is_full) = (is_ready, false);
         // That its process goes on renews nothing.

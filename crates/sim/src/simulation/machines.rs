@@ -44,8 +44,14 @@ impl Simulation {
         }
         self.machine_change_count += 1;
         self.say(Some(member), || "another machine takes its place".to_string());
-        let next = self.hosts[member].other.take().unwrap_or_else(|| self.new_machine(member));
+        let other = self.hosts[member].other.take();
+        let is_new = other.is_none();
+        let mut next = other.unwrap_or_else(|| self.new_machine(member));
         let last = self.cut_off_machine(member, id);
+        if is_new {
+            // Not that of a machine that is suspended, which stands at 0 for as long.
+            next.clock = last.clock;
+        }
         let host = &mut self.hosts[member];
         host.other = Some(last);
         host.lost = Some(id);
