@@ -193,6 +193,24 @@ fn a_frame_that_is_too_long_and_does_not_end_the_connection_is_noticed() {
     });
 }
 
+/// The Front holds what came last of a frame, and what it has to say to nobody.
+#[test]
+fn a_connection_that_is_kept_when_its_client_is_gone_is_noticed() {
+    check_noticed(Sabotage::ClosesUntold, "put of a connection runtime, at most");
+}
+
+/// Reads travel behind writes, and show what is large.
+#[test]
+fn an_answer_whose_room_is_not_given_back_is_noticed() {
+    check_noticed_where(Sabotage::AnswersKept, "bytes of replies, at most", |options| {
+        for client in &mut options.clients {
+            client.ops = 400;
+            client.pipeline_max = 40;
+            client.large_one_in = 3;
+        }
+    });
+}
+
 /// One member is cut off for a minute, and clients can do with reads.
 fn cut_off_with_readers(options: &mut Options) {
     options.later_ops = LaterOps { read_only: Some(options.seed), ..LaterOps::default() };

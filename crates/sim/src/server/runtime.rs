@@ -265,7 +265,9 @@ impl Server {
             }
             network.close_by_server(world, number);
             runtime.sockets.remove(&id);
-            runtime.front.on_closed(id);
+            if self.sabotage != Some(Sabotage::ClosesUntold) {
+                runtime.front.on_closed(id);
+            }
             return true;
         }
         let there = connection.server_buffer.len() as u64;
