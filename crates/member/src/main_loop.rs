@@ -24,8 +24,8 @@ use machine::{
     Zxid,
 };
 use replica::{
-    Config, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange, SnapshotMeta,
-    Status,
+    Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
+    SnapshotMeta, Status,
 };
 use thiserror::Error;
 use zk::four_letter::Latency;
@@ -159,6 +159,10 @@ pub struct LoopCounts {
     /// has committed an entry of its term.
     pub unavailable_time: Latency,
     unavailable_since_ms: Option<u64>,
+    /// How long this member, as a follower, took after its start from when it knew a leader until
+    /// it had applied what was committed then (`follower_sync_time`).
+    pub follower_sync_time: Latency,
+    following_since_ms: Option<u64>,
     /// Times that this member, as leader, has given another one a snapshot, because the log did not
     /// reach it (`snap_count`).
     pub snapshots_given: u64,
@@ -178,6 +182,7 @@ impl LoopCounts {
             None => Some(now_ms),
             since => since,
         };
+        self.following_since_ms = (is_leader_known && !is_leader).then_some(now_ms);
         match (is_leader_known, self.looking_since_ms) {
             (false, None) => {
                 self.looking_count += 1;
@@ -194,6 +199,13 @@ impl LoopCounts {
 }
 
 impl LoopCounts {
+    /// This member has become ready: if it follows, it has what its leader had.
+    fn on_ready(&mut self, now_ms: u64) {
+        if let Some(since_ms) = self.following_since_ms {
+            self.follower_sync_time.record(now_ms.saturating_sub(since_ms));
+        }
+    }
+
     /// Clients are served again, if they were not.
     fn on_available(&mut self, now_ms: u64) {
         if let Some(since_ms) = self.unavailable_since_ms.take() {
@@ -357,6 +369,9 @@ pub struct LoopOutput {
     pub leadership: Vec<Leadership>,
     /// This member serves clients from now on. Given once.
     pub ready: bool,
+    /// The leader's time in the last entry of another leader that goes to the disk; none: there is
+    /// none.
+    pub proposed_ms: Option<i64>,
     /// The data directory is not to be used any more, and the process is to end: the driver sees to
     /// both. Another start has the other members' state.
     pub condemned: Option<Condemned>,
@@ -906,6 +921,7 @@ impl Loop {
         if !self.ready && is_ready {
             self.ready = true;
             self.output.ready = true;
+            self.counts.on_ready(self.now_ms);
             self.leases.renew_all();
         }
     }
@@ -1094,6 +1110,13 @@ impl Loop {
             let batch_bytes = bytes.saturating_sub(entry::HEADER_BYTES);
             self.snapshots.count(batch_bytes, entry::command_count(&entry.payload));
             self.snapshot_room.on_proposed(LogIndex(entry.index), bytes as u64);
+        }
+        let mut entries = persist.entries.iter();
+        if self.role != Role::Leader
+            && let Some(last) = entries.rfind(|entry| entry.kind == EntryKind::Normal)
+            && let Ok(header) = entry::decode_header(&last.payload)
+        {
+            self.output.proposed_ms = Some(header.time_ms);
         }
         self.output.disk.push(DiskJob {
             id: persist.id,

@@ -26,6 +26,9 @@ pub struct NodeMetrics {
     /// `propagation_latency`, in ms: from the leader's time in an entry until that is applied here,
     /// by the clocks of both. One value for each hold of the state's lock.
     pub propagation_latency_ms: Summary,
+    /// `proposal_latency`, in ms: from the leader's time in an entry until a follower hands it to
+    /// its disk, by the clocks of both. One value for each job of the disk.
+    pub proposal_latency_ms: Summary,
     /// `snapshottime`, in ms: from a snapshot's beginning until it is durable.
     pub snapshot_time_ms: Summary,
     /// The zxid of the newest snapshot, and when it was finished, in s since 1970.

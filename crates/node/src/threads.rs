@@ -298,6 +298,9 @@ impl LoopRunner {
             Some(false) => tracing::info!("there is room again: writes are taken"),
             None => {}
         }
+        if let Some(stamped_ms) = output.proposed_ms {
+            shared.note_proposal(stamped_ms);
+        }
         if output.ready {
             shared.ready.push([()]);
         }
@@ -427,18 +430,31 @@ impl ApplyRunner {
     }
 }
 
+/// How long ago a leader stamped an entry. Clocks that disagree may make that a time to come, which
+/// is no measurement.
+fn age_ms(stamped_ms: i64) -> Option<u64> {
+    u64::try_from(wall_ms().saturating_sub(stamped_ms)).ok()
+}
+
 impl Shared {
     /// Ms since the node started.
     pub fn now_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// An entry with this stamp of its leader was applied. Clocks that disagree may make that a
-    /// time before the stamp, which is no measurement.
+    /// An entry with this stamp of its leader was applied.
     fn note_propagation(&self, stamped_ms: i64) {
-        if let Ok(took_ms) = u64::try_from(wall_ms().saturating_sub(stamped_ms)) {
+        if let Some(took_ms) = age_ms(stamped_ms) {
             let now_ms = self.now_ms();
             self.metrics.lock().propagation_latency_ms.record(took_ms, now_ms);
+        }
+    }
+
+    /// An entry with this stamp of its leader goes to the disk of a follower.
+    fn note_proposal(&self, stamped_ms: i64) {
+        if let Some(took_ms) = age_ms(stamped_ms) {
+            let now_ms = self.now_ms();
+            self.metrics.lock().proposal_latency_ms.record(took_ms, now_ms);
         }
     }
 

@@ -880,6 +880,15 @@ fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
     assert_eq!((elections(&counts), counts.leading_since_ms), ((2, 2), None));
     assert_eq!(counts.election_time.last_ms, 20);
 
+    // Ready under the second leader that it follows.
+    counts.on_role(false, true, 80);
+    counts.on_ready(83);
+    let sync_time = counts.follower_sync_time;
+    assert_eq!((sync_time.count, sync_time.last_ms), (1, 3));
+    counts.on_role(true, true, 90);
+    counts.on_ready(95);
+    assert_eq!(counts.follower_sync_time, sync_time);
+
     assert_eq!(counts.proposal_bytes, None);
     for bytes in [7, 9, 3] {
         counts.on_proposal(bytes);

@@ -191,6 +191,8 @@ impl Ensemble {
             },
             times("election_time", &self.counts.election_time),
             times("unavailable_time", &self.counts.unavailable_time),
+            // `Follower.followLeader`
+            times("follower_sync_time", &self.counts.follower_sync_time),
             counter("snap_count", self.counts.snapshots_given),
             // Not ZooKeeper's either: who is loaded by members that come back.
             counter("snapshot_bytes_sent", self.counts.snapshot_bytes_sent),

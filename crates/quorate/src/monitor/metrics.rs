@@ -150,7 +150,8 @@ impl Monitor {
         ]
     }
 
-    /// `Leader.processAck` and `tryToCommit`: how long entries take to reach other disks.
+    /// `Leader.processAck` and `tryToCommit`, and what a follower has of that: how long entries
+    /// take to reach other disks.
     fn ack_latencies(&self, node: &NodeMetrics) -> Vec<Metric> {
         if self.about.cluster.is_none() {
             return Vec::new();
@@ -163,7 +164,10 @@ impl Monitor {
         };
         let of_quorum = node.quorum_ack_latency_us.distribution(US, now_ms);
         let of_members = node.ack_latency_us.iter().filter_map(of_member).collect();
+        let of_proposals = node.proposal_latency_ms.distribution(1.0, now_ms);
         vec![
+            // `Follower.processPacket`
+            Metric { name: "proposal_latency", value: Value::Advanced(of_proposals) },
             Metric { name: "quorum_ack_latency", value: Value::Advanced(of_quorum) },
             Metric { name: "ack_latency", value: Value::AdvancedOf(of_members) },
         ]

@@ -204,6 +204,14 @@ fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
     {
         assert!(shown.lines().any(|it| it == line), "{line} in {shown}");
     }
+    // It follows since its start, or has led before.
+    let synced = ["zk_cnt_follower_sync_time\t0", "zk_cnt_follower_sync_time\t1"];
+    assert!(shown.lines().any(|it| synced.contains(&it)), "{shown}");
+    wait_until("a follower knows how long proposals take to it", || {
+        let shown = word(ensemble.clients[follower], "mntr");
+        let count = shown.lines().find_map(|it| it.strip_prefix("zk_cnt_proposal_latency\t"));
+        count.is_some_and(|count| count != "0")
+    });
     wait_until("the leader hears both", || {
         let shown = word(ensemble.clients[leader], "mntr");
         let clients_waited = "zk_cnt_unavailable_time\t1";
