@@ -214,6 +214,11 @@ impl Client {
         self.generator.add_users(random);
     }
 
+    /// It proves to be users, and has znodes that only some of them may read, too.
+    pub fn have_private_znodes(&mut self, random: Random) {
+        self.generator.add_private(random);
+    }
+
     /// It sends frames that no server takes, too.
     pub fn send_bad_frames(&mut self, random: Random) {
         self.bad_frames = Some(random);

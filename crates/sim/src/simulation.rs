@@ -75,6 +75,8 @@ pub struct LaterOps {
     pub throttles: Option<u64>,
     /// Some clients can do with reads, and members of an ensemble serve these without a leader.
     pub read_only: Option<u64>,
+    /// Clients prove to be users, and have znodes that only some of them may read.
+    pub private_znodes: Option<u64>,
 }
 
 impl LaterOps {
@@ -95,6 +97,7 @@ impl LaterOps {
             throttles: kind(),
             // Drawn last, as each kind that is added: the others are what they were.
             read_only: kind(),
+            private_znodes: kind(),
         }
     }
 }
@@ -323,6 +326,10 @@ pub struct Summary {
     pub event_received_count: usize,
     /// Watch events that came only for watches that stay.
     pub lasting_event_count: usize,
+    /// Watch events that came and that only some users may see.
+    pub private_event_count: usize,
+    /// Watch events that were kept from connections that may not see them.
+    pub hidden_event_count: usize,
     /// Watches that stay and were set again on another connection.
     pub lasting_again_count: usize,
     /// Watch events that a client missed while it was away, and was told of later.
@@ -526,8 +533,14 @@ impl Simulation {
     }
 
     fn begin_later_ops(&mut self) {
-        let LaterOps { bad_frames, lasting_watches, users, throttles: _, read_only } =
-            self.options.later_ops;
+        let LaterOps {
+            bad_frames,
+            lasting_watches,
+            users,
+            throttles: _,
+            read_only,
+            private_znodes,
+        } = self.options.later_ops;
         if let Some(mut random) = bad_frames.map(Random::new) {
             self.clients.iter_mut().for_each(|it| it.send_bad_frames(random.fork()));
         }
@@ -536,6 +549,9 @@ impl Simulation {
         }
         if let Some(mut random) = users.map(Random::new) {
             self.clients.iter_mut().for_each(|it| it.be_users(random.fork()));
+        }
+        if let Some(mut random) = private_znodes.map(Random::new) {
+            self.clients.iter_mut().for_each(|it| it.have_private_znodes(random.fork()));
         }
         if let Some(mut random) = read_only.map(Random::new) {
             for client in &mut self.clients {
@@ -1061,6 +1077,8 @@ impl Simulation {
             start_count: self.start_count,
             missed_count: self.missed_count(),
             lasting_event_count: verdict.lasting_event_count,
+            private_event_count: verdict.private_event_count,
+            hidden_event_count: verdict.hidden_event_count,
             lasting_again_count: self.lasting_again_count(),
             faults: self.fault_counts.clone(),
             write_count: verdict.acknowledged.len(),

@@ -176,6 +176,13 @@ fn a_write_without_permission_that_is_done_is_noticed() {
 }
 
 #[test]
+fn an_event_that_the_watcher_may_not_see_is_noticed() {
+    check_noticed_where(Sabotage::EveryoneIdentified, "came, due was", |options| {
+        options.later_ops = LaterOps { private_znodes: Some(options.seed), ..LaterOps::default() };
+    });
+}
+
+#[test]
 fn a_member_that_takes_more_than_it_may_is_noticed() {
     check_noticed_where(Sabotage::CreditIgnored, "commands are under way, at most", |options| {
         options.later_ops = LaterOps { throttles: Some(options.seed), ..LaterOps::default() };

@@ -40,7 +40,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
     let mut faults = std::collections::BTreeSet::new();
     let (mut unknown, mut missed, mut refused, mut expired, mut snapshots) = (0, 0, 0, 0, 0);
     let (mut gone, mut over_quota, mut ended) = (0, 0, 0);
-    let (mut throttled, mut turned_away) = (0, 0);
+    let (mut throttled, mut turned_away, mut private, mut hidden) = (0, 0, 0, 0);
     let (mut lasting, mut lasting_again, mut owned, mut denied) = (0, 0, 0, 0);
     for summary in (1..=150).map(|seed| sim::run_seed(seed).unwrap()) {
         faults.extend(summary.faults.into_keys());
@@ -58,6 +58,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         denied += summary.denied_count;
         lasting += summary.lasting_event_count;
         lasting_again += summary.lasting_again_count;
+        private += summary.private_event_count;
+        hidden += summary.hidden_event_count;
     }
     let all = [
         "ClockJump",
@@ -91,6 +93,8 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         ("connections that a throttle closed", turned_away),
         ("events of watches that stay", lasting),
         ("watches that stay and are set again", lasting_again),
+        ("events that only some users may see", private),
+        ("events that are kept from a watcher", hidden),
     ] {
         assert!(count > 0, "no {what}");
     }

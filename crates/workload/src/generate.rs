@@ -2,8 +2,8 @@
 //! versions that do not match and watches that fire are common.
 
 use crate::limits::{
-    DATA_BYTES_MAX, LARGE_DATA_BYTES_MAX, LASTING_ONE_IN, MULTI_OPS_MAX, QUOTA_BYTES_MAX,
-    QUOTA_COUNT_MAX, TTL_MS_MAX, USERS_ONE_IN,
+    DATA_BYTES_MAX, LARGE_DATA_BYTES_MAX, LASTING_ONE_IN, MULTI_OPS_MAX, PRIVATE_ONE_IN,
+    QUOTA_BYTES_MAX, QUOTA_COUNT_MAX, TTL_MS_MAX, USERS_ONE_IN,
 };
 use crate::op::{CreateRequest, Op, Owner, USERS, Watching, flag, perms};
 
@@ -94,6 +94,8 @@ pub struct Generator {
     lasting: Option<Random>,
     /// Draws what has to do with users and their znodes, where the stream has such. By itself, too.
     users: Option<Random>,
+    /// Draws what has to do with znodes that only some users may read. By itself, too.
+    private: Option<Random>,
 }
 
 impl Generator {
@@ -109,6 +111,7 @@ impl Generator {
             more: None,
             lasting: None,
             users: None,
+            private: None,
         }
     }
 
@@ -128,12 +131,25 @@ impl Generator {
         self.users = Some(random);
     }
 
+    /// The stream proves to be users, if it did not, and hides some of their znodes from others,
+    /// from now on.
+    pub fn add_private(&mut self, mut random: Random) {
+        let users = random.fork();
+        self.users.get_or_insert(users);
+        self.private = Some(random);
+    }
+
     /// The next operation: everything but connecting, pings and the end of the session.
     pub fn next_op(&mut self) -> Op {
         if let Some(lasting) = self.lasting.as_mut()
             && lasting.one_in(LASTING_ONE_IN)
         {
             return about_lasting(lasting);
+        }
+        if let Some(private) = self.private.as_mut()
+            && private.one_in(PRIVATE_ONE_IN)
+        {
+            return watch_owned(private);
         }
         if let Some(mut users) = self.users.take() {
             let op = users.one_in(USERS_ONE_IN).then(|| self.about_users(&mut users));
@@ -312,8 +328,13 @@ impl Generator {
             true => Owner::Asker,
             false => Owner::User(users.below(USERS.len() as u64) as usize),
         };
-        let others =
+        let mut others =
             *users.pick(&[perms::READ, perms::READ, perms::READ | perms::CREATE | perms::DELETE]);
+        if let Some(private) = self.private.as_mut()
+            && private.one_in(2)
+        {
+            others &= !perms::READ;
+        }
         match users.below(8) {
             0..=2 => {
                 let flag = *users.pick(&[flag::PERSISTENT, flag::PERSISTENT, flag::EPHEMERAL]);
@@ -381,6 +402,17 @@ impl Generator {
 fn owned_path(users: &mut Random) -> String {
     let path = format!("{}/{OWNED}", users.pick(&PARENTS[..2]));
     if users.one_in(3) { format!("{path}/x") } else { path }
+}
+
+/// Sets a watch on what may be hidden.
+fn watch_owned(private: &mut Random) -> Op {
+    let path = owned_path(private);
+    match private.below(5) {
+        0 => Op::GetData { path, watch: true },
+        1 => Op::Exists { path, watch: true },
+        2 => Op::GetChildren { path, watch: true, with_stat: false },
+        _ => Op::AddWatch { path, is_recursive: private.one_in(2) },
+    }
 }
 
 /// Sets a watch that stays, mostly, or looks for one.

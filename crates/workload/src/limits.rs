@@ -21,6 +21,9 @@ pub const LASTING_ONE_IN: u64 = 12;
 /// In a stream with users, one operation in so many is about them or their znodes.
 pub const USERS_ONE_IN: u64 = 5;
 
+/// In a stream with znodes that only some users may read, one operation in so many watches one.
+pub const PRIVATE_ONE_IN: u64 = 8;
+
 /// Operations of one generated multi.
 pub const MULTI_OPS_MAX: u64 = 4;
 

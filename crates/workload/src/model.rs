@@ -108,10 +108,19 @@ pub struct Change {
     pub kind: ChangeKind,
     /// To which znode.
     pub path: String,
-    /// Whether everyone may know of the znode.
-    pub is_readable: bool,
-    /// Whether everyone may know of its parent's children.
-    pub is_parent_readable: bool,
+    /// Who may know of the znode.
+    pub readers: Readers,
+    /// Who may know of its parent's children.
+    pub parent_readers: Readers,
+}
+
+/// Who may read a znode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// Everyone.
+    Everyone,
+    /// Connections that have proved to be one of these of [`USERS`].
+    Users(Vec<usize>),
 }
 
 /// What happened to a znode.
@@ -598,11 +607,17 @@ impl Model {
     }
 
     fn note(&mut self, kind: ChangeKind, path: &str) {
-        // Owners are not asked for: what has owners everyone may read.
-        let is_readable = self.permit(path, perms::READ, &[]).is_ok();
-        let is_parent_readable = self.permit(parent_of(path), perms::READ, &[]).is_ok();
+        let (readers, parent_readers) = (self.readers(path), self.readers(parent_of(path)));
         let (zxid, path) = (self.zxid, path.to_string());
-        self.changes.push(Change { zxid, kind, path, is_readable, is_parent_readable });
+        self.changes.push(Change { zxid, kind, path, readers, parent_readers });
+    }
+
+    fn readers(&self, path: &str) -> Readers {
+        let may = |who: &[usize]| self.permit(path, perms::READ, who).is_ok();
+        match may(&[]) {
+            true => Readers::Everyone,
+            false => Readers::Users((0..USERS.len()).filter(|user| may(&[*user])).collect()),
+        }
     }
 
     // Reads.

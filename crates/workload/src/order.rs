@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::history::{ConnectionRecord, History, Received};
-use crate::model::{Change, ChangeKind, Model, NOBODY, Settings, parent_of};
+use crate::model::{Change, ChangeKind, Model, NOBODY, Readers, Settings, parent_of};
 use crate::op::{Answer, BadFrame, EventKind, Op, Signature, Watching, error};
 
 /// One command of the committed order.
@@ -119,6 +119,10 @@ pub struct Verdict {
     pub event_count: usize,
     /// Events of watches that stay, which no other watch of the connection waited for.
     pub lasting_event_count: usize,
+    /// Events that came and that only some users may see.
+    pub private_event_count: usize,
+    /// Events that were kept from a watch whose connection may not see them.
+    pub hidden_event_count: usize,
     /// Sessions that expired, and the position of the command in the order.
     pub expired: Vec<(i64, usize)>,
     /// States of before that were there again.
@@ -156,9 +160,11 @@ pub fn judge(
     let Replay { model, changes, missed, over, mut verdict_counts, .. } = replay;
     for number in 0..history.connections.len() {
         let over = over.get(&number).copied();
-        let (events, lasting) = check_stream(history, number, &changes, &missed, over)?;
-        verdict_counts.events += events;
-        verdict_counts.lasting_events += lasting;
+        let events = check_stream(history, number, &changes, &missed, over)?;
+        verdict_counts.events += events.count;
+        verdict_counts.lasting_events += events.lasting;
+        verdict_counts.private_events += events.private;
+        verdict_counts.hidden_events += events.hidden;
     }
     check_real_time(history, rules)?;
     Ok(Verdict {
@@ -173,6 +179,8 @@ pub fn judge(
         unknown_done_count: verdict_counts.unknown_done,
         event_count: verdict_counts.events,
         lasting_event_count: verdict_counts.lasting_events,
+        private_event_count: verdict_counts.private_events,
+        hidden_event_count: verdict_counts.hidden_events,
         expired: verdict_counts.expired,
         installed_count: committed.iter().filter(|it| is_install(it)).count(),
         gone_count: verdict_counts.gone,
@@ -192,6 +200,8 @@ struct Counts {
     unknown_done: usize,
     events: usize,
     lasting_events: usize,
+    private_events: usize,
+    hidden_events: usize,
     expired: Vec<(i64, usize)>,
     gone: usize,
     over_quota: usize,
@@ -821,6 +831,23 @@ impl WatchKind {
     }
 }
 
+/// An event that is to come.
+#[derive(Clone, Debug)]
+struct Due {
+    event: (i64, EventKind, String),
+    /// It must; else it may.
+    is_certain: bool,
+}
+
+/// What was found of the events of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Events {
+    count: usize,
+    lasting: usize,
+    private: usize,
+    hidden: usize,
+}
+
 /// The second part: one connection's watches, as a server must keep them.
 struct Stream<'h> {
     changes: &'h [Change],
@@ -828,7 +855,14 @@ struct Stream<'h> {
     cursor: usize,
     watches: BTreeMap<(WatchKind, String), i64>,
     /// Events that must come next, in order.
-    due: VecDeque<(i64, EventKind, String)>,
+    due: VecDeque<Due>,
+    /// Users that the connection has asked to be taken for, at any time.
+    provable: BTreeSet<usize>,
+    /// Users that it was told to be taken for, each with the zxid that it was shown next.
+    proved: BTreeMap<usize, Option<i64>>,
+    /// Events that only some users may see: those that must come, and those that must not.
+    private_count: usize,
+    hidden_count: usize,
     /// How many of them came for watches that stay alone.
     lasting_count: usize,
     reply_zxid: i64,
@@ -895,9 +929,9 @@ impl Stream<'_> {
         // `WatchManager.triggerWatch`: one event for all watches of a connection.
         let stays = self.has(WatchKind::Persistent, &change.path, zxid)
             || self.has_above(&change.path, zxid);
-        if (data || child || stays) && change.is_readable {
+        if data || child || stays {
             self.lasting_count += usize::from(!data && !child);
-            self.due.push_back((zxid, event, change.path.clone()));
+            self.expect((zxid, event, change.path.clone()), &change.readers);
         }
         if change.kind == ChangeKind::DataSet {
             return;
@@ -905,9 +939,48 @@ impl Stream<'_> {
         let parent = parent_of(&change.path);
         let child = self.take(WatchKind::Child, parent, zxid);
         let stays = self.has(WatchKind::Persistent, parent, zxid);
-        if (child || stays) && change.is_parent_readable {
+        if child || stays {
             self.lasting_count += usize::from(!child);
-            self.due.push_back((zxid, EventKind::ChildrenChanged, parent.to_string()));
+            let event = (zxid, EventKind::ChildrenChanged, parent.to_string());
+            self.expect(event, &change.parent_readers);
+        }
+    }
+
+    /// An event comes if the connection may read the znode by what it had proved when the change
+    /// was made known to it. Around the moment of a proof it may come or not.
+    fn expect(&mut self, event: (i64, EventKind, String), readers: &Readers) {
+        let is_certain = match readers {
+            Readers::Everyone => true,
+            Readers::Users(users) => {
+                let proved_before = |user: &usize| {
+                    let since = self.proved.get(user).copied().flatten();
+                    since.is_some_and(|since| event.0 > since)
+                };
+                if !users.iter().any(|user| self.provable.contains(user)) {
+                    self.hidden_count += 1;
+                    return;
+                }
+                users.iter().any(proved_before)
+            }
+        };
+        self.private_count += usize::from(is_certain && *readers != Readers::Everyone);
+        self.due.push_back(Due { event, is_certain });
+    }
+
+    /// What the connection had proved before it was shown this zxid holds for later changes.
+    fn note_proofs(&mut self, zxid: i64) {
+        self.proved.values_mut().for_each(|since| {
+            since.get_or_insert(zxid);
+        });
+    }
+
+    /// Passes over events that need not have come, up to this one.
+    fn skip_uncertain(&mut self, until: Option<&(i64, EventKind, String)>) {
+        while let Some(due) = self.due.front()
+            && !due.is_certain
+            && until != Some(&due.event)
+        {
+            self.due.pop_front();
         }
     }
 
@@ -928,9 +1001,12 @@ impl Stream<'_> {
         self.check_not_over(zxid)?;
         self.event_zxid = zxid;
         self.advance(zxid);
-        let wanted = self.due.pop_front();
+        let came = (zxid, kind, path.to_string());
+        self.skip_uncertain(Some(&came));
+        self.note_proofs(zxid);
+        let wanted = self.due.pop_front().map(|due| due.event);
         match wanted {
-            Some((at, expected, of)) if (at, expected, of.as_str()) == (zxid, kind, path) => Ok(()),
+            Some(wanted) if wanted == came => Ok(()),
             wanted => Err(format!("event {kind:?} {path} of zxid {zxid} came, due was {wanted:?}")),
         }
     }
@@ -947,6 +1023,9 @@ impl Stream<'_> {
             && (completed.zxid, completed.error) != (0, error::OK)
         {
             return Err(format!("operation {number} proves who it is: told {completed:?}"));
+        }
+        if let Op::Auth { user } = record.op {
+            self.proved.entry(user).or_insert(None);
         }
         if record.op.has_no_zxid() {
             return Ok(());
@@ -970,11 +1049,13 @@ impl Stream<'_> {
         self.check_not_over(zxid)?;
         self.reply_zxid = zxid;
         self.advance(zxid);
-        if let Some(due) = self.due.front() {
+        self.skip_uncertain(None);
+        if let Some(Due { event, .. }) = self.due.front() {
             return Err(format!(
-                "the reply to operation {number} shows zxid {zxid} before {due:?}"
+                "the reply to operation {number} shows zxid {zxid} before {event:?}"
             ));
         }
+        self.note_proofs(zxid);
         let made_up = core::mem::take(&mut self.made_up);
         let expected = missed.get(&number).cloned().unwrap_or_default();
         if made_up != expected {
@@ -1080,21 +1161,30 @@ impl Stream<'_> {
     }
 }
 
-/// Checks one connection and gives the number of events on it, and how many of them came only for
-/// watches that stay.
+/// Users that a connection has asked to be taken for.
+fn provable_users(history: &History, connection: &ConnectionRecord) -> BTreeSet<usize> {
+    let sent = connection.sent.iter().map(|number| &history.ops[*number].op);
+    sent.filter_map(|op| if let Op::Auth { user } = op { Some(*user) } else { None }).collect()
+}
+
+/// Checks one connection and counts its events.
 fn check_stream(
     history: &History,
     number: usize,
     changes: &[Change],
     missed: &Missed,
     over: Option<i64>,
-) -> Result<(usize, usize), Violation> {
+) -> Result<Events, Violation> {
     let connection = &history.connections[number];
     let mut stream = Stream {
         changes,
         cursor: 0,
         watches: BTreeMap::new(),
         due: VecDeque::new(),
+        provable: provable_users(history, connection),
+        proved: BTreeMap::new(),
+        private_count: 0,
+        hidden_count: 0,
         lasting_count: 0,
         reply_zxid: 0,
         event_zxid: 0,
@@ -1121,7 +1211,12 @@ fn check_stream(
         }
     }
     // The last ones may not have come any more.
-    Ok((event_count, stream.lasting_count.min(event_count)))
+    Ok(Events {
+        count: event_count,
+        lasting: stream.lasting_count.min(event_count),
+        private: stream.private_count.min(event_count),
+        hidden: stream.hidden_count,
+    })
 }
 
 /// The third part: what was finished before an operation began is seen by it. A read that may lag

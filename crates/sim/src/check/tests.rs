@@ -89,6 +89,8 @@ fn a_session_whose_client_vanished_must_be_gone() {
         not_read_only_count: 0,
         unknown_done_count: 0,
         lasting_event_count: 0,
+        private_event_count: 0,
+        hidden_event_count: 0,
         event_count: 0,
         expired: Vec::new(),
         installed_count: 0,

@@ -1051,3 +1051,66 @@ fn a_server_without_a_leader_refuses_only_sessions_that_it_may_not_know() {
     stranger.history.connections[1].takes_read_only = false;
     stranger.rejected("was told None about its session");
 }
+
+/// A znode of the first user's that nobody else may read, made at zxid 2 by connection 0, which has
+/// proved to be that user. Connection 1 may not set a watch on it, but on what is not there yet.
+fn private() -> Case {
+    let mut case = Case::new();
+    prove(&mut case, 0);
+    case.connect(0);
+    for connection in [0, 1] {
+        case.read(connection, add_watch("/p", false), 2, 0, Answer::Empty);
+    }
+    let number = case.send(0, private_znode());
+    case.commit(number);
+    case.event(0, 3, EventKind::Created, "/p");
+    case.reply(number, 3, 0, Answer::Path("/p".to_string()));
+    case
+}
+
+fn private_znode() -> Op {
+    let (path, data) = ("/p".to_string(), Some(b"0".to_vec()));
+    Op::CreateOwned { path, data, owner: Owner::User(0), others: 0, flag: flag::PERSISTENT }
+}
+
+#[test]
+fn an_event_that_only_some_may_see_comes_to_them_and_to_nobody_else() {
+    let mut case = private();
+    case.read(1, exists("/q", false), 3, error::NO_NODE, Answer::Empty);
+    let verdict = case.accepted();
+    assert_eq!((verdict.private_event_count, verdict.hidden_event_count), (1, 1));
+    let mut shown = private();
+    shown.event(1, 3, EventKind::Created, "/p");
+    shown.rejected("came, due was None");
+}
+
+#[test]
+fn an_event_that_its_watcher_may_see_and_is_not_told_is_rejected() {
+    let mut case = private();
+    let number = case.set(0, "/p", "1");
+    case.reply(number, 4, 0, Answer::Stat(stat(3, 4, 1)));
+    case.rejected("before (4, DataChanged");
+}
+
+/// Whether the change or the proof came first at the server is not known.
+#[test]
+fn an_event_around_the_moment_of_a_proof_may_come_or_not() {
+    let proved = |comes: bool| {
+        let mut case = private();
+        case.read(1, Op::Auth { user: 0 }, 0, 0, Answer::Empty);
+        if comes {
+            case.event(1, 3, EventKind::Created, "/p");
+        }
+        case.read(1, exists("/q", false), 3, error::NO_NODE, Answer::Empty);
+        case
+    };
+    proved(true).accepted();
+    proved(false).accepted();
+    // From then on it must.
+    let mut later = proved(false);
+    let number = later.set(0, "/p", "1");
+    later.event(0, 4, EventKind::DataChanged, "/p");
+    later.reply(number, 4, 0, Answer::Stat(stat(3, 4, 1)));
+    later.read(1, exists("/q", false), 4, error::NO_NODE, Answer::Empty);
+    later.rejected("before (4, DataChanged");
+}
