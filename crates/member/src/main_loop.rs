@@ -72,6 +72,8 @@ pub struct Loop {
     /// everything that earlier leaders committed.
     leading_from: Option<LogIndex>,
     applied: LogIndex,
+    /// The commit index that the log held at the start: what is applied up to here is a replay.
+    replayed_to: LogIndex,
     forwarder: Forwarder,
     followed: Followed,
     hearing: Hearing,
@@ -426,6 +428,7 @@ impl Loop {
             ..Config::new(start.origin.member.0, start.seed, start.origin.boot.0)
         };
         let replica = Replica::new(config, start.restored)?;
+        let replayed_to = LogIndex(replica.status().commit_index);
         let mut leases = Leases::new(start.tick_ms);
         for event in start.sessions {
             if let SessionEvent::Attached { session, attached, timeout_ms } = event {
@@ -444,6 +447,7 @@ impl Loop {
             contact: Contact::default(),
             leading_from: None,
             applied,
+            replayed_to,
             forwarder: Forwarder::new(start.origin),
             followed: Followed::default(),
             hearing: Hearing::new(start.origin.boot),
@@ -867,7 +871,7 @@ impl Loop {
         while self.replica.has_effects() {
             self.take_effects();
         }
-        self.output.apply.extend(self.snapshots.maybe_begin());
+        self.maybe_begin_snapshot();
         let persisted_index = self.replica.status().persisted_index;
         self.output.snapshot.extend(self.snapshots.maybe_finish(persisted_index));
         self.output.snapshot.extend(self.snapshot_room.maybe_ask());
@@ -875,6 +879,14 @@ impl Loop {
         self.answer_reports();
         self.note_availability();
         core::mem::take(&mut self.output)
+    }
+
+    /// Begins the snapshot that is due, but not during the replay of a start: it would cover only
+    /// what is applied so far, and the log that made it due would stay behind it.
+    fn maybe_begin_snapshot(&mut self) {
+        if self.applied >= self.replayed_to {
+            self.output.apply.extend(self.snapshots.maybe_begin());
+        }
     }
 
     /// A lone voter does not wait for an election timeout.

@@ -645,10 +645,9 @@ fn writes_go_on_while_a_snapshot_is_taken() {
     assert!(finished[0] <= at && at < rig.machine.counters().index.0, "{finished:?}");
 }
 
-#[test]
-fn a_member_restored_from_its_disk_goes_on_where_it_was() {
-    let mut rig = Rig::with_loop(start());
-    rig.play("c1: connect\nc1: create /a x | create /e x f1 | set /a y");
+/// What the disk of a member holds that wrote these lines, for its next start.
+fn restarted(rig: &mut Rig, script: &str) -> Start {
+    rig.play(script);
     let jobs = rig.real().jobs.clone();
     let entries: Vec<storage::wal::LogEntry> =
         jobs.iter().flat_map(|job| job.entries.clone()).collect();
@@ -658,7 +657,16 @@ fn a_member_restored_from_its_disk_goes_on_where_it_was() {
     let point = storage::wal::SnapshotPoint { index: 1, term: 1 };
     let restored = to_restored(hard_state, membership, point, entries);
     let origin = Origin { boot: machine::BootId(4), ..ORIGIN };
-    let mut real = Real::new(Start { origin, restored, ..start() });
+    Start { origin, restored, ..start() }
+}
+
+#[test]
+fn a_member_restored_from_its_disk_goes_on_where_it_was() {
+    let mut rig = Rig::with_loop(start());
+    let script = "c1: connect\nc1: create /a x | create /e x f1 | set /a y";
+    let restart = restarted(&mut rig, script);
+    let origin = restart.origin;
+    let mut real = Real::new(restart);
     let mut machine = Machine::default();
     let mut apply = crate::Apply::new(origin, LogIndex(1), 1);
     for _ in 0..50 {
@@ -673,6 +681,21 @@ fn a_member_restored_from_its_disk_goes_on_where_it_was() {
     assert_eq!(sessions_of(&machine), sessions_of(&rig.machine));
     // The session of the old boot is not forgotten: it expires, and its ephemeral goes.
     assert_eq!(real.member.leases.len(), 1);
+}
+
+#[test]
+fn a_snapshot_that_is_due_at_a_start_waits_for_the_end_of_the_replay() {
+    let mut rig = Rig::with_loop(start());
+    let script = "c1: connect\nc1: create /a x\nc1: set /a y\nc1: set /a z\nc1: set /a q";
+    let restart = restarted(&mut rig, script);
+    let replayed_to = restart.restored.hard_state.commit;
+    let mut real =
+        Real::new(Start { snapshot_log_bytes: Some(1_000), log_bytes: 1_000, ..restart });
+    for index in 2..=replayed_to {
+        assert_eq!(freezes(&real.finish(9)), 0, "before entry {index} is applied");
+        real.member.on_apply(applied_up_to(index));
+    }
+    assert_eq!(freezes(&real.finish(9)), 1);
 }
 
 #[test]
