@@ -75,6 +75,8 @@ pub struct ChangeBatch {
     changes: Vec<Change>,
     paths: String,
     quotas_exceeded: Vec<QuotaExceeded>,
+    /// Nothing is kept.
+    is_for_nobody: bool,
 }
 
 /// A write went over a quota: refused by a hard limit, or let through by a soft one. For a person
@@ -97,8 +99,16 @@ pub struct QuotaExceeded {
 pub type SharedChanges = Arc<ChangeBatch>;
 
 impl ChangeBatch {
+    /// A batch that keeps nothing, of commands that are applied before anybody watches.
+    pub fn for_nobody() -> ChangeBatch {
+        ChangeBatch { is_for_nobody: true, ..ChangeBatch::default() }
+    }
+
     /// Adds a change of the znode at `path` (empty for changes of sessions).
     pub fn push(&mut self, ordinal: Ordinal, zxid: Zxid, kind: ChangeKind, path: &str) {
+        if self.is_for_nobody {
+            return;
+        }
         let path_start = u32::try_from(self.paths.len()).expect("a batch is far below 4 GiB");
         let path_bytes = u32::try_from(path.len()).expect("a path is far below 4 GiB");
         self.paths.push_str(path);
@@ -125,7 +135,7 @@ impl ChangeBatch {
 
     /// Notes that a quota was exceeded, unless enough of that was noted already.
     pub(crate) fn warn_of_quota(&mut self, warning: QuotaExceeded) {
-        if self.quotas_exceeded.len() < QUOTA_WARNINGS_MAX {
+        if !self.is_for_nobody && self.quotas_exceeded.len() < QUOTA_WARNINGS_MAX {
             self.quotas_exceeded.push(warning);
         }
     }

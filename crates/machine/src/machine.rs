@@ -19,6 +19,7 @@ use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ORIGINS_MAX, SERVERS_MAX, ZNODES_MA
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::sessions::{Session, Sessions};
 use crate::settings::Settings;
+use crate::together::Together;
 use crate::tree::Tree;
 use crate::txn::Txn;
 
@@ -170,6 +171,18 @@ impl Machine {
     pub fn reserve_znodes(&mut self, count: u32) {
         let room = ZNODES_MAX.saturating_sub(self.tree.znode_count());
         self.tree.reserve(count.min(room));
+    }
+
+    /// Computes no digest of znodes that change from now on, until [`Machine::settle_digest`]; none
+    /// may be asked for meanwhile, nor an image. For a start, which replays many commands.
+    pub fn defer_digest(&mut self) {
+        assert!(self.freeze.is_none(), "an image has the digest");
+        self.tree.defer_digest();
+    }
+
+    /// Computes what was deferred: the digest is what it would be.
+    pub fn settle_digest(&mut self, together: Together) {
+        self.tree.settle_digest(together);
     }
 
     /// Where the machine stands.

@@ -27,6 +27,7 @@ use crate::freeze::TreeFreeze;
 use crate::limits::{NAME_BYTES_MAX, ZNODES_MAX};
 use crate::together::{Together, one_by_one};
 use side::Side;
+use slot_set::SlotSet;
 
 /// Index of a znode in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -278,6 +279,8 @@ pub struct Tree {
     digest: Digest,
     /// Contributions of parents that changed lately, each at index `id % PARENT_STANDINGS`.
     parent_standings: Vec<Option<(u32, Digest)>>,
+    /// While the digest is deferred: the slots whose znodes are not in it.
+    unsummed: Option<SlotSet>,
     /// Bytes of all paths and data, as ZooKeeper's `approximate_data_size`.
     data_bytes: u64,
     pub(crate) freeze: Option<Box<TreeFreeze>>,
@@ -465,6 +468,7 @@ impl Tree {
             digester: Digester::default(),
             digest: Digest::default(),
             parent_standings: vec![None; PARENT_STANDINGS],
+            unsummed: None,
             data_bytes: 0,
             freeze: None,
         }
@@ -598,7 +602,29 @@ impl Tree {
 
     /// The tree's part of the digest.
     pub fn digest(&self) -> Digest {
+        assert!(self.unsummed.is_none(), "a deferred digest is not known");
         self.digest
+    }
+
+    /// Computes no digest of what changes from now on, until [`Tree::settle_digest`]. A znode that
+    /// changes leaves the sum once, however often it changes.
+    pub(crate) fn defer_digest(&mut self) {
+        assert!(self.unsummed.is_none(), "the digest is deferred already");
+        self.parent_standings.fill(None);
+        self.unsummed = Some(SlotSet::default());
+    }
+
+    /// Adds what was deferred, half of it as a job of its own: the digest is a sum that depends on
+    /// no order.
+    pub(crate) fn settle_digest(&mut self, together: Together) {
+        let unsummed = self.unsummed.take().expect("the digest was deferred");
+        let (tree, middle) = (&*self, unsummed.middle());
+        let (mut lower, mut upper) = (Sum::default(), Sum::default());
+        together(&mut || lower = tree.sum(unsummed.below(middle)), &mut || {
+            upper = tree.sum(unsummed.from(middle));
+        });
+        self.digest.add(lower.digest);
+        self.digest.add(upper.digest);
     }
 
     /// Makes a znode below `parent`; `path` is its full path. The name must be free.
@@ -1038,18 +1064,27 @@ impl Tree {
     }
 
     fn forget_content(&mut self, id: u32, path: &str) {
+        self.data_bytes -= self.size(id, path);
+        if self.is_deferred(id, path) {
+            return;
+        }
         let digest = self.content_digest(id, path);
         self.digest.subtract(digest);
-        self.data_bytes -= self.size(id, path);
     }
 
     fn learn_content(&mut self, id: u32, path: &str) {
+        self.data_bytes += self.size(id, path);
+        if self.defers(id) {
+            return;
+        }
         let digest = self.content_digest(id, path);
         self.digest.add(digest);
-        self.data_bytes += self.size(id, path);
     }
 
     fn forget_standing(&mut self, id: u32, path: &str) {
+        if self.is_deferred(id, path) {
+            return;
+        }
         let kept = &mut self.parent_standings[id as usize % PARENT_STANDINGS];
         let digest = match kept.take_if(|(kept_id, _)| *kept_id == id) {
             Some((_, digest)) => digest,
@@ -1060,6 +1095,9 @@ impl Tree {
     }
 
     fn learn_standing(&mut self, id: u32, path: &str) {
+        if self.defers(id) {
+            return;
+        }
         let digest = self.standing_digest(id, path);
         self.digest.add(digest);
     }
@@ -1067,9 +1105,33 @@ impl Tree {
     /// Like `learn_standing`; the digest is kept for the next change below this parent, which
     /// forgets it first.
     fn learn_parent(&mut self, id: u32, path: &str) {
+        if self.defers(id) {
+            return;
+        }
         let digest = self.standing_digest(id, path);
         self.digest.add(digest);
         self.parent_standings[id as usize % PARENT_STANDINGS] = Some((id, digest));
+    }
+
+    /// Whether the digest is deferred; then the znode, which is about to change, is not in the sum
+    /// any more, neither its content nor its standing.
+    fn is_deferred(&mut self, id: u32, path: &str) -> bool {
+        let Some(unsummed) = &mut self.unsummed else { return false };
+        if unsummed.insert(id) {
+            let content = self.content_digest(id, path);
+            let standing = self.standing_digest(id, path);
+            self.digest.subtract(content);
+            self.digest.subtract(standing);
+        }
+        true
+    }
+
+    /// Whether the digest is deferred; then the znode, which is new or has changed, is noted as one
+    /// that is not in the sum.
+    fn defers(&mut self, id: u32) -> bool {
+        let Some(unsummed) = &mut self.unsummed else { return false };
+        unsummed.insert(id);
+        true
     }
 
     fn forget_znode(&mut self, id: u32, path: &str) {
@@ -1100,13 +1162,14 @@ impl Tree {
         together(&mut || lower = tree.sum(0..middle), &mut || {
             upper = tree.sum(middle..tree.slot_count);
         });
+        self.unsummed = None;
         self.digest = lower.digest;
         self.digest.add(upper.digest);
         self.data_bytes = lower.data_bytes + upper.data_bytes;
     }
 
     /// Digest and size of the znodes in some slots.
-    fn sum(&self, slots: core::ops::Range<u32>) -> Sum {
+    fn sum(&self, slots: impl Iterator<Item = u32>) -> Sum {
         let mut sum = Sum::default();
         let mut digester = Digester::default();
         let mut parents = ParentPaths::default();
@@ -1428,5 +1491,6 @@ pub(crate) struct Image<'a> {
 }
 
 mod side;
+mod slot_set;
 #[cfg(test)]
 mod tests;

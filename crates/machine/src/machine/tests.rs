@@ -6,6 +6,7 @@ mod refusals;
 pub(crate) mod rig;
 
 use crate::query::DescendantCount;
+use crate::together::one_by_one;
 use rig::{ORIGIN, Random, Rig, check_invariants, dump, random_sent};
 
 /// Applies a script and compares the answer to its last command.
@@ -376,6 +377,35 @@ fn the_same_commands_give_the_same_state_and_replies() {
         assert_eq!(dump(&first.machine), dump(&second.machine), "seed {seed}");
         assert_eq!(first.take_changes(), second.take_changes(), "seed {seed}");
     }
+}
+
+#[test]
+fn a_deferred_digest_is_what_it_would_be() {
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let (mut running, mut deferred) = (Rig::default(), Rig::default());
+        for _ in 0..6 {
+            deferred.machine.defer_digest();
+            for _ in 0..random.below(60) {
+                let sent = random_sent(&mut random, &running.machine);
+                assert_eq!(running.apply(&sent), deferred.apply(&sent), "seed {seed}: {sent:?}");
+            }
+            deferred.machine.settle_digest(one_by_one);
+            assert_eq!(running.machine.digest(), deferred.machine.digest(), "seed {seed}");
+            check_invariants(&mut deferred.machine);
+            let sent = random_sent(&mut random, &running.machine);
+            assert_eq!(running.apply(&sent), deferred.apply(&sent), "seed {seed}: {sent:?}");
+        }
+        assert_eq!(dump(&running.machine), dump(&deferred.machine), "seed {seed}");
+    }
+}
+
+#[test]
+fn changes_for_nobody_are_not_kept() {
+    let mut rig = Rig::default();
+    rig.changes = ChangeBatch::for_nobody();
+    assert_eq!(rig.run("create /a x; multi create /b + check /none; set /a y"), "set 1");
+    assert!(rig.changes.is_empty());
 }
 
 #[test]

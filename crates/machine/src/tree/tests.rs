@@ -337,3 +337,15 @@ fn a_parents_kept_digest_follows_every_change_of_it() {
     }
     check_invariants(&mut rig.machine);
 }
+
+#[test]
+fn the_halves_of_a_set_of_slots_hold_each_slot_once() {
+    for ids in [&[][..], &[0], &[63, 64], &[1, 2, 3, 700], &[5, 64, 65, 128, 4096, 4097]] {
+        let mut set = SlotSet::default();
+        assert!(ids.iter().all(|id| set.insert(*id)));
+        assert!(!ids.iter().any(|id| set.insert(*id)));
+        let middle = set.middle();
+        assert!(set.below(middle).chain(set.from(middle)).eq(ids.iter().copied()), "{ids:?}");
+        assert!(set.below(middle).count() <= ids.len() / 2, "{ids:?}");
+    }
+}
