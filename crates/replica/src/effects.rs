@@ -60,10 +60,65 @@ pub struct Restored {
     pub membership: Membership,
     pub snapshot_index: u64,
     pub snapshot_term: u64,
-    /// Everything after the snapshot, without gaps.
+    /// Everything after the snapshot, or after what was left out, without gaps.
     pub entries: Vec<Entry>,
-    /// What the state machine already holds; normally the snapshot's index.
+    /// What of the log is not in `entries`, as the state machine holds it.
+    pub left_out: Option<LeftOut>,
+    /// What the state machine already holds: the snapshot, or committed entries behind it as well.
     pub applied_index: u64,
+}
+
+/// The first entries behind the snapshot, if they are only on disk. None changes the membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The last of them.
+    pub last: Position,
+    /// Of their payloads.
+    pub bytes: u64,
+}
+
+impl Restored {
+    /// What `entries` follow.
+    pub fn entries_after(&self) -> Position {
+        let snapshot = Position { term: self.snapshot_term, index: self.snapshot_index };
+        self.left_out.map_or(snapshot, |left_out| left_out.last)
+    }
+
+    /// Bytes of the payloads of all entries behind the snapshot.
+    pub fn log_bytes(&self) -> u64 {
+        let bytes: u64 = self.entries.iter().map(|entry| entry.payload.len() as u64).sum();
+        self.left_out.map_or(0, |left_out| left_out.bytes) + bytes
+    }
+
+    /// Leaves out applied entries, the oldest first, but for some at the end with this many bytes
+    /// or less. None of them may change the membership.
+    pub fn leave_out(&mut self, bytes_kept_max: usize) {
+        let applied = self.applied_entries();
+        let mut bytes_kept = 0;
+        let is_kept = |entry: &&Entry| {
+            bytes_kept += entry.payload.len();
+            bytes_kept <= bytes_kept_max
+        };
+        let count = applied.len() - applied.iter().rev().take_while(is_kept).count();
+        for entry in self.entries.drain(..count) {
+            assert!(entry.kind == EntryKind::Normal, "a membership may be needed");
+            let last = Position { term: entry.term, index: entry.index };
+            let bytes = self.left_out.map_or(0, |left_out| left_out.bytes);
+            let bytes = bytes + entry.payload.len() as u64;
+            self.left_out = Some(LeftOut { last, bytes });
+        }
+    }
+
+    /// Those of the entries that the state machine holds.
+    pub fn applied_entries(&self) -> &[Entry] {
+        let count = self.entries.partition_point(|entry| entry.index <= self.applied_index);
+        &self.entries[..count]
+    }
+
+    /// The term of the last entry that the state machine holds.
+    pub fn applied_term(&self) -> u64 {
+        self.applied_entries().last().map_or(self.entries_after().term, |entry| entry.term)
+    }
 }
 
 /// Names one persist job; later jobs have larger ids.

@@ -27,8 +27,8 @@ mod reads;
 mod replica;
 
 pub use effects::{
-    Effects, Entry, EntryKind, HardState, MembershipAt, Outgoing, Persist, PersistId, Position,
-    ReadId, Restored, Role, RoleChange, SnapshotMeta, SnapshotWanted,
+    Effects, Entry, EntryKind, HardState, LeftOut, MembershipAt, Outgoing, Persist, PersistId,
+    Position, ReadId, Restored, Role, RoleChange, SnapshotMeta, SnapshotWanted,
 };
 pub use members::{MemberChange, Membership, MembershipChange, Transition};
 pub use message::{MessageError, Peek, peek};

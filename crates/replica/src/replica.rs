@@ -18,8 +18,8 @@ use raft::eraftpb::{self, EntryType, MessageType};
 use raft::{ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 
 use crate::effects::{
-    Effects, Entry, HardState, MembershipAt, Outgoing, Persist, PersistId, Position, ReadId,
-    Restored, Role, RoleChange, SnapshotMeta,
+    Effects, Entry, EntryKind, HardState, MembershipAt, Outgoing, Persist, PersistId, Position,
+    ReadId, Restored, Role, RoleChange, SnapshotMeta,
 };
 use crate::jitter::{self, Draw};
 use crate::limits::{
@@ -1047,7 +1047,7 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
     if let Some(what) = restored.membership.fault() {
         return Err(ReplicaError::Membership { what });
     }
-    let mut last = Position { term: restored.snapshot_term, index: restored.snapshot_index };
+    let mut last = restored.entries_after();
     for entry in &restored.entries {
         if Some(entry.index) != last.index.checked_add(1) {
             return Err(ReplicaError::Gap { index_before: last.index, index: entry.index });
@@ -1071,7 +1071,7 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
         state.term = last.term;
         state.vote = raft::INVALID_ID;
     }
-    let (applied_index, index_min) = (restored.applied_index, restored.snapshot_index);
+    let (applied_index, index_min) = (restored.applied_index, restored.entries_after().index);
     if applied_index < index_min || applied_index > last.index {
         return Err(ReplicaError::Applied { applied_index, index_min, index_max: last.index });
     }
@@ -1079,7 +1079,7 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
 }
 
 fn restore_log(restored: Restored) -> Result<Log, ReplicaError> {
-    let truncated = Position { term: restored.snapshot_term, index: restored.snapshot_index };
+    let truncated = restored.entries_after();
     let entries: Result<VecDeque<eraftpb::Entry>, ReplicaError> = restored
         .entries
         .iter()
@@ -1089,11 +1089,14 @@ fn restore_log(restored: Restored) -> Result<Log, ReplicaError> {
         })
         .collect();
     let initial = (restored.hard_state.to_raft(), restored.membership.to_raft());
+    // The membership of the snapshot is known if it is the one after the last applied entry.
+    let changed = |entry: &Entry| entry.kind == EntryKind::Membership;
+    let is_membership_known = !restored.applied_entries().iter().any(changed);
     let mut log = Log::new(initial, truncated, entries?, restored.applied_index);
-    if truncated.index > 0 && restored.applied_index == truncated.index {
+    if restored.snapshot_index > 0 && is_membership_known {
         log.on_taken(SnapshotMeta {
-            index: truncated.index,
-            term: truncated.term,
+            index: restored.snapshot_index,
+            term: restored.snapshot_term,
             membership: restored.membership,
         });
     }

@@ -59,6 +59,7 @@ pub fn to_restored(
                 payload: entry.payload,
             })
             .collect(),
+        left_out: None,
         applied_index: snapshot.index,
     }
 }

@@ -98,6 +98,7 @@ pub(crate) fn start() -> Start {
         snapshot_index: 1,
         snapshot_term: 1,
         entries: Vec::new(),
+        left_out: None,
         applied_index: 1,
     };
     Start {

@@ -72,6 +72,7 @@ impl Disk {
             snapshot_index: self.snapshot.index,
             snapshot_term: self.snapshot.term,
             entries: self.entries.clone(),
+            left_out: None,
             applied_index: self.snapshot.index,
         }
     }
