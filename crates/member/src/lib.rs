@@ -36,6 +36,7 @@ pub mod peer;
 mod persisting;
 pub mod received;
 pub mod recovery;
+mod replay;
 pub mod reply_room;
 pub mod snapshot_room;
 pub mod snapshots;

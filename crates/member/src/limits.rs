@@ -408,6 +408,17 @@ const _: () = assert!(
 /// handing them over costs nothing, few enough that they take some 20 MB of memory.
 pub const START_PIECES: usize = 4;
 
+/// Bytes of entries that a start decodes at once while those before are applied: enough that
+/// handing them over costs little, few enough that the decoded commands stay in a core's cache.
+pub const REPLAY_STEP_BYTES: usize = 1 << 20;
+
+/// Bytes of entries that a start applies before it lets go of them: their memory is used again for
+/// the znodes that they create.
+pub const REPLAY_WINDOW_BYTES: usize = 16 << 20;
+
+/// Commands whose places in the tree a start looks at together, as Apply does with those of a step.
+pub const REPLAY_LOOK_AHEAD_COMMANDS: usize = 32;
+
 const _: () = assert!(
     zk::limits::FRAME_BYTES_MAX_LIMIT as usize
         + CONNECTION_IDENTITY_BYTES_MAX

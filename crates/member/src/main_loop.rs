@@ -421,7 +421,9 @@ impl Loop {
             storage::wal::SnapshotPoint { index, term },
             start.log_bytes,
         );
-        let memberships = VecDeque::from([(applied, to_storage(&start.restored.membership))]);
+        // A replay ends before the first entry that changes the membership.
+        let memberships =
+            VecDeque::from([(LogIndex(index), to_storage(&start.restored.membership))]);
         let config = Config {
             log_memory: start.log_memory,
             heartbeat_ticks: HEARTBEAT_TICKS,

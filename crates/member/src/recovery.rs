@@ -20,6 +20,7 @@ use crate::container_znodes::ContainerSettings;
 use crate::limits::START_PIECES;
 use crate::main_loop::to_restored;
 use crate::message::{SessionEvent, Start};
+use crate::replay::replay;
 use crate::{Apply, Loop, received};
 
 /// Why no state could be restored.
@@ -97,7 +98,7 @@ pub struct Recovered<D: Disk> {
     pub log_ended: Option<u64>,
     /// The log, open for appending.
     pub wal: Wal<D>,
-    /// The state at the newest snapshot.
+    /// The state at the newest snapshot, or as far as [`Recovered::replay`] went.
     pub machine: Machine,
     /// The entries behind it, and what else Raft is to know.
     pub restored: Restored,
@@ -261,6 +262,14 @@ fn recover_born<D: Disk + Clone>(
     Ok(Recovered { dir, origin, is_new, cut: log.cut, log_ended, wal, machine, restored })
 }
 
+impl<D: Disk> Recovered<D> {
+    /// Applies what of the log needs no decision of Loop or Apply, before [`start`]: of a
+    /// standalone server nearly all that is committed, of a member of an ensemble nothing.
+    pub fn replay(&mut self, together: Together) {
+        replay(&mut self.machine, &mut self.restored, self.origin, together);
+    }
+}
+
 /// The log goes on behind the snapshot, in a term at least as new.
 fn skip_log<D: Disk>(
     wal: &mut Wal<D>,
@@ -285,8 +294,9 @@ pub fn start(
     restored: Restored,
     options: Options,
 ) -> Result<(Loop, Apply), ReplicaError> {
-    let apply = Apply::new(origin, LogIndex(restored.applied_index), restored.snapshot_term);
-    let log_bytes = restored.entries.iter().map(|entry| entry.payload.len() as u64).sum();
+    let applied_term = restored.applied_term();
+    let apply = Apply::new(origin, LogIndex(restored.applied_index), applied_term);
+    let log_bytes = restored.log_bytes();
     let member = Loop::new(Start {
         origin,
         seed: origin.member.0,

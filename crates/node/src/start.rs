@@ -158,7 +158,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         disk = disk.with_log(log_dir).map_err(system("log directory", log_dir))?;
     }
     let skipped = |error: &RecoveryError| tracing::error!("{error}");
-    let (recovered, cluster) = match &config.cluster {
+    let (mut recovered, cluster) = match &config.cluster {
         Some(cluster) => {
             let (recovered, cluster) = cluster::join(config, cluster, &disk, skipped)?;
             (recovered, Some(cluster))
@@ -189,13 +189,16 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         began.elapsed().as_millis(),
         recovered.restored.entries.len()
     );
-    let startup = Startup {
+    let mut startup = Startup {
         snapshot_load_ms: began.elapsed().as_millis() as u64,
         ordinal: recovered.machine.counters().ordinal.0,
         ..Startup::default()
     };
     let snapshot_zxid = recovered.machine.counters().zxid.0;
     let last_snapshot = newest_snapshot_s(&config.data_dir).map(|at_s| (snapshot_zxid, at_s));
+    let replay_began = Instant::now();
+    recovered.replay(together);
+    startup.log_apply_ms = replay_began.elapsed().as_millis() as u64;
     let origin = recovered.origin;
     let identity = recovered.dir.identity();
     let member = config.member.clone();
@@ -333,7 +336,7 @@ impl Node {
         let mut metrics = self.shared.metrics.lock();
         let restored = metrics.startup;
         metrics.startup = Startup {
-            log_apply_ms: self.shared.now_ms(),
+            log_apply_ms: restored.log_apply_ms + self.shared.now_ms(),
             commands_applied: ordinal - restored.ordinal,
             ordinal,
             ..restored

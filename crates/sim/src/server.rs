@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use machine::change::SharedChanges;
+use machine::together::one_by_one;
 use machine::{BootId, ConnectionId, Machine, MemberId, Origin, Settings};
 use member::bootstrap::Attendance;
 use member::front::{FrontConfig, HeldBytes};
@@ -417,7 +418,7 @@ impl Server {
 
     fn start_threads(
         config: &MemberConfig,
-        recovered: Recovered<SimDisk>,
+        mut recovered: Recovered<SimDisk>,
         disk: &SimDisk,
         clock: Clock,
         life: u64,
@@ -433,12 +434,17 @@ impl Server {
             birth: Some(recovered.dir.birth().clone()),
         });
         let identity = recovered.dir.identity();
+        recovered.replay(one_by_one);
         let restored = recovered.restored;
         let snapshot_index = restored.snapshot_index;
         let applied_index = restored.applied_index;
         witness
             .on_start(config.number, applied_index, &restored.entries, world.now_us)
             .map_err(Death::Bug)?;
+        witness
+            .on_committed(config.number, restored.applied_entries(), world.now_us)
+            .map_err(Death::Bug)?;
+        witness.on_applied(&recovered.machine).map_err(Death::Bug)?;
         let settings = Arc::new(recovered.machine.settings().clone());
         let (member, apply) =
             recovery::start(origin, &recovered.machine, restored, config.options.clone())

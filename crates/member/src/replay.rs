@@ -1,0 +1,160 @@
+//! The replay of a start: a standalone server applies what its log holds before Loop and Apply
+//! begin. Nobody waits for an answer, nobody watches, and no other member compares digests, so the
+//! digest is computed once, at the end, and the next commands are decoded while some are applied.
+//!
+//! What is applied is what Apply would have applied, in the same order. The replay ends at the
+//! first entry that Loop or Apply must decide about: one that is not known to be committed, changes
+//! the membership, installs an image, forgets a member, was handed over in a later life of this
+//! member, or cannot be decoded. That one and all behind it go their usual way.
+
+use machine::codec::DecodeError;
+use machine::entry::{self, Batch, EntryHeader, Framed};
+use machine::together::Together;
+use machine::{ChangeBatch, Command, LogIndex, Machine, Origin, Stamp};
+use replica::{Entry, EntryKind, LogMemory, Restored};
+
+use crate::limits::{REPLAY_LOOK_AHEAD_COMMANDS, REPLAY_STEP_BYTES, REPLAY_WINDOW_BYTES};
+
+/// Applies the committed entries of a log whose only voter is this member.
+pub(crate) fn replay(
+    machine: &mut Machine,
+    restored: &mut Restored,
+    origin: Origin,
+    together: Together,
+) {
+    let is_alone = restored.membership.voters == [origin.member.0]
+        && restored.membership.voters_outgoing.is_empty();
+    if !is_alone {
+        return;
+    }
+    machine.defer_digest();
+    let mut has_ended = false;
+    while !has_ended {
+        let window = window(restored);
+        has_ended = window.is_empty();
+        let mut steps = Steps { entries: window, origin, has_ended };
+        let mut decoded = steps.next_step();
+        while !decoded.is_empty() {
+            let mut step = core::mem::take(&mut decoded).into_iter();
+            let machine = &mut *machine;
+            together(&mut || decoded = steps.next_step(), &mut || {
+                step.by_ref().for_each(|entry| apply(machine, &entry));
+            });
+        }
+        has_ended |= steps.has_ended;
+        restored.applied_index = machine.counters().index.0;
+        restored.leave_out(LogMemory::default().bytes_max);
+    }
+    machine.settle_digest(together);
+}
+
+/// The next committed entries that are not applied, none at the end.
+fn window(restored: &Restored) -> &[Entry] {
+    let commit = restored.hard_state.commit;
+    let committed = restored.entries.partition_point(|entry| entry.index <= commit);
+    let rest = &restored.entries[restored.applied_entries().len()..committed];
+    let mut bytes = 0;
+    let is_within = |entry: &&Entry| {
+        let was_within = bytes < REPLAY_WINDOW_BYTES;
+        bytes += entry.payload.len();
+        was_within
+    };
+    &rest[..rest.iter().take_while(is_within).count()]
+}
+
+/// The entries of a window that are left, and whether one was met that ends the replay.
+struct Steps<'e> {
+    entries: &'e [Entry],
+    origin: Origin,
+    has_ended: bool,
+}
+
+/// An entry whose commands are decoded.
+struct DecodedEntry<'e> {
+    index: u64,
+    /// None of one that holds no commands.
+    header: Option<EntryHeader>,
+    batches: Vec<(Batch<'e>, Vec<Framed<'e>>)>,
+}
+
+impl<'e> Steps<'e> {
+    /// The next entries, about as many as one job is to apply; none at the end.
+    fn next_step(&mut self) -> Vec<DecodedEntry<'e>> {
+        let mut step = Vec::new();
+        let mut bytes = 0;
+        while bytes < REPLAY_STEP_BYTES
+            && !self.has_ended
+            && let Some((entry, rest)) = self.entries.split_first()
+        {
+            match self.decode(entry) {
+                Ok(Some(decoded)) => step.push(decoded),
+                Ok(None) | Err(_) => self.has_ended = true,
+            }
+            bytes += entry.payload.len();
+            self.entries = rest;
+        }
+        step
+    }
+
+    /// An entry, unless Loop or Apply must decide about it.
+    fn decode(&self, entry: &'e Entry) -> Result<Option<DecodedEntry<'e>>, DecodeError> {
+        let index = entry.index;
+        if entry.kind != EntryKind::Normal {
+            return Ok(None);
+        }
+        if entry.payload.is_empty() {
+            return Ok(Some(DecodedEntry { index, header: None, batches: Vec::new() }));
+        }
+        let header = entry::decode_header(&entry.payload)?;
+        let mut batches = Vec::new();
+        let mut offset = entry::HEADER_BYTES;
+        for _ in 0..header.batch_count {
+            let batch = entry::decode_batch(&entry.payload, offset)?;
+            let commands = batch.commands(0, usize::MAX)?;
+            if self.is_of_another_life(batch.origin) || commands.iter().any(needs_a_decision) {
+                return Ok(None);
+            }
+            offset = batch.end;
+            batches.push((batch, commands));
+        }
+        let is_whole = offset == entry.payload.len();
+        Ok(is_whole.then_some(DecodedEntry { index, header: Some(header), batches }))
+    }
+
+    /// Whether this member handed a batch over in this life or a later one: in this one it has
+    /// handed over nothing.
+    fn is_of_another_life(&self, of: Origin) -> bool {
+        of.member == self.origin.member && of.boot >= self.origin.boot
+    }
+}
+
+fn needs_a_decision(framed: &Framed<'_>) -> bool {
+    matches!(framed.command, Command::Forget { .. } | Command::InstallImage { .. })
+}
+
+/// As Apply does it, for nobody.
+fn apply(machine: &mut Machine, entry: &DecodedEntry<'_>) {
+    let mut changes = ChangeBatch::for_nobody();
+    for (batch, commands) in &entry.batches {
+        if !machine.begin_batch(batch.origin, batch.sequence) {
+            continue;
+        }
+        let header = entry.header.as_ref().expect("an entry with batches has a header");
+        for commands in commands.chunks(REPLAY_LOOK_AHEAD_COMMANDS) {
+            machine.look_ahead(commands);
+            for framed in commands {
+                let stamp = Stamp {
+                    time_ms: header.time_ms,
+                    origin: batch.origin,
+                    connection: framed.connection,
+                    identities: &batch.identities[framed.identity_list],
+                };
+                machine.apply(&stamp, &framed.command, &mut changes);
+            }
+        }
+    }
+    machine.finish_entry(LogIndex(entry.index));
+}
+
+#[cfg(test)]
+mod tests;
