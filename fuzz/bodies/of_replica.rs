@@ -46,6 +46,7 @@ fn replica() -> Replica {
         snapshot_index: 1,
         snapshot_term: 1,
         entries: (2..=5).map(entry).collect(),
+        left_out: None,
         applied_index: 1,
     };
     let mut replica = Replica::new(Config::new(1, 7, 1), restored).expect("the state is sound");
