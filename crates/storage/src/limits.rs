@@ -71,9 +71,10 @@ pub const DIRECT_PIECE_BYTES: u64 = 1024 * 1024;
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
 /// Bytes of an entry's payload from which on recovery keeps it as a part of the window it was read
-/// through ([`READ_WINDOW_BYTES`]), which stays in memory with it: at most sixteen times as many
-/// bytes. Smaller payloads are copied.
-pub const SHARED_PAYLOAD_BYTES_MIN: usize = 64 * 1024;
+/// through ([`READ_WINDOW_BYTES`]), which stays in memory with it: at most sixty-four times as many
+/// bytes, and that only of the first and the last entry, as entries follow each other in the log.
+/// Smaller payloads are copied.
+pub const SHARED_PAYLOAD_BYTES_MIN: usize = 16 * 1024;
 
 /// Bytes of one piece of a snapshot, before compression. The writer of an image cuts there.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024 * 1024 + 1024 * 1024;
