@@ -51,6 +51,10 @@ const SHARDS: usize = 4096;
 /// some tens of clients write below as many parents in turn.
 const PARENT_STANDINGS: usize = 64;
 
+/// Places in a table among which a look ahead searches for a znode: they are on one cache line, or
+/// on two.
+const NEIGHBOURS: usize = 8;
+
 const _: () = assert!(ZNODES_MAX < VACANT + 1);
 const _: () = assert!(SHARDS.is_power_of_two());
 const _: () = assert!(size_of::<Slot>() == 64);
@@ -504,6 +508,14 @@ impl Tree {
         };
         // Nothing else needs the count: it keeps the compiler from leaving the reads out.
         core::hint::black_box(places.iter().filter(is_there).count());
+        // A new znode is written next to one of these, which brings the place into the cache.
+        let neighbour = |&(_, hash): &(u32, u64)| {
+            let table = &self.shards[Tree::shard(hash)];
+            let last = table.num_buckets().checked_sub(1)?;
+            let at = hash as usize & last;
+            (at..at + NEIGHBOURS).find_map(|at| table.get_bucket(at & last).copied())
+        };
+        core::hint::black_box(places.iter().filter_map(neighbour).fold(0, u32::wrapping_add));
     }
 
     /// The znode at `path`. The empty path is the root too, as the parent of `/a` is written by
