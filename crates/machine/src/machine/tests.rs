@@ -402,8 +402,7 @@ fn a_deferred_digest_is_what_it_would_be() {
 
 #[test]
 fn changes_for_nobody_are_not_kept() {
-    let mut rig = Rig::default();
-    rig.changes = ChangeBatch::for_nobody();
+    let mut rig = Rig { changes: ChangeBatch::for_nobody(), ..Rig::default() };
     assert_eq!(rig.run("create /a x; multi create /b + check /none; set /a y"), "set 1");
     assert!(rig.changes.is_empty());
 }
