@@ -67,6 +67,11 @@ impl Loop {
             self.on_refused(to);
             return Ok(());
         };
+        // A new leader may have to wait for the borrower before it can apply as much.
+        if index > self.applied.0 && !self.replica.status().has_committed_in_term {
+            self.on_refused(to);
+            return Ok(());
+        }
         // What is not applied here yet, or older than what was asked for since, is asked for again.
         if index < index_min || index > self.applied.0 {
             return Ok(());

@@ -233,27 +233,28 @@ impl World {
     fn settle(&mut self) {
         let mut quiet_rounds = 0;
         while quiet_rounds < 5 {
-            for at in 0..self.nodes.len() {
-                let output = self.nodes[at].member.finish(0);
-                let sent = output.peers.iter().map(|(to, frame)| {
-                    let to = usize::try_from(to.0).unwrap() - 1;
-                    (at, to, frame.clone())
-                });
-                self.flying.extend(sent);
-                self.nodes[at].take(output);
-            }
-            let Some((from, to, frame)) = self.flying.pop_front() else {
-                quiet_rounds += 1;
-                continue;
-            };
-            quiet_rounds = 0;
-            let is_lost = self.away.contains(&from)
-                || self.away.contains(&to)
-                || self.cut.contains(&(from, to));
-            if !is_lost {
-                self.nodes[to].member.on_peer(id(from), frame).unwrap();
-            }
+            quiet_rounds = if self.step() { 0 } else { quiet_rounds + 1 };
         }
+    }
+
+    /// All say what they have to say, and one frame arrives or is lost. False: there was none.
+    fn step(&mut self) -> bool {
+        for at in 0..self.nodes.len() {
+            let output = self.nodes[at].member.finish(0);
+            let sent = output.peers.iter().map(|(to, frame)| {
+                let to = usize::try_from(to.0).unwrap() - 1;
+                (at, to, frame.clone())
+            });
+            self.flying.extend(sent);
+            self.nodes[at].take(output);
+        }
+        let Some((from, to, frame)) = self.flying.pop_front() else { return false };
+        let is_lost =
+            self.away.contains(&from) || self.away.contains(&to) || self.cut.contains(&(from, to));
+        if !is_lost {
+            self.nodes[to].member.on_peer(id(from), frame).unwrap();
+        }
+        true
     }
 
     fn commit(&self, at: usize) -> u64 {
@@ -469,6 +470,35 @@ fn a_new_leader_sees_to_it_as_well() {
     let leader = (1..4).find(|at| world.nodes[*at].member.role == Role::Leader).unwrap();
     assert_eq!(world.commit(4), world.commit(leader));
     assert_eq!(world.nodes[0].pieces_sent, 0);
+}
+
+/// The new leader knows the last entry to be committed only when one of those has it that wait for a
+/// snapshot.
+#[test]
+fn a_new_leader_waits_for_no_snapshot_that_it_cannot_apply_without_its_borrower() {
+    let mut world = World::new(5);
+    world.leave_behind(3);
+    let before = world.commit(0);
+    let nothing = machine::Command::ExpireSessions { sessions: Vec::new() };
+    let batch = own_batch(0, &nothing);
+    let waiting = Waiting::Own { front: None, batch, waiters: Vec::new() };
+    world.nodes[0].member.waiting.push_back(waiting);
+    while world.commit(0) == before {
+        world.step();
+    }
+    world.cut.insert((0, 2));
+    world.settle();
+    assert_eq!((world.commit(1), world.commit(2)), (before + 1, before));
+    world.nodes[1].member.want_snapshot();
+    world.settle();
+    world.go(0);
+    world.come(3);
+    world.come(4);
+    world.nodes[2].member.replica.campaign().unwrap();
+    world.run(5_000);
+    assert_eq!(world.nodes[2].member.role, Role::Leader);
+    assert!(world.commit(2) > before + 1);
+    assert_eq!((world.commit(3), world.commit(4)), (world.commit(2), world.commit(2)));
 }
 
 #[test]
