@@ -70,10 +70,10 @@ pub const PEER_WRITE_FRAMES_MAX: usize = 256;
 pub const PEER_WRITE_BYTES_MAX: usize = 1 << 20;
 
 /// How long a link for the log is silent before one end says that it is there.
-pub const PEER_BEAT: Duration = Duration::from_millis(600);
+pub const PEER_BEAT: Duration = Duration::from_millis(1_000);
 
 /// A link for snapshots takes part in one of so many beats: nobody waits for news of it.
-pub const PEER_BEATS_BULK: u32 = 4;
+pub const PEER_BEATS_BULK: u32 = 2;
 
 /// Beats in which nothing comes before a link is dead. Not a time: to one that was paused itself
 /// the others are not dead because it did not listen.
