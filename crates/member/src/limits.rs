@@ -256,8 +256,8 @@ pub const HEARTBEAT_TICKS: u32 = 19;
 /// first applies what is committed, since another member may have taken its place meanwhile.
 pub const PROOF_SILENCE_MS: u64 = REPLACED_SILENCE_MS / 2;
 
-/// How long the log's disk may take to make something durable before a leader hands over
-/// (`disk_stall_ms`). A disk that is often that slow may take longer.
+/// How long the log's disk may take to make something durable before a leader hands over, unless
+/// configured (`quorate.diskStallMs`). A disk that is often that slow may take longer.
 pub const DISK_STALL_MS: u64 = 1_000;
 
 /// How long any disk may take, however slow it usually is.

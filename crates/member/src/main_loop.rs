@@ -456,7 +456,7 @@ impl Loop {
             heeded: BTreeMap::new(),
             waiting: VecDeque::new(),
             unproposed: None,
-            persisting: Persisting::default(),
+            persisting: Persisting::new(start.disk_stall_ms),
             lazy_hard_state: None,
             syncs_wanted: Vec::new(),
             reads: BTreeMap::new(),

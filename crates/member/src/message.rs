@@ -472,6 +472,8 @@ pub struct Start {
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its
     /// size.
     pub snapshot_log_bytes: Option<u64>,
+    /// How long the log's disk may take before it stalls, unless it often is that slow.
+    pub disk_stall_ms: u64,
     /// When containers and TTL znodes are looked for.
     pub containers: ContainerSettings,
     /// Length of a tick.

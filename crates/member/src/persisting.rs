@@ -1,18 +1,20 @@
 //! What the log's disk was given and has not made durable, and how long it takes.
 //!
-//! A disk stalls when it makes nothing durable for longer than is usual for it: a second, or twice
-//! what it needed at worst in most of the last minutes. One long stall says nothing of what is
+//! A disk stalls when it makes nothing durable for longer than is usual for it: a second, unless
+//! configured, or twice what it needed at worst in most of the last minutes. One long stall says nothing of what is
 //! usual.
 
 use std::collections::VecDeque;
 
 use replica::PersistId;
 
-use crate::limits::{DISK_STALL_MS, DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS};
+use crate::limits::{DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS};
 
 /// Jobs of the disk, in order.
 #[derive(Default)]
 pub(crate) struct Persisting {
+    /// How long it may take, if it is not usually slower.
+    stall_ms: u64,
     jobs: VecDeque<Job>,
     awaited_count: usize,
     bytes: usize,
@@ -33,6 +35,13 @@ struct Job {
 }
 
 impl Persisting {
+    /// The disk has nothing to do. It stalls after `stall_ms`, from 1 to [`DISK_STALL_MS_MAX`],
+    /// unless it often is that slow.
+    pub fn new(stall_ms: u64) -> Persisting {
+        assert!((1..=DISK_STALL_MS_MAX).contains(&stall_ms));
+        Persisting { stall_ms, ..Persisting::default() }
+    }
+
     /// A job for the disk, of so many bytes of entries.
     pub fn push(&mut self, id: PersistId, bytes: usize) {
         self.jobs.push_back(Job { id, is_awaited: true, bytes });
@@ -94,17 +103,17 @@ impl Persisting {
         let mut worst_ms: Vec<u64> = self.worst_ms.iter().copied().collect();
         worst_ms.sort_unstable();
         let usual_ms = worst_ms.get(worst_ms.len() / 2).copied().unwrap_or(0);
-        (2 * usual_ms).clamp(DISK_STALL_MS, DISK_STALL_MS_MAX)
+        (2 * usual_ms).clamp(self.stall_ms, DISK_STALL_MS_MAX)
     }
 
     /// Whether the disk stalls: it takes longer than it usually does.
     pub fn is_stalled(&self) -> bool {
-        self.stalled_ms >= DISK_STALL_MS && self.stalled_ms >= self.stall_ms_min()
+        self.stalled_ms >= self.stall_ms && self.stalled_ms >= self.stall_ms_min()
     }
 
     /// Whether the disk has stalled for twice as long as makes it a stall.
     pub fn is_stalled_for_long(&self) -> bool {
-        self.stalled_ms >= 2 * DISK_STALL_MS && self.stalled_ms >= 2 * self.stall_ms_min()
+        self.stalled_ms >= 2 * self.stall_ms && self.stalled_ms >= 2 * self.stall_ms_min()
     }
 }
 

@@ -66,6 +66,10 @@ pub struct Options {
     /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its
     /// size.
     pub snapshot_log_bytes: Option<u64>,
+    /// How long the log's disk may take to make something durable before a leader hands over
+    /// (`quorate.diskStallMs`), from 1 to [`DISK_STALL_MS_MAX`](crate::limits::DISK_STALL_MS_MAX). A
+    /// disk that is often that slow may take longer.
+    pub disk_stall_ms: u64,
 }
 
 /// How a start reads a data directory.
@@ -309,6 +313,7 @@ pub fn start(
         digest: machine.digest(),
         snapshot_commands: options.snapshot_commands,
         snapshot_log_bytes: options.snapshot_log_bytes,
+        disk_stall_ms: options.disk_stall_ms,
         containers: options.containers,
         tick_ms: options.tick_ms,
         raft_tick_ms: options.raft_tick_ms,

@@ -36,7 +36,10 @@ use std::str::FromStr;
 
 use member::container_znodes::ContainerSettings;
 use member::front::auth::{AuthConfig, EnsembleNames};
-use member::limits::{FRONT_COMMANDS_MAX, SESSIONLESS_MS_DEFAULT, SNAPSHOT_LOG_BYTES_DEFAULT};
+use member::limits::{
+    DISK_STALL_MS, DISK_STALL_MS_MAX, FRONT_COMMANDS_MAX, SESSIONLESS_MS_DEFAULT,
+    SNAPSHOT_LOG_BYTES_DEFAULT,
+};
 use member::throttle::ThrottleConfig;
 
 use crate::cli::ServeArgs;
@@ -125,6 +128,8 @@ pub struct ServeConfig {
     pub snapshot_command_count: Option<u32>,
     /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: never for its size.
     pub snapshot_log_bytes: Option<u64>,
+    /// How long the log's disk may hang before a leader hands over.
+    pub disk_stall_ms: u64,
     /// When containers and TTL znodes are looked for.
     pub container: ContainerSettings,
     /// A write of the log that takes longer is worth a warning (`fsync.warningthresholdms`).
@@ -455,6 +460,7 @@ struct Draft {
     snapshot_command_count: Option<u32>,
     /// The outer none: not said; the inner: switched off.
     snapshot_log_bytes: Option<Option<u64>>,
+    disk_stall_ms: Option<u64>,
     container: ContainerSettings,
     fsync_warning_ms: Option<u64>,
     metrics: MetricsDraft,
@@ -573,6 +579,7 @@ impl Draft {
             throttle,
             snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
+            disk_stall_ms: self.disk_stall_ms.unwrap_or(DISK_STALL_MS),
             container: self.container,
             metrics: self.metrics.finish(),
             chunk: self.chunk.finish(),
@@ -702,6 +709,14 @@ const DIGEST_ALGORITHMS: [(&str, &str); 10] = [
 ];
 
 /// The one spelling we keep of a digest algorithm's name.
+/// How long the log's disk may hang before a leader hands over.
+fn disk_stall_ms(ms: u64) -> Result<u64, String> {
+    match ms {
+        1..=DISK_STALL_MS_MAX => Ok(ms),
+        _ => Err(format!("{ms} ms is not between 1 and {DISK_STALL_MS_MAX} ms")),
+    }
+}
+
 fn digest_algorithm(name: &str) -> Result<String, String> {
     DIGEST_ALGORITHMS
         .iter()

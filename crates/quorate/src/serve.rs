@@ -145,6 +145,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
             containers: config.container.clone(),
             snapshot_commands: config.snapshot_command_count.map_or(u64::MAX, u64::from),
             snapshot_log_bytes: config.snapshot_log_bytes,
+            disk_stall_ms: config.disk_stall_ms,
         },
     };
     let read_only_after_ms = read_only_after_ms(&config);

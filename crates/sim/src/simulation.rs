@@ -168,6 +168,7 @@ impl Options {
                     true => random.magnitude(200, 5_000),
                     false => random.magnitude(10, 400),
                 },
+                disk_stall_ms: member::limits::DISK_STALL_MS,
                 snapshot_log_bytes: (!is_heavy && random.one_in(3))
                     .then(|| random.magnitude(2_000, 200_000)),
             },

@@ -51,6 +51,7 @@ fn options() -> Options {
         server: 0,
         snapshot_commands: u64::MAX,
         snapshot_log_bytes: None,
+        disk_stall_ms: crate::limits::DISK_STALL_MS,
     }
 }
 

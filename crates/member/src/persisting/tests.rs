@@ -1,6 +1,7 @@
 use replica::{Effects, Membership, Replica, Restored};
 
 use super::*;
+use crate::limits::DISK_STALL_MS;
 
 /// Ids as a replica gives them.
 fn ids(count: usize) -> Vec<PersistId> {
@@ -28,7 +29,7 @@ fn ids(count: usize) -> Vec<PersistId> {
 
 /// A disk that took so long for its slowest job, in each of the last minutes.
 fn usually(worst_ms: &[u64]) -> Persisting {
-    let mut persisting = Persisting::default();
+    let mut persisting = Persisting::new(DISK_STALL_MS);
     let ids = ids(worst_ms.len());
     for (id, ms) in ids.into_iter().zip(worst_ms) {
         persisting.push(id, 0);
@@ -59,9 +60,25 @@ fn a_disk_stalls_after_a_second_unless_it_is_often_that_slow() {
 }
 
 #[test]
+fn a_disk_stalls_as_soon_as_is_configured() {
+    for stall_ms in [1, 300, DISK_STALL_MS_MAX] {
+        let mut persisting = Persisting::new(stall_ms);
+        persisting.push(ids(1)[0], 0);
+        persisting.advance(stall_ms - 1);
+        assert!(!persisting.is_stalled());
+        persisting.advance(1);
+        assert!(persisting.is_stalled());
+        persisting.advance(stall_ms - 1);
+        assert!(!persisting.is_stalled_for_long());
+        persisting.advance(1);
+        assert!(persisting.is_stalled_for_long());
+    }
+}
+
+#[test]
 fn only_a_disk_that_has_something_to_do_stalls() {
     let ids = ids(3);
-    let mut persisting = Persisting::default();
+    let mut persisting = Persisting::new(DISK_STALL_MS);
     persisting.push_lazy(ids[0]);
     persisting.advance(DISK_STALL_MS);
     assert!(!persisting.is_stalled());

@@ -38,6 +38,7 @@ fn options() -> Options {
         server: 0,
         snapshot_commands: 10,
         snapshot_log_bytes: None,
+        disk_stall_ms: crate::limits::DISK_STALL_MS,
     }
 }
 

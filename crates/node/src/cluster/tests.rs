@@ -61,6 +61,7 @@ impl Ensemble {
                 server: number,
                 snapshot_commands: u64::MAX,
                 snapshot_log_bytes: None,
+                disk_stall_ms: member::limits::DISK_STALL_MS,
             },
             fsync_warning: PATIENCE,
             audit_user: None,

@@ -1207,6 +1207,19 @@ fn the_time_without_a_session_is_that_of_zookeepers_property() {
 }
 
 #[test]
+fn a_disk_may_hang_for_a_second_unless_configured() {
+    let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
+    let shown = |world: &World| (world.config().disk_stall_ms, world.warnings());
+    let fine = Vec::<String>::new;
+    assert_eq!(shown(&zoo("")), (1_000, fine()));
+    assert_eq!(shown(&zoo("quorate.diskStallMs=300")), (300, fine()));
+    assert_eq!(shown(&World::toml("disk_stall = \"10s\"")), (10_000, fine()));
+    assert!(zoo("quorate.diskStallMs=10001").error().contains("10001 ms is not between 1 and"));
+    assert!(zoo("quorate.diskStallMs=0").error().contains("is not between 1 and"));
+    assert!(World::toml("disk_stall = \"0s\"").error().contains("disk_stall"));
+}
+
+#[test]
 fn replies_have_no_bound_unless_one_is_set() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
     let shown = |world: &World| world.config().reply_bytes_max;

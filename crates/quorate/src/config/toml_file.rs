@@ -49,6 +49,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("snapshot_command_count", "100000"),
     ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
+    ("disk_stall", "\"1s\""),
     ("fsync_warning", "\"1s\""),
     ("audit", "true"),
     ("log", "\"info\", or \"debug\", \"warn\""),
@@ -315,6 +316,7 @@ fn apply_key(
         "container_check_interval" => {
             draft.container.check_interval_ms = value.ms_above_0()?;
         }
+        "disk_stall" => draft.disk_stall_ms = Some(super::disk_stall_ms(value.ms()?.into())?),
         "fsync_warning" => draft.fsync_warning_ms = Some(u64::from(value.ms()?)),
         "audit" => draft.audit = value.boolean()?,
         "log" => draft.log_filter = Some(log_filter(value.text()?)?),

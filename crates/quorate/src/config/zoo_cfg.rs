@@ -331,6 +331,10 @@ fn apply_property(
             let bytes_max = super::units::parse_bytes(value)?;
             draft.reply_bytes_max = Some(bytes_max).filter(|max| *max > 0);
         }
+        "quorate.diskStallMs" => {
+            let ms: u32 = number_in(value, 1, i32::MAX)?;
+            draft.disk_stall_ms = Some(super::disk_stall_ms(ms.into())?);
+        }
         "znode.container.checkIntervalMs" => {
             draft.container.check_interval_ms = number_in(value, 1, i32::MAX)?;
         }

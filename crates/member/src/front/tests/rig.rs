@@ -113,6 +113,7 @@ pub(crate) fn start() -> Start {
         digest: Machine::default().digest(),
         snapshot_commands: 1_000_000,
         snapshot_log_bytes: None,
+        disk_stall_ms: crate::limits::DISK_STALL_MS,
         containers: Default::default(),
         tick_ms: 1_000,
         raft_tick_ms: 100,
