@@ -512,6 +512,23 @@ fn a_delete_of_unknown_fate_explains_one_disappearance() {
 }
 
 #[test]
+fn a_multi_whose_fate_one_part_tells_explains_a_name_that_another_made() {
+    let both = |seen: i64, set_at: i64| {
+        case(|it| {
+            it.made(0, "/a", "one", 5);
+            let name = create("/n-", "two", flag::PERSISTENT_SEQUENTIAL);
+            it.send(0, Op::Multi(vec![name, set("/a", "three", -1)]));
+            let shown = Answer::Children(vec!["a".into(), "n-0000000001".into()]);
+            it.done(1, list("/"), seen, shown);
+            it.got(1, "/a", 9, "three", stat(5, set_at, 1));
+        })
+    };
+    both(8, 7).accepted();
+    both(7, 7).accepted();
+    both(6, 7).rejected(Rule::Fate);
+}
+
+#[test]
 fn a_delete_of_unknown_fate_explains_nothing_before_it_was_sent() {
     let case = case(|it| {
         it.made(0, "/a", "one", 5);

@@ -526,6 +526,18 @@ impl<'h> Judge<'h> {
                 offers.entry((kind, path.clone())).or_default().push(write.floor);
             }
         }
+        // One part of a multi may tell when all were done, and not which name another one made.
+        for write in &self.writes {
+            let Fate::Done { zxid, is_acknowledged: false } = write.fate else { continue };
+            for (part, made) in write.parts.iter().zip(&write.paths) {
+                if let (Op::Create { path, flag, .. }, None) = (part, made)
+                    && flag::is_sequential(*flag)
+                {
+                    prefixes.insert(path.as_str());
+                    offers.entry((FactKind::Created, path.clone())).or_default().push(zxid - 1);
+                }
+            }
+        }
         let mut wanted: BTreeMap<(FactKind, String), Vec<&Demand>> = BTreeMap::new();
         for demand in &lines.demands {
             let path = match split_number(&demand.path) {
