@@ -2,7 +2,7 @@
 //! begin. Nobody waits for an answer, nobody watches, and no other member compares digests, so the
 //! digest is computed once, at the end, and the next commands are decoded while some are applied.
 //!
-//! What is applied is what Apply would have applied, in the same order. The replay ends at the
+//! The replay applies what Apply would have applied, in the same order. The replay ends at the
 //! first entry that Loop or Apply must decide about: one that is not known to be committed, changes
 //! the membership, installs an image, forgets a member, was handed over in a later life of this
 //! member, or cannot be decoded. That one and all behind it go their usual way.

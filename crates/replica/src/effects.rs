@@ -73,7 +73,7 @@ pub struct Restored {
 pub struct LeftOut {
     /// The last of them.
     pub last: Position,
-    /// Of their payloads.
+    /// Bytes of their payloads.
     pub bytes: u64,
 }
 
@@ -109,7 +109,7 @@ impl Restored {
         }
     }
 
-    /// Those of the entries that the state machine holds.
+    /// The entries that the state machine holds already.
     pub fn applied_entries(&self) -> &[Entry] {
         let count = self.entries.partition_point(|entry| entry.index <= self.applied_index);
         &self.entries[..count]

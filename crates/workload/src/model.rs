@@ -108,13 +108,13 @@ pub struct Change {
     pub kind: ChangeKind,
     /// To which znode.
     pub path: String,
-    /// Who may know of the znode.
+    /// The readers that may know of the znode.
     pub readers: Readers,
-    /// Who may know of its parent's children.
+    /// The readers that may know of its parent's children.
     pub parent_readers: Readers,
 }
 
-/// Who may read a znode.
+/// The readers that a znode has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Everyone.

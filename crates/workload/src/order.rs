@@ -839,7 +839,7 @@ struct Due {
     is_certain: bool,
 }
 
-/// What was found of the events of one connection.
+/// The counts of events of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     count: usize,

@@ -472,8 +472,8 @@ fn a_new_leader_sees_to_it_as_well() {
     assert_eq!(world.nodes[0].pieces_sent, 0);
 }
 
-/// The new leader knows the last entry to be committed only when one of those has it that wait for a
-/// snapshot.
+/// A member that needs a snapshot must acknowledge the last entry before the new leader knows that
+/// it is committed.
 #[test]
 fn a_new_leader_waits_for_no_snapshot_that_it_cannot_apply_without_its_borrower() {
     let mut world = World::new(5);
