@@ -1,8 +1,8 @@
 //! What the log's disk was given and has not made durable, and how long it takes.
 //!
 //! A disk stalls when it makes nothing durable for longer than is usual for it: a second, unless
-//! configured, or twice what it needed at worst in most of the last minutes. One long stall says nothing of what is
-//! usual.
+//! configured, or twice what it needed at worst in most of the last minutes. One long stall says
+//! nothing of what is usual.
 
 use std::collections::VecDeque;
 

@@ -67,8 +67,9 @@ pub struct Options {
     /// size.
     pub snapshot_log_bytes: Option<u64>,
     /// How long the log's disk may take to make something durable before a leader hands over
-    /// (`quorate.diskStallMs`), from 1 to [`DISK_STALL_MS_MAX`](crate::limits::DISK_STALL_MS_MAX). A
-    /// disk that is often that slow may take longer.
+    /// (`quorate.diskStallMs`): from 1 to
+    /// [`DISK_STALL_MS_MAX`](crate::limits::DISK_STALL_MS_MAX). A disk that is often that slow may
+    /// take longer.
     pub disk_stall_ms: u64,
 }
 
