@@ -88,11 +88,6 @@ impl Forwarder {
         self.peek().is_some_and(|batch| batch.header.sequence <= self.given_sequence)
     }
 
-    /// The highest sequence that any leader was ever given.
-    pub fn given_sequence(&self) -> u64 {
-        self.given_sequence
-    }
-
     /// Whether a batch that a leader was given is not applied here.
     pub fn has_unsettled(&self) -> bool {
         let first = self.unapplied.front();

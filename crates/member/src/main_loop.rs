@@ -558,7 +558,6 @@ impl Loop {
                 assert!(index >= self.applied);
                 self.applied = index;
                 self.forwarder.on_applied(own_sequence);
-                self.note_settled(own_sequence);
                 self.snapshot_room.on_applied(index, image_bytes_max);
                 self.replica.on_applied(index.0);
                 sessions.into_iter().for_each(|event| self.on_session(event));

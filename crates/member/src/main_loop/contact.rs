@@ -28,8 +28,6 @@ pub(super) struct Contact {
     beat_at_ms: u64,
     /// The last entry that was applied at an earlier heartbeat, and the first heartbeat with it.
     quiet_since: (LogIndex, u64),
-    /// A follower's batch that is on its way, and when it was forwarded.
-    forwarded: Option<(u64, u64)>,
     proof: Proof,
     /// Tells questions for a proof apart: the answer to an earlier one proves nothing.
     proof_number: u64,
@@ -126,19 +124,6 @@ impl Loop {
     pub(super) fn on_contact(&mut self, asked_ms: Option<u64>) {
         self.contact.is_asked = false;
         self.note_contact(asked_ms);
-    }
-
-    /// A follower gave its leader batches up to this one.
-    pub(super) fn note_forwarded(&mut self, sequence: u64) {
-        self.contact.forwarded.get_or_insert((sequence, self.now_ms));
-    }
-
-    /// This member has applied its batches up to this one. One that it forwarded was committed
-    /// after that: it had contact then. A session that is opened at a member has it, so.
-    pub(super) fn note_settled(&mut self, sequence: u64) {
-        if let Some((_, at_ms)) = self.contact.forwarded.take_if(|(last, _)| *last <= sequence) {
-            self.note_contact(Some(at_ms));
-        }
     }
 
     /// Asks for the index that proves that this member knows what was committed.

@@ -36,7 +36,6 @@ impl Loop {
         }
         while let Some(piece) = self.forwarder.forward() {
             self.send(leader, piece);
-            self.note_forwarded(self.forwarder.given_sequence());
         }
     }
 

@@ -227,22 +227,6 @@ fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
 }
 
 #[test]
-fn a_batch_that_a_follower_has_applied_proves_contact_as_of_when_it_was_forwarded() {
-    let (mut world, _, followers) = World::led();
-    let at = followers[0];
-    world.pass(TICK_MS);
-    let before_ms = world.contact_ms(at);
-    assert!(before_ms > TICK_MS);
-    world.submit(at);
-    world.members[at].pass(TICK_MS);
-    let given = world.members[at].forwarder.given_sequence();
-    world.members[at].note_settled(given - 1);
-    assert_eq!(world.contact_ms(at), before_ms + TICK_MS);
-    world.members[at].note_settled(given);
-    assert_eq!(world.contact_ms(at), TICK_MS);
-}
-
-#[test]
 fn a_leader_that_is_cut_off_loses_contact_however_seldom_it_runs() {
     let (mut world, leader, _) = World::led();
     let silent_ms = world.contact_ms(leader);
