@@ -9,7 +9,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::properties::{ends_with_continuation, split_entry};
+use super::properties::{join_lines, split_entry, unescape};
 
 /// The text that is shown in place of a secret.
 pub const MASK: &str = "***";
@@ -33,18 +33,22 @@ pub(super) fn zoo_cfg(text: &str) -> String {
         let entry = line.trim_start();
         if entry.starts_with(['#', '!']) {
             shown.push_str(if is_secret(entry) { "# ***" } else { line });
-        } else if is_secret(split_entry(entry).0) {
-            shown.push_str(&format!("{}={MASK}", split_entry(entry).0));
-            // A value may go on in the next lines.
-            let mut last = line;
-            while ends_with_continuation(last) {
-                let Some(next) = lines.next() else { break };
-                last = next;
-            }
-        } else {
-            shown.push_str(line);
+            shown.push('\n');
+            continue;
         }
-        shown.push('\n');
+        let mut continued = Vec::new();
+        let logical = join_lines(line, lines.by_ref().inspect(|next| continued.push(*next)));
+        let written = split_entry(&logical).0;
+        // A key that cannot be read is an error of the file, which is not served then.
+        let key = unescape(written).unwrap_or_else(|_| written.to_string());
+        if is_secret(&key) {
+            shown.push_str(&format!("{key}={MASK}\n"));
+            continue;
+        }
+        for line in [line].into_iter().chain(continued) {
+            shown.push_str(line);
+            shown.push('\n');
+        }
     }
     shown
 }

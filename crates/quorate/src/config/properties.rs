@@ -22,12 +22,7 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
         if first.is_empty() || first.starts_with(['#', '!']) {
             continue;
         }
-        let mut logical = first.to_string();
-        while ends_with_continuation(&logical) {
-            logical.pop();
-            let Some((_, next)) = lines.next() else { break };
-            logical.push_str(next.trim_start_matches(BLANKS));
-        }
+        let logical = join_lines(first, lines.by_ref().map(|(_, line)| line));
         let (key, value) = split_entry(&logical);
         entries.push(Entry {
             key: unescape(key).map_err(|cause| (line, cause))?.trim().to_string(),
@@ -38,11 +33,22 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
     Ok(entries)
 }
 
+/// A logical line: the first line without the blanks at its beginning, and those that continue it.
+pub(super) fn join_lines<'a>(first: &str, mut rest: impl Iterator<Item = &'a str>) -> String {
+    let mut logical = first.trim_start_matches(BLANKS).to_string();
+    while ends_with_continuation(&logical) {
+        logical.pop();
+        let Some(next) = rest.next() else { break };
+        logical.push_str(next.trim_start_matches(BLANKS));
+    }
+    logical
+}
+
 /// Blanks in the sense of a properties file.
 const BLANKS: [char; 3] = [' ', '\t', '\x0c'];
 
 /// True when an odd number of backslashes stands at the end.
-pub(super) fn ends_with_continuation(line: &str) -> bool {
+fn ends_with_continuation(line: &str) -> bool {
     let backslashes = line.len() - line.trim_end_matches('\\').len();
     backslashes % 2 == 1
 }
@@ -63,7 +69,7 @@ pub(super) fn split_entry(line: &str) -> (&str, &str) {
 }
 
 /// Resolves `\t \n \r \f \uXXXX`; before any other character the backslash is dropped.
-fn unescape(text: &str) -> Result<String, String> {
+pub(super) fn unescape(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut units: Vec<u16> = Vec::new();
     let mut rest = text.chars();
