@@ -708,7 +708,6 @@ const DIGEST_ALGORITHMS: [(&str, &str); 10] = [
     ("SHA3-512", "SHA3-512"),
 ];
 
-/// The one spelling we keep of a digest algorithm's name.
 /// How long the log's disk may hang before a leader hands over.
 fn disk_stall_ms(ms: u64) -> Result<u64, String> {
     match ms {
@@ -717,6 +716,7 @@ fn disk_stall_ms(ms: u64) -> Result<u64, String> {
     }
 }
 
+/// The one spelling we keep of a digest algorithm's name.
 fn digest_algorithm(name: &str) -> Result<String, String> {
     DIGEST_ALGORITHMS
         .iter()
