@@ -206,6 +206,22 @@ impl Bootstrap {
     }
 }
 
+impl Waiting {
+    /// Whether more servers would end the wait: what contradicts itself needs a person.
+    pub fn is_for_servers(&self) -> bool {
+        match self {
+            Waiting::ForServers(_)
+            | Waiting::ForMajority { .. }
+            | Waiting::ForDecision(_)
+            | Waiting::ForEnsemble => true,
+            Waiting::Configurations { .. }
+            | Waiting::TwoOfOneNumber(_)
+            | Waiting::TwoOfOneDirectory(..)
+            | Waiting::TwoEnsembles(..) => false,
+        }
+    }
+}
+
 impl fmt::Display for Waiting {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self {

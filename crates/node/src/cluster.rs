@@ -204,10 +204,10 @@ fn wait_for_birth(
                 }
                 return Ok(recovered);
             }
-            Decision::Wait(waiting) => waiting.to_string(),
+            Decision::Wait(waiting) => waiting,
         };
         let now = Instant::now();
-        cluster.board.wait_for_birth(waiting.clone(), bootstrap_hint(cluster));
+        cluster.board.wait_for_birth(&waiting, bootstrap_hint(cluster));
         if let Some(wait) = cluster.board.look() {
             let absent: Vec<u64> = wait.absent.iter().map(|(number, _)| *number).collect();
             let news = (waiting, absent);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use member::bootstrap::Waiting;
 use parking_lot::Mutex;
 
 use crate::peer_sockets::PeerHandle;
@@ -32,6 +33,8 @@ struct Others {
 struct Birth {
     reason: String,
     hint: Option<String>,
+    /// Whether more servers would end the wait.
+    is_for_servers: bool,
 }
 
 /// What a member waits for.
@@ -60,9 +63,10 @@ impl StartBoard {
 
     /// The member is unborn and waits for this. `hint` names the setting that would begin without
     /// the servers that are absent.
-    pub(crate) fn wait_for_birth(&self, reason: String, hint: Option<String>) {
+    pub(crate) fn wait_for_birth(&self, waiting: &Waiting, hint: Option<String>) {
         if let Some(others) = &mut *self.others.lock() {
-            others.birth = Some(Birth { reason, hint });
+            let (reason, is_for_servers) = (waiting.to_string(), waiting.is_for_servers());
+            others.birth = Some(Birth { reason, hint, is_for_servers });
         }
     }
 
@@ -92,9 +96,9 @@ impl StartBoard {
         let waited = now.saturating_duration_since(others.began);
         let quorum = others.count / 2 + 1;
         match &others.birth {
-            Some(Birth { reason, hint }) => {
-                let hint = hint.clone().filter(|_| !absent.is_empty());
-                let is_for_servers = !absent.is_empty();
+            Some(Birth { reason, hint, is_for_servers }) => {
+                let is_for_servers = *is_for_servers && !absent.is_empty();
+                let hint = hint.clone().filter(|_| is_for_servers);
                 Some(StartWait { reason: reason.clone(), waited, absent, hint, is_for_servers })
             }
             None if others.count - absent.len() < quorum => {

@@ -33,6 +33,8 @@ fn check(server: u64, links: &[Hello], expected: Waiting, said: &str) {
     let decision = decided(server, links);
     assert_eq!(decision, Decision::Wait(expected.clone()), "{links:?}");
     assert_eq!(expected.to_string(), said);
+    // More servers end a wait, and no contradiction.
+    assert_eq!(expected.is_for_servers(), said.starts_with("waiting"));
 }
 
 const ALL: [u64; 3] = [1, 2, 3];
