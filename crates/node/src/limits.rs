@@ -75,9 +75,9 @@ pub const PEER_BEAT: Duration = Duration::from_millis(1_000);
 /// A link for snapshots takes part in one of so many beats: nobody waits for news of it.
 pub const PEER_BEATS_BULK: u32 = 2;
 
-/// Beats in which nothing comes before a link is dead. Not a time: to one that was paused itself
-/// the others are not dead because it did not listen.
-pub const PEER_SILENT_BEATS_MAX: u32 = 3;
+/// Beats in a row in which nothing may come: with one more the link is dead. Not a time: to one
+/// that was paused itself the others are not dead because it did not listen.
+pub const PEER_SILENT_BEATS_MAX: u32 = 2;
 
 /// How long a handshake may take, TLS included.
 pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
