@@ -266,6 +266,9 @@ pub const DISK_STALL_MS_MAX: u64 = 10_000;
 /// Minutes that say how slow a disk usually is.
 pub const STALL_HISTORY_MINUTES: usize = 8;
 
+/// Minutes that must be known before they say anything.
+pub const STALL_MINUTES_MIN: usize = 3;
+
 /// Length of such a minute.
 pub const STALL_MINUTE_MS: u64 = 60_000;
 

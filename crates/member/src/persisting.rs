@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use replica::PersistId;
 
-use crate::limits::{DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS};
+use crate::limits::{DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS, STALL_MINUTES_MIN};
 
 /// Jobs of the disk, in order.
 #[derive(Default)]
@@ -102,7 +102,10 @@ impl Persisting {
     pub fn stall_ms_min(&self) -> u64 {
         let mut worst_ms: Vec<u64> = self.worst_ms.iter().copied().collect();
         worst_ms.sort_unstable();
-        let usual_ms = worst_ms.get(worst_ms.len() / 2).copied().unwrap_or(0);
+        let usual_ms = match worst_ms.len() {
+            0..STALL_MINUTES_MIN => 0,
+            count => worst_ms[(count - 1) / 2],
+        };
         (2 * usual_ms).clamp(self.stall_ms, DISK_STALL_MS_MAX)
     }
 

@@ -47,7 +47,9 @@ fn a_disk_stalls_after_a_second_unless_it_is_often_that_slow() {
         (&[][..], DISK_STALL_MS),
         (&[2, 3, 5], DISK_STALL_MS),
         // One long stall is no habit, nor are two of five minutes.
-        (&[8_000], 10_000),
+        (&[8_000], DISK_STALL_MS),
+        (&[8_000, 8_000], DISK_STALL_MS),
+        (&[2, 3, 8_000, 8_000], DISK_STALL_MS),
         (&[2, 3, 8_000], DISK_STALL_MS),
         (&[2, 3, 4, 8_000, 8_000], DISK_STALL_MS),
         (&[900, 1_100, 1_000], 2_000),
