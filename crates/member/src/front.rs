@@ -292,6 +292,7 @@ impl Front {
             taken_bytes: 0,
             taken_before: None,
             parked: false,
+            wants_room_since_ms: None,
             small_replies_wanted: 0,
             window: Default::default(),
             window_bytes: 0,

@@ -56,6 +56,11 @@ pub const SMALL_REPLY_BYTES: usize = 16 * 1024;
 /// nearly full. One that is slower, and leaves more than a small reply lying, is disconnected.
 pub const OUTPUT_STALL_MS: u64 = 2_000;
 
+/// How long a request waits for room for its reply, or a sixth of its session's timeout if that is
+/// less. Then it is refused with a timeout: its client would otherwise take the server for dead,
+/// come back and ask again.
+pub const ROOM_WAIT_MS_MAX: u64 = 2 * OUTPUT_STALL_MS;
+
 /// Bytes that a client takes in that time at least: 16 KB a second.
 pub const OUTPUT_TAKEN_BYTES_MIN: u64 = 32 * 1024;
 

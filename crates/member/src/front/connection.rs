@@ -19,7 +19,7 @@ use zk::sasl::Exchange;
 use super::journal::Pending;
 use super::namespaces::Written;
 use crate::limits::{
-    INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
+    INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, ROOM_WAIT_MS_MAX,
     SMALL_REPLIES_TO_TRAVEL, SMALL_REPLY_BYTES, SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
 };
 use crate::message::{Identities, OwnedRead};
@@ -193,6 +193,8 @@ pub(super) struct Connection {
     pub taken_before: Option<u64>,
     /// Whether the Front's list of connections that wait for room for replies holds this one.
     pub parked: bool,
+    /// When the request at the front of the window began to wait for room; none: it does not wait.
+    pub wants_room_since_ms: Option<u64>,
     /// Small replies to reads that must come before reads travel again; set by a large reply.
     pub small_replies_wanted: u32,
     pub window: VecDeque<Slot>,
@@ -338,6 +340,14 @@ impl Connection {
     /// Whether it leaves so much lying that it is not served where the room for replies is full.
     pub fn leaves_replies_lying(&self) -> bool {
         self.output_bytes() >= SMALL_REPLY_BYTES
+    }
+
+    /// Whether the request at the front of the window has waited for room for as long as it may. A
+    /// client that leaves replies lying is no reason to answer it.
+    pub fn has_waited_for_room(&self, now_ms: u64) -> bool {
+        let wait_ms = ROOM_WAIT_MS_MAX.min(u64::from(self.timeout_ms) / 6);
+        let has_waited = |since_ms| now_ms >= since_ms + wait_ms;
+        !self.leaves_replies_lying() && self.wants_room_since_ms.is_some_and(has_waited)
     }
 
     /// A read was answered with so many bytes: reads behind writes travel only where replies are

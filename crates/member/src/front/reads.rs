@@ -38,8 +38,7 @@ impl Front {
         if !self.config.replies.is_calm()
             && let Some(bytes) = self.wants_room(id, machine)
         {
-            self.park(id, bytes);
-            return false;
+            return self.wait_for_room(id, bytes, counters.zxid.0);
         }
         let slot = self.pop_slot(id);
         let (xid, zxid, at) = (slot.xid, counters.zxid.0, counters.ordinal);

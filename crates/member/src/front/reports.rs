@@ -101,6 +101,8 @@ pub struct FrontMetrics {
     /// `travelling_reads_refused`: reads between two own writes that were refused because there was
     /// no room for their replies.
     pub travelling_reads_refused: u64,
+    /// `replies_timed_out`: requests that waited for room for their replies for too long.
+    pub replies_timed_out: u64,
     /// `slow_takers_ended`: connections that kept the room for replies full and took nothing.
     pub slow_takers_ended: u64,
     /// Sizes of replies.
@@ -133,6 +135,7 @@ impl FrontMetrics {
             self.last_refused_reply.clone_from(&other.last_refused_reply);
         }
         self.travelling_reads_refused += other.travelling_reads_refused;
+        self.replies_timed_out += other.replies_timed_out;
         self.slow_takers_ended += other.slow_takers_ended;
         self.response_size.merge(&other.response_size);
     }

@@ -76,6 +76,25 @@ impl Front {
         }
     }
 
+    /// Lets the request at the front of a connection's window wait for room for its reply, or
+    /// refuses it if it has waited for too long: nothing was read, and the client may ask again.
+    /// Whether it was answered.
+    pub(super) fn wait_for_room(&mut self, id: ConnectionId, bytes: u64, zxid: i64) -> bool {
+        let now_ms = self.now.monotonic_ms;
+        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        connection.wants_room_since_ms.get_or_insert(now_ms);
+        if !connection.has_waited_for_room(now_ms) {
+            self.park(id, bytes);
+            return false;
+        }
+        self.metrics.replies_timed_out += 1;
+        let slot = self.pop_slot(id);
+        let header = ReplyHeader { xid: slot.xid, zxid, error: ErrorCode::OPERATION_TIMEOUT };
+        self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+        self.settle(id);
+        true
+    }
+
     /// Lets a connection wait for room for its next reply, of so many bytes.
     pub(super) fn park(&mut self, id: ConnectionId, bytes: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -85,16 +104,17 @@ impl Front {
         }
     }
 
-    /// Lets waiting connections go on, where there is room enough for them. A reply that
-    /// does not fit yet keeps no smaller one waiting.
+    /// Lets waiting connections go on, where there is room enough for them or they have waited for
+    /// too long. A reply that does not fit yet keeps no smaller one waiting.
     pub(super) fn unpark(&mut self) {
+        let now_ms = self.now.monotonic_ms;
         for _ in 0..PARKED_RESUMED_MAX.min(self.parked.len()) {
             let Some((id, bytes)) = self.parked.pop_front() else { return };
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             if !connection.parked {
                 continue;
             }
-            if !self.config.replies.takes(bytes) {
+            if !self.config.replies.takes(bytes) && !connection.has_waited_for_room(now_ms) {
                 self.parked.push_back((id, bytes));
                 continue;
             }

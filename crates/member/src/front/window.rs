@@ -70,7 +70,10 @@ impl Front {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 connection.window_bytes -= bytes;
             }
-            kind if kind.runs_here() => connection.local_reads -= 1,
+            kind if kind.runs_here() => {
+                connection.local_reads -= 1;
+                connection.wants_room_since_ms = None;
+            }
             SlotKind::TravellingRead(_) => connection.travelling_reads -= 1,
             _ => {}
         }

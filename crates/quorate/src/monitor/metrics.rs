@@ -109,6 +109,7 @@ impl Monitor {
             counter("throttled_ops", of.throttled_ops),
             counter("replies_refused", of.replies_refused),
             counter("travelling_reads_refused", of.travelling_reads_refused),
+            counter("replies_timed_out", of.replies_timed_out),
             counter("slow_takers_ended", of.slow_takers_ended),
             counter("stale_sessions_expired", counts.sessions_expired),
             counter("proposal_count", counts.commands_proposed),

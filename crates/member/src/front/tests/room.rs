@@ -196,6 +196,28 @@ fn clients_that_keep_the_room_full_and_take_nothing_are_disconnected() {
     assert!(rig.play("c1: get /l").contains("v0"));
 }
 
+/// Clients that take their replies may keep the room full for long: nobody is disconnected then.
+#[test]
+fn a_read_that_finds_no_room_in_time_is_refused_and_holds_up_no_session() {
+    let mut rig = begun();
+    let full = fill(&rig);
+    // A sixth of the session's timeout of 10 s.
+    assert_eq!(rig.play("c1: get /l | get /s"), "");
+    rig.advance(1_600);
+    assert_eq!(rig.play("run"), "");
+    rig.advance(100);
+    let seen = rig.play("c1: get /s");
+    assert!(seen.starts_with("c1: get /l -> operation timeout @4\nc1: get /s -> x v0 @"), "{seen}");
+    assert_eq!(rig.fronts[0].report().metrics.replies_timed_out, 1);
+    // The next one has its time, too, and room comes within it.
+    assert_eq!(rig.play("c1: get /l"), "");
+    rig.advance(1_600);
+    drop(full);
+    assert!(rig.play("run").contains(&format!("...{LARGE} v0 @4")));
+    assert_eq!(rig.fronts[0].report().metrics.replies_timed_out, 1);
+    rig.check();
+}
+
 #[test]
 fn events_that_a_full_room_has_no_place_for_end_the_connection() {
     let name = "x".repeat(50_000);
