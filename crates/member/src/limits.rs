@@ -244,9 +244,10 @@ pub const HEARTBEAT_QUIET_MS: u64 = 210;
 /// How long nothing is written before heartbeats are that rare.
 pub const QUIET_MS: u64 = 1_000;
 
-/// Heartbeats are that rare only while no session has a shorter timeout. A follower's contact is up
-/// to three such heartbeats old then, or [`HEARD_RETRY_MS`] more where a report is lost; a third of
-/// the timeout must be longer.
+/// Heartbeats are that rare only where the configuration admits no shorter timeout, and while no
+/// session of a server with another configuration has one. A follower's contact is up to three such
+/// heartbeats old then, or [`HEARD_RETRY_MS`] more where a report is lost; a third of the timeout
+/// must be longer, from the moment at which a session is opened.
 pub const QUIET_TIMEOUT_MS_MIN: u32 = 4_000;
 
 const _: () = assert!(

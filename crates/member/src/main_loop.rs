@@ -446,7 +446,7 @@ impl Loop {
             raft_tick_ms: start.raft_tick_ms,
             timing: Timing::new(start.raft_tick_ms),
             now_ms: 0,
-            contact: Contact::default(),
+            contact: Contact::new(start.session_timeout_ms_min),
             leading_from: None,
             applied,
             replayed_to,

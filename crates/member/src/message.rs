@@ -478,6 +478,8 @@ pub struct Start {
     pub containers: ContainerSettings,
     /// Length of a tick.
     pub tick_ms: u64,
+    /// The shortest timeout of a session that may be opened at any time, in ms.
+    pub session_timeout_ms_min: u32,
     /// Length of a tick of the replica.
     pub raft_tick_ms: u64,
     /// What the replica keeps of its log, for members that lag.

@@ -54,6 +54,8 @@ pub struct Options {
     pub containers: ContainerSettings,
     /// `tickTime`.
     pub tick_ms: u64,
+    /// The shortest timeout that a client of this server is given, in ms (`minSessionTimeout`).
+    pub session_timeout_ms_min: u32,
     /// Length of a tick of the replica, in which it counts heartbeats and elections.
     pub raft_tick_ms: u64,
     /// What the replica keeps of its log, for members that lag.
@@ -317,6 +319,7 @@ pub fn start(
         disk_stall_ms: options.disk_stall_ms,
         containers: options.containers,
         tick_ms: options.tick_ms,
+        session_timeout_ms_min: options.session_timeout_ms_min,
         raft_tick_ms: options.raft_tick_ms,
         log_memory: options.log_memory,
         server: options.server,

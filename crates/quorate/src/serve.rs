@@ -136,6 +136,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         member: Options {
             settings: config.replicated.clone(),
             tick_ms: u64::from(config.tick_ms),
+            session_timeout_ms_min: config.session_timeout_ms_min,
             raft_tick_ms: match &config.cluster {
                 Some(_) => node::limits::RAFT_TICK_MS,
                 None => node::limits::RAFT_TICK_ALONE_MS,

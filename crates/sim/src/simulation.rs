@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use machine::Settings;
 use member::bootstrap::Attendance;
 use member::container_znodes::ContainerSettings;
+use member::limits::QUIET_TIMEOUT_MS_MIN;
 use member::recovery::{self, draw_ids};
 use replica::LogMemory;
 use storage::datadir::Birth;
@@ -59,6 +60,10 @@ const LATER_OPS_SEED: u64 = 0x6c61_7465_6f70_010f;
 
 /// Sets the seed of reads without a leader apart from itself, to draw what makes them likely.
 const READ_ONLY_SEED: u64 = 0x7265_6164_0000_0001;
+
+/// Sets a seed apart from itself, to draw whether a leader knows that sessions may be short. With
+/// this number it does not know it in any of the kept seeds.
+const SHORT_TIMEOUT_SEED: u64 = 0x7365_7373_0000_000e;
 
 /// Operations of clients that were added later. Each kind that a run has is drawn from a seed of
 /// its own, so the rest of the run does not depend on it.
@@ -160,6 +165,7 @@ impl Options {
             options: recovery::Options {
                 settings: Settings::default(),
                 tick_ms,
+                session_timeout_ms_min: 2 * tick_ms as u32,
                 raft_tick_ms: RAFT_TICK_ALONE_MS,
                 log_memory: LogMemory::default(),
                 server: 0,
@@ -272,6 +278,12 @@ impl Options {
             let pinned_bytes_max = bytes_max + random.magnitude(10_000, 3_000_000) as usize;
             options.member.options.log_memory = LogMemory { bytes_max, pinned_bytes_max };
         }
+        // Most leaders are configured with a longer timeout than clients are given.
+        options.member.options.session_timeout_ms_min =
+            match Random::new(seed ^ SHORT_TIMEOUT_SEED).one_in(4) {
+                true => 2 * tick_ms as u32,
+                false => QUIET_TIMEOUT_MS_MIN,
+            };
         options
     }
 

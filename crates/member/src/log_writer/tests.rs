@@ -46,6 +46,7 @@ fn options() -> Options {
         settings,
         containers: Default::default(),
         tick_ms: 2_000,
+        session_timeout_ms_min: 4_000,
         raft_tick_ms: 100,
         log_memory: Default::default(),
         server: 0,

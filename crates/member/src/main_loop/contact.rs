@@ -15,13 +15,17 @@ use machine::LogIndex;
 use replica::Role;
 
 use super::{Loop, ReadFor};
-use crate::limits::{HEARTBEAT_MS, HEARTBEAT_QUIET_MS, PROOF_SILENCE_MS, QUIET_MS};
+use crate::limits::{
+    HEARTBEAT_MS, HEARTBEAT_QUIET_MS, PROOF_SILENCE_MS, QUIET_MS, QUIET_TIMEOUT_MS_MIN,
+};
 
 /// What this member knows of its contact.
 #[derive(Default)]
 pub(super) struct Contact {
     /// By Loop's clock; none before the first contact.
     at_ms: Option<u64>,
+    /// Whether a client may open a session whose timeout is too short for rare heartbeats.
+    admits_short: bool,
     /// Whether the question of a leader has no answer yet.
     is_asked: bool,
     /// When a leader sends the next heartbeat.
@@ -48,6 +52,12 @@ enum Proof {
 }
 
 impl Contact {
+    /// No contact yet, of a server whose clients are given this timeout at the least.
+    pub fn new(session_timeout_ms_min: u32) -> Contact {
+        let admits_short = session_timeout_ms_min < QUIET_TIMEOUT_MS_MIN;
+        Contact { admits_short, ..Contact::default() }
+    }
+
     /// How long until the next heartbeat.
     pub fn beat_in_ms(&self, now_ms: u64) -> u64 {
         self.beat_at_ms.saturating_sub(now_ms)
@@ -104,8 +114,9 @@ impl Loop {
         if *index != self.applied {
             (*index, *since_ms) = (self.applied, self.now_ms);
         }
-        let is_quiet = self.now_ms - *since_ms >= QUIET_MS && !self.leases.has_short();
-        if is_quiet { HEARTBEAT_QUIET_MS } else { HEARTBEAT_MS }
+        let is_quiet = self.now_ms - *since_ms >= QUIET_MS;
+        let has_short = self.contact.admits_short || self.leases.has_short();
+        if is_quiet && !has_short { HEARTBEAT_QUIET_MS } else { HEARTBEAT_MS }
     }
 
     /// Asks the others whether they still follow this leader. A question that waits, since nothing

@@ -56,6 +56,7 @@ impl Ensemble {
                 settings: Settings::default(),
                 containers: Default::default(),
                 tick_ms: 2_000,
+                session_timeout_ms_min: 4_000,
                 raft_tick_ms: RAFT_TICK_MS,
                 log_memory: Default::default(),
                 server: number,

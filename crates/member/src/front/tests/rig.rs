@@ -116,6 +116,7 @@ pub(crate) fn start() -> Start {
         disk_stall_ms: crate::limits::DISK_STALL_MS,
         containers: Default::default(),
         tick_ms: 1_000,
+        session_timeout_ms_min: 4_000,
         raft_tick_ms: 100,
         log_memory: Default::default(),
         server: 0,

@@ -227,6 +227,16 @@ fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
 }
 
 #[test]
+fn heartbeats_are_never_rare_where_a_short_session_may_be_opened() {
+    let (mut world, leader, others) = World::led();
+    world.members[leader].contact.admits_short = true;
+    (0..2).for_each(|_| _ = beats_of_a_second(&mut world, leader, others[0]));
+    assert!(beats_of_a_second(&mut world, leader, others[0]) >= 9);
+    assert!(Contact::new(QUIET_TIMEOUT_MS_MIN - 1).admits_short);
+    assert!(!Contact::new(QUIET_TIMEOUT_MS_MIN).admits_short);
+}
+
+#[test]
 fn a_leader_that_is_cut_off_loses_contact_however_seldom_it_runs() {
     let (mut world, leader, _) = World::led();
     let silent_ms = world.contact_ms(leader);
