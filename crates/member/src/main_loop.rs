@@ -158,7 +158,7 @@ pub struct LoopCounts {
     pub election_time: Latency,
     looking_since_ms: Option<u64>,
     /// How long clients could not be served then (`unavailable_time`): a leader serves them once it
-    /// has committed an entry of its term.
+    /// has committed an entry of its term, and no member does before it was ready once.
     pub unavailable_time: Latency,
     unavailable_since_ms: Option<u64>,
     /// How long this member, as a follower, took after its start from when it knew a leader until
@@ -1054,11 +1054,11 @@ impl Loop {
         if self.counts.unavailable_since_ms.is_none() {
             return;
         }
-        let serves = match self.role {
+        let takes_part = match self.role {
             Role::Leader => self.replica.status().has_committed_in_term,
             _ => self.leader.is_some(),
         };
-        if serves {
+        if takes_part && self.ready {
             self.counts.on_available(self.now_ms);
         }
     }
