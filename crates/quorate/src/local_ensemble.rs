@@ -195,6 +195,7 @@ fn quoted(path: &Path) -> anyhow::Result<String> {
 async fn watch(args: &ServeArgs, configs: Vec<PathBuf>) -> anyhow::Result<ExitCode> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut hung_up = signal(SignalKind::hangup())?;
     let (sender, mut ready_lines) = mpsc::channel(LINES_MAX);
     let mut servers = Vec::new();
     for (number, config) in (1..).zip(configs) {
@@ -213,6 +214,7 @@ async fn watch(args: &ServeArgs, configs: Vec<PathBuf>) -> anyhow::Result<ExitCo
         tokio::select! {
             _ = terminated.recv() => break,
             _ = interrupted.recv() => break,
+            _ = hung_up.recv() => signal_all(&servers, Signal::HUP),
             Some((number, line)) = ready_lines.recv() => {
                 let server = servers.iter_mut().find(|server| server.number == number);
                 server.expect("it was started").faces = Some(faces(&line));
@@ -310,10 +312,7 @@ fn look(servers: &mut [Server], is_ready: bool) -> anyhow::Result<()> {
 
 /// Tells the servers to end, and waits until they have.
 async fn stop(servers: &mut [Server]) {
-    for child in servers.iter().filter_map(|server| server.child.as_ref()) {
-        // It may have ended just now.
-        let _ = kill_process(Pid::from_child(child), Signal::TERM);
-    }
+    signal_all(servers, Signal::TERM);
     let deadline = Instant::now() + STOP_LIMIT;
     for server in servers {
         let Some(child) = &mut server.child else { continue };
@@ -327,6 +326,14 @@ async fn stop(servers: &mut [Server]) {
             tokio::time::sleep(LOOK_INTERVAL / 10).await;
         }
         server.child = None;
+    }
+}
+
+/// Sends a signal to each server that runs.
+fn signal_all(servers: &[Server], signal: Signal) {
+    for child in servers.iter().filter_map(|server| server.child.as_ref()) {
+        // It may have ended just now.
+        let _ = kill_process(Pid::from_child(child), signal);
     }
 }
 

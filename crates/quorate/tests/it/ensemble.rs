@@ -227,6 +227,11 @@ fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
         })
     });
 
+    kill_process(Pid::from_child(&ensemble.child), Signal::HUP).unwrap();
+    wait_until("each server reads again what it can", || {
+        log_in(&ensemble.folder).matches("SIGHUP: the log's filter").count() == 3
+    });
+
     kill_process(ensemble.pid_of(leader + 1), Signal::KILL).unwrap();
     wait_for_leader(&ensemble.clients, |place| place != leader);
     let mut client = Client::open(ensemble.clients[follower], TIMEOUT_MS);
