@@ -44,6 +44,7 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
         "Partition",
         "Pause",
         "PowerLoss",
+        "ReadError",
         "RefusedLinks",
         "Restore",
         "RoughLinks",

@@ -68,3 +68,14 @@ fn a_lender_whose_disk_hangs_or_is_full_or_that_is_cut_off_keeps_nobody_waiting(
         }
     }
 }
+
+/// A bit flips in what the lender reads: nobody takes that for the state.
+#[test]
+fn a_lender_whose_snapshot_rots_misleads_nobody() {
+    for disks in [Disks::Snapshots, Disks::Log] {
+        for seed in 1..=4 {
+            let summary = run(forgetful(seed, 5, while_lending(Fault::RunningRot { disks })));
+            assert!(summary.fetched_count > 0, "seed {seed}, {disks:?}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What goes wrong, and its end.
 
 use replica::Role;
+use storage::fault_disk::Operation;
 use workload::generate::Random;
 
 use crate::client::Client;
@@ -74,7 +75,12 @@ impl Simulation {
             _ => self.say(None, || format!("{fault:?} for {members:?}")),
         }
         self.struck.extend(&members);
-        let text = format!("{fault:?}");
+        let text = match fault {
+            Fault::IoError { operation: Operation::Read | Operation::Open, .. } => {
+                "ReadError".to_string()
+            }
+            fault => format!("{fault:?}"),
+        };
         let name = text.split([' ', '{']).next().unwrap_or_default().to_string();
         *self.fault_counts.entry(name).or_default() += 1;
         let now_us = self.world.now_us;
