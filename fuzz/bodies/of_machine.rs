@@ -4,7 +4,7 @@ use machine::command::AskedAcl;
 use machine::entry::{
     self, BatchBuilder, decode_batch, decode_header, decode_identities, encode_identities,
 };
-use machine::freeze::{FreezeStep, Restore, RestoreError};
+use machine::image::{FreezeStep, Restore, RestoreError};
 use machine::{
     AclEntry, BootId, ChangeBatch, Command, ConnectionId, CreateMode, Identity, LogIndex, Machine,
     MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::acl::Acl;
 use crate::ids::{MemberId, Ordinal, Owner, SessionId, Zxid};
 use crate::limits::QUOTA_WARNINGS_MAX;
-use crate::settings::Settings;
+use crate::zk::acl::Acl;
+use crate::zk::settings::Settings;
 
 /// What happened.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 //!
 //! A decoded command borrows its text and data from the entry.
 
-use crate::acl::{self, AclEntry};
 use crate::codec::{DecodeError, Reader, Write};
 use crate::ids::{MemberId, Ordinal, SessionId};
 use crate::limits::{CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX};
-use crate::settings::Settings;
+use crate::zk::acl::{self, AclEntry};
+use crate::zk::settings::Settings;
 
 /// How a znode is made. The numbers up to 6 are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9);
 /// all of them stand in the log.

@@ -10,8 +10,8 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::acl::AclEntry;
 use crate::codec::Write;
+use crate::zk::acl::AclEntry;
 
 /// A sum of contributions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Digest {
     /// The hash of an ACL, a part of its znodes' contributions.
     pub fn of_acl(acl: &[AclEntry]) -> Digest {
         let mut bytes = vec![b'a'];
-        crate::acl::encode(acl, &mut bytes);
+        crate::zk::acl::encode(acl, &mut bytes);
         Digest(xxh3_128(&bytes))
     }
 }

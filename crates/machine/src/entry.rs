@@ -17,13 +17,13 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::acl::Identity;
 use crate::codec::{DecodeError, Reader, Write};
 use crate::command::Command;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin};
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, ENTRY_BYTES_MAX, IDENTITIES_MAX, IDENTITY_LISTS_MAX,
 };
+use crate::zk::acl::Identity;
 
 /// Version of the entry format.
 pub const FORMAT_VERSION: u8 = 1;

@@ -8,36 +8,29 @@
 //! This crate never reads a clock, a random source, a file or the environment. Time is the stamp
 //! the leader put into the entry; chance is an argument of the command.
 
-pub mod acl;
 pub mod change;
 pub mod codec;
 pub mod command;
-mod container_znodes;
 pub mod digest;
 pub mod entry;
-pub mod freeze;
 pub mod ids;
+pub mod image;
 mod install;
 pub mod limits;
 mod machine;
-pub mod query;
-mod quota;
 pub mod reply;
-pub mod sessions;
-pub mod settings;
 pub mod together;
-pub mod tree;
-mod txn;
+pub mod zk;
 
-pub use acl::{Acl, AclEntry, Identity};
 pub use change::{Change, ChangeBatch, ChangeKind, QuotaExceeded};
 pub use command::{Command, CreateMode, Op};
-pub use container_znodes::{ContainerSearch, ContainersFound};
 pub use digest::Digest;
 pub use ids::{BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid};
 pub use install::PreparedImage;
 pub use machine::{Counters, Machine, Stamp};
-pub use query::{DescendantCount, Query, QueryKind, QueryResult};
 pub use reply::{Outcome, Refusal, Reply};
-pub use settings::Settings;
-pub use tree::Stat;
+pub use zk::acl::{Acl, AclEntry, Identity};
+pub use zk::containers::{ContainerSearch, ContainersFound};
+pub use zk::query::{DescendantCount, Query, QueryKind, QueryResult};
+pub use zk::settings::Settings;
+pub use zk::tree::Stat;

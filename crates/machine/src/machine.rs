@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::acl::{Acl, Identity};
 use crate::change::{ChangeBatch, ChangeKind};
 use crate::codec::Write;
 use crate::command::Command;
 use crate::digest::Digest;
 use crate::entry::Framed;
-use crate::freeze::Freeze;
 use crate::ids::{
     BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };
+use crate::image::Freeze;
 use crate::install::PreparedImage;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ORIGINS_MAX, SERVERS_MAX, ZNODES_MAX};
 use crate::reply::{Outcome, Refusal, Reply};
-use crate::sessions::{Session, Sessions};
-use crate::settings::Settings;
 use crate::together::Together;
-use crate::tree::Tree;
-use crate::txn::Txn;
+use crate::zk::acl::{Acl, Identity};
+use crate::zk::sessions::{Session, Sessions};
+use crate::zk::settings::Settings;
+use crate::zk::tree::Tree;
+use crate::zk::write::Txn;
 
 /// `ZooDefs.CONFIG_NODE`.
 const CONFIG_PATH: &str = "/zookeeper/config";

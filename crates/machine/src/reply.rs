@@ -1,7 +1,7 @@
 //! What apply gives back for a command.
 
 use crate::ids::{Ordinal, SessionId, Zxid};
-use crate::tree::Stat;
+use crate::zk::tree::Stat;
 
 /// The answer to one command: where it stands in the order, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 //! files were made. They are never written anew: a later version of a format gets files of its own.
 
 use bytes::Bytes;
-use machine::acl::perms;
 use machine::command::AskedAcl;
 use machine::entry::{self, BatchBuilder, decode_batch, decode_header, encode_identities};
-use machine::freeze::{FreezeStep, Restore};
+use machine::image::{FreezeStep, Restore};
+use machine::zk::acl::perms;
 use machine::{
     AclEntry, BootId, ChangeBatch, Command, ConnectionId, CreateMode, Identity, LogIndex, Machine,
     MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::codec::DecodeError;
 use machine::entry::{self, EntryHeader};
-use machine::freeze::FreezeStep;
+use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, LogIndex, Machine, Origin,
     PreparedImage, SessionId, Stamp, Zxid,

@@ -12,7 +12,7 @@
 
 use crate::limits::CLOCK_INTERVAL_MS;
 use machine::limits::CONTAINER_ZNODES_DELETED_MAX;
-use machine::tree::{ROOT, ZnodeId};
+use machine::zk::tree::{ROOT, ZnodeId};
 use machine::{ContainerSearch, ContainersFound};
 
 const MINUTE_MS: u64 = 60_000;

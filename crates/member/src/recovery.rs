@@ -4,7 +4,7 @@
 //! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may
 //! be unborn for a while, until [`crate::Bootstrap`] knows how.
 
-use machine::freeze::{DecodedPiece, Decoder, FreezeStep, Restore, RestoreError};
+use machine::image::{DecodedPiece, Decoder, FreezeStep, Restore, RestoreError};
 use machine::together::{Together, one_by_one};
 use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
 use replica::{ReplicaError, Restored};

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use machine::Origin;
-use machine::freeze::RestoreError;
+use machine::image::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontId, Membership, ReplicaError};
 use member::recovery::{Options, Reading, RecoveryError, recover};

@@ -2,7 +2,7 @@
 //! and every expiry against what the server had heard.
 
 use machine::Machine;
-use machine::tree::{CONTAINER_OWNER, ttl_ms};
+use machine::zk::tree::{CONTAINER_OWNER, ttl_ms};
 use workload::history::{History, Received};
 use workload::model::{Goes, Model};
 use workload::op::{Op, perms};

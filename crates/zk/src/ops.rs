@@ -72,7 +72,7 @@ fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
 fn asked_acl(acl: &[AclEntry]) -> AskedAcl {
     match acl {
         [only]
-            if only.perms == machine::acl::perms::ALL
+            if only.perms == machine::zk::acl::perms::ALL
                 && &*only.scheme == "world"
                 && &*only.id == "anyone" =>
         {

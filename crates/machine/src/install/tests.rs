@@ -1,7 +1,7 @@
 use super::*;
 use crate::command::Command;
-use crate::freeze::{FreezeStep, Restore};
 use crate::ids::Ordinal;
+use crate::image::{FreezeStep, Restore};
 use crate::machine::tests::rig::{Random, Rig, Sent, check_invariants, dump, random_sent};
 
 /// A copy of the machine by way of its image.

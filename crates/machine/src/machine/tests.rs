@@ -5,8 +5,8 @@ mod multi;
 mod refusals;
 pub(crate) mod rig;
 
-use crate::query::DescendantCount;
 use crate::together::one_by_one;
+use crate::zk::query::DescendantCount;
 use rig::{ORIGIN, Random, Rig, check_invariants, dump, random_sent};
 
 /// Applies a script and compares the answer to its last command.

@@ -491,7 +491,7 @@ fn an_image_is_started_between_entries_only() {
 }
 
 fn image(player: &mut Player) -> Machine {
-    let mut restore = machine::freeze::Restore::default();
+    let mut restore = machine::image::Restore::default();
     loop {
         player.apply.receive(ToApply::FreezeStep);
         assert!(player.apply.has_work());
@@ -561,7 +561,7 @@ fn containers_that_can_go_are_found_when_they_are_asked_for() {
     player.apply.take_output();
     assert!(!player.apply.has_work());
     let (count_max, never_used_ms_max) = (9, 0);
-    let from = machine::tree::ROOT;
+    let from = machine::zk::tree::ROOT;
     let search = ContainerSearch { from, count_max, time_ms: 0, never_used_ms_max };
     player.apply.receive(ToApply::FindContainers(search));
     assert!(player.apply.has_work());

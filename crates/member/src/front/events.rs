@@ -3,8 +3,8 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use machine::acl::{self, perms};
 use machine::change::parent_path;
+use machine::zk::acl::{self, perms};
 use machine::{Acl, Change, ChangeKind, ConnectionId, Ordinal, Owner, SessionId};
 use zk::response::{EventType, encode_event};
 

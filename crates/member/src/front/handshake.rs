@@ -1,7 +1,7 @@
 //! The first frame of a connection: a four-letter word, or a connect request that asks for a
 //! session.
 
-use machine::sessions::Session;
+use machine::zk::sessions::Session;
 use machine::{Command, ConnectionId, Machine, Outcome, Refusal, SessionId};
 use zk::auth::session_secret;
 use zk::four_letter::{TRACE_MASK_BYTES, Word};

@@ -8,7 +8,7 @@
 
 use core::fmt;
 
-use machine::acl::perms;
+use machine::zk::acl::perms;
 use machine::{AclEntry, ChangeBatch, ChangeKind, ConnectionId, Outcome, Zxid};
 use zk::request::{CreateKind, ReadKind, Request, WriteRequest};
 

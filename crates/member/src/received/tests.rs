@@ -41,7 +41,7 @@ fn snapshot_bytes() -> Vec<u8> {
     let mut image = ImageWriter::new(disk.clone(), 1);
     let mut machine = machine_with_session();
     machine.freeze();
-    let machine::freeze::FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
+    let machine::image::FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {
         panic!("a small state is one piece");
     };
     let membership = Membership { voters: vec![1], ..Membership::default() };

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use machine::Identity;
-use machine::acl::{allows, perms};
+use machine::zk::acl::{allows, perms};
 use zk::auth::digest_identities;
 
 use super::{Answer, CommandResponse, json_answer};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use machine::acl::is_kerberos_name;
+use machine::zk::acl::is_kerberos_name;
 
 use super::jaas::{self, Module};
 use super::{ConfigError, Draft, Place, ReadFile, must_read};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use machine::acl::perms;
+use machine::zk::acl::perms;
 use machine::{AclEntry, CreateMode};
 use zk::request::{AddWatchMode, WatcherType};
 

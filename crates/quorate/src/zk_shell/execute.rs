@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use machine::AclEntry;
 use machine::CreateMode;
-use machine::acl::perms;
+use machine::zk::acl::perms;
 use zk::ErrorCode;
 use zk::request::{AddWatchMode, WatcherType};
 

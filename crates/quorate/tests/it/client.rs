@@ -213,5 +213,9 @@ pub fn create<'a>(path: &'a str, data: &'a [u8], flags: i32) -> WriteRequest<'a>
 
 /// Everything for everybody.
 pub fn open_acl() -> Vec<AclEntry> {
-    vec![AclEntry { perms: machine::acl::perms::ALL, scheme: "world".into(), id: "anyone".into() }]
+    vec![AclEntry {
+        perms: machine::zk::acl::perms::ALL,
+        scheme: "world".into(),
+        id: "anyone".into(),
+    }]
 }

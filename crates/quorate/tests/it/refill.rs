@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use machine::freeze::FreezeStep;
+use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, Command as MachineCommand, ConnectionId, Machine, MemberId, Origin, Stamp,
 };

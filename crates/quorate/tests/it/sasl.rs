@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use machine::{AclEntry, acl::perms};
+use machine::{AclEntry, zk::acl::perms};
 use zk::ErrorCode;
 use zk::jute::JuteReader;
 use zk::request::{CreateKind, ReadKind, Request, WriteRequest};

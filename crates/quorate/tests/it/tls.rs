@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use machine::AclEntry;
-use machine::acl::perms;
+use machine::zk::acl::perms;
 use zk::ErrorCode;
 use zk::jute::JuteReader;
 use zk::request::{CreateKind, ReadKind, Request, WriteRequest};

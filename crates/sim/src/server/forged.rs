@@ -1,7 +1,7 @@
 //! What a sabotage makes of the bytes of clients on their way to a Front.
 
-use machine::acl::Identity;
 use machine::entry::{BatchBuilder, encode_identities};
+use machine::zk::acl::Identity;
 use machine::{ConnectionId, SessionId};
 use member::message::{FrontId, Submission, ToLoop};
 use zk::jute::JuteReader;

@@ -4,9 +4,9 @@
 
 use super::rig::{Random, Rig, Sent, acl_text, check_invariants, random_sent};
 use super::*;
-use crate::acl::AclEntry;
 use crate::command::{AskedAcl, Op};
-use crate::tree::Stat;
+use crate::zk::acl::AclEntry;
+use crate::zk::tree::Stat;
 
 #[derive(Clone, Default)]
 struct Node {

@@ -7,9 +7,9 @@
 use core::fmt::Write as _;
 
 use super::super::*;
-use crate::acl::{AclEntry, perms};
 use crate::command::{AskedAcl, CreateMode, Op};
-use crate::tree::{ROOT, ZnodeId};
+use crate::zk::acl::{AclEntry, perms};
+use crate::zk::tree::{ROOT, ZnodeId};
 
 /// A seeded generator (splitmix64): the same seed, the same test.
 pub(crate) struct Random(pub(crate) u64);
@@ -84,7 +84,7 @@ impl Rig {
     }
 
     /// The stat of a znode.
-    pub(crate) fn stat(&self, path: &str) -> crate::tree::Stat {
+    pub(crate) fn stat(&self, path: &str) -> crate::zk::tree::Stat {
         self.machine.tree().find(path).expect("the test made the znode").stat()
     }
 
@@ -332,7 +332,7 @@ fn walk(machine: &Machine) -> BTreeMap<String, ZnodeId> {
     let mut waiting = vec![ROOT];
     while let Some(id) = waiting.pop() {
         found.insert(machine.tree().path(id), id);
-        waiting.extend(machine.tree().znode(id).children().map(crate::tree::Znode::id));
+        waiting.extend(machine.tree().znode(id).children().map(crate::zk::tree::Znode::id));
     }
     found
 }
@@ -349,7 +349,7 @@ pub(crate) fn check_invariants(machine: &mut Machine) {
     let mut ephemeral_count = 0;
     for (path, &id) in &znodes {
         let znode = machine.tree().znode(id);
-        assert_eq!(machine.tree().find(path).map(crate::tree::Znode::id), Some(id));
+        assert_eq!(machine.tree().find(path).map(crate::zk::tree::Znode::id), Some(id));
         assert_eq!(znode.child_names().count(), znode.child_count() as usize);
         let name_bytes: usize = znode.child_names().map(str::len).sum();
         assert_eq!(name_bytes as u64, znode.child_name_bytes());

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::freeze::{FreezeStep, Restore};
+use machine::image::{FreezeStep, Restore};
 use machine::{AclEntry, BootId, MemberId, Ordinal, PreparedImage};
 use zk::ErrorCode;
 use zk::auth::{DigestAlgorithm, digest_id};

@@ -15,7 +15,6 @@ use super::{
     FLAG_COUNTERS, FORMAT_VERSION, FORMAT_VERSION_ALONE, TAG_END, TAG_HEADER, TAG_SESSION,
     TAG_ZNODE,
 };
-use crate::acl::{self, Acl, AclId};
 use crate::codec::{DecodeError, Reader};
 use crate::digest::Digest;
 use crate::ids::{
@@ -23,10 +22,11 @@ use crate::ids::{
 };
 use crate::limits::{ORIGINS_MAX, SERVERS_MAX, ZNODES_MAX};
 use crate::machine::{Counters, Machine};
-use crate::sessions::{Session, Sessions};
-use crate::settings::Settings;
 use crate::together::{Together, one_by_one};
-use crate::tree::{Image, NO_PARENT, ROOT, RestoredZnode, Tree, ZnodeId};
+use crate::zk::acl::{self, Acl, AclId};
+use crate::zk::sessions::{Session, Sessions};
+use crate::zk::settings::Settings;
+use crate::zk::tree::{Image, NO_PARENT, ROOT, RestoredZnode, Tree, ZnodeId};
 
 /// Why an image could not be turned into a machine.
 #[derive(Debug, Error, PartialEq, Eq)]

@@ -21,11 +21,11 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::acl::{self, Acl, AclEntry, AclId, AclTable, perms};
 use crate::digest::{Content, Digest, Digester, Standing};
-use crate::freeze::TreeFreeze;
+use crate::image::TreeFreeze;
 use crate::limits::{NAME_BYTES_MAX, ZNODES_MAX};
 use crate::together::{Together, one_by_one};
+use crate::zk::acl::{self, Acl, AclEntry, AclId, AclTable, perms};
 use side::Side;
 use slot_set::SlotSet;
 

@@ -25,12 +25,12 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::acl::{self, Acl};
 use crate::codec::Write;
 use crate::ids::{LogIndex, SessionId};
 use crate::limits::FREEZE_OLD_BYTES_MAX;
 use crate::machine::Machine;
-use crate::tree::Image;
+use crate::zk::acl::{self, Acl};
+use crate::zk::tree::Image;
 
 pub use restore::{DecodedPiece, Decoder, Restore, RestoreError};
 

@@ -14,7 +14,7 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
 use crate::limits::ACL_ENTRIES_MAX;
 use crate::reply::Refusal;
-use crate::settings::Settings;
+use crate::zk::settings::Settings;
 
 /// Permission bits of an ACL entry (`ZooDefs.Perms`, ZooKeeper 3.9).
 pub mod perms {

@@ -15,8 +15,8 @@ use crate::change::{ChangeBatch, QuotaExceeded};
 use crate::limits::QUOTA_TEXT_BYTES_MAX;
 use crate::machine::Machine;
 use crate::reply::Refusal;
-use crate::tree::{QUOTAS_PATH, Znode, ZnodeId};
-use crate::txn::{Txn, Undo};
+use crate::zk::tree::{QUOTAS_PATH, Znode, ZnodeId};
+use crate::zk::write::{Txn, Undo};
 
 const LIMITS: &str = "zookeeper_limits";
 const USAGE: &str = "zookeeper_stats";

@@ -16,8 +16,8 @@ use crate::limits::{
 };
 use crate::machine::{Machine, Stamp};
 use crate::reply::Outcome;
-use crate::tree::{CONTAINER_OWNER, Znode, ZnodeId, ttl_ms};
-use crate::txn::Txn;
+use crate::zk::tree::{CONTAINER_OWNER, Znode, ZnodeId, ttl_ms};
+use crate::zk::write::Txn;
 
 /// What to look for, and where to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Local reads of the tree: never replicated, never changing anything.
 
-use crate::acl::{self, AclEntry, Identity, perms};
 use crate::ids::SessionId;
 use crate::machine::Machine;
 use crate::reply::Refusal;
-use crate::tree::{ROOT, Stat, Znode};
+use crate::zk::acl::{self, AclEntry, Identity, perms};
+use crate::zk::tree::{ROOT, Stat, Znode};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

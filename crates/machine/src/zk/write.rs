@@ -6,14 +6,14 @@
 //!
 //! Source of the order of checks: `PrepRequestProcessor.pRequest2Txn`, ZooKeeper 3.9.5.
 
-use crate::acl::{self, Acl, AclEntry, perms};
 use crate::change::{ChangeBatch, ChangeKind};
 use crate::command::{AskedAcl, CreateMode, Op};
 use crate::ids::{SessionId, Zxid};
 use crate::machine::{Machine, Stamp};
-use crate::quota::{Usage, data_bytes};
 use crate::reply::{Outcome, Refusal};
-use crate::tree::{
+use crate::zk::acl::{self, Acl, AclEntry, perms};
+use crate::zk::quota::{Usage, data_bytes};
+use crate::zk::tree::{
     CONTAINER_OWNER, Created, NewZnode, OldAcl, OldData, Removed, Tree, Znode, ZnodeId,
     ephemeral_session,
 };

@@ -7,7 +7,7 @@ use crate::command::Command;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin};
 use crate::machine::Stamp;
 use crate::machine::tests::rig::{Random, Rig, check_invariants, dump, random_sent};
-use crate::settings::Settings;
+use crate::zk::settings::Settings;
 
 /// A machine after random commands.
 fn random_rig(random: &mut Random, commands: usize) -> Rig {

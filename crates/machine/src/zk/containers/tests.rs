@@ -1,6 +1,6 @@
 use super::*;
 use crate::machine::tests::rig::{Rig, check_invariants};
-use crate::tree::ROOT;
+use crate::zk::tree::ROOT;
 
 /// Applies a script, whose commands are a second apart, and compares the answer to its last
 /// command.

@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::codec::Write;
 use crate::digest::Digest;
 use crate::ids::{Ordinal, Owner, SessionId};
-use crate::tree::ZnodeId;
+use crate::zk::tree::ZnodeId;
 
 /// One session.
 #[derive(Clone, Debug)]
