@@ -50,7 +50,7 @@ pub struct Apply {
     thaw_wanted: bool,
     search_wanted: Option<ContainerSearch>,
     prepared: Option<PreparedImage>,
-    /// A snapshot to take the place of the state, and whether this member has a vote in it.
+    /// A snapshot to take the place of the state, and whether this member may be forgotten in it.
     replacement: Option<(WholeImage, bool)>,
     /// The sessions of one that has, for Loop.
     replaced_sessions: Option<Vec<SessionEvent>>,
@@ -216,7 +216,10 @@ impl Apply {
                 // These are in it; what follows comes later.
                 self.entries.clear();
                 self.at = None;
-                self.replacement = Some((image, is_voter));
+                // A member votes before it hands anything over. What it hands over behind this
+                // message comes from a vote that is newer than the snapshot.
+                let may_be_forgotten = !is_voter && self.expects_own();
+                self.replacement = Some((image, may_be_forgotten));
             }
         }
     }
@@ -266,8 +269,8 @@ impl Apply {
         if let Some(image) = self.prepared.take() {
             machine.prepare_image(image);
         }
-        if let Some((image, is_voter)) = self.replacement.take() {
-            self.replace(machine, image, is_voter);
+        if let Some((image, may_be_forgotten)) = self.replacement.take() {
+            self.replace(machine, image, may_be_forgotten);
         }
         self.run_pending(machine);
         // Inside a batch its own waiters come first.
@@ -360,14 +363,13 @@ impl Apply {
     /// The state of a snapshot takes the place of the one there is. Whoever is connected is
     /// disconnected: the events between the two are not known, nor are the outcomes of this
     /// member's commands that the snapshot contains. The sessions live on.
-    fn replace(&mut self, machine: &mut Machine, image: WholeImage, is_voter: bool) {
+    fn replace(&mut self, machine: &mut Machine, image: WholeImage, may_be_forgotten: bool) {
         if let Some((boot, sequence)) = image.machine.last_batch(self.origin.member)
             && self.is_of_another_life(boot, sequence)
         {
             self.on_outlived(boot);
             return;
         }
-        let may_be_forgotten = !is_voter && self.expects_own();
         if !self.is_known(&image.machine) && (self.is_known(machine) || may_be_forgotten) {
             self.on_forgotten();
             return;

@@ -221,24 +221,29 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
 fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
     let known = Origin { boot: BootId(2), ..ORIGIN };
     let stranger = Origin { member: MemberId(9), ..ORIGIN };
-    // What the snapshot holds of whom, how many batches this start has announced, and whether this
-    // member has a vote.
-    for (origin, announced, is_voter, expected) in [
-        (known, 1, false, false),
-        (stranger, 0, false, false),
-        (stranger, 1, false, true),
-        (stranger, 1, true, false),
+    // What the snapshot holds of whom, how many batches this start has announced before it came and
+    // behind it, and whether this member has a vote.
+    for (origin, announced, behind, is_voter, expected) in [
+        (known, 1, 0, false, false),
+        (stranger, 0, 0, false, false),
+        (stranger, 1, 0, false, true),
+        (stranger, 1, 0, true, false),
+        (stranger, 0, 1, false, false),
     ] {
         let mut machine = Machine::default();
         assert!(machine.begin_batch(origin, 1));
         machine.finish_entry(LogIndex(2));
         let at = SnapshotAt { index: 2, term: 1 };
         let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
-        (1..=announced).for_each(|sequence| {
-            apply.receive(expect(sequence, Some(0), vec![waiter(1, vec![])]));
-        });
+        let announce = |apply: &mut Apply, count| {
+            for _ in 0..count {
+                apply.receive(expect(1, Some(0), vec![waiter(1, vec![])]));
+            }
+        };
+        announce(&mut apply, announced);
         let image = WholeImage { at, machine: Box::new(machine) };
         apply.receive(ToApply::Replace { image, is_voter });
+        announce(&mut apply, behind);
         let mut state = Machine::default();
         apply.step(&mut state, 1);
         let told = apply.take_output().to_loop;
