@@ -1,13 +1,14 @@
 //! Entries, commands and images.
 
-use machine::command::AskedAcl;
 use machine::entry::{
     self, BatchBuilder, decode_batch, decode_header, decode_identities, encode_identities,
 };
-use machine::image::{FreezeStep, Restore, RestoreError};
+use machine::image::FreezeStep;
+use machine::image::restore::{Restore, RestoreError};
+use machine::zk::command::AskedAcl;
 use machine::{
     AclEntry, BootId, ChangeBatch, Command, ConnectionId, CreateMode, Identity, LogIndex, Machine,
-    MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp,
+    MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp, ZkCommand,
 };
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
@@ -69,7 +70,7 @@ pub fn image(bytes: &[u8]) {
 pub fn assert_image_is_faithful(machine: &mut Machine) {
     let restored = restore(&image_of(machine)).expect("what was written is whole");
     assert_eq!(restored.digest(), machine.digest());
-    assert_eq!(restored.counters(), machine.counters());
+    assert_eq!((restored.index(), restored.mark()), (machine.index(), machine.mark()));
 }
 
 fn restore(image: &[u8]) -> Result<Machine, RestoreError> {
@@ -92,7 +93,8 @@ pub fn machine_with_session() -> (Machine, Stamp<'static>, SessionId) {
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let stamp = Stamp { time_ms: 5, origin, connection: ConnectionId(1), identities: &IDENTITIES };
     assert!(machine.begin_batch(origin, 1));
-    let open = Command::OpenSession { session: SESSION, password: [7; 16], timeout_ms: 9 };
+    let open =
+        Command::Zk(ZkCommand::OpenSession { session: SESSION, password: [7; 16], timeout_ms: 9 });
     machine.apply(&stamp, &open, &mut ChangeBatch::default());
     (machine, stamp, SESSION)
 }
@@ -124,18 +126,24 @@ fn ops() -> Vec<Op<'static>> {
 fn commands() -> Vec<Command<'static>> {
     let (session, password, timeout_ms) = (SessionId(2), [9; 16], 6_000);
     let mut commands = vec![
-        Command::OpenSession { session, password, timeout_ms },
-        Command::Attach { session, password, timeout_ms },
-        Command::CloseSession { session },
-        Command::ExpireSessions { sessions: vec![(session, Ordinal(1)), (session, Ordinal(2))] },
-        Command::DeleteContainers { paths: vec!["/a", "/a/b"], never_used_ms_max: 1 },
-        Command::Configure(Settings {
+        Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms }),
+        Command::Zk(ZkCommand::Attach { session, password, timeout_ms }),
+        Command::Zk(ZkCommand::CloseSession { session }),
+        Command::Zk(ZkCommand::ExpireSessions {
+            sessions: vec![(session, Ordinal(1)), (session, Ordinal(2))],
+        }),
+        Command::Zk(ZkCommand::DeleteContainers {
+            paths: vec!["/a", "/a/b"],
+            never_used_ms_max: 1,
+        }),
+        Command::Zk(ZkCommand::Configure(Settings {
             super_digest: Some("super:hash".to_string()),
             ..Settings::default()
-        }),
-        Command::Multi { session: SESSION, ops: ops() },
+        })),
+        Command::Zk(ZkCommand::Multi { session: SESSION, ops: ops() }),
     ];
-    commands.extend(ops().into_iter().map(|op| Command::Write { session: SESSION, op }));
+    commands
+        .extend(ops().into_iter().map(|op| Command::Zk(ZkCommand::Write { session: SESSION, op })));
     commands
 }
 
@@ -175,7 +183,11 @@ pub fn entry_seeds() -> Vec<Vec<u8>> {
 pub fn image_seeds() -> Vec<Vec<u8>> {
     let (mut machine, stamp, session) = machine_with_session();
     for op in ops() {
-        machine.apply(&stamp, &Command::Write { session, op }, &mut ChangeBatch::default());
+        machine.apply(
+            &stamp,
+            &Command::Zk(ZkCommand::Write { session, op }),
+            &mut ChangeBatch::default(),
+        );
     }
     machine.finish_entry(LogIndex(2));
     vec![image_of(&mut machine), image_of(&mut Machine::default())]

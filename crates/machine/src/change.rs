@@ -1,68 +1,38 @@
 //! What changed, for those who watch: one compact, shared batch for all connection runtimes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::{MemberId, Ordinal, Owner, SessionId, Zxid};
+use crate::control::Change as ControlChange;
 use crate::limits::QUOTA_WARNINGS_MAX;
-use crate::zk::acl::Acl;
-use crate::zk::settings::Settings;
+use crate::mark::Mark;
+use crate::zk::change::{Change as ZkChange, QuotaExceeded};
 
-/// What happened.
+/// What happened, by its space.
 #[derive(Clone, Debug)]
 pub enum ChangeKind {
-    /// A znode was made at the path, and its parent has one child more.
-    Created {
-        /// Who may know of the znode; `None` is everyone.
-        acl: Option<Acl>,
-        /// Who may know of the parent's children; `None` is everyone.
-        parent_acl: Option<Acl>,
-    },
-    /// The znode at the path was removed, and its parent has one child less.
-    Deleted {
-        /// As in `Created`.
-        acl: Option<Acl>,
-        /// As in `Created`.
-        parent_acl: Option<Acl>,
-    },
-    /// The data of the znode at the path was replaced.
-    DataSet {
-        /// As in `Created`.
-        acl: Option<Acl>,
-    },
-    /// The session is gone: closed by its client (whose reply closes the connection) or expired.
-    SessionClosed {
-        /// Which.
-        session: SessionId,
-    },
-    /// The session, new or not, belongs to this connection from now on; older ones are to be
-    /// closed.
-    SessionAttached {
-        /// Which.
-        session: SessionId,
-        /// The connection.
-        owner: Owner,
-        /// Negotiated.
-        timeout_ms: u32,
-    },
-    /// The replicated settings were replaced.
-    Configured(Arc<Settings>),
-    /// Which server of the configuration each member is.
-    Registered(Arc<BTreeMap<MemberId, u64>>),
-    /// The state was replaced by an image: connections and watches of before are worth nothing.
-    Installed {
-        /// Those that there are now, by id, each with its timeout in ms: owned by nobody.
-        sessions: Arc<[(SessionId, u32)]>,
-    },
+    /// To the ensemble.
+    Control(ControlChange),
+    /// To ZooKeeper's tree or sessions.
+    Zk(ZkChange),
+}
+
+impl From<ControlChange> for ChangeKind {
+    fn from(change: ControlChange) -> ChangeKind {
+        ChangeKind::Control(change)
+    }
+}
+
+impl From<ZkChange> for ChangeKind {
+    fn from(change: ZkChange) -> ChangeKind {
+        ChangeKind::Zk(change)
+    }
 }
 
 /// One change.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The command that made it.
-    pub ordinal: Ordinal,
-    /// The transaction that clients see.
-    pub zxid: Zxid,
+    /// The command that made it, and the transaction that clients see.
+    pub mark: Mark,
     /// What happened.
     pub kind: ChangeKind,
     path_start: u32,
@@ -79,22 +49,6 @@ pub struct ChangeBatch {
     is_for_nobody: bool,
 }
 
-/// A write went over a quota: refused by a hard limit, or let through by a soft one. For a person
-/// to read; no client is told (`ZooKeeperServer.checkQuota` logs it).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaExceeded {
-    /// The path that has the quota.
-    pub path: Box<str>,
-    /// Whether the write was refused.
-    pub hard: bool,
-    /// `count` (znodes) or `bytes`.
-    pub of: &'static str,
-    /// What there would be, or is now.
-    pub usage: i64,
-    /// What there may be.
-    pub limit: i64,
-}
-
 /// A batch on its way to every connection runtime.
 pub type SharedChanges = Arc<ChangeBatch>;
 
@@ -105,14 +59,14 @@ impl ChangeBatch {
     }
 
     /// Adds a change of the znode at `path` (empty for changes of sessions).
-    pub fn push(&mut self, ordinal: Ordinal, zxid: Zxid, kind: ChangeKind, path: &str) {
+    pub fn push(&mut self, mark: Mark, kind: impl Into<ChangeKind>, path: &str) {
         if self.is_for_nobody {
             return;
         }
         let path_start = u32::try_from(self.paths.len()).expect("a batch is far below 4 GiB");
         let path_bytes = u32::try_from(path.len()).expect("a path is far below 4 GiB");
         self.paths.push_str(path);
-        self.changes.push(Change { ordinal, zxid, kind, path_start, path_bytes });
+        self.changes.push(Change { mark, kind: kind.into(), path_start, path_bytes });
     }
 
     /// The changes with their paths, in the order in which they happened.
@@ -157,13 +111,5 @@ impl ChangeBatch {
             self.paths.truncate(start);
             self.changes.truncate(count);
         }
-    }
-}
-
-/// The path above `path`: `/` for a znode below the root.
-pub fn parent_path(path: &str) -> &str {
-    match path.rfind('/') {
-        None | Some(0) => "/",
-        Some(at) => &path[..at],
     }
 }

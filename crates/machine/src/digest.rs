@@ -4,14 +4,8 @@
 //! modulo 2^128. A change subtracts the old contribution and adds the new one, so the digest costs
 //! the same whatever the size of the state, and does not depend on the order of slots, children or
 //! tables. Members compare it at equal log index.
-//!
-//! A znode contributes two hashes: its content (data and what changes with it) and its standing
-//! (what changes with its children and its ACL). So a new child does not hash its parent's data.
 
 use xxhash_rust::xxh3::xxh3_128;
-
-use crate::codec::Write;
-use crate::zk::acl::AclEntry;
 
 /// A sum of contributions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,96 +28,5 @@ impl Digest {
         tagged.push(tag);
         tagged.extend_from_slice(bytes);
         Digest(xxh3_128(&tagged))
-    }
-
-    /// The hash of an ACL, a part of its znodes' contributions.
-    pub fn of_acl(acl: &[AclEntry]) -> Digest {
-        let mut bytes = vec![b'a'];
-        crate::zk::acl::encode(acl, &mut bytes);
-        Digest(xxh3_128(&bytes))
-    }
-}
-
-/// Data longer than this is hashed on its own first, so that the scratch buffer stays small.
-const INLINE_DATA_BYTES_MAX: usize = 4096;
-
-/// Computes contributions of znodes with a buffer that is used again.
-#[derive(Default)]
-pub struct Digester {
-    scratch: Vec<u8>,
-}
-
-/// What of a znode changes when its data is set.
-pub struct Content<'a> {
-    /// Full path.
-    pub path: &'a str,
-    /// The data; `None` is ZooKeeper's null.
-    pub data: Option<&'a [u8]>,
-    /// zxid of the last change of the data.
-    pub mzxid: i64,
-    /// Its time, ms since 1970.
-    pub mtime: i64,
-    /// How often the data changed.
-    pub version: i32,
-}
-
-/// What of a znode changes with its children or its ACL, or never.
-pub struct Standing<'a> {
-    /// Full path.
-    pub path: &'a str,
-    /// zxid of the creation.
-    pub czxid: i64,
-    /// Its time, ms since 1970.
-    pub ctime: i64,
-    /// ZooKeeper's ephemeral owner word.
-    pub owner: i64,
-    /// Creates ever done below it.
-    pub cversion: i32,
-    /// zxid of the last create or delete below it.
-    pub pzxid: i64,
-    /// How often the ACL changed.
-    pub aversion: i32,
-    /// Hash of the ACL.
-    pub acl: Digest,
-}
-
-impl Digester {
-    /// The contribution of a znode's content.
-    pub fn content(&mut self, content: &Content<'_>) -> Digest {
-        let buffer = &mut self.scratch;
-        buffer.clear();
-        buffer.put_u8(b'c');
-        buffer.put_bytes(content.path.as_bytes());
-        buffer.put_i64(content.mzxid);
-        buffer.put_i64(content.mtime);
-        buffer.put_i32(content.version);
-        match content.data {
-            None => buffer.put_u8(0),
-            Some(data) if data.len() <= INLINE_DATA_BYTES_MAX => {
-                buffer.put_u8(1);
-                buffer.extend_from_slice(data);
-            }
-            Some(data) => {
-                buffer.put_u8(2);
-                buffer.put_u128(xxh3_128(data));
-            }
-        }
-        Digest(xxh3_128(buffer))
-    }
-
-    /// The contribution of a znode's standing.
-    pub fn standing(&mut self, standing: &Standing<'_>) -> Digest {
-        let buffer = &mut self.scratch;
-        buffer.clear();
-        buffer.put_u8(b's');
-        buffer.put_bytes(standing.path.as_bytes());
-        buffer.put_i64(standing.czxid);
-        buffer.put_i64(standing.ctime);
-        buffer.put_i64(standing.owner);
-        buffer.put_i32(standing.cversion);
-        buffer.put_i64(standing.pzxid);
-        buffer.put_i32(standing.aversion);
-        buffer.put_u128(standing.acl.0);
-        Digest(xxh3_128(buffer))
     }
 }

@@ -6,19 +6,11 @@
 //! never fall. So a client that was connected before finds no zxid below the last one that it has
 //! seen.
 
-use crate::change::{ChangeBatch, ChangeKind};
-use crate::ids::{BootId, ConnectionId, MemberId, Origin, Owner, SessionId, Zxid};
-use crate::machine::{Machine, Stamp};
-use crate::reply::Outcome;
-
-/// An image that was read and checked, and is not installed yet.
-#[derive(Debug)]
-pub struct PreparedImage {
-    /// Names it in the log: the hash of the file that it came in.
-    pub hash: u128,
-    /// The state.
-    pub machine: Box<Machine>,
-}
+use crate::change::ChangeBatch;
+use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};
+use crate::machine::{Machine, PreparedImage};
+use crate::stamp::Stamp;
+use crate::zk::txn::Call;
 
 /// How far the zxid of a state that begins anew is beyond that of its image: clients have seen what
 /// came behind the image, and are to find no zxid below that. ZooKeeper's zxid has as much for one
@@ -30,10 +22,10 @@ impl Machine {
     /// the same wherever it is made of that.
     pub fn begin_with(image: Machine) -> Machine {
         let mut machine = Machine::default();
-        machine.counters.ordinal = machine.counters.ordinal.next();
+        machine.ordinal = machine.ordinal.next();
         // The low half is empty, as in ZooKeeper at the beginning of an epoch.
-        let zxid = (image.counters.zxid.0 & !(ZXID_BEYOND_IMAGE - 1)) + ZXID_BEYOND_IMAGE;
-        machine.counters.zxid = Zxid(zxid);
+        let zxid = (image.zk.zxid.0 & !(ZXID_BEYOND_IMAGE - 1)) + ZXID_BEYOND_IMAGE;
+        machine.zk.zxid = Zxid(zxid);
         machine.prepare_image(PreparedImage { hash: 0, machine: Box::new(image) });
         let nobody = Origin { member: MemberId(0), boot: BootId(0) };
         let (time_ms, connection) = (0, ConnectionId(0));
@@ -60,33 +52,14 @@ impl Machine {
         stamp: &Stamp<'_>,
         hash: u128,
         changes: &mut ChangeBatch,
-    ) -> Outcome {
+    ) {
         let prepared = self.prepared.take().filter(|image| image.hash == hash);
         let Some(PreparedImage { machine: mut image, .. }) = prepared else {
             panic!("the log installs image {hash:032x}, which is not in the data directory");
         };
-        self.counters.zxid = self.counters.zxid.max(image.counters.zxid);
-        let (zxid, ordinal) = (self.consume_zxid(), self.counters.ordinal);
-        core::mem::swap(&mut self.tree, &mut image.tree);
-        core::mem::swap(&mut self.sessions, &mut image.sessions);
-        // A running freeze is of the state before: its next step says that it is worth nothing.
-        self.tree.freeze = image.tree.freeze.take();
-        if let Some(freeze) = &mut self.tree.freeze {
-            freeze.abort();
-        }
-        let mut sessions: Vec<(SessionId, u32)> =
-            self.sessions.iter().map(|(id, session)| (id, session.timeout_ms)).collect();
-        sessions.sort_unstable();
-        for &(session, timeout_ms) in &sessions {
-            // Nobody's, until its client attaches again.
-            self.sessions.attach(session, timeout_ms, Owner::default(), ordinal);
-        }
-        // The image may come from another ensemble. Nobody is left to be told.
-        let _ = self.show_ensemble(stamp);
-        let kind = ChangeKind::Installed { sessions: sessions.into() };
-        changes.push(ordinal, zxid, kind, "");
+        let call = Call { stamp, ordinal: self.ordinal };
+        self.zk.install(call, &mut image.zk, changes);
         self.replaced = Some(image);
-        Outcome::Installed
     }
 }
 

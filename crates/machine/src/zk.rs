@@ -1,10 +1,263 @@
 //! ZooKeeper's part of the state: the tree, sessions, ACLs, quotas, containers and settings.
 
+use std::sync::Arc;
+
+use crate::change::ChangeBatch;
+use crate::codec::Write;
+use crate::digest::Digest;
+use crate::ids::{Ordinal, Owner, SessionId, Zxid};
+use crate::mark::Mark;
+use crate::stamp::Stamp;
+use crate::zk::acl::Acl;
+use crate::zk::change::Change;
+use crate::zk::command::Command;
+use crate::zk::reply::{Outcome, Refusal};
+use crate::zk::sessions::{Session, Sessions};
+use crate::zk::settings::Settings;
+use crate::zk::tree::Tree;
+use crate::zk::txn::{Call, Txn};
+
+/// `ZooDefs.CONFIG_NODE`.
+const CONFIG_PATH: &str = "/zookeeper/config";
+
+/// What ZooKeeper's clients see.
+#[derive(Default)]
+pub struct Zk {
+    pub(crate) tree: Tree,
+    pub(crate) sessions: Sessions,
+    pub(crate) settings: Settings,
+    /// The last zxid consumed.
+    pub(crate) zxid: Zxid,
+}
+
+impl Zk {
+    /// Changes the state, and appends what others may watch to `changes`.
+    pub(crate) fn apply(
+        &mut self,
+        call: Call<'_>,
+        command: &Command<'_>,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        match command {
+            Command::OpenSession { session, password, timeout_ms } => {
+                self.open_session(call, *session, *password, *timeout_ms, changes)
+            }
+            Command::Attach { session, password, timeout_ms } => {
+                self.attach(call, *session, password, *timeout_ms, changes)
+            }
+            Command::CloseSession { session } => self.close_session(call, *session, changes),
+            Command::ExpireSessions { sessions } => {
+                Ok(self.expire_sessions(call, sessions, changes))
+            }
+            Command::Configure(settings) => Ok(self.configure(call, settings, changes)),
+            Command::Write { session, op } => self.write(call, *session, op, changes),
+            Command::Multi { session, ops } => self.multi(call, *session, ops, changes),
+            Command::DeleteContainers { paths, never_used_ms_max } => {
+                Ok(self.delete_container_znodes(call, paths, *never_used_ms_max, changes))
+            }
+        }
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The replicated settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The last zxid consumed.
+    pub fn zxid(&self) -> Zxid {
+        self.zxid
+    }
+
+    /// The contributions of znodes and sessions.
+    pub(crate) fn digest(&self) -> Digest {
+        let mut digest = self.tree.digest();
+        digest.add(self.sessions.digest());
+        digest
+    }
+
+    /// Writes what is neither a znode nor a session.
+    pub(crate) fn encode_scalars(&self, out: &mut Vec<u8>) {
+        out.put_i64(self.zxid.0);
+        self.settings.encode(out);
+    }
+
+    /// Where the command with this ordinal stands.
+    fn mark(&self, ordinal: Ordinal) -> Mark {
+        Mark { ordinal, zxid: self.zxid }
+    }
+
+    /// Where the command stands that consumes the next zxid.
+    pub(crate) fn consume_zxid(&mut self, ordinal: Ordinal) -> Mark {
+        self.zxid = self.zxid.next();
+        self.mark(ordinal)
+    }
+
+    fn configure(
+        &mut self,
+        call: Call<'_>,
+        settings: &Settings,
+        changes: &mut ChangeBatch,
+    ) -> Outcome {
+        self.settings = settings.clone();
+        let mark = self.mark(call.ordinal);
+        changes.push(mark, Change::Configured(Arc::new(settings.clone())), "");
+        if let Some(acl) = self.show_ensemble(call.stamp) {
+            changes.push(mark, Change::DataSet { acl }, CONFIG_PATH);
+        }
+        Outcome::Configured
+    }
+
+    /// Has `/zookeeper/config` say which servers the ensemble has. If it said something else, who
+    /// may know of it is returned: the outer none is no change. The znode is there but for images
+    /// of a ZooKeeper before 3.5.
+    pub(crate) fn show_ensemble(&mut self, stamp: &Stamp<'_>) -> Option<Option<Acl>> {
+        let text = self.settings.ensemble.as_deref()?;
+        let znode = self.tree.find(CONFIG_PATH)?;
+        if znode.data() == Some(text.as_bytes()) {
+            return None;
+        }
+        let (id, acl) = (znode.id(), znode.restricting_acl());
+        let version = text.rsplit_once("version=").map_or("", |(_, version)| version);
+        let version = i64::from_str_radix(version, 16).unwrap_or(0);
+        self.tree.set_config(id, CONFIG_PATH, text.as_bytes(), version, stamp.time_ms);
+        Some(acl)
+    }
+
+    /// Takes tree and sessions of an image, and leaves those of before there. The zxid never falls,
+    /// and the settings stay.
+    pub(crate) fn install(&mut self, call: Call<'_>, image: &mut Zk, changes: &mut ChangeBatch) {
+        self.zxid = self.zxid.max(image.zxid);
+        let mark = self.consume_zxid(call.ordinal);
+        core::mem::swap(&mut self.tree, &mut image.tree);
+        core::mem::swap(&mut self.sessions, &mut image.sessions);
+        // A running freeze is of the state before: its next step says that it is worth nothing.
+        self.tree.freeze = image.tree.freeze.take();
+        if let Some(freeze) = &mut self.tree.freeze {
+            freeze.abort();
+        }
+        let mut sessions: Vec<(SessionId, u32)> =
+            self.sessions.iter().map(|(id, session)| (id, session.timeout_ms)).collect();
+        sessions.sort_unstable();
+        for &(session, timeout_ms) in &sessions {
+            // Nobody's, until its client attaches again.
+            self.sessions.attach(session, timeout_ms, Owner::default(), call.ordinal);
+        }
+        // The image may come from another ensemble. Nobody is left to be told.
+        let _ = self.show_ensemble(call.stamp);
+        changes.push(mark, Change::Installed { sessions: sessions.into() }, "");
+    }
+
+    fn open_session(
+        &mut self,
+        call: Call<'_>,
+        session: SessionId,
+        password: [u8; 16],
+        timeout_ms: u32,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        if self.sessions.get(session).is_some() {
+            return Err(Refusal::SessionIdTaken(session));
+        }
+        let mark = self.consume_zxid(call.ordinal);
+        let owner = call.stamp.owner();
+        self.sessions.insert(session, Session::new(timeout_ms, password, owner, call.ordinal));
+        changes.push(mark, Change::SessionAttached { session, owner, timeout_ms }, "");
+        Ok(Outcome::Opened)
+    }
+
+    fn attach(
+        &mut self,
+        call: Call<'_>,
+        session: SessionId,
+        password: &[u8; 16],
+        timeout_ms: u32,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        let found = self.sessions.get(session).ok_or(Refusal::SessionExpired)?;
+        if found.password != *password {
+            return Err(Refusal::WrongPassword);
+        }
+        let owner = call.stamp.owner();
+        self.sessions.attach(session, timeout_ms, owner, call.ordinal);
+        let change = Change::SessionAttached { session, owner, timeout_ms };
+        changes.push(self.mark(call.ordinal), change, "");
+        Ok(Outcome::Attached)
+    }
+
+    fn close_session(
+        &mut self,
+        call: Call<'_>,
+        session: SessionId,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
+        let mark = self.consume_zxid(call.ordinal);
+        self.check_owner(call.stamp, session)?;
+        self.end_session(session, &mut Txn::new(mark, changes));
+        Ok(Outcome::Closed)
+    }
+
+    fn expire_sessions(
+        &mut self,
+        call: Call<'_>,
+        judged: &[(SessionId, Ordinal)],
+        changes: &mut ChangeBatch,
+    ) -> Outcome {
+        let mut count = 0;
+        for &(session, attached) in judged {
+            let still = self.sessions.get(session).is_some_and(|found| found.attached == attached);
+            if still {
+                let mark = self.consume_zxid(call.ordinal);
+                self.end_session(session, &mut Txn::new(mark, changes));
+                count += 1;
+            }
+        }
+        Outcome::Expired(count)
+    }
+
+    /// Removes the session and, in the order of their paths, its ephemerals: the same order on
+    /// every member.
+    fn end_session(&mut self, session: SessionId, txn: &mut Txn<'_>) {
+        for path in self.ephemeral_paths(session) {
+            let id = self.tree.find(&path).expect("an ephemeral of a session exists").id();
+            self.remove_znode(id, &path, txn);
+        }
+        self.sessions.remove(session).expect("apply looked the session up");
+        txn.tell(Change::SessionClosed { session }, "");
+    }
+
+    /// ZooKeeper's `SessionTracker.checkSession`: precedes every operation of a session.
+    pub(crate) fn check_owner(&self, stamp: &Stamp<'_>, session: SessionId) -> Result<(), Refusal> {
+        let found = self.sessions.get(session).ok_or(Refusal::SessionExpired)?;
+        if found.owner != stamp.owner() {
+            return Err(Refusal::SessionMoved);
+        }
+        Ok(())
+    }
+}
+
 pub mod acl;
+pub mod change;
+pub mod command;
 pub(crate) mod containers;
+mod digester;
+pub(crate) mod freeze;
+pub mod path;
 pub mod query;
-pub(crate) mod quota;
+mod quota;
+pub mod reply;
 pub mod sessions;
 pub mod settings;
+pub mod stat;
 pub mod tree;
-pub(crate) mod write;
+pub(crate) mod txn;
+mod write;

@@ -3,13 +3,14 @@
 //! files were made. They are never written anew: a later version of a format gets files of its own.
 
 use bytes::Bytes;
-use machine::command::AskedAcl;
 use machine::entry::{self, BatchBuilder, decode_batch, decode_header, encode_identities};
-use machine::image::{FreezeStep, Restore};
+use machine::image::FreezeStep;
+use machine::image::restore::Restore;
 use machine::zk::acl::perms;
+use machine::zk::command::AskedAcl;
 use machine::{
     AclEntry, BootId, ChangeBatch, Command, ConnectionId, CreateMode, Identity, LogIndex, Machine,
-    MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp,
+    MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp, ZkCommand,
 };
 
 const ENTRY: &[u8] = include_bytes!("fixtures/entry-v1.bin");
@@ -82,7 +83,7 @@ fn delete(path: &'static str) -> Op<'static> {
 }
 
 fn write(session: SessionId, op: Op<'static>) -> Command<'static> {
-    Command::Write { session, op }
+    Command::Zk(ZkCommand::Write { session, op })
 }
 
 /// Every create mode, one after the other.
@@ -141,25 +142,41 @@ fn everything() -> Vec<(Origin, u64, Vec<Sent>)> {
     let alice = |command| (ConnectionId(1), ALICE, command);
     let nobody = |command| (ConnectionId(0), NOBODY, command);
     let mut here = vec![
-        nobody(Command::Configure(settings())),
-        alice(Command::OpenSession { session: FIRST, password: [1; 16], timeout_ms: 30_000 }),
+        nobody(Command::Zk(ZkCommand::Configure(settings()))),
+        alice(Command::Zk(ZkCommand::OpenSession {
+            session: FIRST,
+            password: [1; 16],
+            timeout_ms: 30_000,
+        })),
     ];
     here.extend(creates().into_iter().map(|op| alice(write(FIRST, op))));
     here.extend(other_ops().into_iter().map(|op| alice(write(FIRST, op))));
-    here.push(alice(Command::Multi { session: FIRST, ops: creates() }));
-    here.push(alice(Command::Multi { session: FIRST, ops: other_ops() }));
-    here.push(alice(Command::Multi { session: FIRST, ops: Vec::new() }));
+    here.push(alice(Command::Zk(ZkCommand::Multi { session: FIRST, ops: creates() })));
+    here.push(alice(Command::Zk(ZkCommand::Multi { session: FIRST, ops: other_ops() })));
+    here.push(alice(Command::Zk(ZkCommand::Multi { session: FIRST, ops: Vec::new() })));
     let second = |command| (ConnectionId(u64::MAX), &ALICE[..1], command);
     let there = vec![
-        second(Command::OpenSession { session: SECOND, password: [2; 16], timeout_ms: 4_000 }),
-        second(Command::OpenSession { session: THIRD, password: [3; 16], timeout_ms: u32::MAX }),
-        second(Command::Attach { session: SECOND, password: [2; 16], timeout_ms: 5_000 }),
+        second(Command::Zk(ZkCommand::OpenSession {
+            session: SECOND,
+            password: [2; 16],
+            timeout_ms: 4_000,
+        })),
+        second(Command::Zk(ZkCommand::OpenSession {
+            session: THIRD,
+            password: [3; 16],
+            timeout_ms: u32::MAX,
+        })),
+        second(Command::Zk(ZkCommand::Attach {
+            session: SECOND,
+            password: [2; 16],
+            timeout_ms: 5_000,
+        })),
         second(write(SECOND, create("/second", CreateMode::Ephemeral))),
-        nobody(Command::ExpireSessions {
+        nobody(Command::Zk(ZkCommand::ExpireSessions {
             sessions: vec![(THIRD, Ordinal(26)), (FIRST, Ordinal(0))],
-        }),
-        nobody(Command::ExpireSessions { sessions: Vec::new() }),
-        second(Command::CloseSession { session: THIRD }),
+        })),
+        nobody(Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() })),
+        second(Command::Zk(ZkCommand::CloseSession { session: THIRD })),
     ];
     vec![(HERE, 1, here), (THERE, 1, there)]
 }
@@ -191,7 +208,7 @@ fn apply(machine: &mut Machine, entry: &[u8]) {
         }
         machine.apply(stamp, command, &mut changes);
     });
-    let index = machine.counters().index;
+    let index = machine.index();
     machine.finish_entry(LogIndex(index.0 + 1));
 }
 
@@ -218,7 +235,7 @@ fn machine_with_a_past() -> Machine {
     let mut sent: Vec<Sent> =
         sent.into_iter().map(|op| (ConnectionId(1), ALICE, write(FIRST, op))).collect();
     let ops = vec![create("/multi", CreateMode::Ephemeral), delete("/multi")];
-    sent.push((ConnectionId(1), ALICE, Command::Multi { session: FIRST, ops }));
+    sent.push((ConnectionId(1), ALICE, Command::Zk(ZkCommand::Multi { session: FIRST, ops })));
     apply(&mut machine, &entry_of(&[(HERE, 2, sent)]));
     machine
 }
@@ -270,27 +287,33 @@ fn describe_settings(settings: &Settings) -> String {
 fn describe(machine: &Machine) -> String {
     let mut lines = vec![
         format!("digest {:032x}", machine.digest().0),
-        format!("{:?}", machine.counters()),
-        describe_settings(machine.settings()),
-        format!("{:?} {:?}", HERE.member, machine.last_batch(HERE.member)),
-        format!("{:?} {:?}", THERE.member, machine.last_batch(THERE.member)),
+        format!(
+            "Counters {{ index: {:?}, ordinal: {:?}, zxid: {:?} }}",
+            machine.index(),
+            machine.mark().ordinal,
+            machine.mark().zxid
+        ),
+        describe_settings(machine.zk().settings()),
+        format!("{:?} {:?}", HERE.member, machine.control().last_batch(HERE.member)),
+        format!("{:?} {:?}", THERE.member, machine.control().last_batch(THERE.member)),
     ];
     let mut sessions: Vec<String> = machine
+        .zk()
         .sessions()
         .iter()
         .map(|(id, session)| {
             let (timeout_ms, owner) = (session.timeout_ms, session.owner);
             let (password, attached) = (session.password, session.attached);
-            let ephemerals = machine.ephemeral_paths(id);
+            let ephemerals = machine.zk().ephemeral_paths(id);
             format!("{id:?} {timeout_ms} ms {password:?} {owner:?} {attached:?} {ephemerals:?}")
         })
         .collect();
     sessions.sort();
     lines.append(&mut sessions);
-    let mut waiting = vec![machine.tree().find("/").expect("the root")];
+    let mut waiting = vec![machine.zk().tree().find("/").expect("the root")];
     let mut znodes = Vec::new();
     while let Some(znode) = waiting.pop() {
-        let path = machine.tree().path(znode.id());
+        let path = machine.zk().tree().path(znode.id());
         let data = znode.data().map(String::from_utf8_lossy);
         let (owner, stat) = (znode.owner(), znode.stat());
         znodes.push(format!("{path} {data:?} {owner:#x} {stat:?} {:?}", znode.acl()));

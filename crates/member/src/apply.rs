@@ -15,8 +15,8 @@ use machine::codec::DecodeError;
 use machine::entry::{self, EntryHeader};
 use machine::image::FreezeStep;
 use machine::{
-    BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, LogIndex, Machine, Origin,
-    PreparedImage, SessionId, Stamp, Zxid,
+    BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
+    LogIndex, Machine, Mark, Origin, PreparedImage, SessionId, Stamp, ZkChange, Zxid,
 };
 use replica::{Entry, EntryKind};
 use zk::ErrorCode;
@@ -82,8 +82,7 @@ pub struct Apply {
 struct Pending {
     front: FrontId,
     connection: machine::ConnectionId,
-    ordinal: machine::Ordinal,
-    zxid: Zxid,
+    mark: Mark,
     answered: Answered,
     /// Not yet run.
     reads: std::vec::IntoIter<TravellingRead>,
@@ -287,7 +286,7 @@ impl Apply {
             self.freeze_wanted = false;
             let index = machine.freeze();
             assert!(index == self.last_index);
-            let (term, zxid) = (self.last_term, machine.counters().zxid);
+            let (term, zxid) = (self.last_term, machine.mark().zxid);
             let image_bytes_max = machine.image_bytes_max();
             self.output.to_loop.push(FromApply::Frozen { index, term, zxid, image_bytes_max });
         }
@@ -295,7 +294,7 @@ impl Apply {
             self.freeze_step(machine);
         }
         if let Some(search) = self.search_wanted.take() {
-            let found = machine.find_container_znodes(&search);
+            let found = machine.zk().find_container_znodes(&search);
             self.output.to_loop.push(FromApply::Containers(found));
         }
         self.answer_syncs(machine);
@@ -314,27 +313,29 @@ impl Apply {
         let (mut configured, mut installed) = (None, None);
         for (change, _) in output.changes.iter() {
             match &change.kind {
-                ChangeKind::SessionAttached { session, timeout_ms, .. } => {
-                    let (session, attached) = (*session, change.ordinal);
+                ChangeKind::Zk(ZkChange::SessionAttached { session, timeout_ms, .. }) => {
+                    let (session, attached) = (*session, change.mark.ordinal);
                     let timeout_ms = *timeout_ms;
                     sessions.push(SessionEvent::Attached { session, attached, timeout_ms });
                 }
-                ChangeKind::SessionClosed { session } => {
+                ChangeKind::Zk(ZkChange::SessionClosed { session }) => {
                     sessions.push(SessionEvent::Closed(*session));
                 }
-                ChangeKind::Configured(settings) => configured = Some(settings.clone()),
-                ChangeKind::Registered(servers) => {
+                ChangeKind::Zk(ZkChange::Configured(settings)) => {
+                    configured = Some(settings.clone())
+                }
+                ChangeKind::Control(ControlChange::Registered(servers)) => {
                     output.to_loop.push(FromApply::Registered(servers.clone()));
                 }
-                ChangeKind::Installed { .. } if self.replaced_sessions.is_some() => {
+                ChangeKind::Zk(ZkChange::Installed { .. }) if self.replaced_sessions.is_some() => {
                     sessions.push(SessionEvent::AllReplaced);
                     sessions.extend(self.replaced_sessions.take().into_iter().flatten());
                 }
-                ChangeKind::Installed { sessions: present } => {
-                    installed = Some(change.zxid);
+                ChangeKind::Zk(ZkChange::Installed { sessions: present }) => {
+                    installed = Some(change.mark.zxid);
                     sessions.push(SessionEvent::AllReplaced);
                     sessions.extend(present.iter().map(|&(session, timeout_ms)| {
-                        let attached = change.ordinal;
+                        let attached = change.mark.ordinal;
                         SessionEvent::Attached { session, attached, timeout_ms }
                     }));
                 }
@@ -364,7 +365,7 @@ impl Apply {
     /// disconnected: the events between the two are not known, nor are the outcomes of this
     /// member's commands that the snapshot contains. The sessions live on.
     fn replace(&mut self, machine: &mut Machine, image: WholeImage, may_be_forgotten: bool) {
-        if let Some((boot, sequence)) = image.machine.last_batch(self.origin.member)
+        if let Some((boot, sequence)) = image.machine.control().last_batch(self.origin.member)
             && self.is_of_another_life(boot, sequence)
         {
             self.on_outlived(boot);
@@ -382,23 +383,23 @@ impl Apply {
         }
         self.output.replaced = Some(Box::new(replaced));
         (self.last_index, self.last_term) = (LogIndex(image.at.index), image.at.term);
-        if let Some((boot, sequence)) = machine.last_batch(self.origin.member)
+        if let Some((boot, sequence)) = machine.control().last_batch(self.origin.member)
             && boot == self.origin.boot
         {
             self.forget_expected(sequence);
             self.own_sequence = sequence;
         }
-        let counters = machine.counters();
+        let mark = machine.mark();
         let mut present: Vec<(SessionId, u32)> =
-            machine.sessions().iter().map(|(id, session)| (id, session.timeout_ms)).collect();
+            machine.zk().sessions().iter().map(|(id, session)| (id, session.timeout_ms)).collect();
         present.sort_unstable();
         self.replaced_sessions = Some(sessions(machine));
-        let installed = ChangeKind::Installed { sessions: present.into() };
-        self.changes.push(counters.ordinal, counters.zxid, installed, "");
-        let settings = ChangeKind::Configured(Arc::new(machine.settings().clone()));
-        self.changes.push(counters.ordinal, counters.zxid, settings, "");
-        let servers = ChangeKind::Registered(Arc::new(machine.servers().clone()));
-        self.changes.push(counters.ordinal, counters.zxid, servers, "");
+        let installed = ZkChange::Installed { sessions: present.into() };
+        self.changes.push(mark, installed, "");
+        let settings = ZkChange::Configured(Arc::new(machine.zk().settings().clone()));
+        self.changes.push(mark, settings, "");
+        let servers = ControlChange::Registered(Arc::new(machine.control().servers().clone()));
+        self.changes.push(mark, servers, "");
         let (index, digest) = (self.last_index, machine.digest());
         self.output.to_loop.push(FromApply::Digest { index, digest });
     }
@@ -493,7 +494,8 @@ impl Apply {
                 connection: framed.connection,
                 identities: &batch.identities[framed.identity_list],
             };
-            let forgets_own = framed.command == Command::Forget { member: self.origin.member };
+            let forgets_own = framed.command
+                == Command::Control(ControlCommand::Forget { member: self.origin.member });
             if forgets_own && (self.is_known(machine) || self.expects_own()) {
                 self.on_forgotten();
                 break;
@@ -506,8 +508,7 @@ impl Apply {
             self.pending = Some(Pending {
                 front,
                 connection: waiter.connection,
-                ordinal: reply.ordinal,
-                zxid: reply.zxid,
+                mark: reply.mark,
                 answered: Ok(reply.outcome),
                 reads: waiter.reads.into_iter(),
                 done: Vec::new(),
@@ -537,7 +538,7 @@ impl Apply {
     /// Whether the state holds a batch of this member. A member is forgotten, too, that came and
     /// went before it handed anything over: that does no harm.
     fn is_known(&self, machine: &Machine) -> bool {
-        machine.last_batch(self.origin.member).is_some()
+        machine.control().last_batch(self.origin.member).is_some()
     }
 
     /// Whether commands of clients were handed over, or are about to be, and are not applied. What
@@ -581,12 +582,10 @@ impl Apply {
                 self.expected.pop_front();
                 continue;
             };
-            let counters = machine.counters();
             self.pending = Some(Pending {
                 front,
                 connection: waiter.connection,
-                ordinal: counters.ordinal,
-                zxid: counters.zxid,
+                mark: machine.mark(),
                 answered: Err(reason),
                 reads: waiter.reads.into_iter(),
                 done: Vec::new(),
@@ -600,7 +599,7 @@ impl Apply {
     /// behind it: their replies come after its own.
     fn run_pending(&mut self, machine: &Machine) {
         let Some(mut pending) = self.pending.take() else { return };
-        let Zxid(zxid) = machine.counters().zxid;
+        let Zxid(zxid) = machine.mark().zxid;
         while !pending.reads.as_slice().is_empty() {
             if self.is_output_full() {
                 self.pending = Some(pending);
@@ -614,8 +613,8 @@ impl Apply {
             self.answer_bytes += answer.byte_count();
             pending.done.push(answer);
         }
-        let Pending { front, connection, ordinal, zxid, answered, done, .. } = pending;
-        let answer = Answer::Command { connection, ordinal, zxid, answered, reads: done };
+        let Pending { front, connection, mark, answered, done, .. } = pending;
+        let answer = Answer::Command { connection, mark, answered, reads: done };
         push_answer(&mut self.answers, front, answer);
     }
 
@@ -625,9 +624,8 @@ impl Apply {
                 break;
             }
             self.syncs.pop_front();
-            let counters = machine.counters();
-            let (ordinal, zxid) = (counters.ordinal, counters.zxid);
-            push_answer(&mut self.answers, front, Answer::Synced { connection, ordinal, zxid });
+            let mark = machine.mark();
+            push_answer(&mut self.answers, front, Answer::Synced { connection, mark });
         }
     }
 
@@ -678,7 +676,7 @@ fn run_read(
     replies: &Arc<ReplyRoom>,
 ) -> ReadAnswer {
     let read = travelling.read.borrow();
-    let result = machine.query(&zk::ops::query(&read), &borrow(&travelling.identities));
+    let result = machine.zk().query(&zk::ops::query(&read), &borrow(&travelling.identities));
     let bytes = result_bytes(&result) as usize;
     let is_large = bytes > SMALL_REPLY_BYTES;
     if !replies.takes(bytes as u64) {

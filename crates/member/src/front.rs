@@ -422,7 +422,7 @@ impl Front {
         let mut changes = delivery.changes.iter().peekable();
         for answer in delivery.answers {
             while let Some((change, path)) =
-                changes.next_if(|(change, _)| change.ordinal <= answer.ordinal())
+                changes.next_if(|(change, _)| change.mark.ordinal <= answer.ordinal())
             {
                 self.on_change(change, path);
             }
@@ -728,12 +728,12 @@ impl Front {
 
     fn on_answer(&mut self, answer: Answer) {
         match answer {
-            Answer::Command { connection, ordinal, zxid, answered, reads } => {
-                self.last_zxid = self.last_zxid.max(zxid.0);
-                self.on_command(connection, ordinal, zxid.0, &answered, reads);
+            Answer::Command { connection, mark, answered, reads } => {
+                self.last_zxid = self.last_zxid.max(mark.zxid.0);
+                self.on_command(connection, mark, answered, reads);
             }
-            Answer::Synced { connection, zxid, .. } => {
-                self.last_zxid = self.last_zxid.max(zxid.0);
+            Answer::Synced { connection, mark } => {
+                self.last_zxid = self.last_zxid.max(mark.zxid.0);
                 self.on_synced(connection);
             }
         }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use machine::{Command, MemberId};
+use machine::{Command, ControlCommand, MemberId};
 use replica::{MemberChange, Membership, MembershipChange, PeerStatus, Transition};
 
 use crate::bootstrap::{absent_server, absent_voter};
@@ -101,14 +101,14 @@ impl Joining {
         let known = core::iter::once(self.own).chain(self.linked.iter().map(|(id, at)| (*id, *at)));
         for (member, server) in known {
             if self.registered.get(&member) != Some(&server) {
-                return Some(Command::Register { member, server });
+                return Some(Command::Control(ControlCommand::Register { member, server }));
             }
         }
         let mut gone = self
             .registered
             .keys()
             .filter(|member| !membership.contains(member.0) && !self.linked.contains_key(member));
-        gone.next().map(|member| Command::Forget { member: *member })
+        gone.next().map(|member| Command::Control(ControlCommand::Forget { member: *member }))
     }
 
     /// The voters that were registered as this server, and are not this member; or nobody, who

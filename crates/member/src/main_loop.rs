@@ -20,8 +20,8 @@ use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    BootId, Command, ConnectionId, LogIndex, MemberId, Origin, PreparedImage, SessionId, Settings,
-    Zxid,
+    BootId, Command, ConnectionId, ControlCommand, LogIndex, MemberId, Origin, PreparedImage,
+    SessionId, Settings, ZkCommand, Zxid,
 };
 use replica::{
     Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
@@ -582,7 +582,10 @@ impl Loop {
                 if self.containers.on_found(&found) {
                     let never_used_ms_max = self.containers.never_used_ms_max();
                     let paths = found.paths.iter().map(String::as_str).collect();
-                    self.submit_own(&Command::DeleteContainers { paths, never_used_ms_max });
+                    self.submit_own(&Command::Zk(ZkCommand::DeleteContainers {
+                        paths,
+                        never_used_ms_max,
+                    }));
                 }
             }
             message => {
@@ -693,7 +696,7 @@ impl Loop {
     pub fn install(&mut self, image: PreparedImage) -> Result<(), InstallRefused> {
         self.check_install()?;
         self.installing = Some(Installing::Proposed);
-        self.submit_own(&Command::InstallImage { hash: image.hash });
+        self.submit_own(&Command::Control(ControlCommand::InstallImage { hash: image.hash }));
         self.output.apply.push(ToApply::Prepare(image));
         Ok(())
     }
@@ -920,7 +923,7 @@ impl Loop {
     fn maybe_configure(&mut self) {
         if self.is_caught_up() && !self.configuring && self.settings != self.settings_wanted {
             self.configuring = true;
-            self.submit_own(&Command::Configure(self.settings_wanted.clone()));
+            self.submit_own(&Command::Zk(ZkCommand::Configure(self.settings_wanted.clone())));
         }
     }
 
@@ -943,7 +946,7 @@ impl Loop {
         let sessions = self.leases.expired(EXPIRE_SESSIONS_MAX);
         if !sessions.is_empty() {
             self.counts.sessions_expired += sessions.len() as u64;
-            self.submit_own(&Command::ExpireSessions { sessions });
+            self.submit_own(&Command::Zk(ZkCommand::ExpireSessions { sessions }));
         }
     }
 

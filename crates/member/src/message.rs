@@ -6,8 +6,8 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
-    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, Identity, LogIndex, MemberId,
-    Ordinal, Outcome, PreparedImage, Refusal, SessionId, Settings, Zxid,
+    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, Identity, LogIndex, Mark,
+    MemberId, Ordinal, Outcome, PreparedImage, SessionId, Settings, Zxid,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
@@ -178,7 +178,7 @@ pub enum Unavailable {
 }
 
 /// Why a command has no outcome, or what it is.
-pub type Answered = Result<Result<Outcome, Refusal>, Unavailable>;
+pub type Answered = Result<Outcome, Unavailable>;
 
 /// The answer to a read that travelled, or that there is none.
 #[derive(Clone, Debug)]
@@ -213,10 +213,8 @@ pub enum Answer {
     Command {
         /// Who waited.
         connection: ConnectionId,
-        /// Which command it was.
-        ordinal: Ordinal,
-        /// For the reply header.
-        zxid: Zxid,
+        /// Where the command stands.
+        mark: Mark,
         /// What came of it.
         answered: Answered,
         /// In the order of the waiter's reads.
@@ -226,10 +224,8 @@ pub enum Answer {
     Synced {
         /// Who waited.
         connection: ConnectionId,
-        /// The last command applied.
-        ordinal: Ordinal,
-        /// The last zxid consumed.
-        zxid: Zxid,
+        /// Where the last command applied stands.
+        mark: Mark,
     },
 }
 
@@ -237,7 +233,7 @@ impl Answer {
     /// Where the answer stands in the order of commands.
     pub fn ordinal(&self) -> Ordinal {
         match self {
-            Answer::Command { ordinal, .. } | Answer::Synced { ordinal, .. } => *ordinal,
+            Answer::Command { mark, .. } | Answer::Synced { mark, .. } => mark.ordinal,
         }
     }
 }

@@ -2,10 +2,10 @@
 //! log may name it.
 
 use machine::codec::DecodeError;
-use machine::command::Op;
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
 use machine::together::Together;
-use machine::{Command, Machine, PreparedImage};
+use machine::zk::command::Op;
+use machine::{Command, ControlCommand, Machine, PreparedImage, ZkCommand};
 use storage::StorageError;
 use storage::disk::Disk;
 use storage::snapshot::{
@@ -112,8 +112,8 @@ impl Survey {
 
     fn count(&mut self, command: &Command<'_>) {
         let ops = match command {
-            Command::Write { op, .. } => core::slice::from_ref(op),
-            Command::Multi { ops, .. } => ops.as_slice(),
+            Command::Zk(ZkCommand::Write { op, .. }) => core::slice::from_ref(op),
+            Command::Zk(ZkCommand::Multi { ops, .. }) => ops.as_slice(),
             _ => return,
         };
         for op in ops {
@@ -158,7 +158,7 @@ fn holds_commands(entry: &LogEntry) -> bool {
 
 fn hash_named(command: &Command<'_>) -> Option<u128> {
     match command {
-        Command::InstallImage { hash } => Some(*hash),
+        Command::Control(ControlCommand::InstallImage { hash }) => Some(*hash),
         _ => None,
     }
 }

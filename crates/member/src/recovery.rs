@@ -4,7 +4,8 @@
 //! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may
 //! be unborn for a while, until [`crate::Bootstrap`] knows how.
 
-use machine::image::{DecodedPiece, Decoder, FreezeStep, Restore, RestoreError};
+use machine::image::FreezeStep;
+use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
 use machine::together::{Together, one_by_one};
 use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
 use replica::{ReplicaError, Restored};
@@ -308,7 +309,7 @@ pub fn start(
         origin,
         seed: origin.member.0,
         settings: options.settings,
-        settings_restored: machine.settings().clone(),
+        settings_restored: machine.zk().settings().clone(),
         sessions: sessions(machine),
         restored,
         log_bytes,
@@ -323,7 +324,7 @@ pub fn start(
         raft_tick_ms: options.raft_tick_ms,
         log_memory: options.log_memory,
         server: options.server,
-        servers: machine.servers().clone(),
+        servers: machine.control().servers().clone(),
     })?;
     Ok((member, apply))
 }
@@ -517,6 +518,7 @@ fn decode_pieces(
 /// The sessions of a restored machine, for the leases.
 pub(crate) fn sessions(machine: &Machine) -> Vec<SessionEvent> {
     machine
+        .zk()
         .sessions()
         .iter()
         .map(|(session, found)| SessionEvent::Attached {

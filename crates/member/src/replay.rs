@@ -10,7 +10,7 @@
 use machine::codec::DecodeError;
 use machine::entry::{self, Batch, EntryHeader, Framed};
 use machine::together::Together;
-use machine::{ChangeBatch, Command, LogIndex, Machine, Origin, Stamp};
+use machine::{ChangeBatch, Command, ControlCommand, LogIndex, Machine, Origin, Stamp};
 use replica::{Entry, EntryKind, LogMemory, Restored};
 
 use crate::limits::{REPLAY_LOOK_AHEAD_COMMANDS, REPLAY_STEP_BYTES, REPLAY_WINDOW_BYTES};
@@ -42,7 +42,7 @@ pub(crate) fn replay(
             });
         }
         has_ended |= steps.has_ended;
-        restored.applied_index = machine.counters().index.0;
+        restored.applied_index = machine.index().0;
         restored.leave_out(LogMemory::default().bytes_max);
     }
     machine.settle_digest(together);
@@ -129,7 +129,11 @@ impl<'e> Steps<'e> {
 }
 
 fn needs_a_decision(framed: &Framed<'_>) -> bool {
-    matches!(framed.command, Command::Forget { .. } | Command::InstallImage { .. })
+    matches!(
+        framed.command,
+        Command::Control(ControlCommand::Forget { .. })
+            | Command::Control(ControlCommand::InstallImage { .. })
+    )
 }
 
 /// As Apply does it, for nobody.

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use machine::Origin;
-use machine::image::RestoreError;
+use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontId, Membership, ReplicaError};
 use member::recovery::{Options, Reading, RecoveryError, recover};
@@ -191,10 +191,10 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     );
     let mut startup = Startup {
         snapshot_load_ms: began.elapsed().as_millis() as u64,
-        ordinal: recovered.machine.counters().ordinal.0,
+        ordinal: recovered.machine.mark().ordinal.0,
         ..Startup::default()
     };
-    let snapshot_zxid = recovered.machine.counters().zxid.0;
+    let snapshot_zxid = recovered.machine.mark().zxid.0;
     let last_snapshot = newest_snapshot_s(&config.data_dir).map(|at_s| (snapshot_zxid, at_s));
     let replay_began = Instant::now();
     recovered.replay(together);
@@ -332,7 +332,7 @@ impl Node {
         let mut ready = Vec::new();
         self.shared.ready.take(&mut ready, Some(Instant::now() + limit));
         self.shared.serving.store(true, Ordering::Release);
-        let ordinal = self.shared.machine.read().counters().ordinal.0;
+        let ordinal = self.shared.machine.read().mark().ordinal.0;
         let mut metrics = self.shared.metrics.lock();
         let restored = metrics.startup;
         metrics.startup = Startup {

@@ -259,7 +259,7 @@ impl Monitor {
     pub fn hand_over(&self, to: Option<u32>) -> bool {
         let Some(number) = to else { return self.node.hand_over(None) };
         let voters = self.node.voters();
-        let registered = self.look(|machine| machine.servers().clone());
+        let registered = self.look(|machine| machine.control().servers().clone());
         let of_number = registered.iter().filter(|(_, server)| **server == u64::from(number));
         let member = of_number.map(|(member, _)| *member).find(|it| voters.contains(&it.0));
         member.is_some_and(|member| self.node.hand_over(Some(member)))
@@ -272,7 +272,7 @@ impl Monitor {
             Part::Leading => Some(cluster.number),
             _ => {
                 let leader = ensemble.leader?;
-                let number = self.look(|machine| machine.servers().get(&leader).copied());
+                let number = self.look(|machine| machine.control().servers().get(&leader).copied());
                 u32::try_from(number?).ok()
             }
         }
@@ -334,7 +334,7 @@ impl Monitor {
     pub fn server_of(&self, fronts: &FrontReport) -> ServerReport {
         let (zxid, znodes) = {
             let machine = self.node.machine().read();
-            (machine.counters().zxid.0, machine.tree().znode_count())
+            (machine.mark().zxid.0, machine.zk().tree().znode_count())
         };
         let ensemble = self.ensemble();
         ServerReport {

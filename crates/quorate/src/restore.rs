@@ -32,7 +32,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
     }
     // Read once before anything is made: a file that is no backup leaves nothing behind.
-    let znodes = read(&args.backup)?.tree().znode_count();
+    let znodes = read(&args.backup)?.zk().tree().znode_count();
     let (cluster_id, _) = draw_ids(&secret()?);
     let members = folders.iter().map(|_| Ok(draw_ids(&secret()?).1));
     let mut members: Vec<MemberId> = members.collect::<anyhow::Result<_>>()?;

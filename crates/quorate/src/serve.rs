@@ -162,7 +162,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     // Behind the node, whose lock says that the data directory is ours. Nobody else waits for it.
     let open = |chunk| Chunks::open(chunk, &config.data_dir);
     let chunks = config.chunk.as_ref().map(open).transpose()?;
-    let settings = Arc::new(node.front_handles()[0].machine().read().settings().clone());
+    let settings = Arc::new(node.front_handles()[0].machine().read().zk().settings().clone());
     let auth = Arc::new(config.auth.clone());
     let throttle = Arc::new(Throttle::new(config.throttle.clone()));
     let fronts = node

@@ -129,19 +129,19 @@ pub fn check(evidence: &Evidence<'_>, machines: &[&Machine]) -> Result<Verdict, 
 
 /// A member's final state is the model's.
 fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
-    let counters = machine.counters();
-    if (counters.zxid.0, counters.ordinal.0) != (model.zxid, model.ordinal) {
+    let mark = machine.mark();
+    if (mark.zxid.0, mark.ordinal.0) != (model.zxid, model.ordinal) {
         return Err(format!(
-            "the state is at {counters:?}, the model at zxid {} ordinal {}",
+            "the state is at {mark:?}, the model at zxid {} ordinal {}",
             model.zxid, model.ordinal
         ));
     }
-    let count = machine.tree().znode_count() as usize;
+    let count = machine.zk().tree().znode_count() as usize;
     if count != model.znodes.len() {
         return Err(format!("{count} znodes, {} in the model", model.znodes.len()));
     }
     for (path, znode) in &model.znodes {
-        let Some(found) = machine.tree().find(path) else {
+        let Some(found) = machine.zk().tree().find(path) else {
             return Err(format!("{path} is gone, the model has it"));
         };
         let (found_stat, stat) = (format!("{:?}", found.stat()), model.stat(path));
@@ -159,7 +159,7 @@ fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
             return Err(format!("{path} is {found_stat} {acl:?}, the model has {znode:?}"));
         }
     }
-    let mut sessions: Vec<i64> = machine.sessions().iter().map(|(id, _)| id.0).collect();
+    let mut sessions: Vec<i64> = machine.zk().sessions().iter().map(|(id, _)| id.0).collect();
     sessions.sort_unstable();
     match sessions.iter().eq(model.sessions.keys()) {
         true => Ok(()),

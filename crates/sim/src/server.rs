@@ -445,7 +445,7 @@ impl Server {
             .on_committed(config.number, restored.applied_entries(), world.now_us)
             .map_err(Death::Bug)?;
         witness.on_applied(&recovered.machine).map_err(Death::Bug)?;
-        let settings = Arc::new(recovered.machine.settings().clone());
+        let settings = Arc::new(recovered.machine.zk().settings().clone());
         let (member, apply) =
             recovery::start(origin, &recovered.machine, restored, config.options.clone())
                 .map_err(|error| Death::Bug(error.to_string()))?;
@@ -679,7 +679,7 @@ impl Server {
 
     /// Whether the state is wrong in that way.
     pub fn is_wrong(&self) -> bool {
-        self.machine.last_batch(NOBODY).is_some()
+        self.machine.control().last_batch(NOBODY).is_some()
     }
 
     /// What it says of itself to others.
@@ -800,7 +800,7 @@ impl Server {
             },
         );
         let is_installed = received.is_ok_and(|image| {
-            witness.on_image(image.hash, image.machine.counters().ordinal.0);
+            witness.on_image(image.hash, image.machine.mark().ordinal.0);
             self.member.install(image).is_ok()
         });
         if !is_installed {
@@ -954,7 +954,7 @@ impl Server {
                         let committed = self.syncs.entry((front, connection)).or_default();
                         committed.push_back(witness.newest_index());
                         if self.sabotage == Some(Sabotage::SyncFromLocalState) {
-                            let index = self.machine.counters().index;
+                            let index = self.machine.index();
                             self.to_apply.push_back(ToApply::Sync { index, front, connection });
                             self.wake(world, Actor::Apply);
                             continue;
@@ -1047,8 +1047,8 @@ impl Server {
                 }
                 ToApply::Refuse { .. } => self.refusals_possible = true,
                 ToApply::Replace { image, .. } => {
-                    let counters = image.machine.counters();
-                    let replaced = witness.on_replaced(self.number, image.at.index, counters);
+                    let found = (image.machine.index(), image.machine.mark().ordinal);
+                    let replaced = witness.on_replaced(self.number, image.at.index, found);
                     replaced.map_err(Death::Bug)?;
                     self.fetched_count += 1;
                 }
@@ -1085,10 +1085,10 @@ impl Server {
         if output.ready {
             assert!(!self.is_ready, "a member becomes ready once");
             self.is_ready = true;
-            let index = self.machine.counters().index.0;
+            let index = self.machine.index().0;
             witness.on_ready(self.number, index, world.now_us).map_err(Death::Bug)?;
             // In an ensemble the leader's are wanted.
-            if self.is_alone && *self.machine.settings() != self.settings {
+            if self.is_alone && *self.machine.zk().settings() != self.settings {
                 return Err(Death::Bug("ready without the settings that are wanted".to_string()));
             }
             self.open(world);
@@ -1105,7 +1105,7 @@ impl Server {
         if core::mem::replace(&mut self.is_open, true) {
             return;
         }
-        let settings = Arc::new(self.machine.settings().clone());
+        let settings = Arc::new(self.machine.zk().settings().clone());
         self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
         for front in 0..self.runtimes.len() as u32 {
             self.wake(world, Actor::Front(front));
@@ -1192,11 +1192,11 @@ impl Server {
     /// A sync is answered when everything that was committed when it came is applied.
     fn check_syncs(&mut self, front: FrontId, delivery: &Delivery, witness: &Witness) -> Lived {
         for answer in &delivery.answers {
-            let Answer::Synced { connection, ordinal, .. } = answer else { continue };
+            let Answer::Synced { connection, mark } = answer else { continue };
             let asked = self.syncs.get_mut(&(front, *connection)).and_then(VecDeque::pop_front);
             let index =
                 asked.ok_or_else(|| Death::Bug("nobody asked for this sync".to_string()))?;
-            witness.check_sync(index, ordinal.0).map_err(Death::Bug)?;
+            witness.check_sync(index, mark.ordinal.0).map_err(Death::Bug)?;
         }
         Ok(())
     }
@@ -1299,7 +1299,8 @@ impl Server {
         match restore_newest(&self.disk, index, |_| {}) {
             // A newer one may have come from another member.
             Ok((meta, machine)) => {
-                witness.check_snapshot(meta.index, machine.counters()).map_err(Death::Bug)
+                let found = (machine.index(), machine.mark().ordinal);
+                witness.check_snapshot(meta.index, found).map_err(Death::Bug)
             }
             // The disk stopped meanwhile.
             Err(RecoveryError::Storage(_)) if self.disk.is_stopping() => Ok(()),

@@ -801,8 +801,7 @@ impl Simulation {
         assert!(self.history.connect(client as u32, asked.0, asked.1) == number);
         let record = &mut self.history.connections[number];
         record.takes_read_only = self.clients[client].takes_reads_only();
-        record.zxid_floor =
-            self.clients[client].last_zxid().max(server.machine().counters().zxid.0);
+        record.zxid_floor = self.clients[client].last_zxid().max(server.machine().mark().zxid.0);
         server.accept(number, &mut self.world, &mut self.network);
         let (world, network) = (&mut self.world, &mut self.network);
         if self.clients[client].maybe_spoil_connect(number, world, network, &mut self.history) {
@@ -892,8 +891,9 @@ impl Simulation {
                 .servers()
                 .map(|server| {
                     let machine = server.machine();
-                    let (counters, digest) = (machine.counters(), machine.digest());
-                    format!("{} connections, {counters:?}, {digest:?}", server.connection_count())
+                    let (index, mark) = (machine.index(), machine.mark());
+                    let (connections, digest) = (server.connection_count(), machine.digest());
+                    format!("{connections} connections, {index:?}, {mark:?}, {digest:?}")
                 })
                 .collect();
             let clients: Vec<String> = self.clients.iter().map(Client::describe).collect();
@@ -974,7 +974,8 @@ impl Simulation {
     fn do_agree(&self) -> bool {
         let mut views = self.servers().map(|server| {
             let (status, machine) = (server.status(), server.machine());
-            (server.is_ready(), status.term, status.leader, machine.counters(), machine.digest())
+            let state = (machine.index(), machine.mark(), machine.digest());
+            (server.is_ready(), status.term, status.leader, state)
         });
         let first = views.next();
         first.is_some_and(|(is_ready, _, leader, ..)| is_ready && leader.is_some())
@@ -987,7 +988,7 @@ impl Simulation {
 
     fn let_some_vanish(&mut self) {
         self.begin(Phase::Silence);
-        let zxids = self.servers().map(|server| server.machine().counters().zxid.0);
+        let zxids = self.servers().map(|server| server.machine().mark().zxid.0);
         let zxid = zxids.max().expect("it answered the last words");
         let walls = self.hosts.iter().map(|host| host.clock.wall_ms(self.world.now_us));
         self.silence_began_at = (zxid, walls.min().expect("there is a member"));
@@ -1070,7 +1071,7 @@ impl Simulation {
         }
         // What was handed over last may not be applied by anybody yet.
         let newest = self.witness.newest_index();
-        let are_there = machines.iter().all(|machine| machine.counters().index.0 == newest);
+        let are_there = machines.iter().all(|machine| machine.index().0 == newest);
         let is_known = !self.is_ensemble() || (self.do_agree() && are_there);
         let machines = if is_known { machines } else { Vec::new() };
         let verdict = check(&self.evidence(), &machines)?;

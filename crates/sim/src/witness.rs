@@ -12,10 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use machine::codec::DecodeError;
-use machine::command::Op as MachineOp;
 use machine::digest::Digest;
 use machine::entry::{self, Framed};
-use machine::{Command, Counters, Machine, MemberId, Origin, Settings};
+use machine::zk::command::Op as MachineOp;
+use machine::{
+    Command, ControlCommand, LogIndex, Machine, MemberId, Ordinal, Origin, Settings, ZkCommand,
+};
 use replica::{Entry, EntryKind, Role, Status};
 use workload::model;
 use workload::op::Signature;
@@ -298,7 +300,7 @@ impl Witness {
 
     /// States of members at the end of the same entry are equal.
     pub fn on_applied(&mut self, machine: &Machine) -> Result<(), String> {
-        let Counters { index, ordinal, .. } = machine.counters();
+        let (index, ordinal) = (machine.index(), machine.mark().ordinal);
         // In the middle of an entry there is nothing to compare.
         if !self.looks_inside || ordinal.0 != self.ordinal_at(index.0) {
             return Ok(());
@@ -344,9 +346,9 @@ impl Witness {
     }
 
     /// A snapshot that is durable says that it is the state at the end of entry `index`.
-    pub fn check_snapshot(&self, index: u64, counters: Counters) -> Result<(), String> {
+    pub fn check_snapshot(&self, index: u64, found: (LogIndex, Ordinal)) -> Result<(), String> {
         let wanted = (index, self.ordinal_at(index));
-        let found = (counters.index.0, counters.ordinal.0);
+        let found = (found.0.0, found.1.0);
         match self.looks_inside && found != wanted {
             true => Err(format!(
                 "a snapshot of entry and ordinal {wanted:?} holds the state at {found:?}"
@@ -385,11 +387,11 @@ impl Witness {
         &mut self,
         member: usize,
         index: u64,
-        counters: Counters,
+        found: (LogIndex, Ordinal),
     ) -> Result<(), String> {
         let seen = &mut self.seen[member];
         seen.handed = seen.handed.max(index);
-        self.check_snapshot(index, counters)
+        self.check_snapshot(index, found)
     }
 
     /// Syncs of a quorum cover an entry.
@@ -549,22 +551,22 @@ impl Witness {
             })
         };
         Ok(match &framed.command {
-            Command::OpenSession { session, password, .. } => {
+            Command::Zk(ZkCommand::OpenSession { session, password, .. }) => {
                 Committed::Open { session: session.0, password: *password, connection: number()? }
             }
-            Command::Attach { session, password, .. } => {
+            Command::Zk(ZkCommand::Attach { session, password, .. }) => {
                 Committed::Attach { session: session.0, password: *password, connection: number()? }
             }
-            Command::CloseSession { session } => Committed::Write {
+            Command::Zk(ZkCommand::CloseSession { session }) => Committed::Write {
                 session: session.0,
                 connection: number()?,
                 signature: Signature(vec![('x', String::new(), None)]),
                 time_ms,
             },
-            Command::ExpireSessions { sessions } => Committed::Expire(
+            Command::Zk(ZkCommand::ExpireSessions { sessions }) => Committed::Expire(
                 sessions.iter().map(|(session, attached)| (session.0, attached.0)).collect(),
             ),
-            Command::Configure(settings) => {
+            Command::Zk(ZkCommand::Configure(settings)) => {
                 if !self.configured.contains(settings) {
                     return Err(format!("nobody configured {settings:?}"));
                 }
@@ -572,25 +574,28 @@ impl Witness {
                     (settings.extended_types, settings.enforce_quota);
                 Committed::Configure(model::Settings { extended_types, enforce_quota })
             }
-            Command::DeleteContainers { paths, never_used_ms_max } => Committed::RemoveDue {
-                paths: paths.iter().map(ToString::to_string).collect(),
-                time_ms,
-                never_used_ms_max: i64::try_from(*never_used_ms_max).unwrap_or(i64::MAX),
-            },
+            Command::Zk(ZkCommand::DeleteContainers { paths, never_used_ms_max }) => {
+                Committed::RemoveDue {
+                    paths: paths.iter().map(ToString::to_string).collect(),
+                    time_ms,
+                    never_used_ms_max: i64::try_from(*never_used_ms_max).unwrap_or(i64::MAX),
+                }
+            }
             // No client can tell.
-            Command::Register { .. } | Command::Forget { .. } => Committed::Expire(Vec::new()),
-            Command::InstallImage { hash } => {
+            Command::Control(ControlCommand::Register { .. })
+            | Command::Control(ControlCommand::Forget { .. }) => Committed::Expire(Vec::new()),
+            Command::Control(ControlCommand::InstallImage { hash }) => {
                 let ordinal = self.images.get(hash);
                 let unknown = || format!("image {hash:032x}, which nobody brought");
                 Committed::Install { ordinal: *ordinal.ok_or_else(unknown)? }
             }
-            Command::Write { session, op } => Committed::Write {
+            Command::Zk(ZkCommand::Write { session, op }) => Committed::Write {
                 session: session.0,
                 connection: number()?,
                 signature: signature(core::slice::from_ref(op)),
                 time_ms,
             },
-            Command::Multi { session, ops } => Committed::Write {
+            Command::Zk(ZkCommand::Multi { session, ops }) => Committed::Write {
                 session: session.0,
                 connection: number()?,
                 signature: signature(ops),
@@ -616,7 +621,7 @@ fn is_next(last_batches: &mut LastBatches, origin: Origin, sequence: u64) -> boo
 
 /// A member that is forgotten begins again with its first batch, if it ever comes back.
 fn forget(last_batches: &mut LastBatches, command: &Command<'_>) {
-    if let Command::Forget { member } = command {
+    if let Command::Control(ControlCommand::Forget { member }) = command {
         last_batches.remove(&member.0);
     }
 }

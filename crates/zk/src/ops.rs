@@ -1,25 +1,25 @@
 //! What ZooKeeper's requests are in terms of the machine: a command or a query.
 
-use machine::command::AskedAcl;
-use machine::{AclEntry, Command, CreateMode, Op, Query, QueryKind, SessionId};
+use machine::zk::command::AskedAcl;
+use machine::{AclEntry, Command, CreateMode, Op, Query, QueryKind, SessionId, ZkCommand};
 
 use crate::path;
 use crate::request::{CreateKind, ReadKind, ReadRequest, WriteRequest};
 
 /// The command of a single write.
 pub fn write_command<'a>(session: SessionId, write: &WriteRequest<'a>) -> Command<'a> {
-    Command::Write { session, op: op(write) }
+    Command::Zk(ZkCommand::Write { session, op: op(write) })
 }
 
 /// The command of a multi.
 pub fn multi_command<'a>(session: SessionId, writes: &[WriteRequest<'a>]) -> Command<'a> {
-    Command::Multi { session, ops: writes.iter().map(op).collect() }
+    Command::Zk(ZkCommand::Multi { session, ops: writes.iter().map(op).collect() })
 }
 
 /// The command of a request that is refused, but consumes a zxid: a multi that does not decode, a
 /// reconfig (`PrepRequestProcessor.pRequestHelper`).
 pub fn refused_command(session: SessionId) -> Command<'static> {
-    Command::Write { session, op: Op::Malformed }
+    Command::Zk(ZkCommand::Write { session, op: Op::Malformed })
 }
 
 /// One operation, its path checked for shape.

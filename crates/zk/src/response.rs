@@ -1,6 +1,6 @@
 //! Responses as they stand on a client's wire: encoded by the server, decoded by our own clients.
 
-use machine::{AclEntry, Identity, Outcome, QueryResult, Refusal, Stat};
+use machine::{AclEntry, Identity, QueryResult, Refusal, Stat, ZkOutcome};
 
 use crate::auth::{masked_digest_id, user_name};
 use crate::error_code::ErrorCode;
@@ -154,7 +154,7 @@ pub fn encode_write(
     xid: i32,
     zxid: i64,
     form: &WriteForm,
-    outcome: &Result<Outcome, Refusal>,
+    outcome: &Result<ZkOutcome, Refusal>,
     out: &mut Vec<u8>,
 ) {
     let error = match (form, outcome) {
@@ -196,17 +196,17 @@ pub fn encode_unavailable(
     end_frame(out, start);
 }
 
-fn encode_outcome(form: &WriteForm, outcome: &Outcome, out: &mut Vec<u8>) {
+fn encode_outcome(form: &WriteForm, outcome: &ZkOutcome, out: &mut Vec<u8>) {
     match (form, outcome) {
-        (WriteForm::Create, Outcome::Created { path, .. }) => out.put_text(path),
-        (WriteForm::CreateWithStat, Outcome::Created { path, stat }) => {
+        (WriteForm::Create, ZkOutcome::Created { path, .. }) => out.put_text(path),
+        (WriteForm::CreateWithStat, ZkOutcome::Created { path, stat }) => {
             out.put_text(path);
             encode_stat(stat, out);
         }
-        (WriteForm::SetData, Outcome::DataSet(stat))
-        | (WriteForm::SetAcl, Outcome::AclSet(stat)) => encode_stat(stat, out),
-        (WriteForm::Delete, Outcome::Deleted) | (WriteForm::Check, Outcome::Checked) => {}
-        (WriteForm::Multi(forms), Outcome::Multi(outcomes)) => {
+        (WriteForm::SetData, ZkOutcome::DataSet(stat))
+        | (WriteForm::SetAcl, ZkOutcome::AclSet(stat)) => encode_stat(stat, out),
+        (WriteForm::Delete, ZkOutcome::Deleted) | (WriteForm::Check, ZkOutcome::Checked) => {}
+        (WriteForm::Multi(forms), ZkOutcome::Multi(outcomes)) => {
             assert!(forms.len() == outcomes.len());
             for (form, outcome) in forms.iter().zip(outcomes) {
                 encode_result_header(form.opcode(), ErrorCode::OK, out);

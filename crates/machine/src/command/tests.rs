@@ -1,6 +1,16 @@
 use super::*;
-use crate::limits::ACL_ENTRIES_MAX;
+use crate::codec::Write;
+use crate::limits::{
+    ACL_ENTRIES_MAX, CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX,
+};
 use crate::machine::tests::rig::{Random, parse_op, random_op};
+use crate::zk::command::{
+    AskedAcl, KIND_CONFIGURE, KIND_DELETE_CONTAINERS, KIND_EXPIRE_SESSIONS, KIND_MULTI, KIND_WRITE,
+    OP_CREATE,
+};
+use crate::{
+    AclEntry, ControlCommand, CreateMode, MemberId, Op, Ordinal, SessionId, Settings, ZkCommand,
+};
 
 fn settings() -> Settings {
     Settings {
@@ -41,24 +51,27 @@ fn commands() -> Vec<Command<'static>> {
         "malformed",
     ];
     let mut commands: Vec<Command<'static>> =
-        ops.iter().map(|op| Command::Write { session, op: parse_op(op) }).collect();
+        ops.iter().map(|op| Command::Zk(ZkCommand::Write { session, op: parse_op(op) })).collect();
     commands.extend([
-        Command::OpenSession { session, password, timeout_ms: u32::MAX },
-        Command::Attach { session, password, timeout_ms: 0 },
-        Command::CloseSession { session },
-        Command::ExpireSessions { sessions: vec![] },
-        Command::ExpireSessions {
+        Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms: u32::MAX }),
+        Command::Zk(ZkCommand::Attach { session, password, timeout_ms: 0 }),
+        Command::Zk(ZkCommand::CloseSession { session }),
+        Command::Zk(ZkCommand::ExpireSessions { sessions: vec![] }),
+        Command::Zk(ZkCommand::ExpireSessions {
             sessions: vec![(session, Ordinal(u64::MAX)), (SessionId(1), Ordinal(0))],
-        },
-        Command::Configure(Settings::default()),
-        Command::Configure(settings()),
-        Command::DeleteContainers { paths: vec![], never_used_ms_max: 0 },
-        Command::InstallImage { hash: u128::MAX - 7 },
-        Command::Register { member: MemberId(u64::MAX), server: 255 },
-        Command::Forget { member: MemberId(1) },
-        Command::DeleteContainers { paths: vec!["/a", "", "/ü/b"], never_used_ms_max: u64::MAX },
-        Command::Multi { session, ops: vec![] },
-        Command::Multi { session, ops: ops.iter().map(|op| parse_op(op)).collect() },
+        }),
+        Command::Zk(ZkCommand::Configure(Settings::default())),
+        Command::Zk(ZkCommand::Configure(settings())),
+        Command::Zk(ZkCommand::DeleteContainers { paths: vec![], never_used_ms_max: 0 }),
+        Command::Control(ControlCommand::InstallImage { hash: u128::MAX - 7 }),
+        Command::Control(ControlCommand::Register { member: MemberId(u64::MAX), server: 255 }),
+        Command::Control(ControlCommand::Forget { member: MemberId(1) }),
+        Command::Zk(ZkCommand::DeleteContainers {
+            paths: vec!["/a", "", "/ü/b"],
+            never_used_ms_max: u64::MAX,
+        }),
+        Command::Zk(ZkCommand::Multi { session, ops: vec![] }),
+        Command::Zk(ZkCommand::Multi { session, ops: ops.iter().map(|op| parse_op(op)).collect() }),
     ]);
     commands
 }
@@ -83,7 +96,7 @@ fn every_command_is_read_back() {
 fn random_operations_are_read_back() {
     let mut random = Random(11);
     for _ in 0..3000 {
-        check(&Command::Write { session: SessionId(1), op: random_op(&mut random) });
+        check(&Command::Zk(ZkCommand::Write { session: SessionId(1), op: random_op(&mut random) }));
     }
 }
 
@@ -167,22 +180,23 @@ fn counts_are_refused_one_past_their_maximum() {
 #[test]
 fn commands_at_the_maximum_are_read_back() {
     let sessions = vec![(SessionId(1), Ordinal(2)); EXPIRE_SESSIONS_MAX];
-    check(&Command::ExpireSessions { sessions });
+    check(&Command::Zk(ZkCommand::ExpireSessions { sessions }));
     let paths = vec!["/a"; CONTAINER_ZNODES_DELETED_MAX];
-    check(&Command::DeleteContainers { paths, never_used_ms_max: 1 });
+    check(&Command::Zk(ZkCommand::DeleteContainers { paths, never_used_ms_max: 1 }));
     let session = SessionId(1);
-    check(&Command::Multi { session, ops: vec![Op::Malformed; MULTI_OPS_MAX] });
+    check(&Command::Zk(ZkCommand::Multi { session, ops: vec![Op::Malformed; MULTI_OPS_MAX] }));
     let entry = AclEntry { perms: 1, scheme: "".into(), id: "".into() };
     let acl = AskedAcl::Entries(vec![entry; ACL_ENTRIES_MAX]);
-    check(&Command::Write {
+    check(&Command::Zk(ZkCommand::Write {
         session,
         op: Op::SetAcl { path: "/a", malformed: false, acl, version: -1 },
-    });
+    }));
 }
 
 #[test]
 fn a_delete_of_containers_has_these_bytes() {
-    let command = Command::DeleteContainers { paths: vec!["/a"], never_used_ms_max: 2 };
+    let command =
+        Command::Zk(ZkCommand::DeleteContainers { paths: vec!["/a"], never_used_ms_max: 2 });
     let bytes = [8, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, b'/', b'a'];
     assert_eq!(encoded(&command), bytes);
     assert_eq!(Command::decode(&bytes), Ok(command));
@@ -190,7 +204,10 @@ fn a_delete_of_containers_has_these_bytes() {
 
 #[test]
 fn text_that_is_not_utf8_is_refused() {
-    let mut bytes = encoded(&Command::Write { session: SessionId(1), op: parse_op("delete /a") });
+    let mut bytes = encoded(&Command::Zk(ZkCommand::Write {
+        session: SessionId(1),
+        op: parse_op("delete /a"),
+    }));
     let last = bytes.len() - 1;
     bytes[last] = 0xff;
     assert_eq!(Command::decode(&bytes), Err(DecodeError::Text { offset: last + 1 }));

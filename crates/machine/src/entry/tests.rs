@@ -1,4 +1,5 @@
 use super::*;
+use crate::ZkCommand;
 use crate::ids::SessionId;
 use crate::machine::tests::rig::{Random, parse_op};
 
@@ -7,7 +8,7 @@ const USER: Identity<'static> = Identity { scheme: "digest", id: "u:x" };
 const ADDRESS: Identity<'static> = Identity { scheme: "ip", id: "10.0.0.1" };
 
 fn write(op: &str) -> Command<'_> {
-    Command::Write { session: SessionId(5), op: parse_op(op) }
+    Command::Zk(ZkCommand::Write { session: SessionId(5), op: parse_op(op) })
 }
 
 fn identities(list: &[Identity<'static>]) -> Vec<u8> {
@@ -36,7 +37,9 @@ fn commands(entry: &[u8]) -> Vec<String> {
         while let Some(framed) = batch.command(at).unwrap() {
             let list = &batch.identities[framed.identity_list];
             let names: Vec<&str> = list.iter().map(|identity| identity.scheme).collect();
-            let Command::Write { op, .. } = &framed.command else { unreachable!("only writes") };
+            let Command::Zk(ZkCommand::Write { op, .. }) = &framed.command else {
+                unreachable!("only writes")
+            };
             let kind = format!("{op:?}").split(' ').next().unwrap().to_string();
             found.push(format!("{} {} {names:?} {kind}", batch.sequence, framed.connection.0));
             at = framed.end;

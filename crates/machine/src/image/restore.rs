@@ -5,28 +5,29 @@
 //! was decoded in its place. So one thread may decode a piece while another installs the piece
 //! before. [`Restore::finish`] checks that the parts fit together and compares the digest.
 
-use std::collections::BTreeMap;
-
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use thiserror::Error;
 
-use super::{
-    FLAG_COUNTERS, FORMAT_VERSION, FORMAT_VERSION_ALONE, TAG_END, TAG_HEADER, TAG_SESSION,
-    TAG_ZNODE,
-};
 use crate::codec::{DecodeError, Reader};
+use crate::control::Control;
 use crate::digest::Digest;
 use crate::ids::{
     BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };
-use crate::limits::{ORIGINS_MAX, SERVERS_MAX, ZNODES_MAX};
-use crate::machine::{Counters, Machine};
+use crate::image::format::{
+    FLAG_COUNTERS, FORMAT_VERSION, FORMAT_VERSION_ALONE, TAG_END, TAG_HEADER, TAG_SESSION,
+    TAG_ZNODE,
+};
+use crate::limits::ZNODES_MAX;
+use crate::machine::Machine;
 use crate::together::{Together, one_by_one};
+use crate::zk::Zk;
 use crate::zk::acl::{self, Acl, AclId};
+use crate::zk::freeze::{Image, NO_PARENT};
 use crate::zk::sessions::{Session, Sessions};
 use crate::zk::settings::Settings;
-use crate::zk::tree::{Image, NO_PARENT, ROOT, RestoredZnode, Tree, ZnodeId};
+use crate::zk::tree::{ROOT, RestoredZnode, Tree, ZnodeId};
 
 /// Why an image could not be turned into a machine.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -68,10 +69,11 @@ pub struct DecodedPiece {
 }
 
 struct Header {
-    counters: Counters,
+    index: LogIndex,
+    ordinal: Ordinal,
+    zxid: Zxid,
     settings: Settings,
-    origins: Vec<(MemberId, BootId, u64)>,
-    servers: BTreeMap<MemberId, u64>,
+    control: Control,
     digest: u128,
     session_count: u64,
     slot_count: u32,
@@ -195,19 +197,7 @@ fn decode_header(reader: &mut Reader<'_>) -> Result<Header, RestoreError> {
     let ordinal = Ordinal(reader.u64()?);
     let zxid = Zxid(reader.i64()?);
     let settings = Settings::decode(reader)?;
-    let origin_count = reader.count("origin count", ORIGINS_MAX)?;
-    let mut origins = Vec::new();
-    for _ in 0..origin_count {
-        let member = MemberId(reader.u64()?);
-        let boot = BootId(reader.u64()?);
-        origins.push((member, boot, reader.u64()?));
-    }
-    let mut servers = BTreeMap::new();
-    if version == FORMAT_VERSION {
-        for _ in 0..reader.count("server count", SERVERS_MAX)? {
-            servers.insert(MemberId(reader.u64()?), reader.u64()?);
-        }
-    }
+    let control = Control::decode(reader, version == FORMAT_VERSION)?;
     let digest = reader.u128()?;
     let session_count = reader.u64()?;
     let slot_count = reader.u32()?;
@@ -215,12 +205,12 @@ fn decode_header(reader: &mut Reader<'_>) -> Result<Header, RestoreError> {
         return Err(reader.bad("slot count", u64::from(slot_count)).into());
     }
     let znode_count = reader.u32()?;
-    let counters = Counters { index, ordinal, zxid };
     Ok(Header {
-        counters,
+        index,
+        ordinal,
+        zxid,
         settings,
-        origins,
-        servers,
+        control,
         digest,
         session_count,
         slot_count,
@@ -352,19 +342,14 @@ impl Restore {
             return Err(RestoreError::Inconsistent("znodes are missing".to_string()));
         }
         self.tree.finish_restore(together).map_err(RestoreError::Inconsistent)?;
-        let machine = Machine {
+        let zk = Zk {
             tree: self.tree,
             sessions: self.sessions,
             settings: header.settings,
-            origins: header
-                .origins
-                .into_iter()
-                .map(|(member, boot, sequence)| (member, (boot, sequence)))
-                .collect(),
-            servers: header.servers,
-            counters: header.counters,
-            ..Machine::default()
+            zxid: header.zxid,
         };
+        let (control, index, ordinal) = (header.control, header.index, header.ordinal);
+        let machine = Machine { control, zk, index, ordinal, ..Machine::default() };
         let found = machine.digest();
         if found != Digest(header.digest) {
             return Err(RestoreError::WrongDigest { found: found.0, written: header.digest });

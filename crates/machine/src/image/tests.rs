@@ -1,3 +1,7 @@
+use crate::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
+use crate::zk::acl;
+use crate::zk::freeze::Image;
+use crate::{ControlCommand, Outcome};
 use std::collections::BTreeMap;
 
 use super::*;
@@ -5,8 +9,8 @@ use crate::change::ChangeBatch;
 use crate::codec::Reader;
 use crate::command::Command;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin};
-use crate::machine::Stamp;
 use crate::machine::tests::rig::{Random, Rig, check_invariants, dump, random_sent};
+use crate::stamp::Stamp;
 use crate::zk::settings::Settings;
 
 /// A machine after random commands.
@@ -64,8 +68,9 @@ fn small_image() -> Vec<u8> {
 fn assert_same(restored: &mut Machine, original: &Machine) {
     assert_eq!(dump(restored), dump(original));
     assert_eq!(restored.digest(), original.digest());
-    assert_eq!(restored.counters(), original.counters());
-    assert_eq!(restored.tree().data_bytes(), original.tree().data_bytes());
+    assert_eq!(restored.index(), original.index());
+    assert_eq!(restored.mark(), original.mark());
+    assert_eq!(restored.zk.tree.data_bytes(), original.zk.tree.data_bytes());
     check_invariants(restored);
 }
 
@@ -230,7 +235,7 @@ fn old_images_up_to_the_limit_are_kept() {
         rig.run("create /a");
         rig.machine.freeze();
         rig.run("set /a x");
-        rig.machine.tree.freeze.as_ref().unwrap().old.len()
+        rig.machine.zk.tree.freeze.as_ref().unwrap().old.len()
     };
     for (limit, expected) in [(one, false), (one - 1, true)] {
         let mut rig = Rig::default();
@@ -268,7 +273,7 @@ fn freeze_names_the_index_of_the_image() {
     let FreezeStep::Last(piece) = machine.freeze_step(1 << 20, 1 << 20) else {
         unreachable!("one step is enough")
     };
-    assert_eq!(restore(&[piece]).unwrap().counters().index, LogIndex(2));
+    assert_eq!(restore(&[piece]).unwrap().index(), LogIndex(2));
 }
 
 #[test]
@@ -447,24 +452,33 @@ fn an_image_says_which_servers_the_members_are_and_without_any_is_as_before() {
     let mut changes = ChangeBatch::default();
     for (member, server) in [(7, 1), (8, 2), (9, 2)] {
         assert!(machine.begin_batch(stamp.origin, member - 6));
-        let command = Command::Register { member: MemberId(member), server };
-        assert!(machine.apply(&stamp, &command, &mut changes).outcome.is_ok());
+        let command =
+            Command::Control(ControlCommand::Register { member: MemberId(member), server });
+        assert!(machine.apply(&stamp, &command, &mut changes).outcome == Outcome::Control);
     }
-    machine.apply(&stamp, &Command::Forget { member: MemberId(8) }, &mut changes);
+    machine.apply(
+        &stamp,
+        &Command::Control(ControlCommand::Forget { member: MemberId(8) }),
+        &mut changes,
+    );
     let servers = BTreeMap::from([(MemberId(7), 1), (MemberId(9), 2)]);
-    assert_eq!(machine.servers(), &servers);
+    assert_eq!(machine.control.servers(), &servers);
     let pieces = image(&mut machine, usize::MAX, u32::MAX);
     assert_eq!(pieces[0][1], FORMAT_VERSION);
     let mut restore = Restore::default();
     pieces.iter().for_each(|piece| restore.piece(piece).unwrap());
     let restored = restore.finish().unwrap();
-    assert_eq!(restored.servers(), &servers);
+    assert_eq!(restored.control.servers(), &servers);
     assert_eq!(restored.digest(), machine.digest());
     assert_ne!(restored.digest(), alone);
     // Whoever is forgotten may hand over batches anew.
-    assert!(machine.last_batch(MemberId(7)).is_some());
-    machine.apply(&stamp, &Command::Forget { member: MemberId(7) }, &mut changes);
-    assert_eq!(machine.last_batch(MemberId(7)), None);
+    assert!(machine.control.last_batch(MemberId(7)).is_some());
+    machine.apply(
+        &stamp,
+        &Command::Control(ControlCommand::Forget { member: MemberId(7) }),
+        &mut changes,
+    );
+    assert_eq!(machine.control.last_batch(MemberId(7)), None);
 }
 
 #[test]

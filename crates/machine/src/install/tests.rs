@@ -1,8 +1,12 @@
 use super::*;
 use crate::command::Command;
 use crate::ids::Ordinal;
-use crate::image::{FreezeStep, Restore};
+use crate::image::FreezeStep;
+use crate::image::restore::Restore;
 use crate::machine::tests::rig::{Random, Rig, Sent, check_invariants, dump, random_sent};
+use crate::{
+    ChangeKind, ControlCommand, Outcome, Owner, SessionId, ZkChange, ZkCommand, ZkOutcome,
+};
 
 /// A copy of the machine by way of its image.
 fn copy(machine: &mut Machine) -> Machine {
@@ -23,7 +27,7 @@ fn copy(machine: &mut Machine) -> Machine {
 fn install(rig: &mut Rig, image: Machine) -> crate::Reply {
     let hash = 77;
     rig.machine.prepare_image(PreparedImage { hash, machine: Box::new(image) });
-    let command = Command::InstallImage { hash };
+    let command = Command::Control(ControlCommand::InstallImage { hash });
     rig.apply(&Sent { connection: 0, identities: Vec::new(), command })
 }
 
@@ -46,20 +50,20 @@ fn the_znodes_and_sessions_are_those_of_the_image_and_the_counters_go_on() {
             let sent = random_sent(&mut random, &other.machine);
             other.apply(&sent);
         }
-        let before = rig.machine.counters();
-        let settings = rig.machine.settings().clone();
+        let before = rig.machine.mark();
+        let settings = rig.machine.zk.settings.clone();
         let image = copy(&mut other.machine);
         let reply = install(&mut rig, image);
-        assert_eq!(reply.outcome, Ok(Outcome::Installed));
-        let after = rig.machine.counters();
+        assert_eq!(reply.outcome, Outcome::Control);
+        let after = rig.machine.mark();
         assert_eq!(after.ordinal, before.ordinal.next());
-        assert_eq!(after.zxid, before.zxid.max(other.machine.counters().zxid).next());
-        assert_eq!(*rig.machine.settings(), settings);
+        assert_eq!(after.zxid, before.zxid.max(other.machine.mark().zxid).next());
+        assert_eq!(rig.machine.zk.settings, settings);
         assert_eq!(znodes(&rig.machine), znodes(&other.machine), "seed {seed}");
         assert!(!znodes(&rig.machine).is_empty());
-        let mut sessions: Vec<_> = rig.machine.sessions().iter().collect();
+        let mut sessions: Vec<_> = rig.machine.zk.sessions.iter().collect();
         sessions.sort_by_key(|(id, _)| *id);
-        let mut expected: Vec<_> = other.machine.sessions().iter().collect();
+        let mut expected: Vec<_> = other.machine.zk.sessions.iter().collect();
         expected.sort_by_key(|(id, _)| *id);
         assert_eq!(sessions.len(), expected.len());
         for ((id, session), (expected_id, expected)) in sessions.iter().zip(expected) {
@@ -91,12 +95,12 @@ fn nobody_acts_for_a_session_before_its_client_attaches_again() {
     assert_eq!(rig.run("create /x"), "SessionMoved");
     // What was judged before the image came is not expired by it.
     let judged = vec![(SessionId(1), Ordinal(1))];
-    let expire = Command::ExpireSessions { sessions: judged };
+    let expire = Command::Zk(ZkCommand::ExpireSessions { sessions: judged });
     let sent = Sent { connection: 0, identities: Vec::new(), command: expire };
-    assert_eq!(rig.apply(&sent).outcome, Ok(Outcome::Expired(0)));
+    assert_eq!(rig.apply(&sent).outcome, Outcome::Zk(Ok(ZkOutcome::Expired(0))));
     assert_eq!(rig.run("attach; create /x"), "created /x");
     assert_eq!(rig.run("delete /later"), "NoNode");
-    assert!(rig.machine.tree().find("/e").is_some());
+    assert!(rig.machine.zk.tree.find("/e").is_some());
     check_invariants(&mut rig.machine);
 }
 
@@ -123,7 +127,7 @@ fn watchers_are_told_once_with_the_sessions_that_there_are() {
     install(&mut rig, image);
     let kinds: Vec<ChangeKind> =
         rig.changes.iter().map(|(change, _)| change.kind.clone()).collect();
-    let [ChangeKind::Installed { sessions }] = &*kinds else { panic!("{kinds:?}") };
+    let [ChangeKind::Zk(ZkChange::Installed { sessions })] = &*kinds else { panic!("{kinds:?}") };
     assert_eq!(sessions.len(), 1);
     assert_eq!(sessions[0].0, SessionId(1));
 }
@@ -133,7 +137,7 @@ fn an_image_that_was_not_prepared_stops_everything() {
     let mut rig = Rig::default();
     let image = copy(&mut rig.machine);
     rig.machine.prepare_image(PreparedImage { hash: 1, machine: Box::new(image) });
-    let command = Command::InstallImage { hash: 2 };
+    let command = Command::Control(ControlCommand::InstallImage { hash: 2 });
     let sent = Sent { connection: 0, identities: Vec::new(), command };
     let applied = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| rig.apply(&sent)));
     let panic = applied.expect_err("there is no such image");
@@ -148,7 +152,7 @@ fn the_servers_shown_are_those_of_the_ensemble_and_not_of_the_image() {
     other.run("configure ensemble=server.1=other version=7");
     let image = copy(&mut other.machine);
     install(&mut rig, image);
-    let znode = rig.machine.tree().find("/zookeeper/config").unwrap();
+    let znode = rig.machine.zk.tree.find("/zookeeper/config").unwrap();
     assert_eq!(znode.data(), Some(&b"server.1=own version=0"[..]));
     assert_eq!((znode.version(), znode.stat().mzxid), (-1, 0));
     check_invariants(&mut rig.machine);

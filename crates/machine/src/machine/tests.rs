@@ -1,4 +1,5 @@
 use super::*;
+use crate::{BootId, ConnectionId, MemberId, Owner, Refusal, SessionId, ZkChange, ZkCommand, Zxid};
 
 mod model;
 mod multi;
@@ -49,9 +50,9 @@ fn a_connection_of_another_boot_or_member_is_another_owner() {
     for origin in others {
         let identities = &[];
         let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(1), identities };
-        let command = Command::CloseSession { session: SessionId(1) };
+        let command = Command::Zk(ZkCommand::CloseSession { session: SessionId(1) });
         let reply = rig.machine.apply(&stamp, &command, &mut rig.changes);
-        assert_eq!(reply.outcome, Err(Refusal::SessionMoved));
+        assert_eq!(reply.outcome, Outcome::Zk(Err(Refusal::SessionMoved)));
     }
 }
 
@@ -59,7 +60,7 @@ fn a_connection_of_another_boot_or_member_is_another_owner() {
 fn attach_replaces_owner_and_timeout_and_notes_its_ordinal() {
     let mut rig = Rig::default();
     rig.run("#2 open 5; @9 #2 attach 5");
-    let session = rig.machine.sessions().get(SessionId(2)).unwrap();
+    let session = rig.machine.zk.sessions.get(SessionId(2)).unwrap();
     assert_eq!(session.timeout_ms, 9000);
     assert_eq!(session.owner, Owner { origin: ORIGIN, connection: ConnectionId(9) });
     assert_eq!(session.attached, Ordinal(3));
@@ -97,8 +98,8 @@ fn ephemerals_go_with_their_session_in_the_order_of_their_paths() {
         assert_eq!(rig.take_changes(), deleted, "{end}");
         assert_eq!(rig.stat("/a").pzxid, 9);
         assert_eq!(rig.stat("/a").cversion, 4);
-        assert!(rig.machine.tree().find("/other").is_some());
-        assert!(rig.machine.tree().find("/plain").is_some());
+        assert!(rig.machine.zk.tree.find("/other").is_some());
+        assert!(rig.machine.zk.tree.find("/plain").is_some());
         check_invariants(&mut rig.machine);
     }
 }
@@ -107,17 +108,17 @@ fn ephemerals_go_with_their_session_in_the_order_of_their_paths() {
 fn an_ephemeral_that_was_deleted_is_not_deleted_again() {
     let mut rig = Rig::default();
     rig.run("create /a mode=1; delete /a; create /a; close");
-    assert!(rig.machine.tree().find("/a").is_some());
-    assert_eq!(rig.machine.ephemeral_paths(SessionId(1)), Vec::<String>::new());
+    assert!(rig.machine.zk.tree.find("/a").is_some());
+    assert_eq!(rig.machine.zk.ephemeral_paths(SessionId(1)), Vec::<String>::new());
 }
 
 #[test]
 fn ephemeral_paths_are_those_of_one_session_and_sorted() {
     let mut rig = Rig::default();
     rig.run("#2 open; create /c mode=1; #2 create /b mode=1; create /a mode=3; create /d mode=4");
-    assert_eq!(rig.machine.ephemeral_paths(SessionId(1)), ["/a0000000002", "/c"]);
-    assert_eq!(rig.machine.ephemeral_paths(SessionId(2)), ["/b"]);
-    assert_eq!(rig.machine.ephemeral_paths(SessionId(3)), Vec::<String>::new());
+    assert_eq!(rig.machine.zk.ephemeral_paths(SessionId(1)), ["/a0000000002", "/c"]);
+    assert_eq!(rig.machine.zk.ephemeral_paths(SessionId(2)), ["/b"]);
+    assert_eq!(rig.machine.zk.ephemeral_paths(SessionId(3)), Vec::<String>::new());
 }
 
 /// Counts below a path, a few slots at a time, running the scripts between the steps.
@@ -125,7 +126,7 @@ fn count(rig: &mut Rig, path: &str, between: &[&str]) -> Result<u32, Refusal> {
     let mut so_far = DescendantCount::default();
     let mut between = between.iter();
     loop {
-        if let Some(count) = rig.machine.count_descendants(path, &[], 2, &mut so_far)? {
+        if let Some(count) = rig.machine.zk.count_descendants(path, &[], 2, &mut so_far)? {
             return Ok(count);
         }
         if let Some(script) = between.next() {
@@ -173,9 +174,9 @@ fn check_zxid(script: &str, consumed: i64) {
     let mut rig = Rig::default();
     let (before, last) = script.rsplit_once("; ").unwrap_or(("check /", script));
     rig.run(before);
-    let zxid = rig.machine.counters().zxid.0;
+    let zxid = rig.machine.mark().zxid.0;
     rig.run(last);
-    assert_eq!(rig.machine.counters().zxid.0 - zxid, consumed, "{script}");
+    assert_eq!(rig.machine.mark().zxid.0 - zxid, consumed, "{script}");
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn every_command_has_its_ordinal_and_every_reply_the_zxid_it_stands_at() {
     let mut seen = Vec::new();
     for script in ["create /a", "create /a", "attach", "create /b", "configure"] {
         rig.run(script);
-        let counters = rig.machine.counters();
+        let counters = rig.machine.mark();
         seen.push((counters.ordinal.0, counters.zxid.0));
     }
     assert_eq!(seen, [(2, 2), (3, 3), (4, 3), (5, 4), (6, 4)]);
@@ -222,10 +223,10 @@ fn every_command_has_its_ordinal_and_every_reply_the_zxid_it_stands_at() {
 #[test]
 fn entries_are_counted_by_index() {
     let mut machine = Machine::default();
-    assert_eq!(machine.counters().index, LogIndex(1));
+    assert_eq!(machine.index(), LogIndex(1));
     machine.finish_entry(LogIndex(2));
     machine.finish_entry(LogIndex(3));
-    assert_eq!(machine.counters().index, LogIndex(3));
+    assert_eq!(machine.index(), LogIndex(3));
 }
 
 /// Begins batches of (member, boot, sequence); says which were taken.
@@ -237,8 +238,8 @@ fn check_batches(batches: &[(u64, u64, u64)], expected: &[bool]) {
     };
     let taken: Vec<bool> = batches.iter().map(begin).collect();
     assert_eq!(taken, expected, "{batches:?}");
-    assert_eq!(machine.counters().zxid, Zxid(0));
-    assert_eq!(machine.counters().ordinal, Ordinal(0));
+    assert_eq!(machine.mark().zxid, Zxid(0));
+    assert_eq!(machine.mark().ordinal, Ordinal(0));
 }
 
 #[test]
@@ -262,8 +263,8 @@ fn a_skipped_batch_leaves_no_trace() {
     assert!(!machine.begin_batch(ORIGIN, 1));
     assert!(!machine.begin_batch(ORIGIN, 3));
     assert_eq!((machine.digest(), dump(&machine)), before);
-    assert_eq!(machine.last_batch(ORIGIN.member), Some((ORIGIN.boot, 1)));
-    assert_eq!(machine.last_batch(MemberId(99)), None);
+    assert_eq!(machine.control.last_batch(ORIGIN.member), Some((ORIGIN.boot, 1)));
+    assert_eq!(machine.control.last_batch(MemberId(99)), None);
 }
 
 #[test]
@@ -313,7 +314,11 @@ fn a_batch_of_changes_is_cut_back_with_its_paths() {
     let mut batch = ChangeBatch::default();
     assert!(batch.is_empty());
     for path in ["/a", "/bb", "/ccc"] {
-        batch.push(Ordinal(1), Zxid(1), ChangeKind::DataSet { acl: None }, path);
+        batch.push(
+            Mark { ordinal: Ordinal(1), zxid: Zxid(1) },
+            ZkChange::DataSet { acl: None },
+            path,
+        );
     }
     batch.truncate(7);
     assert_eq!((batch.len(), batch.path_bytes()), (3, 9));
@@ -327,7 +332,7 @@ fn settings_are_state() {
     let mut rig = Rig::default();
     let before = rig.machine.digest();
     rig.run("configure skip_acl");
-    assert!(rig.machine.settings().skip_acl);
+    assert!(rig.machine.zk.settings.skip_acl);
     assert_ne!(rig.machine.digest(), before);
 }
 
@@ -341,14 +346,14 @@ fn the_ensemble_is_shown_in_the_config_znode_as_zookeeper_shows_it() {
 
     rig.run("configure ensemble=server.1=a:1:2 version=0");
     let data = |rig: &Rig| {
-        let znode = rig.machine.tree().find("/zookeeper/config").unwrap();
+        let znode = rig.machine.zk.tree.find("/zookeeper/config").unwrap();
         String::from_utf8(znode.data().unwrap().to_vec()).unwrap()
     };
     assert_eq!(data(&rig), "server.1=a:1:2 version=0");
     let stat = rig.stat("/zookeeper/config");
     assert_eq!((stat.version, stat.aversion, stat.czxid, stat.mzxid), (-1, -1, 0, 0));
     assert_eq!((stat.ctime, stat.cversion, stat.pzxid), (0, 0, 0));
-    assert_eq!(stat.mtime, 1000 * rig.machine.counters().ordinal.0 as i64);
+    assert_eq!(stat.mtime, 1000 * rig.machine.mark().ordinal.0 as i64);
     assert_eq!(rig.take_changes(), "1: configured; 1: data /zookeeper/config own world:anyone=r");
     check_invariants(&mut rig.machine);
 

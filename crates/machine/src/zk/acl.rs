@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
 use crate::limits::ACL_ENTRIES_MAX;
-use crate::reply::Refusal;
+use crate::zk::reply::Refusal;
 use crate::zk::settings::Settings;
 
 /// Permission bits of an ACL entry (`ZooDefs.Perms`, ZooKeeper 3.9).
@@ -108,7 +108,7 @@ impl AclTable {
             self.slot_mut(AclId(id)).znode_count += 1;
             return AclId(id);
         }
-        let slot = Slot { acl: acl.clone(), digest: Digest::of_acl(acl), znode_count: 1 };
+        let slot = Slot { acl: acl.clone(), digest: digest(acl), znode_count: 1 };
         let id = match self.vacant.pop() {
             Some(id) => {
                 self.slots[id as usize] = Some(slot);
@@ -165,6 +165,13 @@ impl AclTable {
     fn slot_mut(&mut self, id: AclId) -> &mut Slot {
         self.slots[id.0 as usize].as_mut().expect("a znode's ACL is in the table")
     }
+}
+
+/// The hash of an ACL, a part of its znodes' contributions to the digest.
+fn digest(acl: &[AclEntry]) -> Digest {
+    let mut bytes = Vec::new();
+    encode(acl, &mut bytes);
+    Digest::of_bytes(b'a', &bytes)
 }
 
 /// Bytes that [`encode`] makes of an ACL.

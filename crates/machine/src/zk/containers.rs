@@ -14,10 +14,10 @@ use crate::change::ChangeBatch;
 use crate::limits::{
     BATCH_BYTES_MAX, CONTAINER_ZNODES_DELETED_MAX, CONTAINER_ZNODES_LOOKED_AT_MAX,
 };
-use crate::machine::{Machine, Stamp};
-use crate::reply::Outcome;
+use crate::zk::Zk;
+use crate::zk::reply::Outcome;
 use crate::zk::tree::{CONTAINER_OWNER, Znode, ZnodeId, ttl_ms};
-use crate::zk::write::Txn;
+use crate::zk::txn::{Call, Txn};
 
 /// What to look for, and where to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct ContainersFound {
     pub next: Option<ZnodeId>,
 }
 
-impl Machine {
+impl Zk {
     /// Looks at some of the znodes that go by themselves, and gives those whose time has come.
     /// `count_max` of them at most, and no more bytes of paths than a batch may have, but one.
     pub fn find_container_znodes(&self, search: &ContainerSearch) -> ContainersFound {
@@ -66,7 +66,7 @@ impl Machine {
     /// needed.
     pub(crate) fn delete_container_znodes(
         &mut self,
-        stamp: &Stamp<'_>,
+        call: Call<'_>,
         paths: &[&str],
         never_used_ms_max: u64,
         changes: &mut ChangeBatch,
@@ -74,10 +74,10 @@ impl Machine {
         let mut count = 0;
         for path in paths {
             let Some(znode) = self.tree().find(path) else { continue };
-            if is_due(znode, stamp.time_ms, never_used_ms_max) {
+            if is_due(znode, call.stamp.time_ms, never_used_ms_max) {
                 let id = znode.id();
-                let zxid = self.consume_zxid();
-                self.remove_znode(id, path, &mut Txn::new(zxid, changes));
+                let mark = self.consume_zxid(call.ordinal);
+                self.remove_znode(id, path, &mut Txn::new(mark, changes));
                 count += 1;
             }
         }

@@ -1,10 +1,11 @@
 //! Local reads of the tree: never replicated, never changing anything.
 
 use crate::ids::SessionId;
-use crate::machine::Machine;
-use crate::reply::Refusal;
+use crate::zk::Zk;
 use crate::zk::acl::{self, AclEntry, Identity, perms};
-use crate::zk::tree::{ROOT, Stat, Znode};
+use crate::zk::reply::Refusal;
+use crate::zk::stat::Stat;
+use crate::zk::tree::{ROOT, Znode};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ pub struct DescendantCount {
     count: u32,
 }
 
-impl Machine {
+impl Zk {
     /// Answers a query for someone with `identities`.
     ///
     /// ZooKeeper 3.9 `FinalRequestProcessor`: exists, data and children need READ on the znode if

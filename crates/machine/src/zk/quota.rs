@@ -11,12 +11,13 @@
 //! Source: ZooKeeper 3.9.5, `DataTree` (`updateQuotaStat`, `updateQuotaForPath`), `StatsTrack`,
 //! `ZooKeeperServer.checkQuota`.
 
-use crate::change::{ChangeBatch, QuotaExceeded};
+use crate::change::ChangeBatch;
 use crate::limits::QUOTA_TEXT_BYTES_MAX;
-use crate::machine::Machine;
-use crate::reply::Refusal;
+use crate::zk::Zk;
+use crate::zk::change::QuotaExceeded;
+use crate::zk::reply::Refusal;
 use crate::zk::tree::{QUOTAS_PATH, Znode, ZnodeId};
-use crate::zk::write::{Txn, Undo};
+use crate::zk::txn::{Txn, Undo};
 
 const LIMITS: &str = "zookeeper_limits";
 const USAGE: &str = "zookeeper_stats";
@@ -97,7 +98,7 @@ impl Numbers {
     }
 }
 
-impl Machine {
+impl Zk {
     /// Refuses a write that goes over a hard limit, and notes one that goes over any, where quotas
     /// are enforced.
     pub(crate) fn check_quota(

@@ -21,11 +21,14 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::digest::{Content, Digest, Digester, Standing};
-use crate::image::TreeFreeze;
+use crate::digest::Digest;
 use crate::limits::{NAME_BYTES_MAX, ZNODES_MAX};
 use crate::together::{Together, one_by_one};
 use crate::zk::acl::{self, Acl, AclEntry, AclId, AclTable, perms};
+use crate::zk::digester::{Content, Digester, Standing};
+use crate::zk::freeze::{Image, NO_PARENT, TreeFreeze};
+use crate::zk::path::parent_path;
+use crate::zk::stat::Stat;
 use side::Side;
 use slot_set::SlotSet;
 
@@ -58,34 +61,6 @@ const NEIGHBOURS: usize = 8;
 const _: () = assert!(ZNODES_MAX < VACANT + 1);
 const _: () = assert!(SHARDS.is_power_of_two());
 const _: () = assert!(size_of::<Slot>() == 64);
-
-/// What clients see of a znode beside its data (ZooKeeper's Stat).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stat {
-    /// zxid of the creation.
-    pub czxid: i64,
-    /// zxid of the last change of the data.
-    pub mzxid: i64,
-    /// Time of the creation, ms since 1970.
-    pub ctime: i64,
-    /// Time of the last change of the data, ms since 1970.
-    pub mtime: i64,
-    /// How often the data changed; wraps.
-    pub version: i32,
-    /// Creates and deletes of children, as ZooKeeper shows it: twice the creates, less the number
-    /// of children there are.
-    pub cversion: i32,
-    /// How often the ACL changed; wraps.
-    pub aversion: i32,
-    /// The session of an ephemeral znode, else 0.
-    pub ephemeral_owner: i64,
-    /// Bytes of data; 0 for null.
-    pub data_bytes: i32,
-    /// Number of children.
-    pub child_count: i32,
-    /// zxid of the last create or delete of a child.
-    pub pzxid: i64,
-}
 
 struct Slot {
     czxid: i64,
@@ -642,7 +617,7 @@ impl Tree {
     /// Makes a znode below `parent`; `path` is its full path. The name must be free.
     pub fn create(&mut self, parent: ZnodeId, path: &str, new: &NewZnode<'_>) -> Created {
         self.before_change(parent.0);
-        let parent_path = crate::change::parent_path(path);
+        let parent_path = parent_path(path);
         self.forget_standing(parent.0, parent_path);
         let parent_had_directory = self.slot(parent.0).directory != NONE;
         let id = self.place(parent.0, new);
@@ -664,7 +639,7 @@ impl Tree {
     /// Takes the create of `path` back.
     pub fn undo_create(&mut self, path: &str, created: Created) {
         let parent = self.slot(created.id.0).parent;
-        let parent_path = crate::change::parent_path(path);
+        let parent_path = parent_path(path);
         self.forget_znode(created.id.0, path);
         self.forget_standing(parent, parent_path);
         let displaced = self.displace(created.id.0);
@@ -684,7 +659,7 @@ impl Tree {
         assert!(id != ROOT);
         assert!(self.znode(id).child_count() == 0);
         let parent = self.slot(id.0).parent;
-        let parent_path = crate::change::parent_path(path);
+        let parent_path = parent_path(path);
         self.before_change(id.0);
         self.before_change(parent);
         self.forget_znode(id.0, path);
@@ -703,7 +678,7 @@ impl Tree {
     pub fn undo_remove(&mut self, path: &str, removed: Removed) -> ZnodeId {
         let Removed { mut slot, directory, extra, acl, parent_pzxid } = removed;
         let parent = slot.parent;
-        let parent_path = crate::change::parent_path(path);
+        let parent_path = parent_path(path);
         self.forget_standing(parent, parent_path);
         slot.acl = self.acls.retain(&acl);
         let id = self.occupy(slot);
@@ -1478,28 +1453,6 @@ impl RestoredZnode {
     pub(crate) fn session(&self) -> Option<i64> {
         ephemeral_session(self.extra.owner)
     }
-}
-
-/// What stands for the root's parent in an image.
-pub(crate) const NO_PARENT: u32 = NONE;
-
-/// A znode as a snapshot holds it.
-pub(crate) struct Image<'a> {
-    pub id: u32,
-    pub parent: u32,
-    pub czxid: i64,
-    pub mzxid: i64,
-    pub ctime: i64,
-    pub mtime: i64,
-    pub owner: i64,
-    pub version: i32,
-    pub aversion: i32,
-    /// cversion and pzxid, if it has or had children.
-    pub counters: Option<(i32, i64)>,
-    pub name: &'a str,
-    pub data: Option<&'a [u8]>,
-    /// Within this process only.
-    pub acl_id: AclId,
 }
 
 mod side;

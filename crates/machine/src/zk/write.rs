@@ -6,80 +6,50 @@
 //!
 //! Source of the order of checks: `PrepRequestProcessor.pRequest2Txn`, ZooKeeper 3.9.5.
 
-use crate::change::{ChangeBatch, ChangeKind};
-use crate::command::{AskedAcl, CreateMode, Op};
-use crate::ids::{SessionId, Zxid};
-use crate::machine::{Machine, Stamp};
-use crate::reply::{Outcome, Refusal};
+use crate::change::ChangeBatch;
+use crate::ids::SessionId;
+use crate::stamp::Stamp;
+use crate::zk::Zk;
 use crate::zk::acl::{self, Acl, AclEntry, perms};
+use crate::zk::change::Change;
+use crate::zk::command::{AskedAcl, CreateMode, Op};
 use crate::zk::quota::{Usage, data_bytes};
-use crate::zk::tree::{
-    CONTAINER_OWNER, Created, NewZnode, OldAcl, OldData, Removed, Tree, Znode, ZnodeId,
-    ephemeral_session,
-};
+use crate::zk::reply::{Outcome, Refusal};
+use crate::zk::tree::{CONTAINER_OWNER, NewZnode, Tree, Znode, ZnodeId, ephemeral_session};
+use crate::zk::txn::{Call, Txn, Undo};
 
 /// Longest time to live: 40 bits of ms (`EphemeralType.TTL.maxValue`).
 const TTL_MS_MAX: i64 = (1 << 40) - 1;
 /// The top byte that marks the owner word of a TTL znode.
 const TTL_OWNER: i64 = (0xff_u64 << 56) as i64;
 
-/// How to take one step of a multi back.
-pub(crate) enum Undo {
-    Create { path: Box<str>, created: Created },
-    Remove { path: Box<str>, removed: Removed, owner: i64 },
-    SetData { path: Box<str>, old: OldData },
-    SetAcl { path: Box<str>, old: OldAcl },
-}
-
-/// A transaction under way: for whom, and what comes of it.
-pub(crate) struct Txn<'t> {
-    pub(crate) zxid: Zxid,
-    pub(crate) changes: &'t mut ChangeBatch,
-    /// The steps that were done, of a multi: nothing else is ever taken back.
-    pub(crate) undo: Option<Vec<Undo>>,
-}
-
-impl<'t> Txn<'t> {
-    /// One that is not taken back.
-    pub(crate) fn new(zxid: Zxid, changes: &'t mut ChangeBatch) -> Txn<'t> {
-        Txn { zxid, changes, undo: None }
-    }
-
-    /// Notes a step that was done.
-    pub(crate) fn did(&mut self, undo: impl FnOnce() -> Undo) {
-        if let Some(steps) = &mut self.undo {
-            steps.push(undo());
-        }
-    }
-}
-
-impl Machine {
+impl Zk {
     pub(crate) fn write(
         &mut self,
-        stamp: &Stamp<'_>,
+        call: Call<'_>,
         session: SessionId,
         op: &Op<'_>,
         changes: &mut ChangeBatch,
     ) -> Result<Outcome, Refusal> {
-        let zxid = self.consume_zxid();
-        self.check_owner(stamp, session)?;
-        self.operate(stamp, session, op, &mut Txn::new(zxid, changes))
+        let mark = self.consume_zxid(call.ordinal);
+        self.check_owner(call.stamp, session)?;
+        self.operate(call.stamp, session, op, &mut Txn::new(mark, changes))
     }
 
     pub(crate) fn multi(
         &mut self,
-        stamp: &Stamp<'_>,
+        call: Call<'_>,
         session: SessionId,
         ops: &[Op<'_>],
         changes: &mut ChangeBatch,
     ) -> Result<Outcome, Refusal> {
-        let zxid = self.consume_zxid();
-        self.check_owner(stamp, session)?;
+        let mark = self.consume_zxid(call.ordinal);
+        self.check_owner(call.stamp, session)?;
         let changes_before = changes.len();
-        let mut txn = Txn { zxid, changes, undo: Some(Vec::with_capacity(ops.len())) };
+        let mut txn = Txn { mark, changes, undo: Some(Vec::with_capacity(ops.len())) };
         let mut outcomes = Vec::with_capacity(ops.len());
         for (position, op) in ops.iter().enumerate() {
-            match self.operate(stamp, session, op, &mut txn) {
+            match self.operate(call.stamp, session, op, &mut txn) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(refusal) => {
                     for step in txn.undo.into_iter().flatten().rev() {
@@ -111,11 +81,10 @@ impl Machine {
                 self.check_quota(path, more, txn.changes)?;
                 check_version(znode.version(), *version)?;
                 let (id, acl) = (znode.id(), znode.restricting_acl());
-                let old = self.tree.set_data(id, path, *data, txn.zxid.0, stamp.time_ms);
+                let old = self.tree.set_data(id, path, *data, txn.mark.zxid.0, stamp.time_ms);
                 txn.did(|| Undo::SetData { path: (*path).into(), old });
                 self.charge_quota(path, more, txn);
-                let kind = ChangeKind::DataSet { acl };
-                txn.changes.push(self.counters.ordinal, txn.zxid, kind, path);
+                txn.tell(Change::DataSet { acl }, path);
                 Ok(Outcome::DataSet(self.tree.znode(id).stat()))
             }
             Op::SetAcl { path, malformed, acl, version } => {
@@ -176,15 +145,14 @@ impl Machine {
         self.check_quota(&path, more, txn.changes)?;
         let parent_acl = parent.restricting_acl();
         let parent = parent.id();
-        let (data, acl, zxid) = (*data, &acl, txn.zxid);
-        let new = NewZnode { name, data, acl, owner, zxid: zxid.0, time_ms: stamp.time_ms };
+        let (data, acl, zxid) = (*data, &acl, txn.mark.zxid.0);
+        let new = NewZnode { name, data, acl, owner, zxid, time_ms: stamp.time_ms };
         let created = self.tree.create(parent, &path, &new);
         let id = Tree::created_id(&created);
         self.own_ephemeral(owner, id);
         let znode = self.tree.znode(id);
         let stat = znode.stat();
-        let kind = ChangeKind::Created { acl: znode.restricting_acl(), parent_acl };
-        txn.changes.push(self.counters.ordinal, zxid, kind, &path);
+        txn.tell(Change::Created { acl: znode.restricting_acl(), parent_acl }, &path);
         txn.did(|| Undo::Create { path: path.as_str().into(), created });
         self.begin_quota(&path, txn);
         self.charge_quota(&path, more, txn);
@@ -247,13 +215,13 @@ impl Machine {
         let znode = self.tree.znode(id);
         let owner = znode.owner();
         let less = Usage { znodes: -1, bytes: -data_bytes(znode.data()) };
-        let kind = ChangeKind::Deleted {
+        let change = Change::Deleted {
             acl: znode.restricting_acl(),
             parent_acl: self.tree.znode(self.tree.parent(id)).restricting_acl(),
         };
         self.disown_ephemeral(owner, id);
-        let removed = self.tree.remove(id, path, txn.zxid.0);
-        txn.changes.push(self.counters.ordinal, txn.zxid, kind, path);
+        let removed = self.tree.remove(id, path, txn.mark.zxid.0);
+        txn.tell(change, path);
         txn.did(|| Undo::Remove { path: path.into(), removed, owner });
         self.charge_quota(path, less, txn);
     }

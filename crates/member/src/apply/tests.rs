@@ -1,8 +1,11 @@
 //! Apply: the same answers wherever its holds end.
 
-use machine::command::AskedAcl;
 use machine::entry::{BatchBuilder, UnstampedBatch, encode_identities};
-use machine::{BootId, Command, ConnectionId, CreateMode, MemberId, Op, SessionId, Settings};
+use machine::zk::command::AskedAcl;
+use machine::{
+    BootId, Command, ConnectionId, ControlCommand, CreateMode, MemberId, Op, SessionId, Settings,
+    ZkCommand,
+};
 use zk::request::ReadKind;
 
 use super::*;
@@ -13,17 +16,21 @@ use crate::peer::SnapshotAt;
 fn create(session: i64, path: &str) -> Command<'_> {
     let (malformed, acl, mode, ttl_ms) = (false, AskedAcl::Open, CreateMode::Persistent, -1);
     let op = Op::Create { path, malformed, data: Some(b"v"), acl, mode, ttl_ms };
-    Command::Write { session: SessionId(session), op }
+    Command::Zk(ZkCommand::Write { session: SessionId(session), op })
 }
 
 fn set<'a>(session: i64, path: &'a str, data: &'a str) -> Command<'a> {
     let (malformed, version) = (false, -1);
     let op = Op::SetData { path, malformed, data: Some(data.as_bytes()), version };
-    Command::Write { session: SessionId(session), op }
+    Command::Zk(ZkCommand::Write { session: SessionId(session), op })
 }
 
 fn open(session: i64) -> Command<'static> {
-    Command::OpenSession { session: SessionId(session), password: [1; 16], timeout_ms: 4_000 }
+    Command::Zk(ZkCommand::OpenSession {
+        session: SessionId(session),
+        password: [1; 16],
+        timeout_ms: 4_000,
+    })
 }
 
 /// A batch whose commands come from the connections with the numbers of their sessions.
@@ -71,7 +78,7 @@ fn everything() -> Vec<ToApply> {
     let one = batch(&[(1, open(1)), (2, open(2))]);
     let two = batch(&[(1, create(1, "/a")), (1, set(1, "/a", "1")), (2, set(2, "/n", "x"))]);
     let three = batch(&[(3, open(3)), (3, set(3, "/a", "2")), (3, set(3, "/a", "3"))]);
-    let four = own_batch(0, &Command::Configure(Settings::default()));
+    let four = own_batch(0, &Command::Zk(ZkCommand::Configure(Settings::default())));
     let five = batch(&[(1, set(1, "/a", "4")), (2, create(2, "/b"))]);
     let theirs = batch(&[(7, open(7)), (7, create(7, "/theirs"))]);
     let again = batch(&[(7, create(7, "/twice"))]);
@@ -149,9 +156,9 @@ fn what_a_life_that_it_does_not_know_of_handed_over_is_never_applied() {
             _ => None,
         });
         assert_eq!(told, expected);
-        let is_whole = machine.counters().index == LogIndex(3);
+        let is_whole = machine.index() == LogIndex(3);
         assert_eq!(is_whole, expected.is_none());
-        assert_eq!(apply.last_index, machine.counters().index);
+        assert_eq!(apply.last_index, machine.index());
         assert!(expected.is_none() || !apply.has_work());
     };
     let (own, later) = (ORIGIN.boot.0, ORIGIN.boot.0 + 1);
@@ -180,7 +187,7 @@ fn a_snapshot_that_holds_what_another_life_handed_over_does_not_become_the_state
         let told = apply.take_output().to_loop;
         let is_told = told.iter().any(|it| matches!(it, FromApply::Outlived { .. }));
         assert_eq!(is_told, !is_known, "{boot} {sequence}");
-        assert_eq!(state.counters().index == LogIndex(2), is_known);
+        assert_eq!(state.index() == LogIndex(2), is_known);
     }
 }
 
@@ -204,7 +211,14 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
         }
         apply.receive(entries(vec![
             entry_of(2, &given),
-            entry_of(3, &[of(leader, &[(0, Command::Forget { member: forgotten })], 1)]),
+            entry_of(
+                3,
+                &[of(
+                    leader,
+                    &[(0, Command::Control(ControlCommand::Forget { member: forgotten }))],
+                    1,
+                )],
+            ),
             entry_of(4, &[of(leader, &[(0, open(4))], 2)]),
         ]));
         (0..20).for_each(|_| {
@@ -212,7 +226,7 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
         });
         let told = apply.take_output().to_loop;
         assert_eq!(told.contains(&FromApply::Forgotten), expected);
-        assert_eq!(machine.counters().index, LogIndex(if expected { 2 } else { 4 }));
+        assert_eq!(machine.index(), LogIndex(if expected { 2 } else { 4 }));
         assert!(!apply.has_work());
     }
 }
@@ -248,7 +262,7 @@ fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
         apply.step(&mut state, 1);
         let told = apply.take_output().to_loop;
         assert_eq!(told.contains(&FromApply::Forgotten), expected);
-        assert_eq!(state.counters().index == LogIndex(2), !expected);
+        assert_eq!(state.index() == LogIndex(2), !expected);
     }
 }
 
@@ -287,14 +301,13 @@ impl Player {
         let mut output = self.apply.take_output();
         let changes = output.changes.clone();
         for (change, path) in changes.iter() {
-            self.seen.changes.push(format!("{:?} {:?} {path}", change.ordinal, change.kind));
+            self.seen.changes.push(format!("{:?} {:?} {path}", change.mark.ordinal, change.kind));
         }
         for (front, delivery) in output.deliveries(2) {
             for answer in delivery.answers {
                 match answer {
-                    Answer::Synced { connection, ordinal, .. } => {
-                        let counters = self.machine.counters();
-                        assert_eq!(ordinal, counters.ordinal);
+                    Answer::Synced { connection, mark } => {
+                        assert_eq!(mark, self.machine.mark());
                         self.seen.syncs.push(connection.0);
                     }
                     answer => self.seen.answers[front.0 as usize].push(format!("{answer:?}")),
@@ -310,13 +323,12 @@ impl Player {
             else {
                 panic!("{message:?}")
             };
-            assert_eq!(index, self.machine.counters().index);
+            assert_eq!(index, self.machine.index());
             self.seen.sessions.extend(sessions);
             self.seen.configured += usize::from(configured.is_some());
             self.seen.index = index.0;
         }
-        let counters = self.machine.counters();
-        self.ends.push((counters.index.0, counters.ordinal.0));
+        self.ends.push((self.machine.index().0, self.machine.mark().ordinal.0));
     }
 
     fn finish(mut self) -> Seen {
@@ -413,10 +425,11 @@ fn skipped_batches_change_nothing() {
     while player.apply.has_work() {
         player.step(1);
     }
-    assert!(player.machine.tree().find("/theirs").is_some());
+    assert!(player.machine.zk().tree().find("/theirs").is_some());
     // Only the one that followed its origin's last batch.
-    assert_eq!(player.machine.tree().find("/twice").map(|znode| znode.stat().czxid), Some(13));
-    let boots = [MemberId(9), ORIGIN.member].map(|member| player.machine.last_batch(member));
+    assert_eq!(player.machine.zk().tree().find("/twice").map(|znode| znode.stat().czxid), Some(13));
+    let boots =
+        [MemberId(9), ORIGIN.member].map(|member| player.machine.control().last_batch(member));
     assert_eq!(boots, [Some((BootId(2), 2)), Some((ORIGIN.boot, 5))]);
 }
 
@@ -438,7 +451,7 @@ fn a_sync_is_answered_when_its_index_is_applied_and_not_before() {
     while player.apply.has_work() {
         let before = player.seen.syncs.len();
         player.step(1);
-        let index = player.machine.counters().index.0;
+        let index = player.machine.index().0;
         let due = [2, 3, 5, 6].iter().filter(|wanted| **wanted <= index).count();
         assert_eq!(player.seen.syncs.len(), due, "after {before} at index {index}");
     }
@@ -454,7 +467,8 @@ fn a_sync_is_answered_when_its_index_is_applied_and_not_before() {
 #[test]
 fn settings_replaced_within_an_entry_are_reported_though_the_entry_goes_on() {
     let mut player = Player::new();
-    let configure = own_batch(0, &Command::Configure(Settings::default())).stamp(ORIGIN, 1);
+    let configure =
+        own_batch(0, &Command::Zk(ZkCommand::Configure(Settings::default()))).stamp(ORIGIN, 1);
     let more = batch(&[(1, set(1, "/a", "1")), (1, set(1, "/a", "2"))]).stamp(ORIGIN, 2);
     player.apply.receive(expect(1, None, vec![]));
     player.apply.receive(expect(2, Some(0), vec![waiter(1, vec![]), waiter(1, vec![])]));
@@ -476,11 +490,11 @@ fn an_image_is_started_between_entries_only() {
         while frozen.is_none() {
             assert!(player.apply.has_work());
             player.apply.step(&mut player.machine, 1);
-            let counters = player.machine.counters();
+            let (index_now, mark) = (player.machine.index(), player.machine.mark());
             for message in player.apply.take_output().to_loop {
                 if let FromApply::Frozen { index, term, zxid, .. } = message {
                     assert!(player.apply.at.is_none());
-                    assert_eq!((index, term, zxid), (counters.index, 1, counters.zxid));
+                    assert_eq!((index, term, zxid), (index_now, 1, mark.zxid));
                     frozen = Some(player.machine.digest());
                 }
             }
@@ -496,7 +510,7 @@ fn an_image_is_started_between_entries_only() {
 }
 
 fn image(player: &mut Player) -> Machine {
-    let mut restore = machine::image::Restore::default();
+    let mut restore = machine::image::restore::Restore::default();
     loop {
         player.apply.receive(ToApply::FreezeStep);
         assert!(player.apply.has_work());
@@ -550,14 +564,14 @@ fn containers_that_can_go_are_found_when_they_are_asked_for() {
     let create = |path, mode| {
         let (malformed, data, acl, ttl_ms) = (false, None, AskedAcl::Open, -1);
         let op = Op::Create { path, malformed, data, acl, mode, ttl_ms };
-        (1, Command::Write { session: SessionId(1), op })
+        (1, Command::Zk(ZkCommand::Write { session: SessionId(1), op }))
     };
     let delete = Op::Delete { path: "/c/a", version: -1 };
     let commands = batch(&[
         (1, open(1)),
         create("/c", CreateMode::Container),
         create("/c/a", CreateMode::Persistent),
-        (1, Command::Write { session: SessionId(1), op: delete }),
+        (1, Command::Zk(ZkCommand::Write { session: SessionId(1), op: delete })),
     ]);
     let waiters = (0..4).map(|_| waiter(1, vec![])).collect();
     player.apply.receive(expect(1, Some(0), waiters));

@@ -1,7 +1,7 @@
 //! What a leader takes of what is forwarded, whatever happens on the way.
 
 use machine::entry::{BatchBuilder, encode_identities};
-use machine::{Command, ConnectionId, SessionId};
+use machine::{Command, ConnectionId, SessionId, ZkCommand};
 
 use super::*;
 
@@ -14,7 +14,11 @@ fn batch_of(bytes: usize) -> UnstampedBatch {
     let data = vec![b'x'; bytes];
     let (path, malformed, version) = ("/a", false, -1);
     let op = machine::Op::SetData { path, malformed, data: Some(&data), version };
-    builder.push(ConnectionId(1), &nobody, &Command::Write { session: SessionId(1), op });
+    builder.push(
+        ConnectionId(1),
+        &nobody,
+        &Command::Zk(ZkCommand::Write { session: SessionId(1), op }),
+    );
     builder.finish()
 }
 

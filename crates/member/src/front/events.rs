@@ -3,9 +3,11 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use machine::change::parent_path;
 use machine::zk::acl::{self, perms};
-use machine::{Acl, Change, ChangeKind, ConnectionId, Ordinal, Owner, SessionId};
+use machine::zk::path::parent_path;
+use machine::{
+    Acl, Change, ChangeKind, ConnectionId, ControlChange, Ordinal, Owner, SessionId, ZkChange,
+};
 use zk::response::{EventType, encode_event};
 
 use super::connection::{Connection, State};
@@ -16,31 +18,31 @@ use crate::message::borrow;
 
 impl Front {
     pub(super) fn on_change(&mut self, change: &Change, path: &str) {
-        let (zxid, at) = (change.zxid.0, change.ordinal);
+        let (zxid, at) = (change.mark.zxid.0, change.mark.ordinal);
         self.last_zxid = self.last_zxid.max(zxid);
         match &change.kind {
-            ChangeKind::Created { acl, parent_acl } => {
+            ChangeKind::Zk(ZkChange::Created { acl, parent_acl }) => {
                 self.fire(WatchKind::Data, EventType::Created, path, zxid, at, acl);
                 let parent = parent_path(path);
                 let event = EventType::ChildrenChanged;
                 self.fire(WatchKind::Child, event, parent, zxid, at, parent_acl);
             }
-            ChangeKind::Deleted { acl, parent_acl } => {
+            ChangeKind::Zk(ZkChange::Deleted { acl, parent_acl }) => {
                 self.fire_deleted(path, zxid, at, acl);
                 let parent = parent_path(path);
                 let event = EventType::ChildrenChanged;
                 self.fire(WatchKind::Child, event, parent, zxid, at, parent_acl);
             }
-            ChangeKind::DataSet { acl } => {
+            ChangeKind::Zk(ZkChange::DataSet { acl }) => {
                 self.fire(WatchKind::Data, EventType::DataChanged, path, zxid, at, acl);
             }
-            ChangeKind::SessionClosed { session } => self.on_session_closed(*session),
-            ChangeKind::SessionAttached { session, owner, .. } => {
+            ChangeKind::Zk(ZkChange::SessionClosed { session }) => self.on_session_closed(*session),
+            ChangeKind::Zk(ZkChange::SessionAttached { session, owner, .. }) => {
                 self.on_session_attached(*session, *owner);
             }
-            ChangeKind::Configured(settings) => self.settings = settings.clone(),
-            ChangeKind::Registered(_) => {}
-            ChangeKind::Installed { .. } => self.on_installed(),
+            ChangeKind::Zk(ZkChange::Configured(settings)) => self.settings = settings.clone(),
+            ChangeKind::Control(ControlChange::Registered(_)) => {}
+            ChangeKind::Zk(ZkChange::Installed { .. }) => self.on_installed(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! session.
 
 use machine::zk::sessions::Session;
-use machine::{Command, ConnectionId, Machine, Outcome, Refusal, SessionId};
+use machine::{Command, ConnectionId, Machine, Refusal, SessionId, ZkCommand, ZkOutcome};
 use zk::auth::session_secret;
 use zk::four_letter::{TRACE_MASK_BYTES, Word};
 use zk::limits::CONNECT_BYTES_MAX;
@@ -10,9 +10,9 @@ use zk::request::ConnectRequest;
 use zk::response::ConnectResponse;
 
 use super::connection::{ReadOnly, State};
+use super::window::ZkAnswered;
 use super::{Front, Halt, NO_CONTACT, take_frame};
 use crate::limits::CONNECT_HOLD_MS_MAX;
-use crate::message::Answered;
 
 /// What a client is told of its session.
 struct Welcome {
@@ -116,7 +116,7 @@ impl Front {
             self.disconnect(id, "it wants more than reads, and there is no leader");
             return;
         }
-        let zxid = machine.counters().zxid.0;
+        let zxid = machine.mark().zxid.0;
         if connect.last_zxid_seen > zxid {
             let seen = connect.last_zxid_seen;
             let what = format!("it has seen zxid {seen:#x}, ours is {zxid:#x}");
@@ -144,7 +144,7 @@ impl Front {
             session => {
                 let session = SessionId(session);
                 let is_own = |found: &&Session| found.password[..] == *connect.password;
-                let Some(found) = machine.sessions().get(session).filter(is_own) else {
+                let Some(found) = machine.zk().sessions().get(session).filter(is_own) else {
                     self.refuse_session(id, connect.read_only);
                     return;
                 };
@@ -177,8 +177,8 @@ impl Front {
             }
         };
         let command = match connect.session {
-            0 => Command::OpenSession { session, password, timeout_ms },
-            _ => Command::Attach { session, password, timeout_ms },
+            0 => Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms }),
+            _ => Command::Zk(ZkCommand::Attach { session, password, timeout_ms }),
         };
         // In a batch of its own, so that Loop can forget it if the client does not wait.
         self.hand_over();
@@ -204,7 +204,7 @@ impl Front {
     }
 
     /// The session of a connecting client exists, or does not.
-    pub(super) fn on_session(&mut self, id: ConnectionId, answered: &Answered) {
+    pub(super) fn on_session(&mut self, id: ConnectionId, answered: &ZkAnswered) {
         self.commands_in_flight -= 1;
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         let state = core::mem::replace(&mut connection.state, State::Waiting);
@@ -212,7 +212,7 @@ impl Front {
             unreachable!("the caller looked");
         };
         match answered {
-            Ok(Ok(Outcome::Opened | Outcome::Attached)) => {
+            Ok(Ok(ZkOutcome::Opened | ZkOutcome::Attached)) => {
                 self.heard.insert(session);
                 self.welcome(id, &connect, Welcome { session, password, timeout_ms });
             }

@@ -9,13 +9,14 @@
 use core::fmt;
 
 use machine::zk::acl::perms;
-use machine::{AclEntry, ChangeBatch, ChangeKind, ConnectionId, Outcome, Zxid};
+use machine::{AclEntry, ChangeBatch, ChangeKind, ConnectionId, ZkChange, ZkOutcome, Zxid};
 use zk::request::{CreateKind, ReadKind, Request, WriteRequest};
 
 use super::connection::Connection;
+use super::window::ZkAnswered;
 use super::{Front, Slot, SlotKind};
 use crate::limits::SLOW_REQUEST_INTERVAL_MS;
-use crate::message::{Answered, OwnedIdentity};
+use crate::message::OwnedIdentity;
 
 /// What became of an operation (`AuditEvent.Result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,9 +150,9 @@ impl Pending {
     }
 
     /// What was done, and to which znode.
-    fn done<'a>(&'a self, outcome: &'a Outcome) -> (&'a str, Option<&'static str>) {
+    fn done<'a>(&'a self, outcome: &'a ZkOutcome) -> (&'a str, Option<&'static str>) {
         match outcome {
-            Outcome::Created { path, .. } => (path, self.znode_type),
+            ZkOutcome::Created { path, .. } => (path, self.znode_type),
             _ => (&self.path, self.znode_type),
         }
     }
@@ -176,11 +177,11 @@ impl Front {
     }
 
     /// A write was answered.
-    pub(super) fn audit(&mut self, id: ConnectionId, slot: &Slot, answered: &Answered) {
+    pub(super) fn audit(&mut self, id: ConnectionId, slot: &Slot, answered: &ZkAnswered) {
         let Some(pending) = slot.pending.as_ref().filter(|_| self.config.audit) else { return };
         let Some(connection) = self.connections.get(&id) else { return };
         let ((path, mode), result) = match answered {
-            Ok(Ok(Outcome::Multi(outcomes))) => {
+            Ok(Ok(ZkOutcome::Multi(outcomes))) => {
                 let parts = pending.parts.iter().zip(outcomes);
                 let told = parts.filter_map(|(part, outcome)| Some((part.as_ref()?, outcome)));
                 // Of a multi, setAcl is not told; a sequential create is told without its mode.
@@ -238,15 +239,15 @@ pub fn audit_ended_sessions(changes: &ChangeBatch, user: &str, mut tell: impl Fn
     let mut removed: Vec<&str> = Vec::new();
     let mut removed_at = Zxid(0);
     for (change, path) in changes.iter() {
-        if change.zxid != removed_at {
+        if change.mark.zxid != removed_at {
             removed.clear();
         }
         match &change.kind {
-            ChangeKind::Deleted { .. } => {
-                removed_at = change.zxid;
+            ChangeKind::Zk(ZkChange::Deleted { .. }) => {
+                removed_at = change.mark.zxid;
                 removed.push(path);
             }
-            ChangeKind::SessionClosed { session } => {
+            ChangeKind::Zk(ZkChange::SessionClosed { session }) => {
                 for path in removed.drain(..) {
                     tell(&AuditEvent {
                         session: session.0,

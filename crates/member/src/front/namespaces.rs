@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use machine::Outcome;
+use machine::ZkOutcome;
 use zk::metrics::Distribution;
 use zk::request::{ReadKind, Request, WriteRequest};
 
+use super::window::ZkAnswered;
 use crate::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
-use crate::message::Answered;
 
 /// Stands for every namespace without a place of its own. No znode has this name.
 pub const OTHERS: &str = "/";
@@ -145,10 +145,10 @@ impl Namespaces {
     }
 
     /// A write was answered.
-    pub(super) fn on_written(&mut self, written: &Written, answered: &Answered) {
+    pub(super) fn on_written(&mut self, written: &Written, answered: &ZkAnswered) {
         let parts = match (written, answered) {
             (Written::One(part), Ok(Ok(_))) => core::slice::from_ref(part),
-            (Written::Many(parts), Ok(Ok(Outcome::Multi(_)))) => parts,
+            (Written::Many(parts), Ok(Ok(ZkOutcome::Multi(_)))) => parts,
             _ => return,
         };
         for Part { namespace, bytes } in parts {

@@ -25,8 +25,8 @@ impl Front {
         if !connection.is_runnable() {
             return false;
         }
-        let counters = machine.counters();
-        self.last_zxid = self.last_zxid.max(counters.zxid.0);
+        let mark = machine.mark();
+        self.last_zxid = self.last_zxid.max(mark.zxid.0);
         if let State::Greeting(_) = connection.state {
             self.greet(id, machine);
             return false;
@@ -38,10 +38,10 @@ impl Front {
         if !self.config.replies.is_calm()
             && let Some(bytes) = self.wants_room(id, machine)
         {
-            return self.wait_for_room(id, bytes, counters.zxid.0);
+            return self.wait_for_room(id, bytes, mark.zxid.0);
         }
         let slot = self.pop_slot(id);
-        let (xid, zxid, at) = (slot.xid, counters.zxid.0, counters.ordinal);
+        let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
         match &slot.kind {
             SlotKind::Read(read) => self.run_read(id, &slot, read, machine),
             SlotKind::MultiRead(reads) => self.run_multi_read(id, &slot, reads, machine),
@@ -87,7 +87,7 @@ impl Front {
         let connection = self.connections.get(&id)?;
         let bytes_of = |read: &OwnedRead| {
             let identities = borrow(&connection.identities);
-            result_bytes(&machine.query(&ops::query(&read.borrow()), &identities))
+            result_bytes(&machine.zk().query(&ops::query(&read.borrow()), &identities))
         };
         let bytes = match connection.window.front().map(|slot| &slot.kind) {
             Some(SlotKind::Read(read)) => bytes_of(read),
@@ -105,10 +105,10 @@ impl Front {
     }
 
     fn run_read(&mut self, id: ConnectionId, slot: &Slot, read: &OwnedRead, machine: &Machine) {
-        let counters = machine.counters();
-        let (xid, zxid, at) = (slot.xid, counters.zxid.0, counters.ordinal);
+        let mark = machine.mark();
+        let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
         let identities = self.connections[&id].identities.clone();
-        let result = machine.query(&ops::query(&read.borrow()), &borrow(&identities));
+        let result = machine.zk().query(&ops::query(&read.borrow()), &borrow(&identities));
         let bytes = result_bytes(&result);
         if self.is_too_large_a_reply(bytes) {
             self.refuse_reply(id, slot, zxid, &read.path, bytes);
@@ -131,12 +131,12 @@ impl Front {
         reads: &[OwnedRead],
         machine: &Machine,
     ) {
-        let (xid, zxid) = (slot.xid, machine.counters().zxid.0);
+        let (xid, zxid) = (slot.xid, machine.mark().zxid.0);
         let identities = self.connections[&id].identities.clone();
         let identities = borrow(&identities);
         let results: Vec<_> = reads
             .iter()
-            .map(|read| (read.kind, machine.query(&ops::query(&read.borrow()), &identities)))
+            .map(|read| (read.kind, machine.zk().query(&ops::query(&read.borrow()), &identities)))
             .collect();
         let bytes: u64 = results.iter().map(|(_, result)| result_bytes(result)).sum();
         if self.is_too_large_a_reply(bytes) {
@@ -155,10 +155,10 @@ impl Front {
     }
 
     fn run_ephemerals(&mut self, id: ConnectionId, slot: &Slot, prefix: &str, machine: &Machine) {
-        let (xid, zxid) = (slot.xid, machine.counters().zxid.0);
+        let (xid, zxid) = (slot.xid, machine.mark().zxid.0);
         let session = self.connections[&id].session;
         let session = session.expect("an attached connection has a session");
-        let mut paths = machine.ephemeral_paths(session);
+        let mut paths = machine.zk().ephemeral_paths(session);
         paths.retain(|path| path.starts_with(prefix));
         let bytes = paths.iter().map(|path| 4 + path.len() as u64).sum();
         if self.is_too_large_a_reply(bytes) {
@@ -177,9 +177,9 @@ impl Front {
         else {
             unreachable!("the caller looked");
         };
-        let step = machine.count_descendants(path, &identities, COUNT_STEP_SLOTS_MAX, so_far);
+        let step = machine.zk().count_descendants(path, &identities, COUNT_STEP_SLOTS_MAX, so_far);
         let Some(result) = step.transpose() else { return };
-        let zxid = machine.counters().zxid.0;
+        let zxid = machine.mark().zxid.0;
         let slot = self.pop_slot(id);
         let xid = slot.xid;
         self.reply(id, &slot, zxid, |out| encode_all_children_number(xid, zxid, &result, out));
@@ -227,9 +227,9 @@ impl Front {
     /// `DataTree.setWatches`: what was missed fires at once, the rest is set. Persistent ones are
     /// only set: what they missed is not told.
     fn set_watches(&mut self, id: ConnectionId, asked: &OwnedSetWatches, machine: &Machine) {
-        let at = machine.counters().ordinal;
+        let at = machine.mark().ordinal;
         let since = asked.relative_zxid;
-        let find = |path: &str| machine.tree().find(path).map(|znode| znode.stat());
+        let find = |path: &str| machine.zk().tree().find(path).map(|znode| znode.stat());
         for path in &asked.data {
             let missed = match find(path) {
                 None => Some(EventType::Deleted),

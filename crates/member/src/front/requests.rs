@@ -1,7 +1,7 @@
 //! From frames to slots of the window: what a request is checked for before it may wait, run or be
 //! handed over.
 
-use machine::{Command, ConnectionId, DescendantCount};
+use machine::{Command, ConnectionId, DescendantCount, ZkCommand};
 use zk::jute::{JuteError, JuteReader};
 use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
 use zk::response::WriteForm;
@@ -178,7 +178,7 @@ impl Front {
                 self.keep_pending(id, request);
             }
             Request::CloseSession => {
-                self.submit(id, &Command::CloseSession { session }, bytes);
+                self.submit(id, &Command::Zk(ZkCommand::CloseSession { session }), bytes);
                 self.push_slot(id, xid, SlotKind::Close { bytes });
             }
             Request::Read(read) => self.on_read(id, xid, OwnedRead::of(read)),

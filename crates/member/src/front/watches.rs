@@ -18,7 +18,7 @@ use core::ops::{Index, IndexMut};
 use foldhash::fast::FixedState;
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashSet, HashTable};
-use machine::change::parent_path;
+use machine::zk::path::parent_path;
 use machine::{ConnectionId, Ordinal};
 use zk::request::{AddWatchMode, WatcherType};
 

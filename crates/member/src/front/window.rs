@@ -1,7 +1,7 @@
 //! The window of a connection: its requests that are not answered, in order, the credit they take,
 //! and their replies.
 
-use machine::{ConnectionId, Ordinal, Refusal};
+use machine::{ConnectionId, Mark, Outcome, Refusal, ZkOutcome};
 use zk::ErrorCode;
 use zk::request::XID_PING;
 use zk::response::{
@@ -209,12 +209,12 @@ impl Front {
     pub(super) fn on_command(
         &mut self,
         id: ConnectionId,
-        ordinal: Ordinal,
-        zxid: i64,
-        answered: &Answered,
+        mark: Mark,
+        answered: Answered,
         reads: Vec<ReadAnswer>,
     ) {
         let Some(connection) = self.connections.get(&id) else { return };
+        let answered = &of_zk(answered);
         match connection.state {
             State::Connecting { .. } => {
                 assert!(reads.is_empty());
@@ -225,7 +225,7 @@ impl Front {
             _ => return,
         }
         let slot = self.pop_slot(id);
-        let xid = slot.xid;
+        let (xid, zxid) = (slot.xid, mark.zxid.0);
         self.audit(id, &slot, answered);
         self.metrics.namespaces.on_written(&slot.written, answered);
         match (&slot.kind, answered) {
@@ -272,7 +272,7 @@ impl Front {
             self.reply(id, &slot, zxid, |out| append(&frame, out));
             drop(held);
             self.note_reply(id, bytes);
-            self.watch(id, read, error, ordinal);
+            self.watch(id, read, error, mark.ordinal);
             if !self.is_attached(id) {
                 // That watch was one too many.
                 return;
@@ -301,6 +301,17 @@ impl Front {
         self.settle(id);
         self.resumable.push(id);
     }
+}
+
+/// What came of a command of ZooKeeper's, or why nothing can.
+pub(super) type ZkAnswered = Result<Result<ZkOutcome, Refusal>, Unavailable>;
+
+/// The answer to a command of a connection here: all of them are ZooKeeper's.
+fn of_zk(answered: Answered) -> ZkAnswered {
+    answered.map(|outcome| match outcome {
+        Outcome::Zk(outcome) => outcome,
+        Outcome::Control => unreachable!("a client asks for none of the ensemble's commands"),
+    })
 }
 
 /// Appends a frame. The buffer takes what a large one needs, and not twice as much.

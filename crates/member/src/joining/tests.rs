@@ -1,6 +1,7 @@
 //! Who is registered, added, promoted, forgotten, and when not.
 
 use super::*;
+use machine::ControlCommand;
 
 const OWN: (MemberId, u64) = (MemberId(11), 1);
 
@@ -45,8 +46,8 @@ fn step_of(
 fn submits(member: u64, server: Option<u64>) -> Option<JoinStep> {
     let member = MemberId(member);
     Some(JoinStep::Submit(match server {
-        Some(server) => Command::Register { member, server },
-        None => Command::Forget { member },
+        Some(server) => Command::Control(ControlCommand::Register { member, server }),
+        None => Command::Control(ControlCommand::Forget { member }),
     }))
 }
 

@@ -1,6 +1,6 @@
 //! A Loop and its log on a disk that has room or not: what becomes durable, and who is told what.
 
-use machine::{Command, Op, SessionId, Settings};
+use machine::{Command, Op, SessionId, Settings, ZkCommand};
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
 use storage::wal::WalOptions;
 
@@ -125,7 +125,7 @@ impl Rig {
     fn submit(&mut self, bytes: usize) {
         let data = vec![b'x'; bytes];
         let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
-        let batch = own_batch(1, &Command::Write { session: SessionId(1), op });
+        let batch = own_batch(1, &Command::Zk(ZkCommand::Write { session: SessionId(1), op }));
         let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
         self.member.on_front(ToLoop::Submit(Submission { front: FrontId(0), batch, waiters }));
     }

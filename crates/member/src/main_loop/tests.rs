@@ -1,6 +1,6 @@
 //! Loop with a pretend disk: what it packs, what it waits for and what it does not.
 
-use machine::{Machine, Ordinal, SessionId};
+use machine::{Machine, Ordinal, SessionId, ZkCommand};
 
 use super::*;
 use crate::front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
@@ -53,7 +53,11 @@ fn submission_of(commands: usize, bytes: usize) -> ToLoop {
     for _ in 0..commands {
         let (path, malformed, version) = ("/a", false, -1);
         let op = machine::Op::SetData { path, malformed, data: Some(&data), version };
-        builder.push(ConnectionId(1), &nobody, &Command::Write { session: SessionId(1), op });
+        builder.push(
+            ConnectionId(1),
+            &nobody,
+            &Command::Zk(ZkCommand::Write { session: SessionId(1), op }),
+        );
     }
     let waiter = Waiter { connection: ConnectionId(1), reads: Vec::new() };
     let waiters = vec![waiter; commands];
@@ -456,7 +460,7 @@ fn settings_that_differ_are_configured_before_a_member_is_ready() {
         }))),
     );
     for _ in 0..10 {
-        assert_eq!(rig.real().ready == 1, *rig.machine.settings() == wanted);
+        assert_eq!(rig.real().ready == 1, *rig.machine.zk().settings() == wanted);
         rig.step_loop();
         rig.step_disk(1);
         rig.step_apply(1);
@@ -465,7 +469,7 @@ fn settings_that_differ_are_configured_before_a_member_is_ready() {
     assert_eq!(rig.real().ready, 1);
     // Once: the entry of the term, and one with the command.
     assert_eq!(packed(rig.real()), [(1, 1)]);
-    assert_eq!(rig.machine.counters().ordinal, Ordinal(1));
+    assert_eq!(rig.machine.mark().ordinal, Ordinal(1));
 }
 
 #[test]
@@ -490,7 +494,7 @@ fn expired(real: &Real) -> Vec<(i64, u64)> {
         }
         let batch = entry::decode_batch(&found.payload, entry::HEADER_BYTES).unwrap();
         let framed = batch.command(0).unwrap().unwrap();
-        if let Command::ExpireSessions { sessions } = framed.command {
+        if let Command::Zk(ZkCommand::ExpireSessions { sessions }) = framed.command {
             expired.extend(sessions.iter().map(|(session, judged)| (session.0, judged.0)));
         }
     }
@@ -598,7 +602,7 @@ fn a_snapshot_is_taken_by_commands_and_its_log_released() {
     assert_eq!(rig.real().finished, [0; 0]);
     rig.play("c1: set /a q");
     // The image is asked for while the fifth command is on its way.
-    let index = rig.machine.counters().index.0;
+    let index = rig.machine.index().0;
     assert_eq!(rig.real().finished, [index - 1]);
     assert!(rig.real().pieces > 0);
     rig.play("c1: set /a 1\nc1: set /a 2\nc1: set /a 3\nc1: set /a 4");
@@ -630,7 +634,7 @@ fn writes_go_on_while_a_snapshot_is_taken() {
         rig.step_apply(1);
         rig.step_deliver();
     }
-    let at = rig.machine.counters().index.0;
+    let at = rig.machine.index().0;
     rig.take_log();
     rig.line("c1~ set /a z | set /a q");
     for _ in 0..20 {
@@ -642,7 +646,7 @@ fn writes_go_on_while_a_snapshot_is_taken() {
     assert_eq!(rig.take_log().len(), 2);
     rig.run();
     let finished = rig.real().finished.clone();
-    assert!(finished[0] <= at && at < rig.machine.counters().index.0, "{finished:?}");
+    assert!(finished[0] <= at && at < rig.machine.index().0, "{finished:?}");
 }
 
 /// What the disk of a member holds that wrote these lines, for its next start.
@@ -700,7 +704,7 @@ fn a_snapshot_that_is_due_at_a_start_waits_for_the_end_of_the_replay() {
 
 #[test]
 fn commands_of_the_loop_itself_are_nobodys() {
-    let batch = own_batch(0, &Command::Configure(Settings::default()));
+    let batch = own_batch(0, &Command::Zk(ZkCommand::Configure(Settings::default())));
     let stamped = batch.stamp(ORIGIN, 1);
     let payload = entry::encode(0, 0, &[stamped]);
     let decoded = entry::decode_batch(&payload, entry::HEADER_BYTES).unwrap();
@@ -739,7 +743,7 @@ fn containers_that_were_found_are_removed_by_a_command() {
     let batch = entry::decode_batch(payload, entry::HEADER_BYTES).unwrap();
     let command = batch.command(0).unwrap().unwrap().command;
     let (paths, never_used_ms_max) = (vec!["/a", "/b"], 9);
-    assert_eq!(command, Command::DeleteContainers { paths, never_used_ms_max });
+    assert_eq!(command, Command::Zk(ZkCommand::DeleteContainers { paths, never_used_ms_max }));
     // Nothing found, nothing logged.
     real.persist(usize::MAX);
     real.finish(80);
@@ -787,9 +791,9 @@ fn an_image_replaces_the_state_and_is_kept_until_a_snapshot_covers_it() {
     assert_eq!(rig.real().member.install(first), Ok(()));
     assert_eq!(rig.real().member.install(second), Err(InstallRefused::UnderWay));
     rig.run();
-    assert!(rig.machine.tree().find("/a").is_some());
-    assert!(rig.machine.tree().find("/b").is_none());
-    let index = rig.machine.counters().index.0;
+    assert!(rig.machine.zk().tree().find("/a").is_some());
+    assert!(rig.machine.zk().tree().find("/b").is_none());
+    let index = rig.machine.index().0;
     let real = rig.real();
     // The log is not kept behind the snapshot before: it could not be applied without the image.
     assert_eq!((&*real.finished, &*real.released), ([index].as_slice(), [index].as_slice()));
@@ -797,7 +801,7 @@ fn an_image_replaces_the_state_and_is_kept_until_a_snapshot_covers_it() {
     assert_eq!(real.member.check_install(), Ok(()));
     rig.take_log();
     rig.play("c2: connect as=c1\nc2: create /b z");
-    assert!(rig.machine.tree().find("/b").is_some());
+    assert!(rig.machine.zk().tree().find("/b").is_some());
 }
 
 #[test]
@@ -867,7 +871,7 @@ fn a_snapshot_that_is_wanted_is_taken_whatever_was_written() {
         assert_eq!(rig.real().finished.len(), number as usize);
     }
     // The same state twice: the log lets go of nothing more for the second.
-    let index = rig.machine.counters().index.0;
+    let index = rig.machine.index().0;
     assert_eq!(rig.real().finished, [index, index]);
     assert_eq!(rig.real().released, [1, 1]);
     rig.play("c1: create /a x");
@@ -924,11 +928,11 @@ fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
 fn what_nobody_waits_for_any_more_is_forgotten_before_a_leader_has_it() {
     let mut member = Loop::new(start()).unwrap();
     let submission = |front: u32, connection: u64| {
-        let command = Command::OpenSession {
+        let command = Command::Zk(ZkCommand::OpenSession {
             session: SessionId(connection as i64),
             password: [0; 16],
             timeout_ms: 4_000,
-        };
+        });
         let batch = own_batch(connection, &command);
         let waiters = vec![Waiter { connection: ConnectionId(connection), reads: Vec::new() }];
         ToLoop::Submit(Submission { front: FrontId(front), batch, waiters })

@@ -1,6 +1,7 @@
 use machine::entry::{self, BatchBuilder};
 use machine::{
-    ChangeBatch, Command, ConnectionId, LogIndex, Machine, Origin, SessionId, Settings, Stamp,
+    ChangeBatch, Command, ConnectionId, ControlCommand, LogIndex, Machine, Origin, SessionId,
+    Settings, Stamp, ZkCommand,
 };
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
 use storage::snapshot::{has_received, snapshot_name};
@@ -25,11 +26,15 @@ const WAL: WalOptions = WalOptions {
 /// A machine with one session, that it has not in common with a new one.
 fn machine_with_session() -> Machine {
     let mut machine = Machine::default();
-    let command =
-        Command::OpenSession { session: SessionId(9), password: [1; 16], timeout_ms: 4_000 };
+    let command = Command::Zk(ZkCommand::OpenSession {
+        session: SessionId(9),
+        password: [1; 16],
+        timeout_ms: 4_000,
+    });
     let (origin, connection) = (Origin::default(), ConnectionId(3));
     let stamp = Stamp { time_ms: 1, origin, connection, identities: &[] };
-    machine.apply(&stamp, &command, &mut ChangeBatch::default()).outcome.expect("it is the first");
+    let reply = machine.apply(&stamp, &command, &mut ChangeBatch::default());
+    assert!(matches!(reply.outcome, machine::Outcome::Zk(Ok(_))), "it is the first");
     machine.finish_entry(LogIndex(2));
     machine
 }
@@ -45,7 +50,7 @@ fn snapshot_bytes() -> Vec<u8> {
         panic!("a small state is one piece");
     };
     let membership = Membership { voters: vec![1], ..Membership::default() };
-    let zxid = machine.counters().zxid;
+    let zxid = machine.mark().zxid;
     image.handle(SnapshotJob::Begin { number: 1, index: 2, term: 1, membership, zxid }, || ());
     image.handle(SnapshotJob::Piece(piece), || ());
     assert!(image.handle(SnapshotJob::Finish, || ()).problems.is_empty());
@@ -74,8 +79,12 @@ fn receive(disk: &FaultDisk, bytes: &[u8]) -> Result<PreparedImage, RecoveryErro
 fn append_install(found: &mut Recovered<FaultDisk>, hash: u128) {
     let mut builder = BatchBuilder::default();
     let nobody = entry::encode_identities([].into_iter());
-    builder.push(ConnectionId(0), &nobody, &Command::Configure(Settings::default()));
-    builder.push(ConnectionId(0), &nobody, &Command::InstallImage { hash });
+    builder.push(ConnectionId(0), &nobody, &Command::Zk(ZkCommand::Configure(Settings::default())));
+    builder.push(
+        ConnectionId(0),
+        &nobody,
+        &Command::Control(ControlCommand::InstallImage { hash }),
+    );
     let batch = builder.finish().stamp(found.origin, 1);
     let payload = entry::encode(1, 0, &[batch]);
     let entry = LogEntry { index: 2, term: 1, kind: EntryKind::Normal, payload };
@@ -88,7 +97,7 @@ fn append_install(found: &mut Recovered<FaultDisk>, hash: u128) {
 fn a_snapshot_of_another_server_is_received_and_kept() {
     let disk = born();
     let image = receive(&disk, &snapshot_bytes()).expect("nothing is wrong with it");
-    assert!(image.machine.sessions().get(SessionId(9)).is_some());
+    assert!(image.machine.zk().sessions().get(SessionId(9)).is_some());
     assert!(has_received(&disk).expect("the disk works"));
 }
 
@@ -126,8 +135,8 @@ fn one_that_an_entry_names_is_prepared_by_every_start() {
         let stamp = Stamp { time_ms: 1, origin, connection, identities: &[] };
         let mut changes = ChangeBatch::default();
         let reply = after.machine.apply(&stamp, &framed.command, &mut changes);
-        assert_eq!(reply.outcome, Ok(machine::Outcome::Installed));
-        assert!(after.machine.sessions().get(SessionId(9)).is_some());
+        assert_eq!(reply.outcome, machine::Outcome::Control);
+        assert!(after.machine.zk().sessions().get(SessionId(9)).is_some());
         assert!(has_received(&disk).expect("the disk works"));
     }
 }
@@ -233,20 +242,23 @@ fn the_survey_counts_znodes_and_finds_the_last_image() {
         path,
         malformed: false,
         data: None,
-        acl: machine::command::AskedAcl::Open,
+        acl: machine::zk::command::AskedAcl::Open,
         mode: machine::CreateMode::Persistent,
         ttl_ms: -1,
     };
     let session = SessionId(9);
     let delete = Op::Delete { path: "/a", version: -1 };
-    let write = |op| Command::Write { session, op };
-    let multi = Command::Multi { session, ops: vec![create("/c"), create("/d"), delete.clone()] };
+    let write = |op| Command::Zk(ZkCommand::Write { session, op });
+    let multi = Command::Zk(ZkCommand::Multi {
+        session,
+        ops: vec![create("/c"), create("/d"), delete.clone()],
+    });
     let entries = [
         entry_of(2, &[write(create("/a")), write(create("/b"))]),
-        entry_of(3, &[Command::InstallImage { hash: 1 }, multi]),
+        entry_of(3, &[Command::Control(ControlCommand::InstallImage { hash: 1 }), multi]),
         LogEntry { payload: b"x".as_slice().into(), ..entry_of(4, &[]) },
         LogEntry { payload: b"".as_slice().into(), ..entry_of(5, &[]) },
-        entry_of(6, &[Command::InstallImage { hash: 2 }]),
+        entry_of(6, &[Command::Control(ControlCommand::InstallImage { hash: 2 })]),
         LogEntry { kind: EntryKind::MembershipChange, ..entry_of(7, &[write(create("/e"))]) },
     ];
     for middle in 0..=entries.len() {

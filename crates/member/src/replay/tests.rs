@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use machine::entry::BatchBuilder;
 use machine::together::one_by_one;
-use machine::{BootId, ConnectionId, MemberId, SessionId, Settings};
+use machine::{BootId, ConnectionId, ControlCommand, MemberId, SessionId, Settings, ZkCommand};
 use replica::{HardState, LeftOut, Membership, Position};
 
 use super::*;
@@ -29,7 +29,7 @@ fn entry(index: u64, origin: Origin, sequence: u64, commands: &[Command<'_>]) ->
 
 fn open_session(session: i64) -> Command<'static> {
     let (session, password) = (SessionId(session), [1; 16]);
-    Command::OpenSession { session, password, timeout_ms: 4_000 }
+    Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms: 4_000 })
 }
 
 fn create<'a>(path: &'a str, data: &'a [u8]) -> Command<'a> {
@@ -37,11 +37,11 @@ fn create<'a>(path: &'a str, data: &'a [u8]) -> Command<'a> {
         path,
         malformed: false,
         data: Some(data),
-        acl: machine::command::AskedAcl::Open,
+        acl: machine::zk::command::AskedAcl::Open,
         mode: machine::CreateMode::Persistent,
         ttl_ms: -1,
     };
-    Command::Write { session: SessionId(1), op }
+    Command::Zk(ZkCommand::Write { session: SessionId(1), op })
 }
 
 /// Plain entries from index 2 on, the first of which opens session 1.
@@ -73,7 +73,7 @@ fn restored(entries: Vec<Entry>) -> Restored {
 fn replayed(restored: &mut Restored) -> Machine {
     let mut machine = Machine::default();
     replay(&mut machine, restored, ORIGIN, one_by_one);
-    assert_eq!(machine.counters().index.0, restored.applied_index);
+    assert_eq!(machine.index().0, restored.applied_index);
     machine
 }
 
@@ -99,10 +99,10 @@ fn a_replay_makes_the_state_that_apply_makes() {
     let (machine, expected) = (replayed(&mut restored), applied(&entries));
     assert_eq!(restored.applied_index, 44);
     assert_eq!(restored.applied_term(), 2);
-    assert_eq!(machine.counters(), expected.counters());
+    assert_eq!((machine.index(), machine.mark()), (expected.index(), expected.mark()));
     assert_eq!(machine.digest(), expected.digest());
-    assert!(machine.tree().find("/40").is_some());
-    assert!(machine.tree().find("/twice").is_none());
+    assert!(machine.zk().tree().find("/40").is_some());
+    assert!(machine.zk().tree().find("/twice").is_none());
 }
 
 /// Replays plain entries up to index 3, this one, and plain ones behind it.
@@ -118,13 +118,18 @@ fn check_ends_before(entry: Entry) {
 #[test]
 fn a_replay_ends_before_what_loop_and_apply_decide_about() {
     let command = |command| entry(4, BEFORE, 3, &[create("/b", b""), command]);
-    check_ends_before(command(Command::Forget { member: MemberId(9) }));
-    check_ends_before(command(Command::InstallImage { hash: 1 }));
+    check_ends_before(command(Command::Control(ControlCommand::Forget { member: MemberId(9) })));
+    check_ends_before(command(Command::Control(ControlCommand::InstallImage { hash: 1 })));
     check_ends_before(Entry { kind: EntryKind::Membership, ..plain(1).remove(0) });
     // What this life, or a later one, handed over: the directory is an old copy.
     for boot in [4, 5] {
         let later = Origin { boot: BootId(boot), ..ORIGIN };
-        check_ends_before(entry(4, later, 1, &[Command::Configure(Settings::default())]));
+        check_ends_before(entry(
+            4,
+            later,
+            1,
+            &[Command::Zk(ZkCommand::Configure(Settings::default()))],
+        ));
     }
 }
 

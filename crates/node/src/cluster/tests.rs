@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use machine::entry::{BatchBuilder, encode_identities};
-use machine::{Command, ConnectionId, SessionId, Settings};
+use machine::{Command, ConnectionId, SessionId, Settings, ZkCommand};
 use member::message::{Submission, ToLoop, Waiter};
 use member::recovery::Options;
 use storage::datadir::{BIRTH_FILE, Identity, decode_birth};
@@ -121,7 +121,7 @@ fn open_session(node: &Node, session: i64) {
     let mut builder = BatchBuilder::default();
     let connection = ConnectionId(session as u64);
     let (session, password) = (SessionId(session), [7; 16]);
-    let command = Command::OpenSession { session, password, timeout_ms: 3_600_000 };
+    let command = Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms: 3_600_000 });
     builder.push(connection, &nobody, &command);
     let handle = &node.front_handles()[0];
     let waiters = vec![Waiter { connection, reads: Vec::new() }];
@@ -134,7 +134,7 @@ fn wait_alike(nodes: &[Node], session_count: usize) {
     let state = |node: &Node| {
         let handle = &node.front_handles()[0];
         let machine = handle.machine().read();
-        (machine.sessions().iter().count(), machine.digest())
+        (machine.zk().sessions().iter().count(), machine.digest())
     };
     wait_until("all have all sessions", || nodes.iter().all(|it| state(it).0 == session_count));
     wait_until("all are alike", || nodes.iter().all(|it| state(it).1 == state(&nodes[0]).1));

@@ -38,7 +38,7 @@ fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Result<(),
     let said = said.to_str().map_err(|_| NotAllowed::NotProved)?;
     let parts: Vec<&str> = said.trim_end_matches(' ').split(' ').collect();
     monitor.look(|machine| {
-        let settings = machine.settings();
+        let settings = machine.zk().settings();
         let proved = match *parts {
             ["digest", credentials] => digest_identities(settings, credentials.as_bytes()),
             ["ip"] | ["ip", _] => Some(vec![("ip", host_address(peer.ip().to_canonical()))]),
@@ -47,7 +47,7 @@ fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Result<(),
         let proved = proved.ok_or(NotAllowed::NotProved)?;
         let identities: Vec<Identity<'_>> =
             proved.iter().map(|(scheme, id)| Identity { scheme, id }).collect();
-        let root = machine.tree().find("/").expect("there is a root");
+        let root = machine.zk().tree().find("/").expect("there is a root");
         let needed = [perms::READ, perms::WRITE, perms::CREATE, perms::DELETE, perms::ADMIN];
         match needed.iter().all(|perm| allows(settings, root.acl(), *perm, &identities)) {
             true => Ok(()),

@@ -525,7 +525,7 @@ fn zab_state(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         return no_zab_state();
     }
     let own = cluster.own();
-    let zxid = monitor.look(|machine| machine.counters().zxid.0);
+    let zxid = monitor.look(|machine| machine.mark().zxid.0);
     let client = own.client.as_ref().map(shown_address).unwrap_or_default();
     vec![
         ("myid", Json::whole(i64::from(cluster.number))),

@@ -73,7 +73,7 @@ impl MembersView {
         let (status, peers) = node.replica();
         let own = node.member();
         let voters = node.voters();
-        let servers = node.machine().read().servers().clone();
+        let servers = node.machine().read().control().servers().clone();
         let ids = voters.iter().chain(&node.learners()).copied().collect::<BTreeSet<u64>>();
         let members = ids.into_iter().map(|id| {
             let peer = peers.iter().find(|peer| peer.member_id == id);

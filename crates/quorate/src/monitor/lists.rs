@@ -103,7 +103,7 @@ impl Monitor {
         for page in sessions.chunks(SESSIONS_HOLD_MAX) {
             self.look(|machine| {
                 let timeout =
-                    |id: &SessionId| Some((id.0, machine.sessions().get(*id)?.timeout_ms));
+                    |id: &SessionId| Some((id.0, machine.zk().sessions().get(*id)?.timeout_ms));
                 found.extend(page.iter().filter_map(timeout));
             });
             tokio::task::yield_now().await;
@@ -131,7 +131,7 @@ impl Monitor {
             }
             count += held;
         }
-        let all = self.node.machine().read().sessions().ephemeral_count();
+        let all = self.node.machine().read().zk().sessions().ephemeral_count();
         (found, all.saturating_sub(count) as u64)
     }
 
@@ -191,9 +191,9 @@ impl Monitor {
 
 /// The paths of a session's ephemerals, in order.
 fn paths_of(machine: &Machine, session: SessionId) -> Vec<String> {
-    let Some(session) = machine.sessions().get(session) else { return Vec::new() };
+    let Some(session) = machine.zk().sessions().get(session) else { return Vec::new() };
     let own = session.ephemerals.iter().take(DUMP_EPHEMERALS_MAX);
-    let mut paths: Vec<String> = own.map(|znode| machine.tree().path(*znode)).collect();
+    let mut paths: Vec<String> = own.map(|znode| machine.zk().tree().path(*znode)).collect();
     paths.sort_unstable();
     paths
 }

@@ -47,7 +47,7 @@ impl Monitor {
     fn gauges(&self, fronts: &FrontReport) -> Vec<Metric> {
         let (znodes, ephemerals, data_bytes, sessions) = {
             let machine = self.node.machine().read();
-            let (tree, sessions) = (machine.tree(), machine.sessions());
+            let (tree, sessions) = (machine.zk().tree(), machine.zk().sessions());
             let ephemerals = sessions.ephemeral_count() as u64;
             (tree.znode_count(), ephemerals, tree.data_bytes(), sessions.len() as u64)
         };
@@ -91,7 +91,7 @@ impl Monitor {
 
     fn counters(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
         let counts = self.node.loop_counts();
-        let ordinal = self.node.machine().read().counters().ordinal.0;
+        let ordinal = self.node.machine().read().mark().ordinal.0;
         let rejected = self.face.rejected.load(Ordering::Relaxed);
         let (of, images) = (&fronts.metrics, self.images.counts());
         vec![
@@ -158,7 +158,7 @@ impl Monitor {
             return Vec::new();
         }
         let now_ms = self.node.monotonic_ms();
-        let servers = self.look(|machine| machine.servers().clone());
+        let servers = self.look(|machine| machine.control().servers().clone());
         let of_member = |(member, summary): (&MemberId, &Summary)| {
             let server = servers.get(member)?;
             Some((server.to_string(), summary.distribution(US, now_ms)))

@@ -37,7 +37,7 @@ fn falsify(data: &Path) {
         connection: ConnectionId(1),
         identities: &[],
     };
-    let nothing = MachineCommand::ExpireSessions { sessions: Vec::new() };
+    let nothing = MachineCommand::Zk(machine::ZkCommand::ExpireSessions { sessions: Vec::new() });
     machine.apply(&stamp, &nothing, &mut ChangeBatch::default());
     let mut writer = SnapshotWriter::create(disk, &meta).unwrap();
     pieces(&mut machine).iter().for_each(|piece| writer.write_piece(piece).unwrap());

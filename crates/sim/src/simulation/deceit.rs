@@ -84,7 +84,7 @@ impl Simulation {
                     Deceives::Differs => !server.is_wrong(),
                     Deceives::Forgot { index } => {
                         server.is_ready()
-                            && server.machine().counters().index.0 >= index
+                            && server.machine().index().0 >= index
                             && self.world.now_us >= server.started_us() + HONEST_US_MIN
                     }
                 }
@@ -179,8 +179,7 @@ impl Simulation {
     /// Whether digests are compared soon, and not at once.
     fn is_digest_near(&self, member: usize) -> bool {
         let Some(server) = &self.hosts[member].server else { return false };
-        let left =
-            DIGEST_INTERVAL_ENTRIES - server.machine().counters().index.0 % DIGEST_INTERVAL_ENTRIES;
+        let left = DIGEST_INTERVAL_ENTRIES - server.machine().index().0 % DIGEST_INTERVAL_ENTRIES;
         (WRONG_ENTRIES_MIN..=WRONG_ENTRIES_MAX).contains(&left)
     }
 

@@ -190,7 +190,7 @@ impl Host {
         let Some(server) = &self.server else {
             return self.unborn.as_ref().map_or("not there".to_string(), Unborn::describe);
         };
-        let (status, counters) = (server.status(), server.machine().counters());
+        let (status, machine) = (server.status(), server.machine());
         format!(
             "member {} of {:?}, ready {}, idle {}, {:?} in term {} of {:?}, applied {} of {} of {}, \
              zxid {}, fetches {:?} from {:?}, work {}",
@@ -201,10 +201,10 @@ impl Host {
             status.role,
             status.term,
             status.leader,
-            counters.index.0,
+            machine.index().0,
             status.commit_index,
             status.last_index,
-            counters.zxid.0,
+            machine.mark().zxid.0,
             server.fetching().last(),
             server.fetches_from(),
             server.describe_work()

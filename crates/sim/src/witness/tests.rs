@@ -1,7 +1,7 @@
 //! The witness notices what members must not do with entries they have handed over.
 
 use machine::entry::{BatchBuilder, encode_identities};
-use machine::{BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin};
+use machine::{BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, ZkCommand};
 use storage::disk::Disk;
 
 use super::*;
@@ -141,7 +141,7 @@ fn handed(command_count: usize) -> Witness {
     let mut builder = BatchBuilder::default();
     let nobody = encode_identities([].into_iter());
     for _ in 0..command_count {
-        let command = Command::ExpireSessions { sessions: Vec::new() };
+        let command = Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() });
         builder.push(ConnectionId(0), &nobody, &command);
     }
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
@@ -178,14 +178,10 @@ fn a_sync_is_not_answered_before_what_was_committed_is_applied() {
 #[test]
 fn a_snapshot_is_the_state_at_the_end_of_its_entry() {
     let witness = handed(3);
-    let counters = |index, ordinal| Counters {
-        index: LogIndex(index),
-        ordinal: Ordinal(ordinal),
-        ..Counters::default()
-    };
-    assert!(witness.check_snapshot(2, counters(2, 3)).is_ok());
-    assert!(witness.check_snapshot(2, counters(2, 2)).is_err());
-    assert!(witness.check_snapshot(2, counters(1, 3)).is_err());
+    let found = |index, ordinal| (LogIndex(index), Ordinal(ordinal));
+    assert!(witness.check_snapshot(2, found(2, 3)).is_ok());
+    assert!(witness.check_snapshot(2, found(2, 2)).is_err());
+    assert!(witness.check_snapshot(2, found(1, 3)).is_err());
 }
 
 #[test]

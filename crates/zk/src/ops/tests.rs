@@ -1,4 +1,5 @@
 use super::*;
+use machine::ZkCommand;
 
 const SESSION: SessionId = SessionId(7);
 
@@ -17,7 +18,7 @@ fn open() -> Vec<AclEntry> {
 /// The operation of a single write.
 fn op_of<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     match write_command(SESSION, write) {
-        Command::Write { session: SESSION, op } => op,
+        Command::Zk(ZkCommand::Write { session: SESSION, op }) => op,
         other => unreachable!("a write is a write, not {other:?}"),
     }
 }
@@ -144,8 +145,14 @@ fn a_multi_keeps_the_order_of_its_operations() {
         Op::Malformed,
         Op::Check { path: "/b", malformed: false, version: 0 },
     ];
-    assert_eq!(multi_command(SESSION, &writes), Command::Multi { session: SESSION, ops });
-    assert_eq!(multi_command(SESSION, &[]), Command::Multi { session: SESSION, ops: vec![] });
+    assert_eq!(
+        multi_command(SESSION, &writes),
+        Command::Zk(ZkCommand::Multi { session: SESSION, ops })
+    );
+    assert_eq!(
+        multi_command(SESSION, &[]),
+        Command::Zk(ZkCommand::Multi { session: SESSION, ops: vec![] })
+    );
 }
 
 #[test]

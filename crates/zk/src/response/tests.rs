@@ -1,8 +1,8 @@
 use super::*;
-use machine::command::AskedAcl;
+use machine::zk::command::AskedAcl;
 use machine::{
     ChangeBatch, Command, ConnectionId, CreateMode, Identity, Machine, Op, Origin, Query,
-    QueryKind, SessionId, Stamp,
+    QueryKind, SessionId, Stamp, ZkCommand,
 };
 
 /// A tree with `/a` (data `x`, two children, an ACL with a digest) and `/null`.
@@ -13,19 +13,21 @@ fn machine() -> Machine {
         |perms, scheme: &str, id: &str| AclEntry { perms, scheme: scheme.into(), id: id.into() };
     let acl =
         vec![entry(5, "world", "anyone"), entry(31, "digest", "u:hash"), entry(1, "ip", "::1")];
-    let create = |path, data, acl| Command::Write {
-        session,
-        op: Op::Create {
-            path,
-            malformed: false,
-            data,
-            acl,
-            mode: CreateMode::Persistent,
-            ttl_ms: -1,
-        },
+    let create = |path, data, acl| {
+        Command::Zk(ZkCommand::Write {
+            session,
+            op: Op::Create {
+                path,
+                malformed: false,
+                data,
+                acl,
+                mode: CreateMode::Persistent,
+                ttl_ms: -1,
+            },
+        })
     };
     let commands = [
-        Command::OpenSession { session, password: [0; 16], timeout_ms: 1 },
+        Command::Zk(ZkCommand::OpenSession { session, password: [0; 16], timeout_ms: 1 }),
         create("/a", Some(b"x".as_slice()), AskedAcl::Entries(acl)),
         create("/a/one", Some(b""), AskedAcl::Open),
         create("/a/two", Some(b""), AskedAcl::Open),
@@ -35,7 +37,7 @@ fn machine() -> Machine {
         let (origin, connection) = (Origin::default(), ConnectionId(0));
         let stamp = Stamp { time_ms: 5, origin, connection, identities: &[] };
         let reply = machine.apply(&stamp, &command, &mut ChangeBatch::default());
-        assert!(reply.outcome.is_ok(), "{command:?}");
+        assert!(matches!(reply.outcome, machine::Outcome::Zk(Ok(_))), "{command:?}");
     }
     machine
 }
@@ -111,7 +113,7 @@ fn an_empty_response_is_its_header() {
 }
 
 /// The body of the response to a write.
-fn check_write(form: &WriteForm, outcome: Result<Outcome, Refusal>, error: i32, body: &[u8]) {
+fn check_write(form: &WriteForm, outcome: Result<ZkOutcome, Refusal>, error: i32, body: &[u8]) {
     let mut out = Vec::new();
     encode_write(3, 4, form, &outcome, &mut out);
     let (found, reader) = open(&out);
@@ -125,8 +127,8 @@ fn bytes(put: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-fn created() -> Outcome {
-    Outcome::Created { path: "/a".into(), stat: STAT }
+fn created() -> ZkOutcome {
+    ZkOutcome::Created { path: "/a".into(), stat: STAT }
 }
 
 #[test]
@@ -136,10 +138,10 @@ fn writes_are_answered_with_what_their_kind_gives() {
     let both = [path.clone(), stat.clone()].concat();
     check_write(&WriteForm::Create, Ok(created()), 0, &path);
     check_write(&WriteForm::CreateWithStat, Ok(created()), 0, &both);
-    check_write(&WriteForm::Delete, Ok(Outcome::Deleted), 0, b"");
-    check_write(&WriteForm::SetData, Ok(Outcome::DataSet(STAT)), 0, &stat);
-    check_write(&WriteForm::SetAcl, Ok(Outcome::AclSet(STAT)), 0, &stat);
-    check_write(&WriteForm::Check, Ok(Outcome::Checked), 0, b"");
+    check_write(&WriteForm::Delete, Ok(ZkOutcome::Deleted), 0, b"");
+    check_write(&WriteForm::SetData, Ok(ZkOutcome::DataSet(STAT)), 0, &stat);
+    check_write(&WriteForm::SetAcl, Ok(ZkOutcome::AclSet(STAT)), 0, &stat);
+    check_write(&WriteForm::Check, Ok(ZkOutcome::Checked), 0, b"");
 }
 
 #[test]
@@ -181,8 +183,13 @@ fn a_multi_is_answered_with_a_result_each() {
         WriteForm::SetData,
         WriteForm::Check,
     ];
-    let outcomes =
-        vec![created(), created(), Outcome::Deleted, Outcome::DataSet(STAT), Outcome::Checked];
+    let outcomes = vec![
+        created(),
+        created(),
+        ZkOutcome::Deleted,
+        ZkOutcome::DataSet(STAT),
+        ZkOutcome::Checked,
+    ];
     let body = bytes(|out| {
         for opcode in [1, 15, 2, 5, 13] {
             out.put_int(opcode);
@@ -199,13 +206,13 @@ fn a_multi_is_answered_with_a_result_each() {
         out.put_bool(true);
         out.put_int(-1);
     });
-    check_write(&WriteForm::Multi(Box::new(forms)), Ok(Outcome::Multi(outcomes)), 0, &body);
+    check_write(&WriteForm::Multi(Box::new(forms)), Ok(ZkOutcome::Multi(outcomes)), 0, &body);
 }
 
 #[test]
 fn an_empty_multi_is_answered_with_the_end_alone() {
     let body = [0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff];
-    check_write(&WriteForm::Multi(Box::new([])), Ok(Outcome::Multi(vec![])), 0, &body);
+    check_write(&WriteForm::Multi(Box::new([])), Ok(ZkOutcome::Multi(vec![])), 0, &body);
 }
 
 #[test]
@@ -264,7 +271,7 @@ fn the_form_of_a_reply_follows_from_the_request() {
 fn read(kind: ReadKind, path: &str, identities: &[Identity<'_>]) -> (i32, Vec<u8>) {
     let machine = machine();
     let request = crate::request::ReadRequest { kind, path, watch: false };
-    let result = machine.query(&crate::ops::query(&request), identities);
+    let result = machine.zk().query(&crate::ops::query(&request), identities);
     let mut out = Vec::new();
     encode_read(8, 9, kind, &result, &mut out);
     let (header, reader) = open(&out);
@@ -273,7 +280,7 @@ fn read(kind: ReadKind, path: &str, identities: &[Identity<'_>]) -> (i32, Vec<u8
 }
 
 fn stat_of(path: &str) -> Stat {
-    machine().tree().find(path).unwrap().stat()
+    machine().zk().tree().find(path).unwrap().stat()
 }
 
 #[test]
@@ -332,7 +339,7 @@ fn reads_that_find_nothing_are_answered_with_their_code() {
 #[test]
 fn each_read_of_several_has_its_own_result() {
     let machine = machine();
-    let result = |kind, path| machine.query(&Query { kind, path }, &[]);
+    let result = |kind, path| machine.zk().query(&Query { kind, path }, &[]);
     let results = [
         (ReadKind::GetData, result(QueryKind::Data, "/null")),
         (ReadKind::GetData, result(QueryKind::Data, "/missing")),

@@ -4,9 +4,10 @@
 
 use super::rig::{Random, Rig, Sent, acl_text, check_invariants, random_sent};
 use super::*;
-use crate::command::{AskedAcl, Op};
-use crate::zk::acl::AclEntry;
-use crate::zk::tree::Stat;
+use std::collections::BTreeMap;
+
+use crate::zk::command::{AskedAcl, Op};
+use crate::{AclEntry, Refusal, SessionId, Settings, Stat, ZkCommand, ZkOutcome};
 
 #[derive(Clone, Default)]
 struct Node {
@@ -64,33 +65,36 @@ impl Model {
         Stat { child_count, cversion, data_bytes, ephemeral_owner: node.owner, ..node.stat }
     }
 
-    fn apply(&mut self, sent: &Sent<'_>) -> Result<Outcome, Refusal> {
+    fn apply(&mut self, sent: &Sent<'_>) -> Result<ZkOutcome, Refusal> {
         self.ordinal += 1;
         let attached = (sent.connection, self.ordinal);
-        match &sent.command {
-            Command::OpenSession { session, password, .. } => {
+        let Command::Zk(command) = &sent.command else {
+            unreachable!("the random commands have none of the ensemble")
+        };
+        match command {
+            ZkCommand::OpenSession { session, password, .. } => {
                 if self.sessions.contains_key(&session.0) {
                     return Err(Refusal::SessionIdTaken(*session));
                 }
                 self.zxid += 1;
                 self.sessions.insert(session.0, (attached.0, *password, attached.1));
-                Ok(Outcome::Opened)
+                Ok(ZkOutcome::Opened)
             }
-            Command::Attach { session, password, .. } => {
+            ZkCommand::Attach { session, password, .. } => {
                 let found = self.sessions.get_mut(&session.0).ok_or(Refusal::SessionExpired)?;
                 if found.1 != *password {
                     return Err(Refusal::WrongPassword);
                 }
                 *found = (attached.0, *password, attached.1);
-                Ok(Outcome::Attached)
+                Ok(ZkOutcome::Attached)
             }
-            Command::CloseSession { session } => {
+            ZkCommand::CloseSession { session } => {
                 self.zxid += 1;
                 self.may_act(sent, *session)?;
                 self.end(session.0);
-                Ok(Outcome::Closed)
+                Ok(ZkOutcome::Closed)
             }
-            Command::ExpireSessions { sessions } => {
+            ZkCommand::ExpireSessions { sessions } => {
                 let mut count = 0;
                 for (session, judged) in sessions {
                     if self.sessions.get(&session.0).is_some_and(|found| found.2 == judged.0) {
@@ -99,9 +103,9 @@ impl Model {
                         count += 1;
                     }
                 }
-                Ok(Outcome::Expired(count))
+                Ok(ZkOutcome::Expired(count))
             }
-            Command::DeleteContainers { paths, never_used_ms_max } => {
+            ZkCommand::DeleteContainers { paths, never_used_ms_max } => {
                 let mut count = 0;
                 for path in paths {
                     let Some(node) = self.nodes.get(*path) else { continue };
@@ -119,21 +123,18 @@ impl Model {
                         count += 1;
                     }
                 }
-                Ok(Outcome::ContainersDeleted(count))
+                Ok(ZkOutcome::ContainersDeleted(count))
             }
-            Command::Configure(settings) => {
+            ZkCommand::Configure(settings) => {
                 self.settings = settings.clone();
-                Ok(Outcome::Configured)
+                Ok(ZkOutcome::Configured)
             }
-            Command::InstallImage { .. } | Command::Register { .. } | Command::Forget { .. } => {
-                unreachable!("the random commands have none")
-            }
-            Command::Write { session, op } => {
+            ZkCommand::Write { session, op } => {
                 self.zxid += 1;
                 self.may_act(sent, *session)?;
                 self.operate(sent, session.0, op)
             }
-            Command::Multi { session, ops } => {
+            ZkCommand::Multi { session, ops } => {
                 self.zxid += 1;
                 self.may_act(sent, *session)?;
                 let nodes = self.nodes.clone();
@@ -148,7 +149,7 @@ impl Model {
                         }
                     }
                 }
-                Ok(Outcome::Multi(outcomes))
+                Ok(ZkOutcome::Multi(outcomes))
             }
         }
     }
@@ -220,7 +221,12 @@ impl Model {
         if self.nodes.contains_key(path) { Ok(()) } else { Err(Refusal::NoNode) }
     }
 
-    fn operate(&mut self, sent: &Sent<'_>, session: i64, op: &Op<'_>) -> Result<Outcome, Refusal> {
+    fn operate(
+        &mut self,
+        sent: &Sent<'_>,
+        session: i64,
+        op: &Op<'_>,
+    ) -> Result<ZkOutcome, Refusal> {
         let version_is = |wanted: i32, found: i32| match wanted == -1 || wanted == found {
             true => Ok(()),
             false => Err(Refusal::BadVersion),
@@ -272,7 +278,7 @@ impl Model {
                 above.creates += 1;
                 above.stat.pzxid = pzxid;
                 let stat = self.stat(&path);
-                Ok(Outcome::Created { path: path.into(), stat })
+                Ok(ZkOutcome::Created { path: path.into(), stat })
             }
             Op::Delete { path, version } => {
                 let system = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
@@ -286,7 +292,7 @@ impl Model {
                     return Err(Refusal::NotEmpty);
                 }
                 self.remove(path);
-                Ok(Outcome::Deleted)
+                Ok(ZkOutcome::Deleted)
             }
             Op::SetData { path, malformed, data, version } => {
                 form_is(*malformed)?;
@@ -297,7 +303,7 @@ impl Model {
                 node.data = data.map(<[u8]>::to_vec);
                 node.stat.version += 1;
                 (node.stat.mzxid, node.stat.mtime) = (self.zxid, time);
-                Ok(Outcome::DataSet(self.stat(path)))
+                Ok(ZkOutcome::DataSet(self.stat(path)))
             }
             Op::SetAcl { path, malformed, acl, version } => {
                 form_is(*malformed)?;
@@ -308,29 +314,29 @@ impl Model {
                 let node = self.nodes.get_mut(*path).unwrap();
                 node.acl = acl;
                 node.stat.aversion += 1;
-                Ok(Outcome::AclSet(self.stat(path)))
+                Ok(ZkOutcome::AclSet(self.stat(path)))
             }
             Op::Check { path, malformed, version } => {
                 form_is(*malformed)?;
                 self.must_exist(path)?;
                 self.permit(sent, path, 1)?;
                 version_is(*version, self.nodes[*path].stat.version)?;
-                Ok(Outcome::Checked)
+                Ok(ZkOutcome::Checked)
             }
         }
     }
 
     fn compare(&self, machine: &Machine) {
-        assert_eq!(machine.counters().zxid.0, self.zxid);
-        assert_eq!(machine.tree().znode_count() as usize, self.nodes.len());
+        assert_eq!(machine.mark().zxid.0, self.zxid);
+        assert_eq!(machine.zk.tree.znode_count() as usize, self.nodes.len());
         for (path, node) in &self.nodes {
-            let znode = machine.tree().find(path).expect("the model has it");
+            let znode = machine.zk.tree.find(path).expect("the model has it");
             assert_eq!(znode.data(), node.data.as_deref(), "{path}");
             assert_eq!(znode.stat(), self.stat(path), "{path}");
             assert_eq!(acl_text(znode.acl()), acl_text(&node.acl), "{path}");
         }
         let sessions: Vec<i64> = self.sessions.keys().copied().collect();
-        let mut found: Vec<i64> = machine.sessions().iter().map(|(id, _)| id.0).collect();
+        let mut found: Vec<i64> = machine.zk.sessions.iter().map(|(id, _)| id.0).collect();
         found.sort_unstable();
         assert_eq!(found, sessions);
     }
@@ -348,8 +354,8 @@ fn the_machine_answers_as_the_model_does() {
             let sent = random_sent(&mut random, &rig.machine);
             let expected = model.apply(&sent);
             let reply = rig.apply(&sent);
-            assert_eq!(reply.outcome, expected, "seed {seed}: {sent:?}");
-            assert_eq!((reply.zxid.0, reply.ordinal.0), (model.zxid, model.ordinal));
+            assert_eq!(reply.outcome, Outcome::Zk(expected.clone()), "seed {seed}: {sent:?}");
+            assert_eq!((reply.mark.zxid.0, reply.mark.ordinal.0), (model.zxid, model.ordinal));
             if expected.is_ok() { done += 1 } else { refused += 1 }
         }
         model.compare(&rig.machine);

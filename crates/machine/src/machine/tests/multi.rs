@@ -2,6 +2,7 @@
 
 use super::rig::{Random, Rig, Sent, check_invariants, dump, random_multi, random_op, random_sent};
 use super::*;
+use crate::{SessionId, ZkCommand, ZkOutcome};
 
 #[test]
 fn later_operations_see_what_earlier_ones_did() {
@@ -40,12 +41,12 @@ fn check_refused(script: &str, multi: &str) {
     let mut rig = Rig::default();
     rig.run(script);
     let before = without_counters(&rig.machine);
-    let digest = rig.machine.tree().digest();
+    let digest = rig.machine.zk.tree.digest();
     let changes = rig.changes.len();
     let answer = rig.run(multi);
     assert!(answer.contains(" of "), "{multi} is refused, not {answer}");
     assert_eq!(without_counters(&rig.machine), before, "{multi}");
-    assert_eq!(rig.machine.tree().digest(), digest, "{multi}");
+    assert_eq!(rig.machine.zk.tree.digest(), digest, "{multi}");
     assert_eq!(rig.changes.len(), changes);
     check_invariants(&mut rig.machine);
 }
@@ -72,9 +73,9 @@ fn a_refused_multi_takes_everything_back() {
 fn a_refused_multi_leaves_the_session_its_ephemerals() {
     let mut rig = Rig::default();
     rig.run("create /a mode=1; multi delete /a + create /b mode=1 + malformed");
-    assert_eq!(rig.machine.ephemeral_paths(SessionId(1)), ["/a"]);
+    assert_eq!(rig.machine.zk.ephemeral_paths(SessionId(1)), ["/a"]);
     rig.run("close");
-    assert!(rig.machine.tree().find("/a").is_none());
+    assert!(rig.machine.zk.tree.find("/a").is_none());
 }
 
 #[test]
@@ -88,20 +89,20 @@ fn random_refused_multis_leave_no_trace() {
             let sent = random_sent(&mut random, &rig.machine);
             rig.apply(&sent);
             let command = random_multi(&mut random, SessionId(1));
-            let Some(owner) = rig.machine.sessions().get(SessionId(1)).map(|s| s.owner) else {
+            let Some(owner) = rig.machine.zk.sessions.get(SessionId(1)).map(|s| s.owner) else {
                 rig.run("@1 open");
                 continue;
             };
             let connection = owner.connection.0;
             let sent = Sent { connection, identities: sent.identities, command };
-            let before = (rig.machine.tree().digest(), without_counters(&rig.machine));
-            let sessions = rig.machine.sessions().digest();
+            let before = (rig.machine.zk.tree.digest(), without_counters(&rig.machine));
+            let sessions = rig.machine.zk.sessions.digest();
             let changes = rig.changes.len();
-            if rig.apply(&sent).outcome.is_err() {
+            if matches!(rig.apply(&sent).outcome, Outcome::Zk(Err(_))) {
                 refused += 1;
-                let after = (rig.machine.tree().digest(), without_counters(&rig.machine));
+                let after = (rig.machine.zk.tree.digest(), without_counters(&rig.machine));
                 assert_eq!(after, before, "seed {seed}: {sent:?}");
-                assert_eq!(rig.machine.sessions().digest(), sessions);
+                assert_eq!(rig.machine.zk.sessions.digest(), sessions);
                 assert_eq!(rig.changes.len(), changes);
             }
             check_invariants(&mut rig.machine);
@@ -119,20 +120,22 @@ fn a_multi_that_succeeds_does_what_its_operations_do_one_by_one() {
         let mut taken = Vec::new();
         let mut outcomes = Vec::new();
         for op in ops {
-            let command = Command::Write { session: SessionId(1), op: op.clone() };
+            let command = Command::Zk(ZkCommand::Write { session: SessionId(1), op: op.clone() });
             let sent = Sent { connection: 1, identities: Vec::new(), command };
-            if let Ok(outcome) = one_by_one.apply(&sent).outcome {
+            if let Outcome::Zk(Ok(outcome)) = one_by_one.apply(&sent).outcome {
                 taken.push(op);
                 outcomes.push(outcome);
             }
         }
         let mut at_once = Rig::default();
-        let command = Command::Multi { session: SessionId(1), ops: taken };
+        let command = Command::Zk(ZkCommand::Multi { session: SessionId(1), ops: taken });
         let sent = Sent { connection: 1, identities: Vec::new(), command };
-        let reply = at_once.apply(&sent).outcome.unwrap();
-        let Outcome::Multi(found) = reply else { unreachable!("a multi answers with a multi") };
-        let kinds = |outcomes: &[Outcome]| -> Vec<String> {
-            outcomes.iter().map(|outcome| rig::answer_text(&Ok(outcome.clone()))).collect()
+        let Outcome::Zk(Ok(ZkOutcome::Multi(found))) = at_once.apply(&sent).outcome else {
+            unreachable!("a multi of what was done one by one is done")
+        };
+        let kinds = |outcomes: &[ZkOutcome]| -> Vec<String> {
+            let text = |outcome: &ZkOutcome| rig::answer_text(&Outcome::Zk(Ok(outcome.clone())));
+            outcomes.iter().map(text).collect()
         };
         assert_eq!(kinds(&found), kinds(&outcomes), "seed {seed}");
     }

@@ -6,10 +6,16 @@
 
 use core::fmt::Write as _;
 
+use std::collections::BTreeMap;
+
 use super::super::*;
-use crate::command::{AskedAcl, CreateMode, Op};
-use crate::zk::acl::{AclEntry, perms};
+use crate::zk::acl::perms;
+use crate::zk::command::{AskedAcl, CreateMode, Op};
 use crate::zk::tree::{ROOT, ZnodeId};
+use crate::{
+    AclEntry, BootId, ChangeKind, ConnectionId, ControlChange, Identity, MemberId, Refusal,
+    SessionId, Settings, ZkChange, ZkCommand, ZkOutcome,
+};
 
 /// A seeded generator (splitmix64): the same seed, the same test.
 pub(crate) struct Random(pub(crate) u64);
@@ -65,7 +71,7 @@ impl Rig {
     /// Applies a command at the time 1000 * its ordinal.
     pub(crate) fn apply(&mut self, sent: &Sent<'_>) -> Reply {
         let stamp = Stamp {
-            time_ms: 1000 * (self.machine.counters().ordinal.0 as i64 + 1),
+            time_ms: 1000 * (self.machine.ordinal.0 as i64 + 1),
             origin: ORIGIN,
             connection: ConnectionId(sent.connection),
             identities: &sent.identities,
@@ -84,8 +90,8 @@ impl Rig {
     }
 
     /// The stat of a znode.
-    pub(crate) fn stat(&self, path: &str) -> crate::zk::tree::Stat {
-        self.machine.tree().find(path).expect("the test made the znode").stat()
+    pub(crate) fn stat(&self, path: &str) -> crate::zk::stat::Stat {
+        self.machine.zk.tree.find(path).expect("the test made the znode").stat()
     }
 
     /// The changes so far, taken out, as text.
@@ -105,50 +111,52 @@ fn change_text((change, path): (&crate::change::Change, &str)) -> String {
         part("own", own) + &part("parent", parent)
     };
     let what = match &change.kind {
-        ChangeKind::Created { acl, parent_acl } => {
+        ChangeKind::Zk(ZkChange::Created { acl, parent_acl }) => {
             format!("created {path}{}", acls(acl, parent_acl))
         }
-        ChangeKind::Deleted { acl, parent_acl } => {
+        ChangeKind::Zk(ZkChange::Deleted { acl, parent_acl }) => {
             format!("deleted {path}{}", acls(acl, parent_acl))
         }
-        ChangeKind::DataSet { acl } => format!("data {path}{}", acls(acl, &None)),
-        ChangeKind::SessionClosed { session } => format!("closed {}", session.0),
-        ChangeKind::SessionAttached { session, owner, timeout_ms } => {
+        ChangeKind::Zk(ZkChange::DataSet { acl }) => format!("data {path}{}", acls(acl, &None)),
+        ChangeKind::Zk(ZkChange::SessionClosed { session }) => format!("closed {}", session.0),
+        ChangeKind::Zk(ZkChange::SessionAttached { session, owner, timeout_ms }) => {
             format!("session {} to {} for {timeout_ms}", session.0, owner.connection.0)
         }
-        ChangeKind::Configured(_) => "configured".to_string(),
-        ChangeKind::Registered(servers) => format!("registered {servers:?}"),
-        ChangeKind::Installed { sessions } => format!("installed {sessions:?}"),
+        ChangeKind::Zk(ZkChange::Configured(_)) => "configured".to_string(),
+        ChangeKind::Control(ControlChange::Registered(servers)) => {
+            format!("registered {servers:?}")
+        }
+        ChangeKind::Zk(ZkChange::Installed { sessions }) => format!("installed {sessions:?}"),
     };
-    format!("{}: {what}", change.zxid.0)
+    format!("{}: {what}", change.mark.zxid.0)
 }
 
 /// An outcome or refusal as a short text.
-pub(crate) fn answer_text(outcome: &Result<Outcome, Refusal>) -> String {
+pub(crate) fn answer_text(outcome: &Outcome) -> String {
     match outcome {
-        Ok(outcome) => outcome_text(outcome),
-        Err(Refusal::Multi { position, count, refusal }) => {
+        Outcome::Control => "done".to_string(),
+        Outcome::Zk(Ok(outcome)) => outcome_text(outcome),
+        Outcome::Zk(Err(Refusal::Multi { position, count, refusal })) => {
             format!("{refusal:?} at {position} of {count}")
         }
-        Err(refusal) => format!("{refusal:?}"),
+        Outcome::Zk(Err(refusal)) => format!("{refusal:?}"),
     }
 }
 
-fn outcome_text(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &ZkOutcome) -> String {
     match outcome {
-        Outcome::Opened => "opened".to_string(),
-        Outcome::Attached => "attached".to_string(),
-        Outcome::Closed => "closed".to_string(),
-        Outcome::Expired(count) => format!("expired {count}"),
-        Outcome::ContainersDeleted(count) => format!("deleted {count}"),
-        Outcome::Configured => "configured".to_string(),
-        Outcome::Installed => "installed".to_string(),
-        Outcome::Created { path, .. } => format!("created {path}"),
-        Outcome::Deleted => "deleted".to_string(),
-        Outcome::DataSet(stat) => format!("set {}", stat.version),
-        Outcome::AclSet(stat) => format!("acl {}", stat.aversion),
-        Outcome::Checked => "checked".to_string(),
-        Outcome::Multi(outcomes) => {
+        ZkOutcome::Opened => "opened".to_string(),
+        ZkOutcome::Attached => "attached".to_string(),
+        ZkOutcome::Closed => "closed".to_string(),
+        ZkOutcome::Expired(count) => format!("expired {count}"),
+        ZkOutcome::ContainersDeleted(count) => format!("deleted {count}"),
+        ZkOutcome::Configured => "configured".to_string(),
+        ZkOutcome::Created { path, .. } => format!("created {path}"),
+        ZkOutcome::Deleted => "deleted".to_string(),
+        ZkOutcome::DataSet(stat) => format!("set {}", stat.version),
+        ZkOutcome::AclSet(stat) => format!("acl {}", stat.aversion),
+        ZkOutcome::Checked => "checked".to_string(),
+        ZkOutcome::Multi(outcomes) => {
             let texts: Vec<String> = outcomes.iter().map(outcome_text).collect();
             format!("[{}]", texts.join(", "))
         }
@@ -184,10 +192,16 @@ fn parse_command(session: SessionId, text: &str) -> Command<'_> {
     let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
     let password = |text: &str| [text.parse().unwrap_or(0); 16];
     match verb {
-        "open" => Command::OpenSession { session, password: password(rest), timeout_ms: 4000 },
-        "attach" => Command::Attach { session, password: password(rest), timeout_ms: 9000 },
-        "close" => Command::CloseSession { session },
-        "expire" => Command::ExpireSessions {
+        "open" => Command::Zk(ZkCommand::OpenSession {
+            session,
+            password: password(rest),
+            timeout_ms: 4000,
+        }),
+        "attach" => {
+            Command::Zk(ZkCommand::Attach { session, password: password(rest), timeout_ms: 9000 })
+        }
+        "close" => Command::Zk(ZkCommand::CloseSession { session }),
+        "expire" => Command::Zk(ZkCommand::ExpireSessions {
             sessions: rest
                 .split(' ')
                 .map(|judged| {
@@ -195,24 +209,27 @@ fn parse_command(session: SessionId, text: &str) -> Command<'_> {
                     (SessionId(session.parse().unwrap()), Ordinal(attached.parse().unwrap()))
                 })
                 .collect(),
-        },
+        }),
         "sweep" => {
             let (never_used, paths) = rest.split_once(' ').unwrap();
             let (paths, never_used_ms_max) =
                 (paths.split(' ').collect(), never_used.parse().unwrap());
-            Command::DeleteContainers { paths, never_used_ms_max }
+            Command::Zk(ZkCommand::DeleteContainers { paths, never_used_ms_max })
         }
-        "configure" => Command::Configure(Settings {
+        "configure" => Command::Zk(ZkCommand::Configure(Settings {
             skip_acl: rest.contains("skip_acl"),
             extended_types: rest.contains("extended"),
             digest_enabled: !rest.contains("no_digest"),
             enforce_quota: rest.contains("enforce_quota"),
             ensemble: rest.split_once("ensemble=").map(|(_, text)| text.to_string()),
             ..Settings::default()
+        })),
+        "multi" if rest.is_empty() => Command::Zk(ZkCommand::Multi { session, ops: Vec::new() }),
+        "multi" => Command::Zk(ZkCommand::Multi {
+            session,
+            ops: rest.split(" + ").map(parse_op).collect(),
         }),
-        "multi" if rest.is_empty() => Command::Multi { session, ops: Vec::new() },
-        "multi" => Command::Multi { session, ops: rest.split(" + ").map(parse_op).collect() },
-        _ => Command::Write { session, op: parse_op(text) },
+        _ => Command::Zk(ZkCommand::Write { session, op: parse_op(text) }),
     }
 }
 
@@ -293,13 +310,13 @@ pub(crate) fn acl_text(acl: &[AclEntry]) -> String {
 /// Everything replicated, as text: two machines in the same state have the same.
 pub(crate) fn dump(machine: &Machine) -> String {
     let mut text = String::new();
-    let counters = machine.counters();
-    writeln!(text, "ordinal {} zxid {}", counters.ordinal.0, counters.zxid.0).unwrap();
-    writeln!(text, "{:?}\n{:?}", machine.settings(), machine.origins).unwrap();
-    let mut sessions: Vec<_> = machine.sessions().iter().collect();
+    let mark = machine.mark();
+    writeln!(text, "ordinal {} zxid {}", mark.ordinal.0, mark.zxid.0).unwrap();
+    writeln!(text, "{:?}\n{:?}", machine.zk.settings, machine.control).unwrap();
+    let mut sessions: Vec<_> = machine.zk.sessions.iter().collect();
     sessions.sort_by_key(|(id, _)| *id);
     for (id, session) in sessions {
-        let paths = machine.ephemeral_paths(id);
+        let paths = machine.zk.ephemeral_paths(id);
         writeln!(
             text,
             "session {} {} {:?} {:?} {:?} {paths:?}",
@@ -308,7 +325,7 @@ pub(crate) fn dump(machine: &Machine) -> String {
         .unwrap();
     }
     for (path, id) in walk(machine) {
-        let znode = machine.tree().znode(id);
+        let znode = machine.zk.tree.znode(id);
         writeln!(
             text,
             "{path} {:?} {:x} {} {} {:?}",
@@ -320,7 +337,7 @@ pub(crate) fn dump(machine: &Machine) -> String {
         )
         .unwrap();
     }
-    for (acl, count) in machine.tree().acl_usage() {
+    for (acl, count) in machine.zk.tree.acl_usage() {
         writeln!(text, "acl {} of {count} znodes", acl_text(&acl)).unwrap();
     }
     text
@@ -331,37 +348,37 @@ fn walk(machine: &Machine) -> BTreeMap<String, ZnodeId> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![ROOT];
     while let Some(id) = waiting.pop() {
-        found.insert(machine.tree().path(id), id);
-        waiting.extend(machine.tree().znode(id).children().map(crate::zk::tree::Znode::id));
+        found.insert(machine.zk.tree.path(id), id);
+        waiting.extend(machine.zk.tree.znode(id).children().map(crate::zk::tree::Znode::id));
     }
     found
 }
 
 /// What must hold after every command.
 pub(crate) fn check_invariants(machine: &mut Machine) {
-    let (digest, data_bytes) = (machine.tree().digest(), machine.tree().data_bytes());
-    machine.tree.recount();
-    assert_eq!(machine.tree().digest(), digest, "the running digest is the recounted one");
-    assert_eq!(machine.tree().data_bytes(), data_bytes);
-    machine.tree().check_sides();
+    let (digest, data_bytes) = (machine.zk.tree.digest(), machine.zk.tree.data_bytes());
+    machine.zk.tree.recount();
+    assert_eq!(machine.zk.tree.digest(), digest, "the running digest is the recounted one");
+    assert_eq!(machine.zk.tree.data_bytes(), data_bytes);
+    machine.zk.tree.check_sides();
     let znodes = walk(machine);
-    assert_eq!(znodes.len(), machine.tree().znode_count() as usize);
+    assert_eq!(znodes.len(), machine.zk.tree.znode_count() as usize);
     let mut ephemeral_count = 0;
     for (path, &id) in &znodes {
-        let znode = machine.tree().znode(id);
-        assert_eq!(machine.tree().find(path).map(crate::zk::tree::Znode::id), Some(id));
+        let znode = machine.zk.tree.znode(id);
+        assert_eq!(machine.zk.tree.find(path).map(crate::zk::tree::Znode::id), Some(id));
         assert_eq!(znode.child_names().count(), znode.child_count() as usize);
         let name_bytes: usize = znode.child_names().map(str::len).sum();
         assert_eq!(name_bytes as u64, znode.child_name_bytes());
         let owner = SessionId(znode.stat().ephemeral_owner);
         if owner.0 != 0 {
             ephemeral_count += 1;
-            let session = machine.sessions().get(owner).expect("the owner lives");
+            let session = machine.zk.sessions.get(owner).expect("the owner lives");
             assert!(session.ephemerals.contains(&id), "{path} is known to its session");
         }
     }
-    assert_eq!(machine.sessions().ephemeral_count(), ephemeral_count);
-    let used: u64 = machine.tree().acl_usage().iter().map(|(_, count)| count).sum();
+    assert_eq!(machine.zk.sessions.ephemeral_count(), ephemeral_count);
+    let used: u64 = machine.zk.tree.acl_usage().iter().map(|(_, count)| count).sum();
     assert_eq!(used, znodes.len() as u64 + 1, "each znode uses one ACL; the open one is held");
 }
 
@@ -428,13 +445,13 @@ pub(crate) fn random_op(random: &mut Random) -> Op<'static> {
 /// A multi of a few operations, more likely than not to be refused at some point.
 pub(crate) fn random_multi(random: &mut Random, session: SessionId) -> Command<'static> {
     let count = random.below(8);
-    Command::Multi { session, ops: (0..count).map(|_| random_op(random)).collect() }
+    Command::Zk(ZkCommand::Multi { session, ops: (0..count).map(|_| random_op(random)).collect() })
 }
 
 /// A command that often succeeds in the machine's state.
 pub(crate) fn random_sent(random: &mut Random, machine: &Machine) -> Sent<'static> {
     let session = SessionId(random.pick(&SESSIONS));
-    let found = machine.sessions().get(session);
+    let found = machine.zk.sessions.get(session);
     let attached = found.map_or(Ordinal(0), |found| found.attached);
     let mut connection = found.map_or(0, |found| found.owner.connection.0);
     if random.percent(2) {
@@ -445,31 +462,33 @@ pub(crate) fn random_sent(random: &mut Random, machine: &Machine) -> Sent<'stati
     let command = match random.below(100) {
         _ if found.is_none() && random.percent(60) => {
             connection = random.next() % 1000;
-            Command::OpenSession { session, password, timeout_ms }
+            Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms })
         }
-        0..60 => Command::Write { session, op: random_op(random) },
+        0..60 => Command::Zk(ZkCommand::Write { session, op: random_op(random) }),
         60..90 => random_multi(random, session),
         90..94 => {
             connection = random.next() % 1000;
             let password = if random.percent(20) { [99; 16] } else { password };
-            Command::Attach { session, password, timeout_ms: 9000 }
+            Command::Zk(ZkCommand::Attach { session, password, timeout_ms: 9000 })
         }
-        94 => Command::CloseSession { session },
-        95 => Command::DeleteContainers {
+        94 => Command::Zk(ZkCommand::CloseSession { session }),
+        95 => Command::Zk(ZkCommand::DeleteContainers {
             paths: PATHS[..random.below(17)].to_vec(),
             never_used_ms_max: random.pick(&[0, 3_000]),
-        },
+        }),
         96..98 => {
             let judged = if random.percent(30) { Ordinal(attached.0 + 1) } else { attached };
-            Command::ExpireSessions { sessions: vec![(session, judged), (SessionId(1), judged)] }
+            Command::Zk(ZkCommand::ExpireSessions {
+                sessions: vec![(session, judged), (SessionId(1), judged)],
+            })
         }
-        98 => Command::OpenSession { session, password, timeout_ms },
-        _ => Command::Configure(Settings {
+        98 => Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms }),
+        _ => Command::Zk(ZkCommand::Configure(Settings {
             skip_acl: random.percent(30),
             extended_types: random.percent(50),
             digest_enabled: random.percent(80),
             ..Settings::default()
-        }),
+        })),
     };
     Sent { connection, identities: random.pick(&IDENTITIES).to_vec(), command }
 }

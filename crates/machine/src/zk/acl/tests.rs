@@ -22,8 +22,8 @@ fn settings() -> Settings {
 
 fn entries(text: &str) -> Vec<AclEntry> {
     match parse_acl(text) {
-        crate::command::AskedAcl::Entries(entries) => entries,
-        crate::command::AskedAcl::Open => unreachable!("only ops say open"),
+        crate::zk::command::AskedAcl::Entries(entries) => entries,
+        crate::zk::command::AskedAcl::Open => unreachable!("only ops say open"),
     }
 }
 

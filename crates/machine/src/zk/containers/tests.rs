@@ -74,7 +74,7 @@ fn each_goes_in_a_transaction_of_its_own_in_the_order_given() {
 
 /// What a search at this time finds, as `PATHS | more`.
 fn found(rig: &Rig, search: ContainerSearch) -> String {
-    let found = rig.machine.find_container_znodes(&search);
+    let found = rig.machine.zk.find_container_znodes(&search);
     let more = if found.next.is_some() { " | more" } else { "" };
     format!("{}{more}", found.paths.join(" "))
 }
@@ -108,7 +108,7 @@ fn a_search_goes_on_where_it_ended() {
     }
     let first = ContainerSearch { count_max: 2, ..SEARCH };
     assert_eq!(found(&rig, first), "/a /b | more");
-    let next = rig.machine.find_container_znodes(&first).next.unwrap();
+    let next = rig.machine.zk.find_container_znodes(&first).next.unwrap();
     assert_eq!(found(&rig, ContainerSearch { from: next, ..first }), "/c");
     assert_eq!(found(&rig, ContainerSearch { count_max: 3, ..SEARCH }), "/a /b /c");
     assert_eq!(found(&rig, ContainerSearch { count_max: 0, ..SEARCH }), " | more");
@@ -124,6 +124,6 @@ fn a_search_looks_at_a_bounded_number_and_finds_a_bounded_number() {
     rig.run("create /last mode=4");
     assert_eq!(found(&rig, SEARCH), " | more");
     let all = ContainerSearch { time_ms: i64::MAX, never_used_ms_max: 1, ..SEARCH };
-    let found = rig.machine.find_container_znodes(&all);
+    let found = rig.machine.zk.find_container_znodes(&all);
     assert_eq!(found.paths.len(), CONTAINER_ZNODES_DELETED_MAX);
 }

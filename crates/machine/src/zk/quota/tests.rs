@@ -1,6 +1,6 @@
 use super::Numbers;
-use crate::change::QuotaExceeded;
 use crate::machine::tests::rig::{Rig, check_invariants, dump};
+use crate::zk::change::QuotaExceeded;
 
 const ENFORCED: &str = "configure enforce_quota";
 
@@ -46,7 +46,7 @@ fn with_quota(limits: &str, script: &str) -> Rig {
 
 fn usage(rig: &Rig, of: &str) -> String {
     let path = format!("/zookeeper/quota{of}/zookeeper_stats");
-    let znode = rig.machine.tree().find(&path).expect("the test made it");
+    let znode = rig.machine.zk.tree.find(&path).expect("the test made it");
     String::from_utf8(znode.data().expect("it is written").to_vec()).unwrap()
 }
 
@@ -92,10 +92,10 @@ fn no_change_tells_of_usage() {
 fn a_refused_multi_leaves_usage_as_it_was() {
     for script in ["create /a/c zz", "set /a/b y", "delete /a/b", "create /a/c + delete /a/b"] {
         let mut rig = with_quota("count=-1", "set /zookeeper/quota/a/zookeeper_stats nonsense");
-        let digest = rig.machine.tree().digest();
+        let digest = rig.machine.zk.tree.digest();
         let answer = rig.run(&format!("multi {script} + malformed"));
         assert!(answer.contains(" of "), "{answer}");
-        assert_eq!(rig.machine.tree().digest(), digest, "{script}");
+        assert_eq!(rig.machine.zk.tree.digest(), digest, "{script}");
         assert_eq!(usage(&rig, "/a"), "nonsense");
         check_invariants(&mut rig.machine);
     }

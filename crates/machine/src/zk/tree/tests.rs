@@ -75,7 +75,7 @@ fn containers_and_ttl_znodes_show_no_owner() {
 fn owner_words_are_zookeepers() {
     let mut rig = Rig::default();
     rig.run("configure extended; create /c mode=4; create /t mode=5 ttl=9; create /e mode=1");
-    let owner = |path| rig.machine.tree().find(path).unwrap().owner();
+    let owner = |path| rig.machine.zk.tree.find(path).unwrap().owner();
     assert_eq!(owner("/c"), i64::MIN);
     assert_eq!(owner("/t") as u64, 0xff00_0000_0000_0009);
     assert_eq!(owner("/e"), 1);
@@ -114,14 +114,14 @@ fn times_are_those_of_creation_and_last_data() {
 fn null_data_is_not_empty_data() {
     let mut rig = Rig::default();
     rig.run("create /null null; create /empty ''; create /full x");
-    let data = |rig: &Rig, path| rig.machine.tree().find(path).unwrap().data().map(<[u8]>::to_vec);
+    let data = |rig: &Rig, path| rig.machine.zk.tree.find(path).unwrap().data().map(<[u8]>::to_vec);
     assert_eq!(data(&rig, "/null"), None);
     assert_eq!(data(&rig, "/empty"), Some(vec![]));
-    let digest = rig.machine.tree().digest();
+    let digest = rig.machine.zk.tree.digest();
     rig.run("multi set /null '' + set /full null");
     assert_eq!(data(&rig, "/null"), Some(vec![]));
     assert_eq!(data(&rig, "/full"), None);
-    assert_ne!(rig.machine.tree().digest(), digest);
+    assert_ne!(rig.machine.zk.tree.digest(), digest);
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn sequential_names_count_every_create_and_no_delete() {
 fn with_creates(creates: i32) -> Rig {
     let mut rig = Rig::default();
     rig.run("create /a");
-    let id = rig.machine.tree().find("/a").unwrap().id();
-    rig.machine.tree.directory_mut(id.0).cversion = creates;
-    rig.machine.tree.recount();
+    let id = rig.machine.zk.tree.find("/a").unwrap().id();
+    rig.machine.zk.tree.directory_mut(id.0).cversion = creates;
+    rig.machine.zk.tree.recount();
     rig
 }
 
@@ -178,10 +178,10 @@ fn cversion_as_shown_wraps() {
 fn versions_wrap_and_minus_one_matches_any() {
     let mut rig = Rig::default();
     rig.run("create /a");
-    let id = rig.machine.tree().find("/a").unwrap().id();
-    let extra = rig.machine.tree.extra_mut(id.0);
+    let id = rig.machine.zk.tree.find("/a").unwrap().id();
+    let extra = rig.machine.zk.tree.extra_mut(id.0);
     (extra.version, extra.aversion) = (i32::MAX, i32::MAX);
-    rig.machine.tree.recount();
+    rig.machine.zk.tree.recount();
     assert_eq!(rig.run("set /a x v2147483647"), "set -2147483648");
     assert_eq!(rig.run("acl /a v2147483647"), "acl -2147483648");
     assert_eq!(rig.run("set /a x v-2147483648"), "set -2147483647");
@@ -194,7 +194,7 @@ fn versions_wrap_and_minus_one_matches_any() {
 fn check_find(path: &str, expected: &str) {
     let mut rig = Rig::default();
     rig.run("create /a; create /a/b; create /ü");
-    let tree = rig.machine.tree();
+    let tree = &rig.machine.zk.tree;
     let found = tree.find(path).map_or("-".to_string(), |znode| tree.path(znode.id()));
     assert_eq!(found, expected, "{path}");
 }
@@ -215,12 +215,12 @@ fn znodes_are_found_by_their_path_only() {
 fn children_are_listed_with_the_bytes_of_their_names() {
     let mut rig = Rig::default();
     rig.run("create /a; create /a/one; create /a/three; create /a/two; delete /a/three");
-    let znode = rig.machine.tree().find("/a").unwrap();
+    let znode = rig.machine.zk.tree.find("/a").unwrap();
     let mut names: Vec<&str> = znode.child_names().collect();
     names.sort_unstable();
     assert_eq!(names, ["one", "two"]);
     assert_eq!((znode.child_count(), znode.child_name_bytes()), (2, 6));
-    let tree = rig.machine.tree();
+    let tree = &rig.machine.zk.tree;
     assert!(tree.find_child(znode.id(), "one").is_some());
     assert!(tree.find_child(znode.id(), "three").is_none());
     assert_eq!(tree.parent(znode.id()), ROOT);
@@ -230,9 +230,9 @@ fn children_are_listed_with_the_bytes_of_their_names() {
 fn data_bytes_are_those_of_paths_and_data() {
     let mut rig = Rig::default();
     rig.run("create /abc 12345; create /n null");
-    assert_eq!(rig.machine.tree().data_bytes(), 44 + 4 + 5 + 2);
+    assert_eq!(rig.machine.zk.tree.data_bytes(), 44 + 4 + 5 + 2);
     rig.run("set /abc 1; delete /n");
-    assert_eq!(rig.machine.tree().data_bytes(), 44 + 4 + 1);
+    assert_eq!(rig.machine.zk.tree.data_bytes(), 44 + 4 + 1);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn data_longer_than_the_digest_buffer_counts_in_the_digest() {
         let mut rig = Rig::default();
         rig.run(&format!("create /a {}{last}", "x".repeat(5000)));
         check_invariants(&mut rig.machine);
-        rig.machine.tree().digest()
+        rig.machine.zk.tree.digest()
     };
     assert_ne!(digest("a"), digest("b"));
     assert_eq!(digest("a"), digest("a"));
@@ -250,7 +250,7 @@ fn data_longer_than_the_digest_buffer_counts_in_the_digest() {
 #[test]
 fn the_digest_does_not_depend_on_slots_or_the_order_of_children() {
     let mut rig = Rig::default();
-    let before = rig.machine.tree().digest();
+    let before = rig.machine.zk.tree.digest();
     let paths: Vec<String> = (0..50).map(|number| format!("/z{number}")).collect();
     let acl = acl::world(perms::ALL);
     let mut tree = Tree::default();
@@ -269,7 +269,7 @@ fn the_digest_does_not_depend_on_slots_or_the_order_of_children() {
     assert_eq!(tree.digest(), other.digest());
     assert_ne!(tree.digest(), before);
     rig.run("check /");
-    assert_eq!(rig.machine.tree().digest(), before);
+    assert_eq!(rig.machine.zk.tree.digest(), before);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn slots_are_used_again_across_chunks() {
     for number in 0..count {
         rig.run(&format!("create {} x{number}", path(number)));
     }
-    let slots = rig.machine.tree().slot_count();
+    let slots = rig.machine.zk.tree.slot_count();
     let mut gone = Vec::new();
     for _ in 0..500 {
         let number = random.below(count);
@@ -295,8 +295,8 @@ fn slots_are_used_again_across_chunks() {
             format!("created {}", path(*number))
         );
     }
-    assert_eq!(rig.machine.tree().slot_count(), slots, "no slot was added");
-    assert_eq!(rig.machine.tree().znode_count() as usize, count + 4);
+    assert_eq!(rig.machine.zk.tree.slot_count(), slots, "no slot was added");
+    assert_eq!(rig.machine.zk.tree.znode_count() as usize, count + 4);
     check_invariants(&mut rig.machine);
 }
 

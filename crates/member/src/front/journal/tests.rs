@@ -1,7 +1,7 @@
 use super::super::tests::rig::{Rig, config};
 use super::super::{FrontConfig, Now};
 use super::*;
-use machine::SessionId;
+use machine::{Mark, Ordinal, SessionId, ZkChange};
 
 fn rig(audit: bool, slow_request_ms: Option<u64>) -> Rig {
     let mut rig = Rig::default();
@@ -118,13 +118,14 @@ fn a_slow_request_is_told_once_in_a_while() {
 
 #[test]
 fn an_ephemeral_that_goes_with_its_session_is_a_line_of_the_server() {
-    let deleted = || ChangeKind::Deleted { acl: None, parent_acl: None };
-    let closed = |session| ChangeKind::SessionClosed { session: SessionId(session) };
+    let deleted = || ZkChange::Deleted { acl: None, parent_acl: None };
+    let closed = |session| ZkChange::SessionClosed { session: SessionId(session) };
     let mut changes = ChangeBatch::default();
     let mut ordinal = 0;
     let mut push = |zxid, kind, path: &str| {
         ordinal += 1;
-        changes.push(machine::Ordinal(ordinal), Zxid(zxid), kind, path);
+        let mark = Mark { ordinal: Ordinal(ordinal), zxid: Zxid(zxid) };
+        changes.push(mark, kind, path);
     };
     push(4, deleted(), "/by/its/client");
     push(5, deleted(), "/a");

@@ -7,7 +7,7 @@ fn set(path: &str, bytes: usize) -> Request<'_> {
 
 fn write(namespaces: &mut Namespaces, path: &str, bytes: usize) {
     let written = namespaces.written(&set(path, bytes));
-    namespaces.on_written(&written, &Ok(Ok(Outcome::Deleted)));
+    namespaces.on_written(&written, &Ok(Ok(ZkOutcome::Deleted)));
 }
 
 fn sizes(count: u64, sum: u64, min: u64, max: u64) -> Sizes {
@@ -79,6 +79,6 @@ fn a_reset_forgets_what_was_counted_and_not_where() {
     let under_way = namespaces.written(&set("/b", 3));
     let mut namespaces = namespaces.emptied();
     assert!(namespaces.written_bytes().is_empty());
-    namespaces.on_written(&under_way, &Ok(Ok(Outcome::Deleted)));
+    namespaces.on_written(&under_way, &Ok(Ok(ZkOutcome::Deleted)));
     assert_eq!(namespaces.written_bytes(), BTreeMap::from([("b", sizes(1, 5, 5, 5))]));
 }

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::rig::*;
 use crate::summary::Summary;
+use machine::ZkCommand;
 
 /// The ids that Front 0 of a rig draws, first to last.
 fn drawn(count: u64) -> (SessionId, [u8; 16]) {
@@ -15,11 +16,15 @@ fn a_session_id_that_is_taken_is_drawn_again() {
     let mut rig = Rig::default();
     for count in [1, 2, 3] {
         let (session, password) = drawn(count);
-        rig.submit_own(&Command::OpenSession { session, password, timeout_ms: 4_000 });
+        rig.submit_own(&Command::Zk(ZkCommand::OpenSession {
+            session,
+            password,
+            timeout_ms: 4_000,
+        }));
     }
     assert_eq!(rig.play("c1: connect"), "c1: connected as A for 10000");
     assert_eq!(rig.client(1).session.0, drawn(4).0.0);
-    assert_eq!(rig.machine.sessions().len(), 4);
+    assert_eq!(rig.machine.zk().sessions().len(), 4);
     rig.check();
 }
 
@@ -359,6 +364,6 @@ fn the_session_of_a_client_that_did_not_wait_is_not_asked_for() {
     rig.play("c1~ connect\nreads");
     rig.close(1);
     rig.advance(100);
-    assert_eq!(rig.machine.sessions().len(), 1);
+    assert_eq!(rig.machine.zk().sessions().len(), 1);
     assert!(rig.play("c2: exists /a").ends_with("c2: exists /a -> v0 @2"));
 }

@@ -204,7 +204,7 @@ fn nothing_is_read_behind_a_request_that_will_close() {
         let seen = rig.play("run");
         assert!(seen.starts_with("c1: set /a v1 -> v1 @3\n"), "{seen}");
         assert!(seen.ends_with("\nc1: closed"), "{seen}");
-        assert_eq!(rig.machine.counters().zxid.0, 3);
+        assert_eq!(rig.machine.mark().zxid.0, 3);
         assert!(rig.notices.is_empty());
     }
 }

@@ -16,11 +16,11 @@ struct History {
 impl History {
     fn note(&mut self, machine: &Machine) {
         for key in KEYS {
-            let Some(znode) = machine.tree().find(key) else { continue };
+            let Some(znode) = machine.zk().tree().find(key) else { continue };
             let value = String::from_utf8(znode.data().unwrap().to_vec()).unwrap();
             let values = self.values.entry(key).or_default();
             if values.last().is_none_or(|(_, last)| *last != value) {
-                values.push((machine.counters().zxid.0, value));
+                values.push((machine.mark().zxid.0, value));
             }
         }
     }

@@ -14,8 +14,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::image::{FreezeStep, Restore};
-use machine::{AclEntry, BootId, MemberId, Ordinal, PreparedImage};
+use machine::image::FreezeStep;
+use machine::image::restore::Restore;
+use machine::{AclEntry, BootId, ControlCommand, MemberId, Ordinal, PreparedImage, ZkCommand};
 use zk::ErrorCode;
 use zk::auth::{DigestAlgorithm, digest_id};
 use zk::jute::JuteReader;
@@ -489,19 +490,19 @@ impl Rig {
 
     pub(crate) fn attached(&self, number: u32) -> (SessionId, Ordinal) {
         let session = SessionId(self.clients[&number].session.0);
-        let attached = self.machine.sessions().get(session).map(|found| found.attached);
+        let attached = self.machine.zk().sessions().get(session).map(|found| found.attached);
         (session, attached.unwrap_or_default())
     }
 
     fn expire(&mut self, number: u32) {
         let sessions = vec![self.attached(number)];
-        self.submit_own(&Command::ExpireSessions { sessions });
+        self.submit_own(&Command::Zk(ZkCommand::ExpireSessions { sessions }));
     }
 
     fn install(&mut self) {
         let machine = Box::new(self.kept.take().expect("a state was kept"));
         self.apply.receive(ToApply::Prepare(PreparedImage { hash: 1, machine }));
-        self.submit_own(&Command::InstallImage { hash: 1 });
+        self.submit_own(&Command::Control(ControlCommand::InstallImage { hash: 1 }));
     }
 
     fn configure(&mut self, words: &str) {
@@ -520,7 +521,7 @@ impl Rig {
                 _ => panic!("setting {name}"),
             }
         }
-        self.submit_own(&Command::Configure(settings));
+        self.submit_own(&Command::Zk(ZkCommand::Configure(settings)));
     }
 
     /// Lists in a value are separated by `,`, a user from the password by `:`.
@@ -1318,6 +1319,7 @@ pub(crate) fn copy(machine: &mut Machine) -> Machine {
 /// The sessions of a machine, as a start wants them.
 pub(crate) fn sessions_of(machine: &Machine) -> Vec<SessionEvent> {
     let mut sessions: Vec<SessionEvent> = machine
+        .zk()
         .sessions()
         .iter()
         .map(|(session, found)| SessionEvent::Attached {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use machine::{BootId, Command, MemberId, Origin, SessionId};
+use machine::{BootId, Command, MemberId, Origin, SessionId, ZkCommand};
 use replica::{Membership, Role};
 
 use super::super::tests::applied_up_to;
@@ -132,7 +132,7 @@ impl World {
     }
 
     fn submit(&mut self, at: usize) {
-        let batch = own_batch(1, &Command::CloseSession { session: SessionId(1) });
+        let batch = own_batch(1, &Command::Zk(ZkCommand::CloseSession { session: SessionId(1) }));
         let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
         let submission = Submission { front: FrontId(0), batch, waiters };
         self.members[at].on_front(ToLoop::Submit(submission));
@@ -311,7 +311,7 @@ fn what_is_handed_over_by_a_member_that_is_none_is_not_taken() {
     let (mut world, leader, followers) = World::led();
     for (from, taken) in [(MemberId(77), 0), (id(followers[0]), 1)] {
         let mut forwarder = Forwarder::new(Origin { member: from, boot: BootId(9) });
-        let command = Command::CloseSession { session: SessionId(1) };
+        let command = Command::Zk(ZkCommand::CloseSession { session: SessionId(1) });
         forwarder.push(own_batch(1, &command), false);
         let frame = forwarder.forward().unwrap().encode();
         let before = world.members[leader].status().last_index;

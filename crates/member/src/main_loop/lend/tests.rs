@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use machine::limits::BATCH_BYTES_MAX;
-use machine::{BootId, Digest, Machine, Origin, Zxid};
+use machine::{BootId, Command, Digest, Machine, Origin, ZkCommand, Zxid};
 use replica::LogMemory;
 
 use super::super::tests::applied_up_to;
@@ -212,7 +212,7 @@ impl World {
 
     /// An entry of the leader.
     fn write(&mut self) {
-        let nothing = machine::Command::ExpireSessions { sessions: Vec::new() };
+        let nothing = Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() });
         let batch = own_batch(0, &nothing);
         assert!(batch.byte_count() < BATCH_BYTES_MAX);
         let waiting = Waiting::Own { front: None, batch, waiters: Vec::new() };
@@ -479,7 +479,7 @@ fn a_new_leader_waits_for_no_snapshot_that_it_cannot_apply_without_its_borrower(
     let mut world = World::new(5);
     world.leave_behind(3);
     let before = world.commit(0);
-    let nothing = machine::Command::ExpireSessions { sessions: Vec::new() };
+    let nothing = Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() });
     let batch = own_batch(0, &nothing);
     let waiting = Waiting::Own { front: None, batch, waiters: Vec::new() };
     world.nodes[0].member.waiting.push_back(waiting);

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Command, Op, SessionId};
+use machine::{Command, Op, SessionId, ZkCommand};
 use storage::fault_disk::{FaultPlan, Operation};
 
 use super::*;
@@ -96,7 +96,7 @@ impl Life<'_> {
             self.is_refused = false;
             let data = vec![b'x'; LARGE];
             let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
-            let batch = own_batch(1, &Command::Write { session: SessionId(1), op });
+            let batch = own_batch(1, &Command::Zk(ZkCommand::Write { session: SessionId(1), op }));
             let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
             self.member.on_front(ToLoop::Submit(Submission { front: FrontId(0), batch, waiters }));
             self.settle()?;

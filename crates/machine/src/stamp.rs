@@ -1,0 +1,24 @@
+//! What is known of a command beside the command itself.
+
+use crate::ids::{ConnectionId, Origin, Owner};
+use crate::zk::acl::Identity;
+
+/// What an entry and a batch say about a command beside the command itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    /// The leader's wall clock, ms since 1970. For Stat, and for what a time to live is compared
+    /// with.
+    pub time_ms: i64,
+    /// Who handed the command over.
+    pub origin: Origin,
+    /// The connection that sent it; 0 for commands of Loop.
+    pub connection: ConnectionId,
+    /// What that connection has proved to be.
+    pub identities: &'a [Identity<'a>],
+}
+
+impl Stamp<'_> {
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { origin: self.origin, connection: self.connection }
+    }
+}

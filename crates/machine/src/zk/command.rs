@@ -1,0 +1,467 @@
+//! ZooKeeper's commands: what they ask for, and their bytes. Checked for size and shape before the
+//! log; what they mean (exists? version? permission?) is decided in apply alone.
+
+use core::ops::RangeInclusive;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::ids::{Ordinal, SessionId};
+use crate::limits::{CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX};
+use crate::zk::acl::{self, AclEntry};
+use crate::zk::settings::Settings;
+
+/// How a znode is made. The numbers up to 6 are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9);
+/// all of them stand in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateMode {
+    /// Stays until it is deleted.
+    Persistent = 0,
+    /// Goes with its session.
+    Ephemeral = 1,
+    /// Persistent, with the parent's counter appended to the name.
+    PersistentSequential = 2,
+    /// Ephemeral, with the parent's counter appended to the name.
+    EphemeralSequential = 3,
+    /// Goes some time after its last child went.
+    Container = 4,
+    /// Goes when it has no children and was not changed for a time.
+    PersistentTtl = 5,
+    /// The same, with the parent's counter appended to the name.
+    PersistentSequentialTtl = 6,
+    /// A container with the parent's counter appended to the name. No flag of ZooKeeper's: there
+    /// the request says that it is a container, and its flag that it is sequential.
+    ContainerSequential = 7,
+}
+
+impl CreateMode {
+    /// The mode with this flag of ZooKeeper's.
+    pub fn from_flag(flag: i32) -> Option<CreateMode> {
+        match flag {
+            0 => Some(CreateMode::Persistent),
+            1 => Some(CreateMode::Ephemeral),
+            2 => Some(CreateMode::PersistentSequential),
+            3 => Some(CreateMode::EphemeralSequential),
+            4 => Some(CreateMode::Container),
+            5 => Some(CreateMode::PersistentTtl),
+            6 => Some(CreateMode::PersistentSequentialTtl),
+            _ => None,
+        }
+    }
+
+    /// The mode with this number in the log.
+    pub(crate) fn decode(number: u8) -> Option<CreateMode> {
+        match number {
+            7 => Some(CreateMode::ContainerSequential),
+            flag => CreateMode::from_flag(i32::from(flag)),
+        }
+    }
+
+    /// Whether the parent's counter is appended.
+    pub fn is_sequential(self) -> bool {
+        matches!(
+            self,
+            CreateMode::PersistentSequential
+                | CreateMode::EphemeralSequential
+                | CreateMode::PersistentSequentialTtl
+                | CreateMode::ContainerSequential
+        )
+    }
+
+    /// Whether the znode goes some time after its last child went.
+    pub fn is_container(self) -> bool {
+        matches!(self, CreateMode::Container | CreateMode::ContainerSequential)
+    }
+
+    /// Whether the znode belongs to a session.
+    pub fn is_ephemeral(self) -> bool {
+        matches!(self, CreateMode::Ephemeral | CreateMode::EphemeralSequential)
+    }
+
+    /// Whether the znode has a time to live.
+    pub fn is_ttl(self) -> bool {
+        matches!(self, CreateMode::PersistentTtl | CreateMode::PersistentSequentialTtl)
+    }
+}
+
+/// The ACL a client asked for, not yet resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AskedAcl {
+    /// Everyone everything: by far the most frequent, so it takes one bit.
+    Open,
+    /// These entries; none at all is refused in apply.
+    Entries(Vec<AclEntry>),
+}
+
+/// One operation on the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// Make a znode.
+    Create {
+        /// Where; the counter is appended to it if the mode is sequential.
+        path: &'a str,
+        /// The path, counter included, breaks ZooKeeper's rules for paths.
+        malformed: bool,
+        /// Its data; `None` is ZooKeeper's null.
+        data: Option<&'a [u8]>,
+        /// Who may do what with it.
+        acl: AskedAcl,
+        /// Of which kind.
+        mode: CreateMode,
+        /// Time to live in ms for the modes that have one, else -1.
+        ttl_ms: i64,
+    },
+    /// Remove a znode without children.
+    Delete {
+        /// Which.
+        path: &'a str,
+        /// The version it must have; -1 is any.
+        version: i32,
+    },
+    /// Replace the data.
+    SetData {
+        /// Of which znode.
+        path: &'a str,
+        /// The path breaks ZooKeeper's rules.
+        malformed: bool,
+        /// The new data; `None` is null.
+        data: Option<&'a [u8]>,
+        /// The version it must have; -1 is any.
+        version: i32,
+    },
+    /// Replace the ACL.
+    SetAcl {
+        /// Of which znode.
+        path: &'a str,
+        /// The path breaks ZooKeeper's rules.
+        malformed: bool,
+        /// The new ACL.
+        acl: AskedAcl,
+        /// The ACL version it must have; -1 is any.
+        version: i32,
+    },
+    /// Change nothing, but be refused unless the version is this one.
+    Check {
+        /// Of which znode.
+        path: &'a str,
+        /// The path breaks ZooKeeper's rules.
+        malformed: bool,
+        /// The version it must have; -1 is any.
+        version: i32,
+    },
+    /// An operation that cannot succeed whatever the state is (an unknown create flag), but which
+    /// consumes a zxid as in ZooKeeper. Refused as bad arguments.
+    Malformed,
+}
+
+/// A replicated write of ZooKeeper's space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// Make a session, owned by the sending connection.
+    OpenSession {
+        /// The id proposed for it, drawn by the member; refused if taken.
+        session: SessionId,
+        /// What a client must show to attach again.
+        password: [u8; 16],
+        /// Negotiated.
+        timeout_ms: u32,
+    },
+    /// Give the session to the sending connection.
+    Attach {
+        /// Which.
+        session: SessionId,
+        /// What the client showed.
+        password: [u8; 16],
+        /// Negotiated anew.
+        timeout_ms: u32,
+    },
+    /// End the session and its ephemerals.
+    CloseSession {
+        /// Which.
+        session: SessionId,
+    },
+    /// End sessions that were not heard from, each unless it was attached anew since.
+    ExpireSessions {
+        /// Which, each with the ordinal of the open or attach that was judged.
+        sessions: Vec<(SessionId, Ordinal)>,
+    },
+    /// Replace the settings.
+    Configure(Settings),
+    /// One operation for a session.
+    Write {
+        /// Which.
+        session: SessionId,
+        /// What to do.
+        op: Op<'a>,
+    },
+    /// Several operations, all or none.
+    Multi {
+        /// For which session.
+        session: SessionId,
+        /// In order; later ones see what earlier ones did.
+        ops: Vec<Op<'a>>,
+    },
+    /// Remove containers and znodes with a time to live, each if its time has come by the stamp.
+    DeleteContainers {
+        /// Which.
+        paths: Vec<&'a str>,
+        /// A container that never had a child goes after this, in ms; 0: never.
+        never_used_ms_max: u64,
+    },
+}
+
+/// The kinds of these commands in the log.
+pub(crate) const KINDS: RangeInclusive<u8> = KIND_OPEN_SESSION..=KIND_DELETE_CONTAINERS;
+
+pub(crate) const KIND_OPEN_SESSION: u8 = 1;
+pub(crate) const KIND_ATTACH: u8 = 2;
+pub(crate) const KIND_CLOSE_SESSION: u8 = 3;
+pub(crate) const KIND_EXPIRE_SESSIONS: u8 = 4;
+pub(crate) const KIND_CONFIGURE: u8 = 5;
+pub(crate) const KIND_WRITE: u8 = 6;
+pub(crate) const KIND_MULTI: u8 = 7;
+pub(crate) const KIND_DELETE_CONTAINERS: u8 = 8;
+
+pub(crate) const OP_CREATE: u8 = 1;
+pub(crate) const OP_DELETE: u8 = 2;
+pub(crate) const OP_SET_DATA: u8 = 3;
+pub(crate) const OP_SET_ACL: u8 = 4;
+pub(crate) const OP_CHECK: u8 = 5;
+pub(crate) const OP_MALFORMED: u8 = 6;
+
+const FLAG_MALFORMED: u8 = 1;
+const FLAG_OPEN_ACL: u8 = 2;
+const FLAGS_ALL: u8 = 3;
+
+impl Op<'_> {
+    /// The path it names; none where there is nothing to look at.
+    pub(crate) fn path(&self) -> Option<&str> {
+        match self {
+            Op::Create { path, .. }
+            | Op::Delete { path, .. }
+            | Op::SetData { path, .. }
+            | Op::SetAcl { path, .. }
+            | Op::Check { path, .. } => Some(path),
+            Op::Malformed => None,
+        }
+    }
+
+    /// Writes the operation; `docs/formats.md` gives the bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Op::Create { path, malformed, data, acl, mode, ttl_ms } => {
+                out.put_u8(OP_CREATE);
+                out.put_u8(flags(*malformed, Some(acl)));
+                out.put_u8(*mode as u8);
+                out.put_i64(*ttl_ms);
+                out.put_bytes(path.as_bytes());
+                out.put_optional_bytes(*data);
+                encode_acl(acl, out);
+            }
+            Op::Delete { path, version } => {
+                out.put_u8(OP_DELETE);
+                out.put_i32(*version);
+                out.put_bytes(path.as_bytes());
+            }
+            Op::SetData { path, malformed, data, version } => {
+                out.put_u8(OP_SET_DATA);
+                out.put_u8(flags(*malformed, None));
+                out.put_i32(*version);
+                out.put_bytes(path.as_bytes());
+                out.put_optional_bytes(*data);
+            }
+            Op::SetAcl { path, malformed, acl, version } => {
+                out.put_u8(OP_SET_ACL);
+                out.put_u8(flags(*malformed, Some(acl)));
+                out.put_i32(*version);
+                out.put_bytes(path.as_bytes());
+                encode_acl(acl, out);
+            }
+            Op::Check { path, malformed, version } => {
+                out.put_u8(OP_CHECK);
+                out.put_u8(flags(*malformed, None));
+                out.put_i32(*version);
+                out.put_bytes(path.as_bytes());
+            }
+            Op::Malformed => out.put_u8(OP_MALFORMED),
+        }
+    }
+
+    fn decode<'a>(reader: &mut Reader<'a>) -> Result<Op<'a>, DecodeError> {
+        let kind = reader.u8()?;
+        Ok(match kind {
+            OP_CREATE => {
+                let (malformed, open) = decode_flags(reader)?;
+                let number = reader.u8()?;
+                let mode = CreateMode::decode(number)
+                    .ok_or_else(|| reader.bad("create mode", u64::from(number)))?;
+                let ttl_ms = reader.i64()?;
+                let path = reader.text()?;
+                let data = reader.optional_bytes()?;
+                Op::Create { path, malformed, data, acl: decode_acl(open, reader)?, mode, ttl_ms }
+            }
+            OP_DELETE => {
+                let version = reader.i32()?;
+                Op::Delete { path: reader.text()?, version }
+            }
+            OP_SET_DATA => {
+                let (malformed, _) = decode_flags(reader)?;
+                let version = reader.i32()?;
+                let path = reader.text()?;
+                Op::SetData { path, malformed, data: reader.optional_bytes()?, version }
+            }
+            OP_SET_ACL => {
+                let (malformed, open) = decode_flags(reader)?;
+                let version = reader.i32()?;
+                let path = reader.text()?;
+                Op::SetAcl { path, malformed, acl: decode_acl(open, reader)?, version }
+            }
+            OP_CHECK => {
+                let (malformed, _) = decode_flags(reader)?;
+                let version = reader.i32()?;
+                Op::Check { path: reader.text()?, malformed, version }
+            }
+            OP_MALFORMED => Op::Malformed,
+            _ => return Err(reader.bad("operation", u64::from(kind))),
+        })
+    }
+}
+
+fn flags(malformed: bool, acl: Option<&AskedAcl>) -> u8 {
+    let malformed = if malformed { FLAG_MALFORMED } else { 0 };
+    let open = if acl == Some(&AskedAcl::Open) { FLAG_OPEN_ACL } else { 0 };
+    malformed | open
+}
+
+fn decode_flags(reader: &mut Reader<'_>) -> Result<(bool, bool), DecodeError> {
+    let flags = reader.u8()?;
+    if flags & !FLAGS_ALL != 0 {
+        return Err(reader.bad("operation flags", u64::from(flags)));
+    }
+    Ok((flags & FLAG_MALFORMED != 0, flags & FLAG_OPEN_ACL != 0))
+}
+
+fn encode_acl(acl: &AskedAcl, out: &mut Vec<u8>) {
+    if let AskedAcl::Entries(entries) = acl {
+        acl::encode(entries, out);
+    }
+}
+
+fn decode_acl(open: bool, reader: &mut Reader<'_>) -> Result<AskedAcl, DecodeError> {
+    if open { Ok(AskedAcl::Open) } else { acl::decode(reader).map(AskedAcl::Entries) }
+}
+
+impl Command<'_> {
+    /// Writes the command; `docs/formats.md` gives the bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Command::OpenSession { session, password, timeout_ms } => {
+                out.put_u8(KIND_OPEN_SESSION);
+                encode_credentials(*session, password, *timeout_ms, out);
+            }
+            Command::Attach { session, password, timeout_ms } => {
+                out.put_u8(KIND_ATTACH);
+                encode_credentials(*session, password, *timeout_ms, out);
+            }
+            Command::CloseSession { session } => {
+                out.put_u8(KIND_CLOSE_SESSION);
+                out.put_i64(session.0);
+            }
+            Command::ExpireSessions { sessions } => {
+                assert!(sessions.len() <= EXPIRE_SESSIONS_MAX);
+                out.put_u8(KIND_EXPIRE_SESSIONS);
+                out.put_u32(sessions.len() as u32);
+                for (session, judged) in sessions {
+                    out.put_i64(session.0);
+                    out.put_u64(judged.0);
+                }
+            }
+            Command::Configure(settings) => {
+                out.put_u8(KIND_CONFIGURE);
+                settings.encode(out);
+            }
+            Command::Write { session, op } => {
+                out.put_u8(KIND_WRITE);
+                out.put_i64(session.0);
+                op.encode(out);
+            }
+            Command::Multi { session, ops } => {
+                assert!(ops.len() <= MULTI_OPS_MAX);
+                out.put_u8(KIND_MULTI);
+                out.put_i64(session.0);
+                out.put_u32(ops.len() as u32);
+                for op in ops {
+                    op.encode(out);
+                }
+            }
+            Command::DeleteContainers { paths, never_used_ms_max } => {
+                assert!(paths.len() <= CONTAINER_ZNODES_DELETED_MAX);
+                out.put_u8(KIND_DELETE_CONTAINERS);
+                out.put_u64(*never_used_ms_max);
+                out.put_u32(paths.len() as u32);
+                for path in paths {
+                    out.put_bytes(path.as_bytes());
+                }
+            }
+        }
+    }
+
+    /// Reads what follows on the kind of a command.
+    pub(crate) fn decode<'a>(
+        kind: u8,
+        reader: &mut Reader<'a>,
+    ) -> Result<Command<'a>, DecodeError> {
+        Ok(match kind {
+            KIND_OPEN_SESSION => {
+                let (session, password, timeout_ms) = decode_credentials(reader)?;
+                Command::OpenSession { session, password, timeout_ms }
+            }
+            KIND_ATTACH => {
+                let (session, password, timeout_ms) = decode_credentials(reader)?;
+                Command::Attach { session, password, timeout_ms }
+            }
+            KIND_CLOSE_SESSION => Command::CloseSession { session: SessionId(reader.i64()?) },
+            KIND_EXPIRE_SESSIONS => {
+                let count = reader.count("expired session count", EXPIRE_SESSIONS_MAX)?;
+                let mut sessions = Vec::new();
+                for _ in 0..count {
+                    sessions.push((SessionId(reader.i64()?), Ordinal(reader.u64()?)));
+                }
+                Command::ExpireSessions { sessions }
+            }
+            KIND_CONFIGURE => Command::Configure(Settings::decode(reader)?),
+            KIND_WRITE => {
+                let session = SessionId(reader.i64()?);
+                Command::Write { session, op: Op::decode(reader)? }
+            }
+            KIND_MULTI => {
+                let session = SessionId(reader.i64()?);
+                let count = reader.count("multi operation count", MULTI_OPS_MAX)?;
+                let mut ops = Vec::new();
+                for _ in 0..count {
+                    ops.push(Op::decode(reader)?);
+                }
+                Command::Multi { session, ops }
+            }
+            KIND_DELETE_CONTAINERS => {
+                let never_used_ms_max = reader.u64()?;
+                let count =
+                    reader.count("deleted container count", CONTAINER_ZNODES_DELETED_MAX)?;
+                let mut paths = Vec::new();
+                for _ in 0..count {
+                    paths.push(reader.text()?);
+                }
+                Command::DeleteContainers { paths, never_used_ms_max }
+            }
+            _ => return Err(reader.bad("command", u64::from(kind))),
+        })
+    }
+}
+
+fn encode_credentials(session: SessionId, password: &[u8; 16], timeout_ms: u32, out: &mut Vec<u8>) {
+    out.put_i64(session.0);
+    out.extend_from_slice(password);
+    out.put_u32(timeout_ms);
+}
+
+fn decode_credentials(reader: &mut Reader<'_>) -> Result<(SessionId, [u8; 16], u32), DecodeError> {
+    Ok((SessionId(reader.i64()?), reader.password()?, reader.u32()?))
+}

@@ -1,0 +1,124 @@
+//! A freeze of the tree: the znodes of an image, taken while commands change them.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::codec::Write;
+use crate::image::format::{FLAG_COUNTERS, TAG_ZNODE};
+use crate::zk::acl::{self, Acl, AclId};
+
+/// What the tree keeps of a running freeze.
+pub(crate) struct TreeFreeze {
+    pub slot_count: u32,
+    /// Slots below are walked.
+    pub cursor: u32,
+    /// One bit per slot: its image is written, or it held nothing at the index.
+    settled: Vec<u64>,
+    /// Old images saved since the last step.
+    pub old: Vec<u8>,
+    old_bytes_max: usize,
+    pub aborted: bool,
+    acl_numbers: HashMap<Acl, u32, FixedState>,
+}
+
+impl TreeFreeze {
+    pub fn new(slot_count: u32, old_bytes_max: usize) -> TreeFreeze {
+        TreeFreeze {
+            slot_count,
+            cursor: 0,
+            settled: vec![0; (slot_count as usize).div_ceil(64)],
+            old: Vec::new(),
+            old_bytes_max,
+            aborted: false,
+            acl_numbers: HashMap::with_hasher(FixedState::default()),
+        }
+    }
+
+    pub fn is_settled(&self, id: u32) -> bool {
+        id >= self.slot_count
+            || id < self.cursor
+            || self.settled[id as usize / 64] & (1 << (id % 64)) != 0
+    }
+
+    /// What was walked so far is worth nothing.
+    pub fn abort(&mut self) {
+        self.aborted = true;
+    }
+
+    /// Whether the znode in this slot is about to change before its image was written.
+    pub fn wants_old_image(&self, id: u32) -> bool {
+        !self.aborted && !self.is_settled(id)
+    }
+
+    /// Keeps the image of a znode that is about to change.
+    pub fn save_old_image(&mut self, id: u32, image: &Image<'_>, acl: &Acl) {
+        let mut old = core::mem::take(&mut self.old);
+        self.encode_znode(image, acl, &mut old);
+        self.old = old;
+        self.settle(id);
+        self.aborted = self.old.len() > self.old_bytes_max;
+    }
+
+    /// A slot was filled: what is in it now is newer than the image.
+    pub fn on_occupied(&mut self, id: u32) {
+        if id < self.slot_count {
+            self.settle(id);
+        }
+    }
+
+    fn settle(&mut self, id: u32) {
+        self.settled[id as usize / 64] |= 1 << (id % 64);
+    }
+
+    pub fn encode_znode(&mut self, image: &Image<'_>, acl: &Acl, out: &mut Vec<u8>) {
+        out.put_u8(TAG_ZNODE);
+        out.put_u32(image.id);
+        out.put_u32(image.parent);
+        for word in [image.czxid, image.mzxid, image.ctime, image.mtime, image.owner] {
+            out.put_i64(word);
+        }
+        out.put_i32(image.version);
+        out.put_i32(image.aversion);
+        match image.counters {
+            None => out.put_u8(0),
+            Some((cversion, pzxid)) => {
+                out.put_u8(FLAG_COUNTERS);
+                out.put_i32(cversion);
+                out.put_i64(pzxid);
+            }
+        }
+        out.put_bytes(image.name.as_bytes());
+        out.put_optional_bytes(image.data);
+        match self.acl_numbers.get(acl) {
+            Some(&number) => out.put_u32(number),
+            None => {
+                let number = self.acl_numbers.len() as u32;
+                self.acl_numbers.insert(acl.clone(), number);
+                out.put_u32(number);
+                acl::encode(acl, out);
+            }
+        }
+    }
+}
+
+/// What stands for the root's parent in an image.
+pub(crate) const NO_PARENT: u32 = u32::MAX;
+
+/// A znode as a snapshot holds it.
+pub(crate) struct Image<'a> {
+    pub id: u32,
+    pub parent: u32,
+    pub czxid: i64,
+    pub mzxid: i64,
+    pub ctime: i64,
+    pub mtime: i64,
+    pub owner: i64,
+    pub version: i32,
+    pub aversion: i32,
+    /// cversion and pzxid, if it has or had children.
+    pub counters: Option<(i32, i64)>,
+    pub name: &'a str,
+    pub data: Option<&'a [u8]>,
+    /// Within this process only.
+    pub acl_id: AclId,
+}
