@@ -23,7 +23,6 @@ use zk::ErrorCode;
 use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
 use zk::response::{encode_read, result_bytes};
 
-use crate::catch_up::WholeImage;
 use crate::limits::{
     APPLY_HOLD_ANSWER_BYTES_MAX, SMALL_REPLY_BYTES, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX,
 };
@@ -33,6 +32,7 @@ use crate::message::{
 };
 use crate::recovery::sessions;
 use crate::reply_room::{HeldReply, ReplyRoom};
+use crate::snapshot::fetch::WholeImage;
 
 /// The third of a member's step functions.
 pub struct Apply {

@@ -7,7 +7,7 @@ use storage::inspect::Report;
 use storage::snapshot::RECEIVED_NAME;
 use storage::wal::EntryKind;
 
-use crate::received::{check_named, image_named};
+use crate::snapshot::received::{check_named, image_named};
 
 /// Checks everything in the directory that is `disk`'s root; see [`storage::inspect::inspect`].
 pub fn inspect<D: Disk + Clone>(disk: &D) -> Report {

@@ -13,10 +13,10 @@ pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use zk::ErrorCode;
 use zk::request::{ReadKind, ReadRequest};
 
-use crate::catch_up::WholeImage;
-use crate::container_znodes::ContainerSettings;
+use crate::leader::containers::ContainerSettings;
 use crate::peer::{PeerMessage, SnapshotAt, Want};
 use crate::reply_room::HeldReply;
+use crate::snapshot::fetch::WholeImage;
 
 /// Which connection runtime of this member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -17,12 +17,13 @@ use storage::wal::{HardState, LogEntry, Membership, SnapshotPoint, TornTail, Wal
 use thiserror::Error;
 
 use crate::bootstrap::ABSENT_VOTERS_FROM;
-use crate::container_znodes::ContainerSettings;
+use crate::leader::containers::ContainerSettings;
 use crate::limits::START_PIECES;
-use crate::main_loop::to_restored;
 use crate::message::{SessionEvent, Start};
+use crate::order::to_restored;
 use crate::replay::replay;
-use crate::{Apply, Loop, received};
+use crate::snapshot::received;
+use crate::{Apply, Loop};
 
 /// Why no state could be restored.
 #[derive(Debug, Error)]

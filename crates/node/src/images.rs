@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use machine::PreparedImage;
-use member::main_loop::InstallRefused;
-use member::received::{self, ImageReceiver};
+use member::order::InstallRefused;
 use member::recovery::RecoveryError;
+use member::snapshot::received::{self, ImageReceiver};
 use storage::StorageError;
 use storage::disk::RealDisk;
 use storage::snapshot::{SNAPSHOT_DIR, snapshot_name};

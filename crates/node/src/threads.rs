@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::{Machine, QuotaExceeded};
-use member::front::audit_ended_sessions;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::message::{
     Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SnapshotJob, ToApply,
     ToLoop,
 };
+use member::zk_front::audit_ended_sessions;
 use member::{Apply, Condemned, Difference, ImageWriter, Leadership, LogWriter, Loop};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
@@ -137,7 +137,7 @@ impl FrontHandle {
         self.shared.now_ms()
     }
 
-    /// See [`Now::contact_at_ms`](member::front::Now::contact_at_ms).
+    /// See [`Now::contact_at_ms`](member::zk_front::Now::contact_at_ms).
     pub fn contact_at_ms(&self) -> Option<u64> {
         Some(self.shared.contact_at_ms.load(Ordering::Acquire)).filter(|at_ms| *at_ms != u64::MAX)
     }

@@ -34,13 +34,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use member::container_znodes::ContainerSettings;
-use member::front::auth::{AuthConfig, EnsembleNames};
+use member::leader::containers::ContainerSettings;
 use member::limits::{
     DISK_STALL_MS, DISK_STALL_MS_MAX, FRONT_COMMANDS_MAX, SESSIONLESS_MS_DEFAULT,
     SNAPSHOT_LOG_BYTES_DEFAULT,
 };
 use member::throttle::ThrottleConfig;
+use member::zk_front::auth::{AuthConfig, EnsembleNames};
 
 use crate::cli::ServeArgs;
 use monitoring::{AdminDraft, MetricsDraft};

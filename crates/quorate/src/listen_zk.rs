@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use machine::ConnectionId;
 use member::Front;
-use member::front::{AuditResult, FrontReport, Now, Reset, SlowRequest, WatchCursor, WatchPage};
+use member::zk_front::{AuditResult, FrontReport, Now, Reset, SlowRequest, WatchCursor, WatchPage};
 use node::FrontHandle;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};

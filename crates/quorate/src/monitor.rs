@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use images::Images;
 use machine::{ConnectionId, Machine};
-use member::front::{FrontReport, Reset};
+use member::zk_front::{FrontReport, Reset};
 use node::MonitorHandle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;

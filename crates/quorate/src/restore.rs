@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, ensure};
 use machine::MemberId;
-use member::received::read_backup;
 use member::recovery::{be_born_with, draw_ids};
+use member::snapshot::received::read_backup;
 use storage::datadir::{Birth, IDENTITY_FILE};
 use storage::disk::RealDisk;
 

@@ -18,7 +18,6 @@ use machine::change::SharedChanges;
 use machine::together::one_by_one;
 use machine::{BootId, ConnectionId, Machine, MemberId, Origin, Settings};
 use member::bootstrap::Attendance;
-use member::front::{FrontConfig, HeldBytes};
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
@@ -26,11 +25,12 @@ use member::message::{
     SnapshotJob, Submission, ToApply, ToLoop,
 };
 use member::peer::PeerFrame;
-use member::received::{self, ImageReceiver};
 use member::recovery::{
     self, OpenedMember, Recovered, RecoveryError, open_member, recover, restore_newest,
 };
+use member::snapshot::received::{self, ImageReceiver};
 use member::throttle::{Throttle, ThrottleConfig};
+use member::zk_front::{FrontConfig, HeldBytes};
 use member::{
     Apply, Condemned, Difference, Fetching, Hello, ImageWriter, LogWriter, Loop, LoopCounts,
     LoopHeld,

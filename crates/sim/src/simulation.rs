@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use machine::Settings;
 use member::bootstrap::Attendance;
-use member::container_znodes::ContainerSettings;
+use member::leader::containers::ContainerSettings;
 use member::limits::QUIET_TIMEOUT_MS_MIN;
 use member::recovery::{self, draw_ids};
 use replica::LogMemory;

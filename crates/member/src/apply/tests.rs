@@ -9,9 +9,9 @@ use machine::{
 use zk::request::ReadKind;
 
 use super::*;
-use crate::front::tests::rig::{ORIGIN, Random, entry_of, own_batch};
 use crate::message::OwnedRead;
 use crate::peer::SnapshotAt;
+use crate::zk_front::tests::rig::{ORIGIN, Random, entry_of, own_batch};
 
 fn create(session: i64, path: &str) -> Command<'_> {
     let (malformed, acl, mode, ttl_ms) = (false, AskedAcl::Open, CreateMode::Persistent, -1);

@@ -6,9 +6,9 @@ use storage::wal::WalOptions;
 
 use super::*;
 use crate::Loop;
-use crate::front::tests::rig::own_batch;
 use crate::message::{FrontId, Submission, ToApply, ToLoop, Waiter};
 use crate::recovery::{Options, Recovered, recover, start};
+use crate::zk_front::tests::rig::own_batch;
 
 const KIB: u64 = 1024;
 const SECRET: [u8; 32] = [7; 32];

@@ -7,8 +7,8 @@ use storage::fault_disk::FaultDisk;
 use storage::wal::LogEntry;
 
 use super::*;
-use crate::image_writer::ImageWriter;
 use crate::message::{FromSnapshot, SnapshotJob};
+use crate::snapshot::writer::ImageWriter;
 
 const SECRET: [u8; 32] = [7; 32];
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use member::front::{FrontReport, Reset};
+use member::zk_front::{FrontReport, Reset};
 use zk::four_letter::{self, ConnectionReport};
 use zk::metrics::{self, Number};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use machine::{ConnectionId, SessionId, Settings};
 use member::Front;
-use member::front::{FrontConfig, HeldBytes, Now};
 use member::message::Delivery;
+use member::zk_front::{FrontConfig, HeldBytes, Now};
 use workload::op::USERS;
 
 use super::forged::{forge_connect, forge_writes};

@@ -12,12 +12,12 @@ use storage::disk::Disk;
 use storage::snapshot::room::Room;
 use storage::snapshot::{self, ReceivedWriter, SnapshotMeta, SnapshotWriter};
 
-use crate::catch_up::WholeImage;
 use crate::limits::{FETCHED_PIECE_BYTES, SNAPSHOTS_KEPT};
 use crate::message::{FromSnapshot, FromTransfer, RoomKept, RoomWanted, SnapshotJob};
 use crate::peer::{PeerMessage, Piece, SnapshotAt, Want};
-use crate::received;
 use crate::recovery::{RecoveryError, read_image};
+use crate::snapshot::fetch::WholeImage;
+use crate::snapshot::received;
 
 /// The file being written.
 pub struct ImageWriter<D: Disk> {

@@ -9,13 +9,13 @@ use replica::{Membership, Role};
 
 use super::super::tests::applied_up_to;
 use super::*;
-use crate::forward::Forwarder;
-use crate::front::tests::rig::{own_batch, start};
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::message::{
     FromApply, FrontId, SessionEvent, Start, Submission, ToApply, ToLoop, Waiter,
 };
+use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
+use crate::zk_front::tests::rig::{own_batch, start};
 
 const TICK_MS: u64 = 20;
 

@@ -5,7 +5,7 @@
 //! did: the moment of the question counts, not that of the answer, and not how often Loop ran
 //! since. A leader that is paused or cut off cannot take old answers for new ones. The question is
 //! a ReadIndex round, which is a heartbeat as well. A follower's contact comes with the answers to
-//! its reports ([`crate::hearing`]).
+//! its reports ([`crate::order::hearing`]).
 //!
 //! A member without contact for long may have been replaced, and the state may have forgotten which
 //! of its batches it holds. Such a member hands nothing over again before it has applied everything

@@ -1,6 +1,6 @@
 use super::*;
-use crate::front::tests::rig::Random;
 use crate::limits::EXPIRY_MARGIN_MS;
+use crate::zk_front::tests::rig::Random;
 
 const TICK_MS: u64 = 1_000;
 

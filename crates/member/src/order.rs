@@ -7,9 +7,12 @@
 
 mod contact;
 mod fetching;
+pub(crate) mod forward;
+pub(crate) mod hearing;
 mod lend;
 mod packing;
 mod peers;
+pub(crate) mod persisting;
 mod records;
 mod room;
 mod timing;
@@ -30,23 +33,23 @@ use replica::{
 use thiserror::Error;
 use zk::four_letter::Latency;
 
-use crate::catch_up::{Fetch, Offers, WholeImage};
-use crate::container_znodes::ContainerManager;
-use crate::digests::{Difference, Digests, OwnDigests};
-use crate::expiry::Leases;
-use crate::forward::{Followed, Forwarder};
-use crate::hearing::Hearing;
-use crate::joining::{JoinStep, JoinView, Joining};
-use crate::lending::Lending;
+use crate::leader::containers::ContainerManager;
+use crate::leader::deadlines::Leases;
+use crate::leader::digests::{Difference, Digests, OwnDigests};
+use crate::leader::joining::{JoinStep, JoinView, Joining};
+use crate::leader::lending::Lending;
 use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
     Unavailable, Waiter,
 };
+use crate::order::forward::{Followed, Forwarder};
+use crate::order::hearing::Hearing;
+use crate::order::persisting::Persisting;
 use crate::peer::{ForwardedBatch, Offer, PeerFrame, PeerMessage, SnapshotAt};
-use crate::persisting::Persisting;
-use crate::snapshot_room::SnapshotRoom;
-use crate::snapshots::Snapshots;
+use crate::snapshot::fetch::{Fetch, Offers, WholeImage};
+use crate::snapshot::room::SnapshotRoom;
+use crate::snapshot::schedule::Snapshots;
 
 use contact::Contact;
 use records::{to_log_entry, to_replica};

@@ -8,13 +8,13 @@ use replica::LogMemory;
 
 use super::super::tests::applied_up_to;
 use super::*;
-use crate::catch_up::WholeImage;
-use crate::digests::OwnDigests;
-use crate::front::tests::rig::{own_batch, start};
+use crate::leader::digests::OwnDigests;
 use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS};
-use crate::main_loop::{LoopOutput, Waiting};
 use crate::message::{FromApply, FromSnapshot, FromTransfer, SnapshotJob, Start, ToApply};
+use crate::order::{LoopOutput, Waiting};
 use crate::peer::{Piece, Want};
+use crate::snapshot::fetch::WholeImage;
+use crate::zk_front::tests::rig::{own_batch, start};
 
 /// A Loop, what Apply has applied, and the snapshots that the disk has.
 struct Node {

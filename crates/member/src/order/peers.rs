@@ -6,7 +6,7 @@ use machine::{Digest, MemberId};
 use replica::{MessageError, PeerStatus, Role};
 
 use super::{Condemned, Differs, Loop, Waiting};
-use crate::digests::{self, Difference};
+use crate::leader::digests::{self, Difference};
 use crate::limits::{
     DIFFERS_HAND_OVER_MS, FULL_LASTS_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS,
 };

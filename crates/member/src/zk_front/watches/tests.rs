@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::front::tests::rig::Random;
+use crate::zk_front::tests::rig::Random;
 
 const KINDS: [WatchKind; 4] =
     [WatchKind::Data, WatchKind::Child, WatchKind::Persistent, WatchKind::PersistentRecursive];

@@ -8,10 +8,10 @@ use storage::snapshot::{has_received, snapshot_name};
 use storage::wal::{EntryKind, HardState, LogEntry, Membership, WalOptions};
 
 use super::*;
-use crate::image_writer::ImageWriter;
 use crate::inspect::inspect;
 use crate::message::SnapshotJob;
 use crate::recovery::{Recovered, recover};
+use crate::snapshot::writer::ImageWriter;
 
 const SECRET: [u8; 32] = [5; 32];
 

@@ -1,4 +1,4 @@
-//! What Loop does about snapshots that members lend to each other: [`crate::lending`] says to whom.
+//! What Loop does about snapshots that members lend to each other: [`crate::leader::lending`] says to whom.
 
 use core::cmp::Reverse;
 
@@ -6,10 +6,10 @@ use machine::{LogIndex, MemberId};
 use replica::{PeerStatus, Role, SnapshotMeta, SnapshotWanted};
 
 use super::{Loop, to_replica};
-use crate::catch_up::Fetch;
-use crate::lending::{LendStep, LendView, Lender};
+use crate::leader::lending::{LendStep, LendView, Lender};
 use crate::limits::CAUGHT_UP_ENTRIES;
 use crate::peer::{LentSnapshot, PeerError, PeerMessage, SnapshotAt};
+use crate::snapshot::fetch::Fetch;
 
 impl Loop {
     /// The leader wants a snapshot for another member: the newest, if it serves, or one that is

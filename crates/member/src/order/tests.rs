@@ -3,9 +3,9 @@
 use machine::{Machine, Ordinal, SessionId, ZkCommand};
 
 use super::*;
-use crate::front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
 use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_RETRY_MS};
 use crate::message::Submission;
+use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
 
 /// A Loop that leads, with its first entry persisted and applied.
 fn leading(start: Start) -> Real {
@@ -454,7 +454,7 @@ fn settings_that_differ_are_configured_before_a_member_is_ready() {
     let wanted = Settings { skip_acl: true, ..Settings::default() };
     let mut rig = Rig::new(
         1,
-        crate::front::tests::rig::Engine::Real(Box::new(Real::new(Start {
+        crate::zk_front::tests::rig::Engine::Real(Box::new(Real::new(Start {
             settings: wanted.clone(),
             ..start()
         }))),
@@ -725,7 +725,7 @@ fn search_at(real: &mut Real, wall_ms: i64) -> Option<machine::ContainerSearch> 
 
 #[test]
 fn containers_that_were_found_are_removed_by_a_command() {
-    let containers = crate::container_znodes::ContainerSettings {
+    let containers = crate::leader::containers::ContainerSettings {
         check_interval_ms: 200,
         never_used_ms_max: 9,
         ..Default::default()
@@ -758,8 +758,10 @@ fn containers_that_were_found_are_removed_by_a_command() {
 
 #[test]
 fn containers_are_not_looked_for_while_the_disk_is_full_or_before_the_member_is_ready() {
-    let containers =
-        crate::container_znodes::ContainerSettings { check_interval_ms: 100, ..Default::default() };
+    let containers = crate::leader::containers::ContainerSettings {
+        check_interval_ms: 100,
+        ..Default::default()
+    };
     let mut real = Real::new(Start { containers: containers.clone(), ..start() });
     for _ in 0..9 {
         real.member.pass(100);

@@ -4,9 +4,9 @@
 use machine::MemberId;
 
 use super::{Fetching, Loop};
-use crate::catch_up::{Fetch, FetchStep, WholeImage};
 use crate::message::{FromTransfer, SnapshotJob};
 use crate::peer::{Offer, PeerError, PeerMessage};
+use crate::snapshot::fetch::{Fetch, FetchStep, WholeImage};
 
 impl Loop {
     /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has
