@@ -250,7 +250,7 @@ fn check_expiries(
                 "session {session:#x} expired at {proposed_us} us, when no client could attach"
             ));
         }
-        let (timeout_us, mut heard_us) = signs_of_life(evidence, session, member);
+        let (timeout_us, mut heard_us) = signs_of_life(evidence, session, member, proposed_us);
         let renewed_us = evidence.witness.renewed_us(member, judged_us);
         // Silence before that is forgiven, and Loop knows of it at once.
         heard_us.retain(|at_us| *at_us > renewed_us && *at_us <= proposed_us);
@@ -320,14 +320,24 @@ fn connections_of(evidence: &Evidence<'_>, session: i64) -> impl Iterator<Item =
 }
 
 /// The timeout of a session, and when bytes of its client arrived of which the leader must have
-/// heard.
-fn signs_of_life(evidence: &Evidence<'_>, session: i64, leader: usize) -> (u64, Vec<u64>) {
+/// heard before it proposed the end of the session. A member that has ended a connection, since it
+/// lost contact, hears nothing on it, however long the client takes to learn that.
+fn signs_of_life(
+    evidence: &Evidence<'_>,
+    session: i64,
+    leader: usize,
+    proposed_us: u64,
+) -> (u64, Vec<u64>) {
     let (mut timeout_us, mut heard_us) = (0, Vec::new());
     for (number, told_us) in connections_of(evidence, session) {
         timeout_us = told_us;
         let until_us = successor_opened_us(evidence.network, number)
             .min(bad_frame_sent_us(evidence.history, number));
         let found = &evidence.network.connections[number];
+        let read_us = match found.ended_us {
+            Some(ended_us) if ended_us < proposed_us => found.read_us,
+            _ => u64::MAX,
+        };
         let is_passed_on = |at_us: u64| {
             let is_well = |member: usize| {
                 let until_us = at_us + HEARD_AT_LEADER_US_MAX;
@@ -336,7 +346,9 @@ fn signs_of_life(evidence: &Evidence<'_>, session: i64, leader: usize) -> (u64, 
             evidence.waking.len() == 1 || (is_well(found.member) && is_well(leader))
         };
         let arrivals = found.arrivals_us.iter().copied();
-        heard_us.extend(arrivals.filter(|at_us| *at_us < until_us && is_passed_on(*at_us)));
+        heard_us.extend(
+            arrivals.filter(|&at_us| at_us < until_us && at_us <= read_us && is_passed_on(at_us)),
+        );
     }
     (timeout_us, heard_us)
 }

@@ -71,6 +71,13 @@ pub struct Connection {
     window_bytes: usize,
     /// When bytes arrived at the server, for the judge of expiries.
     pub arrivals_us: Vec<u64>,
+    /// When the server last read bytes behind which it read on.
+    pub read_us: u64,
+    /// When it last read bytes.
+    pub handed_us: u64,
+    /// When the server began to end it, maybe long before its socket is closed: what arrives from
+    /// then on is not read.
+    pub ended_us: Option<u64>,
     /// When the server wrote last.
     pub written_us: u64,
     /// When the client closed it; 0: not yet, or it forgot it.
@@ -116,6 +123,9 @@ impl Network {
             client_end: End::Open,
             window_bytes,
             arrivals_us: Vec::new(),
+            read_us: 0,
+            handed_us: 0,
+            ended_us: None,
             written_us: 0,
             left_us: 0,
             client_is_gone: false,

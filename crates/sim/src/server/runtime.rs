@@ -109,6 +109,9 @@ impl Runtime {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         loop {
             let Some((bytes, closing)) = self.front.pending_output(id) else { return };
+            if closing {
+                network.connections[socket.number].ended_us.get_or_insert(world.now_us);
+            }
             if bytes.is_empty() {
                 if closing {
                     socket.is_done = true;
@@ -259,6 +262,8 @@ impl Server {
         };
         socket.is_paused = false;
         let connection = &mut network.connections[number];
+        // It reads on, so what it read before did not end the connection.
+        connection.read_us = connection.handed_us;
         if connection.server_buffer.is_empty() {
             if connection.server_end == End::Open {
                 return false;
@@ -270,6 +275,7 @@ impl Server {
             }
             return true;
         }
+        connection.handed_us = world.now_us;
         let there = connection.server_buffer.len() as u64;
         let count = match world.random.one_in(6) {
             true => world.random.between(1, there.min(READ_BYTES)),
