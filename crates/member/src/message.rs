@@ -14,7 +14,7 @@ use zk::ErrorCode;
 use zk::request::{ReadKind, ReadRequest};
 
 use crate::leader::containers::ContainerSettings;
-use crate::peer::{PeerMessage, SnapshotAt, Want};
+use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
 use crate::reply_room::HeldReply;
 use crate::snapshot::fetch::WholeImage;
 
@@ -106,6 +106,49 @@ pub enum ToLoop {
     /// Connections of a Front that ended before they had a session, ascending: nobody waits for the
     /// commands that were to give them one.
     Withdraw(FrontId, Vec<ConnectionId>),
+}
+
+/// What arrives at Loop.
+#[derive(Debug)]
+pub enum LoopInput {
+    /// From a Front.
+    Front(ToLoop),
+    /// From Apply.
+    Apply(FromApply),
+    /// Every disk job up to this one is durable.
+    Persisted(PersistId),
+    /// Whether the log still has room to grow, as the disk thread sees it.
+    DiskRoom {
+        /// It has none.
+        is_full: bool,
+    },
+    /// What is set aside for the next snapshot.
+    SnapshotRoom(RoomKept),
+    /// From the snapshot thread, of a snapshot that it writes.
+    Snapshot(FromSnapshot),
+    /// From the snapshot thread, of one that is sent or received.
+    Transfer(FromTransfer),
+    /// A frame of another member, whose identity its link has proved.
+    Peer {
+        /// Which member.
+        from: MemberId,
+        /// The frame.
+        frame: PeerFrame,
+    },
+    /// A link to another member was made, or one broke: what was sent on it may be lost.
+    Link {
+        /// Which member.
+        peer: MemberId,
+        /// It was made.
+        is_up: bool,
+    },
+    /// A link from another member was made, or it ended.
+    Linked {
+        /// Which member.
+        peer: MemberId,
+        /// Which server of the configuration it is; none: the link ended.
+        server: Option<u64>,
+    },
 }
 
 /// What Loop asks of Apply.

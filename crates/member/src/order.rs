@@ -40,13 +40,13 @@ use crate::leader::joining::{JoinStep, JoinView, Joining};
 use crate::leader::lending::Lending;
 use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, FrontId, SessionEvent, SnapshotJob, Start, ToApply, ToLoop,
-    Unavailable, Waiter,
+    DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, SessionEvent, SnapshotJob, Start,
+    ToApply, ToLoop, Unavailable, Waiter,
 };
 use crate::order::forward::{Followed, Forwarder};
 use crate::order::hearing::Hearing;
 use crate::order::persisting::Persisting;
-use crate::peer::{ForwardedBatch, Offer, PeerFrame, PeerMessage, SnapshotAt};
+use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, SnapshotAt};
 use crate::snapshot::fetch::{Fetch, Offers, WholeImage};
 use crate::snapshot::room::SnapshotRoom;
 use crate::snapshot::schedule::Snapshots;
@@ -399,6 +399,15 @@ pub struct Fetching {
     pub server: Option<u64>,
 }
 
+/// A member that sent what no correct member sends.
+#[derive(Debug)]
+pub struct BadPeer {
+    /// Which.
+    pub from: MemberId,
+    /// What it sent.
+    pub error: PeerError,
+}
+
 /// Who leads an ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leadership {
@@ -503,8 +512,31 @@ impl Loop {
 
     // What arrives.
 
+    /// Takes what has arrived. The driver calls it for each input in order, and
+    /// [`Loop::finish`] then.
+    ///
+    /// # Errors
+    /// A member sent what no correct member sends: its links are to be closed.
+    pub fn handle(&mut self, input: LoopInput) -> Result<(), BadPeer> {
+        match input {
+            LoopInput::Front(message) => self.on_front(message),
+            LoopInput::Apply(message) => self.on_apply(message),
+            LoopInput::Persisted(id) => self.on_persisted(id),
+            LoopInput::DiskRoom { is_full } => self.on_disk_room(is_full),
+            LoopInput::SnapshotRoom(kept) => self.on_snapshot_room(kept),
+            LoopInput::Snapshot(message) => self.on_snapshot(message),
+            LoopInput::Transfer(message) => self.on_transfer(message),
+            LoopInput::Peer { from, frame } => {
+                self.on_peer(from, frame).map_err(|error| BadPeer { from, error })?;
+            }
+            LoopInput::Link { peer, is_up } => self.on_link(peer, is_up),
+            LoopInput::Linked { peer, server } => self.on_linked(peer, server),
+        }
+        Ok(())
+    }
+
     /// Something from a Front.
-    pub fn on_front(&mut self, message: ToLoop) {
+    fn on_front(&mut self, message: ToLoop) {
         match message {
             ToLoop::Submit(submission) if self.disk_is_full || self.leader_is_full() => {
                 let (front, waiters) = (submission.front, submission.waiters);
@@ -548,7 +580,7 @@ impl Loop {
     }
 
     /// Something from Apply.
-    pub fn on_apply(&mut self, message: FromApply) {
+    fn on_apply(&mut self, message: FromApply) {
         match message {
             FromApply::Applied {
                 index,
@@ -633,7 +665,7 @@ impl Loop {
     }
 
     /// Every disk job up to this one is durable.
-    pub fn on_persisted(&mut self, id: PersistId) {
+    fn on_persisted(&mut self, id: PersistId) {
         self.persisting.on_persisted();
         while let Some(job) = self.persisting.pop(id) {
             self.replica.on_persisted(job);
@@ -646,7 +678,7 @@ impl Loop {
     }
 
     /// Something from the snapshot thread.
-    pub fn on_snapshot(&mut self, message: FromSnapshot) {
+    fn on_snapshot(&mut self, message: FromSnapshot) {
         if let FromSnapshot::Finished { index, term } = message {
             self.snapshot_room.on_finished();
             let membership = to_replica(self.membership_at(LogIndex(index)));

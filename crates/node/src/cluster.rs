@@ -1,6 +1,7 @@
 //! A member of an ensemble on real sockets: the links that it needs before it has a Loop, its
 //! birth, and what the links give from then on.
 
+use member::message::LoopInput;
 use std::fmt;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -16,11 +17,12 @@ use storage::disk::RealDisk;
 use storage::wal::WalOptions;
 
 use crate::limits::WAITING_INTERVAL;
+use crate::peer_hello::Channel;
 use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
 use crate::queue::Inbox;
 use crate::start::{NodeConfig, StartError, on_two_threads, recovery_error};
 use crate::start_board::StartBoard;
-use crate::threads::{LoopInput, Shared};
+use crate::threads::Shared;
 
 /// What a member of an ensemble is told beside what any server is.
 pub struct ClusterConfig {
@@ -58,7 +60,7 @@ impl PeerGate {
     fn give(&self, inputs: Vec<PeerInput>) {
         let target = self.target.lock();
         match &*target {
-            Some(shared) => shared.tell_loop_of_peers(inputs.into_iter().map(LoopInput::Peer)),
+            Some(shared) => shared.tell_loop_of_peers(inputs.into_iter().filter_map(to_loop)),
             None => {
                 let is_frame = |input: &PeerInput| matches!(input, PeerInput::Frame { .. });
                 self.early.push(inputs.into_iter().filter(|input| !is_frame(input)));
@@ -71,9 +73,26 @@ impl PeerGate {
         let mut target = self.target.lock();
         let mut early = Vec::new();
         self.early.take_now(&mut early);
-        shared.tell_loop(early.into_iter().map(LoopInput::Peer));
+        shared.tell_loop(early.into_iter().filter_map(to_loop));
         *target = Some(shared.clone());
     }
+}
+
+/// What Loop is told of the links: of those on which it sends, who links to it, and what comes.
+fn to_loop(input: PeerInput) -> Option<LoopInput> {
+    let (link, is_up) = match input {
+        PeerInput::Frame { from, frame, .. } => return Some(LoopInput::Peer { from, frame }),
+        PeerInput::LinkUp(link) => (link, true),
+        PeerInput::LinkDown(link) => (link, false),
+    };
+    if link.channel != Channel::Log {
+        return None;
+    }
+    let peer = link.hello.member;
+    Some(match link.is_outgoing {
+        true => LoopInput::Link { peer, is_up },
+        false => LoopInput::Linked { peer, server: is_up.then_some(link.hello.server) },
+    })
 }
 
 /// The links of a member that was born.

@@ -15,12 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use machine::{Machine, QuotaExceeded};
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
-use member::message::{
-    Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, RoomKept, SnapshotJob, ToApply,
-    ToLoop,
-};
+use member::message::{Delivery, FromSnapshot, FrontId, LoopInput, SnapshotJob, ToApply, ToLoop};
 use member::zk_front::audit_ended_sessions;
-use member::{Apply, Condemned, Difference, ImageWriter, Leadership, LogWriter, Loop};
+use member::{Apply, BadPeer, Condemned, Difference, ImageWriter, Leadership, LogWriter, Loop};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::disk::RealDisk;
@@ -35,20 +32,8 @@ use crate::limits::{
 };
 use crate::metrics::NodeMetrics;
 use crate::peer_hello::Channel;
-use crate::peer_sockets::{Link, PeerHandle, PeerInput};
+use crate::peer_sockets::PeerHandle;
 use crate::queue::{Inbox, Mail};
-
-/// What arrives at Loop.
-pub(crate) enum LoopInput {
-    Front(ToLoop),
-    Apply(FromApply),
-    Persisted(member::message::PersistId),
-    DiskRoom { is_full: bool },
-    SnapshotRoom(RoomKept),
-    Snapshot(FromSnapshot),
-    Transfer(FromTransfer),
-    Peer(PeerInput),
-}
 
 /// The queues and the state that the threads share.
 pub(crate) struct Shared {
@@ -193,15 +178,10 @@ impl LoopRunner {
         shared.to_loop.take_now(&mut inputs);
         let is_time = self.advance();
         for input in inputs.drain(..) {
-            match input {
-                LoopInput::Front(message) => self.member.on_front(message),
-                LoopInput::Apply(message) => self.member.on_apply(message),
-                LoopInput::Persisted(id) => self.member.on_persisted(id),
-                LoopInput::DiskRoom { is_full } => self.member.on_disk_room(is_full),
-                LoopInput::SnapshotRoom(kept) => self.member.on_snapshot_room(kept),
-                LoopInput::Snapshot(message) => self.member.on_snapshot(message),
-                LoopInput::Transfer(message) => self.member.on_transfer(message),
-                LoopInput::Peer(input) => self.on_peer(input, shared),
+            if let Err(BadPeer { from, error }) = self.member.handle(input)
+                && let Some(peers) = &shared.peers
+            {
+                peers.end_links_from(from, &error);
             }
         }
         self.inputs = inputs;
@@ -341,30 +321,6 @@ impl LoopRunner {
     fn sleep(&mut self) -> Instant {
         self.sleeps_until = Some(self.due);
         self.due
-    }
-
-    /// Loop is told of the links on which it sends, and who links to it.
-    fn on_peer(&mut self, input: PeerInput, shared: &Shared) {
-        match input {
-            PeerInput::LinkUp(link) if link.channel == Channel::Log => self.on_link(&link, true),
-            PeerInput::LinkDown(link) if link.channel == Channel::Log => self.on_link(&link, false),
-            PeerInput::Frame { from, frame, .. } => {
-                if let Err(error) = self.member.on_peer(from, frame)
-                    && let Some(peers) = &shared.peers
-                {
-                    peers.end_links_from(from, &error);
-                }
-            }
-            PeerInput::LinkUp(_) | PeerInput::LinkDown(_) => {}
-        }
-    }
-
-    fn on_link(&mut self, link: &Link, is_up: bool) {
-        let member = link.hello.member;
-        match link.is_outgoing {
-            true => self.member.on_link(member, is_up),
-            false => self.member.on_linked(member, is_up.then_some(link.hello.server)),
-        }
     }
 }
 

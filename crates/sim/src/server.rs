@@ -21,8 +21,8 @@ use member::bootstrap::Attendance;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
-    Answer, Delivery, FromApply, FromSnapshot, FromTransfer, FrontId, PersistId, RoomKept,
-    SnapshotJob, Submission, ToApply, ToLoop,
+    Answer, Delivery, FromSnapshot, FromTransfer, FrontId, LoopInput, PersistId, SnapshotJob,
+    Submission, ToApply, ToLoop,
 };
 use member::peer::PeerFrame;
 use member::recovery::{
@@ -32,8 +32,8 @@ use member::snapshot::received::{self, ImageReceiver};
 use member::throttle::{Throttle, ThrottleConfig};
 use member::zk_front::{FrontConfig, HeldBytes};
 use member::{
-    Apply, Condemned, Difference, Fetching, Hello, ImageWriter, LogWriter, Loop, LoopCounts,
-    LoopHeld,
+    Apply, BadPeer, Condemned, Difference, Fetching, Hello, ImageWriter, LogWriter, Loop,
+    LoopCounts, LoopHeld,
 };
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir};
@@ -272,19 +272,6 @@ impl Paces {
 
 /// What a part of the process says when its process is at an end.
 pub type Lived = Result<(), Death>;
-
-enum LoopInput {
-    Front(ToLoop),
-    Apply(FromApply),
-    Persisted(PersistId),
-    DiskRoom { is_full: bool },
-    SnapshotRoom(RoomKept),
-    Snapshot(FromSnapshot),
-    Transfer(FromTransfer),
-    Peer(MemberId, PeerFrame),
-    Link { peer: MemberId, is_up: bool },
-    Linked { peer: MemberId, server: Option<u64> },
-}
 
 /// One life of the process.
 pub struct Server {
@@ -641,7 +628,7 @@ impl Server {
 
     /// A frame came from this member.
     pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame, world: &mut World) {
-        self.push_loop(world, [LoopInput::Peer(from, frame)]);
+        self.push_loop(world, [LoopInput::Peer { from, frame }]);
     }
 
     /// A member has linked to this one, or that link has ended.
@@ -946,11 +933,14 @@ impl Server {
         let is_time = self.advance_loop(world);
         let mut unheard_of = None;
         for input in inputs {
-            match input {
+            match &input {
                 LoopInput::Front(ToLoop::Heard(_))
-                    if self.sabotage == Some(Sabotage::RenewalsOmitted) => {}
+                    if self.sabotage == Some(Sabotage::RenewalsOmitted) =>
+                {
+                    continue;
+                }
                 LoopInput::Front(message) => {
-                    if let ToLoop::Sync(front, connection) = message {
+                    if let ToLoop::Sync(front, connection) = *message {
                         let committed = self.syncs.entry((front, connection)).or_default();
                         committed.push_back(witness.newest_index());
                         if self.sabotage == Some(Sabotage::SyncFromLocalState) {
@@ -960,32 +950,20 @@ impl Server {
                             continue;
                         }
                     }
-                    if let Some(again) = self.doubled(&message, world) {
-                        self.member.on_front(again);
+                    if let Some(again) = self.doubled(message, world) {
+                        let taken = self.member.handle(LoopInput::Front(again));
+                        taken.expect("a Front is no other member");
                     }
-                    self.member.on_front(message);
                 }
-                LoopInput::Apply(message) => self.member.on_apply(message),
-                LoopInput::Persisted(id) => {
-                    self.persisting.retain(|job| *job > id);
-                    self.member.on_persisted(id);
-                }
+                LoopInput::Persisted(id) => self.persisting.retain(|job| job > id),
                 LoopInput::DiskRoom { is_full } => {
-                    witness.on_room(self.number, is_full, world.now_us);
-                    self.member.on_disk_room(is_full);
+                    witness.on_room(self.number, *is_full, world.now_us);
                 }
-                LoopInput::SnapshotRoom(kept) => self.member.on_snapshot_room(kept),
-                LoopInput::Snapshot(message) => self.member.on_snapshot(message),
-                LoopInput::Transfer(message) => self.member.on_transfer(message),
-                LoopInput::Peer(from, frame) => match self.member.on_peer(from, frame) {
-                    Ok(()) => {}
-                    Err(error) => {
-                        unheard_of.get_or_insert_with(|| format!("from {from:?}: {error}"));
-                        self.refused.push(from);
-                    }
-                },
-                LoopInput::Link { peer, is_up } => self.member.on_link(peer, is_up),
-                LoopInput::Linked { peer, server } => self.member.on_linked(peer, server),
+                _ => {}
+            }
+            if let Err(BadPeer { from, error }) = self.member.handle(input) {
+                unheard_of.get_or_insert_with(|| format!("from {from:?}: {error}"));
+                self.refused.push(from);
             }
         }
         if is_time {

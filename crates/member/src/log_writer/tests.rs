@@ -6,7 +6,7 @@ use storage::wal::WalOptions;
 
 use super::*;
 use crate::Loop;
-use crate::message::{FrontId, Submission, ToApply, ToLoop, Waiter};
+use crate::message::{FrontId, LoopInput, Submission, ToApply, ToLoop, Waiter};
 use crate::recovery::{Options, Recovered, recover, start};
 use crate::zk_front::tests::rig::own_batch;
 
@@ -100,11 +100,11 @@ impl Rig {
         let output = self.log.finish(self.now_ms).expect("the disk works");
         let news = output.persisted.is_some() || output.is_full.is_some() || output.spare.is_some();
         if let Some(id) = output.persisted {
-            self.member.on_persisted(id);
+            self.member.handle(LoopInput::Persisted(id)).unwrap();
         }
         if let Some(is_full) = output.is_full {
             self.told.push(is_full);
-            self.member.on_disk_room(is_full);
+            self.member.handle(LoopInput::DiskRoom { is_full }).unwrap();
         }
         self.lacks.extend(output.lack.map(|lack| lack.to_string()));
         if let Some(mut job) = output.spare {
@@ -127,7 +127,13 @@ impl Rig {
         let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
         let batch = own_batch(1, &Command::Zk(ZkCommand::Write { session: SessionId(1), op }));
         let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
-        self.member.on_front(ToLoop::Submit(Submission { front: FrontId(0), batch, waiters }));
+        self.member
+            .handle(LoopInput::Front(ToLoop::Submit(Submission {
+                front: FrontId(0),
+                batch,
+                waiters,
+            })))
+            .unwrap();
     }
 
     fn write_one(&mut self, bytes: usize) {
@@ -320,7 +326,10 @@ fn a_spare_whose_sync_fails_is_the_end() {
             rig.log.receive(LogInput::Job(job), 0).unwrap();
         }
         let output = rig.log.finish(0).unwrap();
-        output.persisted.into_iter().for_each(|id| rig.member.on_persisted(id));
+        output
+            .persisted
+            .into_iter()
+            .for_each(|id| rig.member.handle(LoopInput::Persisted(id)).unwrap());
         if let Some(job) = output.spare {
             break job;
         }

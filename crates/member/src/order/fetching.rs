@@ -50,7 +50,7 @@ impl Loop {
     }
 
     /// Something from the snapshot thread, of snapshots of other members.
-    pub fn on_transfer(&mut self, message: FromTransfer) {
+    pub(super) fn on_transfer(&mut self, message: FromTransfer) {
         match message {
             FromTransfer::Read { to, message } => {
                 match &message {

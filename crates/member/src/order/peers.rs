@@ -18,7 +18,7 @@ impl Loop {
     ///
     /// # Errors
     /// No correct member sends this: the link is to be closed.
-    pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
+    pub(super) fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
         match PeerMessage::decode(from, frame)? {
             PeerMessage::Raft(bytes) => {
                 let seen = replica::peek(&bytes)?;
@@ -162,7 +162,7 @@ impl Loop {
     }
 
     /// A link from another member was made, which is that server of the configuration, or it ended.
-    pub fn on_linked(&mut self, member: MemberId, server: Option<u64>) {
+    pub(super) fn on_linked(&mut self, member: MemberId, server: Option<u64>) {
         if server.is_none() {
             self.replica.miss_leader(member.0);
         }
@@ -172,7 +172,7 @@ impl Loop {
     }
 
     /// A link to another member was made, or one broke: what was sent on it may be lost.
-    pub fn on_link(&mut self, member: MemberId, is_up: bool) {
+    pub(super) fn on_link(&mut self, member: MemberId, is_up: bool) {
         if !is_up {
             if self.offers.withdraw(member) {
                 self.replica.report_snapshot(member.0, false);

@@ -6,14 +6,14 @@ use crate::peer::PeerMessage;
 
 impl Loop {
     /// Whether the log still has room to grow, as the disk thread sees it.
-    pub fn on_disk_room(&mut self, is_full: bool) {
+    pub(super) fn on_disk_room(&mut self, is_full: bool) {
         self.log_is_full = is_full;
         self.weigh_room();
     }
 
     /// What is set aside for the next snapshot, as its thread sees it: an answer, or news. What
     /// that thread said of a snapshot with it comes behind it.
-    pub fn on_snapshot_room(&mut self, kept: RoomKept) {
+    pub(super) fn on_snapshot_room(&mut self, kept: RoomKept) {
         self.snapshot_room.on_kept(kept);
         self.weigh_room();
     }

@@ -4,7 +4,7 @@ use machine::{Machine, Ordinal, SessionId, ZkCommand};
 
 use super::*;
 use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_RETRY_MS};
-use crate::message::Submission;
+use crate::message::{LoopInput, Submission};
 use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
 
 /// A Loop that leads, with its first entry persisted and applied.
@@ -14,7 +14,7 @@ fn leading(start: Start) -> Real {
     real.persist(usize::MAX);
     let applied: Vec<ToApply> = real.finish(0);
     let last = last_committed(&applied).expect("the first entry of the term");
-    real.member.on_apply(applied_up_to(last));
+    real.member.handle(LoopInput::Apply(applied_up_to(last))).unwrap();
     real.finish(0);
     assert_eq!(real.ready, 1);
     real.jobs.clear();
@@ -93,7 +93,7 @@ fn whatever_has_arrived_goes_into_one_entry_at_once() {
     let mut real = leading(start());
     for count in [1, 3, 100] {
         for _ in 0..count {
-            real.member.on_front(submission(10));
+            real.member.handle(LoopInput::Front(submission(10))).unwrap();
         }
         real.finish(5);
         assert_eq!(packed(&real), [(count, count)]);
@@ -106,7 +106,7 @@ fn whatever_has_arrived_goes_into_one_entry_at_once() {
 fn an_entry_holds_no_more_commands_than_the_limit() {
     let mut real = leading(start());
     for commands in [1_000, 24, 1, 1_023, 1] {
-        real.member.on_front(submission_of(commands, 1));
+        real.member.handle(LoopInput::Front(submission_of(commands, 1))).unwrap();
     }
     real.finish(5);
     assert_eq!(packed(&real), [(2, 1_024), (2, 1_024), (1, 1)]);
@@ -116,7 +116,7 @@ fn an_entry_holds_no_more_commands_than_the_limit() {
 fn an_entry_holds_no_more_bytes_than_the_limit_unless_one_command_does() {
     let mut real = leading(start());
     for bytes in [100_000, 100_000, 100_000, 1_000_000, 10, 10] {
-        real.member.on_front(submission(bytes));
+        real.member.handle(LoopInput::Front(submission(bytes))).unwrap();
     }
     real.finish(5);
     assert_eq!(packed(&real), [(2, 2), (1, 1), (1, 1), (2, 2)]);
@@ -126,7 +126,7 @@ fn an_entry_holds_no_more_bytes_than_the_limit_unless_one_command_does() {
 fn four_entries_are_on_their_way_to_the_disk_at_most() {
     let mut real = leading(start());
     for at in 0..10 {
-        real.member.on_front(submission(10));
+        real.member.handle(LoopInput::Front(submission(10))).unwrap();
         real.finish(at);
     }
     assert_eq!(packed(&real), [(1, 1); ENTRIES_TO_DISK_MAX]);
@@ -135,7 +135,7 @@ fn four_entries_are_on_their_way_to_the_disk_at_most() {
     real.persist(1);
     real.finish(10);
     assert_eq!(packed(&real), [(6, 6)]);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     real.finish(11);
     assert_eq!(packed(&real), [(6, 6)]);
 }
@@ -143,7 +143,7 @@ fn four_entries_are_on_their_way_to_the_disk_at_most() {
 #[test]
 fn the_stamp_of_an_entry_is_the_time_it_was_packed_at() {
     let mut real = leading(start());
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     real.finish(1_234);
     let header = entry::decode_header(&real.jobs[0].entries[0].payload).unwrap();
     assert_eq!(header.time_ms, 1_234);
@@ -155,7 +155,7 @@ fn apply_is_told_to_expect_a_batch_before_its_entry_and_in_order() {
     let mut expected = Vec::new();
     let mut committed = 0;
     for at in 0..20 {
-        real.member.on_front(submission(10));
+        real.member.handle(LoopInput::Front(submission(10))).unwrap();
         if at % 3 == 0 {
             real.persist(2);
         }
@@ -184,7 +184,7 @@ fn nothing_is_committed_before_the_disk_has_it() {
     let mut real = leading(start());
     let mut handed_out = 0;
     for at in 0..30 {
-        real.member.on_front(submission(10));
+        real.member.handle(LoopInput::Front(submission(10))).unwrap();
         let to_apply = real.finish(at);
         assert_eq!(last_committed(&to_apply), None);
         let durable = real.disk.front().and_then(|job| job.entries.last()).map(|last| last.index);
@@ -203,11 +203,13 @@ fn a_commit_index_alone_is_never_a_job_of_its_own() {
     let mut real = leading(start());
     let mut last_commit = 0;
     for at in 0..20 {
-        real.member.on_front(submission(10));
+        real.member.handle(LoopInput::Front(submission(10))).unwrap();
         real.finish(at);
         real.persist(usize::MAX);
         let to_apply = real.finish(at);
-        real.member.on_apply(applied_up_to(last_committed(&to_apply).unwrap()));
+        real.member
+            .handle(LoopInput::Apply(applied_up_to(last_committed(&to_apply).unwrap())))
+            .unwrap();
         real.member.pass(100);
         real.finish(at);
         assert!(real.disk.is_empty());
@@ -228,19 +230,19 @@ fn a_commit_index_alone_is_never_a_job_of_its_own() {
 fn a_full_disk_refuses_what_is_in_no_entry_and_keeps_the_order() {
     let mut real = leading(start());
     for at in 0..7 {
-        real.member.on_front(submission(10));
+        real.member.handle(LoopInput::Front(submission(10))).unwrap();
         assert_eq!(refusals(&real.finish(at)), 0);
     }
-    real.member.on_disk_room(true);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     let to_apply = real.finish(7);
     assert_eq!(refusals(&to_apply), 4);
     // A snapshot is hurried, for the room that the log before it takes.
     assert!(matches!(to_apply.last(), Some(ToApply::Freeze)));
     assert_eq!(to_apply.len(), 5);
-    real.member.on_disk_room(false);
+    real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
     real.persist(usize::MAX);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     let to_apply = real.finish(8);
     assert_eq!(refusals(&to_apply), 0);
     assert_eq!(packed(&real), [(1, 1); 5]);
@@ -250,7 +252,7 @@ fn a_full_disk_refuses_what_is_in_no_entry_and_keeps_the_order() {
 fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
     let mut real = leading(Start { sessions: vec![attached(1, 5, 1_000)], ..start() });
     for at in 0..4 {
-        real.member.on_front(submission(10));
+        real.member.handle(LoopInput::Front(submission(10))).unwrap();
         real.finish(at);
     }
     // The expiry waits behind the disk, and so does a client's command.
@@ -258,8 +260,8 @@ fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
         real.member.pass(100);
         real.finish(4);
     }
-    real.member.on_front(submission(10));
-    real.member.on_disk_room(true);
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     assert_eq!(refusals(&real.finish(5)), 1);
     real.persist(usize::MAX);
     real.finish(6);
@@ -275,9 +277,9 @@ fn freezes(to_apply: &[ToApply]) -> usize {
 #[test]
 fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_room() {
     let mut real = leading(start());
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     real.finish(0);
-    real.member.on_disk_room(true);
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     assert_eq!(freezes(&real.finish(0)), 1);
     let frozen = FromApply::Frozen {
         index: LogIndex(2),
@@ -286,15 +288,15 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
         image_bytes_max: 0,
     };
     for wait_ms in [SNAPSHOT_RETRY_MS, SNAPSHOT_RETRY_MS, 0] {
-        real.member.on_apply(frozen.clone());
-        real.member.on_snapshot(FromSnapshot::Failed);
+        real.member.handle(LoopInput::Apply(frozen.clone())).unwrap();
+        real.member.handle(LoopInput::Snapshot(FromSnapshot::Failed)).unwrap();
         assert_eq!(freezes(&real.finish(0)), 0);
         for _ in 0..(wait_ms / 100).saturating_sub(1) {
             real.member.pass(100);
             assert_eq!(freezes(&real.finish(0)), 0);
         }
         match wait_ms {
-            0 => real.member.on_disk_room(false),
+            0 => real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap(),
             _ => real.member.pass(100),
         }
         assert_eq!(freezes(&real.finish(0)), 1);
@@ -309,7 +311,7 @@ fn with_room(state_mib: u64, room_mib: u64) -> Real {
     if let FromApply::Applied { image_bytes_max, .. } = &mut applied {
         *image_bytes_max = state_mib << 20;
     }
-    real.member.on_apply(applied);
+    real.member.handle(LoopInput::Apply(applied)).unwrap();
     real.finish(0);
     real.keep_room(room_mib << 20);
     real
@@ -318,7 +320,7 @@ fn with_room(state_mib: u64, room_mib: u64) -> Real {
 #[test]
 fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     let mut real = with_room(50, 60);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     let to_apply = real.finish(0);
     assert_eq!((refusals(&to_apply), freezes(&to_apply)), (1, 0));
     assert_eq!(real.yielded, [true]);
@@ -329,7 +331,7 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     real.finish(0);
     assert!(matches!(real.snapshot.front(), Some(SnapshotJob::KeepRoom(_))));
     real.keep_room(110 << 20);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 0);
     assert_eq!(real.yielded, [true, false]);
     assert_eq!(packed(&real), [(1, 1)]);
@@ -339,18 +341,18 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
 fn the_log_is_full_until_both_it_and_the_snapshot_have_room() {
     let mut real = with_room(50, 60);
     real.finish(0);
-    real.member.on_disk_room(true);
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     real.finish(0);
-    real.member.on_disk_room(false);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 1);
-    real.member.on_disk_room(true);
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     real.keep_room(110 << 20);
     real.finish(0);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 1);
-    real.member.on_disk_room(false);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 0);
 }
 
@@ -358,28 +360,37 @@ fn the_log_is_full_until_both_it_and_the_snapshot_have_room() {
 #[test]
 fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
     let mut real = with_room(50, 110);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     real.finish(0);
     real.persist(usize::MAX);
     real.finish(0);
-    real.member.on_disk_room(true);
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     assert_eq!(freezes(&real.finish(0)), 1);
-    real.member.on_disk_room(false);
+    real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
     let (index, zxid) = (LogIndex(2), machine::Zxid(1));
-    real.member.on_apply(FromApply::Frozen { index, term: 1, zxid, image_bytes_max: 50 << 20 });
+    real.member
+        .handle(LoopInput::Apply(FromApply::Frozen {
+            index,
+            term: 1,
+            zxid,
+            image_bytes_max: 50 << 20,
+        }))
+        .unwrap();
     real.keep_room(0);
-    real.member.on_snapshot(FromSnapshot::PieceWritten);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Snapshot(FromSnapshot::PieceWritten)).unwrap();
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 0);
     assert_eq!(real.yielded, [true]);
     // It ended, and there is still no room: the log is let go of up to it, whatever else is kept.
-    real.member.on_apply(FromApply::Piece { bytes: Vec::new(), last: true });
-    real.member.on_snapshot(FromSnapshot::Finished { index: 2, term: 1 });
-    real.member.on_front(submission(10));
+    real.member
+        .handle(LoopInput::Apply(FromApply::Piece { bytes: Vec::new(), last: true }))
+        .unwrap();
+    real.member.handle(LoopInput::Snapshot(FromSnapshot::Finished { index: 2, term: 1 })).unwrap();
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 1);
     assert_eq!(real.released.last(), Some(&2));
     real.keep_room(60 << 20);
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 0);
     assert_eq!(real.yielded, [true, false]);
 }
@@ -387,10 +398,10 @@ fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
 #[test]
 fn nobody_expires_while_the_disk_is_full_and_then_everyone_has_a_full_timeout() {
     let mut real = leading(Start { sessions: vec![attached(1, 5, 2_000)], ..start() });
-    real.member.on_disk_room(true);
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     pass(&mut real, 20_000);
     assert_eq!(expired(&real), []);
-    real.member.on_disk_room(false);
+    real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), []);
     pass(&mut real, 1_100);
@@ -400,12 +411,12 @@ fn nobody_expires_while_the_disk_is_full_and_then_everyone_has_a_full_timeout() 
 #[test]
 fn a_sync_waits_for_an_index_that_holds_all_that_was_committed() {
     let mut real = leading(start());
-    real.member.on_front(submission(10));
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
     real.finish(0);
     real.persist(usize::MAX);
     let committed = last_committed(&real.finish(0)).unwrap();
-    real.member.on_front(ToLoop::Sync(FrontId(1), ConnectionId(9)));
-    real.member.on_front(ToLoop::Sync(FrontId(0), ConnectionId(8)));
+    real.member.handle(LoopInput::Front(ToLoop::Sync(FrontId(1), ConnectionId(9)))).unwrap();
+    real.member.handle(LoopInput::Front(ToLoop::Sync(FrontId(0), ConnectionId(8)))).unwrap();
     let syncs: Vec<(u64, u32, u64)> = real
         .finish(0)
         .iter()
@@ -420,7 +431,7 @@ fn a_sync_waits_for_an_index_that_holds_all_that_was_committed() {
 #[test]
 fn a_sync_before_the_first_entry_of_the_term_waits_for_it() {
     let mut real = Real::new(start());
-    real.member.on_front(ToLoop::Sync(FrontId(0), ConnectionId(1)));
+    real.member.handle(LoopInput::Front(ToLoop::Sync(FrontId(0), ConnectionId(1)))).unwrap();
     let early = real.finish(0);
     assert!(early.is_empty(), "{early:?}");
     real.persist(usize::MAX);
@@ -441,7 +452,7 @@ fn a_member_is_ready_once_and_only_when_it_has_applied_what_was_there() {
     real.persist(usize::MAX);
     let last = last_committed(&real.finish(0)).unwrap();
     assert_eq!(real.ready, 0);
-    real.member.on_apply(applied_up_to(last));
+    real.member.handle(LoopInput::Apply(applied_up_to(last))).unwrap();
     for _ in 0..5 {
         real.finish(0);
         real.member.pass(100);
@@ -524,14 +535,16 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
     // Attached anew meanwhile, it is judged anew.
     let index = LogIndex(real.jobs.last().unwrap().entries[0].index);
     let sessions = vec![attached(1, 8, 2_000)];
-    real.member.on_apply(FromApply::Applied {
-        index,
-        sessions,
-        configured: None,
-        installed: None,
-        image_bytes_max: 0,
-        own_sequence: 0,
-    });
+    real.member
+        .handle(LoopInput::Apply(FromApply::Applied {
+            index,
+            sessions,
+            configured: None,
+            installed: None,
+            image_bytes_max: 0,
+            own_sequence: 0,
+        }))
+        .unwrap();
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), [(1, 5)]);
     pass(&mut real, 1_900);
@@ -544,16 +557,18 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
     let mut real = leading(start);
     let index = real.member.applied;
     let sessions = vec![SessionEvent::Closed(SessionId(2))];
-    real.member.on_apply(FromApply::Applied {
-        index,
-        sessions,
-        configured: None,
-        installed: None,
-        image_bytes_max: 0,
-        own_sequence: 0,
-    });
+    real.member
+        .handle(LoopInput::Apply(FromApply::Applied {
+            index,
+            sessions,
+            configured: None,
+            installed: None,
+            image_bytes_max: 0,
+            own_sequence: 0,
+        }))
+        .unwrap();
     for _ in 0..20 {
-        real.member.on_front(ToLoop::Heard(vec![SessionId(1)]));
+        real.member.handle(LoopInput::Front(ToLoop::Heard(vec![SessionId(1)]))).unwrap();
         pass(&mut real, 1_000);
     }
     assert_eq!(expired(&real), []);
@@ -568,7 +583,7 @@ fn time_before_a_member_is_ready_expires_nobody() {
     }
     real.persist(usize::MAX);
     let last = last_committed(&real.finish(0)).unwrap();
-    real.member.on_apply(applied_up_to(last));
+    real.member.handle(LoopInput::Apply(applied_up_to(last))).unwrap();
     real.finish(0);
     assert_eq!(real.ready, 1);
     pass(&mut real, 1_100);
@@ -583,7 +598,7 @@ fn a_process_that_was_paused_expires_nobody_at_once() {
     real.member.pass(3_600_000);
     real.finish(0);
     assert_eq!(expired(&real), []);
-    real.member.on_front(ToLoop::Heard(vec![SessionId(1)]));
+    real.member.handle(LoopInput::Front(ToLoop::Heard(vec![SessionId(1)]))).unwrap();
     real.member.pass(3_600_000);
     real.finish(0);
     assert_eq!(expired(&real), []);
@@ -678,7 +693,9 @@ fn a_member_restored_from_its_disk_goes_on_where_it_was() {
         real.persist(usize::MAX);
         apply.step(&mut machine, 1);
         let to_loop = apply.take_output().to_loop;
-        to_loop.into_iter().for_each(|message| real.member.on_apply(message));
+        to_loop
+            .into_iter()
+            .for_each(|message| real.member.handle(LoopInput::Apply(message)).unwrap());
     }
     assert_eq!(real.ready, 1);
     assert_eq!(machine.digest(), rig.machine.digest());
@@ -697,7 +714,7 @@ fn a_snapshot_that_is_due_at_a_start_waits_for_the_end_of_the_replay() {
         Real::new(Start { snapshot_log_bytes: Some(1_000), log_bytes: 1_000, ..restart });
     for index in 2..=replayed_to {
         assert_eq!(freezes(&real.finish(9)), 0, "before entry {index} is applied");
-        real.member.on_apply(applied_up_to(index));
+        real.member.handle(LoopInput::Apply(applied_up_to(index))).unwrap();
     }
     assert_eq!(freezes(&real.finish(9)), 1);
 }
@@ -736,7 +753,12 @@ fn containers_that_were_found_are_removed_by_a_command() {
     assert_eq!((search.time_ms, search.never_used_ms_max), (60, 9));
     real.jobs.clear();
     let paths = vec!["/a".to_string(), "/b".to_string()];
-    real.member.on_apply(FromApply::Containers(machine::ContainersFound { paths, next: None }));
+    real.member
+        .handle(LoopInput::Apply(FromApply::Containers(machine::ContainersFound {
+            paths,
+            next: None,
+        })))
+        .unwrap();
     real.finish(70);
     let payload = &real.jobs[0].entries[0].payload;
     assert_eq!(entry::decode_header(payload).unwrap().time_ms, 70);
@@ -751,7 +773,7 @@ fn containers_that_were_found_are_removed_by_a_command() {
     search_at(&mut real, 90);
     assert!(search_at(&mut real, 100).is_some());
     let found = machine::ContainersFound { paths: Vec::new(), next: None };
-    real.member.on_apply(FromApply::Containers(found));
+    real.member.handle(LoopInput::Apply(FromApply::Containers(found))).unwrap();
     real.finish(110);
     assert!(real.jobs.is_empty());
 }
@@ -769,11 +791,11 @@ fn containers_are_not_looked_for_while_the_disk_is_full_or_before_the_member_is_
         assert!(!to_apply.iter().any(|message| matches!(message, ToApply::FindContainers(_))));
     }
     let mut real = leading(Start { containers, ..start() });
-    real.member.on_disk_room(true);
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     for at in 0..9 {
         assert_eq!(search_at(&mut real, at), None);
     }
-    real.member.on_disk_room(false);
+    real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
     assert!(search_at(&mut real, 9).is_some());
 }
 
@@ -821,13 +843,15 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
     };
     real.persist(usize::MAX);
     real.finish(0);
-    real.member.on_apply(installed);
+    real.member.handle(LoopInput::Apply(installed)).unwrap();
     assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
     assert_eq!(freezes(&real.finish(0)), 1);
     // It finds no room: the next one that is written covers it as well.
     let (index, zxid) = (LogIndex(3), Zxid(7));
-    real.member.on_apply(FromApply::Frozen { index, term: 1, zxid, image_bytes_max: 0 });
-    real.member.on_snapshot(FromSnapshot::Failed);
+    real.member
+        .handle(LoopInput::Apply(FromApply::Frozen { index, term: 1, zxid, image_bytes_max: 0 }))
+        .unwrap();
+    real.member.handle(LoopInput::Snapshot(FromSnapshot::Failed)).unwrap();
     real.finish(0);
     assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
 }
@@ -838,7 +862,7 @@ fn no_image_is_installed_before_a_member_is_ready_or_while_the_disk_is_full() {
     let refused = real.member.install(image(&mut Machine::default(), 1));
     assert_eq!(refused, Err(InstallRefused::NotLeader));
     let mut real = leading(start());
-    real.member.on_disk_room(true);
+    real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     let refused = real.member.install(image(&mut Machine::default(), 1));
     assert_eq!(refused, Err(InstallRefused::DiskFull));
 }
@@ -849,14 +873,16 @@ fn sessions_of_before_an_image_expire_no_more_and_those_of_it_have_a_full_timeou
     pass(&mut real, 1_900);
     let sessions = vec![SessionEvent::AllReplaced, attached(2, 9, 2_000)];
     let (index, installed) = (LogIndex(2), Some(Zxid(1)));
-    real.member.on_apply(FromApply::Applied {
-        index,
-        sessions,
-        configured: None,
-        installed,
-        image_bytes_max: 0,
-        own_sequence: 0,
-    });
+    real.member
+        .handle(LoopInput::Apply(FromApply::Applied {
+            index,
+            sessions,
+            configured: None,
+            installed,
+            image_bytes_max: 0,
+            own_sequence: 0,
+        }))
+        .unwrap();
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), []);
     pass(&mut real, 1_100);
@@ -940,15 +966,22 @@ fn what_nobody_waits_for_any_more_is_forgotten_before_a_leader_has_it() {
         ToLoop::Submit(Submission { front: FrontId(front), batch, waiters })
     };
     [(0, 1), (0, 2), (0, 3), (1, 1)].into_iter().for_each(|(front, connection)| {
-        member.on_front(submission(front, connection));
+        member.handle(LoopInput::Front(submission(front, connection))).unwrap();
     });
     assert_eq!(member.waiting_count(), 4);
-    member.on_front(ToLoop::Withdraw(FrontId(0), vec![ConnectionId(1), ConnectionId(3)]));
+    member
+        .handle(LoopInput::Front(ToLoop::Withdraw(
+            FrontId(0),
+            vec![ConnectionId(1), ConnectionId(3)],
+        )))
+        .unwrap();
     assert_eq!(member.waiting_count(), 2);
     // A client that comes again and again leaves nothing.
     for connection in 10..1_000 {
-        member.on_front(submission(0, connection));
-        member.on_front(ToLoop::Withdraw(FrontId(0), vec![ConnectionId(connection)]));
+        member.handle(LoopInput::Front(submission(0, connection))).unwrap();
+        member
+            .handle(LoopInput::Front(ToLoop::Withdraw(FrontId(0), vec![ConnectionId(connection)])))
+            .unwrap();
     }
     assert_eq!(member.waiting_count(), 2);
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use machine::{ConnectionId, SessionId, Settings};
 use member::Front;
-use member::message::Delivery;
+use member::message::{Delivery, LoopInput};
 use member::zk_front::{FrontConfig, HeldBytes, Now};
 use workload::op::USERS;
 
 use super::forged::{forge_connect, forge_writes};
-use super::{LoopInput, Sabotage, Server};
+use super::{Sabotage, Server};
 use crate::limits::{FRONT_TICK_LATE_US_MAX, FRONT_TICK_US, READ_BYTES};
 use crate::network::{End, Network};
 use crate::witness::Witness;

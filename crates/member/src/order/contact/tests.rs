@@ -11,7 +11,7 @@ use super::super::tests::applied_up_to;
 use super::*;
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::message::{
-    FromApply, FrontId, SessionEvent, Start, Submission, ToApply, ToLoop, Waiter,
+    FromApply, FrontId, LoopInput, SessionEvent, Start, Submission, ToApply, ToLoop, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
@@ -62,8 +62,10 @@ impl World {
             unapplied: Vec::new(),
         };
         for (at, other) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
-            world.members[at].on_link(id(other), true);
-            world.members[at].on_linked(id(other), Some(other as u64 + 1));
+            world.members[at].handle(LoopInput::Link { peer: id(other), is_up: true }).unwrap();
+            world.members[at]
+                .handle(LoopInput::Linked { peer: id(other), server: Some(other as u64 + 1) })
+                .unwrap();
         }
         (0..100).for_each(|_| world.pass(TICK_MS));
         let leads = |at: &usize| world.members[*at].status().role == Role::Leader;
@@ -86,7 +88,9 @@ impl World {
     fn settle(&mut self) {
         while let Some((from, to, frame)) = self.flying.pop_front() {
             if !self.away.contains(&from) && !self.away.contains(&to) {
-                self.members[to].on_peer(id(from), frame).expect("a correct member");
+                self.members[to]
+                    .handle(LoopInput::Peer { from: id(from), frame })
+                    .expect("a correct member");
                 self.turn(to);
             }
         }
@@ -103,7 +107,7 @@ impl World {
                 self.flying.push_back((at, to.0 as usize - 1, frame));
             }
             for job in &output.disk {
-                self.members[at].on_persisted(job.id);
+                self.members[at].handle(LoopInput::Persisted(job.id)).unwrap();
             }
             let mut is_quiet = output.disk.is_empty();
             for message in output.apply {
@@ -127,7 +131,7 @@ impl World {
 
     fn apply(&mut self) {
         for (at, index) in std::mem::take(&mut self.unapplied) {
-            self.members[at].on_apply(applied_up_to(index));
+            self.members[at].handle(LoopInput::Apply(applied_up_to(index))).unwrap();
         }
     }
 
@@ -135,7 +139,7 @@ impl World {
         let batch = own_batch(1, &Command::Zk(ZkCommand::CloseSession { session: SessionId(1) }));
         let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
         let submission = Submission { front: FrontId(0), batch, waiters };
-        self.members[at].on_front(ToLoop::Submit(submission));
+        self.members[at].handle(LoopInput::Front(ToLoop::Submit(submission))).unwrap();
         self.turn(at);
     }
 
@@ -147,8 +151,8 @@ impl World {
     fn link_anew(&mut self, at: usize) {
         self.away.remove(&at);
         for other in (0..3).filter(|other| *other != at) {
-            self.members[at].on_link(id(other), true);
-            self.members[other].on_link(id(at), true);
+            self.members[at].handle(LoopInput::Link { peer: id(other), is_up: true }).unwrap();
+            self.members[other].handle(LoopInput::Link { peer: id(at), is_up: true }).unwrap();
         }
     }
 }
@@ -185,7 +189,9 @@ fn beats_of_a_second(world: &mut World, leader: usize, other: usize) -> usize {
 fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
     let (mut world, leader, others) = World::led();
     let servers = (0..3).map(|at| (id(at), at as u64 + 1)).collect();
-    world.members[leader].on_apply(FromApply::Registered(Arc::new(servers)));
+    world.members[leader]
+        .handle(LoopInput::Apply(FromApply::Registered(Arc::new(servers))))
+        .unwrap();
     let beats = |world: &mut World| beats_of_a_second(world, leader, others[0]);
     let attached = |session, timeout_ms| {
         let session = SessionId(session);
@@ -200,14 +206,16 @@ fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
         else {
             unreachable!("it is what was applied")
         };
-        world.members[leader].on_apply(FromApply::Applied {
-            index: LogIndex(index),
-            sessions: events,
-            configured,
-            installed,
-            image_bytes_max,
-            own_sequence,
-        });
+        world.members[leader]
+            .handle(LoopInput::Apply(FromApply::Applied {
+                index: LogIndex(index),
+                sessions: events,
+                configured,
+                installed,
+                image_bytes_max,
+                own_sequence,
+            }))
+            .unwrap();
     };
     (0..2).for_each(|_| _ = beats(&mut world));
     assert!((5..=8).contains(&beats(&mut world)));
@@ -255,13 +263,13 @@ fn a_leader_that_is_cut_off_loses_contact_however_seldom_it_runs() {
         if round == 0 {
             // The answers to questions of before the pause.
             for (_, to, frame) in late.clone() {
-                world.members[to].on_peer(id(leader), frame).unwrap();
+                world.members[to].handle(LoopInput::Peer { from: id(leader), frame }).unwrap();
                 world.turn(to);
             }
             let answers: Vec<_> =
                 world.flying.drain(..).filter(|(from, ..)| *from != leader).collect();
             for (from, _, frame) in answers {
-                world.members[leader].on_peer(id(from), frame).unwrap();
+                world.members[leader].handle(LoopInput::Peer { from: id(from), frame }).unwrap();
                 world.turn(leader);
             }
         }
@@ -315,7 +323,7 @@ fn what_is_handed_over_by_a_member_that_is_none_is_not_taken() {
         forwarder.push(own_batch(1, &command), false);
         let frame = forwarder.forward().unwrap().encode();
         let before = world.members[leader].status().last_index;
-        world.members[leader].on_peer(from, frame).unwrap();
+        world.members[leader].handle(LoopInput::Peer { from, frame }).unwrap();
         world.turn(leader);
         assert_eq!(world.members[leader].status().last_index, before + taken);
     }
@@ -342,7 +350,7 @@ fn a_disk_that_is_full_is_heeded_although_its_member_does_not_lead_yet() {
     let (mut world, leader, followers) = World::led();
     let [next, other] = followers[..] else { panic!("{followers:?}") };
     let full = PeerMessage::Full(true).encode();
-    world.members[other].on_peer(id(next), full).unwrap();
+    world.members[other].handle(LoopInput::Peer { from: id(next), frame: full }).unwrap();
     world.submit(other);
     assert_eq!(world.refused, []);
     assert!(world.members[leader].hand_over(Some(id(next))));
@@ -350,7 +358,9 @@ fn a_disk_that_is_full_is_heeded_although_its_member_does_not_lead_yet() {
     assert_eq!(world.members[other].status().leader, Some(id(next).0));
     world.submit(other);
     assert_eq!(world.refused, [other]);
-    world.members[other].on_peer(id(next), PeerMessage::Full(false).encode()).unwrap();
+    world.members[other]
+        .handle(LoopInput::Peer { from: id(next), frame: PeerMessage::Full(false).encode() })
+        .unwrap();
     world.submit(other);
     assert_eq!(world.refused, [other]);
 }
@@ -360,7 +370,9 @@ fn a_disk_that_is_full_is_heeded_although_its_member_does_not_lead_yet() {
 fn a_disk_that_was_full_is_not_taken_for_full_for_ever() {
     let (mut world, leader, followers) = World::led();
     let at = followers[0];
-    world.members[at].on_peer(id(leader), PeerMessage::Full(true).encode()).unwrap();
+    world.members[at]
+        .handle(LoopInput::Peer { from: id(leader), frame: PeerMessage::Full(true).encode() })
+        .unwrap();
     world.submit(at);
     assert_eq!(world.refused, [at]);
     for _ in 0..FULL_LASTS_MS / TICK_MS {

@@ -10,7 +10,9 @@ use super::super::tests::applied_up_to;
 use super::*;
 use crate::leader::digests::OwnDigests;
 use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS};
-use crate::message::{FromApply, FromSnapshot, FromTransfer, SnapshotJob, Start, ToApply};
+use crate::message::{
+    FromApply, FromSnapshot, FromTransfer, LoopInput, SnapshotJob, Start, ToApply,
+};
 use crate::order::{LoopOutput, Waiting};
 use crate::peer::{Piece, Want};
 use crate::snapshot::fetch::WholeImage;
@@ -84,7 +86,7 @@ impl Node {
         let digest =
             |index| FromApply::Digest { index: LogIndex(index), digest: digest(index, is_wrong) };
         for job in output.disk {
-            member.on_persisted(job.id);
+            member.handle(LoopInput::Persisted(job.id)).unwrap();
         }
         for message in output.apply {
             match message {
@@ -92,22 +94,34 @@ impl Node {
                     let last = entries.last().unwrap();
                     self.applied = (last.index, last.term);
                     for entry in entries.iter() {
-                        member.on_apply(digest(entry.index));
+                        member.handle(LoopInput::Apply(digest(entry.index))).unwrap();
                     }
-                    member.on_apply(applied_up_to(last.index));
+                    member.handle(LoopInput::Apply(applied_up_to(last.index))).unwrap();
                 }
                 ToApply::Freeze => {
                     let (index, term) = self.applied;
                     let (index, zxid) = (LogIndex(index), Zxid(1));
-                    member.on_apply(FromApply::Frozen { index, term, zxid, image_bytes_max: 0 });
+                    member
+                        .handle(LoopInput::Apply(FromApply::Frozen {
+                            index,
+                            term,
+                            zxid,
+                            image_bytes_max: 0,
+                        }))
+                        .unwrap();
                 }
                 ToApply::FreezeStep => {
-                    member.on_apply(FromApply::Piece { bytes: Vec::new(), last: true });
+                    member
+                        .handle(LoopInput::Apply(FromApply::Piece {
+                            bytes: Vec::new(),
+                            last: true,
+                        }))
+                        .unwrap();
                 }
                 ToApply::Replace { image, .. } => {
                     self.applied = (image.at.index, image.at.term);
-                    member.on_apply(digest(image.at.index));
-                    member.on_apply(applied_up_to(image.at.index));
+                    member.handle(LoopInput::Apply(digest(image.at.index))).unwrap();
+                    member.handle(LoopInput::Apply(applied_up_to(image.at.index))).unwrap();
                 }
                 _ => {}
             }
@@ -116,14 +130,18 @@ impl Node {
             match job {
                 SnapshotJob::Begin { index, term, .. } => {
                     self.begun = (index, term);
-                    member.on_snapshot(FromSnapshot::PieceWritten);
+                    member.handle(LoopInput::Snapshot(FromSnapshot::PieceWritten)).unwrap();
                 }
-                SnapshotJob::Finish if self.fails => member.on_snapshot(FromSnapshot::Failed),
+                SnapshotJob::Finish if self.fails => {
+                    member.handle(LoopInput::Snapshot(FromSnapshot::Failed)).unwrap()
+                }
                 SnapshotJob::Finish => {
                     let (index, term) = self.begun;
                     self.taken_count += 1;
                     self.files.insert(self.begun);
-                    member.on_snapshot(FromSnapshot::Finished { index, term });
+                    member
+                        .handle(LoopInput::Snapshot(FromSnapshot::Finished { index, term }))
+                        .unwrap();
                 }
                 SnapshotJob::Read { to, want: Want { at, offset } } => {
                     let message = match self.files.contains(&(at.index, at.term)) {
@@ -134,16 +152,23 @@ impl Node {
                         }
                         false => PeerMessage::Gone(at),
                     };
-                    member.on_transfer(FromTransfer::Read { to, message });
+                    member.handle(LoopInput::Transfer(FromTransfer::Read { to, message })).unwrap();
                 }
-                SnapshotJob::Receive { .. } => member.on_transfer(FromTransfer::Written),
+                SnapshotJob::Receive { .. } => {
+                    member.handle(LoopInput::Transfer(FromTransfer::Written)).unwrap()
+                }
                 SnapshotJob::CheckReceived(at) if self.checks.is_some() => {
                     self.checks.as_mut().unwrap().push(at);
                 }
                 SnapshotJob::CheckReceived(at) => {
                     self.files.insert((at.index, at.term));
                     let machine = Box::new(Machine::default());
-                    member.on_transfer(FromTransfer::Whole(WholeImage { at, machine }));
+                    member
+                        .handle(LoopInput::Transfer(FromTransfer::Whole(WholeImage {
+                            at,
+                            machine,
+                        })))
+                        .unwrap();
                 }
                 _ => {}
             }
@@ -186,8 +211,14 @@ impl World {
     fn link_all(&mut self) {
         for from in 0..self.nodes.len() {
             for to in (0..self.nodes.len()).filter(|to| *to != from) {
-                self.nodes[from].member.on_link(id(to), true);
-                self.nodes[to].member.on_linked(id(from), Some(from as u64 + 1));
+                self.nodes[from]
+                    .member
+                    .handle(LoopInput::Link { peer: id(to), is_up: true })
+                    .unwrap();
+                self.nodes[to]
+                    .member
+                    .handle(LoopInput::Linked { peer: id(from), server: Some(from as u64 + 1) })
+                    .unwrap();
             }
         }
     }
@@ -196,8 +227,14 @@ impl World {
     fn go(&mut self, gone: usize) {
         self.away.insert(gone);
         for other in (0..self.nodes.len()).filter(|other| *other != gone) {
-            self.nodes[other].member.on_link(id(gone), false);
-            self.nodes[other].member.on_linked(id(gone), None);
+            self.nodes[other]
+                .member
+                .handle(LoopInput::Link { peer: id(gone), is_up: false })
+                .unwrap();
+            self.nodes[other]
+                .member
+                .handle(LoopInput::Linked { peer: id(gone), server: None })
+                .unwrap();
         }
     }
 
@@ -205,8 +242,11 @@ impl World {
     fn come(&mut self, at: usize) {
         self.away.remove(&at);
         for other in (0..self.nodes.len()).filter(|other| *other != at) {
-            self.nodes[other].member.on_link(id(at), true);
-            self.nodes[other].member.on_linked(id(at), Some(at as u64 + 1));
+            self.nodes[other].member.handle(LoopInput::Link { peer: id(at), is_up: true }).unwrap();
+            self.nodes[other]
+                .member
+                .handle(LoopInput::Linked { peer: id(at), server: Some(at as u64 + 1) })
+                .unwrap();
         }
     }
 
@@ -252,7 +292,7 @@ impl World {
         let is_lost =
             self.away.contains(&from) || self.away.contains(&to) || self.cut.contains(&(from, to));
         if !is_lost {
-            self.nodes[to].member.on_peer(id(from), frame).unwrap();
+            self.nodes[to].member.handle(LoopInput::Peer { from: id(from), frame }).unwrap();
         }
         true
     }
@@ -358,7 +398,7 @@ fn what_is_checked_is_not_taken_for_what_is_offered_meanwhile() {
     assert_eq!(world.nodes[1].taken_count, 2);
     let machine = Box::new(Machine::default());
     let whole = FromTransfer::Whole(WholeImage { at, machine });
-    world.nodes[2].member.on_transfer(whole);
+    world.nodes[2].member.handle(LoopInput::Transfer(whole)).unwrap();
     world.nodes[2].checks = None;
     world.run(6_000);
     assert!(world.outcome().0);
@@ -398,7 +438,7 @@ fn a_leader_takes_its_own_where_the_follower_cannot_write_one() {
 #[test]
 fn a_follower_whose_disk_is_full_is_not_asked() {
     let mut world = World::new(3);
-    world.nodes[1].member.on_disk_room(true);
+    world.nodes[1].member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     world.settle();
     world.come(2);
     world.run(LENDER_PATIENCE_MS + 2_000);
@@ -520,7 +560,8 @@ fn what_no_correct_member_says_of_lending_ends_the_link() {
     let last_index = world.nodes[0].member.status().last_index;
     let at = |index, term| Some(SnapshotAt { index, term });
     let said = |world: &mut World, to: usize, message: PeerMessage| {
-        world.nodes[to].member.on_peer(id(1), message.encode())
+        let input = LoopInput::Peer { from: id(1), frame: message.encode() };
+        world.nodes[to].member.handle(input).map_err(|bad| bad.error)
     };
     let lent = |to: usize, at: Option<SnapshotAt>| {
         let snapshot = at.map(|at| LentSnapshot { at, digest: digest(at.index, false) });
@@ -550,8 +591,10 @@ fn what_no_correct_member_says_of_lending_ends_the_link() {
         lent(0, None),
         PeerMessage::Gone(SnapshotAt { index: 1, term: 1 }),
     ] {
-        let from_borrower = world.nodes[1].member.on_peer(id(2), message.clone().encode());
-        assert_eq!(from_borrower, Ok(()), "{message:?}");
+        let from_borrower = world.nodes[1]
+            .member
+            .handle(LoopInput::Peer { from: id(2), frame: message.clone().encode() });
+        assert!(from_borrower.is_ok(), "{message:?}");
     }
     let output = world.nodes[1].member.finish(0);
     assert!(output.peers.is_empty() && output.snapshot.is_empty(), "{output:?}");

@@ -13,7 +13,7 @@ use storage::fault_disk::{FaultPlan, Operation};
 use super::*;
 use crate::limits::DISK_FULL_RETRY_MS;
 use crate::log_writer::{LogInput, LogWriter};
-use crate::message::{FrontId, Submission, ToApply, ToLoop, Waiter};
+use crate::message::{FrontId, LoopInput, Submission, ToApply, ToLoop, Waiter};
 use crate::zk_front::tests::rig::own_batch;
 
 const ROOM_BYTES_MIN: u64 = 8 * 1024;
@@ -65,10 +65,10 @@ impl Life<'_> {
     fn write_log(&mut self) -> Result<bool, StorageError> {
         let output = self.log.finish(self.now_ms)?;
         if let Some(id) = output.persisted {
-            self.member.on_persisted(id);
+            self.member.handle(LoopInput::Persisted(id)).unwrap();
         }
         if let Some(is_full) = output.is_full {
-            self.member.on_disk_room(is_full);
+            self.member.handle(LoopInput::DiskRoom { is_full }).unwrap();
         }
         let mut is_news = output.persisted.is_some() || output.is_full.is_some();
         if let Some(mut job) = output.spare {
@@ -98,7 +98,13 @@ impl Life<'_> {
             let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
             let batch = own_batch(1, &Command::Zk(ZkCommand::Write { session: SessionId(1), op }));
             let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
-            self.member.on_front(ToLoop::Submit(Submission { front: FrontId(0), batch, waiters }));
+            self.member
+                .handle(LoopInput::Front(ToLoop::Submit(Submission {
+                    front: FrontId(0),
+                    batch,
+                    waiters,
+                })))
+                .unwrap();
             self.settle()?;
             // One that is not refused is held until there is room.
             while self.acked.len() == before && !self.is_refused {

@@ -30,8 +30,8 @@ use super::super::auth::EnsembleNames;
 use super::super::*;
 use crate::limits::WINDOW_REQUESTS_MAX;
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, RoomKept, SessionEvent, SnapshotJob, Start, ToApply,
-    Unavailable,
+    DiskJob, FromApply, FromSnapshot, LoopInput, RoomKept, SessionEvent, SnapshotJob, Start,
+    ToApply, Unavailable,
 };
 use crate::{Apply, Loop};
 
@@ -273,14 +273,16 @@ impl Real {
     pub(crate) fn persist(&mut self, count: usize) -> bool {
         let last = self.disk.drain(..count.min(self.disk.len())).next_back();
         if let Some(job) = &last {
-            self.member.on_persisted(job.id);
+            self.member.handle(LoopInput::Persisted(job.id)).unwrap();
         }
         last.is_some()
     }
 
     /// So many bytes are set aside, as an answer to the last question.
     pub(crate) fn keep_room(&mut self, bytes: u64) {
-        self.member.on_snapshot_room(RoomKept { bytes, bytes_wanted: self.room_wanted });
+        self.member
+            .handle(LoopInput::SnapshotRoom(RoomKept { bytes, bytes_wanted: self.room_wanted }))
+            .unwrap();
     }
 
     /// The pretend snapshot thread does one job.
@@ -289,16 +291,18 @@ impl Real {
         match job {
             SnapshotJob::Begin { index, term, .. } => {
                 self.snapshot_at = (index, term);
-                self.member.on_snapshot(FromSnapshot::PieceWritten);
+                self.member.handle(LoopInput::Snapshot(FromSnapshot::PieceWritten)).unwrap();
             }
             SnapshotJob::Piece(_) => {
                 self.pieces += 1;
-                self.member.on_snapshot(FromSnapshot::PieceWritten);
+                self.member.handle(LoopInput::Snapshot(FromSnapshot::PieceWritten)).unwrap();
             }
             SnapshotJob::Finish => {
                 let (index, term) = self.snapshot_at;
                 self.finished.push(index);
-                self.member.on_snapshot(FromSnapshot::Finished { index, term });
+                self.member
+                    .handle(LoopInput::Snapshot(FromSnapshot::Finished { index, term }))
+                    .unwrap();
             }
             SnapshotJob::Abort => {}
             SnapshotJob::DiscardReceived => self.discarded += 1,
@@ -469,7 +473,7 @@ impl Rig {
     fn set_full(&mut self, is_full: bool) {
         match &mut self.engine {
             Engine::Stamping { full, .. } => *full = is_full,
-            Engine::Real(real) => real.member.on_disk_room(is_full),
+            Engine::Real(real) => real.member.handle(LoopInput::DiskRoom { is_full }).unwrap(),
         }
     }
 
@@ -658,9 +662,13 @@ impl Rig {
             Engine::Stamping { sequence, index, full } => stamp(messages, sequence, index, *full),
             Engine::Real(real) => {
                 progress |= !real.from_apply.is_empty();
-                messages.into_iter().for_each(|message| real.member.on_front(message));
+                messages
+                    .into_iter()
+                    .for_each(|message| real.member.handle(LoopInput::Front(message)).unwrap());
                 let from_apply = core::mem::take(&mut real.from_apply);
-                from_apply.into_iter().for_each(|message| real.member.on_apply(message));
+                from_apply
+                    .into_iter()
+                    .for_each(|message| real.member.handle(LoopInput::Apply(message)).unwrap());
                 real.finish(self.now.wall_ms)
             }
         };
