@@ -27,6 +27,7 @@ pub mod peer;
 pub mod recovery;
 mod replay;
 pub mod reply_room;
+mod servers;
 pub mod snapshot;
 pub mod summary;
 pub mod throttle;

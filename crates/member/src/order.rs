@@ -19,12 +19,11 @@ mod timing;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    BootId, Command, ConnectionId, ControlCommand, LogIndex, MemberId, Origin, PreparedImage,
-    SessionId, Settings, ZkCommand, Zxid,
+    Command, ConnectionId, ControlCommand, LogIndex, MemberId, Origin, PreparedImage, SessionId,
+    Settings, ZkCommand, Zxid,
 };
 use replica::{
     Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
@@ -33,21 +32,22 @@ use replica::{
 use thiserror::Error;
 use zk::four_letter::Latency;
 
-use crate::leader::containers::ContainerManager;
+use crate::leader::Leading;
+use crate::leader::containers::ContainerSettings;
 use crate::leader::deadlines::Leases;
-use crate::leader::digests::{Difference, Digests, OwnDigests};
-use crate::leader::joining::{JoinStep, JoinView, Joining};
-use crate::leader::lending::Lending;
+use crate::leader::digests::{Difference, OwnDigests};
+use crate::leader::joining::{JoinStep, JoinView};
 use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
     DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, SessionEvent, SnapshotJob, Start,
     ToApply, ToLoop, Unavailable, Waiter,
 };
-use crate::order::forward::{Followed, Forwarder};
+use crate::order::forward::Forwarder;
 use crate::order::hearing::Hearing;
 use crate::order::persisting::Persisting;
 use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, SnapshotAt};
-use crate::snapshot::fetch::{Fetch, Offers, WholeImage};
+use crate::servers::Servers;
+use crate::snapshot::fetch::{Fetch, WholeImage};
 use crate::snapshot::room::SnapshotRoom;
 use crate::snapshot::schedule::Snapshots;
 
@@ -71,20 +71,14 @@ pub struct Loop {
     /// Sum of what went by.
     now_ms: u64,
     contact: Contact,
-    /// The last entry there was when this member became leader: once it is applied, so is
-    /// everything that earlier leaders committed.
-    leading_from: Option<LogIndex>,
+    /// Set while this member leads.
+    leading: Option<Leading>,
     applied: LogIndex,
     /// The commit index that the log held at the start: what is applied up to here is a replay.
     replayed_to: LogIndex,
     forwarder: Forwarder,
-    followed: Followed,
     hearing: Hearing,
-    /// The last report of each follower that was not answered, as leader.
-    heeded: BTreeMap<MemberId, (BootId, u64)>,
     waiting: VecDeque<Waiting>,
-    /// An entry that the replica could not take yet.
-    unproposed: Option<Bytes>,
     persisting: Persisting,
     /// A hard state that changes only the commit index waits here for the next job that syncs.
     lazy_hard_state: Option<storage::wal::HardState>,
@@ -94,14 +88,12 @@ pub struct Loop {
     is_ready_asked: bool,
     ready_from: Option<LogIndex>,
     leases: Leases,
-    containers: ContainerManager,
+    container_settings: ContainerSettings,
     snapshots: Snapshots,
     installing: Option<Installing>,
-    offers: Offers,
-    lending: Lending,
-    joining: Joining,
-    /// Since when this member leads.
-    led_from_ms: u64,
+    servers: Servers,
+    /// When a snapshot of this member could last not be written.
+    snapshot_failed_ms: Option<u64>,
     fetch: Option<Fetch>,
     /// Received whole, on its way into the log.
     whole: Option<WholeImage>,
@@ -113,7 +105,6 @@ pub struct Loop {
     memberships: VecDeque<(LogIndex, storage::wal::Membership)>,
     settings_wanted: Settings,
     settings: Settings,
-    configuring: bool,
     /// As the disk's thread sees it.
     log_is_full: bool,
     /// The log was told to leave what room there is to a snapshot.
@@ -128,7 +119,6 @@ pub struct Loop {
     say_full_at_ms: u64,
     /// Since a snapshot was last asked to make room.
     disk_full_ms: u64,
-    digests: Digests,
     own_digests: OwnDigests,
     /// This member, as leader, has found that its state is not that of the majority.
     differs: Option<Differs>,
@@ -459,15 +449,12 @@ impl Loop {
             timing: Timing::new(start.raft_tick_ms),
             now_ms: 0,
             contact: Contact::new(start.session_timeout_ms_min),
-            leading_from: None,
+            leading: None,
             applied,
             replayed_to,
             forwarder: Forwarder::new(start.origin),
-            followed: Followed::default(),
             hearing: Hearing::new(start.origin.boot),
-            heeded: BTreeMap::new(),
             waiting: VecDeque::new(),
-            unproposed: None,
             persisting: Persisting::new(start.disk_stall_ms),
             lazy_hard_state: None,
             syncs_wanted: Vec::new(),
@@ -475,13 +462,11 @@ impl Loop {
             is_ready_asked: false,
             ready_from: None,
             leases,
-            containers: ContainerManager::new(start.containers),
+            container_settings: start.containers,
             snapshots,
             installing: None,
-            offers: Offers::default(),
-            lending: Lending::default(),
-            joining: Joining::new((start.origin.member, start.server), start.servers),
-            led_from_ms: 0,
+            servers: Servers::new((start.origin.member, start.server), start.servers),
+            snapshot_failed_ms: None,
             fetch: None,
             whole: None,
             replacing: None,
@@ -489,14 +474,12 @@ impl Loop {
             memberships,
             settings_wanted: start.settings,
             settings: start.settings_restored,
-            configuring: false,
             log_is_full: false,
             log_yields: false,
             disk_is_full: false,
             full: BTreeMap::new(),
             say_full_at_ms: 0,
             disk_full_ms: 0,
-            digests: Digests::default(),
             own_digests: OwnDigests::new(applied.0, start.digest),
             differs: None,
             ready: false,
@@ -598,7 +581,9 @@ impl Loop {
                 sessions.into_iter().for_each(|event| self.on_session(event));
                 if let Some(settings) = configured {
                     self.settings = (*settings).clone();
-                    self.configuring = false;
+                    if let Some(leading) = &mut self.leading {
+                        leading.is_configuring = false;
+                    }
                 }
                 if installed.is_some() {
                     self.output.installed = installed;
@@ -612,10 +597,16 @@ impl Loop {
                 self.condemn(Condemned::Outlived { boot, own });
             }
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
-            FromApply::Registered(servers) => self.joining.on_registered(servers),
+            FromApply::Registered(servers) => {
+                self.servers.registered = servers;
+                if let Some(leading) = &mut self.leading {
+                    leading.joining.on_registered();
+                }
+            }
             FromApply::Containers(found) => {
-                if self.containers.on_found(&found) {
-                    let never_used_ms_max = self.containers.never_used_ms_max();
+                let leading = self.leading.as_mut();
+                if leading.is_some_and(|leading| leading.containers.on_found(&found)) {
+                    let never_used_ms_max = self.container_settings.never_used_ms_max;
                     let paths = found.paths.iter().map(String::as_str).collect();
                     self.submit_own(&Command::Zk(ZkCommand::DeleteContainers {
                         paths,
@@ -688,7 +679,7 @@ impl Loop {
             self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
         }
         if message == FromSnapshot::Failed {
-            self.lending.on_failed(self.now_ms);
+            self.snapshot_failed_ms = Some(self.now_ms);
         }
         self.output.apply.extend(self.snapshots.on_snapshot(message));
         if matches!(message, FromSnapshot::Finished { .. }) {
@@ -766,7 +757,9 @@ impl Loop {
         // While the disk is full no client can attach, so none is judged.
         if self.is_caught_up() && self.ready && !self.disk_is_full {
             self.expire();
-            self.containers.advance(elapsed_ms);
+            if let Some(leading) = &mut self.leading {
+                leading.containers.advance(elapsed_ms);
+            }
         }
     }
 
@@ -775,13 +768,15 @@ impl Loop {
         if !self.is_caught_up() || self.is_alone() {
             return;
         }
+        let Some(leading) = &mut self.leading else { return };
         let membership = self.replica.membership().clone();
-        let step = self.joining.step(&JoinView {
+        let step = leading.joining.step(&JoinView {
+            servers: &self.servers,
             membership: &membership,
             peers: &self.replica.peers(),
             last_index: self.replica.status().last_index,
             silent_ticks_min: REPLACED_SILENCE_MS / self.raft_tick_ms,
-            has_listened: self.now_ms >= self.led_from_ms + REPLACED_SILENCE_MS,
+            has_listened: self.now_ms >= leading.since_ms + REPLACED_SILENCE_MS,
             now_ms: self.now_ms,
         });
         match step {
@@ -899,7 +894,9 @@ impl Loop {
         self.maybe_configure();
         self.report_heard();
         self.read_indexes();
-        self.output.apply.extend(self.containers.search(wall_ms).map(ToApply::FindContainers));
+        let searched = self.leading.as_mut();
+        let search = searched.and_then(|leading| leading.containers.search(wall_ms));
+        self.output.apply.extend(search.map(ToApply::FindContainers));
         self.weigh_room();
         self.pack(wall_ms);
         while self.replica.has_effects() {
@@ -943,7 +940,7 @@ impl Loop {
 
     /// Whether this member leads and has applied everything that earlier leaders committed.
     fn is_caught_up(&self) -> bool {
-        self.leading_from.is_some_and(|index| self.applied >= index)
+        self.leading.as_ref().is_some_and(|leading| leading.is_caught_up(self.applied))
     }
 
     fn report_heard(&mut self) {
@@ -956,8 +953,14 @@ impl Loop {
 
     /// The leader's configuration is the ensemble's.
     fn maybe_configure(&mut self) {
-        if self.is_caught_up() && !self.configuring && self.settings != self.settings_wanted {
-            self.configuring = true;
+        if self.settings == self.settings_wanted {
+            return;
+        }
+        if let Some(leading) = &mut self.leading
+            && leading.is_caught_up(self.applied)
+            && !leading.is_configuring
+        {
+            leading.is_configuring = true;
             self.submit_own(&Command::Zk(ZkCommand::Configure(self.settings_wanted.clone())));
         }
     }
@@ -1048,10 +1051,15 @@ impl Loop {
             let to = MemberId(message.to);
             let message = match message.snapshot {
                 Some(meta) => {
-                    let lender = self.lending.lender_of(to, meta.index);
+                    let leading = self.leading.as_mut();
+                    let lender =
+                        leading.as_ref().and_then(|it| it.lending.lender_of(to, meta.index));
                     let holder = lender.unwrap_or(self.origin.member);
                     let offer = Offer { holder, message: message.bytes };
-                    self.offers.offer(to, offer, &meta, self.now_ms)
+                    if let Some(leading) = leading {
+                        leading.offers.offer(to, offer.clone(), &meta, self.now_ms);
+                    }
+                    PeerMessage::Offer(offer)
                 }
                 None => PeerMessage::Raft(message.bytes),
             };
@@ -1065,21 +1073,19 @@ impl Loop {
     /// Another role, term or leader: what the one before was given may be lost.
     fn on_role(&mut self, change: RoleChange) {
         self.note_leadership(&change);
-        let led = self.role == Role::Leader;
         self.role = change.role;
         self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
         let is_leader = change.role == Role::Leader;
         self.counts.on_role(is_leader, change.leader.is_some(), self.now_ms);
-        if led {
-            self.stop_leading();
+        if self.leading.take().is_some() {
+            self.give_up_forwarded();
         }
         self.forwarder.restart();
-        self.followed.clear();
         self.hearing.restart();
         if change.role == Role::Leader {
-            self.led_from_ms = self.now_ms;
             self.ask_contact();
-            self.leading_from = Some(LogIndex(self.replica.status().last_index));
+            let from = LogIndex(self.replica.status().last_index);
+            self.leading = Some(Leading::new(self.now_ms, from, &self.container_settings));
             self.leases.renew_all();
             self.hearing.take();
         }
@@ -1107,7 +1113,7 @@ impl Loop {
             Some(leader) if leader == own => Leadership::Own(change.term),
             Some(leader) => {
                 let leader = MemberId(leader);
-                Leadership::Other(change.term, leader, self.joining.server_of(leader))
+                Leadership::Other(change.term, leader, self.servers.server_of(leader))
             }
             None => Leadership::Nobody,
         };
@@ -1119,16 +1125,7 @@ impl Loop {
 
     /// What only a leader wants is not wanted any more, and what others forwarded they send again,
     /// to the next one.
-    fn stop_leading(&mut self) {
-        self.leading_from = None;
-        self.configuring = false;
-        self.containers.stop();
-        self.unproposed = None;
-        self.offers.clear();
-        self.lending.clear();
-        self.joining.clear();
-        self.digests.clear();
-        self.heeded.clear();
+    fn give_up_forwarded(&mut self) {
         self.forwarder.empty_loops();
         self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
     }

@@ -69,13 +69,6 @@ impl ContainerManager {
         ContainerManager { settings, round_ms: 0, allowance: 0, state: State::Resting }
     }
 
-    /// This member leads no more: whoever does begins anew.
-    pub fn stop(&mut self) {
-        self.round_ms = 0;
-        self.allowance = 0;
-        self.state = State::Resting;
-    }
-
     /// Lets time go by.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.round_ms = self.round_ms.saturating_add(elapsed_ms);

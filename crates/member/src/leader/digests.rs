@@ -90,11 +90,6 @@ impl OwnDigests {
 }
 
 impl Digests {
-    /// This member leads no longer.
-    pub fn clear(&mut self) {
-        self.checks.clear();
-    }
-
     /// Whether two members gave different digests when both gave theirs last.
     pub fn differ(&self, one: MemberId, other: MemberId) -> bool {
         let both = |check: &Check| {

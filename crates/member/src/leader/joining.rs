@@ -7,22 +7,18 @@
 //! when the learner has caught up, gives it the old one's vote, in one step of joint consensus.
 //! Whoever is no member any more is forgotten.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use machine::{Command, ControlCommand, MemberId};
 use replica::{MemberChange, Membership, MembershipChange, PeerStatus, Transition};
 
 use crate::bootstrap::{absent_server, absent_voter};
 use crate::limits::{CAUGHT_UP_ENTRIES, REGISTERS_INTERVAL_MS};
+use crate::servers::Servers;
 
-/// What a leader knows of who is which server.
+/// What a leader has asked for, of members that come and go.
+#[derive(Default)]
 pub(crate) struct Joining {
-    own: (MemberId, u64),
-    /// As of the state.
-    registered: Arc<BTreeMap<MemberId, u64>>,
-    /// Whom there is a link from, and which server it is.
-    linked: BTreeMap<MemberId, u64>,
     /// When a command of these was last handed over.
     asked_ms: Option<u64>,
 }
@@ -38,6 +34,7 @@ pub(crate) enum JoinStep {
 
 /// What a step depends on beside that.
 pub(crate) struct JoinView<'a> {
+    pub servers: &'a Servers,
     pub membership: &'a Membership,
     pub peers: &'a [PeerStatus],
     pub last_index: u64,
@@ -49,36 +46,8 @@ pub(crate) struct JoinView<'a> {
 }
 
 impl Joining {
-    pub fn new(own: (MemberId, u64), registered: BTreeMap<MemberId, u64>) -> Joining {
-        Joining { own, registered: Arc::new(registered), linked: BTreeMap::new(), asked_ms: None }
-    }
-
-    /// The state says so.
-    pub fn on_registered(&mut self, registered: Arc<BTreeMap<MemberId, u64>>) {
-        self.registered = registered;
-        self.asked_ms = None;
-    }
-
-    /// A member links to this one, or its link ended.
-    pub fn on_link(&mut self, member: MemberId, server: Option<u64>) {
-        match server {
-            Some(server) => self.linked.insert(member, server),
-            None => self.linked.remove(&member),
-        };
-    }
-
-    /// Whether there is a link from that member.
-    pub fn is_linked(&self, member: MemberId) -> bool {
-        self.linked.contains_key(&member)
-    }
-
-    /// Which server a member is, as the state or its link says.
-    pub fn server_of(&self, member: MemberId) -> Option<u64> {
-        self.registered.get(&member).or_else(|| self.linked.get(&member)).copied()
-    }
-
-    /// This member leads no longer, or anew.
-    pub fn clear(&mut self) {
+    /// The state says anew who is registered: what was asked for is done.
+    pub fn on_registered(&mut self) {
         self.asked_ms = None;
     }
 
@@ -86,122 +55,123 @@ impl Joining {
     pub fn step(&mut self, view: &JoinView<'_>) -> Option<JoinStep> {
         let is_soon =
             self.asked_ms.is_some_and(|asked_ms| view.now_ms < asked_ms + REGISTERS_INTERVAL_MS);
-        if !is_soon && let Some(command) = self.command(view.membership) {
+        if !is_soon && let Some(command) = command(view.servers, view.membership) {
             self.asked_ms = Some(view.now_ms);
             return Some(JoinStep::Submit(command));
         }
         if view.membership.is_joint() {
             return None;
         }
-        let step = self.promotion(view).or_else(|| self.addition(view));
-        step.or_else(|| self.departure(view)).map(JoinStep::Change)
+        let step = promotion(view).or_else(|| addition(view));
+        step.or_else(|| departure(view)).map(JoinStep::Change)
     }
+}
 
-    fn command(&self, membership: &Membership) -> Option<Command<'static>> {
-        let known = core::iter::once(self.own).chain(self.linked.iter().map(|(id, at)| (*id, *at)));
-        for (member, server) in known {
-            if self.registered.get(&member) != Some(&server) {
-                return Some(Command::Control(ControlCommand::Register { member, server }));
-            }
+fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static>> {
+    let known =
+        core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, at)| (*id, *at)));
+    for (member, server) in known {
+        if servers.registered.get(&member) != Some(&server) {
+            return Some(Command::Control(ControlCommand::Register { member, server }));
         }
-        let mut gone = self
-            .registered
-            .keys()
-            .filter(|member| !membership.contains(member.0) && !self.linked.contains_key(member));
-        gone.next().map(|member| Command::Control(ControlCommand::Forget { member: *member }))
     }
+    let mut gone = servers
+        .registered
+        .keys()
+        .filter(|member| !membership.contains(member.0) && !servers.linked.contains_key(member));
+    gone.next().map(|member| Command::Control(ControlCommand::Forget { member: *member }))
+}
 
-    /// The voters that were registered as this server, and are not this member; or nobody, who
-    /// votes for a server that was absent at the birth. A voter that no leader ever had a link from
-    /// is registered as none, and was lost right after its birth: one of these that is silent,
-    /// then.
-    fn voters_of(&self, view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
-        let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
-        let server_of = |voter: &u64| self.registered.get(&MemberId(*voter)).copied();
-        let nobody = absent_voter(server);
-        let is_known = |voter: &u64| server_of(voter) == Some(server) || Some(*voter) == nobody;
-        let known: BTreeSet<u64> = voters.clone().filter(is_known).collect();
-        if !known.is_empty() {
-            return known;
+/// The voters that were registered as this server, and are not this member; or nobody, who
+/// votes for a server that was absent at the birth. A voter that no leader ever had a link from
+/// is registered as none, and was lost right after its birth: one of these that is silent,
+/// then.
+fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
+    let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
+    let server_of = |voter: &u64| view.servers.registered.get(&MemberId(*voter)).copied();
+    let nobody = absent_voter(server);
+    let is_known = |voter: &u64| server_of(voter) == Some(server) || Some(*voter) == nobody;
+    let known: BTreeSet<u64> = voters.clone().filter(is_known).collect();
+    if !known.is_empty() {
+        return known;
+    }
+    let mut unknown = voters.filter(|voter| {
+        let is_own = *voter == view.servers.own.0.0;
+        server_of(voter).is_none() && !is_own && is_silent(view, *voter)
+    });
+    unknown.next().into_iter().collect()
+}
+
+/// Whether a member is not heard any more. Before a leader has listened it does not know, but
+/// of those who are nobody.
+fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
+    if absent_server(member).is_some() {
+        return true;
+    }
+    if !view.has_listened {
+        return false;
+    }
+    let peer = view.peers.iter().find(|peer| peer.member_id == member);
+    let silent_ticks = peer.and_then(|peer| peer.silent_ticks);
+    silent_ticks.is_none_or(|ticks| ticks >= view.silent_ticks_min)
+}
+
+/// A learner that has caught up takes the vote of the member that was its server.
+fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
+    for learner in &view.membership.learners {
+        let Some(server) = view.servers.registered.get(&MemberId(*learner)) else { continue };
+        let peer = view.peers.iter().find(|peer| peer.member_id == *learner);
+        let has_caught_up = peer.is_some_and(|peer| {
+            peer.snapshot_index.is_none()
+                && peer.matched_index + CAUGHT_UP_ENTRIES >= view.last_index
+        }) && !is_silent(view, *learner);
+        let replaced = voters_of(view, *server, MemberId(*learner));
+        let are_silent = replaced.iter().all(|member| is_silent(view, *member));
+        if has_caught_up && are_silent && !replaced.is_empty() {
+            let removals = replaced.into_iter().map(MemberChange::Remove);
+            let changes = core::iter::once(MemberChange::AddVoter(*learner)).chain(removals);
+            return Some(change(Transition::Joint, changes.collect()));
         }
-        let mut unknown = voters.filter(|voter| {
-            let is_own = *voter == self.own.0.0;
-            server_of(voter).is_none() && !is_own && Joining::is_silent(view, *voter)
+    }
+    None
+}
+
+/// Whoever comes as a server whose member is gone becomes a learner; so that there is one for
+/// each server at most, an earlier one that is gone, too, makes place.
+fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
+    for (member, server) in &view.servers.linked {
+        let is_registered = view.servers.registered.get(member) == Some(server);
+        if view.membership.contains(member.0) || !is_registered {
+            continue;
+        }
+        let replaced = voters_of(view, *server, *member);
+        let are_silent = replaced.iter().all(|member| is_silent(view, *member));
+        if replaced.is_empty() || !are_silent {
+            continue;
+        }
+        let others = view.membership.learners.iter().copied().filter(|learner| {
+            let is_of_server = view.servers.registered.get(&MemberId(*learner)) == Some(server);
+            is_of_server && is_silent(view, *learner)
         });
-        unknown.next().into_iter().collect()
+        let mut changes: Vec<MemberChange> = others.map(MemberChange::Remove).collect();
+        changes.push(MemberChange::AddLearner(member.0));
+        return Some(change(Transition::Auto, changes));
     }
+    None
+}
 
-    /// Whether a member is not heard any more. Before a leader has listened it does not know, but
-    /// of those who are nobody.
-    fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
-        if absent_server(member).is_some() {
-            return true;
-        }
-        if !view.has_listened {
-            return false;
-        }
-        let peer = view.peers.iter().find(|peer| peer.member_id == member);
-        let silent_ticks = peer.and_then(|peer| peer.silent_ticks);
-        silent_ticks.is_none_or(|ticks| ticks >= view.silent_ticks_min)
-    }
-
-    /// A learner that has caught up takes the vote of the member that was its server.
-    fn promotion(&self, view: &JoinView<'_>) -> Option<MembershipChange> {
-        for learner in &view.membership.learners {
-            let Some(server) = self.registered.get(&MemberId(*learner)) else { continue };
-            let peer = view.peers.iter().find(|peer| peer.member_id == *learner);
-            let has_caught_up = peer.is_some_and(|peer| {
-                peer.snapshot_index.is_none()
-                    && peer.matched_index + CAUGHT_UP_ENTRIES >= view.last_index
-            }) && !Joining::is_silent(view, *learner);
-            let replaced = self.voters_of(view, *server, MemberId(*learner));
-            let are_silent = replaced.iter().all(|member| Joining::is_silent(view, *member));
-            if has_caught_up && are_silent && !replaced.is_empty() {
-                let removals = replaced.into_iter().map(MemberChange::Remove);
-                let changes = core::iter::once(MemberChange::AddVoter(*learner)).chain(removals);
-                return Some(change(Transition::Joint, changes.collect()));
-            }
-        }
-        None
-    }
-
-    /// Whoever comes as a server whose member is gone becomes a learner; so that there is one for
-    /// each server at most, an earlier one that is gone, too, makes place.
-    fn addition(&self, view: &JoinView<'_>) -> Option<MembershipChange> {
-        for (member, server) in &self.linked {
-            let is_registered = self.registered.get(member) == Some(server);
-            if view.membership.contains(member.0) || !is_registered {
-                continue;
-            }
-            let replaced = self.voters_of(view, *server, *member);
-            let are_silent = replaced.iter().all(|member| Joining::is_silent(view, *member));
-            if replaced.is_empty() || !are_silent {
-                continue;
-            }
-            let others = view.membership.learners.iter().copied().filter(|learner| {
-                let is_of_server = self.registered.get(&MemberId(*learner)) == Some(server);
-                is_of_server && Joining::is_silent(view, *learner)
-            });
-            let mut changes: Vec<MemberChange> = others.map(MemberChange::Remove).collect();
-            changes.push(MemberChange::AddLearner(member.0));
-            return Some(change(Transition::Auto, changes));
-        }
-        None
-    }
-
-    /// Removes a learner that is gone, if the voter that the learner was to replace is heard again.
-    fn departure(&self, view: &JoinView<'_>) -> Option<MembershipChange> {
-        let mut learners = view.membership.learners.iter().copied();
-        let gone = learners.find(|learner| {
-            let member = MemberId(*learner);
-            let Some(server) = self.registered.get(&member) else { return false };
-            let is_back = |voter: &u64| !Joining::is_silent(view, *voter) || *voter == self.own.0.0;
-            !self.linked.contains_key(&member)
-                && Joining::is_silent(view, *learner)
-                && self.voters_of(view, *server, member).iter().any(is_back)
-        })?;
-        Some(change(Transition::Auto, vec![MemberChange::Remove(gone)]))
-    }
+/// Removes a learner that is gone, if the voter that the learner was to replace is heard again.
+fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
+    let mut learners = view.membership.learners.iter().copied();
+    let gone = learners.find(|learner| {
+        let member = MemberId(*learner);
+        let Some(server) = view.servers.registered.get(&member) else { return false };
+        let is_back = |voter: &u64| !is_silent(view, *voter) || *voter == view.servers.own.0.0;
+        !view.servers.linked.contains_key(&member)
+            && is_silent(view, *learner)
+            && voters_of(view, *server, member).iter().any(is_back)
+    })?;
+    Some(change(Transition::Auto, vec![MemberChange::Remove(gone)]))
 }
 
 fn change(transition: Transition, changes: Vec<MemberChange>) -> MembershipChange {

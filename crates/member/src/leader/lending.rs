@@ -15,16 +15,14 @@ use replica::{SnapshotMeta, SnapshotWanted};
 
 use crate::limits::{
     BORROWER_SILENCE_MS_MAX, LEND_FAILURES_MAX, LEND_INTERVAL_MS, LEND_PATIENCE_MS,
-    LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS,
+    LENDER_PATIENCE_MS,
 };
 use crate::peer::{PeerMessage, SnapshotAt};
 
-/// A leader's view of who is given whose snapshot; and, of any member, whether it can lend.
+/// A leader's view of who is given whose snapshot.
 #[derive(Default)]
 pub(crate) struct Lending {
     borrowers: BTreeMap<MemberId, Borrower>,
-    /// When a snapshot of this member could last not be written.
-    failed_ms: Option<u64>,
 }
 
 /// A member that the log does not reach.
@@ -196,21 +194,6 @@ impl Lending {
     /// Whether there is nobody to be given one.
     pub fn is_empty(&self) -> bool {
         self.borrowers.is_empty()
-    }
-
-    /// This member leads no longer.
-    pub fn clear(&mut self) {
-        self.borrowers.clear();
-    }
-
-    /// A snapshot of this member could not be written.
-    pub fn on_failed(&mut self, now_ms: u64) {
-        self.failed_ms = Some(now_ms);
-    }
-
-    /// Whether that was not long ago.
-    pub fn has_failed(&self, now_ms: u64) -> bool {
-        self.failed_ms.is_some_and(|failed_ms| now_ms < failed_ms + SNAPSHOT_RETRY_MS)
     }
 }
 

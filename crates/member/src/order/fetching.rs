@@ -40,7 +40,7 @@ impl Loop {
         let is_busy = self.fetch.as_ref().is_some_and(|fetch| !fetch.is_waiting());
         if !is_known && !is_busy {
             let (index, holder) = (meta.index, offer.holder);
-            let server = self.joining.server_of(holder);
+            let server = self.servers.server_of(holder);
             self.output.fetching.push(Fetching { index, holder, server });
             let fetch = Fetch::new(from, offer, &meta, now_ms);
             self.send(holder, fetch.want());
@@ -107,10 +107,9 @@ impl Loop {
 
     /// Says again what may have been lost of snapshots that are offered or fetched.
     pub(super) fn pursue_snapshots(&mut self) {
-        if !self.offers.is_empty() {
-            for (member, offer) in self.offers.due(&self.replica.peers(), self.now_ms) {
-                self.send(member, offer);
-            }
+        if let Some(leading) = self.leading.as_mut().filter(|it| !it.offers.is_empty()) {
+            let due = leading.offers.due(&self.replica.peers(), self.now_ms);
+            due.into_iter().for_each(|(member, offer)| self.send(member, offer));
         }
         self.pursue_lending();
         // The log has reached this member after all.

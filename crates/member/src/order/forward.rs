@@ -5,10 +5,10 @@
 //! given is a prefix of what is kept; when that may be lost (another leader, another term, a link
 //! that broke, a long silence) the prefix is empty again: the machine skips what it has had.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use machine::entry::{BatchHeader, UnstampedBatch};
-use machine::{BootId, MemberId, Origin};
+use machine::{BootId, Origin};
 
 use crate::limits::{FORWARD_BATCHES_MAX, FORWARD_BYTES_MAX, FORWARD_SILENCE_MS};
 use crate::peer::{Forward, ForwardedBatch, PeerMessage};
@@ -165,54 +165,6 @@ impl Forwarder {
     pub fn is_silent_after(&mut self, elapsed_ms: u64) -> bool {
         self.silent_ms = if self.given == 0 { 0 } else { self.silent_ms + elapsed_ms };
         self.silent_ms >= FORWARD_SILENCE_MS
-    }
-}
-
-/// What a leader was forwarded in its term.
-#[derive(Default)]
-pub(crate) struct Followed {
-    members: BTreeMap<MemberId, Stream>,
-}
-
-struct Stream {
-    boot: BootId,
-    stream: u64,
-    next_position: u64,
-    /// The last sequence taken, of any stream of this boot: it is in the log, or on its way there.
-    taken: u64,
-}
-
-impl Followed {
-    /// What is new of a piece of a stream, or what to tell its sender.
-    pub fn take(
-        &mut self,
-        from: MemberId,
-        forward: Forward,
-    ) -> Result<Vec<ForwardedBatch>, Option<PeerMessage>> {
-        let Forward { boot, stream, position, batches } = forward;
-        let restart = || Some(PeerMessage::Restart { boot, stream });
-        let known = self.members.get(&from).filter(|known| known.boot >= boot);
-        let (expected, taken) = match known {
-            Some(known) if known.boot > boot || known.stream > stream => return Err(None),
-            Some(known) if known.stream == stream => (known.next_position, known.taken),
-            Some(known) => (0, known.taken),
-            None => (0, 0),
-        };
-        if position < expected {
-            return Err(None);
-        }
-        if position > expected {
-            return Err(restart());
-        }
-        let last = batches.last().map_or(taken, |batch| batch.header.sequence.max(taken));
-        let next_position = position + 1;
-        self.members.insert(from, Stream { boot, stream, next_position, taken: last });
-        Ok(batches.into_iter().filter(|batch| batch.header.sequence > taken).collect())
-    }
-
-    /// The leader is one no longer, or anew.
-    pub fn clear(&mut self) {
-        self.members.clear();
     }
 }
 

@@ -3,11 +3,11 @@
 use core::cmp::Reverse;
 
 use machine::{LogIndex, MemberId};
-use replica::{PeerStatus, Role, SnapshotMeta, SnapshotWanted};
+use replica::{PeerStatus, SnapshotMeta, SnapshotWanted};
 
 use super::{Loop, to_replica};
 use crate::leader::lending::{LendStep, LendView, Lender};
-use crate::limits::CAUGHT_UP_ENTRIES;
+use crate::limits::{CAUGHT_UP_ENTRIES, SNAPSHOT_RETRY_MS};
 use crate::peer::{LentSnapshot, PeerError, PeerMessage, SnapshotAt};
 use crate::snapshot::fetch::Fetch;
 
@@ -32,9 +32,8 @@ impl Loop {
             let at = SnapshotAt { index: newest.index, term: newest.term };
             Some(LentSnapshot { at, digest: self.own_digests.at(newest.index)? })
         });
-        let is_unfit = self.disk_is_full
-            || self.persisting.is_stalled()
-            || self.lending.has_failed(self.now_ms);
+        let is_unfit =
+            self.disk_is_full || self.persisting.is_stalled() || self.has_failed_to_write();
         if snapshot.is_some() || is_unfit {
             self.send(from, PeerMessage::Lent { to, snapshot });
         } else if self.applied.0 >= index && !self.snapshots.is_running() {
@@ -54,7 +53,7 @@ impl Loop {
             return Err(PeerError::OwnSnapshot);
         }
         if let Some(SnapshotAt { index, term }) = snapshot.map(|snapshot| snapshot.at)
-            && self.role == Role::Leader
+            && self.leading.is_some()
         {
             let is_beyond = index > self.replica.status().last_index;
             let is_other = self.replica.term_of(index).is_some_and(|own| own != term);
@@ -62,7 +61,9 @@ impl Loop {
                 return Err(PeerError::ForeignSnapshot { index, term });
             }
         }
-        let Some(index_min) = self.lending.asked_for(from, to) else { return Ok(()) };
+        let leading = self.leading.as_ref();
+        let asked = leading.and_then(|leading| leading.lending.asked_for(from, to));
+        let Some(index_min) = asked else { return Ok(()) };
         let Some(LentSnapshot { at: SnapshotAt { index, term }, digest }) = snapshot else {
             self.on_refused(to);
             return Ok(());
@@ -82,7 +83,9 @@ impl Loop {
         let first_compared = self.own_digests.first_index();
         let index_min = first_index.max(known_from).max(first_compared);
         if index < index_min {
-            self.lending.on_left_behind(to, index_min);
+            if let Some(leading) = &mut self.leading {
+                leading.lending.on_left_behind(to, index_min);
+            }
             return Ok(());
         }
         let Some(own) = self.own_digests.at(index) else { return Ok(()) };
@@ -94,7 +97,9 @@ impl Loop {
         }
         let membership = to_replica(self.membership_at(LogIndex(index)));
         let meta = SnapshotMeta { index, term, membership };
-        self.lending.on_lent(to, meta.clone());
+        if let Some(leading) = &mut self.leading {
+            leading.lending.on_lent(to, meta.clone());
+        }
         self.lend(to, LendStep::Lent(meta));
         Ok(())
     }
@@ -103,7 +108,8 @@ impl Loop {
     fn on_refused(&mut self, to: MemberId) {
         let others = self.lenders();
         let view = LendView { others: &others, now_ms: self.now_ms };
-        if let Some(step) = self.lending.on_refused(to, &view) {
+        let leading = self.leading.as_mut();
+        if let Some(step) = leading.and_then(|it| it.lending.on_refused(to, &view)) {
             self.lend(to, step);
         }
     }
@@ -122,19 +128,21 @@ impl Loop {
 
     /// A snapshot that a member was offered cannot be had: it is offered another.
     pub(super) fn withdraw(&mut self, from: MemberId, at: SnapshotAt) {
-        if self.offers.withdraw_at(from, at) {
+        if let Some(leading) = &mut self.leading
+            && leading.offers.withdraw_at(from, at)
+        {
             self.replica.report_snapshot(from.0, false);
             // An own one that was not what it should be is not offered again, if there can be a
             // newer.
             let own_min = self.applied.0.min(at.index + 1);
-            self.lending.on_gone(from, at, own_min, self.now_ms);
+            leading.lending.on_gone(from, at, own_min, self.now_ms);
         }
     }
 
     /// The log does not reach a member: a snapshot is to be found for it.
     pub(super) fn on_snapshot_wanted(&mut self, mut wanted: SnapshotWanted) {
         // It was wanted before this member came to lead no longer.
-        if self.role != Role::Leader {
+        if self.leading.is_none() {
             return;
         }
         let index_min = self.member_from(MemberId(wanted.to)).max(wanted.index_min);
@@ -142,7 +150,8 @@ impl Loop {
         wanted.index_fresh = wanted.index_fresh.max(index_min);
         let others = self.lenders();
         let view = LendView { others: &others, now_ms: self.now_ms };
-        if let Some(step) = self.lending.on_wanted(&wanted, &view) {
+        let leading = self.leading.as_mut();
+        if let Some(step) = leading.and_then(|it| it.lending.on_wanted(&wanted, &view)) {
             self.lend(MemberId(wanted.to), step);
         }
     }
@@ -153,6 +162,12 @@ impl Loop {
         let known = self.memberships.iter().rev();
         let has = |at: &&(LogIndex, storage::wal::Membership)| to_replica(&at.1).contains(member.0);
         known.take_while(has).last().map_or(self.applied.0, |(from, _)| from.0)
+    }
+
+    /// Whether a snapshot of this member could not be written, not long ago.
+    fn has_failed_to_write(&self) -> bool {
+        let failed_ms = self.snapshot_failed_ms;
+        failed_ms.is_some_and(|failed_ms| self.now_ms < failed_ms + SNAPSHOT_RETRY_MS)
     }
 
     fn lend(&mut self, to: MemberId, step: LendStep) {
@@ -181,10 +196,13 @@ impl Loop {
         let last_index = self.replica.status().last_index;
         let mut peers = self.replica.peers();
         peers.sort_by_key(|peer| Reverse(peer.matched_index));
+        let differs = |member: MemberId| {
+            let leading = self.leading.as_ref();
+            leading.is_some_and(|it| it.digests.differ(self.origin.member, member))
+        };
         let lender = |peer: PeerStatus| Lender {
             member: MemberId(peer.member_id),
-            is_there: self.is_there(&peer)
-                && !self.digests.differ(self.origin.member, MemberId(peer.member_id)),
+            is_there: self.is_there(&peer) && !differs(MemberId(peer.member_id)),
             has_caught_up: peer.matched_index + CAUGHT_UP_ENTRIES >= last_index,
             matched_index: peer.matched_index,
             snapshot_index: peer.snapshot_index,
@@ -194,14 +212,13 @@ impl Loop {
 
     /// Asks again those that were asked for a snapshot, and others in place of who does not answer.
     pub(super) fn pursue_lending(&mut self) {
-        if self.lending.is_empty() {
+        if self.leading.as_ref().is_none_or(|leading| leading.lending.is_empty()) {
             return;
         }
         let others = self.lenders();
         let view = LendView { others: &others, now_ms: self.now_ms };
-        for (to, step) in self.lending.pursue(&view) {
-            self.lend(to, step);
-        }
+        let steps = self.leading.as_mut().map(|leading| leading.lending.pursue(&view));
+        steps.into_iter().flatten().for_each(|(to, step)| self.lend(to, step));
     }
 }
 

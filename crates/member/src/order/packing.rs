@@ -55,7 +55,8 @@ impl Loop {
             if !self.may_pack() {
                 return;
             }
-            let payload = match self.unproposed.take() {
+            let leading = self.leading.as_mut();
+            let payload = match leading.and_then(|leading| leading.unproposed.take()) {
                 Some(payload) => payload,
                 None if self.next_size().is_none() => return,
                 None => self.next_entry(wall_ms),
@@ -63,7 +64,9 @@ impl Loop {
             match self.replica.propose(payload.clone()) {
                 Ok(_) => {}
                 Err(Refused::Overloaded | Refused::Transferring { .. }) => {
-                    self.unproposed = Some(payload);
+                    if let Some(leading) = &mut self.leading {
+                        leading.unproposed = Some(payload);
+                    }
                     return;
                 }
                 // The effects to come say so: what is this member's own is given to the next

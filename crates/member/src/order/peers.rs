@@ -11,7 +11,7 @@ use crate::limits::{
     DIFFERS_HAND_OVER_MS, FULL_LASTS_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS,
 };
 use crate::message::SnapshotJob;
-use crate::peer::{PeerError, PeerFrame, PeerMessage};
+use crate::peer::{Forward, PeerError, PeerFrame, PeerMessage};
 
 impl Loop {
     /// Something from another member, whose identity its link has proved.
@@ -33,10 +33,7 @@ impl Loop {
             PeerMessage::Offer(offer) => self.on_offer(from, offer)?,
             PeerMessage::Lend { to, index } => self.on_lend(from, to, index)?,
             PeerMessage::Lent { to, snapshot } => self.on_lent(from, to, snapshot)?,
-            PeerMessage::Digest { index, digest } if self.role == Role::Leader => {
-                self.compare(from, (index, digest));
-            }
-            PeerMessage::Digest { .. } => {}
+            PeerMessage::Digest { index, digest } => self.compare(from, (index, digest)),
             PeerMessage::Differs { index } if self.leader == Some(from) => {
                 self.condemn(Condemned::Differs { index });
             }
@@ -51,21 +48,14 @@ impl Loop {
             PeerMessage::Gone(at) => self.on_gone(from, at),
             // Another member may have taken the place of one that is none.
             PeerMessage::Forward(_) if !self.replica.membership().contains(from.0) => {}
-            PeerMessage::Forward(forward) if self.role == Role::Leader => {
-                match self.followed.take(from, forward) {
-                    Ok(batches) => {
-                        self.waiting.extend(batches.into_iter().map(Waiting::Forwarded));
-                    }
-                    Err(Some(answer)) => self.send(from, answer),
-                    Err(None) => {}
+            // Where this member does not lead the sender learns soon who does.
+            PeerMessage::Forward(forward) => self.on_forward(from, forward),
+            PeerMessage::Heard(heard) => {
+                if let Some(leading) = &mut self.leading {
+                    heard.sessions.into_iter().for_each(|session| self.leases.heard(session));
+                    leading.heeded.insert(from, (heard.boot, heard.number));
                 }
             }
-            PeerMessage::Heard(heard) if self.role == Role::Leader => {
-                heard.sessions.into_iter().for_each(|session| self.leases.heard(session));
-                self.heeded.insert(from, (heard.boot, heard.number));
-            }
-            // The sender learns soon who leads.
-            PeerMessage::Forward(_) | PeerMessage::Heard(_) => {}
             PeerMessage::Restart { boot, stream } => {
                 if self.leader == Some(from) {
                     self.forwarder.on_restart(boot, stream);
@@ -79,6 +69,15 @@ impl Loop {
             PeerMessage::Full(is_full) => self.on_full(from, is_full),
         }
         Ok(())
+    }
+
+    fn on_forward(&mut self, from: MemberId, forward: Forward) {
+        let Some(leading) = &mut self.leading else { return };
+        match leading.followed.take(from, forward) {
+            Ok(batches) => self.waiting.extend(batches.into_iter().map(Waiting::Forwarded)),
+            Err(Some(answer)) => self.send(from, answer),
+            Err(None) => {}
+        }
     }
 
     /// # Errors
@@ -115,7 +114,8 @@ impl Loop {
 
     /// A member's digest, or this one's own, as leader.
     pub(super) fn compare(&mut self, member: MemberId, given: (u64, Digest)) {
-        for difference in self.digests.on_digest(member, given, self.replica.membership()) {
+        let Some(leading) = &mut self.leading else { return };
+        for difference in leading.digests.on_digest(member, given, self.replica.membership()) {
             if let Difference::Outside { member, index } = difference {
                 if member == self.origin.member {
                     self.differs = Some(Differs { index, since_ms: self.now_ms });
@@ -168,13 +168,14 @@ impl Loop {
         }
         // It says so again if it is.
         self.full.remove(&member);
-        self.joining.on_link(member, server);
+        self.servers.on_link(member, server);
     }
 
     /// A link to another member was made, or one broke: what was sent on it may be lost.
     pub(super) fn on_link(&mut self, member: MemberId, is_up: bool) {
         if !is_up {
-            if self.offers.withdraw(member) {
+            let leading = self.leading.as_mut();
+            if leading.is_some_and(|leading| leading.offers.withdraw(member)) {
                 self.replica.report_snapshot(member.0, false);
             }
             self.replica.report_unreachable(member.0);
@@ -194,18 +195,19 @@ impl Loop {
         let member = MemberId(peer.member_id);
         let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
         let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
-        is_heard && self.joining.is_linked(member) && !self.is_full(member)
+        is_heard && self.servers.is_linked(member) && !self.is_full(member)
     }
 
     /// Answers reports of followers, along with what is sent to them anyway: a heartbeat soon is.
     pub(super) fn answer_reports(&mut self) {
-        if self.heeded.is_empty() {
+        if self.leading.as_ref().is_none_or(|leading| leading.heeded.is_empty()) {
             return;
         }
         let contact_ms = if self.is_alone() { 0 } else { self.contact_age_ms() };
         let sent_to: BTreeSet<MemberId> = self.output.peers.iter().map(|(to, _)| *to).collect();
         for to in sent_to {
-            if let Some((boot, number)) = self.heeded.remove(&to) {
+            let leading = self.leading.as_mut();
+            if let Some((boot, number)) = leading.and_then(|it| it.heeded.remove(&to)) {
                 self.send(to, PeerMessage::Heeded { boot, number, contact_ms });
             }
         }

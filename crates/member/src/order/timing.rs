@@ -12,6 +12,7 @@
 use replica::Role;
 
 use super::Loop;
+use crate::leader::Leading;
 use crate::limits::{CLOCK_INTERVAL_MS, EXPIRY_MARGIN_MS, LATE_MS, LOOK_MS_MAX};
 
 /// The time that Loop has not acted on, and the look that it has planned.
@@ -83,8 +84,8 @@ impl Loop {
             let ms = ticks.saturating_mul(self.timing.raft_tick_ms);
             due_ms = due_ms.min(ms.saturating_sub(self.timing.tick_rest_ms));
         }
-        if self.role == Role::Leader {
-            due_ms = due_ms.min(self.leading_due_ms());
+        if let Some(leading) = &self.leading {
+            due_ms = due_ms.min(self.leading_due_ms(leading));
         }
         self.timing.planned_ms = due_ms.max(1);
         self.timing.planned_ms
@@ -98,7 +99,7 @@ impl Loop {
     }
 
     /// When a leader's own work is due: heartbeats, deadlines and searches for containers.
-    fn leading_due_ms(&self) -> u64 {
+    fn leading_due_ms(&self, leading: &Leading) -> u64 {
         let beat_ms = match self.is_alone() {
             true => u64::MAX,
             false => self.contact.beat_in_ms(self.now_ms),
@@ -108,7 +109,7 @@ impl Loop {
             Some(_) => CLOCK_INTERVAL_MS,
             None => u64::MAX,
         };
-        beat_ms.min(lease_ms.max(CLOCK_INTERVAL_MS)).min(self.containers.due_ms())
+        beat_ms.min(lease_ms.max(CLOCK_INTERVAL_MS)).min(leading.containers.due_ms())
     }
 
     /// Whether anything is under way that a look at the clock moves on. What is lost only with a
@@ -116,8 +117,10 @@ impl Loop {
     fn is_busy(&self) -> bool {
         !self.ready
             || (self.is_alone() && self.role != Role::Leader)
-            || !self.offers.is_empty()
-            || !self.lending.is_empty()
+            || self
+                .leading
+                .as_ref()
+                .is_some_and(|leading| !leading.offers.is_empty() || !leading.lending.is_empty())
             || self.fetch.is_some()
             || self.differs.is_some()
             || self.disk_is_full

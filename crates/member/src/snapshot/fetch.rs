@@ -40,17 +40,9 @@ struct Offered {
 }
 
 impl Offers {
-    /// The replica wants this sent. Returns the offer.
-    pub fn offer(
-        &mut self,
-        to: MemberId,
-        offer: Offer,
-        meta: &SnapshotMeta,
-        now_ms: u64,
-    ) -> PeerMessage {
-        let (at, message) = (at(meta), PeerMessage::Offer(offer.clone()));
-        self.members.insert(to, Offered { at, offer, sent_ms: now_ms });
-        message
+    /// An offer that the replica wants sent, and is sent now.
+    pub fn offer(&mut self, to: MemberId, offer: Offer, meta: &SnapshotMeta, now_ms: u64) {
+        self.members.insert(to, Offered { at: at(meta), offer, sent_ms: now_ms });
     }
 
     /// What is to be said again. What is not wanted any more is forgotten.
@@ -83,11 +75,6 @@ impl Offers {
     pub fn withdraw_at(&mut self, from: MemberId, at: SnapshotAt) -> bool {
         let is_offered = self.members.get(&from).is_some_and(|offered| offered.at == at);
         is_offered && self.withdraw(from)
-    }
-
-    /// This member leads no longer.
-    pub fn clear(&mut self) {
-        self.members.clear();
     }
 }
 

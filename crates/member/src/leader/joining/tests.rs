@@ -1,7 +1,9 @@
 //! Who is registered, added, promoted, forgotten, and when not.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::*;
-use machine::ControlCommand;
 
 const OWN: (MemberId, u64) = (MemberId(11), 1);
 
@@ -13,27 +15,41 @@ fn membership(voters: &[u64], learners: &[u64]) -> Membership {
     Membership { learners: learners.to_vec(), ..Membership::of_voters(voters.iter().copied()) }
 }
 
-fn joining(registered: &[(u64, u64)], linked: &[(u64, u64)]) -> Joining {
-    let registered = registered.iter().map(|(member, server)| (MemberId(*member), *server));
-    let mut joining = Joining::new(OWN, registered.collect());
-    for (member, server) in linked {
-        joining.on_link(MemberId(*member), Some(*server));
-    }
-    joining
+/// A leader, as far as members come and go.
+struct Rig {
+    servers: Servers,
+    joining: Joining,
 }
 
-fn step(joining: &mut Joining, membership: &Membership, peers: &[PeerStatus]) -> Option<JoinStep> {
-    step_of(joining, membership, peers, true)
+impl Rig {
+    fn on_registered(&mut self, registered: Arc<BTreeMap<MemberId, u64>>) {
+        self.servers.registered = registered;
+        self.joining.on_registered();
+    }
+}
+
+fn joining(registered: &[(u64, u64)], linked: &[(u64, u64)]) -> Rig {
+    let registered = registered.iter().map(|(member, server)| (MemberId(*member), *server));
+    let mut servers = Servers::new(OWN, registered.collect());
+    for (member, server) in linked {
+        servers.on_link(MemberId(*member), Some(*server));
+    }
+    Rig { servers, joining: Joining::default() }
+}
+
+fn step(rig: &mut Rig, membership: &Membership, peers: &[PeerStatus]) -> Option<JoinStep> {
+    step_of(rig, membership, peers, true)
 }
 
 fn step_of(
-    joining: &mut Joining,
+    rig: &mut Rig,
     membership: &Membership,
     peers: &[PeerStatus],
     has_listened: bool,
 ) -> Option<JoinStep> {
     let (last_index, silent_ticks_min, now_ms) = (1_000, 50, 10);
-    joining.step(&JoinView {
+    rig.joining.step(&JoinView {
+        servers: &rig.servers,
         membership,
         peers,
         last_index,
@@ -157,7 +173,7 @@ fn a_learner_that_is_gone_is_removed_once_the_voter_that_it_was_to_replace_is_ba
     assert_eq!(step_of(&mut joining, &membership, &peers(Some(0), None), false), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(49))), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(50), Some(50))), None);
-    joining.on_link(MemberId(22), Some(2));
+    joining.servers.on_link(MemberId(22), Some(2));
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), None);
 }
 
@@ -168,6 +184,6 @@ fn a_server_that_nobody_was_is_registered_and_no_more() {
     let mut joining = joining(&all, &[(12, 2), (13, 3), (14, 4)]);
     let members = membership(&[11, 12, 13], &[]);
     assert_eq!(step(&mut joining, &members, &[]), None);
-    joining.on_link(MemberId(14), None);
+    joining.servers.on_link(MemberId(14), None);
     assert_eq!(step(&mut joining, &members, &[]), submits(14, None));
 }

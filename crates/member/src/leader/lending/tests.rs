@@ -194,12 +194,3 @@ fn who_needs_nothing_any_more_is_forgotten() {
     lending.pursue(&view(&others, BORROWER_SILENCE_MS_MAX));
     assert!(lending.is_empty());
 }
-
-#[test]
-fn whoever_could_not_write_a_snapshot_lends_none_for_a_while() {
-    let mut lending = Lending::default();
-    assert!(!lending.has_failed(0));
-    lending.on_failed(5);
-    assert!(lending.has_failed(4 + SNAPSHOT_RETRY_MS));
-    assert!(!lending.has_failed(5 + SNAPSHOT_RETRY_MS));
-}

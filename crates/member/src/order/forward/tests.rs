@@ -3,7 +3,10 @@
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, SessionId, ZkCommand};
 
+use machine::MemberId;
+
 use super::*;
+use crate::leader::followed::Followed;
 
 const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };
 const OTHER: MemberId = MemberId(7);
@@ -177,7 +180,7 @@ fn another_boot_begins_anew_and_an_older_one_is_not_heard() {
 fn a_leader_that_is_one_anew_takes_whatever_a_stream_begins_with() {
     let mut followed = Followed::default();
     followed.take(OTHER, piece(4, 0, 1..=3)).unwrap();
-    followed.clear();
+    let mut followed = Followed::default();
     assert!(followed.take(OTHER, piece(4, 1, 4..=4)).is_err());
     let taken = followed.take(OTHER, piece(5, 0, 2..=4)).unwrap();
     assert_eq!(sequences(&taken), [2, 3, 4]);

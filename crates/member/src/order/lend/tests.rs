@@ -7,6 +7,8 @@ use machine::{BootId, Command, Digest, Machine, Origin, ZkCommand, Zxid};
 use replica::LogMemory;
 
 use super::super::tests::applied_up_to;
+use replica::Role;
+
 use super::*;
 use crate::leader::digests::OwnDigests;
 use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS};
@@ -549,7 +551,7 @@ fn who_leads_no_longer_takes_no_snapshot_for_anybody() {
     follower.on_snapshot_wanted(wanted);
     let output = follower.finish(0);
     assert!(output.apply.is_empty() && output.peers.is_empty(), "{output:?}");
-    assert!(follower.lending.is_empty());
+    assert!(follower.leading.is_none());
 }
 
 #[test]
@@ -600,4 +602,16 @@ fn what_no_correct_member_says_of_lending_ends_the_link() {
     assert!(output.peers.is_empty() && output.snapshot.is_empty(), "{output:?}");
     world.run(4_000);
     assert_eq!(world.outcome(), (true, vec![(0, 0), (1, 1), (0, 0)]));
+}
+
+#[test]
+fn whoever_could_not_write_a_snapshot_lends_none_for_a_while() {
+    let mut world = World::new(3);
+    let member = &mut world.nodes[1].member;
+    assert!(!member.has_failed_to_write());
+    member.handle(LoopInput::Snapshot(FromSnapshot::Failed)).unwrap();
+    member.pass(SNAPSHOT_RETRY_MS - 1);
+    assert!(member.has_failed_to_write());
+    member.pass(1);
+    assert!(!member.has_failed_to_write());
 }

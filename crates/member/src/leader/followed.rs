@@ -1,0 +1,50 @@
+//! What a leader was forwarded.
+
+use std::collections::BTreeMap;
+
+use machine::{BootId, MemberId};
+
+use crate::peer::{Forward, ForwardedBatch, PeerMessage};
+
+/// What a leader was forwarded in its term.
+#[derive(Default)]
+pub(crate) struct Followed {
+    members: BTreeMap<MemberId, Stream>,
+}
+
+struct Stream {
+    boot: BootId,
+    stream: u64,
+    next_position: u64,
+    /// The last sequence taken, of any stream of this boot: it is in the log, or on its way there.
+    taken: u64,
+}
+
+impl Followed {
+    /// What is new of a piece of a stream, or what to tell its sender.
+    pub fn take(
+        &mut self,
+        from: MemberId,
+        forward: Forward,
+    ) -> Result<Vec<ForwardedBatch>, Option<PeerMessage>> {
+        let Forward { boot, stream, position, batches } = forward;
+        let restart = || Some(PeerMessage::Restart { boot, stream });
+        let known = self.members.get(&from).filter(|known| known.boot >= boot);
+        let (expected, taken) = match known {
+            Some(known) if known.boot > boot || known.stream > stream => return Err(None),
+            Some(known) if known.stream == stream => (known.next_position, known.taken),
+            Some(known) => (0, known.taken),
+            None => (0, 0),
+        };
+        if position < expected {
+            return Err(None);
+        }
+        if position > expected {
+            return Err(restart());
+        }
+        let last = batches.last().map_or(taken, |batch| batch.header.sequence.max(taken));
+        let next_position = position + 1;
+        self.members.insert(from, Stream { boot, stream, next_position, taken: last });
+        Ok(batches.into_iter().filter(|batch| batch.header.sequence > taken).collect())
+    }
+}
