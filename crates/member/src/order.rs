@@ -10,6 +10,7 @@ mod fetching;
 pub(crate) mod forward;
 pub(crate) mod hearing;
 mod lend;
+mod memberships;
 mod packing;
 mod peers;
 pub(crate) mod persisting;
@@ -47,12 +48,13 @@ use crate::order::hearing::Hearing;
 use crate::order::persisting::Persisting;
 use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, SnapshotAt};
 use crate::servers::Servers;
-use crate::snapshot::fetch::{Fetch, WholeImage};
-use crate::snapshot::room::SnapshotRoom;
+use crate::snapshot::fetch::CatchUp;
 use crate::snapshot::schedule::Snapshots;
 
 use contact::Contact;
+use memberships::Memberships;
 use records::{to_log_entry, to_replica};
+use room::Room;
 use timing::Timing;
 
 pub use records::{to_restored, to_storage};
@@ -82,11 +84,7 @@ pub struct Loop {
     persisting: Persisting,
     /// A hard state that changes only the commit index waits here for the next job that syncs.
     lazy_hard_state: Option<storage::wal::HardState>,
-    syncs_wanted: Vec<(FrontId, ConnectionId)>,
-    reads: BTreeMap<ReadId, ReadFor>,
-    /// Whether the index is asked for from which on this member is ready, and that index.
-    is_ready_asked: bool,
-    ready_from: Option<LogIndex>,
+    reads: Reads,
     leases: Leases,
     container_settings: ContainerSettings,
     snapshots: Snapshots,
@@ -94,31 +92,11 @@ pub struct Loop {
     servers: Servers,
     /// When a snapshot of this member could last not be written.
     snapshot_failed_ms: Option<u64>,
-    fetch: Option<Fetch>,
-    /// Received whole, on its way into the log.
-    whole: Option<WholeImage>,
-    /// The same, until the log says so durably.
-    replacing: Option<(PersistId, WholeImage)>,
-    snapshot_room: SnapshotRoom,
-    /// The newest membership last, each with the entry that it is active from: back to the one that
-    /// the next snapshot has.
-    memberships: VecDeque<(LogIndex, storage::wal::Membership)>,
+    catch_up: CatchUp,
+    memberships: Memberships,
     settings_wanted: Settings,
     settings: Settings,
-    /// As the disk's thread sees it.
-    log_is_full: bool,
-    /// The log was told to leave what room there is to a snapshot.
-    log_yields: bool,
-    /// Writes are refused.
-    disk_is_full: bool,
-    /// Members whose disks are full, as they said on their present links. A leader among them
-    /// refuses writes; leadership is handed to none of them.
-    /// Each with when it last said so: a message that it has room again may be lost.
-    full: BTreeMap<MemberId, u64>,
-    /// When this member says again that its disk is full.
-    say_full_at_ms: u64,
-    /// Since a snapshot was last asked to make room.
-    disk_full_ms: u64,
+    room: Room,
     own_digests: OwnDigests,
     /// This member, as leader, has found that its state is not that of the majority.
     differs: Option<Differs>,
@@ -327,6 +305,17 @@ impl Waiting {
     }
 }
 
+/// Indexes that are asked for, from which on a read sees everything that was committed before.
+#[derive(Default)]
+struct Reads {
+    /// Syncs that cannot be asked for yet.
+    syncs_wanted: Vec<(FrontId, ConnectionId)>,
+    under_way: BTreeMap<ReadId, ReadFor>,
+    /// Whether the index is asked for from which on this member is ready, and that index.
+    is_ready_asked: bool,
+    ready_from: Option<LogIndex>,
+}
+
 /// What the answer to a ReadIndex is for.
 #[derive(Clone, Copy)]
 enum ReadFor {
@@ -424,8 +413,7 @@ impl Loop {
             start.log_bytes,
         );
         // A replay ends before the first entry that changes the membership.
-        let memberships =
-            VecDeque::from([(LogIndex(index), to_storage(&start.restored.membership))]);
+        let memberships = Memberships::new(LogIndex(index), to_storage(&start.restored.membership));
         let config = Config {
             log_memory: start.log_memory,
             heartbeat_ticks: HEARTBEAT_TICKS,
@@ -457,29 +445,18 @@ impl Loop {
             waiting: VecDeque::new(),
             persisting: Persisting::new(start.disk_stall_ms),
             lazy_hard_state: None,
-            syncs_wanted: Vec::new(),
-            reads: BTreeMap::new(),
-            is_ready_asked: false,
-            ready_from: None,
+            reads: Reads::default(),
             leases,
             container_settings: start.containers,
             snapshots,
             installing: None,
             servers: Servers::new((start.origin.member, start.server), start.servers),
             snapshot_failed_ms: None,
-            fetch: None,
-            whole: None,
-            replacing: None,
-            snapshot_room: SnapshotRoom::new(start.image_bytes_max),
+            catch_up: CatchUp::Idle,
             memberships,
             settings_wanted: start.settings,
             settings: start.settings_restored,
-            log_is_full: false,
-            log_yields: false,
-            disk_is_full: false,
-            full: BTreeMap::new(),
-            say_full_at_ms: 0,
-            disk_full_ms: 0,
+            room: Room::new(start.image_bytes_max),
             own_digests: OwnDigests::new(applied.0, start.digest),
             differs: None,
             ready: false,
@@ -521,7 +498,7 @@ impl Loop {
     /// Something from a Front.
     fn on_front(&mut self, message: ToLoop) {
         match message {
-            ToLoop::Submit(submission) if self.disk_is_full || self.leader_is_full() => {
+            ToLoop::Submit(submission) if self.room.is_full || self.leader_is_full() => {
                 let (front, waiters) = (submission.front, submission.waiters);
                 let reason = Unavailable::DiskFull;
                 self.output.apply.push(ToApply::Refuse { front, waiters, reason });
@@ -531,7 +508,7 @@ impl Loop {
                 batch: submission.batch,
                 waiters: submission.waiters,
             }),
-            ToLoop::Sync(front, connection) => self.syncs_wanted.push((front, connection)),
+            ToLoop::Sync(front, connection) => self.reads.syncs_wanted.push((front, connection)),
             ToLoop::Heard(sessions) if self.role == Role::Leader => {
                 sessions.into_iter().for_each(|session| self.leases.heard(session));
             }
@@ -576,7 +553,7 @@ impl Loop {
                 assert!(index >= self.applied);
                 self.applied = index;
                 self.forwarder.on_applied(own_sequence);
-                self.snapshot_room.on_applied(index, image_bytes_max);
+                self.room.snapshot.on_applied(index, image_bytes_max);
                 self.replica.on_applied(index.0);
                 sessions.into_iter().for_each(|event| self.on_session(event));
                 if let Some(settings) = configured {
@@ -616,7 +593,7 @@ impl Loop {
             }
             message => {
                 if let FromApply::Frozen { image_bytes_max, .. } = message {
-                    self.output.snapshot.push(self.snapshot_room.on_begin(image_bytes_max));
+                    self.output.snapshot.push(self.room.snapshot.on_begin(image_bytes_max));
                 }
                 let membership = self.membership_of(&message);
                 self.output.snapshot.extend(self.snapshots.on_apply(message, &membership));
@@ -627,22 +604,17 @@ impl Loop {
     /// The membership that an image has, or the newest.
     fn membership_of(&self, message: &FromApply) -> storage::wal::Membership {
         match message {
-            FromApply::Frozen { index, .. } => self.membership_at(*index).clone(),
+            FromApply::Frozen { index, .. } => self.memberships.at(*index).clone(),
             _ => self.membership().clone(),
         }
     }
 
     fn membership(&self) -> &storage::wal::Membership {
-        &self.memberships.back().expect("there is always one").1
+        self.memberships.newest()
     }
 
     fn is_voter(&self) -> bool {
         self.membership().voters.contains(&self.origin.member.0)
-    }
-
-    fn membership_at(&self, index: LogIndex) -> &storage::wal::Membership {
-        let older = self.memberships.iter().rev().find(|(from, _)| *from <= index);
-        &older.expect("those that a snapshot may have are kept").1
     }
 
     fn on_session(&mut self, event: SessionEvent) {
@@ -662,7 +634,7 @@ impl Loop {
             self.replica.on_persisted(job);
         }
         self.finish_lazy_jobs();
-        if let Some((_, image)) = self.replacing.take_if(|(job, _)| *job <= id) {
+        if let Some(image) = self.catch_up.take_replacing(id) {
             let is_voter = self.is_voter();
             self.output.apply.push(ToApply::Replace { image, is_voter });
         }
@@ -671,11 +643,9 @@ impl Loop {
     /// Something from the snapshot thread.
     fn on_snapshot(&mut self, message: FromSnapshot) {
         if let FromSnapshot::Finished { index, term } = message {
-            self.snapshot_room.on_finished();
-            let membership = to_replica(self.membership_at(LogIndex(index)));
-            while self.memberships.get(1).is_some_and(|(from, _)| from.0 <= index) {
-                self.memberships.pop_front();
-            }
+            self.room.snapshot.on_finished();
+            let membership = to_replica(self.memberships.at(LogIndex(index)));
+            self.memberships.forget_before(LogIndex(index));
             self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
         }
         if message == FromSnapshot::Failed {
@@ -684,7 +654,7 @@ impl Loop {
         self.output.apply.extend(self.snapshots.on_snapshot(message));
         if matches!(message, FromSnapshot::Finished { .. }) {
             self.maybe_discard_received();
-            let is_full = self.disk_is_full || self.log_yields;
+            let is_full = self.room.is_full || self.room.log_yields;
             self.output.release = Some(self.snapshots.release(is_full));
         }
     }
@@ -708,7 +678,7 @@ impl Loop {
         match () {
             () if !self.is_alone() => Err(InstallRefused::Ensemble),
             () if self.role != Role::Leader || !self.ready => Err(InstallRefused::NotLeader),
-            () if self.disk_is_full => Err(InstallRefused::DiskFull),
+            () if self.room.is_full => Err(InstallRefused::DiskFull),
             () if self.installing.is_some() => Err(InstallRefused::UnderWay),
             () => Ok(()),
         }
@@ -738,24 +708,24 @@ impl Loop {
         self.pursue_joining();
         self.pursue_difference();
         self.weigh_stall(counted_ms);
-        if self.role == Role::Leader && self.disk_is_full {
+        if self.role == Role::Leader && self.room.is_full {
             // Nobody, where all are full.
             self.hand_over(None);
         }
-        self.snapshot_room.advance(elapsed_ms);
-        if self.disk_is_full {
-            if self.now_ms >= self.say_full_at_ms {
-                self.say_full_at_ms = self.now_ms + FULL_INTERVAL_MS;
+        self.room.snapshot.advance(elapsed_ms);
+        if self.room.is_full {
+            if self.now_ms >= self.room.say_full_at_ms {
+                self.room.say_full_at_ms = self.now_ms + FULL_INTERVAL_MS;
                 self.send_to_all(&PeerMessage::Full(true));
             }
-            self.disk_full_ms += elapsed_ms;
-            if self.disk_full_ms >= SNAPSHOT_RETRY_MS {
-                self.disk_full_ms = 0;
+            self.room.full_ms += elapsed_ms;
+            if self.room.full_ms >= SNAPSHOT_RETRY_MS {
+                self.room.full_ms = 0;
                 self.snapshots.hurry();
             }
         }
         // While the disk is full no client can attach, so none is judged.
-        if self.is_caught_up() && self.ready && !self.disk_is_full {
+        if self.is_caught_up() && self.ready && !self.room.is_full {
             self.expire();
             if let Some(leading) = &mut self.leading {
                 leading.containers.advance(elapsed_ms);
@@ -860,7 +830,7 @@ impl Loop {
 
     /// Who has the snapshot that this member is fetching, if it is.
     pub fn fetches_from(&self) -> Option<MemberId> {
-        self.fetch.as_ref().map(|fetch| fetch.holder)
+        self.catch_up.fetch().map(|fetch| fetch.holder)
     }
 
     /// What was counted.
@@ -879,7 +849,8 @@ impl Loop {
         LoopHeld {
             batches: self.waiting.len(),
             unapplied_bytes: self.forwarder.unapplied_bytes(),
-            waiting_reads: self.syncs_wanted.len() + self.reads.values().filter(is_sync).count(),
+            waiting_reads: self.reads.syncs_wanted.len()
+                + self.reads.under_way.values().filter(is_sync).count(),
             leases: self.leases.len(),
             lease_places: self.leases.place_count(),
         }
@@ -910,7 +881,7 @@ impl Loop {
         self.maybe_begin_snapshot();
         let persisted_index = self.replica.status().persisted_index;
         self.output.snapshot.extend(self.snapshots.maybe_finish(persisted_index));
-        self.output.snapshot.extend(self.snapshot_room.maybe_ask());
+        self.output.snapshot.extend(self.room.snapshot.maybe_ask());
         self.maybe_ready();
         self.answer_reports();
         self.note_availability();
@@ -970,7 +941,9 @@ impl Loop {
             Role::Leader => self.is_caught_up() && self.settings == self.settings_wanted,
             // A learner takes no commands: if it had, and were then given a snapshot in which none
             // of them is applied, it would take itself for a member that was forgotten.
-            _ => self.is_voter() && self.ready_from.is_some_and(|index| self.applied >= index),
+            _ => {
+                self.is_voter() && self.reads.ready_from.is_some_and(|index| self.applied >= index)
+            }
         };
         if !self.ready && is_ready {
             self.ready = true;
@@ -998,18 +971,18 @@ impl Loop {
 
     fn read_indexes(&mut self) {
         self.ask_proof();
-        for (front, connection) in core::mem::take(&mut self.syncs_wanted) {
+        for (front, connection) in core::mem::take(&mut self.reads.syncs_wanted) {
             match self.replica.read_index() {
                 Ok(read) => {
-                    self.reads.insert(read, ReadFor::Sync(front, connection));
+                    self.reads.under_way.insert(read, ReadFor::Sync(front, connection));
                 }
-                Err(_) => self.syncs_wanted.push((front, connection)),
+                Err(_) => self.reads.syncs_wanted.push((front, connection)),
             }
         }
-        let wants_ready = !self.ready && !self.is_ready_asked && self.leader.is_some();
+        let wants_ready = !self.ready && !self.reads.is_ready_asked && self.leader.is_some();
         if wants_ready && let Ok(read) = self.replica.read_index() {
-            self.is_ready_asked = true;
-            self.reads.insert(read, ReadFor::Ready);
+            self.reads.is_ready_asked = true;
+            self.reads.under_way.insert(read, ReadFor::Ready);
         }
     }
 
@@ -1019,7 +992,7 @@ impl Loop {
             self.on_role(change);
         }
         for at in &effects.memberships {
-            self.memberships.push_back((LogIndex(at.index), to_storage(&at.membership)));
+            self.memberships.push(LogIndex(at.index), to_storage(&at.membership));
         }
         if let Some(persist) = effects.persist {
             let changed = effects.memberships.last().map(|at| to_storage(&at.membership));
@@ -1030,19 +1003,21 @@ impl Loop {
         }
         for (read, index) in effects.reads {
             let index = LogIndex(index);
-            match self.reads.remove(&read).expect("only own reads return") {
+            match self.reads.under_way.remove(&read).expect("only own reads return") {
                 ReadFor::Sync(front, connection) => {
                     self.output.apply.push(ToApply::Sync { index, front, connection });
                 }
-                ReadFor::Ready => self.ready_from = Some(index),
+                ReadFor::Ready => self.reads.ready_from = Some(index),
                 ReadFor::Contact { asked_ms } => self.on_contact(Some(asked_ms)),
                 ReadFor::Proof { number } => self.on_proof(number, Some(index)),
             }
         }
         for read in effects.reads_failed {
-            match self.reads.remove(&read).expect("only own reads fail") {
-                ReadFor::Sync(front, connection) => self.syncs_wanted.push((front, connection)),
-                ReadFor::Ready => self.is_ready_asked = false,
+            match self.reads.under_way.remove(&read).expect("only own reads fail") {
+                ReadFor::Sync(front, connection) => {
+                    self.reads.syncs_wanted.push((front, connection))
+                }
+                ReadFor::Ready => self.reads.is_ready_asked = false,
                 ReadFor::Contact { .. } => self.on_contact(None),
                 ReadFor::Proof { number } => self.on_proof(number, None),
             }
@@ -1134,7 +1109,7 @@ impl Loop {
         let install = persist.install.map(|meta| self.install_snapshot(persist.id, meta));
         // What the log has reached is a snapshot like any other.
         let commit_index = self.replica.status().commit_index;
-        self.whole.take_if(|whole| whole.at.index <= commit_index);
+        self.catch_up.take_whole_if(|whole| whole.at.index <= commit_index);
         let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
             term: state.term,
             vote: state.vote,
@@ -1157,7 +1132,7 @@ impl Loop {
             let bytes = entry.payload.len();
             let batch_bytes = bytes.saturating_sub(entry::HEADER_BYTES);
             self.snapshots.count(batch_bytes, entry::command_count(&entry.payload));
-            self.snapshot_room.on_proposed(LogIndex(entry.index), bytes as u64);
+            self.room.snapshot.on_proposed(LogIndex(entry.index), bytes as u64);
         }
         let mut entries = persist.entries.iter();
         if self.role != Role::Leader
@@ -1183,13 +1158,13 @@ impl Loop {
         meta: SnapshotMeta,
     ) -> (storage::wal::SnapshotPoint, storage::wal::Membership) {
         let at = SnapshotAt { index: meta.index, term: meta.term };
-        let image = self.whole.take().filter(|image| image.at == at);
+        let image = self.catch_up.take_whole_if(|image| image.at == at);
         let image = image.expect("only the message of a snapshot that is there is stepped");
-        self.replacing = Some((job, image));
+        self.catch_up = CatchUp::Replacing { job, image };
         let point = storage::wal::SnapshotPoint { index: meta.index, term: meta.term };
         self.snapshots.on_installed(point);
         let membership = to_storage(&meta.membership);
-        self.memberships.push_back((LogIndex(meta.index), membership.clone()));
+        self.memberships.push(LogIndex(meta.index), membership.clone());
         (point, membership)
     }
 

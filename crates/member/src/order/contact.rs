@@ -127,7 +127,7 @@ impl Loop {
         }
         if let Ok(read) = self.replica.read_index() {
             self.contact.is_asked = true;
-            self.reads.insert(read, ReadFor::Contact { asked_ms: self.now_ms });
+            self.reads.under_way.insert(read, ReadFor::Contact { asked_ms: self.now_ms });
         }
     }
 
@@ -144,7 +144,7 @@ impl Loop {
         {
             self.contact.proof = Proof::Asked;
             self.contact.proof_number += 1;
-            self.reads.insert(read, ReadFor::Proof { number: self.contact.proof_number });
+            self.reads.under_way.insert(read, ReadFor::Proof { number: self.contact.proof_number });
         }
     }
 

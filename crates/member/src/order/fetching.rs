@@ -6,7 +6,7 @@ use machine::MemberId;
 use super::{Fetching, Loop};
 use crate::message::{FromTransfer, SnapshotJob};
 use crate::peer::{Offer, PeerError, PeerMessage};
-use crate::snapshot::fetch::{Fetch, FetchStep, WholeImage};
+use crate::snapshot::fetch::{CatchUp, Fetch, FetchStep, WholeImage};
 
 impl Loop {
     /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has
@@ -22,29 +22,31 @@ impl Loop {
         }
         // One that is on its way into the log already is waited for.
         let commit_index = self.replica.status().commit_index;
-        let is_taken = |whole: &WholeImage| whole.at.index <= commit_index;
-        if self.replacing.is_some() || self.whole.as_ref().is_some_and(is_taken) {
-            return Ok(());
-        }
-        // One that is there, and the replica did not take the offer of who led before.
         let is_it = |whole: &WholeImage| (whole.at.index, whole.at.term) == (meta.index, meta.term);
-        if self.whole.take_if(|whole| !is_it(whole)).is_none() && self.whole.is_some() {
-            self.replica.step(from.0, &offer.message)?;
-            return Ok(());
+        match &self.catch_up {
+            CatchUp::Replacing { .. } => return Ok(()),
+            CatchUp::Whole(whole) if whole.at.index <= commit_index => return Ok(()),
+            // The replica did not take the offer of who led before.
+            CatchUp::Whole(whole) if is_it(whole) => {
+                self.replica.step(from.0, &offer.message)?;
+                return Ok(());
+            }
+            CatchUp::Whole(_) => self.catch_up = CatchUp::Idle,
+            CatchUp::Idle | CatchUp::Fetching(_) => {}
         }
         let now_ms = self.now_ms;
         let is_of = |fetch: &mut Fetch| fetch.is_of(from, &offer, &meta, now_ms);
-        let is_known = self.fetch.as_mut().is_some_and(is_of);
+        let is_known = self.catch_up.fetch_mut().is_some_and(is_of);
         // What is being done with the one before would be taken for done with this one. It is
         // offered again.
-        let is_busy = self.fetch.as_ref().is_some_and(|fetch| !fetch.is_waiting());
+        let is_busy = self.catch_up.fetch().is_some_and(|fetch| !fetch.is_waiting());
         if !is_known && !is_busy {
             let (index, holder) = (meta.index, offer.holder);
             let server = self.servers.server_of(holder);
             self.output.fetching.push(Fetching { index, holder, server });
             let fetch = Fetch::new(from, offer, &meta, now_ms);
             self.send(holder, fetch.want());
-            self.fetch = Some(fetch);
+            self.catch_up = CatchUp::Fetching(fetch);
         }
         Ok(())
     }
@@ -64,19 +66,20 @@ impl Loop {
                 self.send(to, message);
             }
             FromTransfer::Written => {
-                let step = self.fetch.as_mut().map(|fetch| fetch.on_written(self.now_ms));
+                let now_ms = self.now_ms;
+                let step = self.catch_up.fetch_mut().map(|fetch| fetch.on_written(now_ms));
                 step.into_iter().for_each(|step| self.fetch_on(step));
             }
             FromTransfer::Whole(image) => {
-                let Some(fetch) = self.fetch.take() else { return };
+                let Some(fetch) = self.catch_up.take_fetch() else { return };
                 self.counts.snapshots_fetched += 1;
                 self.counts.snapshots_borrowed += u64::from(fetch.holder != fetch.from);
                 self.keep_whole(image, &fetch);
             }
             // It is offered again.
-            FromTransfer::Failed => self.fetch = None,
+            FromTransfer::Failed => _ = self.catch_up.take_fetch(),
             FromTransfer::Spoiled => {
-                if let Some(fetch) = self.fetch.take() {
+                if let Some(fetch) = self.catch_up.take_fetch() {
                     self.send(fetch.from, PeerMessage::Gone(fetch.at));
                 }
             }
@@ -88,7 +91,7 @@ impl Loop {
     fn keep_whole(&mut self, image: WholeImage, fetch: &Fetch) {
         // What the log has reached meanwhile is a snapshot like any other.
         if image.at.index > self.replica.status().commit_index {
-            self.whole = Some(image);
+            self.catch_up = CatchUp::Whole(image);
             // It passed its check when it was offered.
             let _ = self.replica.step(fetch.from.0, &fetch.message);
         }
@@ -96,7 +99,7 @@ impl Loop {
 
     /// Does the next thing for the snapshot that is fetched.
     fn fetch_on(&mut self, step: FetchStep) {
-        let Some(fetch) = &self.fetch else { return };
+        let Some(fetch) = self.catch_up.fetch() else { return };
         let (from, holder) = (fetch.from, fetch.holder);
         match step {
             FetchStep::Ask(want) => self.send(holder, want),
@@ -114,8 +117,10 @@ impl Loop {
         self.pursue_lending();
         // The log has reached this member after all.
         let commit_index = self.replica.status().commit_index;
-        self.fetch.take_if(|fetch| fetch.is_waiting() && fetch.at.index <= commit_index);
-        let step = self.fetch.as_mut().and_then(|fetch| fetch.pursue(self.now_ms));
+        let is_over = |fetch: &Fetch| fetch.is_waiting() && fetch.at.index <= commit_index;
+        self.catch_up.take_fetch_if(is_over);
+        let now_ms = self.now_ms;
+        let step = self.catch_up.fetch_mut().and_then(|fetch| fetch.pursue(now_ms));
         step.into_iter().for_each(|step| self.fetch_on(step));
     }
 }

@@ -33,7 +33,7 @@ impl Loop {
             Some(LentSnapshot { at, digest: self.own_digests.at(newest.index)? })
         });
         let is_unfit =
-            self.disk_is_full || self.persisting.is_stalled() || self.has_failed_to_write();
+            self.room.is_full || self.persisting.is_stalled() || self.has_failed_to_write();
         if snapshot.is_some() || is_unfit {
             self.send(from, PeerMessage::Lent { to, snapshot });
         } else if self.applied.0 >= index && !self.snapshots.is_running() {
@@ -79,7 +79,7 @@ impl Loop {
         }
         // The log has gone on, and the next one is asked for from there on.
         let first_index = self.replica.status().first_index - 1;
-        let known_from = self.memberships.front().expect("there is always one").0.0;
+        let known_from = self.memberships.first_index().0;
         let first_compared = self.own_digests.first_index();
         let index_min = first_index.max(known_from).max(first_compared);
         if index < index_min {
@@ -95,7 +95,7 @@ impl Loop {
             self.on_refused(to);
             return Ok(());
         }
-        let membership = to_replica(self.membership_at(LogIndex(index)));
+        let membership = to_replica(self.memberships.at(LogIndex(index)));
         let meta = SnapshotMeta { index, term, membership };
         if let Some(leading) = &mut self.leading {
             leading.lending.on_lent(to, meta.clone());
@@ -117,10 +117,10 @@ impl Loop {
     /// A snapshot cannot be had: from its holder, or, for whom it was offered, where it was said to
     /// be.
     pub(super) fn on_gone(&mut self, from: MemberId, at: SnapshotAt) {
-        let is_lost = |fetch: &mut Fetch| {
+        let is_lost = |fetch: &Fetch| {
             fetch.holder == from && fetch.at == at && fetch.from != from && fetch.is_waiting()
         };
-        if let Some(fetch) = self.fetch.take_if(is_lost) {
+        if let Some(fetch) = self.catch_up.take_fetch_if(is_lost) {
             self.send(fetch.from, PeerMessage::Gone(at));
         }
         self.withdraw(from, at);
@@ -159,9 +159,8 @@ impl Loop {
     /// From this index on a snapshot has the member in its membership, as far as that is known
     /// here.
     fn member_from(&self, member: MemberId) -> u64 {
-        let known = self.memberships.iter().rev();
-        let has = |at: &&(LogIndex, storage::wal::Membership)| to_replica(&at.1).contains(member.0);
-        known.take_while(has).last().map_or(self.applied.0, |(from, _)| from.0)
+        let has = |membership: &storage::wal::Membership| to_replica(membership).contains(member.0);
+        self.memberships.since(has).unwrap_or(self.applied).0
     }
 
     /// Whether a snapshot of this member could not be written, not long ago.

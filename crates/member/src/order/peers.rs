@@ -7,9 +7,7 @@ use replica::{MessageError, PeerStatus, Role};
 
 use super::{Condemned, Differs, Loop, Waiting};
 use crate::leader::digests::{self, Difference};
-use crate::limits::{
-    DIFFERS_HAND_OVER_MS, FULL_LASTS_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS,
-};
+use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS};
 use crate::message::SnapshotJob;
 use crate::peer::{Forward, PeerError, PeerFrame, PeerMessage};
 
@@ -42,7 +40,8 @@ impl Loop {
                 self.output.snapshot.push(SnapshotJob::Read { to: from, want });
             }
             PeerMessage::Piece(piece) => {
-                let job = self.fetch.as_mut().and_then(|fetch| fetch.on_piece(from, piece));
+                let fetch = self.catch_up.fetch_mut();
+                let job = fetch.and_then(|fetch| fetch.on_piece(from, piece));
                 self.output.snapshot.extend(job);
             }
             PeerMessage::Gone(at) => self.on_gone(from, at),
@@ -143,9 +142,9 @@ impl Loop {
     /// leads.
     fn on_full(&mut self, from: MemberId, is_full: bool) {
         if is_full {
-            self.full.insert(from, self.now_ms);
+            self.room.full_members.insert(from, self.now_ms);
         } else {
-            self.full.remove(&from);
+            self.room.full_members.remove(&from);
         }
         if self.leader_is_full() {
             self.refuse_waiting();
@@ -158,7 +157,7 @@ impl Loop {
     }
 
     fn is_full(&self, member: MemberId) -> bool {
-        self.full.get(&member).is_some_and(|said_ms| self.now_ms < said_ms + FULL_LASTS_MS)
+        self.room.is_member_full(member, self.now_ms)
     }
 
     /// A link from another member was made, which is that server of the configuration, or it ended.
@@ -167,7 +166,7 @@ impl Loop {
             self.replica.miss_leader(member.0);
         }
         // It says so again if it is.
-        self.full.remove(&member);
+        self.room.full_members.remove(&member);
         self.servers.on_link(member, server);
     }
 
@@ -185,7 +184,7 @@ impl Loop {
             self.forwarder.restart();
             self.hearing.restart();
         }
-        if self.disk_is_full {
+        if self.room.is_full {
             self.send(member, PeerMessage::Full(true));
         }
     }

@@ -121,9 +121,9 @@ impl Loop {
                 .leading
                 .as_ref()
                 .is_some_and(|leading| !leading.offers.is_empty() || !leading.lending.is_empty())
-            || self.fetch.is_some()
+            || self.catch_up.fetch().is_some()
             || self.differs.is_some()
-            || self.disk_is_full
-            || self.snapshot_room.is_scarce()
+            || self.room.is_full
+            || self.room.snapshot.is_scarce()
     }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use machine::{Machine, MemberId};
-use replica::{PeerStatus, SnapshotMeta};
+use replica::{PeerStatus, PersistId, SnapshotMeta};
 
 use crate::limits::{HOLDER_PATIENCE_MS, OFFER_INTERVAL_MS, PIECE_PATIENCE_MS};
 use crate::message::SnapshotJob;
@@ -25,6 +25,79 @@ pub struct WholeImage {
     pub at: SnapshotAt,
     /// The state.
     pub machine: Box<Machine>,
+}
+
+/// Where this member stands with a snapshot that takes the place of its log.
+pub(crate) enum CatchUp {
+    /// It needs none.
+    Idle,
+    /// It is fetched, or checked.
+    Fetching(Fetch),
+    /// It is there, on its way into the log.
+    Whole(WholeImage),
+    /// The log takes it, and says so once this job is durable.
+    Replacing {
+        /// The job.
+        job: PersistId,
+        /// The snapshot.
+        image: WholeImage,
+    },
+}
+
+impl CatchUp {
+    /// The snapshot that is fetched.
+    pub fn fetch(&self) -> Option<&Fetch> {
+        match self {
+            CatchUp::Fetching(fetch) => Some(fetch),
+            _ => None,
+        }
+    }
+
+    /// As [`CatchUp::fetch`], to go on with it.
+    pub fn fetch_mut(&mut self) -> Option<&mut Fetch> {
+        match self {
+            CatchUp::Fetching(fetch) => Some(fetch),
+            _ => None,
+        }
+    }
+
+    /// Ends the fetch, if there is one.
+    pub fn take_fetch(&mut self) -> Option<Fetch> {
+        self.take_fetch_if(|_| true)
+    }
+
+    /// Ends the fetch, if it is such a one.
+    pub fn take_fetch_if(&mut self, is_over: impl FnOnce(&Fetch) -> bool) -> Option<Fetch> {
+        match core::mem::replace(self, CatchUp::Idle) {
+            CatchUp::Fetching(fetch) if is_over(&fetch) => Some(fetch),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Takes the snapshot that is there, if it is such a one.
+    pub fn take_whole_if(&mut self, is_it: impl FnOnce(&WholeImage) -> bool) -> Option<WholeImage> {
+        match core::mem::replace(self, CatchUp::Idle) {
+            CatchUp::Whole(image) if is_it(&image) => Some(image),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Takes the snapshot that the log has taken, once every job up to this one is durable.
+    pub fn take_replacing(&mut self, durable: PersistId) -> Option<WholeImage> {
+        match core::mem::replace(self, CatchUp::Idle) {
+            CatchUp::Replacing { job, image } if job <= durable => Some(image),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
 }
 
 /// What a leader offers to members that its log does not reach.
