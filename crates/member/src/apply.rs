@@ -16,22 +16,18 @@ use machine::entry::{self, EntryHeader};
 use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
-    LogIndex, Machine, Mark, Origin, PreparedImage, SessionId, Stamp, ZkChange, Zxid,
+    LogIndex, Machine, Mark, Origin, PreparedImage, SessionId, Stamp, ZkChange,
 };
 use replica::{Entry, EntryKind};
-use zk::ErrorCode;
-use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
-use zk::response::{encode_read, result_bytes};
 
-use crate::limits::{
-    APPLY_HOLD_ANSWER_BYTES_MAX, SMALL_REPLY_BYTES, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX,
-};
+use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
+use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
-    Answer, Answered, Delivery, FromApply, FrontId, ReadAnswer, SessionEvent, ToApply,
-    TravellingRead, Unavailable, Waiter, borrow,
+    Answer, Answered, Caller, Delivery, FromApply, FrontId, SessionEvent, Ticket, ToApply,
+    Unavailable, Waiter,
 };
 use crate::recovery::sessions;
-use crate::reply_room::{HeldReply, ReplyRoom};
+use crate::reply_room::ReplyRoom;
 use crate::snapshot::fetch::WholeImage;
 
 /// The third of a member's step functions.
@@ -44,7 +40,7 @@ pub struct Apply {
     /// Own batches under way, in the order of their sequences.
     expected: VecDeque<Expected>,
     /// By index, ascending.
-    syncs: VecDeque<(LogIndex, FrontId, machine::ConnectionId)>,
+    syncs: VecDeque<(LogIndex, Caller)>,
     freeze_wanted: bool,
     freeze_step_wanted: bool,
     thaw_wanted: bool,
@@ -82,10 +78,11 @@ pub struct Apply {
 struct Pending {
     front: FrontId,
     connection: machine::ConnectionId,
+    ticket: Ticket,
     mark: Mark,
     answered: Answered,
     /// Not yet run.
-    reads: std::vec::IntoIter<TravellingRead>,
+    reads: std::vec::IntoIter<LocalRead>,
     /// Answers to the reads before those.
     done: Vec<ReadAnswer>,
 }
@@ -201,10 +198,10 @@ impl Apply {
                 self.expected.push_back(Expected::Refused { front, waiters, reason });
             }
             ToApply::Entries(entries) => self.entries.extend(entries),
-            ToApply::Sync { index, front, connection } => {
+            ToApply::Sync { index, caller } => {
                 // Answers of a leader may come in another order than they were asked for.
                 let at = self.syncs.partition_point(|(other, ..)| *other <= index);
-                self.syncs.insert(at, (index, front, connection));
+                self.syncs.insert(at, (index, caller));
             }
             ToApply::Freeze => self.freeze_wanted = true,
             ToApply::FreezeStep => self.freeze_step_wanted = true,
@@ -508,6 +505,7 @@ impl Apply {
             self.pending = Some(Pending {
                 front,
                 connection: waiter.connection,
+                ticket: waiter.ticket,
                 mark: reply.mark,
                 answered: Ok(reply.outcome),
                 reads: waiter.reads.into_iter(),
@@ -585,6 +583,7 @@ impl Apply {
             self.pending = Some(Pending {
                 front,
                 connection: waiter.connection,
+                ticket: waiter.ticket,
                 mark: machine.mark(),
                 answered: Err(reason),
                 reads: waiter.reads.into_iter(),
@@ -599,7 +598,6 @@ impl Apply {
     /// behind it: their replies come after its own.
     fn run_pending(&mut self, machine: &Machine) {
         let Some(mut pending) = self.pending.take() else { return };
-        let Zxid(zxid) = machine.mark().zxid;
         while !pending.reads.as_slice().is_empty() {
             if self.is_output_full() {
                 self.pending = Some(pending);
@@ -608,24 +606,25 @@ impl Apply {
             let travelling = pending.reads.next().expect("the loop looked");
             let answer = match pending.done.last() {
                 Some(ReadAnswer::HandedBack) => ReadAnswer::HandedBack,
-                _ => run_read(machine, zxid, &travelling, &self.replies),
+                _ => travelling.run(machine, &self.replies),
             };
             self.answer_bytes += answer.byte_count();
             pending.done.push(answer);
         }
-        let Pending { front, connection, mark, answered, done, .. } = pending;
-        let answer = Answer::Command { connection, mark, answered, reads: done };
+        let Pending { front, connection, ticket, mark, answered, done, .. } = pending;
+        let answer = Answer::Command { connection, ticket, mark, answered, reads: done };
         push_answer(&mut self.answers, front, answer);
     }
 
     fn answer_syncs(&mut self, machine: &Machine) {
-        while let Some(&(index, front, connection)) = self.syncs.front() {
+        while let Some(&(index, caller)) = self.syncs.front() {
             if index > self.last_index {
                 break;
             }
             self.syncs.pop_front();
-            let mark = machine.mark();
-            push_answer(&mut self.answers, front, Answer::Synced { connection, mark });
+            let Caller { front, connection, ticket } = caller;
+            let answer = Answer::Synced { connection, ticket, mark: machine.mark() };
+            push_answer(&mut self.answers, front, answer);
         }
     }
 
@@ -666,27 +665,6 @@ fn push_answer(answers: &mut Vec<(FrontId, Vec<Answer>)>, front: FrontId, answer
         Some((_, list)) => list.push(answer),
         None => answers.push((front, vec![answer])),
     }
-}
-
-/// Runs a read, unless its reply is large and there is no room for that.
-fn run_read(
-    machine: &Machine,
-    zxid: i64,
-    travelling: &TravellingRead,
-    replies: &Arc<ReplyRoom>,
-) -> ReadAnswer {
-    let read = travelling.read.borrow();
-    let result = machine.zk().query(&zk::ops::query(&read), &borrow(&travelling.identities));
-    let bytes = result_bytes(&result) as usize;
-    let is_large = bytes > SMALL_REPLY_BYTES;
-    if !replies.takes(bytes as u64) {
-        return ReadAnswer::HandedBack;
-    }
-    let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
-    let mut frame = Vec::with_capacity(bytes + REPLY_HEADER_BYTES + STAT_BYTES + 8);
-    encode_read(travelling.xid, zxid, read.kind, &result, &mut frame);
-    let held = is_large.then(|| HeldReply::new(replies, frame.len()));
-    ReadAnswer::Answered { frame, error, held }
 }
 
 #[cfg(test)]

@@ -17,9 +17,11 @@
 pub mod apply;
 pub mod bootstrap;
 pub mod hello;
+pub mod identities;
 pub mod inspect;
 pub mod leader;
 pub mod limits;
+pub mod local_read;
 pub mod log_writer;
 pub mod message;
 pub mod order;

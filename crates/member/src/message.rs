@@ -6,72 +6,34 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
-    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, Identity, LogIndex, Mark,
-    MemberId, Ordinal, Outcome, PreparedImage, SessionId, Settings, Zxid,
+    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, LogIndex, Mark, MemberId,
+    Ordinal, Outcome, PreparedImage, SessionId, Settings, Zxid,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
-use zk::ErrorCode;
-use zk::request::{ReadKind, ReadRequest};
 
 use crate::leader::containers::ContainerSettings;
+use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
-use crate::reply_room::HeldReply;
 use crate::snapshot::fetch::WholeImage;
 
 /// Which connection runtime of this member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontId(pub u32);
 
-/// An identity that outlives the bytes it came in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedIdentity {
-    /// The scheme.
-    pub scheme: Box<str>,
-    /// The id.
-    pub id: Box<str>,
-}
+/// A request of a connection, in the order in which the connection handed them over. Whoever answers
+/// names it: nothing may be concluded from the order of answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
 
-/// All identities of a connection, shared with its reads under way.
-pub type Identities = Arc<[OwnedIdentity]>;
-
-/// The identities as the machine wants them.
-pub fn borrow(identities: &[OwnedIdentity]) -> Vec<Identity<'_>> {
-    identities.iter().map(|own| Identity { scheme: &own.scheme, id: &own.id }).collect()
-}
-
-/// A read that waits: for its turn in a connection's window, or behind a write on its way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedRead {
-    /// What is asked.
-    pub kind: ReadKind,
-    /// Of which znode.
-    pub path: Box<str>,
-    /// Whether to set a watch.
-    pub watch: bool,
-}
-
-impl OwnedRead {
-    /// A copy of a request's read.
-    pub fn of(read: &ReadRequest<'_>) -> OwnedRead {
-        OwnedRead { kind: read.kind, path: read.path.into(), watch: read.watch }
-    }
-
-    /// The read as the protocol has it.
-    pub fn borrow(&self) -> ReadRequest<'_> {
-        ReadRequest { kind: self.kind, path: &self.path, watch: self.watch }
-    }
-}
-
-/// A read behind an own write in flight: Apply runs it right after that write and before the next
-/// command.
-#[derive(Clone, Debug)]
-pub struct TravellingRead {
-    /// Of the request.
-    pub xid: i32,
-    /// What is asked.
-    pub read: OwnedRead,
-    /// By whom.
-    pub identities: Identities,
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Caller {
+    /// Which Front.
+    pub front: FrontId,
+    /// Which of its connections.
+    pub connection: ConnectionId,
+    /// For which of its requests.
+    pub ticket: Ticket,
 }
 
 /// Who waits for a command.
@@ -79,8 +41,10 @@ pub struct TravellingRead {
 pub struct Waiter {
     /// The connection that sent it.
     pub connection: ConnectionId,
-    /// The reads right behind it.
-    pub reads: Vec<TravellingRead>,
+    /// As which request.
+    pub ticket: Ticket,
+    /// The reads right behind it, for Apply to run right after it and before the next command.
+    pub reads: Vec<LocalRead>,
 }
 
 /// Commands that a Front hands over.
@@ -99,8 +63,8 @@ pub struct Submission {
 pub enum ToLoop {
     /// Commands to be replicated.
     Submit(Submission),
-    /// Tell this connection when everything committed by now is applied here.
-    Sync(FrontId, ConnectionId),
+    /// Tell this caller when everything committed by now is applied here.
+    Sync(Caller),
     /// Sessions whose clients were heard from since the last report.
     Heard(Vec<SessionId>),
     /// Connections of a Front that ended before they had a session, ascending: nobody waits for the
@@ -174,14 +138,12 @@ pub enum ToApply {
     },
     /// Committed entries, in order, without gaps.
     Entries(Vec<replica::Entry>),
-    /// Tell this connection once the index is applied.
+    /// Tell this caller once the index is applied.
     Sync {
         /// What must be applied.
         index: LogIndex,
-        /// Which Front.
-        front: FrontId,
-        /// Whose.
-        connection: ConnectionId,
+        /// Who asked.
+        caller: Caller,
     },
     /// Start an image at the end of the current entry.
     Freeze,
@@ -223,32 +185,6 @@ pub enum Unavailable {
 /// Why a command has no outcome, or what it is.
 pub type Answered = Result<Outcome, Unavailable>;
 
-/// The answer to a read that travelled, or that there is none.
-#[derive(Clone, Debug)]
-pub enum ReadAnswer {
-    /// It was run right after its write.
-    Answered {
-        /// The whole response frame.
-        frame: Vec<u8>,
-        /// The error in it.
-        error: ErrorCode,
-        /// The frame's place in the room for replies; none for a small one.
-        held: Option<HeldReply>,
-    },
-    /// It was not run: its reply is large, and there is no room for it. The connection runs it.
-    HandedBack,
-}
-
-impl ReadAnswer {
-    /// Bytes of the frame.
-    pub fn byte_count(&self) -> u64 {
-        match self {
-            ReadAnswer::Answered { frame, .. } => frame.len() as u64,
-            ReadAnswer::HandedBack => 0,
-        }
-    }
-}
-
 /// What a waiter is told.
 #[derive(Clone, Debug)]
 pub enum Answer {
@@ -256,6 +192,8 @@ pub enum Answer {
     Command {
         /// Who waited.
         connection: ConnectionId,
+        /// For which request.
+        ticket: Ticket,
         /// Where the command stands.
         mark: Mark,
         /// What came of it.
@@ -267,6 +205,8 @@ pub enum Answer {
     Synced {
         /// Who waited.
         connection: ConnectionId,
+        /// For which request.
+        ticket: Ticket,
         /// Where the last command applied stands.
         mark: Mark,
     },

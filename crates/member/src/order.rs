@@ -40,7 +40,7 @@ use crate::leader::digests::{Difference, OwnDigests};
 use crate::leader::joining::{JoinStep, JoinView};
 use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, SessionEvent, SnapshotJob, Start,
+    Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, SessionEvent, SnapshotJob, Start,
     ToApply, ToLoop, Unavailable, Waiter,
 };
 use crate::order::forward::Forwarder;
@@ -309,7 +309,7 @@ impl Waiting {
 #[derive(Default)]
 struct Reads {
     /// Syncs that cannot be asked for yet.
-    syncs_wanted: Vec<(FrontId, ConnectionId)>,
+    syncs_wanted: Vec<Caller>,
     under_way: BTreeMap<ReadId, ReadFor>,
     /// Whether the index is asked for from which on this member is ready, and that index.
     is_ready_asked: bool,
@@ -319,7 +319,7 @@ struct Reads {
 /// What the answer to a ReadIndex is for.
 #[derive(Clone, Copy)]
 enum ReadFor {
-    Sync(FrontId, ConnectionId),
+    Sync(Caller),
     Ready,
     /// A proof that a quorum still followed, as of when it was asked for.
     Contact {
@@ -508,7 +508,7 @@ impl Loop {
                 batch: submission.batch,
                 waiters: submission.waiters,
             }),
-            ToLoop::Sync(front, connection) => self.reads.syncs_wanted.push((front, connection)),
+            ToLoop::Sync(caller) => self.reads.syncs_wanted.push(caller),
             ToLoop::Heard(sessions) if self.role == Role::Leader => {
                 sessions.into_iter().for_each(|session| self.leases.heard(session));
             }
@@ -971,12 +971,12 @@ impl Loop {
 
     fn read_indexes(&mut self) {
         self.ask_proof();
-        for (front, connection) in core::mem::take(&mut self.reads.syncs_wanted) {
+        for caller in core::mem::take(&mut self.reads.syncs_wanted) {
             match self.replica.read_index() {
                 Ok(read) => {
-                    self.reads.under_way.insert(read, ReadFor::Sync(front, connection));
+                    self.reads.under_way.insert(read, ReadFor::Sync(caller));
                 }
-                Err(_) => self.reads.syncs_wanted.push((front, connection)),
+                Err(_) => self.reads.syncs_wanted.push(caller),
             }
         }
         let wants_ready = !self.ready && !self.reads.is_ready_asked && self.leader.is_some();
@@ -1004,8 +1004,8 @@ impl Loop {
         for (read, index) in effects.reads {
             let index = LogIndex(index);
             match self.reads.under_way.remove(&read).expect("only own reads return") {
-                ReadFor::Sync(front, connection) => {
-                    self.output.apply.push(ToApply::Sync { index, front, connection });
+                ReadFor::Sync(caller) => {
+                    self.output.apply.push(ToApply::Sync { index, caller });
                 }
                 ReadFor::Ready => self.reads.ready_from = Some(index),
                 ReadFor::Contact { asked_ms } => self.on_contact(Some(asked_ms)),
@@ -1014,9 +1014,7 @@ impl Loop {
         }
         for read in effects.reads_failed {
             match self.reads.under_way.remove(&read).expect("only own reads fail") {
-                ReadFor::Sync(front, connection) => {
-                    self.reads.syncs_wanted.push((front, connection))
-                }
+                ReadFor::Sync(caller) => self.reads.syncs_wanted.push(caller),
                 ReadFor::Ready => self.reads.is_ready_asked = false,
                 ReadFor::Contact { .. } => self.on_contact(None),
                 ReadFor::Proof { number } => self.on_proof(number, None),

@@ -44,14 +44,13 @@ use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
 use zk::four_letter::{Latency, Word};
 use zk::sasl::Exchange;
 
+use crate::identities::{OwnedIdentity, borrow};
 use crate::limits::{
     CLOCK_INTERVAL_MS, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX, CONNECT_HOLD_PART, CONTACT_MS_USUAL,
     HEARD_INTERVAL_MS, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX,
     REST_TICK_MS_MAX,
 };
-use crate::message::{
-    Answer, Delivery, FrontId, OwnedIdentity, Submission, ToLoop, Waiter, borrow,
-};
+use crate::message::{Answer, Delivery, FrontId, Submission, Ticket, ToLoop, Waiter};
 use crate::reply_room::ReplyRoom;
 use crate::throttle::Throttle;
 use auth::AuthConfig;
@@ -299,6 +298,7 @@ impl Front {
             local_reads: 0,
             travelling_reads: 0,
             open_syncs: 0,
+            next_ticket: Ticket(0),
             session: None,
             timeout_ms: 0,
             sasl: Exchange::New,
@@ -702,7 +702,8 @@ impl Front {
         }
         let connection = self.connections.get(&id).expect("the caller looked");
         self.batch.push(id, &connection.identity_bytes, command);
-        self.waiters.push(Waiter { connection: id, reads: Vec::new() });
+        let ticket = connection.next_ticket;
+        self.waiters.push(Waiter { connection: id, ticket, reads: Vec::new() });
     }
 
     /// Ends the batch and passes it on.
@@ -728,13 +729,13 @@ impl Front {
 
     fn on_answer(&mut self, answer: Answer) {
         match answer {
-            Answer::Command { connection, mark, answered, reads } => {
+            Answer::Command { connection, ticket, mark, answered, reads } => {
                 self.last_zxid = self.last_zxid.max(mark.zxid.0);
-                self.on_command(connection, mark, answered, reads);
+                self.on_command((connection, ticket), mark, answered, reads);
             }
-            Answer::Synced { connection, mark } => {
+            Answer::Synced { connection, ticket, mark } => {
                 self.last_zxid = self.last_zxid.max(mark.zxid.0);
-                self.on_synced(connection);
+                self.on_synced(connection, ticket);
             }
         }
     }

@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 use machine::change::SharedChanges;
 use machine::together::one_by_one;
-use machine::{BootId, ConnectionId, Machine, MemberId, Origin, Settings};
+use machine::{BootId, Machine, MemberId, Origin, Settings};
 use member::bootstrap::Attendance;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
-    Answer, Delivery, FromSnapshot, FromTransfer, FrontId, LoopInput, PersistId, SnapshotJob,
-    Submission, ToApply, ToLoop,
+    Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontId, LoopInput, PersistId,
+    SnapshotJob, Submission, ToApply, ToLoop,
 };
 use member::peer::PeerFrame;
 use member::recovery::{
@@ -306,7 +306,7 @@ pub struct Server {
     /// Since when something may wait in Loop for the disk to take more; none if nothing does.
     waiting_since_us: Option<u64>,
     /// For each sync that is not answered, the last entry that was committed when it came.
-    syncs: BTreeMap<(FrontId, ConnectionId), VecDeque<u64>>,
+    syncs: BTreeMap<Caller, u64>,
     to_apply: VecDeque<ToApply>,
     to_disk: VecDeque<LogInput<SimDisk>>,
     /// What the disk's thread reports when its time is over; none while it waits.
@@ -940,12 +940,11 @@ impl Server {
                     continue;
                 }
                 LoopInput::Front(message) => {
-                    if let ToLoop::Sync(front, connection) = *message {
-                        let committed = self.syncs.entry((front, connection)).or_default();
-                        committed.push_back(witness.newest_index());
+                    if let ToLoop::Sync(caller) = *message {
+                        self.syncs.insert(caller, witness.newest_index());
                         if self.sabotage == Some(Sabotage::SyncFromLocalState) {
                             let index = self.machine.index();
-                            self.to_apply.push_back(ToApply::Sync { index, front, connection });
+                            self.to_apply.push_back(ToApply::Sync { index, caller });
                             self.wake(world, Actor::Apply);
                             continue;
                         }
@@ -1170,8 +1169,8 @@ impl Server {
     /// A sync is answered when everything that was committed when it came is applied.
     fn check_syncs(&mut self, front: FrontId, delivery: &Delivery, witness: &Witness) -> Lived {
         for answer in &delivery.answers {
-            let Answer::Synced { connection, mark } = answer else { continue };
-            let asked = self.syncs.get_mut(&(front, *connection)).and_then(VecDeque::pop_front);
+            let Answer::Synced { connection, ticket, mark } = *answer else { continue };
+            let asked = self.syncs.remove(&Caller { front, connection, ticket });
             let index =
                 asked.ok_or_else(|| Death::Bug("nobody asked for this sync".to_string()))?;
             witness.check_sync(index, mark.ordinal.0).map_err(Death::Bug)?;

@@ -1,5 +1,7 @@
 //! Apply: the same answers wherever its holds end.
 
+use crate::limits::SMALL_REPLY_BYTES;
+use crate::reply_room::HeldReply;
 use machine::entry::{BatchBuilder, UnstampedBatch, encode_identities};
 use machine::zk::command::AskedAcl;
 use machine::{
@@ -9,7 +11,7 @@ use machine::{
 use zk::request::ReadKind;
 
 use super::*;
-use crate::message::OwnedRead;
+use crate::local_read::OwnedRead;
 use crate::peer::SnapshotAt;
 use crate::zk_front::tests::rig::{ORIGIN, Random, entry_of, own_batch};
 
@@ -43,13 +45,13 @@ fn batch(commands: &[(u64, Command<'_>)]) -> UnstampedBatch {
     builder.finish()
 }
 
-fn get(xid: i32, path: &str) -> TravellingRead {
+fn get(xid: i32, path: &str) -> LocalRead {
     let read = OwnedRead { kind: ReadKind::GetData, path: path.into(), watch: false };
-    TravellingRead { xid, read, identities: [].into() }
+    LocalRead::Zk { xid, read, identities: [].into() }
 }
 
-fn waiter(connection: u64, reads: Vec<TravellingRead>) -> Waiter {
-    Waiter { connection: ConnectionId(connection), reads }
+fn waiter(connection: u64, reads: Vec<LocalRead>) -> Waiter {
+    Waiter { connection: ConnectionId(connection), ticket: Ticket(0), reads }
 }
 
 fn expect(sequence: u64, front: Option<u32>, waiters: Vec<Waiter>) -> ToApply {
@@ -63,7 +65,8 @@ fn refuse(front: u32, connection: u64) -> ToApply {
 
 fn sync(index: u64, connection: u64) -> ToApply {
     let (front, connection) = (FrontId(0), ConnectionId(connection));
-    ToApply::Sync { index: LogIndex(index), front, connection }
+    let caller = Caller { front, connection, ticket: Ticket(0) };
+    ToApply::Sync { index: LogIndex(index), caller }
 }
 
 fn entries(entries: Vec<Entry>) -> ToApply {
@@ -306,7 +309,7 @@ impl Player {
         for (front, delivery) in output.deliveries(2) {
             for answer in delivery.answers {
                 match answer {
-                    Answer::Synced { connection, mark } => {
+                    Answer::Synced { connection, mark, .. } => {
                         assert_eq!(mark, self.machine.mark());
                         self.seen.syncs.push(connection.0);
                     }
@@ -441,7 +444,7 @@ fn a_read_sees_the_write_it_travelled_with_and_not_the_next() {
     assert_eq!(frames.len(), 2);
     // The value 1, one byte long, behind length, xid, zxid and error.
     assert!(frames[0].contains("0, 0, 0, 1, 49, "), "{text}");
-    assert!(frames[1].contains("error: ErrorCode(-101)"), "{text}");
+    assert!(frames[1].contains("ErrorCode(-101)"), "{text}");
 }
 
 #[test]

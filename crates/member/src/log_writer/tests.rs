@@ -6,7 +6,7 @@ use storage::wal::WalOptions;
 
 use super::*;
 use crate::Loop;
-use crate::message::{FrontId, LoopInput, Submission, ToApply, ToLoop, Waiter};
+use crate::message::{FrontId, LoopInput, Submission, Ticket, ToApply, ToLoop, Waiter};
 use crate::recovery::{Options, Recovered, recover, start};
 use crate::zk_front::tests::rig::own_batch;
 
@@ -126,7 +126,11 @@ impl Rig {
         let data = vec![b'x'; bytes];
         let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
         let batch = own_batch(1, &Command::Zk(ZkCommand::Write { session: SessionId(1), op }));
-        let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
+        let waiters = vec![Waiter {
+            connection: machine::ConnectionId(1),
+            ticket: Ticket(0),
+            reads: Vec::new(),
+        }];
         self.member
             .handle(LoopInput::Front(ToLoop::Submit(Submission {
                 front: FrontId(0),

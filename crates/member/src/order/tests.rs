@@ -4,7 +4,7 @@ use machine::{Machine, Ordinal, SessionId, ZkCommand};
 
 use super::*;
 use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_RETRY_MS};
-use crate::message::{LoopInput, Submission};
+use crate::message::{LoopInput, Submission, Ticket};
 use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
 
 /// A Loop that leads, with its first entry persisted and applied.
@@ -59,7 +59,7 @@ fn submission_of(commands: usize, bytes: usize) -> ToLoop {
             &Command::Zk(ZkCommand::Write { session: SessionId(1), op }),
         );
     }
-    let waiter = Waiter { connection: ConnectionId(1), reads: Vec::new() };
+    let waiter = Waiter { connection: ConnectionId(1), ticket: Ticket(0), reads: Vec::new() };
     let waiters = vec![waiter; commands];
     ToLoop::Submit(Submission { front: FrontId(0), batch: builder.finish(), waiters })
 }
@@ -408,6 +408,11 @@ fn nobody_expires_while_the_disk_is_full_and_then_everyone_has_a_full_timeout() 
     assert_eq!(expired(&real), [(1, 5)]);
 }
 
+fn caller(front: u32, connection: u64) -> Caller {
+    let (front, connection) = (FrontId(front), ConnectionId(connection));
+    Caller { front, connection, ticket: Ticket(0) }
+}
+
 #[test]
 fn a_sync_waits_for_an_index_that_holds_all_that_was_committed() {
     let mut real = leading(start());
@@ -415,13 +420,13 @@ fn a_sync_waits_for_an_index_that_holds_all_that_was_committed() {
     real.finish(0);
     real.persist(usize::MAX);
     let committed = last_committed(&real.finish(0)).unwrap();
-    real.member.handle(LoopInput::Front(ToLoop::Sync(FrontId(1), ConnectionId(9)))).unwrap();
-    real.member.handle(LoopInput::Front(ToLoop::Sync(FrontId(0), ConnectionId(8)))).unwrap();
+    real.member.handle(LoopInput::Front(ToLoop::Sync(caller(1, 9)))).unwrap();
+    real.member.handle(LoopInput::Front(ToLoop::Sync(caller(0, 8)))).unwrap();
     let syncs: Vec<(u64, u32, u64)> = real
         .finish(0)
         .iter()
         .filter_map(|message| match message {
-            ToApply::Sync { index, front, connection } => Some((index.0, front.0, connection.0)),
+            ToApply::Sync { index, caller } => Some((index.0, caller.front.0, caller.connection.0)),
             _ => None,
         })
         .collect();
@@ -431,7 +436,7 @@ fn a_sync_waits_for_an_index_that_holds_all_that_was_committed() {
 #[test]
 fn a_sync_before_the_first_entry_of_the_term_waits_for_it() {
     let mut real = Real::new(start());
-    real.member.handle(LoopInput::Front(ToLoop::Sync(FrontId(0), ConnectionId(1)))).unwrap();
+    real.member.handle(LoopInput::Front(ToLoop::Sync(caller(0, 1)))).unwrap();
     let early = real.finish(0);
     assert!(early.is_empty(), "{early:?}");
     real.persist(usize::MAX);
@@ -962,7 +967,11 @@ fn what_nobody_waits_for_any_more_is_forgotten_before_a_leader_has_it() {
             timeout_ms: 4_000,
         });
         let batch = own_batch(connection, &command);
-        let waiters = vec![Waiter { connection: ConnectionId(connection), reads: Vec::new() }];
+        let waiters = vec![Waiter {
+            connection: ConnectionId(connection),
+            ticket: Ticket(0),
+            reads: Vec::new(),
+        }];
         ToLoop::Submit(Submission { front: FrontId(front), batch, waiters })
     };
     [(0, 1), (0, 2), (0, 3), (1, 1)].into_iter().for_each(|(front, connection)| {

@@ -15,8 +15,8 @@ use zk::sasl::{NONCE_BYTES, SaslError, Step};
 
 use super::connection::SlotKind;
 use super::{Front, set_identities};
+use crate::identities::{OwnedIdentity, borrow};
 use crate::limits::{CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX};
-use crate::message::{OwnedIdentity, borrow};
 
 /// How clients may prove who they are on the connections of this member, and whether they must.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

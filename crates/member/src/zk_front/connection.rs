@@ -5,6 +5,7 @@
 //! and leave at its front as they are answered; what is answered behind an unanswered one waits in
 //! the window.
 
+use crate::message::Ticket;
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
@@ -18,11 +19,12 @@ use zk::sasl::Exchange;
 
 use super::journal::Pending;
 use super::namespaces::Written;
+use crate::identities::Identities;
 use crate::limits::{
     INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, ROOM_WAIT_MS_MAX,
     SMALL_REPLIES_TO_TRAVEL, SMALL_REPLY_BYTES, SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
 };
-use crate::message::{Identities, OwnedRead};
+use crate::local_read::OwnedRead;
 
 /// Which state a connection is in.
 pub(super) enum State {
@@ -61,6 +63,8 @@ pub(super) enum ReadOnly {
 /// A request that was decoded and not yet answered.
 pub(super) struct Slot {
     pub xid: i32,
+    /// Names the request where it is handed over.
+    pub ticket: Ticket,
     /// When it was decoded, in the driver's ms.
     pub received_ms: u64,
     pub kind: SlotKind,
@@ -206,6 +210,8 @@ pub(super) struct Connection {
     pub travelling_reads: usize,
     /// Syncs in the window that are not answered.
     pub open_syncs: usize,
+    /// Of the next request.
+    pub next_ticket: Ticket,
     pub session: Option<SessionId>,
     pub timeout_ms: u32,
     /// How far the client has proved who it is by SASL.

@@ -13,8 +13,8 @@ use zk::response::{EventType, encode_event};
 use super::connection::{Connection, State};
 use super::watches::WatchKind;
 use super::{Front, LENGTH_BYTES};
+use crate::identities::borrow;
 use crate::limits::{OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX};
-use crate::message::borrow;
 
 impl Front {
     pub(super) fn on_change(&mut self, change: &Change, path: &str) {

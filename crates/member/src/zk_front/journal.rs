@@ -15,8 +15,8 @@ use zk::request::{CreateKind, ReadKind, Request, WriteRequest};
 use super::connection::Connection;
 use super::window::ZkAnswered;
 use super::{Front, Slot, SlotKind};
+use crate::identities::OwnedIdentity;
 use crate::limits::SLOW_REQUEST_INTERVAL_MS;
-use crate::message::OwnedIdentity;
 
 /// What became of an operation (`AuditEvent.Result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,11 +13,12 @@ use zk::{ErrorCode, ops};
 use super::Front;
 use super::connection::{OwnedSetWatches, Slot, SlotKind, State};
 use super::watches::WatchKind;
+use crate::identities::borrow;
 use crate::limits::{
     COUNT_STEP_SLOTS_MAX, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_MAX, SMALL_REPLY_BYTES,
     WATCH_BYTES_MAX,
 };
-use crate::message::{OwnedRead, borrow};
+use crate::local_read::OwnedRead;
 
 impl Front {
     pub(super) fn run_one(&mut self, id: ConnectionId, machine: &Machine) -> bool {

@@ -13,7 +13,8 @@ use crate::limits::{
     FRONT_TRAVELLING_READS_MAX, OUTPUT_BYTES_MAX, TRAVELLED_WRITE_BYTES_MAX, TRAVELLING_READS_MAX,
     WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
 };
-use crate::message::{OwnedRead, ToLoop, TravellingRead};
+use crate::local_read::{LocalRead, OwnedRead};
+use crate::message::{Caller, ToLoop};
 
 impl Front {
     /// The next frame of a connection with a session.
@@ -209,7 +210,9 @@ impl Front {
             Request::Sync { path } => {
                 let path = path.map(Into::into);
                 self.hand_over();
-                self.output.to_loop.push(ToLoop::Sync(self.config.id, id));
+                let ticket = self.connections[&id].next_ticket;
+                let caller = Caller { front: self.config.id, connection: id, ticket };
+                self.output.to_loop.push(ToLoop::Sync(caller));
                 self.push_slot(id, xid, SlotKind::Sync { path, done: false });
             }
             Request::Ping => self.push_slot(id, xid, SlotKind::Ping),
@@ -263,7 +266,7 @@ impl Front {
         let waiter = self.waiters.last_mut().filter(|waiter| waiter.connection == id);
         match waiter {
             Some(waiter) if may_travel => {
-                waiter.reads.push(TravellingRead { xid, read: read.clone(), identities });
+                waiter.reads.push(LocalRead::Zk { xid, read: read.clone(), identities });
                 self.push_slot(id, xid, SlotKind::TravellingRead(read));
             }
             _ => self.push_slot(id, xid, SlotKind::Read(read)),

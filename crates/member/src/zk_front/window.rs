@@ -12,8 +12,10 @@ use zk::response::{
 use super::connection::{Slot, SlotKind, State};
 use super::namespaces::Written;
 use super::{Front, LENGTH_BYTES};
+use crate::identities::borrow;
 use crate::limits::{FRONT_BYTES_MAX, SMALL_REPLY_BYTES};
-use crate::message::{Answered, ReadAnswer, Unavailable, borrow};
+use crate::local_read::{ReadAnswer, ReadOutcome};
+use crate::message::{Answered, Ticket, Unavailable};
 
 impl Front {
     pub(super) fn push_slot(&mut self, id: ConnectionId, xid: i32, kind: SlotKind) {
@@ -38,7 +40,9 @@ impl Front {
         }
         let large_bytes = core::mem::take(&mut self.large_bytes);
         let (pending, written) = (None, Written::Nothing);
-        let slot = Slot { xid, received_ms, kind, large_bytes, pending, written };
+        let ticket = connection.next_ticket;
+        connection.next_ticket = Ticket(ticket.0 + 1);
+        let slot = Slot { xid, ticket, received_ms, kind, large_bytes, pending, written };
         connection.window.push_back(slot);
         self.outstanding += 1;
     }
@@ -208,7 +212,7 @@ impl Front {
 
     pub(super) fn on_command(
         &mut self,
-        id: ConnectionId,
+        (id, ticket): (ConnectionId, Ticket),
         mark: Mark,
         answered: Answered,
         reads: Vec<ReadAnswer>,
@@ -225,6 +229,7 @@ impl Front {
             _ => return,
         }
         let slot = self.pop_slot(id);
+        assert!(slot.ticket == ticket, "a session's commands are applied in its order");
         let (xid, zxid) = (slot.xid, mark.zxid.0);
         self.audit(id, &slot, answered);
         self.metrics.namespaces.on_written(&slot.written, answered);
@@ -256,7 +261,8 @@ impl Front {
         }
         let mut reads = reads.into_iter();
         while let Some(answer) = reads.next() {
-            let ReadAnswer::Answered { frame, error, held } = answer else {
+            let ReadAnswer::Answered { frame, outcome: ReadOutcome::Zk(error), held } = answer
+            else {
                 self.take_back(id, 1 + reads.len(), zxid);
                 break;
             };
@@ -288,10 +294,11 @@ impl Front {
         }
     }
 
-    pub(super) fn on_synced(&mut self, id: ConnectionId) {
+    pub(super) fn on_synced(&mut self, id: ConnectionId, ticket: Ticket) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let pending = connection.window.iter_mut().find_map(|slot| match &mut slot.kind {
-            SlotKind::Sync { done, .. } if !*done => Some(done),
+        let mut window = connection.window.iter_mut();
+        let pending = window.find_map(|slot| match &mut slot.kind {
+            SlotKind::Sync { done, .. } if slot.ticket == ticket => Some(done),
             _ => None,
         });
         if let Some(done) = pending {

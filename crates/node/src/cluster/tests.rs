@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, SessionId, Settings, ZkCommand};
-use member::message::{Submission, ToLoop, Waiter};
+use member::message::{Submission, Ticket, ToLoop, Waiter};
 use member::recovery::Options;
 use storage::datadir::{BIRTH_FILE, Identity, decode_birth};
 
@@ -124,7 +124,7 @@ fn open_session(node: &Node, session: i64) {
     let command = Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms: 3_600_000 });
     builder.push(connection, &nobody, &command);
     let handle = &node.front_handles()[0];
-    let waiters = vec![Waiter { connection, reads: Vec::new() }];
+    let waiters = vec![Waiter { connection, ticket: Ticket(0), reads: Vec::new() }];
     let (front, batch) = (handle.id(), builder.finish());
     handle.send(vec![ToLoop::Submit(Submission { front, batch, waiters })]);
 }

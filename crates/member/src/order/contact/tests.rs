@@ -11,7 +11,7 @@ use super::super::tests::applied_up_to;
 use super::*;
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::message::{
-    FromApply, FrontId, LoopInput, SessionEvent, Start, Submission, ToApply, ToLoop, Waiter,
+    FromApply, FrontId, LoopInput, SessionEvent, Start, Submission, Ticket, ToApply, ToLoop, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
@@ -137,7 +137,11 @@ impl World {
 
     fn submit(&mut self, at: usize) {
         let batch = own_batch(1, &Command::Zk(ZkCommand::CloseSession { session: SessionId(1) }));
-        let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
+        let waiters = vec![Waiter {
+            connection: machine::ConnectionId(1),
+            ticket: Ticket(0),
+            reads: Vec::new(),
+        }];
         let submission = Submission { front: FrontId(0), batch, waiters };
         self.members[at].handle(LoopInput::Front(ToLoop::Submit(submission))).unwrap();
         self.turn(at);

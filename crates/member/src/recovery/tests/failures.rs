@@ -13,7 +13,7 @@ use storage::fault_disk::{FaultPlan, Operation};
 use super::*;
 use crate::limits::DISK_FULL_RETRY_MS;
 use crate::log_writer::{LogInput, LogWriter};
-use crate::message::{FrontId, LoopInput, Submission, ToApply, ToLoop, Waiter};
+use crate::message::{FrontId, LoopInput, Submission, Ticket, ToApply, ToLoop, Waiter};
 use crate::zk_front::tests::rig::own_batch;
 
 const ROOM_BYTES_MIN: u64 = 8 * 1024;
@@ -97,7 +97,11 @@ impl Life<'_> {
             let data = vec![b'x'; LARGE];
             let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
             let batch = own_batch(1, &Command::Zk(ZkCommand::Write { session: SessionId(1), op }));
-            let waiters = vec![Waiter { connection: machine::ConnectionId(1), reads: Vec::new() }];
+            let waiters = vec![Waiter {
+                connection: machine::ConnectionId(1),
+                ticket: Ticket(0),
+                reads: Vec::new(),
+            }];
             self.member
                 .handle(LoopInput::Front(ToLoop::Submit(Submission {
                     front: FrontId(0),

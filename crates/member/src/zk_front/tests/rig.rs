@@ -1303,9 +1303,9 @@ fn stamp(messages: Vec<ToLoop>, sequence: &mut u64, index: &mut u64, full: bool)
                 let entry = entry_of(*index, &[batch.stamp(ORIGIN, sequence)]);
                 to_apply.push(ToApply::Entries(vec![entry]));
             }
-            ToLoop::Sync(front, connection) => {
+            ToLoop::Sync(caller) => {
                 let index = machine::LogIndex(*index);
-                to_apply.push(ToApply::Sync { index, front, connection });
+                to_apply.push(ToApply::Sync { index, caller });
             }
             ToLoop::Heard(_) | ToLoop::Withdraw(..) => {}
         }

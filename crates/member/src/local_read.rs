@@ -1,0 +1,103 @@
+//! Reads that Apply runs under the state's lock, right after a command of the same connection: one
+//! closed enum, whose answers are whole frames of the protocol that asked.
+
+use std::sync::Arc;
+
+use machine::Machine;
+use zk::ErrorCode;
+use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
+use zk::request::{ReadKind, ReadRequest};
+use zk::response::{encode_read, result_bytes};
+
+use crate::identities::{Identities, borrow};
+use crate::limits::SMALL_REPLY_BYTES;
+use crate::reply_room::{HeldReply, ReplyRoom};
+
+/// A read behind an own write in flight.
+#[derive(Clone, Debug)]
+pub enum LocalRead {
+    /// Of ZooKeeper's tree.
+    Zk {
+        /// Of the request.
+        xid: i32,
+        /// What is asked.
+        read: OwnedRead,
+        /// By whom.
+        identities: Identities,
+    },
+}
+
+/// A read that waits: for its turn in a connection's window, or behind a write on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedRead {
+    /// What is asked.
+    pub kind: ReadKind,
+    /// Of which znode.
+    pub path: Box<str>,
+    /// Whether to set a watch.
+    pub watch: bool,
+}
+
+impl OwnedRead {
+    /// A copy of a request's read.
+    pub fn of(read: &ReadRequest<'_>) -> OwnedRead {
+        OwnedRead { kind: read.kind, path: read.path.into(), watch: read.watch }
+    }
+
+    /// The read as the protocol has it.
+    pub fn borrow(&self) -> ReadRequest<'_> {
+        ReadRequest { kind: self.kind, path: &self.path, watch: self.watch }
+    }
+}
+
+/// The answer to a read that travelled, or that there is none.
+#[derive(Clone, Debug)]
+pub enum ReadAnswer {
+    /// It was run right after its write.
+    Answered {
+        /// The whole response frame.
+        frame: Vec<u8>,
+        /// What it says.
+        outcome: ReadOutcome,
+        /// The frame's place in the room for replies; none for a small one.
+        held: Option<HeldReply>,
+    },
+    /// It was not run: its reply is large, and there is no room for it. The connection runs it.
+    HandedBack,
+}
+
+impl ReadAnswer {
+    /// Bytes of the frame.
+    pub fn byte_count(&self) -> u64 {
+        match self {
+            ReadAnswer::Answered { frame, .. } => frame.len() as u64,
+            ReadAnswer::HandedBack => 0,
+        }
+    }
+}
+
+/// What the answer to a read says, by the protocol that asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// The error in it.
+    Zk(ErrorCode),
+}
+
+impl LocalRead {
+    /// Runs the read, unless its reply is large and there is no room for that.
+    pub(crate) fn run(&self, machine: &Machine, replies: &Arc<ReplyRoom>) -> ReadAnswer {
+        let LocalRead::Zk { xid, read, identities } = self;
+        let read = read.borrow();
+        let result = machine.zk().query(&zk::ops::query(&read), &borrow(identities));
+        let bytes = result_bytes(&result) as usize;
+        let is_large = bytes > SMALL_REPLY_BYTES;
+        if !replies.takes(bytes as u64) {
+            return ReadAnswer::HandedBack;
+        }
+        let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+        let mut frame = Vec::with_capacity(bytes + REPLY_HEADER_BYTES + STAT_BYTES + 8);
+        encode_read(*xid, machine.mark().zxid.0, read.kind, &result, &mut frame);
+        let held = is_large.then(|| HeldReply::new(replies, frame.len()));
+        ReadAnswer::Answered { frame, outcome: ReadOutcome::Zk(error), held }
+    }
+}
