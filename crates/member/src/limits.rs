@@ -428,13 +428,6 @@ pub const REPLAY_WINDOW_BYTES: usize = 16 << 20;
 /// Commands whose places in the tree a start looks at together, as Apply does with those of a step.
 pub const REPLAY_LOOK_AHEAD_COMMANDS: usize = 32;
 
-const _: () = assert!(
-    zk::limits::FRAME_BYTES_MAX_LIMIT as usize
-        + CONNECTION_IDENTITY_BYTES_MAX
-        + machine::limits::BATCH_BYTES_MAX
-        <= machine::limits::ENTRY_BYTES_MAX
-);
-
 /// A member gives the digest of its state at each entry whose index is a multiple of this: often
 /// enough to find a state that differs within seconds of writing, and seldom enough to cost
 /// nothing.

@@ -31,7 +31,6 @@ use replica::{
     SnapshotMeta, Status,
 };
 use thiserror::Error;
-use zk::four_letter::Latency;
 
 use crate::leader::Leading;
 use crate::leader::containers::ContainerSettings;
@@ -50,6 +49,7 @@ use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, Snap
 use crate::servers::Servers;
 use crate::snapshot::fetch::CatchUp;
 use crate::snapshot::schedule::Snapshots;
+use crate::summary::Latency;
 
 use contact::Contact;
 use memberships::Memberships;

@@ -6,9 +6,68 @@
 //! record.
 
 use hdrhistogram::Histogram;
-use zk::metrics::{Distribution, QUANTILES};
 
 use crate::limits::{SUMMARY_DIGITS, SUMMARY_RUN_MS, SUMMARY_TURN_MS, SUMMARY_VALUE_MAX};
+
+/// Times, in ms, of which no quantiles are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Of the last one.
+    pub last_ms: u64,
+    /// Shortest.
+    pub min_ms: u64,
+    /// Longest.
+    pub max_ms: u64,
+    /// Sum of all.
+    pub total_ms: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Latency {
+    /// Counts one more.
+    pub fn record(&mut self, ms: u64) {
+        self.last_ms = ms;
+        self.min_ms = if self.count == 0 { ms } else { self.min_ms.min(ms) };
+        self.max_ms = self.max_ms.max(ms);
+        self.total_ms += ms;
+        self.count += 1;
+    }
+
+    /// Joins what two places counted.
+    pub fn merge(&mut self, other: &Latency) {
+        if other.count == 0 {
+            return;
+        }
+        self.min_ms = if self.count == 0 { other.min_ms } else { self.min_ms.min(other.min_ms) };
+        self.max_ms = self.max_ms.max(other.max_ms);
+        self.total_ms += other.total_ms;
+        self.count += other.count;
+    }
+
+    /// Mean; 0 of none.
+    pub fn average(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.total_ms as f64 / self.count as f64 }
+    }
+}
+
+/// What was measured many times, as it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Distribution {
+    /// How often.
+    pub count: u64,
+    /// All together.
+    pub sum: f64,
+    /// Least; 0 of none.
+    pub min: f64,
+    /// Most; 0 of none.
+    pub max: f64,
+    /// [`QUANTILES`] of what was measured in the last minutes, if anything was.
+    pub quantiles: Option<[f64; 5]>,
+}
+
+/// The quantiles that [`Distribution`] has.
+pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
 
 /// A distribution that is being measured.
 #[derive(Clone, Debug, Default)]

@@ -41,7 +41,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
-use zk::four_letter::{Latency, Word};
+use zk::four_letter::Word;
 use zk::sasl::Exchange;
 
 use crate::identities::{OwnedIdentity, borrow};
@@ -52,6 +52,7 @@ use crate::limits::{
 };
 use crate::message::{Answer, Delivery, FrontId, Submission, Ticket, ToLoop, Waiter};
 use crate::reply_room::ReplyRoom;
+use crate::summary::Latency;
 use crate::throttle::Throttle;
 use auth::AuthConfig;
 use connection::{Connection, ReadOnly, Slot, SlotKind, Spare, State, Stats};
@@ -822,6 +823,13 @@ fn set_identities(connection: &mut Connection, identities: Vec<OwnedIdentity>) {
     connection.identity_bytes = encode_identities(borrow(&identities).into_iter());
     connection.identities = identities.into();
 }
+
+const _: () = assert!(
+    zk::limits::FRAME_BYTES_MAX_LIMIT as usize
+        + crate::limits::CONNECTION_IDENTITY_BYTES_MAX
+        + machine::limits::BATCH_BYTES_MAX
+        <= machine::limits::ENTRY_BYTES_MAX
+);
 
 #[cfg(test)]
 pub(crate) mod tests;

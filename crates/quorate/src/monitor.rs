@@ -341,7 +341,7 @@ impl Monitor {
             version: self.about.version.clone(),
             mode: self.mode(),
             proposal_sizes: ensemble.and_then(|ensemble| ensemble.proposal_sizes()),
-            latency: fronts.latency,
+            latency: fronts.latency.into(),
             received: fronts.received,
             sent: fronts.sent,
             outstanding: fronts.outstanding,

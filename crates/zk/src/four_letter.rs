@@ -162,7 +162,7 @@ pub struct SessionReport {
     pub latency: Latency,
 }
 
-/// Latencies of requests, in ms.
+/// Latencies of requests, in ms, as they are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// Of the last one.
@@ -178,26 +178,6 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Counts one more.
-    pub fn record(&mut self, ms: u64) {
-        self.last_ms = ms;
-        self.min_ms = if self.count == 0 { ms } else { self.min_ms.min(ms) };
-        self.max_ms = self.max_ms.max(ms);
-        self.total_ms += ms;
-        self.count += 1;
-    }
-
-    /// Joins what two places counted.
-    pub fn merge(&mut self, other: &Latency) {
-        if other.count == 0 {
-            return;
-        }
-        self.min_ms = if self.count == 0 { other.min_ms } else { self.min_ms.min(other.min_ms) };
-        self.max_ms = self.max_ms.max(other.max_ms);
-        self.total_ms += other.total_ms;
-        self.count += other.count;
-    }
-
     /// Mean; 0 of none.
     pub fn average(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_ms as f64 / self.count as f64 }

@@ -72,3 +72,33 @@ fn equal_values_are_counted_like_others() {
     all.record(3, 0);
     check(&all, 0, "8 22 1 3 3 3");
 }
+
+/// Min, average, max and count of latencies recorded one by one.
+fn check_latency(recorded: &[u64], expected: &str) {
+    let mut latency = Latency::default();
+    recorded.iter().for_each(|&ms| latency.record(ms));
+    let found =
+        format!("{} {:.4} {} {}", latency.min_ms, latency.average(), latency.max_ms, latency.count);
+    assert_eq!(found, expected, "{recorded:?}");
+}
+
+#[test]
+fn latencies_are_counted() {
+    check_latency(&[], "0 0.0000 0 0");
+    check_latency(&[5], "5 5.0000 5 1");
+    check_latency(&[3, 1, 2], "1 2.0000 3 3");
+    check_latency(&[0, 0, 1], "0 0.3333 1 3");
+    check_latency(&[10; 3], "10 10.0000 10 3");
+}
+
+#[test]
+fn latencies_of_two_places_are_joined() {
+    let mut all = Latency::default();
+    all.merge(&Latency::default());
+    assert_eq!(all, Latency::default());
+    let some = Latency { last_ms: 4, min_ms: 2, max_ms: 4, total_ms: 6, count: 2 };
+    all.merge(&some);
+    all.merge(&Latency::default());
+    all.merge(&Latency { last_ms: 1, min_ms: 1, max_ms: 1, total_ms: 1, count: 1 });
+    assert_eq!((all.min_ms, all.max_ms, all.total_ms, all.count), (1, 4, 7, 3));
+}

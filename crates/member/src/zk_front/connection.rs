@@ -6,11 +6,11 @@
 //! the window.
 
 use crate::message::Ticket;
+use crate::summary::Latency;
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use machine::{DescendantCount, SessionId};
-use zk::four_letter::Latency;
 use zk::request::{
     AddWatchMode, ConnectRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
 };

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::ZkOutcome;
-use zk::metrics::Distribution;
 use zk::request::{ReadKind, Request, WriteRequest};
 
 use super::window::ZkAnswered;
 use crate::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
+use crate::summary::Distribution;
 
 /// Stands for every namespace without a place of its own. No znode has this name.
 pub const OTHERS: &str = "/";

@@ -4,14 +4,15 @@
 //! with many connections or watches goes on serving them meanwhile.
 
 use machine::ConnectionId;
-use zk::four_letter::{ConnectionReport, Latency, SessionReport};
+use zk::four_letter::{self, ConnectionReport, SessionReport};
+use zk::metrics;
 
 use super::connection::Connection;
 use super::namespaces::Namespaces;
 use super::room::RefusedReply;
 use super::watches::WatchCursor;
 use super::{Front, State, Stats};
-use crate::summary::Summary;
+use crate::summary::{Distribution, Latency, Summary};
 
 /// What one Front has counted. Joined, that of the member.
 #[derive(Clone, Debug, Default)]
@@ -267,7 +268,7 @@ fn report_of(connection: &Connection) -> ConnectionReport {
         last_xid: stats.last_xid,
         last_zxid: stats.last_zxid,
         last_response_ms: stats.last_response_ms,
-        latency: stats.latency,
+        latency: stats.latency.into(),
     });
     ConnectionReport {
         peer: connection.peer.clone(),
@@ -279,3 +280,22 @@ fn report_of(connection: &Connection) -> ConnectionReport {
         session,
     }
 }
+
+impl From<Latency> for four_letter::Latency {
+    fn from(of: Latency) -> four_letter::Latency {
+        let Latency { last_ms, min_ms, max_ms, total_ms, count } = of;
+        four_letter::Latency { last_ms, min_ms, max_ms, total_ms, count }
+    }
+}
+
+impl From<Distribution> for metrics::Distribution {
+    fn from(of: Distribution) -> metrics::Distribution {
+        let Distribution { count, sum, min, max, quantiles } = of;
+        metrics::Distribution { count, sum, min, max, quantiles }
+    }
+}
+
+const _: () = assert!(
+    crate::summary::QUANTILES.len() == metrics::QUANTILES.len(),
+    "what is measured is what is shown"
+);

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use machine::MemberId;
 use member::bootstrap::absent_server;
+use member::summary::Latency;
 use member::{LoopCounts, Role, Status};
 use node::MonitorHandle;
-use zk::four_letter::Latency;
 use zk::metrics::{Distribution, Metric, Number, Value};
 
 use crate::config::ClusterConfig;

@@ -125,7 +125,7 @@ impl Monitor {
 
     fn distributions(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
         let now_ms = self.node.monotonic_ms();
-        let shown = |summary: &Summary, unit| summary.distribution(unit, now_ms);
+        let shown = |summary: &Summary, unit| summary.distribution(unit, now_ms).into();
         let of = &fronts.metrics;
         let started = &node.startup;
         let basic = |name, of| Metric { name, value: Value::Basic(of) };
@@ -161,11 +161,11 @@ impl Monitor {
         let servers = self.look(|machine| machine.control().servers().clone());
         let of_member = |(member, summary): (&MemberId, &Summary)| {
             let server = servers.get(member)?;
-            Some((server.to_string(), summary.distribution(US, now_ms)))
+            Some((server.to_string(), summary.distribution(US, now_ms).into()))
         };
-        let of_quorum = node.quorum_ack_latency_us.distribution(US, now_ms);
+        let of_quorum = node.quorum_ack_latency_us.distribution(US, now_ms).into();
         let of_members = node.ack_latency_us.iter().filter_map(of_member).collect();
-        let of_proposals = node.proposal_latency_ms.distribution(1.0, now_ms);
+        let of_proposals = node.proposal_latency_ms.distribution(1.0, now_ms).into();
         vec![
             // `Follower.processPacket`
             Metric { name: "proposal_latency", value: Value::Advanced(of_proposals) },
@@ -189,7 +189,7 @@ fn counter(name: &'static str, count: u64) -> Metric {
 
 /// The bytes below each first element of a path, as one metric.
 fn namespaces(name: &'static str, sizes: BTreeMap<&str, Sizes>) -> Metric {
-    let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution()));
+    let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution().into()));
     Metric { name, value: Value::BasicOf(sets.collect()) }
 }
 
