@@ -5,9 +5,11 @@
 //! then calls [`Loop::finish`], and passes on what that gives. The credits of the Fronts bound what
 //! can be waiting here.
 
+mod clock;
 mod contact;
 mod fetching;
 pub(crate) mod forward;
+mod fullness;
 pub(crate) mod hearing;
 mod lend;
 mod memberships;
@@ -68,7 +70,6 @@ pub struct Loop {
     leader: Option<MemberId>,
     /// As it was last told to people.
     leadership: Leadership,
-    raft_tick_ms: u64,
     timing: Timing,
     /// Sum of what went by.
     now_ms: u64,
@@ -433,7 +434,6 @@ impl Loop {
             role: Role::Follower,
             leader: None,
             leadership: Leadership::Nobody,
-            raft_tick_ms: start.raft_tick_ms,
             timing: Timing::new(start.raft_tick_ms),
             now_ms: 0,
             contact: Contact::new(start.session_timeout_ms_min),
@@ -698,7 +698,7 @@ impl Loop {
     }
 
     /// Does what is due by now. `counted_ms` is the time that counts against others (see
-    /// [`timing`]), `elapsed_ms` what the clock says.
+    /// [`clock`]), `elapsed_ms` what the clock says.
     fn pursue(&mut self, counted_ms: u64, elapsed_ms: u64) {
         if self.role != Role::Leader && self.forwarder.is_silent_after(counted_ms) {
             self.forwarder.restart();
@@ -745,7 +745,7 @@ impl Loop {
             membership: &membership,
             peers: &self.replica.peers(),
             last_index: self.replica.status().last_index,
-            silent_ticks_min: REPLACED_SILENCE_MS / self.raft_tick_ms,
+            silent_ticks_min: REPLACED_SILENCE_MS / self.timing.raft_tick_ms,
             has_listened: self.now_ms >= leading.since_ms + REPLACED_SILENCE_MS,
             now_ms: self.now_ms,
         });

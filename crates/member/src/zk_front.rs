@@ -20,12 +20,14 @@
 //! A client's output is ordered by ordinal, events before the replies that show what they tell, and
 //! the zxids of its replies never fall.
 
+mod answered;
 pub mod auth;
 mod connection;
 mod events;
 mod handshake;
 mod journal;
 pub mod namespaces;
+mod pending;
 mod reads;
 mod reports;
 mod requests;

@@ -192,7 +192,7 @@ impl Loop {
     /// Whether a member is linked and heard, and its disk is not full.
     pub(super) fn is_there(&self, peer: &PeerStatus) -> bool {
         let member = MemberId(peer.member_id);
-        let silent_ticks_max = REPLACED_SILENCE_MS / self.raft_tick_ms;
+        let silent_ticks_max = REPLACED_SILENCE_MS / self.timing.raft_tick_ms;
         let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
         is_heard && self.servers.is_linked(member) && !self.is_full(member)
     }

@@ -1,31 +1,18 @@
-//! When Loop is to look at the clock next, and how it counts the time that went by.
-//!
-//! The driver calls [`Loop::advance`] with what went by, hands over what has arrived, and calls
-//! [`Loop::on_time`]; [`Loop::due_ms`] says when again at the latest. An idle member sleeps until
-//! its next heartbeat or election timeout.
-//!
-//! A process that was paused comes back later than it was due. The time of the pause counts for
-//! contact, where it makes a member careful. It does not count for what would be held against
-//! others, who may have spoken meanwhile: of a late look only what was planned counts, and an
-//! election waits for one more look.
+//! The time that Loop has not acted on, as it counts: [`clock`](super::clock) says how.
 
-use replica::Role;
-
-use super::Loop;
-use crate::leader::Leading;
-use crate::limits::{CLOCK_INTERVAL_MS, EXPIRY_MARGIN_MS, LATE_MS, LOOK_MS_MAX};
+use crate::limits::{CLOCK_INTERVAL_MS, LATE_MS};
 
 /// The time that Loop has not acted on, and the look that it has planned.
 pub(super) struct Timing {
-    raft_tick_ms: u64,
+    pub raft_tick_ms: u64,
     /// How long after the last look the next one was due.
-    planned_ms: u64,
+    pub planned_ms: u64,
     /// Time that went by, as it counts against others, since [`Loop::on_time`].
-    counted_ms: u64,
+    pub counted_ms: u64,
     /// Time since [`Loop::on_time`], as it was.
-    elapsed_ms: u64,
+    pub elapsed_ms: u64,
     /// Time that the replica was not told of: less than a tick, behind [`Loop::on_time`].
-    tick_rest_ms: u64,
+    pub tick_rest_ms: u64,
 }
 
 impl Timing {
@@ -34,7 +21,7 @@ impl Timing {
         Timing { raft_tick_ms, planned_ms, counted_ms: 0, elapsed_ms: 0, tick_rest_ms: 0 }
     }
 
-    fn advance(&mut self, elapsed_ms: u64) {
+    pub fn advance(&mut self, elapsed_ms: u64) {
         self.elapsed_ms += elapsed_ms;
         self.counted_ms += elapsed_ms.min(self.planned_ms);
         if elapsed_ms <= self.planned_ms + LATE_MS {
@@ -46,84 +33,9 @@ impl Timing {
     }
 
     /// Whole ticks of the replica that went by, at most `max`.
-    fn take_ticks(&mut self, max: u64) -> u64 {
+    pub fn take_ticks(&mut self, max: u64) -> u64 {
         let ticks = (self.tick_rest_ms / self.raft_tick_ms).min(max);
         self.tick_rest_ms -= ticks * self.raft_tick_ms;
         ticks
-    }
-}
-
-impl Loop {
-    /// Time went by. What arrived meanwhile is handed over next, and then [`Loop::on_time`] called.
-    ///
-    /// The replica is told at once of what went by, as far as that starts no election: a heartbeat
-    /// that has arrived begins the wait for the next one, and time before it must not count.
-    pub fn advance(&mut self, elapsed_ms: u64) {
-        self.now_ms += elapsed_ms;
-        self.leases.advance(elapsed_ms, self.timing.planned_ms);
-        self.timing.advance(elapsed_ms);
-        if let Some(ticks) = self.replica.ticks_until_election() {
-            let ticks = self.timing.take_ticks(ticks.saturating_sub(1));
-            (0..ticks).for_each(|_| self.replica.tick());
-        }
-    }
-
-    /// Acts on the time that went by.
-    pub fn on_time(&mut self) {
-        let ticks = self.timing.take_ticks(u64::MAX);
-        (0..ticks).for_each(|_| self.replica.tick());
-        let counted_ms = core::mem::take(&mut self.timing.counted_ms);
-        let elapsed_ms = core::mem::take(&mut self.timing.elapsed_ms);
-        self.pursue(counted_ms, elapsed_ms);
-    }
-
-    /// How long after the last [`Loop::advance`] the next one is due, if nothing arrives before.
-    pub fn due_ms(&mut self) -> u64 {
-        let mut due_ms = if self.is_busy() { CLOCK_INTERVAL_MS } else { LOOK_MS_MAX };
-        if let Some(ticks) = self.replica.ticks_until_election() {
-            let ms = ticks.saturating_mul(self.timing.raft_tick_ms);
-            due_ms = due_ms.min(ms.saturating_sub(self.timing.tick_rest_ms));
-        }
-        if let Some(leading) = &self.leading {
-            due_ms = due_ms.min(self.leading_due_ms(leading));
-        }
-        self.timing.planned_ms = due_ms.max(1);
-        self.timing.planned_ms
-    }
-
-    /// Lets time go by with nothing arriving.
-    #[cfg(test)]
-    pub(crate) fn pass(&mut self, elapsed_ms: u64) {
-        self.advance(elapsed_ms);
-        self.on_time();
-    }
-
-    /// When a leader's own work is due: heartbeats, deadlines and searches for containers.
-    fn leading_due_ms(&self, leading: &Leading) -> u64 {
-        let beat_ms = match self.is_alone() {
-            true => u64::MAX,
-            false => self.contact.beat_in_ms(self.now_ms),
-        };
-        let lease_ms = match self.leases.due_ms() {
-            Some(ms) if ms > EXPIRY_MARGIN_MS => ms - EXPIRY_MARGIN_MS,
-            Some(_) => CLOCK_INTERVAL_MS,
-            None => u64::MAX,
-        };
-        beat_ms.min(lease_ms.max(CLOCK_INTERVAL_MS)).min(leading.containers.due_ms())
-    }
-
-    /// Whether anything is under way that a look at the clock moves on. What is lost only with a
-    /// link, or takes a second to be noticed, can wait for [`LOOK_MS_MAX`].
-    fn is_busy(&self) -> bool {
-        !self.ready
-            || (self.is_alone() && self.role != Role::Leader)
-            || self
-                .leading
-                .as_ref()
-                .is_some_and(|leading| !leading.offers.is_empty() || !leading.lending.is_empty())
-            || self.catch_up.fetch().is_some()
-            || self.differs.is_some()
-            || self.room.is_full
-            || self.room.snapshot.is_scarce()
     }
 }

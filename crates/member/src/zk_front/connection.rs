@@ -17,8 +17,8 @@ use zk::request::{
 use zk::response::WriteForm;
 use zk::sasl::Exchange;
 
-use super::journal::Pending;
 use super::namespaces::Written;
+use super::pending::Pending;
 use crate::identities::Identities;
 use crate::limits::{
     INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, ROOM_WAIT_MS_MAX,

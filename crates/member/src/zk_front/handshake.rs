@@ -9,8 +9,8 @@ use zk::limits::CONNECT_BYTES_MAX;
 use zk::request::ConnectRequest;
 use zk::response::ConnectResponse;
 
+use super::answered::ZkAnswered;
 use super::connection::{ReadOnly, State};
-use super::window::ZkAnswered;
 use super::{Front, Halt, NO_CONTACT, take_frame};
 use crate::limits::CONNECT_HOLD_MS_MAX;
 

@@ -8,12 +8,12 @@
 
 use core::fmt;
 
-use machine::zk::acl::perms;
-use machine::{AclEntry, ChangeBatch, ChangeKind, ConnectionId, ZkChange, ZkOutcome, Zxid};
-use zk::request::{CreateKind, ReadKind, Request, WriteRequest};
+use machine::{ChangeBatch, ChangeKind, ConnectionId, ZkChange, ZkOutcome, Zxid};
+use zk::request::{ReadKind, Request};
 
+use super::answered::ZkAnswered;
 use super::connection::Connection;
-use super::window::ZkAnswered;
+use super::pending::Pending;
 use super::{Front, Slot, SlotKind};
 use crate::identities::OwnedIdentity;
 use crate::limits::SLOW_REQUEST_INTERVAL_MS;
@@ -96,16 +96,6 @@ pub struct SlowRequest {
     pub not_told: u64,
 }
 
-/// What is kept of a write until it is answered.
-pub(super) struct Pending {
-    operation: &'static str,
-    path: Box<str>,
-    znode_type: Option<&'static str>,
-    acl: Option<Box<str>>,
-    /// Of a multi, each of its operations that is told.
-    parts: Vec<Option<Pending>>,
-}
-
 /// Slow requests that were not told, and when one was.
 #[derive(Default)]
 pub(super) struct SlowRequests {
@@ -113,50 +103,7 @@ pub(super) struct SlowRequests {
     not_told: u64,
 }
 
-const MULTI: &str = "multiOperation";
 const EPHEMERAL_ENDED: &str = "ephemeralZNodeDeletionOnSessionCloseOrExpire";
-
-impl Pending {
-    fn new(operation: &'static str, path: &str) -> Pending {
-        Pending { operation, path: path.into(), znode_type: None, acl: None, parts: Vec::new() }
-    }
-
-    fn of(write: &WriteRequest<'_>) -> Option<Pending> {
-        Some(match write {
-            WriteRequest::Create { kind, path, flags, .. } => {
-                let znode_type = create_mode(*kind, *flags);
-                Pending { znode_type, ..Pending::new("create", path) }
-            }
-            WriteRequest::Delete { path, .. } => Pending::new("delete", path),
-            WriteRequest::SetData { path, .. } => Pending::new("setData", path),
-            WriteRequest::SetAcl { path, acl, .. } => {
-                let acl = Some(acl_text(acl).into());
-                Pending { acl, ..Pending::new("setAcl", path) }
-            }
-            WriteRequest::Check { .. } => return None,
-        })
-    }
-
-    /// What is kept of a request; none of one that is no write.
-    pub fn of_request(request: &Request<'_>) -> Option<Box<Pending>> {
-        match request {
-            Request::Write(write) => Pending::of(write).map(Box::new),
-            Request::Multi(writes) => {
-                let parts = writes.iter().map(Pending::of).collect();
-                Some(Box::new(Pending { parts, ..Pending::new(MULTI, "") }))
-            }
-            _ => None,
-        }
-    }
-
-    /// What was done, and to which znode.
-    fn done<'a>(&'a self, outcome: &'a ZkOutcome) -> (&'a str, Option<&'static str>) {
-        match outcome {
-            ZkOutcome::Created { path, .. } => (path, self.znode_type),
-            _ => (&self.path, self.znode_type),
-        }
-    }
-}
 
 impl Front {
     /// Whether writes are to be kept in mind.
@@ -302,40 +249,6 @@ fn users(identities: &[OwnedIdentity]) -> String {
     };
     let names = identities.iter().map(name).filter(|name| !name.trim().is_empty());
     names.collect::<Vec<_>>().join(",")
-}
-
-/// `CreateMode`, in lower case. None of a number that is no mode.
-fn create_mode(kind: CreateKind, flags: i32) -> Option<&'static str> {
-    match (kind, flags) {
-        (_, 0) => Some("persistent"),
-        (_, 1) => Some("ephemeral"),
-        (_, 2) => Some("persistent_sequential"),
-        (_, 3) => Some("ephemeral_sequential"),
-        (_, 4) => Some("container"),
-        (_, 5) => Some("persistent_with_ttl"),
-        (_, 6) => Some("persistent_sequential_with_ttl"),
-        _ => None,
-    }
-}
-
-/// `ZKUtil.aclToString`, which puts nothing between the entries.
-fn acl_text(acl: &[AclEntry]) -> String {
-    let mut text = String::new();
-    for entry in acl {
-        text += &format!("{}:{}:", entry.scheme, entry.id);
-        for (perm, letter) in [
-            (perms::CREATE, 'c'),
-            (perms::DELETE, 'd'),
-            (perms::READ, 'r'),
-            (perms::WRITE, 'w'),
-            (perms::ADMIN, 'a'),
-        ] {
-            if entry.perms & perm != 0 {
-                text.push(letter);
-            }
-        }
-    }
-    text
 }
 
 /// A request for people.

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use machine::ZkOutcome;
 use zk::request::{ReadKind, Request, WriteRequest};
 
-use super::window::ZkAnswered;
+use super::answered::ZkAnswered;
 use crate::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
 use crate::summary::Distribution;
 

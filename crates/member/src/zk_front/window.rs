@@ -1,7 +1,7 @@
 //! The window of a connection: its requests that are not answered, in order, the credit they take,
 //! and their replies.
 
-use machine::{ConnectionId, Mark, Outcome, Refusal, ZkOutcome};
+use machine::{ConnectionId, Mark, Refusal};
 use zk::ErrorCode;
 use zk::request::XID_PING;
 use zk::response::{
@@ -9,6 +9,7 @@ use zk::response::{
     encode_write,
 };
 
+use super::answered::of_zk;
 use super::connection::{Slot, SlotKind, State};
 use super::namespaces::Written;
 use super::{Front, LENGTH_BYTES};
@@ -308,17 +309,6 @@ impl Front {
         self.settle(id);
         self.resumable.push(id);
     }
-}
-
-/// What came of a command of ZooKeeper's, or why nothing can.
-pub(super) type ZkAnswered = Result<Result<ZkOutcome, Refusal>, Unavailable>;
-
-/// The answer to a command of a connection here: all of them are ZooKeeper's.
-fn of_zk(answered: Answered) -> ZkAnswered {
-    answered.map(|outcome| match outcome {
-        Outcome::Zk(outcome) => outcome,
-        Outcome::Control => unreachable!("a client asks for none of the ensemble's commands"),
-    })
 }
 
 /// Appends a frame. The buffer takes what a large one needs, and not twice as much.

@@ -1,3 +1,4 @@
+use super::super::pending::acl_text;
 use super::super::tests::rig::{Rig, config};
 use super::super::{FrontConfig, Now};
 use super::*;
@@ -86,7 +87,8 @@ fn control_characters_make_no_lines() {
 
 #[test]
 fn an_acl_is_shown_as_zookeeper_does() {
-    let entry = |perms, id: &str| AclEntry { perms, scheme: "digest".into(), id: id.into() };
+    let entry =
+        |perms, id: &str| machine::AclEntry { perms, scheme: "digest".into(), id: id.into() };
     assert_eq!(acl_text(&[entry(31, "u:h"), entry(1, "v:i")]), "digest:u:h:cdrwadigest:v:i:r");
     assert_eq!(acl_text(&[]), "");
 }
