@@ -28,7 +28,7 @@ use crate::message::{
 };
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
-use crate::snapshot::fetch::WholeImage;
+use crate::snapshot::fetch::WholeSnapshot;
 
 /// The third of a member's step functions.
 pub struct Apply {
@@ -47,7 +47,7 @@ pub struct Apply {
     search_wanted: Option<ContainerSearch>,
     prepared: Option<PreparedImage>,
     /// A snapshot to take the place of the state, and whether this member may be forgotten in it.
-    replacement: Option<(WholeImage, bool)>,
+    replacement: Option<(WholeSnapshot, bool)>,
     /// The sessions of one that has, for Loop.
     replaced_sessions: Option<Vec<SessionEvent>>,
     /// Index and term of the last whole entry.
@@ -361,7 +361,7 @@ impl Apply {
     /// The state of a snapshot takes the place of the one there is. Whoever is connected is
     /// disconnected: the events between the two are not known, nor are the outcomes of this
     /// member's commands that the snapshot contains. The sessions live on.
-    fn replace(&mut self, machine: &mut Machine, image: WholeImage, may_be_forgotten: bool) {
+    fn replace(&mut self, machine: &mut Machine, image: WholeSnapshot, may_be_forgotten: bool) {
         if let Some((boot, sequence)) = image.machine.control().last_batch(self.origin.member)
             && self.is_of_another_life(boot, sequence)
         {

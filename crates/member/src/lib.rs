@@ -6,7 +6,7 @@
 //! - [`Front`], one per connection runtime, holds connections, the order within each session, and
 //!   the watches.
 //!
-//! Two more write what these decide: [`LogWriter`] the log, [`ImageWriter`] the snapshots, over any
+//! Two more write what these decide: [`LogWriter`] the log, [`SnapshotWriter`] the snapshots, over any
 //! `storage::disk::Disk`.
 //!
 //! Before there is a log, [`Bootstrap`] decides how the directory of an ensemble's member is born.
@@ -43,5 +43,5 @@ pub use log_writer::LogWriter;
 pub use order::{BadPeer, Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld};
 pub use replica::{PeerStatus, Role, Status};
 pub use reply_room::ReplyRoom;
-pub use snapshot::writer::ImageWriter;
+pub use snapshot::writer::SnapshotWriter;
 pub use zk_front::Front;

@@ -14,7 +14,7 @@ pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use crate::leader::containers::ContainerSettings;
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
-use crate::snapshot::fetch::WholeImage;
+use crate::snapshot::fetch::WholeSnapshot;
 
 /// Which connection runtime of this member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,7 +159,7 @@ pub enum ToApply {
     /// it.
     Replace {
         /// The snapshot.
-        image: WholeImage,
+        image: WholeSnapshot,
         /// Whether this member has a vote in it. A member that was replaced meanwhile has none: it
         /// comes back as a learner.
         is_voter: bool,
@@ -382,7 +382,7 @@ pub enum FromTransfer {
     /// The bytes are in the file.
     Written,
     /// It is whole, and durable under its name.
-    Whole(WholeImage),
+    Whole(WholeSnapshot),
     /// It cannot be written. Nothing is left of it.
     Failed,
     /// It is not what it should be. Nothing is left of it.

@@ -12,7 +12,7 @@ use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontId, Membership, ReplicaError};
 use member::recovery::{Options, Reading, RecoveryError, recover};
-use member::{ImageWriter, LogWriter, ReplyRoom};
+use member::{LogWriter, ReplyRoom, SnapshotWriter};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::datadir::{DataDir, IDENTITY_FILE};
@@ -231,7 +231,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         peers: cluster.as_ref().map(|it| it.sockets.handle()),
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
-    let image = ImageWriter::new(disk.clone(), identity.cluster_id);
+    let image = SnapshotWriter::new(disk.clone(), identity.cluster_id);
     let threads = start_threads(&shared, log, image, disk)
         .map_err(|cause| StartError::System { what: "a thread".to_string(), cause })?;
     let links = cluster.map(|it| {
@@ -284,7 +284,7 @@ fn newest_snapshot_s(data_dir: &Path) -> Option<i64> {
 fn start_threads(
     shared: &Arc<Shared>,
     log: LogWriter<RealDisk>,
-    image: ImageWriter<RealDisk>,
+    image: SnapshotWriter<RealDisk>,
     disk: RealDisk,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let on = |shared: &Arc<Shared>| shared.clone();

@@ -17,7 +17,7 @@ use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::message::{Delivery, FromSnapshot, FrontId, LoopInput, SnapshotJob, ToApply, ToLoop};
 use member::zk_front::audit_ended_sessions;
-use member::{Apply, BadPeer, Condemned, Difference, ImageWriter, Leadership, LogWriter, Loop};
+use member::{Apply, BadPeer, Condemned, Difference, Leadership, LogWriter, Loop, SnapshotWriter};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::disk::RealDisk;
@@ -630,7 +630,7 @@ fn rest_from(began: Instant, times: u32) {
 }
 
 /// Reads and writes snapshot files, and rests after each piece.
-pub(crate) fn run_snapshot(shared: &Shared, mut image: ImageWriter<RealDisk>) {
+pub(crate) fn run_snapshot(shared: &Shared, mut image: SnapshotWriter<RealDisk>) {
     let mut jobs = Vec::new();
     let (mut snapshot_began, mut snapshot_number, mut snapshot_zxid) = (Instant::now(), 0, 0);
     loop {

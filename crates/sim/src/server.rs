@@ -32,8 +32,8 @@ use member::snapshot::received::{self, ImageReceiver};
 use member::throttle::{Throttle, ThrottleConfig};
 use member::zk_front::{FrontConfig, HeldBytes};
 use member::{
-    Apply, BadPeer, Condemned, Difference, Fetching, Hello, ImageWriter, LogWriter, Loop,
-    LoopCounts, LoopHeld,
+    Apply, BadPeer, Condemned, Difference, Fetching, Hello, LogWriter, Loop, LoopCounts, LoopHeld,
+    SnapshotWriter,
 };
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir};
@@ -288,7 +288,7 @@ pub struct Server {
     member: Loop,
     apply: Apply,
     log: LogWriter<SimDisk>,
-    image: ImageWriter<SimDisk>,
+    image: SnapshotWriter<SimDisk>,
     runtimes: Vec<Runtime>,
     /// When each part is to run next, and the token of that wake-up.
     wakes: BTreeMap<Actor, (u64, u64)>,
@@ -483,7 +483,7 @@ impl Server {
             member,
             apply,
             log: LogWriter::new(recovered.wal, config.room_bytes_min),
-            image: ImageWriter::new(disk.clone(), identity.cluster_id),
+            image: SnapshotWriter::new(disk.clone(), identity.cluster_id),
             runtimes,
             wakes: BTreeMap::new(),
             to_loop: VecDeque::new(),

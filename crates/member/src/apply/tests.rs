@@ -183,7 +183,7 @@ fn a_snapshot_that_holds_what_another_life_handed_over_does_not_become_the_state
         let at = SnapshotAt { index: 2, term: 1 };
         let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
         apply.receive(expect(1, None, Vec::new()));
-        let image = WholeImage { at, machine: Box::new(machine) };
+        let image = WholeSnapshot { at, machine: Box::new(machine) };
         apply.receive(ToApply::Replace { image, is_voter: true });
         let mut state = Machine::default();
         apply.step(&mut state, 1);
@@ -258,7 +258,7 @@ fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
             }
         };
         announce(&mut apply, announced);
-        let image = WholeImage { at, machine: Box::new(machine) };
+        let image = WholeSnapshot { at, machine: Box::new(machine) };
         apply.receive(ToApply::Replace { image, is_voter });
         announce(&mut apply, behind);
         let mut state = Machine::default();

@@ -6,7 +6,7 @@ use machine::MemberId;
 use super::{Fetching, Loop};
 use crate::message::{FromTransfer, SnapshotJob};
 use crate::peer::{Offer, PeerError, PeerMessage};
-use crate::snapshot::fetch::{CatchUp, Fetch, FetchStep, WholeImage};
+use crate::snapshot::fetch::{CatchUp, Fetch, FetchStep, WholeSnapshot};
 
 impl Loop {
     /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has
@@ -22,7 +22,8 @@ impl Loop {
         }
         // One that is on its way into the log already is waited for.
         let commit_index = self.replica.status().commit_index;
-        let is_it = |whole: &WholeImage| (whole.at.index, whole.at.term) == (meta.index, meta.term);
+        let is_it =
+            |whole: &WholeSnapshot| (whole.at.index, whole.at.term) == (meta.index, meta.term);
         match &self.catch_up {
             CatchUp::Replacing { .. } => return Ok(()),
             CatchUp::Whole(whole) if whole.at.index <= commit_index => return Ok(()),
@@ -88,7 +89,7 @@ impl Loop {
 
     /// The replica is to take it. It does not if who offered it leads no longer: then it waits for
     /// the offer of who does.
-    fn keep_whole(&mut self, image: WholeImage, fetch: &Fetch) {
+    fn keep_whole(&mut self, image: WholeSnapshot, fetch: &Fetch) {
         // What the log has reached meanwhile is a snapshot like any other.
         if image.at.index > self.replica.status().commit_index {
             self.catch_up = CatchUp::Whole(image);

@@ -8,7 +8,7 @@ use storage::wal::LogEntry;
 
 use super::*;
 use crate::message::{FromSnapshot, SnapshotJob};
-use crate::snapshot::writer::ImageWriter;
+use crate::snapshot::writer::SnapshotWriter;
 
 const SECRET: [u8; 32] = [7; 32];
 
@@ -55,7 +55,7 @@ fn write_image(
     (index, term): (u64, u64),
     change: impl FnOnce(&mut Vec<u8>),
 ) {
-    let mut image = ImageWriter::new(disk.clone(), found.dir.identity().cluster_id);
+    let mut image = SnapshotWriter::new(disk.clone(), found.dir.identity().cluster_id);
     let membership = Membership { voters: vec![found.origin.member.0], ..Membership::default() };
     let mut piece = empty_image(index);
     change(&mut piece);

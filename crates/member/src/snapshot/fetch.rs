@@ -20,7 +20,7 @@ use crate::peer::{Offer, PeerMessage, Piece, SnapshotAt, Want};
 
 /// A snapshot that was received whole, checked, and has its name in the data directory.
 #[derive(Debug)]
-pub struct WholeImage {
+pub struct WholeSnapshot {
     /// What it is of.
     pub at: SnapshotAt,
     /// The state.
@@ -34,13 +34,13 @@ pub(crate) enum CatchUp {
     /// It is fetched, or checked.
     Fetching(Fetch),
     /// It is there, on its way into the log.
-    Whole(WholeImage),
+    Whole(WholeSnapshot),
     /// The log takes it, and says so once this job is durable.
     Replacing {
         /// The job.
         job: PersistId,
         /// The snapshot.
-        image: WholeImage,
+        image: WholeSnapshot,
     },
 }
 
@@ -78,7 +78,10 @@ impl CatchUp {
     }
 
     /// Takes the snapshot that is there, if it is such a one.
-    pub fn take_whole_if(&mut self, is_it: impl FnOnce(&WholeImage) -> bool) -> Option<WholeImage> {
+    pub fn take_whole_if(
+        &mut self,
+        is_it: impl FnOnce(&WholeSnapshot) -> bool,
+    ) -> Option<WholeSnapshot> {
         match core::mem::replace(self, CatchUp::Idle) {
             CatchUp::Whole(image) if is_it(&image) => Some(image),
             other => {
@@ -89,7 +92,7 @@ impl CatchUp {
     }
 
     /// Takes the snapshot that the log has taken, once every job up to this one is durable.
-    pub fn take_replacing(&mut self, durable: PersistId) -> Option<WholeImage> {
+    pub fn take_replacing(&mut self, durable: PersistId) -> Option<WholeSnapshot> {
         match core::mem::replace(self, CatchUp::Idle) {
             CatchUp::Replacing { job, image } if job <= durable => Some(image),
             other => {

@@ -10,20 +10,20 @@
 use storage::StorageError;
 use storage::disk::Disk;
 use storage::snapshot::room::Room;
-use storage::snapshot::{self, ReceivedWriter, SnapshotMeta, SnapshotWriter};
+use storage::snapshot::{self, ReceivedWriter, SnapshotMeta, SnapshotWriter as FileWriter};
 
 use crate::limits::{FETCHED_PIECE_BYTES, SNAPSHOTS_KEPT};
 use crate::message::{FromSnapshot, FromTransfer, RoomKept, RoomWanted, SnapshotJob};
 use crate::peer::{PeerMessage, Piece, SnapshotAt, Want};
 use crate::recovery::{RecoveryError, read_image};
-use crate::snapshot::fetch::WholeImage;
+use crate::snapshot::fetch::WholeSnapshot;
 use crate::snapshot::received;
 
 /// The file being written.
-pub struct ImageWriter<D: Disk> {
+pub struct SnapshotWriter<D: Disk> {
     disk: D,
     cluster_id: u128,
-    current: Option<(SnapshotWriter<D>, SnapshotMeta)>,
+    current: Option<(FileWriter<D>, SnapshotMeta)>,
     /// The one that comes from another member.
     receiving: Option<ReceivedWriter<D>>,
     /// The name of the one that another member read of last, since a snapshot was last finished.
@@ -48,13 +48,13 @@ pub struct ImageOutput {
     pub problems: Vec<RecoveryError>,
 }
 
-impl<D: Disk + Clone> ImageWriter<D> {
+impl<D: Disk + Clone> SnapshotWriter<D> {
     /// For the data directory that is `disk`'s root, before the threads of its log run.
-    pub fn new(disk: D, cluster_id: u128) -> ImageWriter<D> {
+    pub fn new(disk: D, cluster_id: u128) -> SnapshotWriter<D> {
         // What cannot be taken over is asked for again, and then said.
         let room = Room::take_over(disk.clone()).unwrap_or_else(|_| Room::none(disk.clone()));
         let room_wanted = RoomWanted { bytes_min: 0, bytes: 0, bytes_max: room.bytes() };
-        ImageWriter {
+        SnapshotWriter {
             disk,
             cluster_id,
             current: None,
@@ -168,7 +168,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
         let machine = Box::new(read_image(&mut reader, name, rest)?);
         drop(reader);
         snapshot::name_received(&self.disk, at.index, at.term)?;
-        Ok(FromTransfer::Whole(WholeImage { at, machine }))
+        Ok(FromTransfer::Whole(WholeSnapshot { at, machine }))
     }
 
     /// Sets aside what is wanted, or what there is room for. A disk without is no problem to be
@@ -207,7 +207,7 @@ impl<D: Disk + Clone> ImageWriter<D> {
         match job {
             SnapshotJob::Begin { index, term, membership, .. } => {
                 let meta = SnapshotMeta { cluster_id: self.cluster_id, index, term, membership };
-                let writer = SnapshotWriter::create_in(&mut self.room, self.disk.clone(), &meta)?;
+                let writer = FileWriter::create_in(&mut self.room, self.disk.clone(), &meta)?;
                 self.current = Some((writer, meta));
                 Ok(Some(FromSnapshot::PieceWritten))
             }

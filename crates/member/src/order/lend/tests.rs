@@ -17,7 +17,7 @@ use crate::message::{
 };
 use crate::order::{LoopOutput, Waiting};
 use crate::peer::{Piece, Want};
-use crate::snapshot::fetch::WholeImage;
+use crate::snapshot::fetch::WholeSnapshot;
 use crate::zk_front::tests::rig::{own_batch, start};
 
 /// A Loop, what Apply has applied, and the snapshots that the disk has.
@@ -166,7 +166,7 @@ impl Node {
                     self.files.insert((at.index, at.term));
                     let machine = Box::new(Machine::default());
                     member
-                        .handle(LoopInput::Transfer(FromTransfer::Whole(WholeImage {
+                        .handle(LoopInput::Transfer(FromTransfer::Whole(WholeSnapshot {
                             at,
                             machine,
                         })))
@@ -399,7 +399,7 @@ fn what_is_checked_is_not_taken_for_what_is_offered_meanwhile() {
     world.run(3_000);
     assert_eq!(world.nodes[1].taken_count, 2);
     let machine = Box::new(Machine::default());
-    let whole = FromTransfer::Whole(WholeImage { at, machine });
+    let whole = FromTransfer::Whole(WholeSnapshot { at, machine });
     world.nodes[2].member.handle(LoopInput::Transfer(whole)).unwrap();
     world.nodes[2].checks = None;
     world.run(6_000);

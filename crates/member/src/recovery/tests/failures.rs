@@ -123,7 +123,7 @@ impl Life<'_> {
     }
 
     /// A snapshot of what was acknowledged, and the log lets go of that.
-    fn snapshot(&mut self, image: &mut ImageWriter<FaultDisk>) -> Result<(), StorageError> {
+    fn snapshot(&mut self, image: &mut SnapshotWriter<FaultDisk>) -> Result<(), StorageError> {
         let (&index, _) = self.acked.last_key_value().expect("something was written");
         let membership = Membership { voters: vec![MEMBER], ..Membership::default() };
         let piece = empty_image(index);
@@ -164,7 +164,7 @@ fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
         }
     };
     assert_eq!(found.origin.member.0, MEMBER);
-    let mut image = ImageWriter::new(disk.clone(), found.dir.identity().cluster_id);
+    let mut image = SnapshotWriter::new(disk.clone(), found.dir.identity().cluster_id);
     let (member, _) = start(found.origin, &found.machine, found.restored, options())
         .expect("what is restored agrees");
     let log = LogWriter::new(found.wal, ROOM_BYTES_MIN);

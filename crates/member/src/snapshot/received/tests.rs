@@ -11,7 +11,7 @@ use super::*;
 use crate::inspect::inspect;
 use crate::message::SnapshotJob;
 use crate::recovery::{Recovered, recover};
-use crate::snapshot::writer::ImageWriter;
+use crate::snapshot::writer::SnapshotWriter;
 
 const SECRET: [u8; 32] = [5; 32];
 
@@ -43,7 +43,7 @@ fn machine_with_session() -> Machine {
 fn snapshot_bytes() -> Vec<u8> {
     let disk = FaultDisk::new(3);
     drop(recover(&disk, &SECRET, WAL, |_| {}).expect("it is born"));
-    let mut image = ImageWriter::new(disk.clone(), 1);
+    let mut image = SnapshotWriter::new(disk.clone(), 1);
     let mut machine = machine_with_session();
     machine.freeze();
     let machine::image::FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {

@@ -8,7 +8,7 @@ const MIB: u64 = 1024 * 1024;
 
 struct Rig {
     disk: FaultDisk,
-    image: ImageWriter<FaultDisk>,
+    image: SnapshotWriter<FaultDisk>,
     /// What Loop was told of the room, in MiB.
     told: Vec<u64>,
 }
@@ -17,7 +17,7 @@ impl Rig {
     fn new() -> Rig {
         let disk = FaultDisk::new(1);
         disk.create_dir(SNAPSHOT_DIR).unwrap();
-        let image = ImageWriter::new(disk.clone(), 1);
+        let image = SnapshotWriter::new(disk.clone(), 1);
         Rig { disk, image, told: Vec::new() }
     }
 
