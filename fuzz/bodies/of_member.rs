@@ -1,6 +1,6 @@
 //! What members say to each other, and of themselves.
 
-use machine::{BootId, Digest, MemberId, SessionId};
+use machine::{BootId, Digest, MemberId, Owner, SessionId};
 use member::Hello;
 use member::peer::{Heard, LentSnapshot, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
 use storage::codec::Reader;
@@ -28,11 +28,12 @@ pub fn hello(bytes: &[u8]) {
 pub fn member_message_seeds() -> Vec<Vec<u8>> {
     let at = SnapshotAt { index: 7, term: 3 };
     let lent = LentSnapshot { at, digest: Digest(1 << 100) };
-    let (boot, sessions) = (BootId(1), vec![SessionId(-4), SessionId(7)]);
+    let owners = [-4, 7].map(|id| Owner::Session(SessionId(id))).to_vec();
+    let boot = BootId(1);
     let messages = [
         PeerMessage::Raft(b"anything".to_vec().into()),
         PeerMessage::Restart { boot, stream: 4 },
-        PeerMessage::Heard(Heard { boot, number: 6, sessions }),
+        PeerMessage::Heard(Heard { boot, number: 6, owners }),
         PeerMessage::Heeded { boot, number: 6, contact_ms: 12 },
         PeerMessage::Full(true),
         PeerMessage::Digest { index: 128, digest: Digest(1 << 100) },

@@ -42,9 +42,16 @@ pub struct Origin {
     pub boot: BootId,
 }
 
+/// What lives while its client is heard: a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// Of ZooKeeper's, with its ephemerals.
+    Session(SessionId),
+}
+
 /// The one connection that may act for a session: the last to attach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
+pub struct Attachment {
     /// Where the connection is.
     pub origin: Origin,
     /// Which connection there.

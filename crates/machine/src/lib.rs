@@ -29,7 +29,9 @@ pub use change::{Change, ChangeBatch, ChangeKind};
 pub use command::Command;
 pub use control::{Change as ControlChange, Command as ControlCommand, Control};
 pub use digest::Digest;
-pub use ids::{BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid};
+pub use ids::{
+    Attachment, BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
+};
 pub use machine::{Machine, PreparedImage};
 pub use mark::Mark;
 pub use reply::{Outcome, Reply};

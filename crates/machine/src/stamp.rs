@@ -1,6 +1,6 @@
 //! What is known of a command beside the command itself.
 
-use crate::ids::{ConnectionId, Origin, Owner};
+use crate::ids::{Attachment, ConnectionId, Origin};
 use crate::zk::acl::Identity;
 
 /// What an entry and a batch say about a command beside the command itself.
@@ -18,7 +18,7 @@ pub struct Stamp<'a> {
 }
 
 impl Stamp<'_> {
-    pub(crate) fn owner(&self) -> Owner {
-        Owner { origin: self.origin, connection: self.connection }
+    pub(crate) fn owner(&self) -> Attachment {
+        Attachment { origin: self.origin, connection: self.connection }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::change::ChangeBatch;
 use crate::codec::Write;
 use crate::digest::Digest;
-use crate::ids::{Ordinal, Owner, SessionId, Zxid};
+use crate::ids::{Attachment, Ordinal, SessionId, Zxid};
 use crate::mark::Mark;
 use crate::stamp::Stamp;
 use crate::zk::acl::Acl;
@@ -150,7 +150,7 @@ impl Zk {
         sessions.sort_unstable();
         for &(session, timeout_ms) in &sessions {
             // Nobody's, until its client attaches again.
-            self.sessions.attach(session, timeout_ms, Owner::default(), call.ordinal);
+            self.sessions.attach(session, timeout_ms, Attachment::default(), call.ordinal);
         }
         // The image may come from another ensemble. Nobody is left to be told.
         let _ = self.show_ensemble(call.stamp);

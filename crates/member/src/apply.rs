@@ -16,14 +16,14 @@ use machine::entry::{self, EntryHeader};
 use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
-    LogIndex, Machine, Mark, Origin, PreparedImage, SessionId, Stamp, ZkChange,
+    LogIndex, Machine, Mark, Origin, Owner, PreparedImage, SessionId, Stamp, ZkChange,
 };
 use replica::{Entry, EntryKind};
 
 use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
-    Answer, Answered, Caller, Delivery, FromApply, FrontId, SessionEvent, Ticket, ToApply,
+    Answer, Answered, Caller, Delivery, FromApply, FrontId, OwnerEvent, Ticket, ToApply,
     Unavailable, Waiter,
 };
 use crate::recovery::sessions;
@@ -49,7 +49,7 @@ pub struct Apply {
     /// A snapshot to take the place of the state, and whether this member may be forgotten in it.
     replacement: Option<(WholeSnapshot, bool)>,
     /// The sessions of one that has, for Loop.
-    replaced_sessions: Option<Vec<SessionEvent>>,
+    replaced_owners: Option<Vec<OwnerEvent>>,
     /// Index and term of the last whole entry.
     last_index: LogIndex,
     last_term: u64,
@@ -159,7 +159,7 @@ impl Apply {
             search_wanted: None,
             prepared: None,
             replacement: None,
-            replaced_sessions: None,
+            replaced_owners: None,
             last_index: index,
             last_term: term,
             own_sequence: 0,
@@ -306,17 +306,17 @@ impl Apply {
         output.answers = core::mem::take(&mut self.answers);
         self.answer_bytes = 0;
         output.changes = core::mem::take(&mut self.changes).into();
-        let mut sessions = Vec::new();
+        let mut owners = Vec::new();
         let (mut configured, mut installed) = (None, None);
         for (change, _) in output.changes.iter() {
             match &change.kind {
                 ChangeKind::Zk(ZkChange::SessionAttached { session, timeout_ms, .. }) => {
-                    let (session, attached) = (*session, change.mark.ordinal);
+                    let (owner, attached) = (Owner::Session(*session), change.mark.ordinal);
                     let timeout_ms = *timeout_ms;
-                    sessions.push(SessionEvent::Attached { session, attached, timeout_ms });
+                    owners.push(OwnerEvent::Attached { owner, attached, timeout_ms });
                 }
                 ChangeKind::Zk(ZkChange::SessionClosed { session }) => {
-                    sessions.push(SessionEvent::Closed(*session));
+                    owners.push(OwnerEvent::Ended(Owner::Session(*session)));
                 }
                 ChangeKind::Zk(ZkChange::Configured(settings)) => {
                     configured = Some(settings.clone())
@@ -324,22 +324,22 @@ impl Apply {
                 ChangeKind::Control(ControlChange::Registered(servers)) => {
                     output.to_loop.push(FromApply::Registered(servers.clone()));
                 }
-                ChangeKind::Zk(ZkChange::Installed { .. }) if self.replaced_sessions.is_some() => {
-                    sessions.push(SessionEvent::AllReplaced);
-                    sessions.extend(self.replaced_sessions.take().into_iter().flatten());
+                ChangeKind::Zk(ZkChange::Installed { .. }) if self.replaced_owners.is_some() => {
+                    owners.push(OwnerEvent::AllReplaced);
+                    owners.extend(self.replaced_owners.take().into_iter().flatten());
                 }
                 ChangeKind::Zk(ZkChange::Installed { sessions: present }) => {
                     installed = Some(change.mark.zxid);
-                    sessions.push(SessionEvent::AllReplaced);
-                    sessions.extend(present.iter().map(|&(session, timeout_ms)| {
-                        let attached = change.mark.ordinal;
-                        SessionEvent::Attached { session, attached, timeout_ms }
+                    owners.push(OwnerEvent::AllReplaced);
+                    owners.extend(present.iter().map(|&(session, timeout_ms)| {
+                        let (owner, attached) = (Owner::Session(session), change.mark.ordinal);
+                        OwnerEvent::Attached { owner, attached, timeout_ms }
                     }));
                 }
                 _ => {}
             }
         }
-        let news = !sessions.is_empty() || configured.is_some() || installed.is_some();
+        let news = !owners.is_empty() || configured.is_some() || installed.is_some();
         if self.last_index != self.reported_index || news {
             self.reported_index = self.last_index;
             let (index, image_bytes_max) = (self.last_index, self.image_bytes_max);
@@ -347,7 +347,7 @@ impl Apply {
                 0,
                 FromApply::Applied {
                     index,
-                    sessions,
+                    owners,
                     configured,
                     installed,
                     image_bytes_max,
@@ -390,7 +390,7 @@ impl Apply {
         let mut present: Vec<(SessionId, u32)> =
             machine.zk().sessions().iter().map(|(id, session)| (id, session.timeout_ms)).collect();
         present.sort_unstable();
-        self.replaced_sessions = Some(sessions(machine));
+        self.replaced_owners = Some(sessions(machine));
         let installed = ZkChange::Installed { sessions: present.into() };
         self.changes.push(mark, installed, "");
         let settings = ZkChange::Configured(Arc::new(machine.zk().settings().clone()));

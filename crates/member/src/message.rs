@@ -7,7 +7,7 @@ use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
     BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, LogIndex, Mark, MemberId,
-    Ordinal, Outcome, PreparedImage, SessionId, Settings, Zxid,
+    Ordinal, Outcome, Owner, PreparedImage, Settings, Zxid,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 
@@ -65,8 +65,8 @@ pub enum ToLoop {
     Submit(Submission),
     /// Tell this caller when everything committed by now is applied here.
     Sync(Caller),
-    /// Sessions whose clients were heard from since the last report.
-    Heard(Vec<SessionId>),
+    /// Those whose clients were heard from since the last report.
+    Heard(Vec<Owner>),
     /// Connections of a Front that ended before they had a session, ascending: nobody waits for the
     /// commands that were to give them one.
     Withdraw(FrontId, Vec<ConnectionId>),
@@ -230,20 +230,20 @@ pub struct Delivery {
     pub answers: Vec<Answer>,
 }
 
-/// What became of sessions, for the leases that Loop keeps.
+/// What became of those that live while they are heard, for the deadlines that Loop keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionEvent {
+pub enum OwnerEvent {
     /// Opened or attached.
     Attached {
         /// Which.
-        session: SessionId,
+        owner: Owner,
         /// Expiry names it.
         attached: Ordinal,
         /// Negotiated.
         timeout_ms: u32,
     },
     /// Closed or expired.
-    Closed(SessionId),
+    Ended(Owner),
     /// The state was replaced: of those before there is none. Those that there are now follow.
     AllReplaced,
 }
@@ -256,7 +256,7 @@ pub enum FromApply {
         /// Up to this one.
         index: LogIndex,
         /// What became of sessions meanwhile, in order.
-        sessions: Vec<SessionEvent>,
+        owners: Vec<OwnerEvent>,
         /// The settings, if they were replaced.
         configured: Option<Arc<Settings>>,
         /// The zxid of an image, if one was installed.
@@ -438,7 +438,7 @@ pub struct Start {
     /// What they are in the restored machine.
     pub settings_restored: Settings,
     /// The sessions of the restored machine.
-    pub sessions: Vec<SessionEvent>,
+    pub sessions: Vec<OwnerEvent>,
     /// Bytes of log since the snapshot.
     pub log_bytes: u64,
     /// What an image of the restored machine has at most.

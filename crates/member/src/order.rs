@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    Command, ConnectionId, ControlCommand, LogIndex, MemberId, Origin, PreparedImage, SessionId,
+    Command, ConnectionId, ControlCommand, LogIndex, MemberId, Origin, Owner, PreparedImage,
     Settings, ZkCommand, Zxid,
 };
 use replica::{
@@ -41,7 +41,7 @@ use crate::leader::digests::{Difference, OwnDigests};
 use crate::leader::joining::{JoinStep, JoinView};
 use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
-    Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, SessionEvent, SnapshotJob, Start,
+    Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, OwnerEvent, SnapshotJob, Start,
     ToApply, ToLoop, Unavailable, Waiter,
 };
 use crate::order::forward::Forwarder;
@@ -424,8 +424,8 @@ impl Loop {
         let replayed_to = LogIndex(replica.status().commit_index);
         let mut leases = Leases::new(start.tick_ms);
         for event in start.sessions {
-            if let SessionEvent::Attached { session, attached, timeout_ms } = event {
-                leases.attach(session, attached, timeout_ms);
+            if let OwnerEvent::Attached { owner, attached, timeout_ms } = event {
+                leases.attach(owner, attached, timeout_ms);
             }
         }
         Ok(Loop {
@@ -509,10 +509,10 @@ impl Loop {
                 waiters: submission.waiters,
             }),
             ToLoop::Sync(caller) => self.reads.syncs_wanted.push(caller),
-            ToLoop::Heard(sessions) if self.role == Role::Leader => {
-                sessions.into_iter().for_each(|session| self.leases.heard(session));
+            ToLoop::Heard(owners) if self.role == Role::Leader => {
+                owners.into_iter().for_each(|owner| self.leases.heard(owner));
             }
-            ToLoop::Heard(sessions) => self.hearing.heard(sessions),
+            ToLoop::Heard(owners) => self.hearing.heard(owners),
             ToLoop::Withdraw(front, connections) => self.forget_withdrawn(front, &connections),
         }
     }
@@ -544,7 +544,7 @@ impl Loop {
         match message {
             FromApply::Applied {
                 index,
-                sessions,
+                owners,
                 configured,
                 installed,
                 image_bytes_max,
@@ -555,7 +555,7 @@ impl Loop {
                 self.forwarder.on_applied(own_sequence);
                 self.room.snapshot.on_applied(index, image_bytes_max);
                 self.replica.on_applied(index.0);
-                sessions.into_iter().for_each(|event| self.on_session(event));
+                owners.into_iter().for_each(|event| self.on_owner(event));
                 if let Some(settings) = configured {
                     self.settings = (*settings).clone();
                     if let Some(leading) = &mut self.leading {
@@ -617,13 +617,13 @@ impl Loop {
         self.membership().voters.contains(&self.origin.member.0)
     }
 
-    fn on_session(&mut self, event: SessionEvent) {
+    fn on_owner(&mut self, event: OwnerEvent) {
         match event {
-            SessionEvent::Attached { session, attached, timeout_ms } => {
-                self.leases.attach(session, attached, timeout_ms);
+            OwnerEvent::Attached { owner, attached, timeout_ms } => {
+                self.leases.attach(owner, attached, timeout_ms);
             }
-            SessionEvent::Closed(session) => self.leases.close(session),
-            SessionEvent::AllReplaced => self.leases.clear(),
+            OwnerEvent::Ended(owner) => self.leases.close(owner),
+            OwnerEvent::AllReplaced => self.leases.clear(),
         }
     }
 
@@ -838,8 +838,9 @@ impl Loop {
         self.counts
     }
 
-    /// Sessions with the time that they have left, at most `max` of them, and how many there are.
-    pub fn leases(&self, max: usize) -> (Vec<(SessionId, u64)>, usize) {
+    /// Those that live while they are heard, with the time that they have left: at most `max` of
+    /// them, and how many there are.
+    pub fn leases(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
         (self.leases.remaining_ms().take(max).collect(), self.leases.len())
     }
 
@@ -954,8 +955,10 @@ impl Loop {
     }
 
     fn expire(&mut self) {
-        let sessions = self.leases.expired(EXPIRE_SESSIONS_MAX);
-        if !sessions.is_empty() {
+        let expired = self.leases.expired(EXPIRE_SESSIONS_MAX);
+        if !expired.is_empty() {
+            let session = |(Owner::Session(session), attached)| (session, attached);
+            let sessions: Vec<_> = expired.into_iter().map(session).collect();
             self.counts.sessions_expired += sessions.len() as u64;
             self.submit_own(&Command::Zk(ZkCommand::ExpireSessions { sessions }));
         }

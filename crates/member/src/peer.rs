@@ -26,7 +26,7 @@ use bytes::Bytes;
 use machine::codec::{DecodeError, Reader, Write};
 use machine::digest::Digest;
 use machine::entry::{self, BatchHeader};
-use machine::{BootId, MemberId, SessionId};
+use machine::{BootId, MemberId, Owner, SessionId};
 use thiserror::Error;
 
 use crate::limits::{FETCHED_PIECE_BYTES, FORWARD_BATCHES_MAX, HEARD_SESSIONS_MAX};
@@ -178,7 +178,7 @@ pub struct Piece {
     pub bytes: Bytes,
 }
 
-/// A report of sessions that were heard from. It is answered: that is how its sender knows that it
+/// A report of those whose clients were heard from. It is answered: that is how its sender knows that it
 /// is heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
@@ -187,7 +187,7 @@ pub struct Heard {
     /// Grows with each.
     pub number: u64,
     /// At most [`HEARD_SESSIONS_MAX`].
-    pub sessions: Vec<SessionId>,
+    pub owners: Vec<Owner>,
 }
 
 /// Batches in the order of their sequences, as a piece of a stream.
@@ -276,11 +276,11 @@ impl PeerMessage {
                 KIND_RESTART
             }
             PeerMessage::Heard(heard) => {
-                assert!(heard.sessions.len() <= HEARD_SESSIONS_MAX);
+                assert!(heard.owners.len() <= HEARD_SESSIONS_MAX);
                 out.put_u64(heard.boot.0);
                 out.put_u64(heard.number);
-                out.put_u32(heard.sessions.len() as u32);
-                heard.sessions.iter().for_each(|session| out.put_i64(session.0));
+                out.put_u32(heard.owners.len() as u32);
+                heard.owners.iter().for_each(|Owner::Session(session)| out.put_i64(session.0));
                 KIND_HEARD
             }
             PeerMessage::Heeded { boot, number, contact_ms } => {
@@ -443,12 +443,12 @@ fn decode_restart(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
 fn decode_heard(reader: &mut Reader<'_>) -> Result<Heard, DecodeError> {
     let (boot, number) = (BootId(reader.u64()?), reader.u64()?);
     let count = reader.count("session count", HEARD_SESSIONS_MAX)?;
-    let mut sessions = Vec::new();
+    let mut owners = Vec::new();
     for _ in 0..count {
-        sessions.push(SessionId(reader.i64()?));
+        owners.push(Owner::Session(SessionId(reader.i64()?)));
     }
     reader.finish()?;
-    Ok(Heard { boot, number, sessions })
+    Ok(Heard { boot, number, owners })
 }
 
 fn decode_heeded(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {

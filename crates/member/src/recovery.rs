@@ -7,7 +7,7 @@
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
 use machine::together::{Together, one_by_one};
-use machine::{BootId, LogIndex, Machine, MemberId, Origin, Settings};
+use machine::{BootId, LogIndex, Machine, MemberId, Origin, Owner, Settings};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir, EmptyDir, Identity, Opened};
@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::bootstrap::ABSENT_VOTERS_FROM;
 use crate::leader::containers::ContainerSettings;
 use crate::limits::START_PIECES;
-use crate::message::{SessionEvent, Start};
+use crate::message::{OwnerEvent, Start};
 use crate::order::to_restored;
 use crate::replay::replay;
 use crate::snapshot::received;
@@ -517,13 +517,13 @@ fn decode_pieces(
 }
 
 /// The sessions of a restored machine, for the leases.
-pub(crate) fn sessions(machine: &Machine) -> Vec<SessionEvent> {
+pub(crate) fn sessions(machine: &Machine) -> Vec<OwnerEvent> {
     machine
         .zk()
         .sessions()
         .iter()
-        .map(|(session, found)| SessionEvent::Attached {
-            session,
+        .map(|(session, found)| OwnerEvent::Attached {
+            owner: Owner::Session(session),
             attached: found.attached,
             timeout_ms: found.timeout_ms,
         })

@@ -42,7 +42,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use machine::entry::{BatchBuilder, encode_identities};
-use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
+use machine::{Command, ConnectionId, Machine, Origin, Owner, SessionId, Settings};
 use zk::four_letter::Word;
 use zk::sasl::Exchange;
 
@@ -500,7 +500,8 @@ impl Front {
         if !self.heard.is_empty() {
             let mut heard: Vec<SessionId> = self.heard.drain().collect();
             heard.sort_unstable();
-            self.output.to_loop.push(ToLoop::Heard(heard));
+            let owners = heard.into_iter().map(Owner::Session).collect();
+            self.output.to_loop.push(ToLoop::Heard(owners));
         }
     }
 

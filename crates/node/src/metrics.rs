@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use machine::{Machine, MemberId, SessionId};
+use machine::{Machine, MemberId, Owner};
 use member::summary::Summary;
 use member::{LoopCounts, PeerStatus, Status};
 use parking_lot::RwLock;
@@ -119,7 +119,7 @@ impl MonitorHandle {
     }
 
     /// Sessions with the time that they have left, at most `max` of them, and how many there are.
-    pub fn leases(&self, max: usize) -> (Vec<(SessionId, u64)>, usize) {
+    pub fn leases(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
         self.shared.look_at_loop(|member| member.leases(max))
     }
 }

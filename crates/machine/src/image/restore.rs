@@ -13,7 +13,7 @@ use crate::codec::{DecodeError, Reader};
 use crate::control::Control;
 use crate::digest::Digest;
 use crate::ids::{
-    BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
+    Attachment, BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, SessionId, Zxid,
 };
 use crate::image::format::{
     FLAG_COUNTERS, FORMAT_VERSION, FORMAT_VERSION_ALONE, TAG_END, TAG_HEADER, TAG_SESSION,
@@ -223,7 +223,7 @@ fn decode_session(reader: &mut Reader<'_>) -> Result<(SessionId, Session), Decod
     let timeout_ms = reader.u32()?;
     let password = reader.password()?;
     let origin = Origin { member: MemberId(reader.u64()?), boot: BootId(reader.u64()?) };
-    let owner = Owner { origin, connection: ConnectionId(reader.u64()?) };
+    let owner = Attachment { origin, connection: ConnectionId(reader.u64()?) };
     let attached = Ordinal(reader.u64()?);
     Ok((id, Session::new(timeout_ms, password, owner, attached)))
 }

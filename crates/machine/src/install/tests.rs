@@ -5,7 +5,7 @@ use crate::image::FreezeStep;
 use crate::image::restore::Restore;
 use crate::machine::tests::rig::{Random, Rig, Sent, check_invariants, dump, random_sent};
 use crate::{
-    ChangeKind, ControlCommand, Outcome, Owner, SessionId, ZkChange, ZkCommand, ZkOutcome,
+    Attachment, ChangeKind, ControlCommand, Outcome, SessionId, ZkChange, ZkCommand, ZkOutcome,
 };
 
 /// A copy of the machine by way of its image.
@@ -69,7 +69,7 @@ fn the_znodes_and_sessions_are_those_of_the_image_and_the_counters_go_on() {
         for ((id, session), (expected_id, expected)) in sessions.iter().zip(expected) {
             assert_eq!(*id, expected_id);
             assert_eq!(session.password, expected.password);
-            assert_eq!((session.owner, session.attached), (Owner::default(), after.ordinal));
+            assert_eq!((session.owner, session.attached), (Attachment::default(), after.ordinal));
         }
         check_invariants(&mut rig.machine);
         // Its own image says the same: the digest covers all of it.

@@ -1,5 +1,7 @@
 use super::*;
-use crate::{BootId, ConnectionId, MemberId, Owner, Refusal, SessionId, ZkChange, ZkCommand, Zxid};
+use crate::{
+    Attachment, BootId, ConnectionId, MemberId, Refusal, SessionId, ZkChange, ZkCommand, Zxid,
+};
 
 mod model;
 mod multi;
@@ -62,7 +64,7 @@ fn attach_replaces_owner_and_timeout_and_notes_its_ordinal() {
     rig.run("#2 open 5; @9 #2 attach 5");
     let session = rig.machine.zk.sessions.get(SessionId(2)).unwrap();
     assert_eq!(session.timeout_ms, 9000);
-    assert_eq!(session.owner, Owner { origin: ORIGIN, connection: ConnectionId(9) });
+    assert_eq!(session.owner, Attachment { origin: ORIGIN, connection: ConnectionId(9) });
     assert_eq!(session.attached, Ordinal(3));
 }
 

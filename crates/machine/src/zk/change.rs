@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ids::{Owner, SessionId};
+use crate::ids::{Attachment, SessionId};
 use crate::zk::acl::Acl;
 use crate::zk::settings::Settings;
 
@@ -39,7 +39,7 @@ pub enum Change {
         /// Which.
         session: SessionId,
         /// The connection.
-        owner: Owner,
+        owner: Attachment,
         /// Negotiated.
         timeout_ms: u32,
     },

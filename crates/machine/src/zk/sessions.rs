@@ -5,7 +5,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::codec::Write;
 use crate::digest::Digest;
-use crate::ids::{Ordinal, Owner, SessionId};
+use crate::ids::{Attachment, Ordinal, SessionId};
 use crate::zk::tree::ZnodeId;
 
 /// One session.
@@ -16,7 +16,7 @@ pub struct Session {
     /// What a client must show to attach again.
     pub password: [u8; 16],
     /// The connection that may act for it.
-    pub owner: Owner,
+    pub owner: Attachment,
     /// The command that gave it to that connection: expiry names it.
     pub attached: Ordinal,
     /// Its ephemeral znodes. Derived from the tree, not state of its own.
@@ -27,7 +27,7 @@ impl Session {
     pub(crate) fn new(
         timeout_ms: u32,
         password: [u8; 16],
-        owner: Owner,
+        owner: Attachment,
         attached: Ordinal,
     ) -> Session {
         let ephemerals = HashSet::with_hasher(FixedState::default());
@@ -105,7 +105,13 @@ impl Sessions {
         Some(session)
     }
 
-    pub(crate) fn attach(&mut self, id: SessionId, timeout_ms: u32, owner: Owner, at: Ordinal) {
+    pub(crate) fn attach(
+        &mut self,
+        id: SessionId,
+        timeout_ms: u32,
+        owner: Attachment,
+        at: Ordinal,
+    ) {
         let session = self.by_id.get_mut(&id).expect("apply looked the session up");
         self.digest.subtract(session.digest(id));
         session.timeout_ms = timeout_ms;

@@ -275,7 +275,7 @@ struct Seen {
     /// Answers to commands, by Front.
     answers: Vec<Vec<String>>,
     changes: Vec<String>,
-    sessions: Vec<SessionEvent>,
+    sessions: Vec<OwnerEvent>,
     configured: usize,
     index: u64,
     /// After each entry.
@@ -322,12 +322,12 @@ impl Player {
                 self.seen.digests.push((index.0, digest));
                 continue;
             }
-            let FromApply::Applied { index, sessions, configured, installed: None, .. } = message
+            let FromApply::Applied { index, owners, configured, installed: None, .. } = message
             else {
                 panic!("{message:?}")
             };
             assert_eq!(index, self.machine.index());
-            self.seen.sessions.extend(sessions);
+            self.seen.sessions.extend(owners);
             self.seen.configured += usize::from(configured.is_some());
             self.seen.index = index.0;
         }

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use machine::{Ordinal, SessionId};
+use machine::{Ordinal, Owner};
 
 use crate::limits::{EXPIRY_LOOKS_MAX, HEARING_MS_MAX, LEASE_ADVANCE_MS_MAX, QUIET_TIMEOUT_MS_MIN};
 
@@ -28,11 +28,11 @@ pub struct Leases {
     now_ms: u64,
     /// When everyone was last given a full timeout.
     renewed_all_ms: u64,
-    leases: HashMap<SessionId, Lease, FixedState>,
+    leases: HashMap<Owner, Lease, FixedState>,
     /// Each session with the tick at whose end it is looked at next.
-    buckets: BTreeSet<(u64, SessionId)>,
+    buckets: BTreeSet<(u64, Owner)>,
     /// Sessions whose expiry is under way. They stand in no bucket.
-    judged: BTreeSet<SessionId>,
+    judged: BTreeSet<Owner>,
     /// Sessions with a timeout below [`QUIET_TIMEOUT_MS_MIN`].
     short_count: usize,
 }
@@ -73,12 +73,12 @@ impl Leases {
     }
 
     /// The session was opened or attached: a full timeout from now.
-    pub fn attach(&mut self, session: SessionId, attached: Ordinal, timeout_ms: u32) {
-        self.close(session);
+    pub fn attach(&mut self, owner: Owner, attached: Ordinal, timeout_ms: u32) {
+        self.close(owner);
         let lease = Lease { attached, timeout_ms, heard_ms: self.now_ms, bucket: None };
         self.short_count += usize::from(lease.is_short());
-        self.leases.insert(session, lease);
-        self.renew(session);
+        self.leases.insert(owner, lease);
+        self.renew(owner);
     }
 
     /// There is none any more.
@@ -90,26 +90,26 @@ impl Leases {
     }
 
     /// The session is gone.
-    pub fn close(&mut self, session: SessionId) {
-        let Some(lease) = self.leases.remove(&session) else { return };
+    pub fn close(&mut self, owner: Owner) {
+        let Some(lease) = self.leases.remove(&owner) else { return };
         self.short_count -= usize::from(lease.is_short());
         match lease.bucket {
-            Some(bucket) => self.buckets.remove(&(bucket, session)),
-            None => self.judged.remove(&session),
+            Some(bucket) => self.buckets.remove(&(bucket, owner)),
+            None => self.judged.remove(&owner),
         };
     }
 
     /// Its client was heard from within the last report interval.
-    pub fn heard(&mut self, session: SessionId) {
-        self.renew(session);
+    pub fn heard(&mut self, owner: Owner) {
+        self.renew(owner);
     }
 
     /// A new leader gives everyone a full timeout. Sessions whose expiry was under way are judged
     /// again after that, since the command may be lost.
     pub fn renew_all(&mut self) {
         self.renewed_all_ms = self.now_ms;
-        while let Some(session) = self.judged.pop_first() {
-            self.put_in_bucket(session);
+        while let Some(owner) = self.judged.pop_first() {
+            self.put_in_bucket(owner);
         }
     }
 
@@ -134,26 +134,26 @@ impl Leases {
     }
 
     /// Each session with the time it has left, in no particular order.
-    pub fn remaining_ms(&self) -> impl Iterator<Item = (SessionId, u64)> {
+    pub fn remaining_ms(&self) -> impl Iterator<Item = (Owner, u64)> {
         let deadline_ms = |lease: &Lease| lease.deadline_ms(self.renewed_all_ms);
         let left = move |lease: &Lease| deadline_ms(lease).saturating_sub(self.now_ms);
-        self.leases.iter().map(move |(session, lease)| (*session, left(lease)))
+        self.leases.iter().map(move |(owner, lease)| (*owner, left(lease)))
     }
 
-    fn renew(&mut self, session: SessionId) {
-        let Some(lease) = self.leases.get_mut(&session) else { return };
+    fn renew(&mut self, owner: Owner) {
+        let Some(lease) = self.leases.get_mut(&owner) else { return };
         lease.heard_ms = self.now_ms;
         if lease.bucket.is_none() {
-            self.judged.remove(&session);
-            self.put_in_bucket(session);
+            self.judged.remove(&owner);
+            self.put_in_bucket(owner);
         }
     }
 
-    fn put_in_bucket(&mut self, session: SessionId) {
-        let lease = self.leases.get_mut(&session).expect("a closed session is not judged");
+    fn put_in_bucket(&mut self, owner: Owner) {
+        let lease = self.leases.get_mut(&owner).expect("a closed owner is not judged");
         let bucket = lease.deadline_ms(self.renewed_all_ms) / self.tick_ms;
         lease.bucket = Some(bucket);
-        self.buckets.insert((bucket, session));
+        self.buckets.insert((bucket, owner));
     }
 
     /// Lets time go by: as much as was planned to go by before anyone looks, and
@@ -172,26 +172,26 @@ impl Leases {
     /// Sessions whose time is up, at most `max`, each with the attach that is judged. Each is given
     /// once, until it is attached or heard from again. Looks at [`EXPIRY_LOOKS_MAX`] sessions at
     /// most.
-    pub fn expired(&mut self, max: usize) -> Vec<(SessionId, Ordinal)> {
+    pub fn expired(&mut self, max: usize) -> Vec<(Owner, Ordinal)> {
         let mut expired = Vec::new();
         for _ in 0..EXPIRY_LOOKS_MAX {
-            let Some(&(bucket, session)) = self.buckets.first() else { break };
+            let Some(&(bucket, owner)) = self.buckets.first() else { break };
             if (bucket + 1) * self.tick_ms > self.now_ms || expired.len() >= max {
                 break;
             }
             self.buckets.pop_first();
-            let lease = self.leases.get_mut(&session).expect("a closed session left its bucket");
+            let lease = self.leases.get_mut(&owner).expect("a closed owner left its bucket");
             assert!(lease.bucket == Some(bucket));
             let deadline_ms = lease.deadline_ms(self.renewed_all_ms);
             if deadline_ms > self.now_ms {
                 let later = deadline_ms / self.tick_ms;
                 assert!(later > bucket);
                 lease.bucket = Some(later);
-                self.buckets.insert((later, session));
+                self.buckets.insert((later, owner));
             } else {
                 lease.bucket = None;
-                self.judged.insert(session);
-                expired.push((session, lease.attached));
+                self.judged.insert(owner);
+                expired.push((owner, lease.attached));
             }
         }
         expired

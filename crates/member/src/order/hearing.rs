@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use machine::{BootId, SessionId};
+use machine::{BootId, Owner};
 
 use crate::limits::{HEARD_INTERVAL_MS, HEARD_RETRY_MS, HEARD_SESSIONS_MAX};
 use crate::peer::{Heard, PeerMessage};
@@ -17,7 +17,7 @@ pub(crate) struct Hearing {
     boot: BootId,
     number: u64,
     /// Not reported, or not answered.
-    waiting: BTreeSet<SessionId>,
+    waiting: BTreeSet<Owner>,
     under_way: Option<Report>,
     reported_ms: u64,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Hearing {
 struct Report {
     number: u64,
     sent_ms: u64,
-    sessions: Vec<SessionId>,
+    owners: Vec<Owner>,
 }
 
 impl Hearing {
@@ -35,18 +35,18 @@ impl Hearing {
     }
 
     /// Clients of these were heard from.
-    pub fn heard(&mut self, sessions: impl IntoIterator<Item = SessionId>) {
-        self.waiting.extend(sessions);
+    pub fn heard(&mut self, owners: impl IntoIterator<Item = Owner>) {
+        self.waiting.extend(owners);
     }
 
     /// There is another leader, or none, or a link to it that may have lost what was sent.
     pub fn restart(&mut self) {
-        self.waiting.extend(self.under_way.take().into_iter().flat_map(|report| report.sessions));
+        self.waiting.extend(self.under_way.take().into_iter().flat_map(|report| report.owners));
         self.reported_ms = 0;
     }
 
     /// This member leads: nobody is to be told.
-    pub fn take(&mut self) -> BTreeSet<SessionId> {
+    pub fn take(&mut self) -> BTreeSet<Owner> {
         self.restart();
         core::mem::take(&mut self.waiting)
     }
@@ -62,16 +62,16 @@ impl Hearing {
         if self.waiting.is_empty() && !is_due {
             return None;
         }
-        let mut sessions = Vec::new();
-        while sessions.len() < HEARD_SESSIONS_MAX {
-            let Some(session) = self.waiting.pop_first() else { break };
-            sessions.push(session);
+        let mut owners = Vec::new();
+        while owners.len() < HEARD_SESSIONS_MAX {
+            let Some(owner) = self.waiting.pop_first() else { break };
+            owners.push(owner);
         }
         self.number += 1;
         self.reported_ms = now_ms;
         let (boot, number) = (self.boot, self.number);
-        self.under_way = Some(Report { number, sent_ms: now_ms, sessions: sessions.clone() });
-        Some(PeerMessage::Heard(Heard { boot, number, sessions }))
+        self.under_way = Some(Report { number, sent_ms: now_ms, owners: owners.clone() });
+        Some(PeerMessage::Heard(Heard { boot, number, owners }))
     }
 
     /// The leader has answered. Returns when that report was sent, if it is the one under way.

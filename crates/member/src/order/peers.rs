@@ -51,7 +51,7 @@ impl Loop {
             PeerMessage::Forward(forward) => self.on_forward(from, forward),
             PeerMessage::Heard(heard) => {
                 if let Some(leading) = &mut self.leading {
-                    heard.sessions.into_iter().for_each(|session| self.leases.heard(session));
+                    heard.owners.into_iter().for_each(|owner| self.leases.heard(owner));
                     leading.heeded.insert(from, (heard.boot, heard.number));
                 }
             }

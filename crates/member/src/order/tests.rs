@@ -22,10 +22,10 @@ fn leading(start: Start) -> Real {
 }
 
 pub(super) fn applied_up_to(index: u64) -> FromApply {
-    let (index, sessions) = (LogIndex(index), Vec::new());
+    let (index, owners) = (LogIndex(index), Vec::new());
     FromApply::Applied {
         index,
-        sessions,
+        owners,
         configured: None,
         installed: None,
         image_bytes_max: 0,
@@ -496,9 +496,9 @@ fn settings_that_are_the_same_are_not_configured() {
     assert_eq!(packed(&real), []);
 }
 
-fn attached(session: i64, ordinal: u64, timeout_ms: u32) -> SessionEvent {
-    let (session, attached) = (SessionId(session), Ordinal(ordinal));
-    SessionEvent::Attached { session, attached, timeout_ms }
+fn attached(session: i64, ordinal: u64, timeout_ms: u32) -> OwnerEvent {
+    let (owner, attached) = (Owner::Session(SessionId(session)), Ordinal(ordinal));
+    OwnerEvent::Attached { owner, attached, timeout_ms }
 }
 
 /// The sessions that the entries on the disk expire.
@@ -539,11 +539,11 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
     assert_eq!(expired(&real), [(1, 5)]);
     // Attached anew meanwhile, it is judged anew.
     let index = LogIndex(real.jobs.last().unwrap().entries[0].index);
-    let sessions = vec![attached(1, 8, 2_000)];
+    let owners = vec![attached(1, 8, 2_000)];
     real.member
         .handle(LoopInput::Apply(FromApply::Applied {
             index,
-            sessions,
+            owners,
             configured: None,
             installed: None,
             image_bytes_max: 0,
@@ -561,11 +561,11 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
     let start = Start { sessions: vec![attached(1, 5, 2_000), attached(2, 6, 2_000)], ..start() };
     let mut real = leading(start);
     let index = real.member.applied;
-    let sessions = vec![SessionEvent::Closed(SessionId(2))];
+    let owners = vec![OwnerEvent::Ended(Owner::Session(SessionId(2)))];
     real.member
         .handle(LoopInput::Apply(FromApply::Applied {
             index,
-            sessions,
+            owners,
             configured: None,
             installed: None,
             image_bytes_max: 0,
@@ -573,7 +573,9 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
         }))
         .unwrap();
     for _ in 0..20 {
-        real.member.handle(LoopInput::Front(ToLoop::Heard(vec![SessionId(1)]))).unwrap();
+        real.member
+            .handle(LoopInput::Front(ToLoop::Heard(vec![Owner::Session(SessionId(1))])))
+            .unwrap();
         pass(&mut real, 1_000);
     }
     assert_eq!(expired(&real), []);
@@ -603,7 +605,9 @@ fn a_process_that_was_paused_expires_nobody_at_once() {
     real.member.pass(3_600_000);
     real.finish(0);
     assert_eq!(expired(&real), []);
-    real.member.handle(LoopInput::Front(ToLoop::Heard(vec![SessionId(1)]))).unwrap();
+    real.member
+        .handle(LoopInput::Front(ToLoop::Heard(vec![Owner::Session(SessionId(1))])))
+        .unwrap();
     real.member.pass(3_600_000);
     real.finish(0);
     assert_eq!(expired(&real), []);
@@ -840,7 +844,7 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
     real.finish(0);
     let installed = FromApply::Applied {
         index: LogIndex(3),
-        sessions: vec![SessionEvent::AllReplaced],
+        owners: vec![OwnerEvent::AllReplaced],
         configured: None,
         installed: Some(Zxid(7)),
         image_bytes_max: 0,
@@ -876,12 +880,12 @@ fn no_image_is_installed_before_a_member_is_ready_or_while_the_disk_is_full() {
 fn sessions_of_before_an_image_expire_no_more_and_those_of_it_have_a_full_timeout() {
     let mut real = leading(Start { sessions: vec![attached(1, 5, 2_000)], ..start() });
     pass(&mut real, 1_900);
-    let sessions = vec![SessionEvent::AllReplaced, attached(2, 9, 2_000)];
+    let owners = vec![OwnerEvent::AllReplaced, attached(2, 9, 2_000)];
     let (index, installed) = (LogIndex(2), Some(Zxid(1)));
     real.member
         .handle(LoopInput::Apply(FromApply::Applied {
             index,
-            sessions,
+            owners,
             configured: None,
             installed,
             image_bytes_max: 0,

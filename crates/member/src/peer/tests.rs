@@ -20,15 +20,15 @@ fn forward(origin: Origin, sequences: &[u64]) -> PeerMessage {
 }
 
 fn messages() -> Vec<PeerMessage> {
-    let sessions = vec![SessionId(-4), SessionId(7)];
+    let owners = [-4, 7].map(|id| Owner::Session(SessionId(id))).to_vec();
     vec![
         PeerMessage::Raft(Bytes::from_static(b"anything")),
         forward(ORIGIN, &[]),
         forward(ORIGIN, &[1]),
         forward(ORIGIN, &[4, 5, 6]),
         PeerMessage::Restart { boot: BootId(1), stream: u64::MAX },
-        PeerMessage::Heard(Heard { boot: BootId(1), number: 6, sessions }),
-        PeerMessage::Heard(Heard { boot: BootId(1), number: 0, sessions: Vec::new() }),
+        PeerMessage::Heard(Heard { boot: BootId(1), number: 6, owners }),
+        PeerMessage::Heard(Heard { boot: BootId(1), number: 0, owners: Vec::new() }),
         PeerMessage::Heeded { boot: BootId(1), number: 6, contact_ms: u64::MAX },
         PeerMessage::Full(true),
         PeerMessage::Full(false),

@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 use machine::zk::acl::{self, perms};
 use machine::zk::path::parent_path;
 use machine::{
-    Acl, Change, ChangeKind, ConnectionId, ControlChange, Ordinal, Owner, SessionId, ZkChange,
+    Acl, Attachment, Change, ChangeKind, ConnectionId, ControlChange, Ordinal, SessionId, ZkChange,
 };
 use zk::response::{EventType, encode_event};
 
@@ -155,9 +155,9 @@ impl Front {
     }
 
     /// An older connection of the session is closed, here as on every other member.
-    fn on_session_attached(&mut self, session: SessionId, owner: Owner) {
+    fn on_session_attached(&mut self, session: SessionId, owner: Attachment) {
         let Some(&id) = self.sessions.get(&session) else { return };
-        let own = Owner { origin: self.config.origin, connection: id };
+        let own = Attachment { origin: self.config.origin, connection: id };
         if own != owner {
             self.sessions.remove(&session);
             self.disconnect(id, "its session moved to another connection");

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
-use machine::{Machine, SessionId};
+use machine::{Machine, Owner, SessionId};
 use member::limits::CONNECTION_PAGE_COUNT;
 use member::zk_front::{WatchCursor, WatchPage};
 use zk::four_letter::{ConnectionReport, DumpReport, WatchSummary, WatchesReport};
@@ -61,7 +61,7 @@ impl Monitor {
         let sessions_missing = (session_count - leases.len()) as u64;
         let mut expiring: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
         let mut deadlines = HashMap::new();
-        for (session, left_ms) in &leases {
+        for (Owner::Session(session), left_ms) in &leases {
             let at_ms = self.end_of_tick(now_ms, wall_ms, *left_ms);
             expiring.entry(at_ms).or_default().push(session.0);
             deadlines.insert(session.0, at_ms);
@@ -74,7 +74,8 @@ impl Monitor {
             let at_ms = deadlines.get(&session).copied().unwrap_or_else(sessionless);
             closing.entry(at_ms / 1_000 * 1_000).or_default().push((peer, session));
         }
-        let mut ids: Vec<SessionId> = leases.into_iter().map(|(session, _)| session).collect();
+        let mut ids: Vec<SessionId> =
+            leases.into_iter().map(|(Owner::Session(session), _)| session).collect();
         ids.sort_unstable();
         let (ephemerals, ephemerals_missing) = self.ephemerals(&ids).await;
         let follows = self.ensemble().is_some_and(|ensemble| ensemble.part != Part::Leading);

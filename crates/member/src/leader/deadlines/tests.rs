@@ -1,4 +1,10 @@
+use machine::SessionId;
+
 use super::*;
+
+fn owner(id: i64) -> Owner {
+    Owner::Session(SessionId(id))
+}
 use crate::limits::EXPIRY_MARGIN_MS;
 use crate::zk_front::tests::rig::Random;
 
@@ -7,7 +13,7 @@ const TICK_MS: u64 = 1_000;
 fn leases(sessions: &[(i64, u32)]) -> Leases {
     let mut leases = Leases::new(TICK_MS);
     for &(session, timeout_ms) in sessions {
-        leases.attach(SessionId(session), Ordinal(session as u64), timeout_ms);
+        leases.attach(owner(session), Ordinal(session as u64), timeout_ms);
     }
     leases
 }
@@ -17,7 +23,9 @@ fn run(leases: &mut Leases, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
     let mut expired = Vec::new();
     for now_ms in (step_ms..=until_ms).step_by(step_ms as usize) {
         leases.advance(step_ms, 0);
-        expired.extend(leases.expired(100).into_iter().map(|(session, _)| (now_ms, session.0)));
+        expired.extend(
+            leases.expired(100).into_iter().map(|(Owner::Session(session), _)| (now_ms, session.0)),
+        );
     }
     expired
 }
@@ -35,7 +43,7 @@ fn a_session_expires_never_early_and_at_most_a_tick_late() {
                 let mut leases = Leases::new(TICK_MS);
                 pass(&mut leases, 900);
                 leases.advance(offset_ms, 0);
-                leases.attach(SessionId(1), Ordinal(1), timeout_ms);
+                leases.attach(owner(1), Ordinal(1), timeout_ms);
                 let expired = run(&mut leases, step_ms, 12_000);
                 let due_ms = u64::from(timeout_ms) + HEARING_MS_MAX;
                 let [(at_ms, 1)] = expired[..] else { panic!("{expired:?}") };
@@ -53,7 +61,7 @@ fn a_client_that_speaks_once_in_its_timeout_is_never_expired() {
     for (timeout, client) in phases {
         for (round, interval) in (0..10).flat_map(|round| [(round, 20), (round, 30)]) {
             let mut leases = Leases::new(10);
-            leases.attach(SessionId(1), Ordinal(1), 10 * timeout as u32);
+            leases.attach(owner(1), Ordinal(1), 10 * timeout as u32);
             let mut spoke = false;
             for now in 0..3 * timeout {
                 if now % 10 == round {
@@ -62,7 +70,7 @@ fn a_client_that_speaks_once_in_its_timeout_is_never_expired() {
                     assert_eq!(leases.expired(1), [], "{phases:?}");
                 }
                 if now % interval == 0 && core::mem::take(&mut spoke) {
-                    leases.heard(SessionId(1));
+                    leases.heard(owner(1));
                 }
                 spoke |= now % timeout == client;
             }
@@ -74,14 +82,14 @@ fn a_client_that_speaks_once_in_its_timeout_is_never_expired() {
 fn each_attach_is_judged_once_until_the_session_is_attached_or_heard_from() {
     let mut leases = leases(&[(1, 1_000)]);
     assert_eq!(run(&mut leases, 100, 10_000).len(), 1);
-    leases.heard(SessionId(1));
+    leases.heard(owner(1));
     assert_eq!(run(&mut leases, 100, 10_000).len(), 1);
-    leases.attach(SessionId(1), Ordinal(7), 2_000);
+    leases.attach(owner(1), Ordinal(7), 2_000);
     pass(&mut leases, 3_200);
-    assert_eq!(leases.expired(100), [(SessionId(1), Ordinal(7))]);
-    leases.close(SessionId(1));
+    assert_eq!(leases.expired(100), [(owner(1), Ordinal(7))]);
+    leases.close(owner(1));
     assert!(leases.is_empty());
-    leases.heard(SessionId(1));
+    leases.heard(owner(1));
     assert_eq!(run(&mut leases, 100, 10_000), []);
 }
 
@@ -94,7 +102,7 @@ fn a_paused_process_advances_by_the_limit() {
             leases.advance(3_600_000, 0);
             assert_eq!(leases.expired(100), []);
         }
-        leases.heard(SessionId(1));
+        leases.heard(owner(1));
     }
     (0..rounds).for_each(|_| leases.advance(3_600_000, 0));
     assert_eq!(leases.expired(100), []);
@@ -118,9 +126,9 @@ fn a_new_leader_gives_everyone_a_full_timeout() {
 #[test]
 fn a_shorter_timeout_after_an_attach_counts_at_once() {
     let mut leases = leases(&[(1, 40_000)]);
-    leases.attach(SessionId(1), Ordinal(2), 1_000);
+    leases.attach(owner(1), Ordinal(2), 1_000);
     pass(&mut leases, 2_200);
-    assert_eq!(leases.expired(100), [(SessionId(1), Ordinal(2))]);
+    assert_eq!(leases.expired(100), [(owner(1), Ordinal(2))]);
     assert_eq!(run(&mut leases, 100, 60_000), []);
 }
 
@@ -147,16 +155,16 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
             match random.below(8) {
                 0 => {
                     let timeout_ms = 1 + random.below(6_000) as u64;
-                    leases.attach(SessionId(session), Ordinal(ordinal), timeout_ms as u32);
+                    leases.attach(owner(session), Ordinal(ordinal), timeout_ms as u32);
                     let deadline_ms = now_ms + timeout_ms + HEARING_MS_MAX;
                     model.insert(session, (ordinal, timeout_ms, deadline_ms, false));
                 }
                 1 => {
-                    leases.close(SessionId(session));
+                    leases.close(owner(session));
                     model.remove(&session);
                 }
                 2..=3 => {
-                    leases.heard(SessionId(session));
+                    leases.heard(owner(session));
                     if let Some(lease) = model.get_mut(&session) {
                         lease.2 = now_ms + lease.1 + HEARING_MS_MAX;
                         lease.3 = false;
@@ -167,7 +175,7 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
                     leases.advance(elapsed_ms, 0);
                     now_ms += elapsed_ms.min(LEASE_ADVANCE_MS_MAX);
                     let expired = leases.expired(usize::MAX);
-                    for (session, attached) in expired {
+                    for (Owner::Session(session), attached) in expired {
                         let lease = model.get_mut(&session.0).unwrap();
                         assert_eq!(attached.0, lease.0);
                         assert!(!lease.3 && lease.2 <= now_ms);
@@ -190,9 +198,9 @@ fn reconnects_and_sessions_that_come_and_go_leave_no_places_behind() {
     let mut follower = leases(&[(0, 4_000)]);
     for round in 1..10_000 {
         follower.advance(100, 0);
-        follower.attach(SessionId(0), Ordinal(round), 4_000);
-        follower.attach(SessionId(round as i64), Ordinal(round), 4_000);
-        follower.close(SessionId(round as i64));
+        follower.attach(owner(0), Ordinal(round), 4_000);
+        follower.attach(owner(round as i64), Ordinal(round), 4_000);
+        follower.close(owner(round as i64));
         assert_eq!((follower.len(), follower.place_count()), (1, 1));
     }
 }
@@ -242,10 +250,10 @@ fn a_long_look_ends_well_before_a_deadline() {
         leases.advance(3_600_000, 100);
         assert_eq!(leases.expired(100), []);
     }
-    leases.heard(SessionId(1));
+    leases.heard(owner(1));
     leases.advance(3_600_000, 100);
     assert_eq!(leases.expired(100), []);
     assert!(leases.due_ms().unwrap() > 29_000);
-    leases.close(SessionId(1));
+    leases.close(owner(1));
     assert_eq!(leases.due_ms(), None);
 }

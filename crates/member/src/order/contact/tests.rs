@@ -4,14 +4,14 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use machine::{BootId, Command, MemberId, Origin, SessionId, ZkCommand};
+use machine::{BootId, Command, MemberId, Origin, Owner, SessionId, ZkCommand};
 use replica::{Membership, Role};
 
 use super::super::tests::applied_up_to;
 use super::*;
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::message::{
-    FromApply, FrontId, LoopInput, SessionEvent, Start, Submission, Ticket, ToApply, ToLoop, Waiter,
+    FromApply, FrontId, LoopInput, OwnerEvent, Start, Submission, Ticket, ToApply, ToLoop, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
@@ -198,11 +198,11 @@ fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
         .unwrap();
     let beats = |world: &mut World| beats_of_a_second(world, leader, others[0]);
     let attached = |session, timeout_ms| {
-        let session = SessionId(session);
-        let event = SessionEvent::Attached { session, attached: machine::Ordinal(1), timeout_ms };
+        let owner = Owner::Session(SessionId(session));
+        let event = OwnerEvent::Attached { owner, attached: machine::Ordinal(1), timeout_ms };
         vec![event]
     };
-    let close = |session| vec![SessionEvent::Closed(SessionId(session))];
+    let close = |session| vec![OwnerEvent::Ended(Owner::Session(SessionId(session)))];
     let told = |world: &mut World, events| {
         let index = world.members[leader].status().applied_index;
         let FromApply::Applied { configured, installed, image_bytes_max, own_sequence, .. } =
@@ -213,7 +213,7 @@ fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
         world.members[leader]
             .handle(LoopInput::Apply(FromApply::Applied {
                 index: LogIndex(index),
-                sessions: events,
+                owners: events,
                 configured,
                 installed,
                 image_bytes_max,

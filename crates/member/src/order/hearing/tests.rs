@@ -1,19 +1,22 @@
 //! Reports of a follower: each session until it is answered for.
 
+use machine::SessionId;
+
 use super::*;
 
 const BOOT: BootId = BootId(2);
 
-fn sessions(of: impl IntoIterator<Item = i64>) -> Vec<SessionId> {
-    of.into_iter().map(SessionId).collect()
+fn sessions(of: impl IntoIterator<Item = i64>) -> Vec<Owner> {
+    of.into_iter().map(|id| Owner::Session(SessionId(id))).collect()
 }
 
 /// The number and the sessions of a report.
 fn reported(hearing: &mut Hearing, now_ms: u64) -> Option<(u64, Vec<i64>)> {
     match hearing.report(now_ms)? {
-        PeerMessage::Heard(heard) => {
-            Some((heard.number, heard.sessions.iter().map(|session| session.0).collect()))
-        }
+        PeerMessage::Heard(heard) => Some((
+            heard.number,
+            heard.owners.iter().map(|Owner::Session(session)| session.0).collect(),
+        )),
         message => panic!("{message:?}"),
     }
 }
@@ -53,7 +56,7 @@ fn another_leader_hears_at_once_what_was_not_answered() {
     hearing.restart();
     assert_eq!(reported(&mut hearing, 1_001), Some((2, vec![1])));
     assert_eq!(hearing.on_heeded(BootId(1), 2), None);
-    assert_eq!(hearing.take(), BTreeSet::from([SessionId(1)]));
+    assert_eq!(hearing.take(), BTreeSet::from([Owner::Session(SessionId(1))]));
     assert_eq!(hearing.take(), BTreeSet::new());
 }
 

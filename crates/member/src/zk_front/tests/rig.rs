@@ -30,8 +30,8 @@ use super::super::auth::EnsembleNames;
 use super::super::*;
 use crate::limits::WINDOW_REQUESTS_MAX;
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, LoopInput, RoomKept, SessionEvent, SnapshotJob, Start,
-    ToApply, Unavailable,
+    DiskJob, FromApply, FromSnapshot, LoopInput, OwnerEvent, RoomKept, SnapshotJob, Start, ToApply,
+    Unavailable,
 };
 use crate::{Apply, Loop};
 
@@ -1325,21 +1325,20 @@ pub(crate) fn copy(machine: &mut Machine) -> Machine {
 }
 
 /// The sessions of a machine, as a start wants them.
-pub(crate) fn sessions_of(machine: &Machine) -> Vec<SessionEvent> {
-    let mut sessions: Vec<SessionEvent> = machine
+pub(crate) fn sessions_of(machine: &Machine) -> Vec<OwnerEvent> {
+    let mut sessions: Vec<OwnerEvent> = machine
         .zk()
         .sessions()
         .iter()
-        .map(|(session, found)| SessionEvent::Attached {
-            session,
+        .map(|(session, found)| OwnerEvent::Attached {
+            owner: Owner::Session(session),
             attached: found.attached,
             timeout_ms: found.timeout_ms,
         })
         .collect();
     sessions.sort_by_key(|event| match event {
-        SessionEvent::Attached { session, .. } => *session,
-        SessionEvent::Closed(session) => *session,
-        SessionEvent::AllReplaced => unreachable!("a state that is there replaces none"),
+        OwnerEvent::Attached { owner, .. } | OwnerEvent::Ended(owner) => *owner,
+        OwnerEvent::AllReplaced => unreachable!("a state that is there replaces none"),
     });
     sessions
 }
