@@ -1,4 +1,5 @@
-//! What Loop does about snapshots that members lend to each other: [`crate::leader::lending`] says to whom.
+//! What Loop does about snapshots that members lend to each other:
+//! [`crate::leader::lending`] says to whom.
 
 use core::cmp::Reverse;
 

@@ -1,12 +1,12 @@
 //! Catching up by a snapshot: what a leader offers, and how a member fetches it, piece by piece.
 //!
 //! The replica's own message that installs the snapshot is the offer, and says who has its file:
-//! the leader, or another that lends it ([`crate::leader::lending`]). It is sent again until the member has
-//! it, or the leader has another. The member asks the holder for the pieces itself, one at a time,
-//! so that it goes on where a broken link stopped, at its own pace; when the file is whole, checked
-//! and has its name, the message is stepped. A file that its holder has no more ends that, and so
-//! does a holder that does not answer, or whose file is none; the leader is told, and then offers
-//! another.
+//! the leader, or another that lends it ([`crate::leader::lending`]). It is sent again until the
+//! member has it, or the leader has another. The member asks the holder for the pieces itself, one
+//! at a time, so that it goes on where a broken link stopped, at its own pace; when the file is
+//! whole, checked and has its name, the message is stepped. A file that its holder has no more ends
+//! that, and so does a holder that does not answer, or whose file is none; the leader is told, and
+//! then offers another.
 
 use std::collections::BTreeMap;
 
