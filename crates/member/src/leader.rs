@@ -23,8 +23,8 @@ pub(crate) mod lending;
 pub(crate) struct Leading {
     /// When this member became the leader, by Loop's clock.
     pub since_ms: u64,
-    /// The last entry that there was then: once it is applied, so is everything that earlier leaders
-    /// committed.
+    /// The last entry that there was then: once it is applied, so is everything that earlier
+    /// leaders committed.
     pub from: LogIndex,
     /// Whether a command that replaces the settings is under way.
     pub is_configuring: bool,

@@ -6,8 +6,8 @@
 //! - [`Front`], one per connection runtime, holds connections, the order within each session, and
 //!   the watches.
 //!
-//! Two more write what these decide: [`LogWriter`] the log, [`SnapshotWriter`] the snapshots, over any
-//! `storage::disk::Disk`.
+//! Two more write what these decide: [`LogWriter`] the log, [`SnapshotWriter`] the snapshots, over
+//! any `storage::disk::Disk`.
 //!
 //! Before there is a log, [`Bootstrap`] decides how the directory of an ensemble's member is born.
 //!

@@ -20,8 +20,8 @@ use crate::snapshot::fetch::WholeSnapshot;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontId(pub u32);
 
-/// A request of a connection, in the order in which the connection handed them over. Whoever answers
-/// names it: nothing may be concluded from the order of answers.
+/// A request of a connection, in the order in which the connection handed them over. Whoever
+/// answers names it: nothing may be concluded from the order of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 

@@ -178,8 +178,8 @@ pub struct Piece {
     pub bytes: Bytes,
 }
 
-/// A report of those whose clients were heard from. It is answered: that is how its sender knows that it
-/// is heard.
+/// A report of those whose clients were heard from. It is answered: that is how its sender knows
+/// that it is heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// Of the member that sends it.
