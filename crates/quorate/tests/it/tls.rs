@@ -498,7 +498,7 @@ fn stores_that_cannot_be_used_are_one_clear_line() {
         ("password", "server.p12", "ca.pem", "Secret", "the password is wrong"),
         ("key-password", "server-other-password.jks", "ca.pem", "secret", "another password"),
         ("content", "ca.pem", "ca.pem", "secret", "no private key"),
-        ("type", "../../tidy.rs", "ca.pem", "secret", "no type is set"),
+        ("type", "../../it/tls.rs", "ca.pem", "secret", "no type is set"),
         ("trust", "server.pem", "trust-openssl.p12", "secret", "no trusted certificate"),
     ] {
         let folder = server::folder(&format!("tls-bad-{name}"));

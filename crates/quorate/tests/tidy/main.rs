@@ -3,6 +3,8 @@
 //!
 //! `ARCHITECTURE.md` gives the reasons. To move a wall, change it there and here in one commit.
 
+mod arrows;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +64,7 @@ const WALLS: [Wall; 12] = [
     },
     Wall {
         name: "sim",
-        ours: &["chunk", "machine", "member", "replica", "storage", "workload", "zk"],
+        ours: &["machine", "member", "replica", "storage", "workload", "zk"],
         theirs: &["bytes", "thiserror"],
     },
     Wall {
@@ -84,7 +86,7 @@ const WALLS: [Wall; 12] = [
     Wall { name: "etcd", ours: &["machine", "member", "node"], theirs: &[] },
     Wall {
         name: "bench",
-        ours: &["chunk", "etcd", "workload", "zk"],
+        ours: &["chunk", "etcd", "zk"],
         theirs: &[
             "anyhow",
             "bytes",
