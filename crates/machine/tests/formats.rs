@@ -303,9 +303,11 @@ fn describe(machine: &Machine) -> String {
         .iter()
         .map(|(id, session)| {
             let (timeout_ms, owner) = (session.timeout_ms, session.owner);
+            let (origin, connection) = (owner.origin, owner.connection);
+            let owner = format!("Owner {{ origin: {origin:?}, connection: {connection:?} }}");
             let (password, attached) = (session.password, session.attached);
             let ephemerals = machine.zk().ephemeral_paths(id);
-            format!("{id:?} {timeout_ms} ms {password:?} {owner:?} {attached:?} {ephemerals:?}")
+            format!("{id:?} {timeout_ms} ms {password:?} {owner} {attached:?} {ephemerals:?}")
         })
         .collect();
     sessions.sort();
