@@ -1,0 +1,52 @@
+//! The rooms of `member`: only `zk_front` and `local_read` name the protocol of ZooKeeper.
+
+use std::fs;
+
+use super::{assert_none, files_below, root, shown};
+
+/// Whether code names something of the crate `zk`. Comments do not count, nor does `machine::zk`.
+fn names_zk(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    code.match_indices("zk::").any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':')
+    })
+}
+
+#[test]
+fn a_line_names_zk_in_code_only() {
+    for (line, expected) in [
+        ("use zk::ErrorCode;", true),
+        ("    let query = &zk::ops::query(read);", true),
+        ("use machine::zk::tree::ROOT;", false),
+        ("use crate::zk_front::Front;", false),
+        ("    // zk::ErrorCode has a number for it.", false),
+    ] {
+        assert_eq!(names_zk(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn in_member_only_the_front_and_local_reads_name_a_protocol() {
+    let source = root().join("crates/member/src");
+    let mut complaints = Vec::new();
+    let mut named_count = 0;
+    for path in files_below(&source) {
+        let inner = path.strip_prefix(&source).expect("it is below").to_string_lossy().into_owned();
+        let is_test = inner.contains("tests");
+        let is_room = inner.starts_with("zk_front") || inner == "local_read.rs";
+        if is_test || path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("source is text");
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| names_zk(line)) {
+            if is_room {
+                named_count += 1;
+            } else {
+                complaints.push(format!("{}:{number}: {}", shown(&path), line.trim()));
+            }
+        }
+    }
+    assert!(named_count > 0, "the rooms that may name it do");
+    assert_none(complaints);
+}
