@@ -44,17 +44,5 @@ impl Command<'_> {
     }
 }
 
-impl<'a> From<ZkCommand<'a>> for Command<'a> {
-    fn from(command: ZkCommand<'a>) -> Command<'a> {
-        Command::Zk(command)
-    }
-}
-
-impl From<ControlCommand> for Command<'_> {
-    fn from(command: ControlCommand) -> Self {
-        Command::Control(command)
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -125,11 +125,6 @@ impl ContainerManager {
         self.state = found.next.map_or(State::Resting, State::Waiting);
         !found.paths.is_empty()
     }
-
-    /// A container that never had a child goes after this.
-    pub fn never_used_ms_max(&self) -> u64 {
-        self.settings.never_used_ms_max
-    }
 }
 
 #[cfg(test)]
