@@ -12,9 +12,9 @@ use crate::limits::{ORIGINS_MAX, SERVERS_MAX};
 /// A replicated change of the ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Replace the state by that of an image, which whoever applies this has.
+    /// Replace the state by the state of an image. Each member has prepared the image before.
     InstallImage {
-        /// Of the snapshot's file ([`crate::machine::PreparedImage`]).
+        /// Hash of the snapshot's file ([`crate::machine::PreparedImage`]).
         hash: u128,
     },
     /// Note which server of the configuration a member is.

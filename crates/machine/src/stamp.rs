@@ -1,4 +1,4 @@
-//! What is known of a command beside the command itself.
+//! The context of a command: its time, its sender, and what the sender has proved to be.
 
 use crate::ids::{Attachment, ConnectionId, Origin};
 use crate::zk::acl::Identity;
@@ -9,7 +9,7 @@ pub struct Stamp<'a> {
     /// The leader's wall clock, ms since 1970. For Stat, and for what a time to live is compared
     /// with.
     pub time_ms: i64,
-    /// Who handed the command over.
+    /// The member, and its start, that handed the command over.
     pub origin: Origin,
     /// The connection that sent it; 0 for commands of Loop.
     pub connection: ConnectionId,

@@ -20,7 +20,7 @@
 /// Version of the image format, of an ensemble's state.
 pub const FORMAT_VERSION: u8 = 2;
 
-/// The same of a state in which no server is registered, as of a standalone server.
+/// Version of the image format of a state without registered servers: a standalone server's.
 pub(crate) const FORMAT_VERSION_ALONE: u8 = 1;
 
 pub(crate) const TAG_HEADER: u8 = b'H';

@@ -11,9 +11,9 @@ use crate::zk::settings::Settings;
 pub enum Change {
     /// A znode was made at the path, and its parent has one child more.
     Created {
-        /// Who may know of the znode; `None` is everyone.
+        /// ACL of the znode, which decides who is told; `None`: everyone.
         acl: Option<Acl>,
-        /// Who may know of the parent's children; `None` is everyone.
+        /// ACL of the parent, which decides who is told of its children; `None`: everyone.
         parent_acl: Option<Acl>,
     },
     /// The znode at the path was removed, and its parent has one child less.
@@ -47,7 +47,7 @@ pub enum Change {
     Configured(Arc<Settings>),
     /// The state was replaced by an image: connections and watches of before are worth nothing.
     Installed {
-        /// Those that there are now, by id, each with its timeout in ms: owned by nobody.
+        /// Sessions of the image, by id, each with its timeout in ms. No connection owns them yet.
         sessions: Arc<[(SessionId, u32)]>,
     },
 }
@@ -62,8 +62,8 @@ pub struct QuotaExceeded {
     pub hard: bool,
     /// `count` (znodes) or `bytes`.
     pub of: &'static str,
-    /// What there would be, or is now.
+    /// Usage with the write: reached, or refused.
     pub usage: i64,
-    /// What there may be.
+    /// Usage that the quota allows.
     pub limit: i64,
 }
