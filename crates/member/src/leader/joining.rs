@@ -83,9 +83,9 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
 }
 
 /// The voters that were registered as this server, and are not this member; or nobody, who
-/// votes for a server that was absent at the birth. A voter that no leader ever had a link from
-/// is registered as none, and was lost right after its birth: one of these that is silent,
-/// then.
+/// votes for a server that was absent at the birth. If there is none, one voter that is silent:
+/// one that no leader ever had a link from, so that it is registered as no server, was lost right
+/// after its birth; else one whose server has another voter.
 fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
     let server_of = |voter: &u64| view.servers.registered.get(&MemberId(*voter)).copied();
@@ -95,11 +95,24 @@ fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     if !known.is_empty() {
         return known;
     }
-    let mut unknown = voters.filter(|voter| {
-        let is_own = *voter == view.servers.own.0.0;
-        server_of(voter).is_none() && !is_own && is_silent(view, *voter)
-    });
-    unknown.next().into_iter().collect()
+    let mut lost = voters.filter(|voter| !is_heard(view, *voter));
+    let unknown = lost.clone().find(|voter| server_of(voter).is_none());
+    unknown.or_else(|| lost.find(|voter| is_second(view, *voter))).into_iter().collect()
+}
+
+/// Whether a voter's server has another one, which is heard: it took the vote of a server whose
+/// member no leader knew, and the one that it was came back later.
+fn is_second(view: &JoinView<'_>, voter: u64) -> bool {
+    let server_of = |member: u64| view.servers.registered.get(&MemberId(member));
+    let server = server_of(voter);
+    let is_other = |other: &u64| *other != voter && server_of(*other) == server;
+    server.is_some()
+        && view.membership.voters.iter().any(|other| is_other(other) && is_heard(view, *other))
+}
+
+/// Whether this member is the leader itself, or is heard.
+fn is_heard(view: &JoinView<'_>, member: u64) -> bool {
+    member == view.servers.own.0.0 || !is_silent(view, member)
 }
 
 /// Whether a member is not heard any more. Before a leader has listened it does not know, but
@@ -116,7 +129,9 @@ fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
     silent_ticks.is_none_or(|ticks| ticks >= view.silent_ticks_min)
 }
 
-/// A learner that has caught up takes the vote of the member that was its server.
+/// A learner that has caught up takes the vote of the member that was its server: one vote, so
+/// that there are as many as before. Where its server had two, the other one is left for a server
+/// that has none.
 fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
     for learner in &view.membership.learners {
         let Some(server) = view.servers.registered.get(&MemberId(*learner)) else { continue };
@@ -127,10 +142,12 @@ fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
         }) && !is_silent(view, *learner);
         let replaced = voters_of(view, *server, MemberId(*learner));
         let are_silent = replaced.iter().all(|member| is_silent(view, *member));
-        if has_caught_up && are_silent && !replaced.is_empty() {
-            let removals = replaced.into_iter().map(MemberChange::Remove);
-            let changes = core::iter::once(MemberChange::AddVoter(*learner)).chain(removals);
-            return Some(change(Transition::Joint, changes.collect()));
+        if has_caught_up
+            && are_silent
+            && let Some(gone) = replaced.last()
+        {
+            let changes = vec![MemberChange::AddVoter(*learner), MemberChange::Remove(*gone)];
+            return Some(change(Transition::Joint, changes));
         }
     }
     None
@@ -166,7 +183,7 @@ fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
     let gone = learners.find(|learner| {
         let member = MemberId(*learner);
         let Some(server) = view.servers.registered.get(&member) else { return false };
-        let is_back = |voter: &u64| !is_silent(view, *voter) || *voter == view.servers.own.0.0;
+        let is_back = |voter: &u64| is_heard(view, *voter);
         !view.servers.linked.contains_key(&member)
             && is_silent(view, *learner)
             && voters_of(view, *server, member).iter().any(is_back)

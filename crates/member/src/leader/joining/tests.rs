@@ -124,6 +124,36 @@ fn one_that_was_lost_before_any_leader_knew_it_is_replaced_too() {
     assert_eq!(step(&mut joining, &members, &there), changes(Transition::Joint, &promoted));
 }
 
+/// Servers 1 and 2 were lost before any leader knew them, the new machine of server 2 took the vote
+/// of server 1, and the old one of server 2 came back for a while.
+#[test]
+fn a_server_without_a_vote_gets_the_one_of_a_server_that_has_two() {
+    let registered = [(11, 1), (12, 2), (13, 3), (22, 2), (24, 4)];
+    let mut joining = joining(&registered, &[(13, 3), (22, 2), (24, 4)]);
+    let members = membership(&[11, 12, 13, 22], &[24]);
+    let of_two = |old, new| [peer(12, old, 900), peer(13, Some(0), 1_000), peer(22, new, 1_000)];
+    let with_learner = |peers: [PeerStatus; 3]| [peers.to_vec(), vec![peer(24, Some(0), 1_000)]];
+    for both in [of_two(Some(3), Some(0)), of_two(None, Some(50))] {
+        let peers = with_learner(both).concat();
+        assert_eq!(step(&mut joining, &members, &peers), None, "neither is known to be over");
+    }
+    let peers = with_learner(of_two(Some(50), Some(0))).concat();
+    let promoted = [MemberChange::AddVoter(24), MemberChange::Remove(12)];
+    assert_eq!(step(&mut joining, &members, &peers), changes(Transition::Joint, &promoted));
+}
+
+/// With both votes of server 2 for one member there would be one voter fewer, for ever.
+#[test]
+fn a_member_takes_one_vote_where_its_server_has_two() {
+    let registered = [(11, 1), (12, 2), (13, 3), (22, 2), (32, 2)];
+    let mut joining = joining(&registered, &[(13, 3), (32, 2)]);
+    let members = membership(&[11, 12, 13, 22], &[32]);
+    let peers = [peer(12, None, 0), peer(13, Some(0), 1_000), peer(22, None, 0)];
+    let peers = [peers.to_vec(), vec![peer(32, Some(0), 1_000)]].concat();
+    let promoted = [MemberChange::AddVoter(32), MemberChange::Remove(22)];
+    assert_eq!(step(&mut joining, &members, &peers), changes(Transition::Joint, &promoted));
+}
+
 #[test]
 fn whoever_comes_as_a_server_that_was_absent_at_the_birth_is_not_waited_for() {
     let (nobody, other) = (absent_voter(2).unwrap(), absent_voter(4).unwrap());
