@@ -25,9 +25,23 @@ pub struct SessionId(pub i64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
-/// Which start of a member's process: grows with each start of the same data directory.
+/// Which start of a member's process: grows with each start of the same data directory. The starts
+/// of two copies of a directory differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootId(pub u64);
+
+impl BootId {
+    /// The start that the directory counts as number `count`, from 1. `random` tells it from the
+    /// starts of the directory's copies that count to the same number.
+    pub fn new(count: u32, random: u32) -> BootId {
+        BootId(u64::from(count) << 32 | u64::from(random))
+    }
+
+    /// How often the directory had been started, this start included. For people.
+    pub fn count(self) -> u64 {
+        self.0 >> 32
+    }
+}
 
 /// A client connection of one boot of one member, never reused within that boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -238,10 +238,10 @@ pub enum Condemned {
         /// The term of the one that it has.
         term: u64,
     },
-    /// The log holds what a later life of this member handed over: an old copy.
+    /// The log holds what another start of this member handed over: an old copy.
     #[error(
-        "the log holds what this member wrote in its start {boot}, and this is start {own}, which knows \
-         nothing of that: it is an old copy of the directory"
+        "the log holds what start {boot} of this member wrote, of which this one, start {own} of its \
+         directory, knows nothing: it is an old copy of the directory"
     )]
     Outlived {
         /// How often it had been started then.
@@ -570,7 +570,7 @@ impl Loop {
             }
             FromApply::Digest { index, digest } => self.on_own_digest(index.0, digest),
             FromApply::Outlived { boot } => {
-                let (boot, own) = (boot.0, self.origin.boot.0);
+                let (boot, own) = (boot.count(), self.origin.boot.count());
                 self.condemn(Condemned::Outlived { boot, own });
             }
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),

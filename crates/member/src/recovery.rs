@@ -124,30 +124,44 @@ pub enum OpenedMember<D: Disk> {
 /// The directory of a member of an ensemble that is to be born, locked as long as this lives.
 pub struct UnbornMember<D: Disk> {
     dir: EmptyDir<D>,
+    /// Of this start.
+    drawn: [u8; 32],
     /// The member id that it has from now on.
     pub member: MemberId,
     /// Set if it was corrupt: the name of the directory that has all of it now, and what was wrong.
     pub set_aside: Option<(String, RecoveryError)>,
 }
 
-/// Ids that nobody else has, from a secret that nobody else has: of a cluster and of a member.
-pub fn draw_ids(secret: &[u8; 32]) -> (u128, MemberId) {
-    let (cluster, rest) = secret.split_at(16);
+/// Ids that nobody else has, from random bytes that nobody else has: of a cluster and of a member.
+pub fn draw_ids(drawn: &[u8; 32]) -> (u128, MemberId) {
+    let (cluster, rest) = drawn.split_at(16);
     let cluster_id = u128::from_le_bytes(cluster.try_into().expect("16 bytes were split off"));
     let member_id = u64::from_le_bytes(rest[..8].try_into().expect("16 bytes are left"));
     // 0 means nobody, and those are nobody's.
     (cluster_id, MemberId(member_id.clamp(1, ABSENT_VOTERS_FROM - 1)))
 }
 
-/// Opens the directory that is `disk`'s root, and counts this start. An empty one becomes an
-/// ensemble of one with ids drawn from `secret`, which is unpredictable. Each snapshot that cannot
-/// be used is told to `skipped`.
+/// The id of the start that the directory counts as number `count`.
+///
+/// # Panics
+/// `count` is 2^32 or more: nobody starts a server that often.
+fn boot_id(count: u64, drawn: &[u8; 32]) -> BootId {
+    let count = u32::try_from(count).expect("nobody starts a server 2^32 times");
+    // Behind the bytes that `draw_ids` takes.
+    let random = drawn[24..28].try_into().expect("4 bytes are left");
+    BootId::new(count, u32::from_le_bytes(random))
+}
+
+/// Opens the directory that is `disk`'s root, and counts this start. `drawn` is random and new at
+/// each start: the id of the start is drawn from it, and the ids with which an empty directory
+/// becomes an ensemble of one. Those ids are no secrets, so nothing secret may be derived from
+/// `drawn`. Each snapshot that cannot be used is told to `skipped`.
 ///
 /// # Errors
 /// The directory cannot be used.
 pub fn recover<D: Disk + Clone>(
     disk: &D,
-    secret: &[u8; 32],
+    drawn: &[u8; 32],
     reading: impl Into<Reading>,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<Recovered<D>, RecoveryError> {
@@ -155,30 +169,30 @@ pub fn recover<D: Disk + Clone>(
     let (dir, is_new) = match datadir::open(disk.clone())? {
         Opened::Existing(found) => (found, false),
         Opened::Empty(empty) => {
-            let (cluster_id, member) = draw_ids(secret);
+            let (cluster_id, member) = draw_ids(drawn);
             let alone = Birth { cluster_id, voters: vec![member.0] };
             (give_birth(empty, member, &alone, Machine::default(), &reading.log)?, true)
         }
     };
-    recover_born(disk, dir, is_new, reading, skipped)
+    recover_born(disk, dir, is_new, drawn, reading, skipped)
 }
 
 /// As [`recover`] for a member of an ensemble. One that is empty gets a member id, drawn from
-/// `secret`, that it keeps. One that is corrupt is set aside: the other members have what it held,
+/// `drawn`, that it keeps. One that is corrupt is set aside: the other members have what it held,
 /// and it comes back under another member id, without a vote.
 ///
 /// # Errors
 /// The directory cannot be used, and setting it aside would not help or fails, too.
 pub fn open_member<D: Disk + Clone>(
     disk: &D,
-    secret: &[u8; 32],
+    drawn: &[u8; 32],
     reading: impl Into<Reading>,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<OpenedMember<D>, RecoveryError> {
-    match open_as_it_is(disk, secret, reading.into(), skipped) {
+    match open_as_it_is(disk, drawn, reading.into(), skipped) {
         Err(cause) if cause.is_corruption() => {
             let (dir, name) = datadir::set_aside(disk.clone())?;
-            unborn(dir, secret, Some((name, cause)))
+            unborn(dir, drawn, Some((name, cause)))
         }
         other => other,
     }
@@ -186,27 +200,27 @@ pub fn open_member<D: Disk + Clone>(
 
 fn open_as_it_is<D: Disk + Clone>(
     disk: &D,
-    secret: &[u8; 32],
+    drawn: &[u8; 32],
     reading: Reading,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<OpenedMember<D>, RecoveryError> {
     match datadir::open(disk.clone())? {
         Opened::Existing(dir) => {
-            let recovered = recover_born(disk, dir, false, reading, skipped)?;
+            let recovered = recover_born(disk, dir, false, drawn, reading, skipped)?;
             Ok(OpenedMember::Born(Box::new(recovered)))
         }
-        Opened::Empty(dir) => unborn(dir, secret, None),
+        Opened::Empty(dir) => unborn(dir, drawn, None),
     }
 }
 
 fn unborn<D: Disk + Clone>(
     dir: EmptyDir<D>,
-    secret: &[u8; 32],
+    drawn: &[u8; 32],
     set_aside: Option<(String, RecoveryError)>,
 ) -> Result<OpenedMember<D>, RecoveryError> {
-    let (_, drawn) = draw_ids(secret);
-    let member = MemberId(dir.draft(drawn.0)?);
-    Ok(OpenedMember::Unborn(UnbornMember { dir, member, set_aside }))
+    let (_, member) = draw_ids(drawn);
+    let member = MemberId(dir.draft(member.0)?);
+    Ok(OpenedMember::Unborn(UnbornMember { dir, drawn: *drawn, member, set_aside }))
 }
 
 impl<D: Disk + Clone> UnbornMember<D> {
@@ -221,7 +235,7 @@ impl<D: Disk + Clone> UnbornMember<D> {
         options: WalOptions,
     ) -> Result<Recovered<D>, RecoveryError> {
         let dir = give_birth(self.dir, self.member, birth, Machine::default(), &options)?;
-        recover_born(disk, dir, true, options.into(), |_| {})
+        recover_born(disk, dir, true, &self.drawn, options.into(), |_| {})
     }
 }
 
@@ -244,11 +258,12 @@ fn recover_born<D: Disk + Clone>(
     disk: &D,
     dir: DataDir<D>,
     is_new: bool,
+    drawn: &[u8; 32],
     reading: Reading,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<Recovered<D>, RecoveryError> {
     // Before anything is changed: a directory whose count is damaged is left as it is.
-    let boot = BootId(dir.next_boot()?);
+    let boot = boot_id(dir.next_boot()?, drawn);
     let (mut wal, log) = Wal::open(disk.clone(), reading.log)?;
     let (meta, mut machine) =
         restore_newest_together(disk, log.snapshot.index, reading.together, skipped)?;

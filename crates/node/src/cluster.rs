@@ -111,12 +111,12 @@ pub(crate) fn join(
 ) -> Result<(Recovered<RealDisk>, Cluster), StartError> {
     let failed = |error| recovery_error(config, error);
     let gate = Arc::new(PeerGate::default());
-    let (secret, options) = (&config.secret, on_two_threads());
+    let (drawn, options) = (&config.drawn, on_two_threads());
     let opened = match cluster.voters == [cluster.server] {
         // Nobody else has what it holds: a directory that is corrupt is refused, not set aside.
-        true => recover(disk, secret, options, skipped)
+        true => recover(disk, drawn, options, skipped)
             .map(|recovered| OpenedMember::Born(Box::new(recovered))),
-        false => open_member(disk, secret, options, skipped),
+        false => open_member(disk, drawn, options, skipped),
     };
     match opened.map_err(failed)? {
         OpenedMember::Born(recovered) => {
@@ -204,7 +204,7 @@ fn wait_for_birth(
     disk: &RealDisk,
     gate: &PeerGate,
 ) -> Result<Recovered<RealDisk>, RecoveryError> {
-    let (cluster_id, _) = draw_ids(&config.secret);
+    let (cluster_id, _) = draw_ids(&config.drawn);
     let mut inputs = Vec::new();
     let mut said = None;
     loop {

@@ -39,7 +39,10 @@ pub struct NodeConfig {
     pub log_dir: Option<PathBuf>,
     /// Connection runtimes.
     pub front_count: u32,
-    /// Unpredictable: ids of a new data directory are drawn from it.
+    /// Random and new at each start: the id of the start and those of a new data directory are
+    /// drawn from it. Other members are told of them.
+    pub drawn: [u8; 32],
+    /// Random and new at each start: nobody is told of it.
     pub secret: [u8; 32],
     /// What the member is to be.
     pub member: Options,
@@ -164,7 +167,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
             (recovered, Some(cluster))
         }
         None => {
-            let recovered = recover(&disk, &config.secret, on_two_threads(), skipped)
+            let recovered = recover(&disk, &config.drawn, on_two_threads(), skipped)
                 .map_err(|error| recovery_error(config, error))?;
             (recovered, None)
         }

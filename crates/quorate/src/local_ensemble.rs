@@ -22,7 +22,7 @@ use crate::cli::ServeArgs;
 use crate::config::{
     ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT, layout_name,
 };
-use crate::serve::secret;
+use crate::serve::random_bytes;
 
 /// From a server's client port to that for other servers: 2181 makes ZooKeeper's 2888.
 const PEER_PORT_DISTANCE: u16 = 707;
@@ -102,7 +102,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
 
 /// What the servers know each other by: others on this machine could reach their ports.
 fn write_secret(file: &Path) -> anyhow::Result<()> {
-    let text: String = secret()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text: String = random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(file)?;
     writeln!(file, "{text}")?;

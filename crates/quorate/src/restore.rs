@@ -16,7 +16,7 @@ use storage::datadir::{Birth, IDENTITY_FILE};
 use storage::disk::RealDisk;
 
 use crate::cli::RestoreArgs;
-use crate::serve::secret;
+use crate::serve::random_bytes;
 
 /// Makes the directories.
 pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
@@ -33,8 +33,8 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     }
     // Read once before anything is made: a file that is no backup leaves nothing behind.
     let znodes = read(&args.backup)?.zk().tree().znode_count();
-    let (cluster_id, _) = draw_ids(&secret()?);
-    let members = folders.iter().map(|_| Ok(draw_ids(&secret()?).1));
+    let (cluster_id, _) = draw_ids(&random_bytes()?);
+    let members = folders.iter().map(|_| Ok(draw_ids(&random_bytes()?).1));
     let mut members: Vec<MemberId> = members.collect::<anyhow::Result<_>>()?;
     members.sort_unstable();
     let birth = Birth { cluster_id, voters: members.iter().map(|member| member.0).collect() };

@@ -112,7 +112,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
     let front_count = fronts.min(FRONTS_MAX) as u32;
-    let secret = secret()?;
+    let secret = random_bytes()?;
     let client_ports = [port_of(plain.as_ref()), port_of(secure.as_ref())];
     let conf = conf_report(&config, client_ports);
     let answers = Arc::new(Answers {
@@ -129,7 +129,9 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         data_dir: config.data_dir.clone(),
         log_dir: config.log_dir.clone(),
         front_count,
-        secret,
+        // Not the Fronts' secret: ids are told to others.
+        drawn: random_bytes()?,
+        secret: random_bytes()?,
         fsync_warning: Duration::from_millis(config.fsync_warning_ms),
         audit_user: config.audit.then(user_name),
         cluster,
@@ -319,13 +321,13 @@ async fn reload(tls: Option<Arc<Tls>>) {
     }
 }
 
-/// From the system's source of randomness: session ids and passwords, and a new directory's ids.
-pub(crate) fn secret() -> anyhow::Result<[u8; 32]> {
-    let mut secret = [0; 32];
-    let count = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
+/// From the system's source of randomness, for secrets and for ids that nobody else has.
+pub(crate) fn random_bytes() -> anyhow::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .context("no randomness")?;
-    anyhow::ensure!(count == secret.len(), "not enough randomness");
-    Ok(secret)
+    anyhow::ensure!(count == bytes.len(), "not enough randomness");
+    Ok(bytes)
 }
 
 fn front_config(

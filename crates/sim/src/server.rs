@@ -192,12 +192,14 @@ impl MemberConfig {
         self.servers.is_empty()
     }
 
-    /// What the ids of a directory are drawn from: whoever has lost one draws others.
-    pub fn secret_of_directory(&self) -> [u8; 32] {
+    /// What the ids of a directory and of a start are drawn from: a server that has lost its
+    /// directory draws others, and each life has an id of its own.
+    pub fn drawn(&self, life: u64) -> [u8; 32] {
         let is_old = self.sabotage == Some(Sabotage::OldIdAgain);
         let lost_count = if is_old { 0 } else { self.lost_count };
         // Of both ids.
-        with_word(with_word(self.secret, 1, lost_count), 2, lost_count)
+        let drawn = with_word(with_word(self.secret, 1, lost_count), 2, lost_count);
+        with_word(drawn, 3, life)
     }
 
     /// Two starts, and two members, must not draw the same session ids.
@@ -383,10 +385,11 @@ impl Server {
         witness: &mut Witness,
     ) -> Result<Started, Death> {
         let recovered = if config.is_alone() {
-            recover(disk, &config.secret, config.wal, |_| {}).map_err(not_recovered)?
+            recover(disk, &config.drawn(life), config.wal, |_| {}).map_err(not_recovered)?
         } else {
-            let secret = config.secret_of_directory();
-            match open_member(disk, &secret, config.wal, |_| {}).map_err(not_recovered)? {
+            match open_member(disk, &config.drawn(life), config.wal, |_| {})
+                .map_err(not_recovered)?
+            {
                 OpenedMember::Born(recovered) => *recovered,
                 OpenedMember::Unborn(unborn) => match &config.birth {
                     Some(birth) if birth.voters.contains(&unborn.member.0) => {

@@ -96,7 +96,23 @@ fn an_empty_directory_is_born_once_and_each_start_is_counted() {
     let second = found(&disk);
     assert!(!second.is_new);
     assert_eq!(second.origin.member, origin.member);
-    assert_eq!(second.origin.boot.0, origin.boot.0 + 1);
+    assert_eq!((origin.boot.count(), second.origin.boot.count()), (1, 2));
+}
+
+/// The second one may hand over a batch of the same number: it must not take the first one's in the
+/// log for its own, and answer its clients from it.
+#[test]
+fn two_starts_of_copies_of_a_directory_are_different_ones() {
+    let starts = [1, 2].map(|start| {
+        let disk = FaultDisk::new(1);
+        drop(unborn(&disk, 9));
+        let copy = unborn(&disk, start);
+        let birth = Birth { cluster_id: 7, voters: vec![3, copy.member.0] };
+        copy.be_born(&disk, &birth, WalOptions::default()).expect("is born").origin
+    });
+    assert_eq!(starts[0].member, starts[1].member);
+    assert_ne!(starts[0].boot, starts[1].boot);
+    assert_eq!(starts.map(|origin| origin.boot.count()), [1, 1]);
 }
 
 /// The last batch was applied and is in a snapshot; its frames, which no mark covers yet, are
@@ -178,7 +194,7 @@ fn a_member_of_an_ensemble_keeps_its_id_from_before_its_birth() {
     disk.crash();
     let second = born(&disk);
     assert!(!second.is_new);
-    assert_eq!((second.origin.member, second.origin.boot.0), (member, 2));
+    assert_eq!((second.origin.member, second.origin.boot.count()), (member, 2));
     assert_eq!(second.dir.birth(), &birth);
 }
 

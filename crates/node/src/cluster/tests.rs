@@ -51,6 +51,7 @@ impl Ensemble {
             data_dir: self.data_dir(number),
             log_dir: None,
             front_count: 1,
+            drawn: [self.starts; 32],
             secret: [self.starts; 32],
             member: Options {
                 settings: Settings::default(),

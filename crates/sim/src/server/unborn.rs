@@ -34,7 +34,7 @@ impl Unborn {
         let server = config.number as u64 + 1;
         let bootstrap = Bootstrap::new(server, member.member, &config.servers, config.attendance);
         let hello = Arc::new(bootstrap.hello().clone());
-        let (cluster_id, _) = draw_ids(&config.secret_of_directory());
+        let (cluster_id, _) = draw_ids(&config.drawn(life));
         Unborn { life, started_us: world.now_us, member, bootstrap, hello, cluster_id }
     }
 

@@ -219,8 +219,7 @@ impl Simulation {
 
 /// What a start makes of a damaged disk that was like this before.
 pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
-    let open =
-        |disk: &FaultDisk| open_member(disk, &config.secret_of_directory(), config.wal, |_| {});
+    let open = |disk: &FaultDisk| open_member(disk, &config.drawn(0), config.wal, |_| {});
     let (before, after) = (open(before), open(&damaged.copy()));
     if let (Ok(_), Err(error)) = (&before, &after) {
         // The others have what it held, so that it is of no use to wait for somebody to look at it.
