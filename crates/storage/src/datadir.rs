@@ -26,6 +26,7 @@ use std::io;
 
 use crate::codec::{DecodeError, Reader, put_u64_list};
 use crate::disk::Disk;
+pub use crate::disk::SET_ASIDE_PREFIX;
 use crate::error::StorageError;
 use crate::limits::{MEMBERS_MAX, SET_ASIDE_MAX, SMALL_FILE_BYTES_MAX};
 use crate::record::{HardState, Membership, SnapshotPoint};
@@ -47,8 +48,6 @@ pub const DRAFT_FILE: &str = "draft";
 /// The file that says how the ensemble began.
 pub const BIRTH_FILE: &str = "birth";
 
-/// What the names of directories that hold what was set aside start with. A number follows.
-pub const SET_ASIDE_PREFIX: &str = "set-aside-";
 /// Says, as text, why the directory is not to be used any more. See [`condemn`].
 pub const CONDEMNED_FILE: &str = "condemned";
 

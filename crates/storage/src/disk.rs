@@ -20,11 +20,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
-use crate::datadir::SET_ASIDE_PREFIX;
 use crate::disk::direct::{DirectBlocks, DirectWriter, is_refusal};
-use crate::wal::WAL_DIR;
 
 pub use direct::AlignedBuffer;
+
+/// The directory of the log. A [`RealDisk`] may have it below a root of its own.
+pub const WAL_DIR: &str = "wal";
+
+/// What the names of directories that hold what was set aside start with. A number follows.
+pub const SET_ASIDE_PREFIX: &str = "set-aside-";
 
 /// What storage needs of a file system. [`RealDisk`] and [`crate::fault_disk::FaultDisk`] are the
 /// two there are.

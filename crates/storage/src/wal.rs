@@ -36,10 +36,11 @@ pub(crate) use replay::Replay;
 pub(crate) use scan::{
     Chain, HeadFound, Listing, Segment, find_chain, parse_number, read_head, scan as scan_segment,
 };
-pub use scan::{TornTail, WAL_DIR, log_path};
+pub use scan::{TornTail, log_path};
 pub use spare::SpareJob;
 
 use crate::disk::Disk;
+pub use crate::disk::WAL_DIR;
 use crate::error::StorageError;
 use crate::limits::{
     FILE_NUMBER_MAX, FIRST_SEGMENT_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RESERVE_COUNT,

@@ -27,7 +27,7 @@
 //! before the head is written, whose bytes are known in advance. So a head that is there has them
 //! behind it, which it says with its mark; and while it is not, the old segment is the log's last.
 
-use crate::disk::Disk;
+use crate::disk::{Disk, WAL_DIR};
 use crate::error::StorageError;
 use crate::limits::{
     BIRTH_SEGMENT_BYTES, CARRIED_BYTES_MAX, CARRIED_SHARE, FILL_STEP_BYTES, RESERVE_COUNT,
@@ -39,8 +39,8 @@ use crate::record::{
 };
 use crate::wal::replay::Replay;
 use crate::wal::scan::{
-    HeadFound, Listing, Scanned, Segment, TornTail, WAL_DIR, Window, find_chain, log_path,
-    read_head, scan, spare_path, temporary_path,
+    HeadFound, Listing, Scanned, Segment, TornTail, Window, find_chain, log_path, read_head, scan,
+    spare_path, temporary_path,
 };
 use crate::wal::spare::{Spare, make_now};
 use crate::wal::{

@@ -21,7 +21,7 @@
 
 use bytes::Bytes;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, WAL_DIR};
 use crate::error::StorageError;
 use crate::limits::{FILE_NUMBER_MAX, READ_WINDOW_BYTES, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
 use crate::record::{
@@ -29,9 +29,6 @@ use crate::record::{
     LOG_FORMAT_VERSION, Link, SLOT_BYTES, SLOT_OFFSETS, Slot, decode_body, decode_head,
     decode_head_version, decode_header, decode_slot,
 };
-
-/// The directory of the log.
-pub const WAL_DIR: &str = "wal";
 
 /// Path of the segment of that number.
 pub fn log_path(sequence: u64) -> String {
