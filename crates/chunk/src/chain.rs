@@ -12,11 +12,11 @@ use crate::error::ChunkError;
 use crate::identity::Identity;
 use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
 use crate::record::Position;
-use crate::scan::{Start, says_durable};
 use crate::segment::{
-    FIRST_RECORD, Head, LOG_DIR, parse_next_name, parse_segment_name, read_block, segment_path,
+    FIRST_RECORD, Head, LOG_DIR, Start, parse_next_name, parse_segment_name, read_block,
+    segment_path,
 };
-use crate::segment_reader::{SegmentReader, read_fully};
+use crate::segment_reader::{SegmentReader, read_fully, says_durable};
 
 /// The files of the log.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use crate::extents::{Extents, Run, Starts};
 use crate::layout::Layout;
 use crate::limits::{CHECKPOINT_PIECE_BYTES, CHECKPOINT_PIECE_BYTES_MAX};
 use crate::record::Position;
-use crate::scan::Start;
+use crate::segment::Start;
 use crate::segment_reader::read_fully;
 
 /// The folder of the checkpoints.

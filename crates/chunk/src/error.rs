@@ -6,7 +6,7 @@ use storage::disk::is_out_of_descriptors;
 use thiserror::Error;
 
 use crate::block::BlockId;
-use crate::container::State;
+use crate::container::state::State;
 
 /// Why the store did not do what was asked. Nothing was changed, unless it says otherwise.
 #[derive(Debug, Error)]

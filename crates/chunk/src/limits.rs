@@ -191,7 +191,6 @@ pub const PUNCHED_BYTES_PER_CALL: u32 = 32 * 1024 * 1024;
 /// Bytes read at once when the log is read from end to end.
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
-const _: () = assert!(GATHERED_BYTES_MAX <= crate::record::PIECE_BYTES);
 const _: () = assert!(BUFFER_BYTES >= 2 * GATHERED_BYTES_MAX);
 const _: () = assert!(BUFFER_BYTES.is_multiple_of(BLOCK_BYTES as usize));
 const _: () = assert!(SEGMENT_BYTES_DEFAULT as usize > 2 * RECORD_BODY_BYTES_MAX);

@@ -39,12 +39,13 @@ use crate::record::{
     HEADER_BYTES, Header, Kind, PIECE_BYTES, Position, encode_header, encode_trailer, record_bytes,
 };
 use crate::rounds::Rounds;
-use crate::scan::Start;
 use crate::segment::{
-    FIRST_RECORD, Head, LOG_DIR, LOG_FORMAT_VERSION, RESERVE_PATH, next_path, put_head,
+    FIRST_RECORD, Head, LOG_DIR, LOG_FORMAT_VERSION, RESERVE_PATH, Start, next_path, put_head,
     segment_path,
 };
 use crate::segment_reader::read_fully;
+
+const _: () = assert!(GATHERED_BYTES_MAX <= PIECE_BYTES);
 
 /// A record to be written.
 #[derive(Clone, Copy, Debug)]

@@ -16,23 +16,8 @@ use crate::identity::Identity;
 use crate::limits::BLOCK_BYTES;
 use crate::record::{Header, Position, Salt};
 use crate::segment::FIRST_RECORD;
-use crate::segment_reader::{SegmentReader, Step};
-
-/// Where reading starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// The place; the start of the first segment if there is no checkpoint.
-    pub at: Position,
-    /// Where the record before starts in that segment: 0 if there is none, unknown if a checkpoint
-    /// of version 1 was begun with.
-    pub previous: Option<u32>,
-}
-
-impl Start {
-    /// The start of the whole log.
-    pub const FIRST: Start =
-        Start { at: Position { segment: 1, offset: FIRST_RECORD }, previous: Some(0) };
-}
+pub use crate::segment::Start;
+use crate::segment_reader::{SegmentReader, Step, says_durable};
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -225,25 +210,5 @@ impl<'a, D: Disk> SegmentScan<'a, D> {
             }
         }
         Ok((false, is_blank))
-    }
-}
-
-/// Whether a record from `at` on in this segment says that the log was durable beyond `place`; and
-/// whether nothing but zeros was found.
-pub(crate) fn says_durable<D: Disk>(
-    reader: &mut SegmentReader<'_, D>,
-    at: u32,
-    stop: u32,
-    place: Position,
-) -> Result<(bool, bool), ChunkError> {
-    let (mut at, mut is_blank) = (at, true);
-    loop {
-        let search = reader.find_header(at, stop)?;
-        is_blank &= search.is_blank;
-        match search.found {
-            None => return Ok((false, is_blank)),
-            Some(header) if header.durable > place => return Ok((true, false)),
-            Some(header) => at = header.at.offset + 1,
-        }
     }
 }

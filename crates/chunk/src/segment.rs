@@ -48,6 +48,22 @@ pub struct Head {
     pub durable: Position,
 }
 
+/// Where reading the log starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The place; the start of the first segment if there is no checkpoint.
+    pub at: Position,
+    /// Where the record before starts in that segment: 0 if there is none, unknown if a checkpoint
+    /// of version 1 was begun with.
+    pub previous: Option<u32>,
+}
+
+impl Start {
+    /// The start of the whole log.
+    pub const FIRST: Start =
+        Start { at: Position { segment: 1, offset: FIRST_RECORD }, previous: Some(0) };
+}
+
 /// The path of a segment below the store's directory.
 pub fn segment_path(number: u32) -> String {
     format!("{LOG_DIR}/{number:08x}.log")

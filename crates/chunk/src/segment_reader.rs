@@ -146,6 +146,26 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
     }
 }
 
+/// Whether a record from `at` on in this segment says that the log was durable beyond `place`; and
+/// whether nothing but zeros was found.
+pub(crate) fn says_durable<D: Disk>(
+    reader: &mut SegmentReader<'_, D>,
+    at: u32,
+    stop: u32,
+    place: Position,
+) -> Result<(bool, bool), ChunkError> {
+    let (mut at, mut is_blank) = (at, true);
+    loop {
+        let search = reader.find_header(at, stop)?;
+        is_blank &= search.is_blank;
+        match search.found {
+            None => return Ok((false, is_blank)),
+            Some(header) if header.durable > place => return Ok((true, false)),
+            Some(header) => at = header.at.offset + 1,
+        }
+    }
+}
+
 /// Reads until the buffer is full or the file ends; how many bytes.
 pub fn read_fully<D: Disk>(
     disk: &D,
