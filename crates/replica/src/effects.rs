@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use raft::eraftpb;
 
+use crate::codec::MessageError;
 use crate::members::{Membership, MembershipChange};
-use crate::message::MessageError;
 
 /// What an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@
 //! At start it first does the effects of the restored log, applies them, and calls `campaign`,
 //! which makes a lone voter the leader at once.
 
+mod codec;
 mod effects;
 mod jitter;
 pub mod limits;
@@ -26,12 +27,13 @@ mod pending;
 mod reads;
 mod replica;
 
+pub use codec::MessageError;
 pub use effects::{
     Effects, Entry, EntryKind, HardState, LeftOut, MembershipAt, Outgoing, Persist, PersistId,
     Position, ReadId, Restored, Role, RoleChange, SnapshotMeta, SnapshotWanted,
 };
 pub use members::{MemberChange, Membership, MembershipChange, Transition};
-pub use message::{MessageError, Peek, peek};
+pub use message::{Peek, peek};
 pub use replica::{
     CampaignObstacle, Config, LogMemory, PeerStatus, Refused, Replica, ReplicaError, Status,
 };

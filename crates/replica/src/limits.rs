@@ -84,10 +84,6 @@ pub const READ_ATTEMPTS_MAX: usize = 16;
 
 const _: () = assert!(APPEND_BYTES_MAX / 4 <= MESSAGE_ENTRIES_MAX as u64);
 const _: () = assert!(ENTRY_BYTES_MAX + 4096 <= MESSAGE_BYTES_MAX);
-const _: () = assert!(
-    MESSAGE_ENTRIES_MAX * crate::message::ENTRY_HEADER_BYTES + APPEND_BYTES_MAX as usize + 4096
-        <= MESSAGE_BYTES_MAX
-);
 const _: () = assert!(UNCOMMITTED_BYTES_MAX >= APPEND_BYTES_MAX);
 const _: () = assert!(READ_CONTEXT_BYTES <= CONTEXT_BYTES_MAX);
 const _: () = assert!(LOG_BYTES_MAX <= LOG_BYTES_PINNED_MAX);

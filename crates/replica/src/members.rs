@@ -8,8 +8,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use protobuf::Message as _;
 use raft::eraftpb::{self, ConfChangeTransition, ConfChangeType};
 
+use crate::codec::{MessageError, Reader};
 use crate::limits::{MEMBERS_MAX, MEMBERSHIP_CHANGES_MAX, MEMBERSHIP_CONTEXT_BYTES_MAX};
-use crate::message::{MessageError, Reader};
 
 const MEMBERSHIP_VERSION: u8 = 1;
 const CHANGE_VERSION: u8 = 1;

@@ -29,10 +29,11 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use raft::eraftpb::{self, MessageType};
 
+use crate::codec::{MessageError, Reader};
 use crate::effects::{Entry, EntryKind, SnapshotMeta};
 use crate::limits::{
-    CONTEXT_BYTES_MAX, ENTRY_BYTES_MAX, INDEX_MAX, MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX,
-    READ_CONTEXT_BYTES, TERM_MAX,
+    APPEND_BYTES_MAX, CONTEXT_BYTES_MAX, ENTRY_BYTES_MAX, INDEX_MAX, MESSAGE_BYTES_MAX,
+    MESSAGE_ENTRIES_MAX, READ_CONTEXT_BYTES, TERM_MAX,
 };
 use crate::members::Membership;
 
@@ -40,42 +41,12 @@ const VERSION: u8 = 1;
 const FLAG_REJECT: u8 = 1;
 const FLAG_QUIET: u8 = 2;
 const HEADER_BYTES: usize = 76;
-pub(crate) const ENTRY_HEADER_BYTES: usize = 21;
+const ENTRY_HEADER_BYTES: usize = 21;
 
-/// Why bytes from a peer, or from this member's own disk, were not accepted. Offsets are in bytes
-/// from the start of what was decoded. The caller closes the connection they came from; for the
-/// last three, which mean that a member has lost what it once had on disk, it raises an alarm.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
-    #[error("cut off: {bytes} bytes wanted at offset {offset}")]
-    Truncated { offset: usize, bytes: usize },
-    #[error("{bytes} bytes follow the end at offset {offset}")]
-    TrailingBytes { offset: usize, bytes: usize },
-    #[error("version {version} at offset {offset} is not known")]
-    UnknownVersion { offset: usize, version: u8 },
-    #[error("kind {kind} at offset {offset} is not known or not allowed here")]
-    UnknownKind { offset: usize, kind: u8 },
-    #[error("{bytes} bytes at offset {offset} are more than {bytes_max}")]
-    TooLarge { offset: usize, bytes: usize, bytes_max: usize },
-    #[error("a count of {count} at offset {offset} is more than {count_max}")]
-    TooMany { offset: usize, count: usize, count_max: usize },
-    #[error("{value} at offset {offset} is not within {value_min} and {value_max}")]
-    OutOfRange { offset: usize, value: u64, value_min: u64, value_max: u64 },
-    #[error("malformed at offset {offset}: {what}")]
-    Malformed { offset: usize, what: &'static str },
-    #[error("for group {group_id}, not {expected}")]
-    WrongGroup { group_id: u32, expected: u32 },
-    #[error("claims to be from member {from}, came from {expected}")]
-    WrongSender { from: u64, expected: u64 },
-    #[error("for member {to}, not {expected}")]
-    WrongReceiver { to: u64, expected: u64 },
-    #[error("commit index {commit} is beyond the log, which ends at {last_index}")]
-    CommitBeyondLog { commit: u64, last_index: u64 },
-    #[error("the entry at commit index {commit} is of another term than the own one, {term}")]
-    CommitDiffers { commit: u64, term: u64 },
-    #[error("acknowledges index {index} of a log that ends at {last_index}")]
-    AckBeyondLog { index: u64, last_index: u64 },
-}
+const _: () = assert!(
+    MESSAGE_ENTRIES_MAX * ENTRY_HEADER_BYTES + APPEND_BYTES_MAX as usize + 4096
+        <= MESSAGE_BYTES_MAX
+);
 
 /// What a caller needs to route a message without stepping it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -423,99 +394,6 @@ fn can_reject(kind: MessageType) -> bool {
             | MessageType::MsgRequestVoteResponse
             | MessageType::MsgRequestPreVoteResponse
     )
-}
-
-/// A cursor over bytes that are not trusted. Every read is checked and knows its offset.
-pub(crate) struct Reader<'a> {
-    bytes: &'a [u8],
-    offset: usize,
-}
-
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, offset: 0 }
-    }
-
-    fn of_message(bytes: &'a [u8]) -> Result<Reader<'a>, MessageError> {
-        if bytes.len() > MESSAGE_BYTES_MAX {
-            let (bytes, bytes_max) = (bytes.len(), MESSAGE_BYTES_MAX);
-            return Err(MessageError::TooLarge { offset: 0, bytes, bytes_max });
-        }
-        Ok(Reader::new(bytes))
-    }
-
-    pub(crate) fn offset(&self) -> usize {
-        self.offset
-    }
-
-    fn remaining(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8], MessageError> {
-        let Some((taken, rest)) = self.bytes.split_at_checked(bytes) else {
-            return Err(MessageError::Truncated { offset: self.offset, bytes });
-        };
-        self.bytes = rest;
-        // Both are at most the length of one slice in memory.
-        self.offset = self.offset.saturating_add(bytes);
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], MessageError> {
-        let taken = self.take(N)?;
-        Ok(taken.try_into().expect("take returns as many bytes as it was asked for"))
-    }
-
-    pub(crate) fn u8(&mut self) -> Result<u8, MessageError> {
-        self.array::<1>().map(u8::from_le_bytes)
-    }
-
-    pub(crate) fn u16(&mut self) -> Result<u16, MessageError> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, MessageError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, MessageError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn u64_within(&mut self, value_min: u64, value_max: u64) -> Result<u64, MessageError> {
-        let offset = self.offset;
-        let value = self.u64()?;
-        if value < value_min || value > value_max {
-            return Err(MessageError::OutOfRange { offset, value, value_min, value_max });
-        }
-        Ok(value)
-    }
-
-    fn count(&mut self, count_max: usize) -> Result<usize, MessageError> {
-        let offset = self.offset;
-        let count = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
-        if count > count_max {
-            return Err(MessageError::TooMany { offset, count, count_max });
-        }
-        Ok(count)
-    }
-
-    pub(crate) fn version(&mut self, expected: u8) -> Result<(), MessageError> {
-        let offset = self.offset;
-        let version = self.u8()?;
-        if version != expected {
-            return Err(MessageError::UnknownVersion { offset, version });
-        }
-        Ok(())
-    }
-
-    pub(crate) fn end(&self) -> Result<(), MessageError> {
-        if self.bytes.is_empty() {
-            return Ok(());
-        }
-        Err(MessageError::TrailingBytes { offset: self.offset, bytes: self.bytes.len() })
-    }
 }
 
 /// Checks that a message which decoded came from the peer it names and is for this member.

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use raft::eraftpb::{self, EntryType, MessageType};
 use raft::{ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 
+use crate::codec::MessageError;
 use crate::effects::{
     Effects, Entry, EntryKind, HardState, MembershipAt, Outgoing, Persist, PersistId, Position,
     ReadId, Restored, Role, RoleChange, SnapshotMeta,
@@ -28,7 +29,7 @@ use crate::limits::{
 };
 use crate::log::Log;
 use crate::members::{self, Membership, MembershipChange};
-use crate::message::{self, Decoded, MessageError};
+use crate::message::{self, Decoded};
 use crate::pending::{Job, Pending};
 use crate::reads::{ReadConfig, Reads};
 

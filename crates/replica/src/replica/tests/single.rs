@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use raft::eraftpb::{self, MessageType};
 
+use crate::codec::MessageError;
 use crate::limits::{APPEND_BYTES_MAX, ENTRY_BYTES_MAX};
-use crate::message::{self, MessageError};
+use crate::message;
 use crate::{
     CampaignObstacle, Config, Effects, Entry, EntryKind, HardState, LogMemory, MemberChange,
     Membership, MembershipChange, Persist, Refused, Replica, ReplicaError, Restored, Role,
