@@ -29,7 +29,7 @@ use crate::limits::{CLIENTS_MAX, PACED_START_NS, PIPELINE_REQUESTS, RATE_MAX, SE
 use crate::meter::{Meter, Tally};
 use crate::null_server::NullServer;
 use crate::pace::Pace;
-use crate::report::{self, Series};
+use crate::report::{self, Run, Series, Shape};
 use crate::stats::Phase;
 use crate::target::Target;
 
@@ -81,25 +81,6 @@ pub struct LatencyArgs {
     /// Leave out the lines that the original prints for each client
     #[arg(long)]
     brief: bool,
-}
-
-/// Options of the test, as the original has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Znodes of each client, in each phase.
-    pub znode_count: usize,
-    /// Bytes of data in each.
-    pub znode_bytes: usize,
-    /// Watchers on each ephemeral.
-    pub watch_multiple: usize,
-    /// One request at a time.
-    pub is_synchronous: bool,
-    /// Requests a second of all clients in open loop; None: as fast as the server takes them.
-    pub rate: Option<u64>,
-    /// Requests of a client that are due at once in open loop.
-    pub burst: u64,
-    /// Asked for, ms.
-    pub timeout_ms: i32,
 }
 
 impl Shape {
@@ -195,19 +176,6 @@ const MEASURED: [(Kind, &str); 7] = [
     (Kind::Watch, "watch"),
     (Kind::DeleteEphemeral, "delete eph., event"),
 ];
-
-/// One run of the test.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// Sessions at once.
-    pub clients: usize,
-    /// In the order of the test.
-    pub phases: Vec<Phase>,
-    /// For each client, how long after its last delete the last event came, ms.
-    pub notified_ms: Vec<u64>,
-    /// CPU, memory and time of everything, as one phase.
-    pub all: Phase,
-}
 
 /// Runs `quorate bench zk-latencies` and prints it.
 ///

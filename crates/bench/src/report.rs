@@ -4,9 +4,40 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::latencies::{Run, Shape};
 use crate::published::HUNT;
 use crate::stats::{Phase, median};
+
+/// Options of the test, as the original has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Znodes of each client, in each phase.
+    pub znode_count: usize,
+    /// Bytes of data in each.
+    pub znode_bytes: usize,
+    /// Watchers on each ephemeral.
+    pub watch_multiple: usize,
+    /// One request at a time.
+    pub is_synchronous: bool,
+    /// Requests a second of all clients in open loop; None: as fast as the server takes them.
+    pub rate: Option<u64>,
+    /// Requests of a client that are due at once in open loop.
+    pub burst: u64,
+    /// Asked for, ms.
+    pub timeout_ms: i32,
+}
+
+/// One run of the test.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Sessions at once.
+    pub clients: usize,
+    /// In the order of the test.
+    pub phases: Vec<Phase>,
+    /// For each client, how long after its last delete the last event came, ms.
+    pub notified_ms: Vec<u64>,
+    /// CPU, memory and time of everything, as one phase.
+    pub all: Phase,
+}
 
 /// All runs of one test against one server.
 #[derive(Clone, Debug)]
