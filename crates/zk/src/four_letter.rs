@@ -4,7 +4,7 @@
 use core::fmt::Write;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::metrics::{self, Metric};
+use crate::metrics::{self, Metric, java_double};
 
 /// A word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -485,13 +485,6 @@ fn brief(server: &ServerReport) -> String {
         server.mode,
         server.znode_count,
     )
-}
-
-/// A double as Java prints it, to four decimals: `0.0`, `1.25`.
-pub(crate) fn java_double(value: f64) -> String {
-    let text = format!("{value:.4}");
-    let trimmed = text.trim_end_matches('0');
-    if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_string() }
 }
 
 fn connections(server: &ServerReport, brief: bool) -> String {

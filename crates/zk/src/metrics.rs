@@ -4,8 +4,6 @@
 
 use core::fmt::{self, Write};
 
-use crate::four_letter::java_double;
-
 /// The media type of [`prometheus`].
 pub const PROMETHEUS_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -84,6 +82,13 @@ impl fmt::Display for Number {
             Number::Real(real) => f.write_str(&java_double(*real)),
         }
     }
+}
+
+/// A double as Java prints it, to four decimals: `0.0`, `1.25`.
+pub(crate) fn java_double(value: f64) -> String {
+    let text = format!("{value:.4}");
+    let trimmed = text.trim_end_matches('0');
+    if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_string() }
 }
 
 /// One key and one number for each thing there is to say, as `mntr` and the admin server's
