@@ -6,6 +6,7 @@
 mod arrows;
 mod circles;
 mod code;
+mod lengths;
 mod rooms;
 
 use std::collections::{BTreeMap, BTreeSet};

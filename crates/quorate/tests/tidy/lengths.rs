@@ -1,0 +1,96 @@
+//! Functions that are too long to take in at a glance.
+
+use std::fs;
+
+use super::code::{code_only, item_end, places_of, without_tests, word_at};
+use super::{assert_none, crates, is_test_file, rust_files, shown};
+
+/// Lines of a function, from its `fn` to its closing brace, that nobody has to explain.
+const LINES_MAX: usize = 70;
+
+/// The functions that are longer, and how long each may be. The list only shrinks.
+const LONG: [(&str, usize); 26] = [
+    ("crates/bench/src/differential/generate.rs::request", 75),
+    ("crates/chunk/src/wire/command.rs::command", 82),
+    ("crates/chunk/src/wire/handler.rs::run", 100),
+    ("crates/member/src/apply.rs::apply_batch", 78),
+    ("crates/member/src/order.rs::new", 85),
+    ("crates/member/src/peer.rs::encode", 81),
+    ("crates/member/src/zk_front/requests.rs::decode_request", 94),
+    ("crates/member/src/zk_front/requests.rs::on_request", 92),
+    ("crates/member/src/zk_front/window.rs::on_command", 75),
+    ("crates/node/src/start.rs::start", 97),
+    ("crates/node/src/threads.rs::turn", 118),
+    ("crates/quorate/src/admin/commands.rs::run", 92),
+    ("crates/quorate/src/config.rs::finish", 93),
+    ("crates/quorate/src/config/toml_file.rs::apply_key", 128),
+    ("crates/quorate/src/config/zoo_cfg.rs::apply_property", 141),
+    ("crates/quorate/src/serve.rs::serve", 165),
+    ("crates/quorate/src/zk_shell/command.rs::parse", 94),
+    ("crates/sim/src/fault.rs::next_kind", 123),
+    ("crates/sim/src/server.rs::run_loop", 164),
+    ("crates/sim/src/server.rs::start_threads", 133),
+    ("crates/sim/src/simulation.rs::draw", 98),
+    ("crates/sim/src/simulation.rs::new", 86),
+    ("crates/sim/src/simulation.rs::on_event", 76),
+    ("crates/sim/src/simulation/faults.rs::begin_fault", 80),
+    ("crates/workload/src/model.rs::operate", 81),
+    ("crates/workload/src/order.rs::command", 84),
+];
+
+/// Name and number of lines of every function that has a body.
+fn functions(code: &str) -> Vec<(&str, usize)> {
+    let functions = places_of(code, "fn").into_iter().filter_map(|at| {
+        // A type such as `fn(u8)` has no name.
+        let name = word_at(code[at + "fn".len()..].trim_start());
+        let (end, body) = item_end(code, at);
+        let is_function = !name.is_empty() && body.is_some();
+        is_function.then(|| (name, code[at..end].lines().count()))
+    });
+    functions.collect()
+}
+
+#[test]
+fn long_functions_are_listed() {
+    let mut complaints = Vec::new();
+    let mut listed = LONG.to_vec();
+    let files: Vec<_> =
+        crates().values().flat_map(|(folder, _)| rust_files(&folder.join("src"))).collect();
+    for file in files.iter().filter(|file| !is_test_file(file)) {
+        let source = fs::read_to_string(file).expect("a source file is text");
+        let code = without_tests(&code_only(&source));
+        for (name, lines) in functions(&code).into_iter().filter(|(_, lines)| *lines > LINES_MAX) {
+            let name = format!("{}::{name}", shown(file));
+            let Some(at) = listed.iter().position(|(known, _)| *known == name) else {
+                complaints
+                    .push(format!("{name} has {lines} lines, and {LINES_MAX} at most are usual"));
+                continue;
+            };
+            let (_, lines_max) = listed.remove(at);
+            if lines > lines_max {
+                complaints
+                    .push(format!("{name} has {lines} lines, and is listed with {lines_max}"));
+            }
+        }
+    }
+    for (name, _) in listed {
+        complaints.push(format!("{name} is listed, but not longer than {LINES_MAX} lines"));
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn functions_are_measured() {
+    let check = |source: &str, expected: &[(&str, usize)]| {
+        assert_eq!(functions(&code_only(source)), expected, "{source}");
+    };
+    check("fn f() {}", &[("f", 1)]);
+    check("fn f(\n  a: [u8; 2],\n) {\n}\n", &[("f", 4)]);
+    check("trait A { fn f(); fn g() {\n} }", &[("g", 2)]);
+    check("struct A { f: fn(u8) -> u8 }", &[]);
+    check("fn f() { fn g() {\n}\n}", &[("f", 3), ("g", 2)]);
+    check("fn f() {\n\"}\"; '}'; r#\"\n}\"#; // }\n/* } */ }", &[("f", 4)]);
+    check("fn f<'a>(a: &'a u8) where u8: 'a {\n'{'\n}", &[("f", 3)]);
+    check("const fn f() -> [u8; 2] {\n[0; 2] }", &[("f", 2)]);
+    check("// fn f() {\n\n}", &[]);
+}
