@@ -283,9 +283,9 @@ impl Apply {
             self.freeze_wanted = false;
             let index = machine.freeze();
             assert!(index == self.last_index);
-            let (term, zxid) = (self.last_term, machine.mark().zxid);
+            let (term, mark) = (self.last_term, machine.mark());
             let image_bytes_max = machine.image_bytes_max();
-            self.output.to_loop.push(FromApply::Frozen { index, term, zxid, image_bytes_max });
+            self.output.to_loop.push(FromApply::Frozen { index, term, mark, image_bytes_max });
         }
         if core::mem::take(&mut self.freeze_step_wanted) {
             self.freeze_step(machine);
@@ -329,7 +329,7 @@ impl Apply {
                     owners.extend(self.replaced_owners.take().into_iter().flatten());
                 }
                 ChangeKind::Zk(ZkChange::Installed { sessions: present }) => {
-                    installed = Some(change.mark.zxid);
+                    installed = Some(change.mark);
                     owners.push(OwnerEvent::AllReplaced);
                     owners.extend(present.iter().map(|&(session, timeout_ms)| {
                         let (owner, attached) = (Owner::Session(session), change.mark.ordinal);

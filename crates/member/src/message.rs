@@ -7,7 +7,7 @@ use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
     BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, LogIndex, Mark, MemberId,
-    Ordinal, Outcome, Owner, PreparedImage, Settings, Zxid,
+    Ordinal, Outcome, Owner, PreparedImage, Settings,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 
@@ -259,8 +259,8 @@ pub enum FromApply {
         owners: Vec<OwnerEvent>,
         /// The settings, if they were replaced.
         configured: Option<Arc<Settings>>,
-        /// The zxid of an image, if one was installed.
-        installed: Option<Zxid>,
+        /// The mark of an image, if one was installed.
+        installed: Option<Mark>,
         /// What an image has at most after them.
         image_bytes_max: u64,
         /// The last batch of this boot that was applied; 0 before there is one.
@@ -272,8 +272,8 @@ pub enum FromApply {
         index: LogIndex,
         /// Of that entry.
         term: u64,
-        /// The last one that the image shows.
-        zxid: Zxid,
+        /// Of the last command that the image shows.
+        mark: Mark,
         /// What it has at most.
         image_bytes_max: u64,
     },
@@ -338,8 +338,8 @@ pub enum SnapshotJob {
         term: u64,
         /// Active after it.
         membership: storage::wal::Membership,
-        /// The last one that the image shows: for people, it is in no file's name.
-        zxid: Zxid,
+        /// Of the last command that the image shows: for people, it is in no file's name.
+        mark: Mark,
     },
     /// Append a piece.
     Piece(Vec<u8>),

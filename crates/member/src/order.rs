@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, VecDeque};
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    Command, ConnectionId, ControlCommand, LogIndex, MemberId, Origin, Owner, PreparedImage,
-    Settings, ZkCommand, Zxid,
+    Command, ConnectionId, ControlCommand, LogIndex, Mark, MemberId, Origin, Owner, PreparedImage,
+    Settings, ZkCommand,
 };
 use replica::{
     Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
@@ -364,8 +364,8 @@ pub struct LoopOutput {
     pub differences: Vec<Difference>,
     /// A snapshot is fetched from now on: for people.
     pub fetching: Vec<Fetching>,
-    /// An image was installed, with this zxid.
-    pub installed: Option<Zxid>,
+    /// An image was installed, with this mark.
+    pub installed: Option<Mark>,
 }
 
 /// A snapshot that this member begins to fetch, since the leader's log does not reach it.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use machine::PreparedImage;
+use machine::{Mark, PreparedImage};
 use member::order::InstallRefused;
 use member::recovery::RecoveryError;
 use member::snapshot::received::{self, ImageReceiver};
@@ -24,8 +24,8 @@ pub struct TakenSnapshot {
     pub file: File,
     /// Of the file.
     pub bytes: u64,
-    /// The last zxid that it shows.
-    pub zxid: i64,
+    /// Of the last command that it shows.
+    pub mark: Mark,
 }
 
 /// Why a snapshot that was brought is not the state now. It never will be.
@@ -95,13 +95,13 @@ impl Upload {
         Ok(receiver.write(bytes)?)
     }
 
-    /// Checks all of it and has it installed. What is received then is the zxid of that, once it is
+    /// Checks all of it and has it installed. What is received then is the mark of that, once it is
     /// the state: every client is disconnected, and finds it. Nothing is received if the process
     /// ends.
     ///
     /// # Errors
     /// The state is as it was.
-    pub fn finish(mut self) -> Result<oneshot::Receiver<i64>, NotInstalled> {
+    pub fn finish(mut self) -> Result<oneshot::Receiver<Mark>, NotInstalled> {
         let receiver = self.receiver.take().expect("it is finished once");
         let installed = receiver.finish().map_err(NotInstalled::of).and_then(|image| {
             let (sender, receiver) = oneshot::channel();
@@ -117,7 +117,7 @@ impl Upload {
     fn install(
         &self,
         image: PreparedImage,
-        sender: oneshot::Sender<i64>,
+        sender: oneshot::Sender<Mark>,
     ) -> Result<(), InstallRefused> {
         self.shared.ask_loop(|member| {
             member.install(image)?;
@@ -157,13 +157,13 @@ impl NotInstalled {
 impl Shared {
     /// Tells those who wait for the snapshot with this number, or for an earlier one, that it is
     /// durable at this log index and term.
-    pub(crate) fn on_snapshot_taken(&self, number: u64, (index, term): (u64, u64), zxid: i64) {
+    pub(crate) fn on_snapshot_taken(&self, number: u64, (index, term): (u64, u64), mark: Mark) {
         let path = self.data_dir.join(SNAPSHOT_DIR).join(snapshot_name(index, term));
         for waiter in self.take_waiters(number) {
             let open = || {
                 let file = File::open(&path)?;
                 let bytes = file.metadata()?.len();
-                Ok(TakenSnapshot { file, bytes, zxid })
+                Ok(TakenSnapshot { file, bytes, mark })
             };
             // Whoever does not wait any more needs no answer.
             let _ = waiter.sender.send(open());

@@ -35,4 +35,4 @@ pub use peer_sockets::{
 pub use queue::{Inbox, Mail};
 pub use start::{Node, NodeConfig, StartError, start};
 pub use start_board::{StartBoard, StartWait};
-pub use threads::{FrontHandle, wall_ms};
+pub use threads::{ChangeListener, FrontHandle, wall_ms};

@@ -35,10 +35,6 @@ pub const SNAPSHOT_RESTS: u32 = 2;
 /// The longest of these rests.
 pub const REST_MAX: Duration = Duration::from_secs(1);
 
-/// The time between two lines in the log about exceeded quotas: a client may exceed one with each
-/// request (ZooKeeper's `RateLogger` has the same reason).
-pub const QUOTA_WARNING_INTERVAL: Duration = Duration::from_secs(1);
-
 /// Deliveries that lie in the mail of a connection runtime that is not curious before it is woken.
 pub const QUIET_MAIL_MAX: usize = 256;
 

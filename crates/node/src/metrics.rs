@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use machine::{Machine, MemberId, Owner};
+use machine::{Machine, Mark, MemberId, Owner};
 use member::summary::Summary;
 use member::{LoopCounts, PeerStatus, Status};
 use parking_lot::RwLock;
@@ -31,8 +31,8 @@ pub struct NodeMetrics {
     pub proposal_latency_ms: Summary,
     /// `snapshottime`, in ms: from a snapshot's beginning until it is durable.
     pub snapshot_time_ms: Summary,
-    /// The zxid of the newest snapshot, and when it was finished, in s since 1970.
-    pub last_snapshot: Option<(i64, i64)>,
+    /// The mark of the newest snapshot, and when it was finished, in s since 1970.
+    pub last_snapshot: Option<(Mark, i64)>,
     /// Where the start's time went.
     pub startup: Startup,
 }

@@ -26,8 +26,8 @@ use crate::metrics::{MonitorHandle, NodeMetrics, Startup};
 use crate::peer_sockets::{PeerHandle, PeerSockets};
 use crate::queue::{Inbox, Mail};
 use crate::threads::{
-    ApplyRunner, FrontHandle, LoopRunner, Shared, run_apply, run_disk, run_loop, run_snapshot,
-    run_spare, spawn,
+    ApplyRunner, ChangeListener, FrontHandle, LoopRunner, Shared, run_apply, run_disk, run_loop,
+    run_snapshot, run_spare, spawn,
 };
 
 /// What a node is told.
@@ -49,9 +49,6 @@ pub struct NodeConfig {
     /// How long the log may take to make something durable before that is worth a warning
     /// (`fsync.warningthresholdms`).
     pub fsync_warning: Duration,
-    /// Who runs the server, where the ephemerals that go with their sessions are told to the audit
-    /// log (`audit.enable`).
-    pub audit_user: Option<String>,
     /// The other members, if there are to be any.
     pub cluster: Option<ClusterConfig>,
 }
@@ -142,11 +139,11 @@ pub struct Node {
 
 /// Opens or makes the data directory and starts the threads. Clients may be served once
 /// [`Node::wait_ready`] returns. The member of an ensemble that is not born yet waits for the
-/// others here, for as long as it takes.
+/// others here, for as long as it takes. `listener` hears of what is applied.
 ///
 /// # Errors
 /// Nothing is started then.
-pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
+pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, StartError> {
     let began = Instant::now();
     let dir_name = config.data_dir.display().to_string();
     let system = |what: &str, dir: &Path| {
@@ -197,8 +194,8 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         ordinal: recovered.machine.mark().ordinal.0,
         ..Startup::default()
     };
-    let snapshot_zxid = recovered.machine.mark().zxid.0;
-    let last_snapshot = newest_snapshot_s(&config.data_dir).map(|at_s| (snapshot_zxid, at_s));
+    let mark = recovered.machine.mark();
+    let last_snapshot = newest_snapshot_s(&config.data_dir).map(|at_s| (mark, at_s));
     let replay_began = Instant::now();
     recovered.replay(together);
     startup.log_apply_ms = replay_began.elapsed().as_millis() as u64;
@@ -213,7 +210,7 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
         main_loop: Mutex::new(LoopRunner::new(member, raft_tick)),
-        apply: Mutex::new(ApplyRunner::new(apply)),
+        apply: Mutex::new(ApplyRunner::new(apply, listener)),
         to_loop: Inbox::default(),
         to_apply: Inbox::default(),
         to_disk: Inbox::default(),
@@ -230,7 +227,6 @@ pub fn start(config: &NodeConfig) -> Result<Node, StartError> {
         disk: disk.clone(),
         data_dir: config.data_dir.clone(),
         fsync_warning: config.fsync_warning,
-        audit_user: config.audit_user.clone(),
         peers: cluster.as_ref().map(|it| it.sockets.handle()),
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);

@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use machine::{Machine, QuotaExceeded};
+use machine::{ChangeBatch, Machine, Mark};
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::message::{Delivery, FromSnapshot, FrontId, LoopInput, SnapshotJob, ToApply, ToLoop};
-use member::zk_front::audit_ended_sessions;
 use member::{Apply, BadPeer, Condemned, Difference, Leadership, LogWriter, Loop, SnapshotWriter};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
@@ -27,8 +26,8 @@ use tokio::sync::oneshot;
 use crate::ack_latency::{AckClock, Reached};
 use crate::images::SnapshotWaiter;
 use crate::limits::{
-    APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, QUOTA_WARNING_INTERVAL,
-    REST_MAX, SEGMENT_RESTS, SNAPSHOT_RESTS,
+    APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, REST_MAX, SEGMENT_RESTS,
+    SNAPSHOT_RESTS,
 };
 use crate::metrics::NodeMetrics;
 use crate::peer_hello::Channel;
@@ -57,13 +56,11 @@ pub(crate) struct Shared {
     /// One at most for each connection of the admin server.
     pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
     /// Who brought the snapshot that is being installed.
-    pub install_waiter: Mutex<Option<oneshot::Sender<i64>>>,
+    pub install_waiter: Mutex<Option<oneshot::Sender<Mark>>>,
     pub disk: RealDisk,
     pub data_dir: PathBuf,
     /// How long the log may take to make something durable before that is worth a warning.
     pub fsync_warning: Duration,
-    /// Who is told to the audit log to end sessions, if it is wanted.
-    pub audit_user: Option<String>,
     /// The links to the other members, if there are to be any.
     pub peers: Option<PeerHandle>,
 }
@@ -86,8 +83,12 @@ pub(crate) struct LoopRunner {
 pub(crate) struct ApplyRunner {
     apply: Apply,
     inputs: Vec<ToApply>,
-    quota_warned: Option<Instant>,
+    listener: ChangeListener,
 }
+
+/// Hears what each hold of the state's lock changed, once the lock is let go, and whether clients
+/// are served already. For what goes to the program's log: it must take a short time.
+pub type ChangeListener = Box<dyn FnMut(&ChangeBatch, bool) + Send>;
 
 /// What a connection runtime needs of the node.
 #[derive(Clone)]
@@ -262,11 +263,11 @@ impl LoopRunner {
         if let Some(why) = output.condemned {
             condemn(shared, why);
         }
-        if let Some(zxid) = output.installed
+        if let Some(mark) = output.installed
             && let Some(waiter) = shared.install_waiter.lock().take()
         {
             // Whoever does not wait any more needs no answer.
-            let _ = waiter.send(zxid.0);
+            let _ = waiter.send(mark);
         }
         if let Some(is_yielding) = output.yield_room {
             shared.to_disk.push([LogInput::YieldRoom(is_yielding)]);
@@ -325,8 +326,8 @@ impl LoopRunner {
 }
 
 impl ApplyRunner {
-    pub fn new(apply: Apply) -> ApplyRunner {
-        ApplyRunner { apply, inputs: Vec::new(), quota_warned: None }
+    pub fn new(apply: Apply, listener: ChangeListener) -> ApplyRunner {
+        ApplyRunner { apply, inputs: Vec::new(), listener }
     }
 
     /// One hold of the state's lock. Whether there is more to do.
@@ -361,28 +362,9 @@ impl ApplyRunner {
         if output.replaced.take().is_some() {
             tracing::warn!("the state was replaced by that of a snapshot");
         }
-        self.warn_of_quotas(output.changes.quotas_exceeded());
-        // What is applied before was told when it happened.
-        if let Some(user) = shared.audit_user.as_ref().filter(|_| is_serving) {
-            audit_ended_sessions(&output.changes, user, |event| {
-                tracing::info!(target: "audit", "AUDIT: {event}");
-            });
-        }
+        (self.listener)(&output.changes, is_serving);
         shared.to_loop.push_quietly(output.to_loop.into_iter().map(LoopInput::Apply));
         self.apply.has_work()
-    }
-
-    fn warn_of_quotas(&mut self, exceeded: &[QuotaExceeded]) {
-        if exceeded.is_empty()
-            || self.quota_warned.is_some_and(|last| last.elapsed() < QUOTA_WARNING_INTERVAL)
-        {
-            return;
-        }
-        self.quota_warned = Some(Instant::now());
-        for QuotaExceeded { path, hard, of, usage, limit } in exceeded {
-            let kind = if *hard { "hard" } else { "soft" };
-            tracing::warn!("quota exceeded: {path}: {of} {usage}, {kind} limit {limit}");
-        }
     }
 }
 
@@ -632,7 +614,8 @@ fn rest_from(began: Instant, times: u32) {
 /// Reads and writes snapshot files, and rests after each piece.
 pub(crate) fn run_snapshot(shared: &Shared, mut image: SnapshotWriter<RealDisk>) {
     let mut jobs = Vec::new();
-    let (mut snapshot_began, mut snapshot_number, mut snapshot_zxid) = (Instant::now(), 0, 0);
+    let (mut snapshot_began, mut snapshot_number, mut snapshot_mark) =
+        (Instant::now(), 0, Mark::default());
     loop {
         jobs.clear();
         if !shared.to_snapshot.take(&mut jobs, None) {
@@ -644,8 +627,8 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: SnapshotWriter<RealDisk>)
                 job,
                 SnapshotJob::Piece(_) | SnapshotJob::Read { .. } | SnapshotJob::Receive { .. }
             );
-            if let SnapshotJob::Begin { number, zxid, .. } = job {
-                (snapshot_began, snapshot_number, snapshot_zxid) = (began, number, zxid.0);
+            if let SnapshotJob::Begin { number, mark, .. } = job {
+                (snapshot_began, snapshot_number, snapshot_mark) = (began, number, mark);
             }
             let mut piece_began = began;
             let output = image.handle(job, || {
@@ -662,10 +645,10 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: SnapshotWriter<RealDisk>)
                 let ms = u64::try_from(snapshot_began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let mut metrics = shared.metrics.lock();
                 metrics.snapshot_time_ms.record(ms, shared.now_ms());
-                metrics.last_snapshot = Some((snapshot_zxid, wall_ms() / 1_000));
+                metrics.last_snapshot = Some((snapshot_mark, wall_ms() / 1_000));
                 drop(metrics);
                 tracing::info!("snapshot of the state at log index {index} is durable");
-                shared.on_snapshot_taken(snapshot_number, (index, term), snapshot_zxid);
+                shared.on_snapshot_taken(snapshot_number, (index, term), snapshot_mark);
             }
             if is_piece {
                 rest_from(began, SNAPSHOT_RESTS);

@@ -5,6 +5,7 @@
 //! `member`.
 
 mod admin;
+mod change_log;
 mod cli;
 mod cluster_command;
 mod config;

@@ -231,7 +231,8 @@ impl Monitor {
 
     /// The zxid of the newest snapshot and when it was finished, in s since 1970.
     pub fn last_snapshot(&self) -> Option<(i64, i64)> {
-        self.node.metrics().last_snapshot
+        let last = self.node.metrics().last_snapshot;
+        last.map(|(mark, at_s)| (mark.zxid.0, at_s))
     }
 
     /// What this member is to its clients.

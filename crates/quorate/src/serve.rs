@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use machine::Settings;
+use machine::{ChangeBatch, Settings};
 use member::Front;
 use member::recovery::Options;
 use member::throttle::Throttle;
@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use zk::four_letter::ConfReport;
 
 use crate::admin::{Port, Service, WaitingServer};
+use crate::change_log::ChangeLog;
 use crate::cli::ServeArgs;
 use crate::config::{self, Env, ListenAddress, ServeConfig, Severity, masked};
 use crate::data_dir;
@@ -133,7 +134,6 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         drawn: random_bytes()?,
         secret: random_bytes()?,
         fsync_warning: Duration::from_millis(config.fsync_warning_ms),
-        audit_user: config.audit.then(user_name),
         cluster,
         member: Options {
             settings: config.replicated.clone(),
@@ -151,10 +151,11 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
             disk_stall_ms: config.disk_stall_ms,
         },
     };
+    let change_log = ChangeLog::new(config.audit.then(user_name));
     let read_only_after_ms = read_only_after_ms(&config);
     let limit = if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT };
     let node = tokio::select! {
-        started = start_node(node_config, limit, read_only_after_ms) => started?,
+        started = start_node(node_config, change_log, limit, read_only_after_ms) => started?,
         () = not_serving::answer(plain.as_ref(), true, answers.clone()) => unreachable!("it goes on"),
         () = not_serving::answer(secure.as_ref(), false, answers) => unreachable!("it goes on"),
         // What is left half done is done again, or goes on, at the next start.
@@ -255,13 +256,15 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
 /// process where nobody waits for it any more.
 async fn start_node(
     config: NodeConfig,
+    mut change_log: ChangeLog,
     limit: Duration,
     read_only_after_ms: Option<u64>,
 ) -> anyhow::Result<Node> {
     let (sender, started) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("start".to_string()).spawn(move || {
+        let hear = move |changes: &ChangeBatch, is_serving| change_log.hear(changes, is_serving);
         let started = (|| {
-            let node = node::start(&config)?;
+            let node = node::start(&config, Box::new(hear))?;
             let is_ready = match read_only_after_ms {
                 Some(ms) => node.wait_ready(limit.min(Duration::from_millis(ms))),
                 None => node.wait_ready(limit),

@@ -495,9 +495,9 @@ fn an_image_is_started_between_entries_only() {
             player.apply.step(&mut player.machine, 1);
             let (index_now, mark) = (player.machine.index(), player.machine.mark());
             for message in player.apply.take_output().to_loop {
-                if let FromApply::Frozen { index, term, zxid, .. } = message {
+                if let FromApply::Frozen { index, term, mark: of_image, .. } = message {
                     assert!(player.apply.at.is_none());
-                    assert_eq!((index, term, zxid), (index_now, 1, mark.zxid));
+                    assert_eq!((index, term, of_image), (index_now, 1, mark));
                     frozen = Some(player.machine.digest());
                 }
             }

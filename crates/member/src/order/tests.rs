@@ -284,7 +284,7 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
     let frozen = FromApply::Frozen {
         index: LogIndex(2),
         term: 1,
-        zxid: machine::Zxid(1),
+        mark: machine::Mark::default(),
         image_bytes_max: 0,
     };
     for wait_ms in [SNAPSHOT_RETRY_MS, SNAPSHOT_RETRY_MS, 0] {
@@ -367,12 +367,12 @@ fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
     real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     assert_eq!(freezes(&real.finish(0)), 1);
     real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
-    let (index, zxid) = (LogIndex(2), machine::Zxid(1));
+    let (index, mark) = (LogIndex(2), machine::Mark::default());
     real.member
         .handle(LoopInput::Apply(FromApply::Frozen {
             index,
             term: 1,
-            zxid,
+            mark,
             image_bytes_max: 50 << 20,
         }))
         .unwrap();
@@ -846,7 +846,7 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
         index: LogIndex(3),
         owners: vec![OwnerEvent::AllReplaced],
         configured: None,
-        installed: Some(Zxid(7)),
+        installed: Some(machine::Mark::default()),
         image_bytes_max: 0,
         own_sequence: 0,
     };
@@ -856,9 +856,9 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
     assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
     assert_eq!(freezes(&real.finish(0)), 1);
     // It finds no room: the next one that is written covers it as well.
-    let (index, zxid) = (LogIndex(3), Zxid(7));
+    let (index, mark) = (LogIndex(3), machine::Mark::default());
     real.member
-        .handle(LoopInput::Apply(FromApply::Frozen { index, term: 1, zxid, image_bytes_max: 0 }))
+        .handle(LoopInput::Apply(FromApply::Frozen { index, term: 1, mark, image_bytes_max: 0 }))
         .unwrap();
     real.member.handle(LoopInput::Snapshot(FromSnapshot::Failed)).unwrap();
     real.finish(0);
@@ -881,7 +881,7 @@ fn sessions_of_before_an_image_expire_no_more_and_those_of_it_have_a_full_timeou
     let mut real = leading(Start { sessions: vec![attached(1, 5, 2_000)], ..start() });
     pass(&mut real, 1_900);
     let owners = vec![OwnerEvent::AllReplaced, attached(2, 9, 2_000)];
-    let (index, installed) = (LogIndex(2), Some(Zxid(1)));
+    let (index, installed) = (LogIndex(2), Some(machine::Mark::default()));
     real.member
         .handle(LoopInput::Apply(FromApply::Applied {
             index,

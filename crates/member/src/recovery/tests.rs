@@ -59,8 +59,8 @@ fn write_image(
     let membership = Membership { voters: vec![found.origin.member.0], ..Membership::default() };
     let mut piece = empty_image(index);
     change(&mut piece);
-    let zxid = machine::Zxid(0);
-    image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid }, || ());
+    let mark = machine::Mark::default();
+    image.handle(SnapshotJob::Begin { number: 1, index, term, membership, mark }, || ());
     image.handle(SnapshotJob::Piece(piece), || ());
     let output = image.handle(SnapshotJob::Finish, || ());
     assert_eq!(output.report, Some(FromSnapshot::Finished { index, term }));

@@ -146,11 +146,11 @@ impl Snapshots {
         membership: &storage::wal::Membership,
     ) -> Vec<SnapshotJob> {
         match (self.state, message) {
-            (State::Asked, FromApply::Frozen { index, term, zxid, .. }) => {
+            (State::Asked, FromApply::Frozen { index, term, mark, .. }) => {
                 self.state = State::Streaming;
                 self.image_index = index.0;
                 let (number, membership) = (self.begun, membership.clone());
-                vec![SnapshotJob::Begin { number, index: index.0, term, membership, zxid }]
+                vec![SnapshotJob::Begin { number, index: index.0, term, membership, mark }]
             }
             (State::Streaming, FromApply::Piece { bytes, last: false }) => {
                 vec![SnapshotJob::Piece(bytes)]

@@ -66,7 +66,6 @@ impl Ensemble {
                 disk_stall_ms: member::limits::DISK_STALL_MS,
             },
             fsync_warning: PATIENCE,
-            audit_user: None,
             cluster: Some(ClusterConfig {
                 server: number,
                 voters: (1..=self.listeners.len() as u64).collect(),
@@ -85,7 +84,9 @@ impl Ensemble {
     fn start(&mut self, numbers: &[u64]) -> Vec<Node> {
         let begin = |number: &u64| -> JoinHandle<Node> {
             let config = self.config(*number);
-            std::thread::spawn(move || start(&config).unwrap_or_else(|error| panic!("{error}")))
+            std::thread::spawn(move || {
+                start(&config, Box::new(|_, _| {})).unwrap_or_else(|error| panic!("{error}"))
+            })
         };
         let begun: Vec<_> = numbers.iter().map(begin).collect();
         begun.into_iter().map(|it| it.join().expect("it starts")).collect()
@@ -234,8 +235,10 @@ fn a_majority_begins_and_whoever_comes_later_gets_its_vote() {
 fn a_directory_of_a_standalone_server_is_none_of_an_ensemble_and_the_other_way_round() {
     let mut ensemble = Ensemble::new("places", 3);
     let alone = NodeConfig { cluster: None, ..ensemble.config(1) };
-    start(&alone).expect("it starts").stop();
-    let refused = |config: NodeConfig| start(&config).err().expect("it is refused").to_string();
+    start(&alone, Box::new(|_, _| {})).expect("it starts").stop();
+    let refused = |config: NodeConfig| {
+        start(&config, Box::new(|_, _| {})).err().expect("it is refused").to_string()
+    };
     assert!(refused(ensemble.config(1)).contains("it is of a standalone server"));
     std::fs::remove_dir_all(ensemble.data_dir(1)).expect("is there");
     ensemble.start(&[1, 2, 3]).into_iter().for_each(Node::stop);
@@ -261,7 +264,8 @@ fn what_a_lone_server_has_is_not_set_aside() {
     let mut bytes = std::fs::read(&identity).expect("is there");
     *bytes.last_mut().expect("has a checksum") ^= 1;
     std::fs::write(&identity, bytes).expect("is written");
-    let refused = start(&ensemble.config(1)).err().expect("it is refused").to_string();
+    let refused =
+        start(&ensemble.config(1), Box::new(|_, _| {})).err().expect("it is refused").to_string();
     assert!(refused.contains("identity is corrupt"), "{refused}");
     assert!(identity.exists());
 }

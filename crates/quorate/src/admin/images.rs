@@ -79,7 +79,7 @@ async fn snapshot(monitor: &Monitor, name: &str, query: &[(String, String)]) -> 
         Ok(taken) => taken,
         Err(reason) => return not_taken(name, &reason),
     };
-    let (zxid, bytes) = (taken.zxid, taken.bytes);
+    let (zxid, bytes) = (taken.mark.zxid.0, taken.bytes);
     let mut answer = match streaming {
         true => stream(taken.file, bytes),
         false => json_answer(CommandResponse::empty(StatusCode::OK, name)),

@@ -160,7 +160,7 @@ impl Monitor {
             Ok::<_, NotInstalled>((upload.finish()?, turn))
         });
         let (installed, _turn) = finished.await.map_err(ending)??;
-        Ok(installed.await.map_err(ending)?)
+        Ok(installed.await.map_err(ending)?.zxid.0)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use machine::limits::BATCH_BYTES_MAX;
-use machine::{BootId, Command, Digest, Machine, Origin, ZkCommand, Zxid};
+use machine::{BootId, Command, Digest, Machine, Mark, Origin, ZkCommand};
 use replica::LogMemory;
 
 use super::super::tests::applied_up_to;
@@ -102,12 +102,12 @@ impl Node {
                 }
                 ToApply::Freeze => {
                     let (index, term) = self.applied;
-                    let (index, zxid) = (LogIndex(index), Zxid(1));
+                    let (index, mark) = (LogIndex(index), Mark::default());
                     member
                         .handle(LoopInput::Apply(FromApply::Frozen {
                             index,
                             term,
-                            zxid,
+                            mark,
                             image_bytes_max: 0,
                         }))
                         .unwrap();

@@ -128,8 +128,8 @@ impl Life<'_> {
         let membership = Membership { voters: vec![MEMBER], ..Membership::default() };
         let piece = empty_image(index);
         for _ in 0..TRIES {
-            let (term, zxid, membership) = (1, machine::Zxid(0), membership.clone());
-            image.handle(SnapshotJob::Begin { number: 1, index, term, membership, zxid }, || ());
+            let (term, mark, membership) = (1, machine::Mark::default(), membership.clone());
+            image.handle(SnapshotJob::Begin { number: 1, index, term, membership, mark }, || ());
             image.handle(SnapshotJob::Piece(piece.clone()), || ());
             if let Some(FromSnapshot::Finished { .. }) =
                 image.handle(SnapshotJob::Finish, || ()).report

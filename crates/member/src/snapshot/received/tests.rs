@@ -50,8 +50,8 @@ fn snapshot_bytes() -> Vec<u8> {
         panic!("a small state is one piece");
     };
     let membership = Membership { voters: vec![1], ..Membership::default() };
-    let zxid = machine.mark().zxid;
-    image.handle(SnapshotJob::Begin { number: 1, index: 2, term: 1, membership, zxid }, || ());
+    let mark = machine.mark();
+    image.handle(SnapshotJob::Begin { number: 1, index: 2, term: 1, membership, mark }, || ());
     image.handle(SnapshotJob::Piece(piece), || ());
     assert!(image.handle(SnapshotJob::Finish, || ()).problems.is_empty());
     disk.content(&format!("snapshots/{}", snapshot_name(2, 1))).expect("it was just written")

@@ -5,13 +5,15 @@ use super::*;
 
 const RESTORED: SnapshotPoint = SnapshotPoint { index: 3, term: 1 };
 
+const MARK: machine::Mark = machine::Mark { ordinal: machine::Ordinal(3), zxid: machine::Zxid(3) };
+
 /// A policy of ten commands, or so many bytes.
 fn counting(log_bytes_max: Option<u64>, log_bytes: u64) -> Snapshots {
     Snapshots::new(10, log_bytes_max, RESTORED, log_bytes)
 }
 
 fn frozen() -> FromApply {
-    FromApply::Frozen { index: LogIndex(5), term: 1, zxid: machine::Zxid(3), image_bytes_max: 0 }
+    FromApply::Frozen { index: LogIndex(5), term: 1, mark: MARK, image_bytes_max: 0 }
 }
 
 fn piece(last: bool) -> FromApply {
@@ -23,7 +25,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
     let jobs = snapshots.on_apply(message, &Membership::default());
     jobs.iter()
         .map(|job| match job {
-            SnapshotJob::Begin { index: 5, term: 1, zxid: machine::Zxid(3), .. } => "begin",
+            SnapshotJob::Begin { index: 5, term: 1, mark: MARK, .. } => "begin",
             SnapshotJob::Begin { .. } => "begin elsewhere",
             SnapshotJob::Piece(_) => "piece",
             SnapshotJob::Finish => "finish",

@@ -36,8 +36,8 @@ impl Rig {
 
     fn begin(&mut self, index: u64) -> Option<FromSnapshot> {
         let membership = storage::wal::Membership::default();
-        let zxid = machine::Zxid(1);
-        self.job(SnapshotJob::Begin { number: index, index, term: 1, membership, zxid })
+        let mark = machine::Mark::default();
+        self.job(SnapshotJob::Begin { number: index, index, term: 1, membership, mark })
     }
 
     /// A whole snapshot of so many MiB that nothing compresses.

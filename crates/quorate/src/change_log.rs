@@ -1,0 +1,49 @@
+//! What the program's log says of changes that were applied: quotas that were exceeded, and for the
+//! audit log the ephemerals that went with their sessions.
+
+use std::time::{Duration, Instant};
+
+use machine::{ChangeBatch, QuotaExceeded};
+use member::zk_front::audit_ended_sessions;
+
+/// The time between two lines about exceeded quotas: a client may exceed one with each request
+/// (ZooKeeper's `RateLogger` has the same reason).
+const QUOTA_WARNING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Hears of every change that this server applies.
+pub(crate) struct ChangeLog {
+    audit_user: Option<String>,
+    quota_warned: Option<Instant>,
+}
+
+impl ChangeLog {
+    /// `audit_user` runs the server, and ends sessions in the audit log (`audit.enable`); none if
+    /// there is no audit log.
+    pub fn new(audit_user: Option<String>) -> ChangeLog {
+        ChangeLog { audit_user, quota_warned: None }
+    }
+
+    /// As [`node::ChangeListener`].
+    pub fn hear(&mut self, changes: &ChangeBatch, is_serving: bool) {
+        self.warn_of_quotas(changes.quotas_exceeded());
+        // A change that is applied before was told when it happened.
+        if let Some(user) = self.audit_user.as_ref().filter(|_| is_serving) {
+            audit_ended_sessions(changes, user, |event| {
+                tracing::info!(target: "audit", "AUDIT: {event}");
+            });
+        }
+    }
+
+    fn warn_of_quotas(&mut self, exceeded: &[QuotaExceeded]) {
+        if exceeded.is_empty()
+            || self.quota_warned.is_some_and(|last| last.elapsed() < QUOTA_WARNING_INTERVAL)
+        {
+            return;
+        }
+        self.quota_warned = Some(Instant::now());
+        for QuotaExceeded { path, hard, of, usage, limit } in exceeded {
+            let kind = if *hard { "hard" } else { "soft" };
+            tracing::warn!("quota exceeded: {path}: {of} {usage}, {kind} limit {limit}");
+        }
+    }
+}
