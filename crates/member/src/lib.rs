@@ -40,7 +40,7 @@ pub use bootstrap::Bootstrap;
 pub use hello::Hello;
 pub use leader::digests::Difference;
 pub use log_writer::LogWriter;
-pub use order::{BadPeer, Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld};
+pub use order::{BadPeer, Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld, LoopOutput};
 pub use replica::{PeerStatus, Role, Status};
 pub use reply_room::ReplyRoom;
 pub use snapshot::writer::SnapshotWriter;

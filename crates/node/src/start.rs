@@ -11,7 +11,7 @@ use machine::Origin;
 use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontId, Membership, ReplicaError};
-use member::recovery::{Options, Reading, RecoveryError, recover};
+use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
 use member::{LogWriter, ReplyRoom, SnapshotWriter};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
@@ -146,17 +146,7 @@ pub struct Node {
 pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, StartError> {
     let began = Instant::now();
     let dir_name = config.data_dir.display().to_string();
-    let system = |what: &str, dir: &Path| {
-        let what = format!("{what} {}", dir.display());
-        move |cause| StartError::System { what, cause }
-    };
-    let mut disk =
-        RealDisk::new(&config.data_dir).map_err(system("data directory", &config.data_dir))?;
-    check_log_place(&config.data_dir, config.log_dir.as_deref())
-        .map_err(|cause| StartError::LogPlace { dir: dir_name.clone(), cause })?;
-    if let Some(log_dir) = &config.log_dir {
-        disk = disk.with_log(log_dir).map_err(system("log directory", log_dir))?;
-    }
+    let disk = open_disk(config)?;
     let skipped = |error: &RecoveryError| tracing::error!("{error}");
     let (mut recovered, cluster) = match &config.cluster {
         Some(cluster) => {
@@ -171,24 +161,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
     };
     check_ensemble(&recovered.restored.membership, recovered.origin, config.cluster.as_ref())
         .map_err(|cause| StartError::Ensemble { dir: dir_name.clone(), cause })?;
-    if recovered.is_new {
-        let what = if config.cluster.is_none() { ": a new state begins" } else { "" };
-        tracing::info!("data directory {dir_name} was empty{what}");
-    }
-    if let Some(cut) = &recovered.cut {
-        tracing::warn!("a write that was never acknowledged was cut off the log: {cut:?}");
-    }
-    if let (Some(last), index) = (recovered.log_ended, recovered.restored.snapshot_index) {
-        tracing::error!(
-            "the log ends at entry {last}; the snapshot of entry {index} is used alone"
-        );
-    }
-    tracing::info!(
-        "state of log index {} restored in {} ms, {} entries to apply",
-        recovered.restored.applied_index,
-        began.elapsed().as_millis(),
-        recovered.restored.entries.len()
-    );
+    tell_recovered(config, &recovered, began.elapsed());
     let mut startup = Startup {
         snapshot_load_ms: began.elapsed().as_millis() as u64,
         ordinal: recovered.machine.mark().ordinal.0,
@@ -238,6 +211,43 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         it.sockets
     });
     Ok(Node { shared, threads, links, origin, replies, _dir: recovered.dir })
+}
+
+fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {
+    let system = |what: &str, dir: &Path| {
+        let what = format!("{what} {}", dir.display());
+        move |cause| StartError::System { what, cause }
+    };
+    let data_dir = &config.data_dir;
+    let disk = RealDisk::new(data_dir).map_err(system("data directory", data_dir))?;
+    check_log_place(data_dir, config.log_dir.as_deref())
+        .map_err(|cause| StartError::LogPlace { dir: data_dir.display().to_string(), cause })?;
+    match &config.log_dir {
+        Some(log_dir) => disk.with_log(log_dir).map_err(system("log directory", log_dir)),
+        None => Ok(disk),
+    }
+}
+
+/// Tells people what the data directory held, which took so long to read.
+fn tell_recovered(config: &NodeConfig, recovered: &Recovered<RealDisk>, took: Duration) {
+    if recovered.is_new {
+        let what = if config.cluster.is_none() { ": a new state begins" } else { "" };
+        tracing::info!("data directory {} was empty{what}", config.data_dir.display());
+    }
+    if let Some(cut) = &recovered.cut {
+        tracing::warn!("a write that was never acknowledged was cut off the log: {cut:?}");
+    }
+    if let (Some(last), index) = (recovered.log_ended, recovered.restored.snapshot_index) {
+        tracing::error!(
+            "the log ends at entry {last}; the snapshot of entry {index} is used alone"
+        );
+    }
+    tracing::info!(
+        "state of log index {} restored in {} ms, {} entries to apply",
+        recovered.restored.applied_index,
+        took.as_millis(),
+        recovered.restored.entries.len()
+    );
 }
 
 /// A start reads its snapshot on two threads.

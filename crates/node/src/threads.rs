@@ -1,38 +1,53 @@
 //! The core threads and what they do, one function each.
 //!
-//! Loop and Apply are behind a mutex each, and run on whatever thread has something for them: a
-//! connection runtime that hands over a command runs Loop itself, and the thread of the disk, which
-//! learns that something is durable, runs Loop and, if it has nothing else to do, Apply; so does
-//! the thread of the links, which learns that others have it. A step takes microseconds, a wake-up
-//! of another thread costs more. Whoever finds the mutex taken goes on: the holder looks again
-//! after it has let go.
+//! Loop and Apply are behind a mutex each, and run on whatever thread has something for them. A
+//! step takes microseconds, a wake-up of another thread costs more. A thread that finds the mutex
+//! taken goes on: the holder looks again after it has let go.
+//!
+//! Who runs what, and when:
+//!
+//! | thread | runs | when |
+//! | --- | --- | --- |
+//! | *loop* | Loop | time has gone by; others left it work after a few turns |
+//! | *apply* | Apply | it was woken for something committed, or others left it work |
+//! | *disk* | the log, then Loop, then Apply while nothing waits for the disk | Loop gave it a job |
+//! | *peers* | Loop, then one hold of Apply | a link brought something |
+//! | *snapshot* | the snapshot files, then Loop | Loop gave it a job |
+//! | *spare* | log segments made ahead | the log asked for one |
+//! | a connection runtime | its Front, then Loop | a client sent something; Apply gave it mail |
+//!
+//! A lone write on a standalone server: the runtime runs Front and Loop; *disk* writes, runs Loop,
+//! which finds it committed, and Apply, which mails the answer; the runtime sends it. Two wake-ups.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use machine::{ChangeBatch, Machine, Mark};
-use member::limits::APPLY_HOLD_COMMANDS_MAX;
+use machine::{Machine, Mark};
 use member::log_writer::LogInput;
 use member::message::{Delivery, FromSnapshot, FrontId, LoopInput, SnapshotJob, ToApply, ToLoop};
-use member::{Apply, BadPeer, Condemned, Difference, Leadership, LogWriter, Loop, SnapshotWriter};
+use member::{LogWriter, Loop, SnapshotWriter};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::disk::RealDisk;
 use storage::wal::SpareJob;
 use tokio::sync::oneshot;
 
-use crate::ack_latency::{AckClock, Reached};
+use crate::ack_latency::Reached;
 use crate::images::SnapshotWaiter;
-use crate::limits::{
-    APPLY_HOLD, APPLY_STEP_COMMANDS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, REST_MAX, SEGMENT_RESTS,
-    SNAPSHOT_RESTS,
-};
+use crate::limits::{LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, REST_MAX, SEGMENT_RESTS, SNAPSHOT_RESTS};
 use crate::metrics::NodeMetrics;
-use crate::peer_hello::Channel;
 use crate::peer_sockets::PeerHandle;
 use crate::queue::{Inbox, Mail};
+
+mod announce;
+mod apply_runner;
+mod loop_runner;
+
+pub(crate) use apply_runner::ApplyRunner;
+pub use apply_runner::ChangeListener;
+pub(crate) use loop_runner::LoopRunner;
 
 /// The queues and the state that the threads share.
 pub(crate) struct Shared {
@@ -64,31 +79,6 @@ pub(crate) struct Shared {
     /// The links to the other members, if there are to be any.
     pub peers: Option<PeerHandle>,
 }
-
-/// Loop, and when it was last told the time.
-pub(crate) struct LoopRunner {
-    member: Loop,
-    inputs: Vec<LoopInput>,
-    last: Instant,
-    /// When Loop is to be told the time at the latest.
-    due: Instant,
-    /// How often Loop is told the time where it runs anyway.
-    tick: Duration,
-    /// Until when Loop's own thread sleeps.
-    sleeps_until: Option<Instant>,
-    acks: AckClock,
-}
-
-/// Apply, and what it is about to take.
-pub(crate) struct ApplyRunner {
-    apply: Apply,
-    inputs: Vec<ToApply>,
-    listener: ChangeListener,
-}
-
-/// Hears what each hold of the state's lock changed, once the lock is let go, and whether clients
-/// are served already. For what goes to the program's log: it must take a short time.
-pub type ChangeListener = Box<dyn FnMut(&ChangeBatch, bool) + Send>;
 
 /// What a connection runtime needs of the node.
 #[derive(Clone)]
@@ -148,224 +138,6 @@ fn fail(what: &str, error: &StorageError) -> ! {
     tracing::error!("{what}: {error}; ending the process");
     eprintln!("quorate: {what}: {error}");
     std::process::exit(70);
-}
-
-/// What the directory holds is not what it should be: it is not used again.
-fn condemn(shared: &Shared, why: Condemned) -> ! {
-    let reason = why.to_string();
-    if let Err(error) = storage::datadir::condemn(&shared.disk, &reason) {
-        fail("the data directory cannot be condemned", &error);
-    }
-    tracing::error!(
-        "{reason}; this server ends, and when it is started again it sets its data directory aside and \
-         fetches the state of the others"
-    );
-    std::process::exit(70);
-}
-
-impl LoopRunner {
-    /// `tick` is the length of a tick of the replica.
-    pub fn new(member: Loop, tick: Duration) -> LoopRunner {
-        let last = Instant::now();
-        let acks = AckClock::default();
-        let (inputs, sleeps_until) = (Vec::new(), None);
-        LoopRunner { member, inputs, last, due: last, tick, sleeps_until, acks }
-    }
-
-    /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees
-    /// to it. Whether something waits to be sent to other members.
-    fn turn(&mut self, shared: &Shared, wakes_apply: bool) -> bool {
-        let mut inputs = std::mem::take(&mut self.inputs);
-        shared.to_loop.take_now(&mut inputs);
-        let is_time = self.advance();
-        for input in inputs.drain(..) {
-            if let Err(BadPeer { from, error }) = self.member.handle(input)
-                && let Some(peers) = &shared.peers
-            {
-                peers.end_links_from(from, &error);
-            }
-        }
-        self.inputs = inputs;
-        if is_time {
-            self.member.on_time();
-        }
-        self.tell_contact(shared);
-        let output = self.member.finish(wall_ms());
-        self.due = self.last + Duration::from_millis(self.member.due_ms());
-        if self.sleeps_until.is_some_and(|until| until > self.due) {
-            self.sleeps_until = Some(self.due);
-            shared.to_loop.nudge();
-        }
-        if shared.peers.is_some() {
-            let given = output.disk.last().and_then(|job| job.entries.last());
-            let given = given.map(|entry| entry.index);
-            shared.count_acks(&self.acks.look(&self.member, given));
-        }
-        if !output.disk.is_empty() {
-            shared.to_disk.push(output.disk.into_iter().map(LogInput::Job));
-        }
-        let is_work = output.apply.iter().any(ToApply::is_work);
-        match wakes_apply && is_work {
-            true => shared.to_apply.push(output.apply),
-            false => shared.to_apply.push_quietly(output.apply),
-        }
-        let is_sending = !output.peers.is_empty();
-        if let Some(peers) = &shared.peers {
-            for (to, frame) in output.peers {
-                let channel = if frame.is_bulk() { Channel::Bulk } else { Channel::Log };
-                peers.send(to, channel, frame);
-            }
-        }
-        if !output.snapshot.is_empty() {
-            shared.to_snapshot.push(output.snapshot);
-        }
-        if let Some(point) = output.release {
-            shared.to_disk.push([LogInput::Release(point)]);
-        }
-        for leadership in &output.leadership {
-            match leadership {
-                Leadership::Own(term) => tracing::info!("this server leads, in term {term}"),
-                Leadership::Other(term, _, Some(server)) => {
-                    tracing::info!("server {server} leads, in term {term}");
-                }
-                Leadership::Other(term, member, None) => {
-                    tracing::info!("member {:016x} leads, in term {term}", member.0);
-                }
-                Leadership::Nobody => tracing::warn!("no server is known to lead"),
-            }
-        }
-        for fetching in &output.fetching {
-            let index = fetching.index;
-            match fetching.server {
-                Some(server) => tracing::info!(
-                    "the leader's log does not reach this server: it fetches the snapshot at log index \
-                     {index} from server {server}"
-                ),
-                None => tracing::info!(
-                    "the leader's log does not reach this server: it fetches the snapshot at log index \
-                     {index} from member {:016x}",
-                    fetching.holder.0
-                ),
-            }
-        }
-        for difference in &output.differences {
-            match difference {
-                Difference::Outside { member, index } => tracing::error!(
-                    "the state of member {:x} differs from that of the majority at log index {index}",
-                    member.0
-                ),
-                Difference::NoMajority { index } => tracing::error!(
-                    "the members' states differ at log index {index}, and no majority has the same: \
-                     see docs/operating.md, \"States that differ\""
-                ),
-            }
-        }
-        if let Some(why) = output.condemned {
-            condemn(shared, why);
-        }
-        if let Some(mark) = output.installed
-            && let Some(waiter) = shared.install_waiter.lock().take()
-        {
-            // Whoever does not wait any more needs no answer.
-            let _ = waiter.send(mark);
-        }
-        if let Some(is_yielding) = output.yield_room {
-            shared.to_disk.push([LogInput::YieldRoom(is_yielding)]);
-        }
-        match output.disk_is_full {
-            Some(true) => {
-                tracing::error!("no room for the log or the next snapshot: writes are refused")
-            }
-            Some(false) => tracing::info!("there is room again: writes are taken"),
-            None => {}
-        }
-        if let Some(stamped_ms) = output.proposed_ms {
-            shared.note_proposal(stamped_ms);
-        }
-        if output.ready {
-            shared.ready.push([()]);
-        }
-        is_sending
-    }
-}
-
-impl LoopRunner {
-    /// Tells Loop how much time went by, if it is time to. Whether it is.
-    fn advance(&mut self) -> bool {
-        let now = Instant::now();
-        let elapsed = now - self.last;
-        let is_time = now >= self.due || elapsed >= self.tick;
-        if is_time {
-            let elapsed_ms = elapsed.as_millis() as u64;
-            self.last += Duration::from_millis(elapsed_ms);
-            self.member.advance(elapsed_ms);
-        }
-        is_time
-    }
-
-    /// Tells the connection runtimes when Loop last had contact. After each turn: one that brings
-    /// news of contact need not be one in which Loop is told the time.
-    fn tell_contact(&self, shared: &Shared) {
-        let contact_at_ms = match self.member.contact_ms() {
-            Some(u64::MAX) => 0,
-            Some(silent_ms) => {
-                let told_ms =
-                    self.last.saturating_duration_since(shared.started).as_millis() as u64;
-                told_ms.saturating_sub(silent_ms).max(1)
-            }
-            None => u64::MAX,
-        };
-        shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
-    }
-
-    /// Loop's own thread goes to sleep. Until when.
-    fn sleep(&mut self) -> Instant {
-        self.sleeps_until = Some(self.due);
-        self.due
-    }
-}
-
-impl ApplyRunner {
-    pub fn new(apply: Apply, listener: ChangeListener) -> ApplyRunner {
-        ApplyRunner { apply, inputs: Vec::new(), listener }
-    }
-
-    /// One hold of the state's lock. Whether there is more to do.
-    fn hold(&mut self, shared: &Shared) -> bool {
-        shared.to_apply.take_now(&mut self.inputs);
-        self.inputs.drain(..).for_each(|input| self.apply.receive(input));
-        if !self.apply.has_work() {
-            return false;
-        }
-        let mut machine = shared.machine.write();
-        let held_since = Instant::now();
-        let mut count = 0;
-        while self.apply.has_work() && count < APPLY_HOLD_COMMANDS_MAX {
-            count += self.apply.step(&mut machine, APPLY_STEP_COMMANDS);
-            if held_since.elapsed() >= APPLY_HOLD {
-                break;
-            }
-        }
-        let mut output = self.apply.take_output();
-        let deliveries = output.deliveries(shared.fronts.len() as u32);
-        let is_serving = shared.serving.load(Ordering::Acquire);
-        if let Some(stamped_ms) = output.stamped_ms.filter(|_| is_serving) {
-            shared.note_propagation(stamped_ms);
-        }
-        if is_serving {
-            for (front, delivery) in deliveries {
-                let is_urgent = !delivery.answers.is_empty();
-                shared.fronts[front.0 as usize].push(delivery, is_urgent);
-            }
-        }
-        drop(machine);
-        if output.replaced.take().is_some() {
-            tracing::warn!("the state was replaced by that of a snapshot");
-        }
-        (self.listener)(&output.changes, is_serving);
-        shared.to_loop.push_quietly(output.to_loop.into_iter().map(LoopInput::Apply));
-        self.apply.has_work()
-    }
 }
 
 /// How long ago a leader stamped an entry. Clocks that disagree may make that a time to come, which
