@@ -20,11 +20,15 @@
 //! A client's output is ordered by ordinal, events before the replies that show what they tell, and
 //! the zxids of its replies never fall.
 
+mod admission;
 mod answered;
 pub mod auth;
+mod commands;
 mod connection;
 mod events;
 mod handshake;
+mod heard;
+mod held;
 mod journal;
 pub mod namespaces;
 mod pending;
@@ -40,24 +44,27 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
-use machine::entry::{BatchBuilder, encode_identities};
-use machine::{Command, ConnectionId, Machine, Origin, Owner, SessionId, Settings};
+use hashbrown::HashMap;
+use machine::entry::encode_identities;
+use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
 use zk::four_letter::Word;
 use zk::sasl::Exchange;
 
 use crate::identities::{OwnedIdentity, borrow};
 use crate::limits::{
     CLOCK_INTERVAL_MS, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX, CONNECT_HOLD_PART, CONTACT_MS_USUAL,
-    HEARD_INTERVAL_MS, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX,
-    REST_TICK_MS_MAX,
+    READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, REST_TICK_MS_MAX,
 };
-use crate::message::{Answer, Delivery, FrontId, Submission, Ticket, ToLoop, Waiter};
+use crate::message::{Answer, Delivery, FrontId, Ticket, ToLoop, Waiter};
 use crate::reply_room::ReplyRoom;
 use crate::summary::Latency;
 use crate::throttle::Throttle;
+use admission::Admission;
 use auth::AuthConfig;
+use commands::Commands;
 use connection::{Connection, ReadOnly, Slot, SlotKind, Spare, State, Stats};
+use heard::Heard;
+use held::HeldReplies;
 use journal::SlowRequests;
 use watches::Watches;
 
@@ -158,59 +165,45 @@ pub struct Front {
     /// Which connection here speaks for a session.
     sessions: HashMap<SessionId, ConnectionId, FixedState>,
     watches: Watches,
-    batch: BatchBuilder,
-    waiters: Vec<Waiter>,
-    /// Commands handed over and not answered, and their bytes.
-    commands_in_flight: usize,
-    bytes_in_flight: usize,
-    /// Connections with something to run under the lock.
-    runnable: VecDeque<ConnectionId>,
-    /// Connections whose input may go on being decoded.
-    resumable: Vec<ConnectionId>,
-    /// Connections that could not go on because the Front's credits were spent.
-    starved: Vec<ConnectionId>,
-    /// Connections by the time they were accepted, until they have a session or are over.
-    accepted: VecDeque<(u64, ConnectionId)>,
-    /// Connections that asked Loop for a session, until they are answered or over.
-    connecting: Vec<ConnectionId>,
-    /// Connections that ended while they asked Loop for a session; told to Loop at the next tick.
-    withdrawn: Vec<ConnectionId>,
-    /// Connections that wait for room for replies, each with the bytes that its next reply wants.
-    /// Connections that found no room when they were looked at stand at the end.
-    parked: VecDeque<(ConnectionId, u64)>,
-    /// Bytes of all connections' output.
-    output_held: usize,
-    /// The value of `output_held` that the room was last told.
-    output_told: usize,
-    /// When slow takers were last looked for; none: there is room enough.
-    tight_since_ms: Option<u64>,
-    /// Reads in all windows that travel with writes.
-    travelling_reads: usize,
-    /// When the log was last told of a reply that was refused.
-    refused_told_ms: Option<u64>,
-    /// How many were refused since.
-    refused_not_told: u64,
+    commands: Commands,
+    turns: Turns,
+    admission: Admission,
+    held: HeldReplies,
+    heard: Heard,
     /// Connections by the time they began to close.
     closing: VecDeque<(u64, ConnectionId)>,
-    heard: HashSet<SessionId, FixedState>,
-    heard_reported_ms: u64,
     /// Some may be served reads only.
     has_read_only: bool,
-    secrets_drawn: u64,
     spare: Spare,
     /// The highest zxid this Front has seen; for pings.
     last_zxid: i64,
     now: Now,
-    latency: Latency,
-    received: u64,
-    sent: u64,
-    /// Requests in all windows.
-    outstanding: u64,
+    traffic: Traffic,
     /// What the request that is being decoded counts as a large one, until it is in its window.
     large_bytes: u32,
     metrics: FrontMetrics,
     slow: SlowRequests,
     output: FrontOutput,
+}
+
+/// Connections that have something to do.
+#[derive(Default)]
+struct Turns {
+    /// Those with something to run under the lock.
+    runnable: VecDeque<ConnectionId>,
+    /// Those whose input may go on being decoded.
+    resumable: Vec<ConnectionId>,
+}
+
+/// What four-letter words show.
+#[derive(Default)]
+struct Traffic {
+    latency: Latency,
+    /// Frames.
+    received: u64,
+    sent: u64,
+    /// Requests in all windows.
+    outstanding: u64,
 }
 
 /// Why a connection ends where this member may not answer for its session.
@@ -238,35 +231,17 @@ impl Front {
             connections: HashMap::with_hasher(FixedState::default()),
             sessions: HashMap::with_hasher(FixedState::default()),
             watches: Watches::default(),
-            batch: BatchBuilder::default(),
-            waiters: Vec::new(),
-            commands_in_flight: 0,
-            bytes_in_flight: 0,
-            runnable: VecDeque::new(),
-            resumable: Vec::new(),
-            starved: Vec::new(),
-            accepted: VecDeque::new(),
-            connecting: Vec::new(),
-            withdrawn: Vec::new(),
-            parked: VecDeque::new(),
-            output_held: 0,
-            output_told: 0,
-            tight_since_ms: None,
-            travelling_reads: 0,
-            refused_told_ms: None,
-            refused_not_told: 0,
+            commands: Commands::default(),
+            turns: Turns::default(),
+            admission: Admission::default(),
+            held: HeldReplies::default(),
+            heard: Heard::default(),
             closing: VecDeque::new(),
-            heard: HashSet::with_hasher(FixedState::default()),
-            heard_reported_ms: 0,
             has_read_only: false,
-            secrets_drawn: 0,
             spare: Spare::default(),
             last_zxid: 0,
             now: Now::default(),
-            latency: Latency::default(),
-            received: 0,
-            sent: 0,
-            outstanding: 0,
+            traffic: Traffic::default(),
             large_bytes: 0,
             metrics: FrontMetrics::default(),
             slow: SlowRequests::default(),
@@ -316,7 +291,7 @@ impl Front {
         };
         connection.stats.last_operation = "NA";
         set_identities(&mut connection, vec![identity]);
-        self.accepted.push_back((self.now.monotonic_ms, id));
+        self.admission.accepted.push_back((self.now.monotonic_ms, id));
         let previous = self.connections.insert(id, connection);
         assert!(previous.is_none());
     }
@@ -348,7 +323,7 @@ impl Front {
             && let State::Attached = connection.state
         {
             if connection.read_only == ReadOnly::No {
-                self.heard.extend(connection.session);
+                self.heard.sessions.extend(connection.session);
             }
             connection.take_spare(&mut self.spare);
         }
@@ -358,12 +333,12 @@ impl Front {
 
     /// Whether anything waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
-        !self.runnable.is_empty()
+        !self.turns.runnable.is_empty()
     }
 
     /// Whether anything became possible that [`Front::resume`] or the lock would get done.
     pub fn may_go_on(&self) -> bool {
-        !self.runnable.is_empty() || !self.resumable.is_empty()
+        !self.turns.runnable.is_empty() || !self.turns.resumable.is_empty()
     }
 
     /// Runs what waits for the lock, up to the bounds of one hold. The driver holds the lock for
@@ -372,7 +347,7 @@ impl Front {
         let mut requests = 0;
         let mut bytes = 0;
         while requests < READ_HOLD_REQUESTS_MAX && bytes < READ_HOLD_BYTES_MAX {
-            let Some(id) = self.runnable.pop_front() else { return };
+            let Some(id) = self.turns.runnable.pop_front() else { return };
             let before = self.output_bytes(id);
             let mut more = true;
             let mut turn = 0;
@@ -388,7 +363,7 @@ impl Front {
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.listed = false;
                 self.list(id);
-                self.resumable.push(id);
+                self.turns.resumable.push(id);
             }
         }
     }
@@ -402,7 +377,7 @@ impl Front {
     pub fn resume(&mut self) {
         self.unpark();
         if self.has_credit() {
-            for id in core::mem::take(&mut self.starved) {
+            for id in core::mem::take(&mut self.commands.starved) {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     let since_ms = connection.starved_since_ms.take();
                     let waited_ms = since_ms.map_or(0, |ms| self.now.monotonic_ms - ms);
@@ -410,11 +385,11 @@ impl Front {
                     if wait_ms_max > 0 && waited_ms > wait_ms_max {
                         connection.throttled_bytes = connection.input.len();
                     }
-                    self.resumable.push(id);
+                    self.turns.resumable.push(id);
                 }
             }
         }
-        for id in core::mem::take(&mut self.resumable) {
+        for id in core::mem::take(&mut self.turns.resumable) {
             self.decode(id);
         }
         self.hand_over();
@@ -446,7 +421,7 @@ impl Front {
         self.count_output(id);
         if goes_on {
             self.list(id);
-            self.resumable.push(id);
+            self.turns.resumable.push(id);
         }
         self.unpark();
     }
@@ -477,11 +452,11 @@ impl Front {
         for slot in &connection.window {
             self.give_back(slot);
         }
-        self.output_held -= connection.output_counted;
-        self.tell_room();
+        self.held.output -= connection.output_counted;
+        self.held.tell(&self.config.replies, self.connections.is_empty());
         if let State::Connecting { .. } = connection.state {
-            self.commands_in_flight -= 1;
-            self.withdrawn.push(id);
+            self.commands.give_back(0);
+            self.admission.withdrawn.push(id);
         }
     }
 
@@ -492,15 +467,13 @@ impl Front {
         self.end_closing();
         self.end_those_cut_off();
         self.end_slow_takers();
-        if self.now.monotonic_ms < self.heard_reported_ms + HEARD_INTERVAL_MS {
+        let now_ms = self.now.monotonic_ms;
+        if !self.heard.is_due(now_ms) {
             return;
         }
-        self.heard_reported_ms = self.now.monotonic_ms;
         self.hear_those_held_back();
-        if !self.heard.is_empty() {
-            let mut heard: Vec<SessionId> = self.heard.drain().collect();
-            heard.sort_unstable();
-            let owners = heard.into_iter().map(Owner::Session).collect();
+        let owners = self.heard.take(now_ms);
+        if !owners.is_empty() {
             self.output.to_loop.push(ToLoop::Heard(owners));
         }
     }
@@ -508,17 +481,14 @@ impl Front {
     /// How long until [`Front::on_tick`] is due, if nothing arrives before. A Front whose clients
     /// are all at rest only looks, now and then, whether its member still has contact.
     pub fn tick_ms(&self) -> u64 {
-        let is_busy = self.outstanding > 0
-            || self.commands_in_flight > 0
+        let is_busy = self.traffic.outstanding > 0
+            || self.commands.count > 0
             || self.has_read_only
-            || !self.starved.is_empty()
-            || !self.accepted.is_empty()
-            || !self.connecting.is_empty()
-            || !self.withdrawn.is_empty()
-            || !self.parked.is_empty()
-            || self.tight_since_ms.is_some()
+            || !self.commands.starved.is_empty()
+            || self.admission.is_busy()
+            || self.held.is_busy()
             || !self.closing.is_empty()
-            || !self.heard.is_empty();
+            || !self.heard.sessions.is_empty();
         if is_busy {
             return CLOCK_INTERVAL_MS;
         }
@@ -587,7 +557,7 @@ impl Front {
         let attached = |found: &&Connection| matches!(found.state, State::Attached);
         let held_back = self.connections.values().filter(attached);
         let held_back = held_back.filter(|found| !found.output_is_full() && found.input_is_full());
-        self.heard.extend(held_back.filter_map(|found| found.session));
+        self.heard.sessions.extend(held_back.filter_map(|found| found.session));
     }
 
     /// Ends connections that have no session in time, whatever they have said until then. A word
@@ -596,14 +566,14 @@ impl Front {
     /// ZooKeeper 3.9 `NIOServerCnxnFactory.touchCnxn`, where each byte counts anew.
     fn end_sessionless(&mut self) {
         let now_ms = self.now.monotonic_ms;
-        while let Some(&(since_ms, id)) = self.accepted.front() {
+        while let Some(&(since_ms, id)) = self.admission.accepted.front() {
             let state = self.connections.get(&id).map(|connection| &connection.state);
             let is_open = !matches!(state, None | Some(State::Attached | State::Closing));
             let is_late = since_ms.saturating_add(self.config.sessionless_ms_max) <= now_ms;
             if is_open && !is_late {
                 return;
             }
-            self.accepted.pop_front();
+            self.admission.accepted.pop_front();
             if is_open {
                 self.metrics.sessionless_connections_expired += 1;
                 self.disconnect(id, "it did not connect a session in time");
@@ -616,7 +586,7 @@ impl Front {
     /// all that ended while they waited.
     fn end_connecting(&mut self) {
         let now_ms = self.now.monotonic_ms;
-        for id in core::mem::take(&mut self.connecting) {
+        for id in core::mem::take(&mut self.admission.connecting) {
             let state = self.connections.get(&id).map(|connection| &connection.state);
             let Some(State::Connecting { timeout_ms, since_ms, .. }) = state else { continue };
             let hold_ms = connect_hold_ms(*timeout_ms);
@@ -624,10 +594,10 @@ impl Front {
             if is_late && self.is_silent_for(hold_ms.max(CONTACT_MS_USUAL)) {
                 self.disconnect(id, NO_CONTACT);
             } else {
-                self.connecting.push(id);
+                self.admission.connecting.push(id);
             }
         }
-        let mut withdrawn = core::mem::take(&mut self.withdrawn);
+        let mut withdrawn = core::mem::take(&mut self.admission.withdrawn);
         if !withdrawn.is_empty() {
             withdrawn.sort_unstable();
             self.output.to_loop.push(ToLoop::Withdraw(self.config.id, withdrawn));
@@ -659,13 +629,13 @@ impl Front {
         connection.output.extend_from_slice(text.as_bytes());
         // `NIOServerCnxn.sendBufferSync` counts what it writes of a word's answer.
         connection.stats.sent += 1;
-        self.sent += 1;
+        self.traffic.sent += 1;
         self.close_after_output(id);
     }
 
     /// Commands that were handed over and not answered.
     pub fn commands_in_flight(&self) -> usize {
-        self.commands_in_flight
+        self.commands.count
     }
 
     /// Whether any connection here waits for a change.
@@ -701,25 +671,19 @@ impl Front {
 
     /// Puts a command, of a request of `bytes`, into the batch.
     fn submit(&mut self, id: ConnectionId, command: &Command<'_>, bytes: usize) {
-        if self.batch.is_full_for(bytes) {
+        if self.commands.batch.is_full_for(bytes) {
             self.hand_over();
         }
         let connection = self.connections.get(&id).expect("the caller looked");
-        self.batch.push(id, &connection.identity_bytes, command);
+        self.commands.batch.push(id, &connection.identity_bytes, command);
         let ticket = connection.next_ticket;
-        self.waiters.push(Waiter { connection: id, ticket, reads: Vec::new() });
+        self.commands.waiters.push(Waiter { connection: id, ticket, reads: Vec::new() });
     }
 
     /// Ends the batch and passes it on.
     fn hand_over(&mut self) {
-        if self.batch.command_count() == 0 {
-            return;
-        }
-        let batch = self.batch.finish();
-        let waiters = core::mem::take(&mut self.waiters);
-        assert!(batch.command_count == waiters.len());
-        let submission = Submission { front: self.config.id, batch, waiters };
-        self.output.to_loop.push(ToLoop::Submit(submission));
+        let submission = self.commands.finish(self.config.id);
+        self.output.to_loop.extend(submission.map(ToLoop::Submit));
     }
 
     // Under the lock.
@@ -775,8 +739,8 @@ impl Front {
             self.give_back(&slot);
         }
         if was_connecting {
-            self.commands_in_flight -= 1;
-            self.withdrawn.push(id);
+            self.commands.give_back(0);
+            self.admission.withdrawn.push(id);
         }
         self.watches.close(id);
         self.soil(id);
@@ -801,7 +765,7 @@ impl Front {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.is_runnable() && !connection.listed {
             connection.listed = true;
-            self.runnable.push_back(id);
+            self.turns.runnable.push_back(id);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::ConnectionId;
 use machine::entry::encode_identities;
 use zk::ErrorCode;
-use zk::auth::{digest_identities, session_secret};
+use zk::auth::digest_identities;
 use zk::request::opcode;
 use zk::sasl::{NONCE_BYTES, SaslError, Step};
 
@@ -203,8 +203,7 @@ impl Front {
 
     /// The next number that nobody can guess.
     fn draw_nonce(&mut self) -> [u8; NONCE_BYTES] {
-        self.secrets_drawn += 1;
-        let secret = session_secret(&self.config.secret, self.config.id.0, self.secrets_drawn);
+        let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (nonce, _) = secret.split_first_chunk().expect("a secret is longer than a nonce");
         *nonce
     }

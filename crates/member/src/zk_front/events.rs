@@ -115,7 +115,7 @@ impl Front {
         encode_event(zxid, event, path, &mut connection.output);
         self.metrics.watch_bytes += (connection.output.len() - bytes_before - LENGTH_BYTES) as u64;
         connection.stats.sent += 1;
-        self.sent += 1;
+        self.traffic.sent += 1;
         let bytes_max = match self.config.replies.is_full() {
             true => OUTPUT_BYTES_MAX,
             false => OUTPUT_BYTES_LIMIT,
@@ -131,7 +131,7 @@ impl Front {
 
     fn on_session_closed(&mut self, session: SessionId) {
         let Some(&id) = self.sessions.get(&session) else { return };
-        self.heard.remove(&session);
+        self.heard.sessions.remove(&session);
         let ending = self.connections.get(&id).is_none_or(Connection::is_ending);
         if !ending {
             self.close_after_output(id);

@@ -3,7 +3,6 @@
 
 use machine::zk::sessions::Session;
 use machine::{Command, ConnectionId, Machine, Refusal, SessionId, ZkCommand, ZkOutcome};
-use zk::auth::session_secret;
 use zk::four_letter::{TRACE_MASK_BYTES, Word};
 use zk::limits::CONNECT_BYTES_MAX;
 use zk::request::ConnectRequest;
@@ -40,7 +39,7 @@ impl Front {
             return Err(Halt::NeedsBytes);
         };
         connection.stats.received += 1;
-        self.received += 1;
+        self.traffic.received += 1;
         self.metrics.bytes_received_count += frame.len() as u64 + 4;
         let connect = match ConnectRequest::decode(&frame) {
             Ok(connect) => connect,
@@ -73,8 +72,7 @@ impl Front {
 
     /// A number from 0 to 1.
     fn chance(&mut self) -> f64 {
-        self.secrets_drawn += 1;
-        let secret = session_secret(&self.config.secret, self.config.id.0, self.secrets_drawn);
+        let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (first, _) = secret.split_first_chunk().expect("a secret has 32 bytes");
         // As many bits as a number has.
         (u64::from_be_bytes(*first) >> 11) as f64 / (1_u64 << 53) as f64
@@ -92,7 +90,7 @@ impl Front {
         connection.state = State::Waiting;
         connection.input.clear();
         connection.stats.received += 1;
-        self.received += 1;
+        self.traffic.received += 1;
         self.metrics.bytes_received_count += 4;
         match word {
             _ if !is_allowed => self.answer_word(id, &zk::four_letter::not_allowed(word)),
@@ -126,7 +124,7 @@ impl Front {
         match is_read_only {
             true => self.greet_read_only(id, &connect, machine),
             false => {
-                self.connecting.push(id);
+                self.admission.connecting.push(id);
                 self.ask_for_session(id, connect, self.now.monotonic_ms);
             }
         }
@@ -183,7 +181,7 @@ impl Front {
         // In a batch of its own, so that Loop can forget it if the client does not wait.
         self.hand_over();
         self.submit(id, &command, CONNECT_BYTES_MAX as usize);
-        self.commands_in_flight += 1;
+        self.commands.take(0);
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         connection.state = State::Connecting { connect, session, password, timeout_ms, since_ms };
         self.hand_over();
@@ -192,8 +190,7 @@ impl Front {
     /// A new session's id and password. The top byte is 1, as of a ZooKeeper with server id 1: ids
     /// whose top byte is 0, 0x80 or 0xff would be taken for other owners of znodes.
     pub(super) fn draw_session(&mut self) -> (SessionId, [u8; 16]) {
-        self.secrets_drawn += 1;
-        let secret = session_secret(&self.config.secret, self.config.id.0, self.secrets_drawn);
+        let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (id, password) = secret.split_at(16);
         let mut low = [0; 8];
         low[1..].copy_from_slice(&id[..7]);
@@ -205,7 +202,7 @@ impl Front {
 
     /// The session of a connecting client exists, or does not.
     pub(super) fn on_session(&mut self, id: ConnectionId, answered: &ZkAnswered) {
-        self.commands_in_flight -= 1;
+        self.commands.give_back(0);
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         let state = core::mem::replace(&mut connection.state, State::Waiting);
         let State::Connecting { connect, session, password, timeout_ms, since_ms } = state else {
@@ -213,7 +210,7 @@ impl Front {
         };
         match answered {
             Ok(Ok(ZkOutcome::Opened | ZkOutcome::Attached)) => {
-                self.heard.insert(session);
+                self.heard.sessions.insert(session);
                 self.welcome(id, &connect, Welcome { session, password, timeout_ms });
             }
             Ok(Err(Refusal::SessionIdTaken(_))) => self.ask_for_session(id, connect, since_ms),
@@ -241,10 +238,10 @@ impl Front {
         connection.timeout_ms = timeout_ms;
         connection.stats.sent += 1;
         connection.stats.last_operation = "SESS";
-        self.sent += 1;
+        self.traffic.sent += 1;
         self.sessions.insert(session, id);
         self.soil(id);
-        self.resumable.push(id);
+        self.turns.resumable.push(id);
     }
 
     fn refuse_session(&mut self, id: ConnectionId, read_only: Option<bool>) {

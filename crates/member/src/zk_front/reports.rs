@@ -197,10 +197,10 @@ impl Front {
     /// What is counted here.
     pub fn report(&self) -> FrontReport {
         FrontReport {
-            latency: self.latency,
-            received: self.received,
-            sent: self.sent,
-            outstanding: self.outstanding,
+            latency: self.traffic.latency,
+            received: self.traffic.received,
+            sent: self.traffic.sent,
+            outstanding: self.traffic.outstanding,
             connections: self.connections.len() as u64,
             watches: self.watches.len() as u64,
             data_watches: self.watches.data_watch_count() as u64,
@@ -237,8 +237,8 @@ impl Front {
         match reset {
             Reset::Connections => self.connections.values_mut().for_each(reset_connection),
             Reset::Server { metrics } => {
-                self.latency = Latency::default();
-                (self.received, self.sent) = (0, 0);
+                self.traffic.latency = Latency::default();
+                (self.traffic.received, self.traffic.sent) = (0, 0);
                 self.metrics.response_size = ResponseSize::default();
                 if metrics {
                     let namespaces = core::mem::take(&mut self.metrics.namespaces).emptied();

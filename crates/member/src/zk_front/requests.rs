@@ -1,6 +1,7 @@
 //! From frames to slots of the window: what a request is checked for before it may wait, run or be
 //! handed over.
 
+use bytes::Bytes;
 use machine::{Command, ConnectionId, DescendantCount, ZkCommand};
 use zk::jute::{JuteError, JuteReader};
 use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
@@ -17,8 +18,9 @@ use crate::local_read::{LocalRead, OwnedRead};
 use crate::message::{Caller, ToLoop};
 
 impl Front {
-    /// The next frame of a connection with a session.
-    pub(super) fn decode_request(&mut self, id: ConnectionId) -> Result<(), Halt> {
+    /// Takes the next frame of a connection with a session out of its input, if it is there and
+    /// the connection may go on.
+    fn next_frame(&mut self, id: ConnectionId) -> Result<Bytes, Halt> {
         let has_credit = self.has_credit();
         let frame_bytes_max = self.config.frame_bytes_max;
         let connection = self.connections.get_mut(&id).expect("the caller looked");
@@ -43,7 +45,7 @@ impl Front {
         if !has_credit && connection.throttled_bytes == 0 {
             if connection.starved_since_ms.is_none() {
                 connection.starved_since_ms = Some(self.now.monotonic_ms);
-                self.starved.push(id);
+                self.commands.starved.push(id);
             }
             return Err(Halt::HeldBack);
         }
@@ -57,11 +59,15 @@ impl Front {
         if opcode.is_some_and(|opcode| is_held_back(connection, i32::from_be_bytes(*opcode))) {
             return Err(Halt::HeldBack);
         }
-        let Some(frame) = take_frame(&mut connection.input, length) else {
-            return Err(Halt::NeedsBytes);
-        };
+        take_frame(&mut connection.input, length).ok_or(Halt::NeedsBytes)
+    }
+
+    /// The next request of a connection with a session.
+    pub(super) fn decode_request(&mut self, id: ConnectionId) -> Result<(), Halt> {
+        let frame = self.next_frame(id)?;
+        let connection = self.connections.get_mut(&id).expect("it has a frame");
         connection.stats.received += 1;
-        self.received += 1;
+        self.traffic.received += 1;
         self.metrics.bytes_received_count += frame.len() as u64 + 4;
         let mut reader = JuteReader::new(&frame);
         let header = match RequestHeader::decode(&mut reader) {
@@ -164,48 +170,20 @@ impl Front {
         if xid >= 0 {
             connection.stats.last_xid = i64::from(xid);
         }
-        let session = connection.session.expect("an attached connection has a session");
         match request {
-            Request::Write(write) => {
-                let form = WriteForm::of(write);
-                self.submit(id, &ops::write_command(session, write), bytes);
-                self.push_slot(id, xid, SlotKind::Write { form, bytes });
-                self.keep_pending(id, request);
-            }
-            Request::Multi(writes) => {
-                let form = WriteForm::of_multi(writes);
-                self.submit(id, &ops::multi_command(session, writes), bytes);
-                self.push_slot(id, xid, SlotKind::Write { form, bytes });
-                self.keep_pending(id, request);
-            }
-            Request::CloseSession => {
-                self.submit(id, &Command::Zk(ZkCommand::CloseSession { session }), bytes);
-                self.push_slot(id, xid, SlotKind::Close { bytes });
-            }
+            Request::Write(_)
+            | Request::Multi(_)
+            | Request::CloseSession
+            | Request::Reconfig { .. } => self.on_write(id, xid, request, bytes),
+            Request::SetWatches(_)
+            | Request::SetWatches2(_)
+            | Request::AddWatch { .. }
+            | Request::CheckWatches { .. }
+            | Request::RemoveWatches { .. } => self.on_watches(id, xid, request),
             Request::Read(read) => self.on_read(id, xid, OwnedRead::of(read)),
             Request::MultiRead(reads) => {
                 let reads = reads.iter().map(OwnedRead::of).collect();
                 self.push_slot(id, xid, SlotKind::MultiRead(reads));
-            }
-            Request::SetWatches(watches) => {
-                let watches = Box::new(OwnedSetWatches::of(watches));
-                self.push_slot(id, xid, SlotKind::SetWatches(watches));
-            }
-            Request::SetWatches2(watches) => {
-                let watches = Box::new(OwnedSetWatches::of_all(watches));
-                self.push_slot(id, xid, SlotKind::SetWatches(watches));
-            }
-            Request::AddWatch { path, mode } => {
-                let (path, mode) = ((*path).into(), *mode);
-                self.push_slot(id, xid, SlotKind::AddWatch { path, mode });
-            }
-            Request::CheckWatches { path, watcher_type } => {
-                let (path, watcher_type) = ((*path).into(), *watcher_type);
-                self.push_slot(id, xid, SlotKind::CheckWatches { path, watcher_type });
-            }
-            Request::RemoveWatches { path, watcher_type } => {
-                let (path, watcher_type) = ((*path).into(), *watcher_type);
-                self.push_slot(id, xid, SlotKind::RemoveWatches { path, watcher_type });
             }
             Request::Sync { path } => {
                 let path = path.map(Into::into);
@@ -216,15 +194,6 @@ impl Front {
                 self.push_slot(id, xid, SlotKind::Sync { path, done: false });
             }
             Request::Ping => self.push_slot(id, xid, SlotKind::Ping),
-            // PrepRequestProcessor: what a standalone server says, allowed or not.
-            Request::Reconfig { .. } => {
-                let form = WriteForm::Refused(match self.settings.reconfig_enabled {
-                    true => ErrorCode::UNIMPLEMENTED,
-                    false => ErrorCode::RECONFIG_DISABLED,
-                });
-                self.submit(id, &ops::refused_command(session), bytes);
-                self.push_slot(id, xid, SlotKind::Write { form, bytes });
-            }
             Request::GetAllChildrenNumber { path } => {
                 let (path, so_far) = ((*path).into(), DescendantCount::default());
                 self.push_slot(id, xid, SlotKind::Count { path, so_far });
@@ -262,14 +231,74 @@ impl Front {
             && behind_write
             && connection.small_replies_wanted == 0
             && connection.travelling_reads < TRAVELLING_READS_MAX
-            && self.travelling_reads < FRONT_TRAVELLING_READS_MAX;
-        let waiter = self.waiters.last_mut().filter(|waiter| waiter.connection == id);
+            && self.held.travelling_reads < FRONT_TRAVELLING_READS_MAX;
+        let waiter = self.commands.waiters.last_mut().filter(|waiter| waiter.connection == id);
         match waiter {
             Some(waiter) if may_travel => {
                 waiter.reads.push(LocalRead::Zk { xid, read: read.clone(), identities });
                 self.push_slot(id, xid, SlotKind::TravellingRead(read));
             }
             _ => self.push_slot(id, xid, SlotKind::Read(read)),
+        }
+    }
+
+    /// A request that is replicated.
+    fn on_write(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>, bytes: usize) {
+        let session = self.connections[&id].session.expect("an attached connection has a session");
+        match request {
+            Request::Write(write) => {
+                let form = WriteForm::of(write);
+                self.submit(id, &ops::write_command(session, write), bytes);
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.keep_pending(id, request);
+            }
+            Request::Multi(writes) => {
+                let form = WriteForm::of_multi(writes);
+                self.submit(id, &ops::multi_command(session, writes), bytes);
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.keep_pending(id, request);
+            }
+            Request::CloseSession => {
+                self.submit(id, &Command::Zk(ZkCommand::CloseSession { session }), bytes);
+                self.push_slot(id, xid, SlotKind::Close { bytes });
+            }
+            // PrepRequestProcessor: what a standalone server says, allowed or not.
+            Request::Reconfig { .. } => {
+                let form = WriteForm::Refused(match self.settings.reconfig_enabled {
+                    true => ErrorCode::UNIMPLEMENTED,
+                    false => ErrorCode::RECONFIG_DISABLED,
+                });
+                self.submit(id, &ops::refused_command(session), bytes);
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+            }
+            _ => unreachable!("the caller looked"),
+        }
+    }
+
+    /// A request about the connection's own watches.
+    fn on_watches(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>) {
+        match request {
+            Request::SetWatches(watches) => {
+                let watches = Box::new(OwnedSetWatches::of(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches(watches));
+            }
+            Request::SetWatches2(watches) => {
+                let watches = Box::new(OwnedSetWatches::of_all(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches(watches));
+            }
+            Request::AddWatch { path, mode } => {
+                let (path, mode) = ((*path).into(), *mode);
+                self.push_slot(id, xid, SlotKind::AddWatch { path, mode });
+            }
+            Request::CheckWatches { path, watcher_type } => {
+                let (path, watcher_type) = ((*path).into(), *watcher_type);
+                self.push_slot(id, xid, SlotKind::CheckWatches { path, watcher_type });
+            }
+            Request::RemoveWatches { path, watcher_type } => {
+                let (path, watcher_type) = ((*path).into(), *watcher_type);
+                self.push_slot(id, xid, SlotKind::RemoveWatches { path, watcher_type });
+            }
+            _ => unreachable!("the caller looked"),
         }
     }
 }

@@ -13,10 +13,7 @@ use zk::response::{ReplyHeader, encode_empty};
 
 use super::Front;
 use super::connection::{Slot, SlotKind, State};
-use crate::limits::{
-    OUTPUT_STALL_MS, OUTPUT_TAKEN_BYTES_MIN, PARKED_RESUMED_MAX, REFUSED_REPLY_INTERVAL_MS,
-    REPLIES_TOLD_BYTES,
-};
+use crate::limits::{OUTPUT_STALL_MS, OUTPUT_TAKEN_BYTES_MIN, PARKED_RESUMED_MAX};
 
 /// Bytes and reads that a Front holds for its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,12 +45,12 @@ impl Front {
         let connections = || self.connections.values();
         let output = connections().map(|connection| connection.output.len()).sum();
         let counted: usize = connections().map(|connection| connection.output_counted).sum();
-        assert!(counted == self.output_held);
+        assert!(counted == self.held.output);
         HeldBytes {
             output,
             input: connections().map(|connection| connection.input.len()).sum(),
-            commands: self.bytes_in_flight,
-            travelling_reads: self.travelling_reads,
+            commands: self.commands.bytes,
+            travelling_reads: self.held.travelling_reads,
         }
     }
 
@@ -61,19 +58,9 @@ impl Front {
     pub(super) fn count_output(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let now = connection.output.len();
-        self.output_held = self.output_held - connection.output_counted + now;
+        self.held.output = self.held.output - connection.output_counted + now;
         connection.output_counted = now;
-        self.tell_room();
-    }
-
-    /// Tells the room what is held here, unless it knows about as much.
-    pub(super) fn tell_room(&mut self) {
-        if self.output_held.abs_diff(self.output_told) >= REPLIES_TOLD_BYTES
-            || self.connections.is_empty()
-        {
-            self.config.replies.tell(self.output_told, self.output_held);
-            self.output_told = self.output_held;
-        }
+        self.held.tell(&self.config.replies, self.connections.is_empty());
     }
 
     /// Lets the request at the front of a connection's window wait for room for its reply, or
@@ -100,7 +87,7 @@ impl Front {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.parked {
             connection.parked = true;
-            self.parked.push_back((id, bytes));
+            self.held.parked.push_back((id, bytes));
         }
     }
 
@@ -108,36 +95,36 @@ impl Front {
     /// too long. A reply that does not fit yet keeps no smaller one waiting.
     pub(super) fn unpark(&mut self) {
         let now_ms = self.now.monotonic_ms;
-        for _ in 0..PARKED_RESUMED_MAX.min(self.parked.len()) {
-            let Some((id, bytes)) = self.parked.pop_front() else { return };
+        for _ in 0..PARKED_RESUMED_MAX.min(self.held.parked.len()) {
+            let Some((id, bytes)) = self.held.parked.pop_front() else { return };
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             if !connection.parked {
                 continue;
             }
             if !self.config.replies.takes(bytes) && !connection.has_waited_for_room(now_ms) {
-                self.parked.push_back((id, bytes));
+                self.held.parked.push_back((id, bytes));
                 continue;
             }
             connection.parked = false;
             self.list(id);
-            self.resumable.push(id);
+            self.turns.resumable.push(id);
         }
     }
 
     /// Disconnects clients that keep the room nearly full and take next to nothing.
     pub(super) fn end_slow_takers(&mut self) {
         if !self.config.replies.is_tight() {
-            self.tight_since_ms = None;
+            self.held.tight_since_ms = None;
             return;
         }
         let now_ms = self.now.monotonic_ms;
-        let is_due = match self.tight_since_ms {
+        let is_due = match self.held.tight_since_ms {
             Some(since_ms) if now_ms < since_ms + OUTPUT_STALL_MS => return,
             // Nothing that was noted before counts.
             None => false,
             Some(_) => true,
         };
-        self.tight_since_ms = Some(now_ms);
+        self.held.tight_since_ms = Some(now_ms);
         let mut slow = Vec::new();
         for (id, connection) in &mut self.connections {
             let taken = |before: u64| connection.taken_bytes - before;
@@ -181,17 +168,13 @@ impl Front {
         self.metrics.replies_refused += 1;
         self.metrics.last_refused_reply = Some(RefusedReply { session, path: path.into(), bytes });
         let now_ms = self.now.monotonic_ms;
-        let is_due = |told_ms| now_ms >= told_ms + REFUSED_REPLY_INTERVAL_MS;
-        if self.refused_told_ms.is_none_or(is_due) {
-            let others = match core::mem::take(&mut self.refused_not_told) {
+        if let Some(count) = self.held.on_refused(now_ms) {
+            let others = match count {
                 0 => String::new(),
                 count => format!("; {count} others since the last that was told"),
             };
             let of = format!("session {session:#x}, {path}");
             self.notice(id, &format!("a reply of {bytes} bytes is refused: {of}{others}"));
-            self.refused_told_ms = Some(now_ms);
-        } else {
-            self.refused_not_told += 1;
         }
         let header = ReplyHeader { xid: slot.xid, zxid, error: ErrorCode::MARSHALLING_ERROR };
         self.reply(id, slot, zxid, |out| encode_empty(header, out));
@@ -225,6 +208,6 @@ impl Front {
         }
         connection.travelling_reads -= count;
         connection.local_reads += count;
-        self.travelling_reads -= count;
+        self.held.travelling_reads -= count;
     }
 }

@@ -14,7 +14,7 @@ use super::connection::{Slot, SlotKind, State};
 use super::namespaces::Written;
 use super::{Front, LENGTH_BYTES};
 use crate::identities::borrow;
-use crate::limits::{FRONT_BYTES_MAX, SMALL_REPLY_BYTES};
+use crate::limits::SMALL_REPLY_BYTES;
 use crate::local_read::{ReadAnswer, ReadOutcome};
 use crate::message::{Answered, Ticket, Unavailable};
 
@@ -25,17 +25,16 @@ impl Front {
         match &kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 connection.window_bytes += bytes;
-                self.commands_in_flight += 1;
-                self.bytes_in_flight += bytes;
+                self.commands.take(*bytes);
             }
             SlotKind::Sync { .. } => {
                 connection.open_syncs += 1;
-                self.commands_in_flight += 1;
+                self.commands.take(0);
             }
             kind if kind.runs_here() => connection.local_reads += 1,
             SlotKind::TravellingRead(_) => {
                 connection.travelling_reads += 1;
-                self.travelling_reads += 1;
+                self.held.travelling_reads += 1;
             }
             _ => {}
         }
@@ -45,26 +44,25 @@ impl Front {
         connection.next_ticket = Ticket(ticket.0 + 1);
         let slot = Slot { xid, ticket, received_ms, kind, large_bytes, pending, written };
         connection.window.push_back(slot);
-        self.outstanding += 1;
+        self.traffic.outstanding += 1;
     }
 
     /// Returns the credit of a slot that is answered, or whose connection is gone.
     pub(super) fn give_back(&mut self, slot: &Slot) {
-        self.outstanding -= 1;
+        self.traffic.outstanding -= 1;
         self.config.throttle.end_request(slot.large_bytes);
         match &slot.kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
-                self.commands_in_flight -= 1;
-                self.bytes_in_flight -= bytes;
+                self.commands.give_back(*bytes);
             }
-            SlotKind::Sync { .. } => self.commands_in_flight -= 1,
-            SlotKind::TravellingRead(_) => self.travelling_reads -= 1,
+            SlotKind::Sync { .. } => self.commands.give_back(0),
+            SlotKind::TravellingRead(_) => self.held.travelling_reads -= 1,
             _ => {}
         }
     }
 
     pub(super) fn has_credit(&self) -> bool {
-        self.commands_in_flight < self.config.commands_max && self.bytes_in_flight < FRONT_BYTES_MAX
+        self.commands.has_credit(self.config.commands_max)
     }
 
     /// Takes the first slot of the window out, which must be there.
@@ -171,8 +169,8 @@ impl Front {
         stats.latency.record(elapsed_ms);
         stats.last_zxid = stats.last_zxid.max(zxid);
         stats.last_response_ms = now.wall_ms;
-        self.sent += 1;
-        self.latency.record(elapsed_ms);
+        self.traffic.sent += 1;
+        self.traffic.latency.record(elapsed_ms);
         self.metrics.response_bytes += bytes;
         self.metrics.response_size.record(bytes, now.monotonic_ms);
         match &slot.kind {
@@ -260,6 +258,15 @@ impl Front {
             }
             _ => unreachable!("answers come in the order of the window"),
         }
+        if self.answer_travelled(id, reads, mark) {
+            self.settle(id);
+            self.turns.resumable.push(id);
+        }
+    }
+
+    /// Answers the reads that travelled with a command. Whether the connection goes on.
+    fn answer_travelled(&mut self, id: ConnectionId, reads: Vec<ReadAnswer>, mark: Mark) -> bool {
+        let zxid = mark.zxid.0;
         let mut reads = reads.into_iter();
         while let Some(answer) = reads.next() {
             let ReadAnswer::Answered { frame, outcome: ReadOutcome::Zk(error), held } = answer
@@ -282,11 +289,10 @@ impl Front {
             self.watch(id, read, error, mark.ordinal);
             if !self.is_attached(id) {
                 // That watch was one too many.
-                return;
+                return false;
             }
         }
-        self.settle(id);
-        self.resumable.push(id);
+        true
     }
 
     pub(super) fn note_reply(&mut self, id: ConnectionId, bytes: usize) {
@@ -307,7 +313,7 @@ impl Front {
             connection.open_syncs -= 1;
         }
         self.settle(id);
-        self.resumable.push(id);
+        self.turns.resumable.push(id);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
+use crate::limits::HEARD_INTERVAL_MS;
 use crate::summary::Summary;
 use machine::ZkCommand;
 
@@ -43,7 +44,7 @@ fn a_refused_session_gives_its_credit_back_once() {
         let mut rig = Rig::default();
         rig.play("c9: connect\nexpire c9");
         assert_eq!(rig.play(&format!("c1: connect {refused}")), "c1: refused\nc1: closed");
-        assert_eq!(rig.fronts[0].commands_in_flight, 0);
+        assert_eq!(rig.fronts[0].commands_in_flight(), 0);
         rig.check();
     }
 }
@@ -283,7 +284,7 @@ fn a_connection_without_a_session_is_closed_whatever_it_has_sent() {
         assert_eq!(metrics.sessionless_connections_expired, 1);
         let asked = if sent == "connect" { vec![rig.clients[&1].id] } else { Vec::new() };
         assert_eq!(withdrawn(&told), asked);
-        assert_eq!(rig.fronts[0].commands_in_flight, 0);
+        assert_eq!(rig.fronts[0].commands_in_flight(), 0);
     }
 }
 
@@ -306,7 +307,7 @@ fn who_has_a_session_is_not_closed_for_want_of_one() {
     tick(&mut rig, 10_000);
     assert!(!is_closing(&rig, 1));
     assert!(is_closing(&rig, 2));
-    assert!(rig.fronts[0].accepted.is_empty());
+    assert!(rig.fronts[0].admission.accepted.is_empty());
 }
 
 /// How long a client with this timeout waits that asks when the last contact is `silent_ms` old, if

@@ -4,9 +4,10 @@ use super::super::*;
 use super::rig::*;
 use crate::limits::{
     CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX, COUNT_STEP_SLOTS_MAX,
-    FRONT_BYTES_MAX, FRONT_COMMANDS_MAX, INPUT_BYTES_MAX, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_LIMIT,
-    OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, TRAVELLING_READS_MAX,
-    WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_KEPT_REQUESTS, WINDOW_REQUESTS_MAX,
+    FRONT_BYTES_MAX, FRONT_COMMANDS_MAX, HEARD_INTERVAL_MS, INPUT_BYTES_MAX, MULTI_READ_BYTES_MAX,
+    OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
+    TRAVELLING_READS_MAX, WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_KEPT_REQUESTS,
+    WINDOW_REQUESTS_MAX,
 };
 
 use crate::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig};
@@ -203,7 +204,7 @@ fn commands_under_way_are_bounded_per_front() {
     for number in 2..=count + 1 {
         rig.play(&format!("c{number}~ {}", ["delete /n"; 1_000].join(" | ")));
     }
-    assert_eq!(rig.fronts[0].commands_in_flight, FRONT_COMMANDS_MAX);
+    assert_eq!(rig.fronts[0].commands_in_flight(), FRONT_COMMANDS_MAX);
     // Nobody else is read, and each of them stands once in the list of those that wait.
     let bytes = rig.encode(1, "set /a y | get /a");
     for byte in bytes {
@@ -211,7 +212,7 @@ fn commands_under_way_are_bounded_per_front() {
     }
     rig.play("c99~ ping");
     assert!(connection(&rig, 1).window.is_empty());
-    assert_eq!(rig.fronts[0].starved.len(), 3);
+    assert_eq!(rig.fronts[0].commands.starved.len(), 3);
     // The other Front has credits of its own.
     rig.play("c98~ ping");
     assert_eq!(rig.client(98).reply_count, 1);
@@ -220,7 +221,7 @@ fn commands_under_way_are_bounded_per_front() {
     assert_eq!(seen.matches("no node").count(), count as usize * 1_000);
     assert!(seen.contains("c1: get /a -> y v1"));
     assert!(seen.contains("c99: ping"));
-    assert_eq!((rig.fronts[0].commands_in_flight, rig.fronts[0].starved.len()), (0, 0));
+    assert_eq!((rig.fronts[0].commands_in_flight(), rig.fronts[0].commands.starved.len()), (0, 0));
 }
 
 /// What `c2` sees that waited for so long behind a write of `c1`, where one may be under way.
@@ -342,10 +343,10 @@ fn bytes_under_way_are_bounded_per_front() {
     for number in 1..=count {
         rig.play(&format!("c{number}~ {}", ["set /a big:500000"; 8].join(" | ")));
     }
-    let bytes = rig.fronts[0].bytes_in_flight;
+    let bytes = rig.fronts[0].commands.bytes;
     assert!((FRONT_BYTES_MAX..FRONT_BYTES_MAX + 500_022).contains(&bytes), "{bytes}");
     rig.play("run");
-    assert_eq!(rig.fronts[0].bytes_in_flight, 0);
+    assert_eq!(rig.fronts[0].commands.bytes, 0);
     assert_eq!(
         rig.play("c1: exists /a"),
         format!("c1: exists /a -> v{} @{}", 8 * count, 9 * count + 1)
@@ -362,7 +363,7 @@ fn credit_of_a_connection_that_goes_is_for_the_others() {
     for number in 1..=count {
         rig.play(&format!("c{number}~ {}", ["sync /"; 1_000].join(" | ")));
     }
-    assert_eq!(rig.fronts[0].commands_in_flight, FRONT_COMMANDS_MAX);
+    assert_eq!(rig.fronts[0].commands_in_flight(), FRONT_COMMANDS_MAX);
     assert_eq!(connection(&rig, count).window.len(), FRONT_COMMANDS_MAX % 1_000);
     rig.play("close c1\nresume");
     assert_eq!(connection(&rig, count).window.len(), 1_000);
@@ -383,9 +384,9 @@ fn one_hold_of_the_lock_reads_a_bounded_number_of_requests() {
     for number in 2..9 {
         rig.play(&format!("c{number}~ {}", ["get /a"; 40].join(" | ")));
     }
-    let before = rig.fronts[0].sent;
+    let before = rig.fronts[0].traffic.sent;
     rig.fronts[0].run_reads(&rig.machine);
-    let count = rig.fronts[0].sent - before;
+    let count = rig.fronts[0].traffic.sent - before;
     assert!((50..=READ_HOLD_REQUESTS_MAX as u64).contains(&count), "{count}");
     // In turns: the first ones are not served to their end before the others.
     assert_eq!(connection(&rig, 2).window.len(), 40 - READ_TURN_REQUESTS_MAX);
@@ -486,7 +487,7 @@ fn nothing_more_is_decoded_for_a_client_that_leaves_its_replies_lying() {
     let mut rig = begun(10_000);
     rig.read_bytes = INPUT_BYTES_MAX;
     rig.play(&format!("stall c1\nc1: {}", ["get /a"; 3_000].join(" | ")));
-    let answered = rig.fronts[0].sent as usize - 2;
+    let answered = rig.fronts[0].traffic.sent as usize - 2;
     assert!(answered > 100);
     // What the last hold answered made room in the window, and it is not filled again.
     assert!(connection(&rig, 1).window.len() < WINDOW_REQUESTS_MAX);

@@ -104,7 +104,7 @@ fn as_many_reads_travel_as_the_limit_says() {
     assert_eq!(held.travelling_reads, TRAVELLING_READS_MAX);
     // The others wait here, and hold back the last write.
     assert_eq!(held.local_reads, TRAVELLING_READS_MAX - 48);
-    assert_eq!(rig.fronts[0].commands_in_flight, 2);
+    assert_eq!(rig.fronts[0].commands_in_flight(), 2);
     let seen = rig.play("run");
     assert_eq!(seen.matches("get /a -> v1 v1 @3").count(), TRAVELLING_READS_MAX - 24);
     assert_eq!(seen.matches("get /a -> v2 v2 @4").count(), TRAVELLING_READS_MAX - 24);

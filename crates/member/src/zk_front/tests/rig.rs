@@ -738,7 +738,7 @@ impl Rig {
             for number in numbers {
                 progress |= self.pump(number);
             }
-            progress |= self.fronts.iter().any(|front| !front.resumable.is_empty());
+            progress |= self.fronts.iter().any(|front| !front.turns.resumable.is_empty());
             if !progress {
                 self.check();
                 return;
@@ -788,7 +788,7 @@ impl Rig {
                 assert_eq!(connection.open_syncs, open_syncs);
                 assert!(connection.window.len() <= WINDOW_REQUESTS_MAX);
             }
-            assert_eq!((front.commands_in_flight, front.bytes_in_flight), (commands, bytes_all));
+            assert_eq!((front.commands.count, front.commands.bytes), (commands, bytes_all));
         }
     }
 
@@ -1043,7 +1043,7 @@ impl Rig {
     /// The states of all connections are gone, and so are all credits.
     pub(crate) fn assert_idle(&self) {
         for front in &self.fronts {
-            assert_eq!((front.commands_in_flight, front.bytes_in_flight), (0, 0));
+            assert_eq!((front.commands.count, front.commands.bytes), (0, 0));
             assert_eq!(front.watches.len(), 0);
             assert_eq!(front.connection_count(), 0);
             assert!(front.sessions.is_empty());
@@ -1274,7 +1274,7 @@ fn read<'a>(words: &[&'a str]) -> ReadRequest<'a> {
 
 /// A batch of one command.
 pub(crate) fn own_batch(connection: u64, command: &Command<'_>) -> machine::entry::UnstampedBatch {
-    let mut builder = BatchBuilder::default();
+    let mut builder = machine::entry::BatchBuilder::default();
     let nobody = encode_identities([].into_iter());
     builder.push(ConnectionId(connection), &nobody, command);
     builder.finish()
@@ -1291,11 +1291,11 @@ fn stamp(messages: Vec<ToLoop>, sequence: &mut u64, index: &mut u64, full: bool)
     let mut to_apply = Vec::new();
     for message in messages {
         match message {
-            ToLoop::Submit(Submission { front, waiters, .. }) if full => {
+            ToLoop::Submit(crate::message::Submission { front, waiters, .. }) if full => {
                 let reason = Unavailable::DiskFull;
                 to_apply.push(ToApply::Refuse { front, waiters, reason });
             }
-            ToLoop::Submit(Submission { front, batch, waiters }) => {
+            ToLoop::Submit(crate::message::Submission { front, batch, waiters }) => {
                 *sequence += 1;
                 *index += 1;
                 let (sequence, front) = (*sequence, Some(front));
@@ -1331,7 +1331,7 @@ pub(crate) fn sessions_of(machine: &Machine) -> Vec<OwnerEvent> {
         .sessions()
         .iter()
         .map(|(session, found)| OwnerEvent::Attached {
-            owner: Owner::Session(session),
+            owner: machine::Owner::Session(session),
             attached: found.attached,
             timeout_ms: found.timeout_ms,
         })

@@ -65,7 +65,7 @@ fn a_read_does_not_travel_behind_a_large_write() {
         rig.play(&format!("c1~ set /s big:{bytes} | get /s | set /s v2"));
         let waiting = connection(&rig, 1);
         assert_eq!((waiting.travelling_reads, waiting.local_reads), (travels, 1 - travels));
-        assert_eq!(rig.fronts[0].commands_in_flight, 1 + travels);
+        assert_eq!(rig.fronts[0].commands_in_flight(), 1 + travels);
         assert_eq!(rig.fronts[0].held_bytes().travelling_reads, travels);
         let seen = rig.play("run");
         assert!(seen.contains(&format!("...{bytes} v1 @5")), "{seen}");

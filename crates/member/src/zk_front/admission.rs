@@ -1,0 +1,33 @@
+//! Connections without a session: since when, what they wait for, and the ids that they are given.
+
+use std::collections::VecDeque;
+
+use machine::ConnectionId;
+use zk::auth::session_secret;
+
+use crate::message::FrontId;
+
+/// The connections that have no session yet.
+#[derive(Default)]
+pub(super) struct Admission {
+    /// By the time they were accepted, until they have a session or are over.
+    pub accepted: VecDeque<(u64, ConnectionId)>,
+    /// Those that asked Loop for a session, until they are answered or over.
+    pub connecting: Vec<ConnectionId>,
+    /// Those that ended while they asked; told to Loop at the next tick.
+    pub withdrawn: Vec<ConnectionId>,
+    secrets_drawn: u64,
+}
+
+impl Admission {
+    /// Whether the clock is needed for any of them.
+    pub fn is_busy(&self) -> bool {
+        !self.accepted.is_empty() || !self.connecting.is_empty() || !self.withdrawn.is_empty()
+    }
+
+    /// The next 32 bytes that nobody can guess who does not know the Front's secret.
+    pub fn draw(&mut self, secret: &[u8; 32], front: FrontId) -> [u8; 32] {
+        self.secrets_drawn += 1;
+        session_secret(secret, front.0, self.secrets_drawn)
+    }
+}

@@ -1,0 +1,29 @@
+//! The sessions that were heard from since Loop was last told.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use machine::{Owner, SessionId};
+
+use crate::limits::HEARD_INTERVAL_MS;
+
+/// Sessions whose clients said something.
+#[derive(Default)]
+pub(super) struct Heard {
+    pub sessions: HashSet<SessionId, FixedState>,
+    told_ms: u64,
+}
+
+impl Heard {
+    /// Whether Loop is to be told again.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        now_ms >= self.told_ms + HEARD_INTERVAL_MS
+    }
+
+    /// All that were heard, in order, to be told to Loop now.
+    pub fn take(&mut self, now_ms: u64) -> Vec<Owner> {
+        self.told_ms = now_ms;
+        let mut heard: Vec<SessionId> = self.sessions.drain().collect();
+        heard.sort_unstable();
+        heard.into_iter().map(Owner::Session).collect()
+    }
+}
