@@ -18,7 +18,11 @@
 //! stands nowhere in the order. Its reads are judged as those of others are, and what needs a
 //! leader is refused.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod due;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use due::DueEvents;
 
 use crate::history::{ConnectionRecord, History, Received};
 use crate::model::{Change, ChangeKind, Model, NOBODY, Readers, Settings, parent_of};
@@ -831,14 +835,6 @@ impl WatchKind {
     }
 }
 
-/// An event that is to come.
-#[derive(Clone, Debug)]
-struct Due {
-    event: (i64, EventKind, String),
-    /// It must; else it may.
-    is_certain: bool,
-}
-
 /// The counts of events of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
@@ -854,8 +850,7 @@ struct Stream<'h> {
     /// Changes that were looked at.
     cursor: usize,
     watches: BTreeMap<(WatchKind, String), i64>,
-    /// Events that must come next, in order.
-    due: VecDeque<Due>,
+    due: DueEvents,
     /// Users that the connection has asked to be taken for, at any time.
     provable: BTreeSet<usize>,
     /// Users that it was told to be taken for, each with the zxid that it was shown next.
@@ -964,7 +959,7 @@ impl Stream<'_> {
             }
         };
         self.private_count += usize::from(is_certain && *readers != Readers::Everyone);
-        self.due.push_back(Due { event, is_certain });
+        self.due.push(event, is_certain);
     }
 
     /// What the connection had proved before it was shown this zxid holds for later changes.
@@ -972,16 +967,6 @@ impl Stream<'_> {
         self.proved.values_mut().for_each(|since| {
             since.get_or_insert(zxid);
         });
-    }
-
-    /// Passes over events that need not have come, up to this one.
-    fn skip_uncertain(&mut self, until: Option<&(i64, EventKind, String)>) {
-        while let Some(due) = self.due.front()
-            && !due.is_certain
-            && until != Some(&due.event)
-        {
-            self.due.pop_front();
-        }
     }
 
     fn on_event(&mut self, zxid: i64, kind: EventKind, path: &str) -> Result<(), String> {
@@ -1001,14 +986,11 @@ impl Stream<'_> {
         self.check_not_over(zxid)?;
         self.event_zxid = zxid;
         self.advance(zxid);
-        let came = (zxid, kind, path.to_string());
-        self.skip_uncertain(Some(&came));
         self.note_proofs(zxid);
-        let wanted = self.due.pop_front().map(|due| due.event);
-        match wanted {
-            Some(wanted) if wanted == came => Ok(()),
-            wanted => Err(format!("event {kind:?} {path} of zxid {zxid} came, due was {wanted:?}")),
-        }
+        let came = self.due.on_came(&(zxid, kind, path.to_string()));
+        came.map_err(|wanted| {
+            format!("event {kind:?} {path} of zxid {zxid} came, due was {wanted:?}")
+        })
     }
 
     fn on_reply(
@@ -1049,12 +1031,9 @@ impl Stream<'_> {
         self.check_not_over(zxid)?;
         self.reply_zxid = zxid;
         self.advance(zxid);
-        self.skip_uncertain(None);
-        if let Some(Due { event, .. }) = self.due.front() {
-            return Err(format!(
-                "the reply to operation {number} shows zxid {zxid} before {event:?}"
-            ));
-        }
+        self.due.on_end().map_err(|event| {
+            format!("the reply to operation {number} shows zxid {zxid} before {event:?}")
+        })?;
         self.note_proofs(zxid);
         let made_up = core::mem::take(&mut self.made_up);
         let expected = missed.get(&number).cloned().unwrap_or_default();
@@ -1180,7 +1159,7 @@ fn check_stream(
         changes,
         cursor: 0,
         watches: BTreeMap::new(),
-        due: VecDeque::new(),
+        due: DueEvents::new(),
         provable: provable_users(history, connection),
         proved: BTreeMap::new(),
         private_count: 0,

@@ -1092,6 +1092,41 @@ fn an_event_that_its_watcher_may_see_and_is_not_told_is_rejected() {
     case.rejected("before (4, DataChanged");
 }
 
+/// A multi makes a znode that the watcher may not read yet, deletes it, and makes one that it may:
+/// it may be told of both, and must be told of the second.
+#[test]
+fn an_event_that_may_come_is_not_taken_for_an_equal_one_that_must() {
+    let told = |count: usize| {
+        let mut case = private();
+        case.read(1, Op::Auth { user: 0 }, 0, 0, Answer::Empty);
+        case.read(1, exists("/q", false), 3, error::NO_NODE, Answer::Empty);
+        case.read(1, Op::Auth { user: 1 }, 0, 0, Answer::Empty);
+        let delete = Op::Delete { path: "/p".to_string(), version: -1 };
+        let create = |user| Op::CreateOwned {
+            path: "/p".to_string(),
+            data: Some(b"0".to_vec()),
+            owner: Owner::User(user),
+            others: 0,
+            flag: flag::PERSISTENT,
+        };
+        let number = case.send(0, Op::Multi(vec![delete.clone(), create(1), delete, create(0)]));
+        case.commit(number);
+        case.event(1, 4, EventKind::Deleted, "/p");
+        if count == 2 {
+            case.event(1, 4, EventKind::Created, "/p");
+            case.event(1, 4, EventKind::Deleted, "/p");
+        }
+        if count > 0 {
+            case.event(1, 4, EventKind::Created, "/p");
+        }
+        case.read(1, exists("/q", false), 4, error::NO_NODE, Answer::Empty);
+        case
+    };
+    told(2).accepted();
+    told(1).accepted();
+    told(0).rejected("before (4, Created");
+}
+
 /// Whether the change or the proof came first at the server is not known.
 #[test]
 fn an_event_around_the_moment_of_a_proof_may_come_or_not() {
