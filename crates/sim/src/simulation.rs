@@ -7,7 +7,9 @@
 
 mod damage;
 mod deceit;
+mod directory;
 mod faults;
+mod host;
 mod machines;
 #[cfg(test)]
 mod play;
@@ -41,8 +43,7 @@ use crate::network::Network;
 use crate::server::{MemberConfig, Server, Throttles, Unborn};
 use crate::witness::Witness;
 use crate::world::{Clock, Event, World};
-use deceit::Deceit;
-use process::Host;
+use host::{Deceit, Host};
 
 /// What sets a seed apart from itself, for what must not change the rest. With this number the kept
 /// seeds have nothing more, and mean what they meant before there was more.

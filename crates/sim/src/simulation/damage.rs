@@ -8,36 +8,22 @@
 
 use machine::MemberId;
 use member::bootstrap::Attendance;
-use member::recovery::{OpenedMember, Recovered, open_member};
-use storage::fault_disk::FaultDisk;
 use storage::snapshot::SNAPSHOT_DIR;
 use storage::wal::WAL_DIR;
 use workload::generate::Random;
 
 use super::Simulation;
-use crate::disk::{Lost, SimDisk};
+use super::directory::{Found, found};
+use crate::disk::Lost;
 use crate::fault::Disks;
 use crate::limits::{ROT_TRIES_MAX, SET_ASIDE_MAX};
-use crate::server::{MemberConfig, Server};
+use crate::server::Server;
 
 /// What happens to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Damage {
     Rot,
     Loss,
-}
-
-/// What a start makes of a damaged directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// It is what it was.
-    Same,
-    /// It is corrupt, and is set aside.
-    Corrupt,
-    /// It is taken for one whose last write was torn: it has less than it had.
-    Torn,
-    /// A start takes it for something else.
-    Other,
 }
 
 impl Simulation {
@@ -215,37 +201,4 @@ impl Simulation {
         }
         false
     }
-}
-
-/// What a start makes of a damaged disk that was like this before.
-pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
-    let open = |disk: &FaultDisk| open_member(disk, &config.drawn(0), config.wal, |_| {});
-    let (before, after) = (open(before), open(&damaged.copy()));
-    if let (Ok(_), Err(error)) = (&before, &after) {
-        // The others have what it held, so that it is of no use to wait for somebody to look at it.
-        panic!("bits have flipped, and no start takes the directory: {error}");
-    }
-    match (before.ok(), after.ok()) {
-        (Some(OpenedMember::Born(before)), Some(OpenedMember::Born(after))) => {
-            match view(&before) == view(&after) {
-                true => Found::Same,
-                false => Found::Torn,
-            }
-        }
-        (_, Some(OpenedMember::Unborn(after))) if after.set_aside.is_some() => Found::Corrupt,
-        (Some(OpenedMember::Unborn(before)), Some(OpenedMember::Unborn(after)))
-            if before.member == after.member =>
-        {
-            Found::Same
-        }
-        _ => Found::Other,
-    }
-}
-
-/// What a member must not forget: who it is, its vote, and its log.
-fn view(recovered: &Recovered<FaultDisk>) -> (MemberId, (u64, u64), (u64, u64)) {
-    let restored = &recovered.restored;
-    let last = restored.entries.last().map(|entry| (entry.index, entry.term));
-    let last = last.unwrap_or((restored.snapshot_index, restored.snapshot_term));
-    (recovered.origin.member, (restored.hard_state.term, restored.hard_state.vote), last)
 }

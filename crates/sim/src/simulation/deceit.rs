@@ -19,7 +19,8 @@ use replica::LogMemory;
 use storage::inspect::inspect;
 use storage::wal::log_path;
 
-use super::damage::{Found, found};
+use super::directory::{Found, found};
+use super::host::{Deceit, Deceives};
 use super::{Phase, Simulation};
 use crate::fault::Whom;
 use crate::limits::{
@@ -27,23 +28,6 @@ use crate::limits::{
 };
 use crate::links::Pair;
 use crate::server::Server;
-
-/// What a member deceives the others with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deceit {
-    OldCopy,
-    TornTail,
-    WrongState,
-}
-
-/// What they are wrong about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deceives {
-    /// It may have forgotten what it acknowledged, up to this entry.
-    Forgot { index: u64 },
-    /// Its state is not theirs.
-    Differs,
-}
 
 impl Simulation {
     /// Whether a member is not what the others take it for.

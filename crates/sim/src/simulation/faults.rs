@@ -12,8 +12,7 @@ use crate::world::Event;
 
 use super::Simulation;
 use super::damage::Damage;
-use super::deceit::Deceit;
-use super::process::{Host, Stutter};
+use super::host::{Deceit, Host, Stutter};
 
 impl Simulation {
     /// The next fault of the mix.

@@ -9,26 +9,10 @@ use machine::MemberId;
 
 use crate::disk::SimDisk;
 use crate::server::Server;
-use crate::world::{Clock, Event};
+use crate::world::Event;
 
 use super::Simulation;
-
-/// A machine that is cut off while another one has its place.
-pub(super) struct OtherMachine {
-    /// Which member it is; none: it was never started.
-    id: Option<MemberId>,
-    disk: SimDisk,
-    clock: Clock,
-    /// The process that stands still on it; none: it has ended.
-    server: Option<Server>,
-    /// The life of that process.
-    life: u64,
-    /// What is due in that process once it goes on, in order.
-    events: Vec<Event>,
-    /// As in [`Host`](super::process::Host).
-    is_excused: bool,
-    stop_cuts_power: bool,
-}
+use super::host::OtherMachine;
 
 impl Simulation {
     /// The other machine of a server takes its place, if a majority of the servers has what it had.

@@ -29,7 +29,7 @@ use workload::op::{Answer, CreateRequest, Op, flag, perms};
 
 use crate::client::{Client, ClientConfig};
 use crate::fault::{Disks, Fault, FaultMix, Whom};
-use crate::simulation::process::Host;
+use crate::simulation::host::Host;
 use crate::simulation::{LaterOps, Options, Simulation};
 
 const SCRIPTS: [(&str, &str); 10] = [

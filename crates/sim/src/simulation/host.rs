@@ -1,0 +1,239 @@
+//! A member's machine, as the simulation sees it.
+
+use std::sync::Arc;
+
+use machine::MemberId;
+use member::Hello;
+use storage::fault_disk::FaultDisk;
+
+use crate::check::{Trouble, WakingTime};
+use crate::disk::SimDisk;
+use crate::fault::Disks;
+use crate::server::{MemberConfig, Pace, Paces, Server, Unborn};
+use crate::world::{Clock, Event};
+
+/// How a process is given the CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stutter {
+    /// How long it runs in each period.
+    pub run_us: u64,
+    pub period_us: u64,
+}
+
+/// A member's machine: its disk, its clocks, and the process if it runs.
+pub(super) struct Host {
+    pub config: MemberConfig,
+    pub disk: SimDisk,
+    pub clock: Clock,
+    pub server: Option<Server>,
+    /// What there is of the process while its directory is not born.
+    pub unborn: Option<Unborn>,
+    /// The process that runs, or the time without one. No two in a run are the same.
+    pub life: u64,
+    pub waking: WakingTime,
+    /// When others may not have heard of its clients.
+    pub trouble: Trouble,
+    /// When it may have been late to apply what was committed, though it heard of the leader.
+    pub lag: Trouble,
+    pub paused_until_us: u64,
+    /// The clock stands still in the last pause, too.
+    pub is_suspended: bool,
+    /// The process is not started again by itself.
+    pub is_left_down: bool,
+    /// Whether the disk has failed in a way that excuses the end of the process.
+    pub is_excused: bool,
+    /// A snapshot that someone keeps elsewhere.
+    pub put_aside: Option<Vec<u8>>,
+    pub stop_cuts_power: bool,
+    pub paces: Paces,
+    pub apply_lag_us: u64,
+    /// The process runs for a while of each period only, while this is set.
+    pub stutter: Option<Stutter>,
+    /// What the directory of this member held is lost, or may be found to be; and no other has its
+    /// vote.
+    pub lost: Option<MemberId>,
+    /// The member that is [`Host::lost`] is there, and the others count on what it does not have.
+    pub deceives: Option<Deceives>,
+    /// The machine that had the server's place before, and is cut off.
+    pub other: Option<OtherMachine>,
+    /// What the disk held when somebody copied it, and whose directory that is.
+    pub copy: Option<(MemberId, FaultDisk)>,
+}
+
+impl Host {
+    /// A machine on which nothing runs.
+    pub fn new(config: MemberConfig, disk: SimDisk, clock: Clock) -> Host {
+        Host {
+            config,
+            disk,
+            clock,
+            server: None,
+            unborn: None,
+            life: 0,
+            waking: WakingTime::default(),
+            trouble: Trouble::default(),
+            lag: Trouble::default(),
+            paused_until_us: 0,
+            is_suspended: false,
+            is_left_down: false,
+            is_excused: false,
+            put_aside: None,
+            stop_cuts_power: false,
+            paces: Paces::default(),
+            apply_lag_us: 0,
+            stutter: None,
+            lost: None,
+            deceives: None,
+            other: None,
+            copy: None,
+        }
+    }
+
+    /// Changes how the syncs of these disks go, also for the process that runs.
+    pub fn pace(&mut self, disks: Disks, change: impl Fn(&mut Pace)) {
+        self.paces.change(disks, change);
+        if let Some(server) = &mut self.server {
+            server.set_paces(self.paces);
+        }
+    }
+
+    /// No sync of these disks returns before.
+    pub fn hang_until(&mut self, disks: Disks, at_us: u64) {
+        self.pace(disks, |pace| pace.hangs_until_us = at_us);
+    }
+
+    /// The process, if there is one that runs, is not given the CPU for so long.
+    pub fn pause(&mut self, now_us: u64, for_us: u64) -> bool {
+        let is_pausing = self.is_awake(now_us);
+        if is_pausing {
+            self.is_suspended = false;
+            self.paused_until_us = now_us + for_us;
+            self.waking.pause(now_us, now_us + for_us);
+        }
+        is_pausing
+    }
+
+    /// The process, if there is one that runs, is not given the CPU for so long, and the machine's
+    /// monotonic clock stands still.
+    pub fn suspend(&mut self, now_us: u64, for_us: u64) {
+        if self.pause(now_us, for_us) {
+            self.is_suspended = true;
+            let lost_us = self.clock.elapsed_us(now_us + for_us) - self.clock.elapsed_us(now_us);
+            self.move_clock(-(lost_us as i64));
+        }
+    }
+
+    /// The pause of a process is over, for it is gone.
+    pub fn end_pause(&mut self, now_us: u64) {
+        if core::mem::take(&mut self.is_suspended) {
+            // The clock has stood still only until now.
+            let end_us = self.paused_until_us.max(now_us);
+            let left_us = self.clock.elapsed_us(end_us) - self.clock.elapsed_us(now_us);
+            self.move_clock(left_us as i64);
+        }
+        self.paused_until_us = 0;
+        self.waking.cut_short(now_us);
+    }
+
+    /// The monotonic clock goes ahead, or has stayed behind, by so much.
+    pub fn move_clock(&mut self, by_us: i64) {
+        self.clock.monotonic_offset_us += by_us;
+        if let Some(server) = &mut self.server {
+            server.set_clock(self.clock);
+        }
+    }
+
+    /// Everything stops at an operation of the disk.
+    pub fn stop_at(&mut self, op: u64, power_is_cut: bool) {
+        self.stop_cuts_power = power_is_cut;
+        self.disk.change_plan(|plan| plan.stop_at = Some(op));
+    }
+
+    /// Whether a process runs, and is given the CPU.
+    pub fn is_awake(&self, now_us: u64) -> bool {
+        self.is_there() && self.paused_until_us <= now_us
+    }
+
+    /// Whether there is a process.
+    pub fn is_there(&self) -> bool {
+        self.server.is_some() || self.unborn.is_some()
+    }
+
+    /// Somebody copies the directory that it uses.
+    pub fn make_copy(&mut self) {
+        let id = self.hello().map(|hello| hello.member);
+        self.copy = id.map(|id| (id, self.disk.copy()));
+    }
+
+    /// Whether there is a copy of the directory that it uses.
+    pub fn is_copied(&self) -> bool {
+        let id = self.hello().map(|hello| hello.member);
+        self.copy.as_ref().is_some_and(|(of, _)| Some(*of) == id)
+    }
+
+    /// What the process says of itself to others, if there is one.
+    pub fn hello(&self) -> Option<&Arc<Hello>> {
+        let born = self.server.as_ref().map(Server::hello);
+        born.or(self.unborn.as_ref().map(Unborn::hello))
+    }
+
+    /// For people.
+    pub fn describe(&self) -> String {
+        let Some(server) = &self.server else {
+            return self.unborn.as_ref().map_or("not there".to_string(), Unborn::describe);
+        };
+        let (status, machine) = (server.status(), server.machine());
+        format!(
+            "member {} of {:?}, ready {}, idle {}, {:?} in term {} of {:?}, applied {} of {} of {}, \
+             zxid {}, fetches {:?} from {:?}, work {}",
+            server.hello().member.0,
+            server.voters(),
+            server.is_ready(),
+            server.is_idle(),
+            status.role,
+            status.term,
+            status.leader,
+            machine.index().0,
+            status.commit_index,
+            status.last_index,
+            machine.mark().zxid.0,
+            server.fetching().last(),
+            server.fetches_from(),
+            server.describe_work()
+        )
+    }
+}
+
+/// A machine that is cut off while another one has its place.
+pub(super) struct OtherMachine {
+    /// Which member it is; none: it was never started.
+    pub id: Option<MemberId>,
+    pub disk: SimDisk,
+    pub clock: Clock,
+    /// The process that stands still on it; none: it has ended.
+    pub server: Option<Server>,
+    /// The life of that process.
+    pub life: u64,
+    /// What is due in that process once it goes on, in order.
+    pub events: Vec<Event>,
+    /// As in [`Host`].
+    pub is_excused: bool,
+    pub stop_cuts_power: bool,
+}
+
+/// What a member deceives the others with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deceit {
+    OldCopy,
+    TornTail,
+    WrongState,
+}
+
+/// What they are wrong about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deceives {
+    /// It may have forgotten what it acknowledged, up to this entry.
+    Forgot { index: u64 },
+    /// Its state is not theirs.
+    Differs,
+}
