@@ -446,6 +446,24 @@ impl Apply {
         self.output.to_loop.push(FromApply::Digest { index, digest });
     }
 
+    /// Begins a batch. None if the directory is condemned because of it.
+    fn begin_batch(
+        &mut self,
+        machine: &mut Machine,
+        origin: Origin,
+        sequence: u64,
+    ) -> Option<BatchPosition> {
+        let Origin { member, boot } = origin;
+        if member == self.origin.member && self.is_of_another_life(boot, sequence) {
+            self.on_outlived(boot);
+            return None;
+        }
+        let skipped = !machine.begin_batch(origin, sequence);
+        let own = origin == self.origin && !skipped;
+        let expected = if own { Some(self.expect(sequence)) } else { None };
+        Some(BatchPosition { skipped, command_offset: 0, expected })
+    }
+
     /// Goes on with the batch at the position, and past it once it is done.
     fn apply_batch(
         &mut self,
@@ -457,18 +475,9 @@ impl Apply {
         let batch = entry::decode_batch(&entry.payload, position.batch_offset)
             .unwrap_or_else(|error| undecodable(entry.index, &error));
         if position.batch.is_none() {
-            let Origin { member, boot } = batch.origin;
-            let is_own = member == self.origin.member;
-            if is_own && self.is_of_another_life(boot, batch.sequence) {
-                self.on_outlived(boot);
-                return 0;
-            }
-            let skipped = !machine.begin_batch(batch.origin, batch.sequence);
-            let own = batch.origin == self.origin && !skipped;
-            let expected = if own { Some(self.expect(batch.sequence)) } else { None };
-            position.batch = Some(BatchPosition { skipped, command_offset: 0, expected });
+            position.batch = self.begin_batch(machine, batch.origin, batch.sequence);
         }
-        let at = position.batch.as_mut().expect("it was just begun");
+        let Some(at) = &mut position.batch else { return 0 };
         let mut count = 0;
         let mut done = at.skipped;
         self.output.stamped_ms = Some(position.header.time_ms);

@@ -276,11 +276,7 @@ impl PeerMessage {
                 KIND_RESTART
             }
             PeerMessage::Heard(heard) => {
-                assert!(heard.owners.len() <= HEARD_SESSIONS_MAX);
-                out.put_u64(heard.boot.0);
-                out.put_u64(heard.number);
-                out.put_u32(heard.owners.len() as u32);
-                heard.owners.iter().for_each(|Owner::Session(session)| out.put_i64(session.0));
+                encode_heard(&heard, &mut out);
                 KIND_HEARD
             }
             PeerMessage::Heeded { boot, number, contact_ms } => {
@@ -314,12 +310,7 @@ impl PeerMessage {
                 KIND_LEND
             }
             PeerMessage::Lent { to, snapshot } => {
-                out.put_u64(to.0);
-                out.put_u8(u8::from(snapshot.is_some()));
-                if let Some(LentSnapshot { at, digest }) = snapshot {
-                    encode_at(at, &mut out);
-                    out.put_u128(digest.0);
-                }
+                encode_lent(to, snapshot, &mut out);
                 KIND_LENT
             }
             PeerMessage::Want(want) => {
@@ -328,12 +319,7 @@ impl PeerMessage {
                 KIND_WANT
             }
             PeerMessage::Piece(piece) => {
-                assert!(piece.bytes.len() <= FETCHED_PIECE_BYTES);
-                out.reserve(32 + piece.bytes.len());
-                encode_at(piece.at, &mut out);
-                out.put_u64(piece.offset);
-                out.put_u64(piece.total);
-                out.extend_from_slice(&piece.bytes);
+                encode_piece(&piece, &mut out);
                 KIND_PIECE
             }
             PeerMessage::Gone(at) => {
@@ -399,6 +385,32 @@ fn encode_forward(forward: &Forward, out: &mut Vec<u8>) {
     out.put_u64(forward.position);
     out.put_u32(forward.batches.len() as u32);
     forward.batches.iter().for_each(|batch| out.extend_from_slice(&batch.bytes));
+}
+
+fn encode_heard(heard: &Heard, out: &mut Vec<u8>) {
+    assert!(heard.owners.len() <= HEARD_SESSIONS_MAX);
+    out.put_u64(heard.boot.0);
+    out.put_u64(heard.number);
+    out.put_u32(heard.owners.len() as u32);
+    heard.owners.iter().for_each(|Owner::Session(session)| out.put_i64(session.0));
+}
+
+fn encode_lent(to: MemberId, snapshot: Option<LentSnapshot>, out: &mut Vec<u8>) {
+    out.put_u64(to.0);
+    out.put_u8(u8::from(snapshot.is_some()));
+    if let Some(LentSnapshot { at, digest }) = snapshot {
+        encode_at(at, out);
+        out.put_u128(digest.0);
+    }
+}
+
+fn encode_piece(piece: &Piece, out: &mut Vec<u8>) {
+    assert!(piece.bytes.len() <= FETCHED_PIECE_BYTES);
+    out.reserve(32 + piece.bytes.len());
+    encode_at(piece.at, out);
+    out.put_u64(piece.offset);
+    out.put_u64(piece.total);
+    out.extend_from_slice(&piece.bytes);
 }
 
 fn decode_forward(body: &Bytes) -> Result<Forward, DecodeError> {

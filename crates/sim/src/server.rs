@@ -9,6 +9,7 @@
 
 mod forged;
 mod runtime;
+mod turn;
 mod unborn;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,11 +19,11 @@ use machine::change::SharedChanges;
 use machine::together::one_by_one;
 use machine::{BootId, Machine, MemberId, Origin, Settings};
 use member::bootstrap::Attendance;
-use member::limits::{APPLY_HOLD_COMMANDS_MAX, ENTRIES_TO_DISK_MAX, REPLIES_TOLD_BYTES};
+use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
     Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontId, LoopInput, PersistId,
-    SnapshotJob, Submission, ToApply, ToLoop,
+    SnapshotJob, ToApply,
 };
 use member::peer::PeerFrame;
 use member::recovery::{
@@ -32,13 +33,12 @@ use member::snapshot::received::{self, ImageReceiver};
 use member::throttle::{Throttle, ThrottleConfig};
 use member::zk_front::{FrontConfig, HeldBytes};
 use member::{
-    Apply, BadPeer, Condemned, Difference, Fetching, Hello, LogWriter, Loop, LoopCounts, LoopHeld,
+    Apply, Condemned, Difference, Fetching, Hello, LogWriter, Loop, LoopCounts, LoopHeld,
     SnapshotWriter,
 };
 use storage::StorageError;
-use storage::datadir::{self, Birth, DataDir};
+use storage::datadir::{Birth, DataDir};
 use storage::disk::Disk;
-use storage::record::EntryKind;
 use storage::snapshot::{self, SNAPSHOT_DIR};
 use storage::wal::{SpareJob, WalOptions};
 
@@ -208,6 +208,47 @@ impl MemberConfig {
         secret[31] ^= self.number as u8;
         secret
     }
+
+    /// What it says of itself to others.
+    fn hello(&self, origin: Origin, birth: &Birth) -> Hello {
+        Hello {
+            server: self.number as u64 + 1,
+            member: origin.member,
+            boot: origin.boot,
+            servers: self.servers.clone(),
+            birth: Some(birth.clone()),
+        }
+    }
+
+    /// What its Fronts are told, but for what they share with each other.
+    fn of_fronts(&self, origin: Origin, settings: Arc<Settings>) -> FrontConfig {
+        FrontConfig {
+            id: FrontId(0),
+            origin,
+            frame_bytes_max: match self.sabotage {
+                Some(Sabotage::FrameBoundIgnored) => u32::MAX / 2,
+                _ => self.frame_bytes_max,
+            },
+            commands_max: match self.sabotage {
+                Some(Sabotage::CreditIgnored) => usize::MAX,
+                _ => self.throttles.commands_max,
+            },
+            throttled_op_wait_ms: self.throttles.op_wait_ms,
+            session_timeout_ms_min: 2 * self.options.tick_ms as u32,
+            session_timeout_ms_max: 20 * self.options.tick_ms as u32,
+            words_allowed: vec!["*".to_string()],
+            secret: self.secret_of_boot(origin.boot.0),
+            settings,
+            auth: Arc::default(),
+            throttle: Arc::new(Throttle::new(self.throttles.config.clone())),
+            replies: Arc::default(),
+            reply_bytes_max: None,
+            sessionless_ms_max: member::limits::SESSIONLESS_MS_DEFAULT,
+            audit: false,
+            slow_request_ms: None,
+            read_only_after_ms: self.read_only_after_ms,
+        }
+    }
 }
 
 /// Another secret for each value of a word.
@@ -275,6 +316,135 @@ impl Paces {
 /// What a part of the process says when its process is at an end.
 pub type Lived = Result<(), Death>;
 
+/// What the threads of a process hand to each other.
+#[derive(Default)]
+struct Queues {
+    to_loop: VecDeque<LoopInput>,
+    to_apply: VecDeque<ToApply>,
+    to_disk: VecDeque<LogInput<SimDisk>>,
+    to_snapshot: VecDeque<SnapshotJob>,
+    to_spare: VecDeque<SpareJob<SimDisk>>,
+    /// What the disk's thread reports when its time is over; none while it waits.
+    disk_report: Option<Vec<LoopInput>>,
+    /// What the thread of the snapshots reports when its time is over; none while it waits.
+    snapshot_report: Option<Vec<LoopInput>>,
+    /// What the thread that makes segments reports when its time is over; none while it waits.
+    spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
+    /// For other members, in order.
+    outbox: Vec<(MemberId, PeerFrame)>,
+}
+
+/// The times of a process. Those of the world, unless the name says otherwise.
+struct Times {
+    started_us: u64,
+    /// By the clock of its machine.
+    started_local_us: u64,
+    /// Up to when Loop was told that time went by, by the clock of its machine.
+    last_us: u64,
+    next_tick_us: u64,
+    raft_tick_us: u64,
+    /// When connections are taken at the latest, where reads are served without a leader.
+    opens_us: Option<u64>,
+    /// When the log's disk is done with what was last asked of it.
+    disk_done_us: u64,
+}
+
+/// How the world treats a process, and how it is set up.
+struct Conditions {
+    paces: Paces,
+    syncs_are_even: bool,
+    /// How late Apply is given the CPU at most, if later than usual.
+    apply_lag_us: u64,
+    mail_max: usize,
+    commands_max: usize,
+    settings: Settings,
+    read_only_after_ms: Option<u64>,
+    throttle: Arc<Throttle>,
+    sabotage: Option<Sabotage>,
+}
+
+/// What is kept to judge a process by.
+#[derive(Default)]
+struct Judged {
+    /// Jobs that Loop gave to the disk and was not told about.
+    persisting: VecDeque<PersistId>,
+    /// Since when something may wait in Loop for the disk to take more; none if nothing does.
+    waiting_since_us: Option<u64>,
+    /// For each sync that is not answered, the last entry that was committed when it came.
+    syncs: BTreeMap<Caller, u64>,
+    /// The last entry of the newest snapshot that is known to be durable.
+    snapshot_index: u64,
+    /// Jobs that could not be written for want of room.
+    refusals_possible: bool,
+    /// What a sabotage keeps.
+    answers_kept: Vec<Answer>,
+}
+
+/// What the simulation asks a process for.
+struct Seen {
+    snapshot_count: u64,
+    /// Snapshots of other members that took the place of the state.
+    fetched_count: u64,
+    /// Snapshots that were to be fetched, in order.
+    fetching: Vec<Fetching>,
+    /// Connections that a throttle closed in this life.
+    turned_away_count: usize,
+    /// Links from these members are to end: they sent what has no meaning.
+    refused: Vec<MemberId>,
+    /// What it found when it compared digests.
+    differences: Vec<Difference>,
+    /// Where the replica stands, as of the last turn of Loop.
+    status: replica::Status,
+}
+
+impl Times {
+    /// Of a process that starts now.
+    fn new(config: &MemberConfig, clock: Clock, now_us: u64) -> Times {
+        let raft_tick_us = config.options.raft_tick_ms * 1000;
+        Times {
+            started_us: now_us,
+            started_local_us: clock.local_us(now_us),
+            last_us: clock.local_us(now_us),
+            next_tick_us: now_us + clock.world_us(raft_tick_us),
+            raft_tick_us,
+            opens_us: config.read_only_after_ms.map(|ms| now_us + clock.world_us(ms * 1000)),
+            disk_done_us: 0,
+        }
+    }
+}
+
+impl Conditions {
+    /// As configured, in a world that treats it as usual.
+    fn new(config: &MemberConfig, throttle: Arc<Throttle>) -> Conditions {
+        Conditions {
+            paces: Paces::default(),
+            syncs_are_even: config.syncs_are_even,
+            apply_lag_us: 0,
+            mail_max: config.mail_max,
+            commands_max: config.throttles.commands_max,
+            settings: config.options.settings.clone(),
+            read_only_after_ms: config.read_only_after_ms,
+            throttle,
+            sabotage: config.sabotage,
+        }
+    }
+}
+
+impl Seen {
+    /// Of a process that did nothing yet.
+    fn new(status: replica::Status) -> Seen {
+        Seen {
+            snapshot_count: 0,
+            fetched_count: 0,
+            fetching: Vec::new(),
+            turned_away_count: 0,
+            refused: Vec::new(),
+            differences: Vec::new(),
+            status,
+        }
+    }
+}
+
 /// One life of the process.
 pub struct Server {
     life: u64,
@@ -292,71 +462,21 @@ pub struct Server {
     log: LogWriter<SimDisk>,
     image: SnapshotWriter<SimDisk>,
     runtimes: Vec<Runtime>,
+    /// The runtime that takes the next connection.
+    next_front: u32,
     /// When each part is to run next, and the token of that wake-up.
     wakes: BTreeMap<Actor, (u64, u64)>,
-    to_loop: VecDeque<LoopInput>,
-    last_us: u64,
-    next_tick_us: u64,
-    raft_tick_us: u64,
-    sabotage: Option<Sabotage>,
-    /// What a sabotage keeps.
-    answers_kept: Vec<Answer>,
+    queues: Queues,
+    times: Times,
+    conditions: Conditions,
+    judged: Judged,
+    seen: Seen,
     /// `Now::contact_at_ms`, by the clock of the runtimes.
     contact_at_ms: Option<u64>,
-    /// Jobs that Loop gave to the disk and was not told about.
-    persisting: VecDeque<PersistId>,
-    /// Since when something may wait in Loop for the disk to take more; none if nothing does.
-    waiting_since_us: Option<u64>,
-    /// For each sync that is not answered, the last entry that was committed when it came.
-    syncs: BTreeMap<Caller, u64>,
-    to_apply: VecDeque<ToApply>,
-    to_disk: VecDeque<LogInput<SimDisk>>,
-    /// What the disk's thread reports when its time is over; none while it waits.
-    disk_report: Option<Vec<LoopInput>>,
-    /// When the log's disk is done with what was last asked of it.
-    disk_done_us: u64,
-    to_snapshot: VecDeque<SnapshotJob>,
-    /// What the thread of the snapshots reports when its time is over; none while it waits.
-    snapshot_report: Option<Vec<LoopInput>>,
-    /// The last entry of the newest snapshot that is known to be durable.
-    snapshot_index: u64,
-    to_spare: VecDeque<SpareJob<SimDisk>>,
-    spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
     is_ready: bool,
     /// Whether connection runtimes take connections and mail: once the member is ready or, where
     /// reads are served without a leader, some time after the start.
     is_open: bool,
-    opens_us: Option<u64>,
-    read_only_after_ms: Option<u64>,
-    started_us: u64,
-    /// By the clock of its machine.
-    started_local_us: u64,
-    snapshot_count: u64,
-    /// Snapshots of other members that took the place of the state.
-    fetched_count: u64,
-    /// Snapshots that were to be fetched, in order.
-    fetching: Vec<Fetching>,
-    paces: Paces,
-    syncs_are_even: bool,
-    /// How late Apply is given the CPU at most, if later than usual.
-    apply_lag_us: u64,
-    settings: Settings,
-    commands_max: usize,
-    throttle: Arc<Throttle>,
-    /// Connections that a throttle closed in this life.
-    turned_away_count: usize,
-    mail_max: usize,
-    /// Jobs that could not be written for want of room.
-    refusals_possible: bool,
-    next_front: u32,
-    /// For other members, in order.
-    outbox: Vec<(MemberId, PeerFrame)>,
-    /// Links from these members are to end: they sent what has no meaning.
-    refused: Vec<MemberId>,
-    /// What it found when it compared digests.
-    differences: Vec<Difference>,
-    /// Where the replica stands, as of the last turn of Loop.
-    status: replica::Status,
 }
 
 /// What comes of a start.
@@ -416,62 +536,27 @@ impl Server {
         witness: &mut Witness,
     ) -> Result<Server, Death> {
         let origin = recovered.origin;
-        let hello = Arc::new(Hello {
-            server: config.number as u64 + 1,
-            member: origin.member,
-            boot: origin.boot,
-            servers: config.servers.clone(),
-            birth: Some(recovered.dir.birth().clone()),
-        });
+        let hello = Arc::new(config.hello(origin, recovered.dir.birth()));
         let identity = recovered.dir.identity();
         recovered.replay(one_by_one);
         let restored = recovered.restored;
         let snapshot_index = restored.snapshot_index;
-        let applied_index = restored.applied_index;
         witness
-            .on_start(config.number, applied_index, &restored.entries, world.now_us)
+            .on_recovered(config.number, &restored, &recovered.machine, world.now_us)
             .map_err(Death::Bug)?;
-        witness
-            .on_committed(config.number, restored.applied_entries(), world.now_us)
-            .map_err(Death::Bug)?;
-        witness.on_applied(&recovered.machine).map_err(Death::Bug)?;
         let settings = Arc::new(recovered.machine.zk().settings().clone());
         let (member, apply) =
             recovery::start(origin, &recovered.machine, restored, config.options.clone())
                 .map_err(|error| Death::Bug(error.to_string()))?;
         let throttle = Arc::new(Throttle::new(config.throttles.config.clone()));
-        let runtimes = (0..config.front_count)
-            .map(|id| {
-                let config = FrontConfig {
-                    id: FrontId(id),
-                    origin,
-                    frame_bytes_max: match config.sabotage {
-                        Some(Sabotage::FrameBoundIgnored) => u32::MAX / 2,
-                        _ => config.frame_bytes_max,
-                    },
-                    commands_max: match config.sabotage {
-                        Some(Sabotage::CreditIgnored) => usize::MAX,
-                        _ => config.throttles.commands_max,
-                    },
-                    throttled_op_wait_ms: config.throttles.op_wait_ms,
-                    session_timeout_ms_min: 2 * config.options.tick_ms as u32,
-                    session_timeout_ms_max: 20 * config.options.tick_ms as u32,
-                    words_allowed: vec!["*".to_string()],
-                    secret: config.secret_of_boot(origin.boot.0),
-                    settings: settings.clone(),
-                    auth: Arc::default(),
-                    throttle: throttle.clone(),
-                    replies: apply.replies(),
-                    reply_bytes_max: None,
-                    sessionless_ms_max: member::limits::SESSIONLESS_MS_DEFAULT,
-                    audit: false,
-                    slow_request_ms: None,
-                    read_only_after_ms: config.read_only_after_ms,
-                };
-                Runtime::new(config, world.now_us, clock)
-            })
-            .collect();
-        let raft_tick_us = config.options.raft_tick_ms * 1000;
+        let of_fronts = FrontConfig {
+            throttle: throttle.clone(),
+            replies: apply.replies(),
+            ..config.of_fronts(origin, settings)
+        };
+        let of_front = |id| FrontConfig { id: FrontId(id), ..of_fronts.clone() };
+        let runtime = |id| Runtime::new(of_front(id), world.now_us, clock);
+        let runtimes = (0..config.front_count).map(runtime).collect();
         let status = member.status();
         let mut server = Server {
             life,
@@ -488,53 +573,20 @@ impl Server {
             log: LogWriter::new(recovered.wal, config.room_bytes_min),
             image: SnapshotWriter::new(disk.clone(), identity.cluster_id),
             runtimes,
+            next_front: 0,
             wakes: BTreeMap::new(),
-            to_loop: VecDeque::new(),
-            last_us: clock.local_us(world.now_us),
-            next_tick_us: world.now_us + clock.world_us(raft_tick_us),
-            raft_tick_us,
-            sabotage: config.sabotage,
-            answers_kept: Vec::new(),
+            queues: Queues::default(),
+            times: Times::new(config, clock, world.now_us),
+            conditions: Conditions::new(config, throttle),
+            judged: Judged { snapshot_index, ..Judged::default() },
+            seen: Seen::new(status),
             contact_at_ms: None,
-            persisting: VecDeque::new(),
-            waiting_since_us: None,
-            syncs: BTreeMap::new(),
-            to_apply: VecDeque::new(),
-            to_disk: VecDeque::new(),
-            disk_report: None,
-            disk_done_us: 0,
-            to_snapshot: VecDeque::new(),
-            snapshot_report: None,
-            snapshot_index,
-            to_spare: VecDeque::new(),
-            spare_report: None,
             is_ready: false,
             is_open: false,
-            opens_us: config.read_only_after_ms.map(|ms| world.now_us + clock.world_us(ms * 1000)),
-            read_only_after_ms: config.read_only_after_ms,
-            started_us: world.now_us,
-            started_local_us: clock.local_us(world.now_us),
-            snapshot_count: 0,
-            fetched_count: 0,
-            fetching: Vec::new(),
-            paces: Paces::default(),
-            syncs_are_even: config.syncs_are_even,
-            apply_lag_us: 0,
-            settings: config.options.settings.clone(),
-            commands_max: config.throttles.commands_max,
-            throttle,
-            turned_away_count: 0,
-            mail_max: config.mail_max,
-            refusals_possible: false,
-            next_front: 0,
-            outbox: Vec::new(),
-            refused: Vec::new(),
-            differences: Vec::new(),
-            status,
         };
         server.wake(world, Actor::Loop);
         server.wake(world, Actor::Disk);
-        if let Some(at_us) = server.opens_us {
+        if let Some(at_us) = server.times.opens_us {
             server.wake_at(world, Actor::Front(0), at_us);
         }
         Ok(server)
@@ -559,7 +611,7 @@ impl Server {
 
     /// When the process was started.
     pub fn started_us(&self) -> u64 {
-        self.started_us
+        self.times.started_us
     }
 
     /// The state, for the judges.
@@ -569,12 +621,12 @@ impl Server {
 
     /// Snapshots finished in this life.
     pub fn snapshot_count(&self) -> u64 {
-        self.snapshot_count
+        self.seen.snapshot_count
     }
 
     /// Connections that a throttle closed in this life.
     pub fn turned_away_count(&self) -> usize {
-        self.turned_away_count
+        self.seen.turned_away_count
     }
 
     /// Checks that a connection runtime has no more commands under way than it may. A connect
@@ -582,7 +634,7 @@ impl Server {
     fn check_credit(&self, front: usize) -> Lived {
         let runtime = &self.runtimes[front];
         let (count, connections) = (runtime.commands_in_flight(), runtime.connection_count());
-        let max = self.commands_max.saturating_add(connections);
+        let max = self.conditions.commands_max.saturating_add(connections);
         match count <= max {
             true => Ok(()),
             false => Err(Death::Bug(format!("{count} commands are under way, at most {max}"))),
@@ -591,12 +643,12 @@ impl Server {
 
     /// Snapshots of other members that took the place of the state in this life.
     pub fn fetched_count(&self) -> u64 {
-        self.fetched_count
+        self.seen.fetched_count
     }
 
     /// Snapshots that were to be fetched in this life, in order.
     pub fn fetching(&self) -> &[Fetching] {
-        &self.fetching
+        &self.seen.fetching
     }
 
     /// What Loop counted in this life.
@@ -611,17 +663,17 @@ impl Server {
 
     /// Whether writes were refused in this life because the disk was full.
     pub fn has_refused(&self) -> bool {
-        self.refusals_possible
+        self.judged.refusals_possible
     }
 
     /// From now on the syncs of its disks go like this.
     pub fn set_paces(&mut self, paces: Paces) {
-        self.paces = paces;
+        self.conditions.paces = paces;
     }
 
     /// From now on Apply is given the CPU up to `lag_us` late; 0 is as usual.
     pub fn starve_apply(&mut self, lag_us: u64) {
-        self.apply_lag_us = lag_us;
+        self.conditions.apply_lag_us = lag_us;
     }
 
     /// Someone sets the wall clock, or the monotonic one jumps or has stood still.
@@ -647,17 +699,17 @@ impl Server {
 
     /// What is to be sent to other members.
     pub fn take_outbox(&mut self) -> Vec<(MemberId, PeerFrame)> {
-        core::mem::take(&mut self.outbox)
+        core::mem::take(&mut self.queues.outbox)
     }
 
     /// Members whose links to this one are to end.
     pub fn take_refused(&mut self) -> Vec<MemberId> {
-        core::mem::take(&mut self.refused)
+        core::mem::take(&mut self.seen.refused)
     }
 
     /// What it found when it compared digests, for people.
     pub fn take_differences(&mut self) -> Vec<Difference> {
-        core::mem::take(&mut self.differences)
+        core::mem::take(&mut self.seen.differences)
     }
 
     /// From now on the state is not what the log says, in a way that no client notices and no
@@ -679,7 +731,7 @@ impl Server {
 
     /// Where its replica stands.
     pub fn status(&self) -> &replica::Status {
-        &self.status
+        &self.seen.status
     }
 
     /// Those whose votes count, by member id.
@@ -706,16 +758,16 @@ impl Server {
 
     /// Whether the log's disk is done by then with what was asked of it.
     pub fn is_disk_done(&self, at_us: u64) -> bool {
-        self.disk_done_us <= at_us
+        self.times.disk_done_us <= at_us
     }
 
     /// Whether nothing is under way: no command, no entry, no job.
     pub fn is_idle(&self) -> bool {
-        self.to_loop.is_empty()
-            && self.to_apply.is_empty()
-            && self.to_disk.is_empty()
+        self.queues.to_loop.is_empty()
+            && self.queues.to_apply.is_empty()
+            && self.queues.to_disk.is_empty()
             && self.log.is_idle()
-            && self.disk_report.is_none()
+            && self.queues.disk_report.is_none()
             && !self.apply.has_work()
     }
 
@@ -735,9 +787,9 @@ impl Server {
             ("syncs that wait for an index", waiting_reads, 0),
             ("deadlines beside one for each lease", lease_places.abs_diff(leases), 0),
             ("jobs that the log holds", self.log.held_count(), 0),
-            ("inputs of Loop", self.to_loop.len(), LOOP_INPUTS_IDLE_MAX),
-            ("messages for Apply", self.to_apply.len(), 0),
-            ("bytes of large requests", self.throttle.large_bytes() as usize, 0),
+            ("inputs of Loop", self.queues.to_loop.len(), LOOP_INPUTS_IDLE_MAX),
+            ("messages for Apply", self.queues.to_apply.len(), 0),
+            ("bytes of large requests", self.conditions.throttle.large_bytes() as usize, 0),
             ("bytes of answers in Apply", self.apply.held_bytes() as usize, 0),
             ("bytes of replies", self.apply.replies().bytes() as usize, replies_max),
         ];
@@ -758,14 +810,14 @@ impl Server {
     pub fn describe_work(&self) -> String {
         format!(
             "loop {}, apply {} {}, disk {} {} {}, snapshots {} {}",
-            self.to_loop.len(),
-            self.to_apply.len(),
+            self.queues.to_loop.len(),
+            self.queues.to_apply.len(),
             self.apply.has_work(),
-            self.to_disk.len(),
+            self.queues.to_disk.len(),
             self.log.is_idle(),
-            self.disk_report.is_some(),
-            self.to_snapshot.len(),
-            self.snapshot_report.is_some()
+            self.queues.disk_report.is_some(),
+            self.queues.to_snapshot.len(),
+            self.queues.snapshot_report.is_some()
         )
     }
 
@@ -803,8 +855,8 @@ impl Server {
     // Running.
 
     fn wake(&mut self, world: &mut World, actor: Actor) {
-        let delay_us = match (actor, self.apply_lag_us) {
-            (Actor::Apply, 1..) => world.random.between(1, self.apply_lag_us),
+        let delay_us = match (actor, self.conditions.apply_lag_us) {
+            (Actor::Apply, 1..) => world.random.between(1, self.conditions.apply_lag_us),
             _ => world.hop_us(),
         };
         let at_us = world.now_us + delay_us;
@@ -856,9 +908,9 @@ impl Server {
     pub fn done(&mut self, actor: Actor, world: &mut World) {
         match actor {
             Actor::Disk => {
-                let reports = self.disk_report.take().expect("the disk was at work");
+                let reports = self.queues.disk_report.take().expect("the disk was at work");
                 self.push_loop(world, reports);
-                if !self.to_disk.is_empty() {
+                if !self.queues.to_disk.is_empty() {
                     self.wake(world, Actor::Disk);
                 } else {
                     let local_us = self.clock.local_us(world.now_us);
@@ -870,25 +922,27 @@ impl Server {
                 }
             }
             Actor::Snapshot => {
-                let reports = self.snapshot_report.take().expect("a snapshot was being written");
+                let reports =
+                    self.queues.snapshot_report.take().expect("a snapshot was being written");
                 for report in &reports {
                     let durable = match report {
                         LoopInput::Snapshot(FromSnapshot::Finished { index, .. }) => *index,
                         LoopInput::Transfer(FromTransfer::Whole(image)) => image.at.index,
                         _ => continue,
                     };
-                    self.snapshot_index = self.snapshot_index.max(durable);
+                    self.judged.snapshot_index = self.judged.snapshot_index.max(durable);
                 }
                 self.push_loop(world, reports);
-                if !self.to_snapshot.is_empty() {
+                if !self.queues.to_snapshot.is_empty() {
                     self.wake(world, Actor::Snapshot);
                 }
             }
             Actor::Spare => {
-                let (job, made) = self.spare_report.take().expect("a segment was being made");
-                self.to_disk.push_back(LogInput::Spare(job, made));
+                let (job, made) =
+                    self.queues.spare_report.take().expect("a segment was being made");
+                self.queues.to_disk.push_back(LogInput::Spare(job, made));
                 self.wake_disk(world);
-                if !self.to_spare.is_empty() {
+                if !self.queues.to_spare.is_empty() {
                     self.wake(world, Actor::Spare);
                 }
             }
@@ -899,185 +953,18 @@ impl Server {
     }
 
     fn push_loop(&mut self, world: &mut World, inputs: impl IntoIterator<Item = LoopInput>) {
-        let before = self.to_loop.len();
-        self.to_loop.extend(inputs);
-        if self.to_loop.len() > before {
+        let before = self.queues.to_loop.len();
+        self.queues.to_loop.extend(inputs);
+        if self.queues.to_loop.len() > before {
             self.wake(world, Actor::Loop);
         }
     }
 
     fn wake_disk(&mut self, world: &mut World) {
         // While it is at work it is not woken: it looks at its queue afterwards.
-        if self.disk_report.is_none() {
+        if self.queues.disk_report.is_none() {
             self.wake(world, Actor::Disk);
         }
-    }
-
-    /// Tells Loop how much time went by, if it is time to. Whether it is.
-    fn advance_loop(&mut self, world: &World) -> bool {
-        let elapsed_us = self.clock.local_us(world.now_us) - self.last_us;
-        let is_time = world.now_us >= self.next_tick_us || elapsed_us >= self.raft_tick_us;
-        if is_time {
-            let elapsed_ms = elapsed_us / 1000;
-            self.last_us += elapsed_ms * 1000;
-            self.member.advance(elapsed_ms);
-        }
-        is_time
-    }
-
-    fn run_loop(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
-        // A thread takes what is there; what came a moment later is taken the next time.
-        let some = match world.random.one_in(4) {
-            true => world.random.below(self.to_loop.len() as u64 + 1) as usize,
-            false => self.to_loop.len(),
-        };
-        let since_us = *self.waiting_since_us.get_or_insert(world.now_us);
-        let inputs: Vec<LoopInput> = self.to_loop.drain(..some).collect();
-        let is_time = self.advance_loop(world);
-        let mut unheard_of = None;
-        for input in inputs {
-            match &input {
-                LoopInput::Front(ToLoop::Heard(_))
-                    if self.sabotage == Some(Sabotage::RenewalsOmitted) =>
-                {
-                    continue;
-                }
-                LoopInput::Front(message) => {
-                    if let ToLoop::Sync(caller) = *message {
-                        self.syncs.insert(caller, witness.newest_index());
-                        if self.sabotage == Some(Sabotage::SyncFromLocalState) {
-                            let index = self.machine.index();
-                            self.to_apply.push_back(ToApply::Sync { index, caller });
-                            self.wake(world, Actor::Apply);
-                            continue;
-                        }
-                    }
-                    if let Some(again) = self.doubled(message, world) {
-                        let taken = self.member.handle(LoopInput::Front(again));
-                        taken.expect("a Front is no other member");
-                    }
-                }
-                LoopInput::Persisted(id) => self.persisting.retain(|job| job > id),
-                LoopInput::DiskRoom { is_full } => {
-                    witness.on_room(self.number, *is_full, world.now_us);
-                }
-                _ => {}
-            }
-            if let Err(BadPeer { from, error }) = self.member.handle(input) {
-                unheard_of.get_or_insert_with(|| format!("from {from:?}: {error}"));
-                self.refused.push(from);
-            }
-        }
-        if is_time {
-            self.member.on_time();
-        }
-        let told_ms = (self.last_us - self.started_local_us) / 1000;
-        let is_ignored = self.sabotage == Some(Sabotage::ContactIgnored);
-        let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
-        self.contact_at_ms = silent_ms.map(|silent_ms| match silent_ms {
-            u64::MAX => 0,
-            silent_ms => told_ms.saturating_sub(silent_ms).max(1),
-        });
-        let output = self.member.finish(self.clock.wall_ms(world.now_us));
-        let due_us = self.last_us + self.member.due_ms() * 1000;
-        let due_in_us = due_us.saturating_sub(self.clock.local_us(world.now_us));
-        self.next_tick_us = world.now_us + self.clock.world_us(due_in_us);
-        // No correct member sends such, unless it is this one that is not what it was.
-        let is_explained = output.condemned.is_some() || self.sabotage.is_some();
-        if let Some(what) = unheard_of.filter(|_| !is_explained) {
-            return Err(Death::Bug(what));
-        }
-        self.outbox.extend(output.peers);
-        self.fetching.extend(output.fetching);
-        self.status = self.member.status();
-        if !self.is_alone {
-            witness
-                .on_status(self.number, self.origin.member, &self.status, world.now_us)
-                .map_err(Death::Bug)?;
-        }
-        for mut job in output.disk {
-            let changes = job.entries.iter().filter(|it| it.kind == EntryKind::MembershipChange);
-            changes.for_each(|entry| witness.on_membership(entry.index));
-            for entry in job.entries.iter().filter(|entry| !entry.payload.is_empty()) {
-                self.disk.announce(entry.index, &entry.payload);
-                let at = (entry.index, entry.term);
-                witness
-                    .on_proposed(self.number, at, &entry.payload, since_us, world.now_us)
-                    .map_err(Death::Bug)?;
-            }
-            match self.sabotage {
-                Some(Sabotage::PersistedTooEarly) => {
-                    self.to_loop.push_back(LoopInput::Persisted(job.id));
-                }
-                Some(Sabotage::VotesForgotten) => job.hard_state = None,
-                _ => {}
-            }
-            self.persisting.push_back(job.id);
-            self.to_disk.push_back(LogInput::Job(job));
-            self.wake_disk(world);
-        }
-        if self.persisting.len() < ENTRIES_TO_DISK_MAX {
-            self.waiting_since_us = None;
-        }
-        for message in output.apply {
-            match &message {
-                ToApply::Entries(entries) => {
-                    let committed = witness.on_committed(self.number, entries, world.now_us);
-                    committed.map_err(Death::Bug)?;
-                }
-                ToApply::Refuse { .. } => self.refusals_possible = true,
-                ToApply::Replace { image, .. } => {
-                    let found = (image.machine.index(), image.machine.mark().ordinal);
-                    let replaced = witness.on_replaced(self.number, image.at.index, found);
-                    replaced.map_err(Death::Bug)?;
-                    self.fetched_count += 1;
-                }
-                _ => {}
-            }
-            self.to_apply.push_back(message);
-            self.wake(world, Actor::Apply);
-        }
-        if !output.snapshot.is_empty() {
-            self.to_snapshot.extend(output.snapshot);
-            if self.snapshot_report.is_none() {
-                self.wake(world, Actor::Snapshot);
-            }
-        }
-        if let Some(point) = output.release {
-            if point.index > self.snapshot_index {
-                return Err(Death::Bug(format!(
-                    "the log is released up to entry {}, a durable snapshot holds {}",
-                    point.index, self.snapshot_index
-                )));
-            }
-            self.to_disk.push_back(LogInput::Release(point));
-            self.wake_disk(world);
-        }
-        if let Some(is_yielding) = output.yield_room {
-            self.to_disk.push_back(LogInput::YieldRoom(is_yielding));
-            self.wake_disk(world);
-        }
-        self.differences.extend(output.differences);
-        if let Some(why) = output.condemned.filter(|_| self.sabotage.is_none()) {
-            datadir::condemn(&self.disk, &why.to_string()).map_err(disk_failed)?;
-            return Err(Death::Condemned(why));
-        }
-        if output.ready {
-            assert!(!self.is_ready, "a member becomes ready once");
-            self.is_ready = true;
-            let index = self.machine.index().0;
-            witness.on_ready(self.number, index, world.now_us).map_err(Death::Bug)?;
-            // In an ensemble the leader's are wanted.
-            if self.is_alone && *self.machine.zk().settings() != self.settings {
-                return Err(Death::Bug("ready without the settings that are wanted".to_string()));
-            }
-            self.open(world);
-        }
-        if !self.to_loop.is_empty() {
-            self.wake(world, Actor::Loop);
-        }
-        self.wake_at(world, Actor::Loop, self.next_tick_us);
-        Ok(())
     }
 
     /// The connection runtimes start, and connections come from now on.
@@ -1092,19 +979,8 @@ impl Server {
         }
     }
 
-    /// A sabotage: the same commands once more, and nobody waits for these.
-    fn doubled(&self, message: &ToLoop, world: &mut World) -> Option<ToLoop> {
-        let ToLoop::Submit(Submission { front, batch, .. }) = message else { return None };
-        if self.sabotage != Some(Sabotage::BatchesDoubled) || !world.random.one_in(20) {
-            return None;
-        }
-        let (front, batch) = (*front, batch.clone());
-        let waiters = Vec::new();
-        Some(ToLoop::Submit(Submission { front, batch, waiters }))
-    }
-
     fn run_apply(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
-        self.to_apply.drain(..).for_each(|input| self.apply.receive(input));
+        self.queues.to_apply.drain(..).for_each(|input| self.apply.receive(input));
         if !self.apply.has_work() {
             return Ok(());
         }
@@ -1130,12 +1006,12 @@ impl Server {
             self.check_syncs(front, &delivery, witness)?;
             if self.is_open {
                 let runtime = &mut self.runtimes[front.0 as usize];
-                if self.sabotage == Some(Sabotage::AnswersKept) {
-                    self.answers_kept.extend(delivery.answers.iter().cloned());
+                if self.conditions.sabotage == Some(Sabotage::AnswersKept) {
+                    self.judged.answers_kept.extend(delivery.answers.iter().cloned());
                 }
                 // Others find it when they look next.
                 let is_urgent = !delivery.answers.is_empty() || runtime.has_watches();
-                match self.sabotage {
+                match self.conditions.sabotage {
                     Some(Sabotage::ChangesLost) if world.random.one_in(10) => {
                         let (changes, answers) = (SharedChanges::default(), delivery.answers);
                         runtime.mail.push_back(Delivery { changes, answers });
@@ -1166,14 +1042,14 @@ impl Server {
     }
 
     fn mail_is_full(&self) -> bool {
-        self.runtimes.iter().any(|runtime| runtime.mail.len() >= self.mail_max)
+        self.runtimes.iter().any(|runtime| runtime.mail.len() >= self.conditions.mail_max)
     }
 
     /// A sync is answered when everything that was committed when it came is applied.
     fn check_syncs(&mut self, front: FrontId, delivery: &Delivery, witness: &Witness) -> Lived {
         for answer in &delivery.answers {
             let Answer::Synced { connection, ticket, mark } = *answer else { continue };
-            let asked = self.syncs.remove(&Caller { front, connection, ticket });
+            let asked = self.judged.syncs.remove(&Caller { front, connection, ticket });
             let index =
                 asked.ok_or_else(|| Death::Bug("nobody asked for this sync".to_string()))?;
             witness.check_sync(index, mark.ordinal.0).map_err(Death::Bug)?;
@@ -1184,27 +1060,27 @@ impl Server {
     // The disk.
 
     fn run_disk(&mut self, world: &mut World) -> Lived {
-        if self.disk_report.is_some() {
+        if self.queues.disk_report.is_some() {
             return Ok(());
         }
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
         let now_ms = self.clock.local_us(world.now_us) / 1000;
-        for input in core::mem::take(&mut self.to_disk) {
+        for input in core::mem::take(&mut self.queues.to_disk) {
             self.log.receive(input, now_ms).map_err(disk_failed)?;
         }
         let output = self.log.finish(now_ms).map_err(disk_failed)?;
         if let Some(job) = output.spare {
-            self.to_spare.push_back(job);
-            if self.spare_report.is_none() {
+            self.queues.to_spare.push_back(job);
+            if self.queues.spare_report.is_none() {
                 self.wake(world, Actor::Spare);
             }
         }
         let mut reports: Vec<_> = output.persisted.map(LoopInput::Persisted).into_iter().collect();
         reports.extend(output.is_full.map(|is_full| LoopInput::DiskRoom { is_full }));
-        let done_us = self.done_us(self.paces.log, world, ops_before);
-        self.disk_report = Some(reports);
-        self.disk_done_us = done_us;
+        let done_us = self.done_us(self.conditions.paces.log, world, ops_before);
+        self.queues.disk_report = Some(reports);
+        self.times.disk_done_us = done_us;
         world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Disk });
         Ok(())
     }
@@ -1217,7 +1093,7 @@ impl Server {
         let mut syncs_us = 0;
         for _ in 0..syncs {
             let sync_us = match world.random.below(100) {
-                _ if self.syncs_are_even => world.random.magnitude(30, 1_000),
+                _ if self.conditions.syncs_are_even => world.random.magnitude(30, 1_000),
                 0 => world.random.magnitude(10_000, 400_000),
                 1..=9 => world.random.magnitude(1_000, 10_000),
                 _ => world.random.magnitude(30, 1_000),
@@ -1229,10 +1105,10 @@ impl Server {
     }
 
     fn run_spare(&mut self, world: &mut World) {
-        if self.spare_report.is_some() {
+        if self.queues.spare_report.is_some() {
             return;
         }
-        let Some(mut job) = self.to_spare.pop_front() else { return };
+        let Some(mut job) = self.queues.to_spare.pop_front() else { return };
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
         let result = loop {
@@ -1242,29 +1118,30 @@ impl Server {
                 Err(error) => break Err(error),
             }
         };
-        let done_us = self.done_us(self.paces.log, world, ops_before);
-        self.spare_report = Some((job, result));
+        let done_us = self.done_us(self.conditions.paces.log, world, ops_before);
+        self.queues.spare_report = Some((job, result));
         world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Spare });
     }
 
     fn run_snapshot(&mut self, world: &mut World, witness: &Witness) -> Lived {
-        if self.snapshot_report.is_some() {
+        if self.queues.snapshot_report.is_some() {
             return Ok(());
         }
-        let Some(job) = self.to_snapshot.pop_front() else { return Ok(()) };
+        let Some(job) = self.queues.to_snapshot.pop_front() else { return Ok(()) };
         let ops_before = self.disk.ops();
         self.disk.take_sync_count();
         let output = self.image.handle(job, || ());
         let report = output.report;
         if let Some(FromSnapshot::Finished { index, .. }) = report {
-            self.snapshot_count += 1;
+            self.seen.snapshot_count += 1;
             self.check_snapshot(index, witness)?;
         }
-        let done_us = self.done_us(self.paces.snapshots, world, ops_before);
+        let done_us = self.done_us(self.conditions.paces.snapshots, world, ops_before);
         let room = output.room.map(LoopInput::SnapshotRoom);
         let report = report.map(LoopInput::Snapshot);
         let transfer = output.transfer.map(LoopInput::Transfer);
-        self.snapshot_report = Some(room.into_iter().chain(report).chain(transfer).collect());
+        self.queues.snapshot_report =
+            Some(room.into_iter().chain(report).chain(transfer).collect());
         world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Snapshot });
         Ok(())
     }

@@ -155,76 +155,13 @@ impl Options {
         let is_heavy = random.one_in(if faults.fills_disk() { 2 } else { 8 });
         let segment_bytes_max = if is_heavy { 96 * 1024 } else { 256 * 1024 };
         let segment_bytes = random.magnitude(64 * 1024, segment_bytes_max);
-        let mut member = MemberConfig {
-            number: 0,
-            servers: Vec::new(),
-            birth: None,
-            attendance: Attendance::All,
-            lost_count: 0,
-            front_count: random.between(1, 3) as u32,
-            secret,
-            options: recovery::Options {
-                settings: Settings::default(),
-                tick_ms,
-                session_timeout_ms_min: 2 * tick_ms as u32,
-                raft_tick_ms: RAFT_TICK_ALONE_MS,
-                log_memory: LogMemory::default(),
-                server: 0,
-                containers: Default::default(),
-                snapshot_commands: match is_heavy {
-                    true => random.magnitude(200, 5_000),
-                    false => random.magnitude(10, 400),
-                },
-                disk_stall_ms: member::limits::DISK_STALL_MS,
-                snapshot_log_bytes: (!is_heavy && random.one_in(3))
-                    .then(|| random.magnitude(2_000, 200_000)),
-            },
-            wal: WalOptions {
-                segment_bytes,
-                first_segment_bytes: 64 * 1024,
-                spare_count: if is_heavy { 1 } else { random.between(1, 3) as usize },
-                ..WalOptions::default()
-            },
-            read_only_after_ms: None,
-            room_bytes_min: segment_bytes * random.between(1, 3) / 4,
-            mail_max: random.magnitude(1, 64) as usize,
-            frame_bytes_max: FRAME_BYTES_MAX,
-            throttles: Throttles::default(),
-            syncs_are_even: false,
-            sabotage: None,
-        };
-        let is_erratic = !random.one_in(4);
-        let clients = (0..random.between(1, 5))
-            .map(|_| ClientConfig {
-                ops: random.magnitude(if is_heavy { 40 } else { 5 }, 400),
-                pipeline_max: random.magnitude(1, 40),
-                large_one_in: match is_heavy {
-                    true => random.magnitude(2, 4),
-                    false => random.magnitude(6, 200),
-                },
-                timeout_ms: random.magnitude(tick_ms, 10 * tick_ms) as u32,
-                think_us_max: match is_heavy {
-                    true => random.magnitude(100, 400_000),
-                    false => random.magnitude(100, 4_000_000),
-                },
-                is_erratic,
-            })
-            .collect();
+        let mut member = draw_member(&mut random, tick_ms, secret, is_heavy, segment_bytes);
+        let clients = draw_clients(&mut random, tick_ms, is_heavy);
         let faults_us = random.magnitude(500_000, 60_000_000);
         let mut more = Random::new(seed ^ MORE_SEED);
         let has_more = more.one_in(2);
         if has_more {
-            let options = &mut member.options;
-            options.settings.extended_types = !more.one_in(4);
-            options.settings.enforce_quota = !more.one_in(4);
-            options.containers = ContainerSettings {
-                check_interval_ms: more.magnitude(20, 2_000) as u32,
-                removals_per_minute_max: more.magnitude(6_000, 60_000) as u32,
-                never_used_ms_max: match more.one_in(2) {
-                    true => 0,
-                    false => more.magnitude(1, 20_000),
-                },
-            };
+            draw_more(&mut more, &mut member.options);
         }
         Options {
             seed,
@@ -515,35 +452,40 @@ impl Simulation {
             silence_began_at: (0, 0),
             options,
         };
-        if let Some(more) = &mut simulation.more {
-            simulation.clients.iter_mut().for_each(|client| client.do_more(more.fork()));
+        simulation.schedule_first(&mut apart);
+        simulation
+    }
+
+    /// What is due at the beginning, whatever happens. `apart` is drawn from for ensembles.
+    fn schedule_first(&mut self, apart: &mut Random) {
+        if let Some(more) = &mut self.more {
+            self.clients.iter_mut().for_each(|client| client.do_more(more.fork()));
         }
-        simulation.begin_later_ops();
-        for member in 0..simulation.hosts.len() {
+        self.begin_later_ops();
+        for member in 0..self.hosts.len() {
             // Whoever begins servers does not do so at once everywhere.
-            let at_us = match simulation.options.begins_unborn {
+            let at_us = match self.options.begins_unborn {
                 true => apart.magnitude(1, 5_000_000),
                 false => 0,
             };
-            simulation.world.schedule(at_us, Event::Start { member });
+            self.world.schedule(at_us, Event::Start { member });
         }
-        if simulation.options.begins_unborn && simulation.options.faults.is_any() {
-            simulation.trouble_birth(&mut apart);
+        if self.options.begins_unborn && self.options.faults.is_any() {
+            self.trouble_birth(apart);
         }
-        if let Some((op, power_is_cut)) = simulation.options.stop_at {
-            simulation.hosts[0].stop_at(op, power_is_cut);
+        if let Some((op, power_is_cut)) = self.options.stop_at {
+            self.hosts[0].stop_at(op, power_is_cut);
         }
-        if let Some(mut wait_us) = simulation.options.faults.next_us() {
+        if let Some(mut wait_us) = self.options.faults.next_us() {
             // Sooner than the interval says: before there is an ensemble.
-            if simulation.options.begins_unborn && apart.one_in(2) {
+            if self.options.begins_unborn && apart.one_in(2) {
                 wait_us = wait_us.min(apart.magnitude(1_000, 5_000_000));
             }
-            simulation.world.schedule(wait_us, Event::Fault);
+            self.world.schedule(wait_us, Event::Fault);
         }
-        for client in 0..simulation.clients.len() {
-            simulation.wake_client(client);
+        for client in 0..self.clients.len() {
+            self.wake_client(client);
         }
-        simulation
     }
 
     fn begin_later_ops(&mut self) {
@@ -654,29 +596,11 @@ impl Simulation {
                 self.leave(life, until_us);
                 Ok(())
             }
-            Event::Frame { link, epoch, is_bulk } => {
-                let told = self.links.arrive(&mut self.world, link, epoch, is_bulk);
-                told.into_iter().for_each(|told| self.tell(told));
-                Ok(())
-            }
-            Event::Dial { link } => {
-                let hosts = &self.hosts;
-                let now_us = self.world.now_us;
-                let hello = |member: usize| {
-                    let host: &Host = &hosts[member];
-                    host.hello().filter(|_| host.is_awake(now_us)).cloned()
-                };
-                let told = self.links.dial(&mut self.world, link, hello);
-                told.into_iter().for_each(|told| self.tell(told));
-                Ok(())
-            }
-            Event::LinkOver { link, epoch } => {
-                let told = self.links.over(&mut self.world, link, epoch);
-                told.into_iter().for_each(|told| self.tell(told));
-                Ok(())
-            }
-            Event::LinkPatience { link, epoch } => {
-                self.links.lose_patience(&mut self.world, link, epoch);
+            Event::Frame { .. }
+            | Event::Dial { .. }
+            | Event::LinkOver { .. }
+            | Event::LinkPatience { .. } => {
+                self.on_link_event(event);
                 Ok(())
             }
             Event::Fault => {
@@ -700,6 +624,34 @@ impl Simulation {
                 self.stand_still(member);
                 Ok(())
             }
+        }
+    }
+
+    /// Something happens to the links between members.
+    fn on_link_event(&mut self, event: Event) {
+        match event {
+            Event::Frame { link, epoch, is_bulk } => {
+                let told = self.links.arrive(&mut self.world, link, epoch, is_bulk);
+                told.into_iter().for_each(|told| self.tell(told));
+            }
+            Event::Dial { link } => {
+                let hosts = &self.hosts;
+                let now_us = self.world.now_us;
+                let hello = |member: usize| {
+                    let host: &Host = &hosts[member];
+                    host.hello().filter(|_| host.is_awake(now_us)).cloned()
+                };
+                let told = self.links.dial(&mut self.world, link, hello);
+                told.into_iter().for_each(|told| self.tell(told));
+            }
+            Event::LinkOver { link, epoch } => {
+                let told = self.links.over(&mut self.world, link, epoch);
+                told.into_iter().for_each(|told| self.tell(told));
+            }
+            Event::LinkPatience { link, epoch } => {
+                self.links.lose_patience(&mut self.world, link, epoch);
+            }
+            _ => unreachable!("the caller looked"),
         }
     }
 
@@ -1176,6 +1128,88 @@ impl Simulation {
             eprintln!("{:>12} us: {which}{}", self.world.now_us, what());
         }
     }
+}
+
+/// A member's configuration, of a standalone server as yet.
+fn draw_member(
+    random: &mut Random,
+    tick_ms: u64,
+    secret: [u8; 32],
+    is_heavy: bool,
+    segment_bytes: u64,
+) -> MemberConfig {
+    MemberConfig {
+        number: 0,
+        servers: Vec::new(),
+        birth: None,
+        attendance: Attendance::All,
+        lost_count: 0,
+        front_count: random.between(1, 3) as u32,
+        secret,
+        options: recovery::Options {
+            settings: Settings::default(),
+            tick_ms,
+            session_timeout_ms_min: 2 * tick_ms as u32,
+            raft_tick_ms: RAFT_TICK_ALONE_MS,
+            log_memory: LogMemory::default(),
+            server: 0,
+            containers: Default::default(),
+            snapshot_commands: match is_heavy {
+                true => random.magnitude(200, 5_000),
+                false => random.magnitude(10, 400),
+            },
+            disk_stall_ms: member::limits::DISK_STALL_MS,
+            snapshot_log_bytes: (!is_heavy && random.one_in(3))
+                .then(|| random.magnitude(2_000, 200_000)),
+        },
+        wal: WalOptions {
+            segment_bytes,
+            first_segment_bytes: 64 * 1024,
+            spare_count: if is_heavy { 1 } else { random.between(1, 3) as usize },
+            ..WalOptions::default()
+        },
+        read_only_after_ms: None,
+        room_bytes_min: segment_bytes * random.between(1, 3) / 4,
+        mail_max: random.magnitude(1, 64) as usize,
+        frame_bytes_max: FRAME_BYTES_MAX,
+        throttles: Throttles::default(),
+        syncs_are_even: false,
+        sabotage: None,
+    }
+}
+
+fn draw_clients(random: &mut Random, tick_ms: u64, is_heavy: bool) -> Vec<ClientConfig> {
+    let is_erratic = !random.one_in(4);
+    (0..random.between(1, 5))
+        .map(|_| ClientConfig {
+            ops: random.magnitude(if is_heavy { 40 } else { 5 }, 400),
+            pipeline_max: random.magnitude(1, 40),
+            large_one_in: match is_heavy {
+                true => random.magnitude(2, 4),
+                false => random.magnitude(6, 200),
+            },
+            timeout_ms: random.magnitude(tick_ms, 10 * tick_ms) as u32,
+            think_us_max: match is_heavy {
+                true => random.magnitude(100, 400_000),
+                false => random.magnitude(100, 4_000_000),
+            },
+            is_erratic,
+        })
+        .collect()
+}
+
+/// Settings that the first seeds did not draw.
+fn draw_more(more: &mut Random, options: &mut recovery::Options) {
+    options.settings.extended_types = !more.one_in(4);
+    options.settings.enforce_quota = !more.one_in(4);
+    options.containers = ContainerSettings {
+        check_interval_ms: more.magnitude(20, 2_000) as u32,
+        removals_per_minute_max: more.magnitude(6_000, 60_000) as u32,
+        never_used_ms_max: match more.one_in(2) {
+            true => 0,
+            false => more.magnitude(1, 20_000),
+        },
+    };
 }
 
 /// The machines of all members; the first has this disk.

@@ -18,7 +18,7 @@ use machine::zk::command::Op as MachineOp;
 use machine::{
     Command, ControlCommand, LogIndex, Machine, MemberId, Ordinal, Origin, Settings, ZkCommand,
 };
-use replica::{Entry, EntryKind, Role, Status};
+use replica::{Entry, EntryKind, Restored, Role, Status};
 use workload::model;
 use workload::op::Signature;
 use workload::order::Committed;
@@ -158,8 +158,24 @@ impl Witness {
         }
     }
 
+    /// A process was started with what its directory holds, of which it applied `machine`.
+    ///
+    /// # Errors
+    /// It is not what was written, or not what was committed.
+    pub fn on_recovered(
+        &mut self,
+        member: usize,
+        restored: &Restored,
+        machine: &Machine,
+        now_us: u64,
+    ) -> Result<(), String> {
+        self.on_start(member, restored.applied_index, &restored.entries, now_us)?;
+        self.on_committed(member, restored.applied_entries(), now_us)?;
+        self.on_applied(machine)
+    }
+
     /// A process was started with a state up to `index` and these entries behind it.
-    pub fn on_start(
+    fn on_start(
         &mut self,
         member: usize,
         index: u64,

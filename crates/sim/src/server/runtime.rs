@@ -166,7 +166,7 @@ impl Server {
         witness: &mut Witness,
     ) {
         if !self.is_open {
-            match self.opens_us {
+            match self.times.opens_us {
                 Some(at_us) if at_us <= world.now_us => self.open(world),
                 Some(at_us) => self.wake_at(world, Actor::Front(front as u32), at_us),
                 None => {}
@@ -221,7 +221,7 @@ impl Server {
             runtime.sockets.insert(id, socket);
             let client = network.connections[number].client;
             runtime.front.on_accept(id, "10.0.0.1", format!("10.0.0.1:{client}"));
-            if self.sabotage == Some(Sabotage::EveryoneIdentified) {
+            if self.conditions.sabotage == Some(Sabotage::EveryoneIdentified) {
                 runtime.front.on_identified(id, &[("digest", USERS[0].id)]);
             }
             runtime.woken.push_back(id);
@@ -270,7 +270,7 @@ impl Server {
             }
             network.close_by_server(world, number);
             runtime.sockets.remove(&id);
-            if self.sabotage != Some(Sabotage::ClosesUntold) {
+            if self.conditions.sabotage != Some(Sabotage::ClosesUntold) {
                 runtime.front.on_closed(id);
             }
             return true;
@@ -287,7 +287,7 @@ impl Server {
         input.extend_from_slice(&first[..of_first]);
         input.extend_from_slice(&second[..count as usize - of_first]);
         connection.server_buffer.drain(..count as usize);
-        if let Some(sabotage) = self.sabotage {
+        if let Some(sabotage) = self.conditions.sabotage {
             self.forge_input(sabotage, front, id, world);
         }
         let runtime = &mut self.runtimes[front];
@@ -321,9 +321,9 @@ impl Server {
 
     /// Whether reads are served without a leader.
     fn is_leaderless(&self, world: &World) -> bool {
-        let now_us = self.clock.local_us(world.now_us) - self.started_local_us;
+        let now_us = self.clock.local_us(world.now_us) - self.times.started_local_us;
         let is_silent = |at_ms, after_ms| at_ms == 0 || now_us / 1000 >= at_ms + after_ms;
-        let contact = self.contact_at_ms.zip(self.read_only_after_ms);
+        let contact = self.contact_at_ms.zip(self.conditions.read_only_after_ms);
         contact.is_some_and(|(at_ms, after_ms)| is_silent(at_ms, after_ms))
     }
 
@@ -356,7 +356,7 @@ impl Server {
         }
         for notice in &output.notices {
             let is_throttled = THROTTLED.iter().any(|why| notice.what.contains(why));
-            self.turned_away_count += usize::from(is_throttled);
+            self.seen.turned_away_count += usize::from(is_throttled);
             world.note_text(notice);
         }
         for (id, _) in output.words {

@@ -74,14 +74,7 @@ impl Simulation {
             _ => self.say(None, || format!("{fault:?} for {members:?}")),
         }
         self.struck.extend(&members);
-        let text = match fault {
-            Fault::IoError { operation: Operation::Read | Operation::Open, .. } => {
-                "ReadError".to_string()
-            }
-            fault => format!("{fault:?}"),
-        };
-        let name = text.split([' ', '{']).next().unwrap_or_default().to_string();
-        *self.fault_counts.entry(name).or_default() += 1;
+        self.count_fault(fault);
         let now_us = self.world.now_us;
         match fault {
             Fault::Cut { one_in } => {
@@ -95,6 +88,51 @@ impl Simulation {
                     self.network.stall(number, is_up, now_us + for_us);
                 }
             }
+            Fault::Partition { .. }
+            | Fault::BreakLinks { .. }
+            | Fault::SlowLinks { .. }
+            | Fault::RefusedLinks { .. }
+            | Fault::RoughLinks { .. } => self.begin_link_fault(members, fault),
+            // Without a copy there is nothing to put back: then this is the time to make some.
+            Fault::OldCopy if !self.hosts.iter().any(Host::is_copied) => {
+                self.hosts.iter_mut().for_each(Host::make_copy);
+            }
+            Fault::OldCopy => self.deceit = Some((whom, Deceit::OldCopy)),
+            Fault::TornTail => self.deceit = Some((whom, Deceit::TornTail)),
+            Fault::WrongState => self.deceit = Some((whom, Deceit::WrongState)),
+            Fault::HandOver { to } => {
+                let to = to.and_then(|to| Some(self.hosts[to].hello()?.member));
+                for member in self.leaders() {
+                    if let Some(server) = &mut self.hosts[member].server {
+                        server.hand_over(to, &mut self.world);
+                    }
+                }
+            }
+            fault => {
+                for &member in &members {
+                    self.begin_fault_of(member, fault);
+                }
+                if let Some(for_us) = lasts_us(fault) {
+                    self.relieve_later(members, fault, for_us);
+                }
+            }
+        }
+    }
+
+    fn count_fault(&mut self, fault: Fault) {
+        let text = match fault {
+            Fault::IoError { operation: Operation::Read | Operation::Open, .. } => {
+                "ReadError".to_string()
+            }
+            fault => format!("{fault:?}"),
+        };
+        let name = text.split([' ', '{']).next().unwrap_or_default().to_string();
+        *self.fault_counts.entry(name).or_default() += 1;
+    }
+
+    /// Something goes wrong with the links between members.
+    fn begin_link_fault(&mut self, members: Vec<usize>, fault: Fault) {
+        match fault {
             Fault::Partition { is_one_way, for_us } => {
                 for pair in self.cut_pairs(&members, is_one_way) {
                     self.links.block(&mut self.world, pair, true);
@@ -122,29 +160,7 @@ impl Simulation {
                 self.links.roughen(roughness);
                 self.relieve_later(members, fault, for_us);
             }
-            // Without a copy there is nothing to put back: then this is the time to make some.
-            Fault::OldCopy if !self.hosts.iter().any(Host::is_copied) => {
-                self.hosts.iter_mut().for_each(Host::make_copy);
-            }
-            Fault::OldCopy => self.deceit = Some((whom, Deceit::OldCopy)),
-            Fault::TornTail => self.deceit = Some((whom, Deceit::TornTail)),
-            Fault::WrongState => self.deceit = Some((whom, Deceit::WrongState)),
-            Fault::HandOver { to } => {
-                let to = to.and_then(|to| Some(self.hosts[to].hello()?.member));
-                for member in self.leaders() {
-                    if let Some(server) = &mut self.hosts[member].server {
-                        server.hand_over(to, &mut self.world);
-                    }
-                }
-            }
-            fault => {
-                for &member in &members {
-                    self.begin_fault_of(member, fault);
-                }
-                if let Some(for_us) = lasts_us(fault) {
-                    self.relieve_later(members, fault, for_us);
-                }
-            }
+            _ => unreachable!("the caller looked"),
         }
     }
 

@@ -1,0 +1,245 @@
+//! A turn of Loop in a process of the simulation: as `node` runs it, and judged.
+
+use member::BadPeer;
+use member::limits::ENTRIES_TO_DISK_MAX;
+use member::log_writer::LogInput;
+use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop};
+use storage::datadir;
+use storage::record::EntryKind;
+
+use super::{Death, Lived, Sabotage, Server, disk_failed};
+use crate::witness::Witness;
+use crate::world::{Actor, World};
+
+impl Server {
+    /// Tells Loop how much time went by, if it is time to. Whether it is.
+    fn advance_loop(&mut self, world: &World) -> bool {
+        let elapsed_us = self.clock.local_us(world.now_us) - self.times.last_us;
+        let is_time =
+            world.now_us >= self.times.next_tick_us || elapsed_us >= self.times.raft_tick_us;
+        if is_time {
+            let elapsed_ms = elapsed_us / 1000;
+            self.times.last_us += elapsed_ms * 1000;
+            self.member.advance(elapsed_ms);
+        }
+        is_time
+    }
+
+    /// One turn.
+    ///
+    /// # Errors
+    /// The process is at its end.
+    pub(super) fn run_loop(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
+        let since_us = *self.judged.waiting_since_us.get_or_insert(world.now_us);
+        let some = self.some_inputs(world);
+        let is_time = self.advance_loop(world);
+        let unheard_of = self.take_inputs(some, world, witness);
+        if is_time {
+            self.member.on_time();
+        }
+        self.note_contact();
+        let output = self.member.finish(self.clock.wall_ms(world.now_us));
+        let due_us = self.times.last_us + self.member.due_ms() * 1000;
+        let due_in_us = due_us.saturating_sub(self.clock.local_us(world.now_us));
+        self.times.next_tick_us = world.now_us + self.clock.world_us(due_in_us);
+        // No correct member sends such, unless it is this one that is not what it was.
+        let is_explained = output.condemned.is_some() || self.conditions.sabotage.is_some();
+        if let Some(what) = unheard_of.filter(|_| !is_explained) {
+            return Err(Death::Bug(what));
+        }
+        self.queues.outbox.extend(output.peers);
+        self.seen.fetching.extend(output.fetching);
+        self.seen.status = self.member.status();
+        if !self.is_alone {
+            witness
+                .on_status(self.number, self.origin.member, &self.seen.status, world.now_us)
+                .map_err(Death::Bug)?;
+        }
+        self.give_disk(output.disk, since_us, world, witness)?;
+        self.give_apply(output.apply, world, witness)?;
+        if !output.snapshot.is_empty() {
+            self.queues.to_snapshot.extend(output.snapshot);
+            if self.queues.snapshot_report.is_none() {
+                self.wake(world, Actor::Snapshot);
+            }
+        }
+        if let Some(point) = output.release {
+            if point.index > self.judged.snapshot_index {
+                return Err(Death::Bug(format!(
+                    "the log is released up to entry {}, a durable snapshot holds {}",
+                    point.index, self.judged.snapshot_index
+                )));
+            }
+            self.queues.to_disk.push_back(LogInput::Release(point));
+            self.wake_disk(world);
+        }
+        if let Some(is_yielding) = output.yield_room {
+            self.queues.to_disk.push_back(LogInput::YieldRoom(is_yielding));
+            self.wake_disk(world);
+        }
+        self.seen.differences.extend(output.differences);
+        if let Some(why) = output.condemned.filter(|_| self.conditions.sabotage.is_none()) {
+            datadir::condemn(&self.disk, &why.to_string()).map_err(disk_failed)?;
+            return Err(Death::Condemned(why));
+        }
+        if output.ready {
+            self.become_ready(world, witness)?;
+        }
+        if !self.queues.to_loop.is_empty() {
+            self.wake(world, Actor::Loop);
+        }
+        self.wake_at(world, Actor::Loop, self.times.next_tick_us);
+        Ok(())
+    }
+
+    /// Takes some of what is there, or all.
+    fn some_inputs(&mut self, world: &mut World) -> Vec<LoopInput> {
+        // A thread takes what is there; what came a moment later is taken the next time.
+        let some = match world.random.one_in(4) {
+            true => world.random.below(self.queues.to_loop.len() as u64 + 1) as usize,
+            false => self.queues.to_loop.len(),
+        };
+        self.queues.to_loop.drain(..some).collect()
+    }
+
+    /// Gives Loop its inputs. What another member sent without meaning, if one did.
+    fn take_inputs(
+        &mut self,
+        inputs: Vec<LoopInput>,
+        world: &mut World,
+        witness: &mut Witness,
+    ) -> Option<String> {
+        let mut unheard_of = None;
+        for input in inputs {
+            match &input {
+                LoopInput::Front(ToLoop::Heard(_))
+                    if self.conditions.sabotage == Some(Sabotage::RenewalsOmitted) =>
+                {
+                    continue;
+                }
+                LoopInput::Front(message) => {
+                    if let ToLoop::Sync(caller) = *message {
+                        self.judged.syncs.insert(caller, witness.newest_index());
+                        if self.conditions.sabotage == Some(Sabotage::SyncFromLocalState) {
+                            let index = self.machine.index();
+                            self.queues.to_apply.push_back(ToApply::Sync { index, caller });
+                            self.wake(world, Actor::Apply);
+                            continue;
+                        }
+                    }
+                    if let Some(again) = self.doubled(message, world) {
+                        let taken = self.member.handle(LoopInput::Front(again));
+                        taken.expect("a Front is no other member");
+                    }
+                }
+                LoopInput::Persisted(id) => self.judged.persisting.retain(|job| job > id),
+                LoopInput::DiskRoom { is_full } => {
+                    witness.on_room(self.number, *is_full, world.now_us);
+                }
+                _ => {}
+            }
+            if let Err(BadPeer { from, error }) = self.member.handle(input) {
+                unheard_of.get_or_insert_with(|| format!("from {from:?}: {error}"));
+                self.seen.refused.push(from);
+            }
+        }
+        unheard_of
+    }
+
+    /// Notes when Loop last had contact, for the connection runtimes.
+    fn note_contact(&mut self) {
+        let told_ms = (self.times.last_us - self.times.started_local_us) / 1000;
+        let is_ignored = self.conditions.sabotage == Some(Sabotage::ContactIgnored);
+        let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
+        self.contact_at_ms = silent_ms.map(|silent_ms| match silent_ms {
+            u64::MAX => 0,
+            silent_ms => told_ms.saturating_sub(silent_ms).max(1),
+        });
+    }
+
+    /// Gives the log its jobs. What they propose may have waited since `since_us`.
+    fn give_disk(
+        &mut self,
+        jobs: Vec<DiskJob>,
+        since_us: u64,
+        world: &mut World,
+        witness: &mut Witness,
+    ) -> Lived {
+        for mut job in jobs {
+            let changes = job.entries.iter().filter(|it| it.kind == EntryKind::MembershipChange);
+            changes.for_each(|entry| witness.on_membership(entry.index));
+            for entry in job.entries.iter().filter(|entry| !entry.payload.is_empty()) {
+                self.disk.announce(entry.index, &entry.payload);
+                let at = (entry.index, entry.term);
+                witness
+                    .on_proposed(self.number, at, &entry.payload, since_us, world.now_us)
+                    .map_err(Death::Bug)?;
+            }
+            match self.conditions.sabotage {
+                Some(Sabotage::PersistedTooEarly) => {
+                    self.queues.to_loop.push_back(LoopInput::Persisted(job.id));
+                }
+                Some(Sabotage::VotesForgotten) => job.hard_state = None,
+                _ => {}
+            }
+            self.judged.persisting.push_back(job.id);
+            self.queues.to_disk.push_back(LogInput::Job(job));
+            self.wake_disk(world);
+        }
+        if self.judged.persisting.len() < ENTRIES_TO_DISK_MAX {
+            self.judged.waiting_since_us = None;
+        }
+        Ok(())
+    }
+
+    fn give_apply(
+        &mut self,
+        messages: Vec<ToApply>,
+        world: &mut World,
+        witness: &mut Witness,
+    ) -> Lived {
+        for message in messages {
+            match &message {
+                ToApply::Entries(entries) => {
+                    let committed = witness.on_committed(self.number, entries, world.now_us);
+                    committed.map_err(Death::Bug)?;
+                }
+                ToApply::Refuse { .. } => self.judged.refusals_possible = true,
+                ToApply::Replace { image, .. } => {
+                    let found = (image.machine.index(), image.machine.mark().ordinal);
+                    let replaced = witness.on_replaced(self.number, image.at.index, found);
+                    replaced.map_err(Death::Bug)?;
+                    self.seen.fetched_count += 1;
+                }
+                _ => {}
+            }
+            self.queues.to_apply.push_back(message);
+            self.wake(world, Actor::Apply);
+        }
+        Ok(())
+    }
+
+    fn become_ready(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
+        assert!(!self.is_ready, "a member becomes ready once");
+        self.is_ready = true;
+        let index = self.machine.index().0;
+        witness.on_ready(self.number, index, world.now_us).map_err(Death::Bug)?;
+        // In an ensemble the leader's are wanted.
+        if self.is_alone && *self.machine.zk().settings() != self.conditions.settings {
+            return Err(Death::Bug("ready without the settings that are wanted".to_string()));
+        }
+        self.open(world);
+        Ok(())
+    }
+
+    /// A sabotage: the same commands once more, and nobody waits for these.
+    fn doubled(&self, message: &ToLoop, world: &mut World) -> Option<ToLoop> {
+        let ToLoop::Submit(Submission { front, batch, .. }) = message else { return None };
+        if self.conditions.sabotage != Some(Sabotage::BatchesDoubled) || !world.random.one_in(20) {
+            return None;
+        }
+        let (front, batch) = (*front, batch.clone());
+        let waiters = Vec::new();
+        Some(ToLoop::Submit(Submission { front, batch, waiters }))
+    }
+}
