@@ -65,8 +65,7 @@ pub use records::{to_restored, to_storage};
 pub struct Loop {
     origin: Origin,
     replica: Replica,
-    role: Role,
-    /// Whom this member follows, if it knows.
+    /// Whom this member follows, if it knows. None while it leads.
     leader: Option<MemberId>,
     /// As it was last told to people.
     leadership: Leadership,
@@ -87,16 +86,12 @@ pub struct Loop {
     lazy_hard_state: Option<storage::wal::HardState>,
     reads: Reads,
     leases: Leases,
-    container_settings: ContainerSettings,
     snapshots: Snapshots,
     installing: Option<Installing>,
     servers: Servers,
-    /// When a snapshot of this member could last not be written.
-    snapshot_failed_ms: Option<u64>,
     catch_up: CatchUp,
     memberships: Memberships,
-    settings_wanted: Settings,
-    settings: Settings,
+    configured: Configured,
     room: Room,
     own_digests: OwnDigests,
     /// This member, as leader, has found that its state is not that of the majority.
@@ -104,6 +99,23 @@ pub struct Loop {
     ready: bool,
     counts: LoopCounts,
     output: LoopOutput,
+}
+
+/// What was configured, and what of it the state has.
+struct Configured {
+    /// What the replicated settings are to be.
+    wanted: Settings,
+    /// What they are.
+    replicated: Settings,
+    /// This member's own, as leader.
+    containers: ContainerSettings,
+}
+
+impl Configured {
+    /// Whether the replicated settings are what this member wants.
+    fn is_done(&self) -> bool {
+        self.replicated == self.wanted
+    }
 }
 
 /// What Loop has counted since the start.
@@ -431,7 +443,6 @@ impl Loop {
         Ok(Loop {
             origin: start.origin,
             replica,
-            role: Role::Follower,
             leader: None,
             leadership: Leadership::Nobody,
             timing: Timing::new(start.raft_tick_ms),
@@ -447,15 +458,16 @@ impl Loop {
             lazy_hard_state: None,
             reads: Reads::default(),
             leases,
-            container_settings: start.containers,
             snapshots,
             installing: None,
             servers: Servers::new((start.origin.member, start.server), start.servers),
-            snapshot_failed_ms: None,
             catch_up: CatchUp::Idle,
             memberships,
-            settings_wanted: start.settings,
-            settings: start.settings_restored,
+            configured: Configured {
+                wanted: start.settings,
+                replicated: start.settings_restored,
+                containers: start.containers,
+            },
             room: Room::new(start.image_bytes_max),
             own_digests: OwnDigests::new(applied.0, start.digest),
             differs: None,
@@ -509,7 +521,7 @@ impl Loop {
                 waiters: submission.waiters,
             }),
             ToLoop::Sync(caller) => self.reads.syncs_wanted.push(caller),
-            ToLoop::Heard(owners) if self.role == Role::Leader => {
+            ToLoop::Heard(owners) if self.leads() => {
                 owners.into_iter().for_each(|owner| self.leases.heard(owner));
             }
             ToLoop::Heard(owners) => self.hearing.heard(owners),
@@ -557,7 +569,7 @@ impl Loop {
                 self.replica.on_applied(index.0);
                 owners.into_iter().for_each(|event| self.on_owner(event));
                 if let Some(settings) = configured {
-                    self.settings = (*settings).clone();
+                    self.configured.replicated = (*settings).clone();
                     if let Some(leading) = &mut self.leading {
                         leading.is_configuring = false;
                     }
@@ -583,7 +595,7 @@ impl Loop {
             FromApply::Containers(found) => {
                 let leading = self.leading.as_mut();
                 if leading.is_some_and(|leading| leading.containers.on_found(&found)) {
-                    let never_used_ms_max = self.container_settings.never_used_ms_max;
+                    let never_used_ms_max = self.configured.containers.never_used_ms_max;
                     let paths = found.paths.iter().map(String::as_str).collect();
                     self.submit_own(&Command::Zk(ZkCommand::DeleteContainers {
                         paths,
@@ -611,6 +623,11 @@ impl Loop {
 
     fn membership(&self) -> &storage::wal::Membership {
         self.memberships.newest()
+    }
+
+    /// Whether this member leads.
+    fn leads(&self) -> bool {
+        self.leading.is_some()
     }
 
     fn is_voter(&self) -> bool {
@@ -649,7 +666,7 @@ impl Loop {
             self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
         }
         if message == FromSnapshot::Failed {
-            self.snapshot_failed_ms = Some(self.now_ms);
+            self.snapshots.on_failed(self.now_ms);
         }
         self.output.apply.extend(self.snapshots.on_snapshot(message));
         if matches!(message, FromSnapshot::Finished { .. }) {
@@ -677,7 +694,7 @@ impl Loop {
     pub fn check_install(&self) -> Result<(), InstallRefused> {
         match () {
             () if !self.is_alone() => Err(InstallRefused::Ensemble),
-            () if self.role != Role::Leader || !self.ready => Err(InstallRefused::NotLeader),
+            () if !self.leads() || !self.ready => Err(InstallRefused::NotLeader),
             () if self.room.is_full => Err(InstallRefused::DiskFull),
             () if self.installing.is_some() => Err(InstallRefused::UnderWay),
             () => Ok(()),
@@ -700,7 +717,7 @@ impl Loop {
     /// Does what is due by now. `counted_ms` is the time that counts against others (see
     /// [`clock`]), `elapsed_ms` what the clock says.
     fn pursue(&mut self, counted_ms: u64, elapsed_ms: u64) {
-        if self.role != Role::Leader && self.forwarder.is_silent_after(counted_ms) {
+        if !self.leads() && self.forwarder.is_silent_after(counted_ms) {
             self.forwarder.restart();
         }
         self.pursue_contact();
@@ -708,7 +725,7 @@ impl Loop {
         self.pursue_joining();
         self.pursue_difference();
         self.weigh_stall(counted_ms);
-        if self.role == Role::Leader && self.room.is_full {
+        if self.leads() && self.room.is_full {
             // Nobody, where all are full.
             self.hand_over(None);
         }
@@ -763,7 +780,7 @@ impl Loop {
     /// it leads no longer.
     fn weigh_stall(&mut self, elapsed_ms: u64) {
         self.persisting.advance(elapsed_ms);
-        if self.role != Role::Leader || self.is_alone() || !self.persisting.is_stalled() {
+        if !self.leads() || self.is_alone() || !self.persisting.is_stalled() {
             return;
         }
         if self.persisting.is_stalled_for_long() {
@@ -899,7 +916,7 @@ impl Loop {
 
     /// A lone voter does not wait for an election timeout.
     fn maybe_campaign(&mut self) {
-        if self.is_alone() && self.role != Role::Leader {
+        if self.is_alone() && !self.leads() {
             // An obstacle goes away by itself: this is tried again after every message.
             let _ = self.replica.campaign();
         }
@@ -925,7 +942,7 @@ impl Loop {
 
     /// The leader's configuration is the ensemble's.
     fn maybe_configure(&mut self) {
-        if self.settings == self.settings_wanted {
+        if self.configured.is_done() {
             return;
         }
         if let Some(leading) = &mut self.leading
@@ -933,16 +950,16 @@ impl Loop {
             && !leading.is_configuring
         {
             leading.is_configuring = true;
-            self.submit_own(&Command::Zk(ZkCommand::Configure(self.settings_wanted.clone())));
+            self.submit_own(&Command::Zk(ZkCommand::Configure(self.configured.wanted.clone())));
         }
     }
 
     fn maybe_ready(&mut self) {
-        let is_ready = match self.role {
-            Role::Leader => self.is_caught_up() && self.settings == self.settings_wanted,
+        let is_ready = match self.leads() {
+            true => self.is_caught_up() && self.configured.is_done(),
             // A learner takes no commands: if it had, and were then given a snapshot in which none
             // of them is applied, it would take itself for a member that was forgotten.
-            _ => {
+            false => {
                 self.is_voter() && self.reads.ready_from.is_some_and(|index| self.applied >= index)
             }
         };
@@ -1049,7 +1066,6 @@ impl Loop {
     /// Another role, term or leader: what the one before was given may be lost.
     fn on_role(&mut self, change: RoleChange) {
         self.note_leadership(&change);
-        self.role = change.role;
         self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
         let is_leader = change.role == Role::Leader;
         self.counts.on_role(is_leader, change.leader.is_some(), self.now_ms);
@@ -1059,9 +1075,9 @@ impl Loop {
         self.forwarder.restart();
         self.hearing.restart();
         if change.role == Role::Leader {
-            self.ask_contact();
             let from = LogIndex(self.replica.status().last_index);
-            self.leading = Some(Leading::new(self.now_ms, from, &self.container_settings));
+            self.leading = Some(Leading::new(self.now_ms, from, &self.configured.containers));
+            self.ask_contact();
             self.leases.renew_all();
             self.hearing.take();
         }
@@ -1074,9 +1090,9 @@ impl Loop {
         if self.counts.unavailable_since_ms.is_none() {
             return;
         }
-        let takes_part = match self.role {
-            Role::Leader => self.replica.status().has_committed_in_term,
-            _ => self.leader.is_some(),
+        let takes_part = match self.leads() {
+            true => self.replica.status().has_committed_in_term,
+            false => self.leader.is_some(),
         };
         if takes_part && self.ready {
             self.counts.on_available(self.now_ms);
@@ -1136,7 +1152,7 @@ impl Loop {
             self.room.snapshot.on_proposed(LogIndex(entry.index), bytes as u64);
         }
         let mut entries = persist.entries.iter();
-        if self.role != Role::Leader
+        if !self.leads()
             && let Some(last) = entries.rfind(|entry| entry.kind == EntryKind::Normal)
             && let Ok(header) = entry::decode_header(&last.payload)
         {

@@ -9,8 +9,6 @@
 //! others, who may have spoken meanwhile: of a late look only what was planned counts, and an
 //! election waits for one more look.
 
-use replica::Role;
-
 use super::Loop;
 use crate::leader::Leading;
 use crate::limits::{CLOCK_INTERVAL_MS, EXPIRY_MARGIN_MS, LOOK_MS_MAX};
@@ -78,7 +76,7 @@ impl Loop {
     /// link, or takes a second to be noticed, can wait for [`LOOK_MS_MAX`].
     fn is_busy(&self) -> bool {
         !self.ready
-            || (self.is_alone() && self.role != Role::Leader)
+            || (self.is_alone() && !self.leads())
             || self
                 .leading
                 .as_ref()

@@ -12,7 +12,6 @@
 //! that was committed by then: if it was forgotten, it learns so and ends.
 
 use machine::LogIndex;
-use replica::Role;
 
 use super::{Loop, ReadFor};
 use crate::limits::{
@@ -75,7 +74,7 @@ impl Loop {
         if self.is_alone() {
             return None;
         }
-        let is_follower = self.role != Role::Leader;
+        let is_follower = !self.leads();
         if is_follower && self.persisting.is_stalled() && !self.replica.is_term_durable() {
             return Some(u64::MAX);
         }
@@ -94,7 +93,7 @@ impl Loop {
 
     /// Time went by: a leader sends its heartbeat; a long silence is noted.
     pub(super) fn pursue_contact(&mut self) {
-        if self.role == Role::Leader && !self.is_alone() && self.now_ms >= self.contact.beat_at_ms {
+        if self.leads() && !self.is_alone() && self.now_ms >= self.contact.beat_at_ms {
             self.contact.beat_at_ms = self.now_ms + self.heartbeat_ms();
             if self.contact.is_asked {
                 self.replica.ping();

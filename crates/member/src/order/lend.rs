@@ -166,7 +166,7 @@ impl Loop {
 
     /// Whether a snapshot of this member could not be written, not long ago.
     fn has_failed_to_write(&self) -> bool {
-        let failed_ms = self.snapshot_failed_ms;
+        let failed_ms = self.snapshots.failed_ms();
         failed_ms.is_some_and(|failed_ms| self.now_ms < failed_ms + SNAPSHOT_RETRY_MS)
     }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use machine::MemberId;
 use machine::entry::{self, UnstampedBatch};
 use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX};
-use replica::{Refused, Role};
+use replica::Refused;
 
 use super::{Loop, Waiting};
 use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, PERSISTING_BYTES_MAX};
@@ -14,10 +14,10 @@ use crate::message::{FrontId, ToApply, Waiter};
 impl Loop {
     /// Gives what waits to the leader.
     pub(super) fn pack(&mut self, wall_ms: i64) {
-        match (self.role, self.leader) {
-            (Role::Leader, _) => self.pack_entries(wall_ms),
-            (_, Some(leader)) => self.forward(leader),
-            (_, None) => {}
+        match self.leader {
+            _ if self.leads() => self.pack_entries(wall_ms),
+            Some(leader) => self.forward(leader),
+            None => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use machine::{Digest, MemberId};
-use replica::{MessageError, PeerStatus, Role};
+use replica::{MessageError, PeerStatus};
 
 use super::{Condemned, Differs, Loop, Waiting};
 use crate::leader::digests::{self, Difference};
@@ -104,10 +104,10 @@ impl Loop {
         if !digests::is_due(index) {
             return;
         }
-        match (self.role, self.leader) {
-            (Role::Leader, _) => self.compare(self.origin.member, (index, digest)),
-            (_, Some(leader)) => self.send(leader, PeerMessage::Digest { index, digest }),
-            (_, None) => {}
+        match self.leader {
+            _ if self.leads() => self.compare(self.origin.member, (index, digest)),
+            Some(leader) => self.send(leader, PeerMessage::Digest { index, digest }),
+            None => {}
         }
     }
 
@@ -131,7 +131,7 @@ impl Loop {
     /// and is condemned then.
     pub(super) fn pursue_difference(&mut self) {
         let Some(Differs { index, since_ms }) = self.differs else { return };
-        if self.role != Role::Leader {
+        if !self.leads() {
             self.condemn(Condemned::Differs { index });
         } else if self.now_ms >= since_ms + DIFFERS_HAND_OVER_MS || !self.hand_over(None) {
             self.replica.resign();

@@ -30,6 +30,8 @@ pub struct Snapshots {
     newest: SnapshotPoint,
     before: SnapshotPoint,
     state: State,
+    /// When one could last not be written.
+    failed_ms: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,18 @@ impl Snapshots {
             newest: restored,
             before: restored,
             state: State::Idle,
+            failed_ms: None,
         }
+    }
+
+    /// One could not be written just now.
+    pub fn on_failed(&mut self, now_ms: u64) {
+        self.failed_ms = Some(now_ms);
+    }
+
+    /// When one could last not be written.
+    pub fn failed_ms(&self) -> Option<u64> {
+        self.failed_ms
     }
 
     /// Counts an entry that was proposed.
