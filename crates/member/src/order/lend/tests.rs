@@ -7,7 +7,6 @@ use machine::{BootId, Command, Digest, Machine, Mark, Origin, ZkCommand};
 use replica::LogMemory;
 
 use super::super::tests::applied_up_to;
-use replica::Role;
 
 use super::*;
 use crate::leader::digests::OwnDigests;
