@@ -176,13 +176,84 @@ impl Where {
     }
 }
 
-/// One workload on all servers, in turn.
-pub struct Comparison<'a> {
+/// The servers that a workload measures in turn, and the file that its figures go to.
+pub struct Servers<'a> {
     at: &'a Where,
     workload: &'static str,
+    /// The lines that were printed before the first test.
     about: String,
     targets: Vec<Target>,
     census: Census,
+}
+
+impl Servers<'_> {
+    /// Counts from now on what each server of an ensemble costs.
+    pub fn start<'a>(
+        at: &'a Where,
+        workload: &'static str,
+        about: String,
+        targets: Vec<Target>,
+    ) -> Servers<'a> {
+        let census = Census::start(&targets);
+        Servers { at, workload, about, targets, census }
+    }
+
+    /// Adds a server that takes turns with the others. What it costs is not counted.
+    pub fn add(&mut self, target: Target) {
+        self.targets.push(target);
+    }
+
+    /// The servers, the one in question first.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// Gives each server its turn in each round, and gives what came of the rounds that count, for
+    /// each server. The labels of the turns begin with `label`.
+    ///
+    /// # Errors
+    /// One cannot be measured at all.
+    pub fn measure<T>(
+        &self,
+        label: &str,
+        repeat: &Rounds,
+        progress: &Progress,
+        mut measure: impl FnMut(&Turn<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<Vec<T>>> {
+        repeat.take_turns(self.targets.len(), |place, round| {
+            let prefix = match repeat.all() {
+                1 => String::new(),
+                all => format!("round {} of {all}, ", round + 1),
+            };
+            let turn = Turn {
+                target: &self.targets[place],
+                place,
+                round,
+                counts: round >= repeat.warmup,
+                label: format!("{label}-{round}"),
+                may_keep: round + 1 == repeat.all(),
+                said: Some((prefix, progress)),
+            };
+            one(&turn, &mut measure)
+        })
+    }
+
+    /// Prints what each server of an ensemble cost, and writes that down with the results.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(self, mut results: Value, trouble: u64) -> anyhow::Result<ExitCode> {
+        results["workload"] = json!(self.workload);
+        results["about"] = json!(self.about);
+        results["each_server"] = self.census.end();
+        self.at.write_json(&results)?;
+        Ok(end(trouble))
+    }
+}
+
+/// One workload on all servers, in turn, with a table of figures for each test.
+pub struct Comparison<'a> {
+    servers: Servers<'a>,
     parts: Vec<Part>,
     progress: Progress,
     stolen: Stolen,
@@ -214,20 +285,16 @@ impl Comparison<'_> {
         let about = format!("{}{workload}: {about}\n", at.header()?);
         print!("{about}");
         Ok(Comparison {
-            at,
-            workload,
-            about,
+            servers: Servers::start(at, workload, about, targets),
             parts: Vec::new(),
             progress: Progress::start(0),
             stolen: Stolen::start(),
-            census: Census::start(&targets),
-            targets,
         })
     }
 
     /// The servers, the one in question first.
     pub fn targets(&self) -> &[Target] {
-        &self.targets
+        self.servers.targets()
     }
 
     /// What is measured from here on stands below this title, beside what was published about it. A
@@ -254,25 +321,10 @@ impl Comparison<'_> {
         &mut self,
         repeat: &Rounds,
         work: &str,
-        mut measure: impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
+        measure: impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
     ) -> anyhow::Result<()> {
-        self.part().warm = repeat.warm_line(work, &self.targets);
-        let rounds = repeat.take_turns(self.targets.len(), |place, round| {
-            let prefix = match repeat.all() {
-                1 => String::new(),
-                all => format!("round {} of {all}, ", round + 1),
-            };
-            let turn = Turn {
-                target: &self.targets[place],
-                place,
-                round,
-                counts: round >= repeat.warmup,
-                label: self.label(&round.to_string()),
-                may_keep: round + 1 == repeat.all(),
-                said: Some((prefix, &self.progress)),
-            };
-            one(&turn, &mut measure)
-        })?;
+        self.part().warm = repeat.warm_line(work, self.servers.targets());
+        let rounds = self.servers.measure(&self.label(), repeat, &self.progress, measure)?;
         self.part().servers = rounds.into_iter().map(Block::of_rounds).collect();
         Ok(())
     }
@@ -291,10 +343,10 @@ impl Comparison<'_> {
         let null = NullServer::with_children(data_bytes, child_count)?;
         let turn = Turn {
             target: &null.target(),
-            place: self.targets.len(),
+            place: self.servers.targets().len(),
             round: 0,
             counts: true,
-            label: self.label("ceiling"),
+            label: format!("{}-ceiling", self.label()),
             may_keep: false,
             said: Some((String::new(), &self.progress)),
         };
@@ -303,9 +355,9 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Of this process, this test and this round.
-    fn label(&self, round: &str) -> String {
-        format!("{}-{}-{round}", std::process::id(), self.parts.len())
+    /// What the labels of this process and this test begin with.
+    fn label(&self) -> String {
+        format!("{}-{}", std::process::id(), self.parts.len())
     }
 
     /// Prints the figures and writes them down.
@@ -318,27 +370,24 @@ impl Comparison<'_> {
         for part in &self.parts {
             part.print();
         }
-        let each = self.census.end();
-        let mut all =
-            json!({ "workload": self.workload, "about": self.about, "each_server": each });
-        match self.parts.as_slice() {
-            [part] if part.title.is_empty() => {
-                all["warm"] = json!(part.warm);
-                all["published"] = json!(part.published);
-                all["servers"] = part.servers_json();
-            }
-            parts => all["tests"] = parts.iter().map(Part::to_json).collect(),
-        }
-        self.at.write_json(&all)?;
+        let results = match self.parts.as_slice() {
+            [part] if part.title.is_empty() => json!({
+                "warm": part.warm,
+                "published": part.published,
+                "servers": part.servers_json(),
+            }),
+            parts => json!({ "tests": parts.iter().map(Part::to_json).collect::<Value>() }),
+        };
         let servers = self.parts.iter().flat_map(|part| &part.servers);
-        Ok(end(servers.map(|block| block.trouble).sum()))
+        let trouble = servers.map(|block| block.trouble).sum();
+        self.servers.finish(results, trouble)
     }
 }
 
-fn one(
+fn one<T>(
     turn: &Turn<'_>,
-    measure: &mut impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
-) -> anyhow::Result<Block> {
+    measure: &mut impl FnMut(&Turn<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     measure(turn).map_err(|error| anyhow::anyhow!("{}: {error}", turn.target.address))
 }
 
@@ -372,7 +421,7 @@ impl Part {
 
 /// Says what was wrong with the answers. It is not fatal: a figure with its errors beside it is
 /// worth more than none.
-pub fn end(trouble: u64) -> ExitCode {
+fn end(trouble: u64) -> ExitCode {
     if trouble > 0 {
         eprintln!("{trouble} answers were errors, or sessions were lost: see the tables");
     }
@@ -484,13 +533,10 @@ mod tests {
             disk: None,
             json: None,
         };
+        let targets = nulls.iter().map(NullServer::target).collect();
         let mut comparison = Comparison {
-            at: &at,
-            workload: "zk-test",
-            about: String::new(),
-            targets: nulls.iter().map(NullServer::target).collect(),
+            servers: Servers::start(&at, "zk-test", String::new(), targets),
             parts: Vec::new(),
-            census: Census::start(&[]),
             progress: Progress(None),
             stolen: Stolen(0),
         };

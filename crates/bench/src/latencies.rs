@@ -20,9 +20,8 @@ use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::ReplyHeader;
 use zk::{AclEntry, ErrorCode, JuteReader};
 
-use crate::census::Census;
 use crate::client_zk::Session;
-use crate::comparison::{self, Progress, Rounds, Stolen, Where};
+use crate::comparison::{Progress, Rounds, Servers, Stolen, Where};
 use crate::driver::{Driver, Load, Next};
 use crate::idle;
 use crate::limits::{CLIENTS_MAX, PACED_START_NS, PIPELINE_REQUESTS, RATE_MAX, SECONDS_MAX};
@@ -184,31 +183,24 @@ const MEASURED: [(Kind, &str); 7] = [
 pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
     args.check()?;
     let null = NullServer::start(args.znode_size)?;
-    let mut targets = args.at.targets()?;
+    let targets = args.at.targets()?;
     let header = args.at.header()?;
     print!("{header}");
     let since = if args.rate.is_empty() { "the write to the socket" } else { "the intended start" };
     println!("latency from {since}; us of CPU are user and system");
     let idle = measure_idle(args, &targets);
-    let census = Census::start(&targets);
-    targets.push(null.target());
+    let mut servers = Servers::start(&args.at, "zk-latencies", header, targets);
+    servers.add(null.target());
     let mut tests = Vec::new();
     let mut trouble = 0;
     for (clients, shape) in args.tests() {
-        let (test, wrong) = run_test(args, &targets, clients, &shape)?;
+        let (test, wrong) = run_test(args, &servers, clients, &shape)?;
         tests.push(test);
         trouble += wrong;
     }
-    let each = census.end();
+    let end = servers.finish(json!({ "idle": idle, "tests": tests }), trouble);
     println!("\n{}", report::published(&args.client_counts()));
-    args.at.write_json(&json!({
-        "workload": "zk-latencies",
-        "about": header,
-        "idle": idle,
-        "each_server": each,
-        "tests": tests,
-    }))?;
-    Ok(comparison::end(trouble))
+    end
 }
 
 /// What the servers cost before the first request, if that is asked for.
@@ -226,7 +218,7 @@ fn measure_idle(args: &LatencyArgs, targets: &[Target]) -> Option<Value> {
 /// One test on all servers: its figures, and how many answers were wrong or sessions lost.
 fn run_test(
     args: &LatencyArgs,
-    targets: &[Target],
+    servers: &Servers<'_>,
     clients: usize,
     shape: &Shape,
 ) -> anyhow::Result<(Value, u64)> {
@@ -238,47 +230,30 @@ fn run_test(
         shape.watch_multiple
     );
     let work = format!("{} operations", shape.operation_count(clients));
-    let warm = args.repeat.warm_line(&work, targets);
+    let warm = args.repeat.warm_line(&work, servers.targets());
     println!("{warm}");
-    let series = measure(targets, clients, shape, &args.repeat)?;
-    let (null, servers) = series.split_last().expect("the null server is the last");
-    let mut trouble = 0;
-    for one in servers {
-        // The original has no open loop.
-        if !args.brief && shape.rate.is_none() {
-            println!("{} ({}), last run", one.name, one.address);
-            print!("{}", report::original_lines(&one.runs[one.runs.len() - 1], shape));
-        }
-        trouble += one.runs.iter().map(|run| run.all.errors + run.all.lost).sum::<u64>();
-    }
-    print!("{}", report::table(servers));
-    println!("the generator's ceiling:");
-    print!("{}", report::table(core::slice::from_ref(null)));
-    let test = json!({
-        "clients": clients,
-        "synchronous": args.sync,
-        "rate_per_s": shape.rate,
-        "burst": shape.burst,
-        "warm": warm,
-        "servers": series.iter().map(report::to_json).collect::<Vec<_>>(),
-    });
-    Ok((test, trouble))
+    let series = measure(servers, clients, shape, &args.repeat)?;
+    print!("{}", report::test_text(&series, shape, args.brief));
+    let (_, asked) = series.split_last().expect("the null server is the last");
+    let runs = asked.iter().flat_map(|one| &one.runs);
+    let trouble = runs.map(|run| run.all.errors + run.all.lost).sum();
+    Ok((report::test_json(clients, shape, &warm, &series), trouble))
 }
 
 fn measure(
-    targets: &[Target],
+    servers: &Servers<'_>,
     clients: usize,
     shape: &Shape,
     repeat: &Rounds,
 ) -> anyhow::Result<Vec<Series>> {
     let stolen = Stolen::start();
+    let targets = servers.targets();
     let progress = Progress::start(u64::from(repeat.all()) * targets.len() as u64);
-    let rounds = repeat.take_turns(targets.len(), |place, round| {
-        let target = &targets[place];
+    let label = std::process::id().to_string();
+    let rounds = servers.measure(&label, repeat, &progress, |turn| {
+        let (target, round) = (turn.target, turn.round);
         progress.say(&format!("{clients} clients, round {round}: {}", target.name));
-        let label = format!("{}-{round}", std::process::id());
-        let run = run(target, clients, shape, &label)
-            .map_err(|error| anyhow::anyhow!("{}: {error}", target.address))?;
+        let run = run(target, clients, shape, &turn.label)?;
         Ok((run, target.memory().map(|it| (it.resident, it.peak))))
     })?;
     progress.end();

@@ -52,8 +52,26 @@ pub struct Series {
     pub memory: Option<(u64, u64)>,
 }
 
+/// All that is printed of one test when it is over. The null server is the last of `series`;
+/// `brief` leaves out the lines of the original.
+pub fn test_text(series: &[Series], shape: &Shape, brief: bool) -> String {
+    let (null, servers) = series.split_last().expect("the null server is the last");
+    let mut out = String::new();
+    // The original has no open loop.
+    if !brief && shape.rate.is_none() {
+        for one in servers {
+            let _ = writeln!(out, "{} ({}), last run", one.name, one.address);
+            out += &original_lines(one.runs.last().expect("a round counts"), shape);
+        }
+    }
+    out += &table(servers);
+    out += "the generator's ceiling:\n";
+    out += &table(core::slice::from_ref(null));
+    out
+}
+
 /// The lines that the original prints for each client, in its form.
-pub fn original_lines(run: &Run, shape: &Shape) -> String {
+fn original_lines(run: &Run, shape: &Shape) -> String {
     let mut out = String::new();
     let mode = if shape.is_synchronous { "syncronous" } else { "asynchronous" };
     let znodes = shape.znode_count;
@@ -137,7 +155,7 @@ fn shown(us: Option<f64>) -> String {
 
 /// The table of one number of clients: a block for each server, then the ratios of the second to
 /// the first, each the median of the ratios of runs that were made one after the other.
-pub fn table(series: &[Series]) -> String {
+fn table(series: &[Series]) -> String {
     let mut out = String::new();
     let phase_count = series[0].runs[0].phases.len() + 1;
     for one in series {
@@ -237,8 +255,20 @@ pub fn published(clients: &[usize]) -> String {
     out
 }
 
+/// One test as JSON.
+pub fn test_json(clients: usize, shape: &Shape, warm: &str, series: &[Series]) -> Value {
+    json!({
+        "clients": clients,
+        "synchronous": shape.is_synchronous,
+        "rate_per_s": shape.rate,
+        "burst": shape.burst,
+        "warm": warm,
+        "servers": series.iter().map(to_json).collect::<Vec<_>>(),
+    })
+}
+
 /// A series as JSON.
-pub fn to_json(series: &Series) -> Value {
+fn to_json(series: &Series) -> Value {
     let runs: Vec<Value> = series
         .runs
         .iter()

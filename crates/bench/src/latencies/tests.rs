@@ -133,3 +133,49 @@ fn rates_and_clients_make_the_tests() {
         assert_eq!(tests(refused), None, "{refused}");
     }
 }
+
+/// The target is a server in this process, which `quorate bench` finds as any other.
+#[test]
+fn the_file_says_what_was_done_and_what_each_test_gave() {
+    let null = NullServer::start(20).unwrap();
+    let path = std::env::temp_dir().join(format!("quorate-latencies-{}", std::process::id()));
+    let at = Where {
+        target: null.target().address.parse().unwrap(),
+        compare: None,
+        disk: None,
+        json: Some(path.clone()),
+    };
+    let args = LatencyArgs {
+        at,
+        repeat: Rounds { rounds: 2, warmup: 0 },
+        clients: vec![1, 2],
+        sync: false,
+        rate: Vec::new(),
+        burst: 1,
+        seconds: 3,
+        idle_seconds: None,
+        znode_count: 20,
+        znode_size: 20,
+        watch_multiple: 2,
+        timeout: 10_000,
+        brief: true,
+    };
+    command(&args).unwrap();
+    let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["about", "each_server", "idle", "tests", "workload"]);
+    assert_eq!(json["workload"], "zk-latencies");
+    assert!(json["about"].as_str().unwrap().starts_with("quorate "));
+    assert_eq!((&json["each_server"], &json["idle"]), (&json!([]), &Value::Null));
+    for (place, clients) in [1, 2].into_iter().enumerate() {
+        let test = &json["tests"][place];
+        assert_eq!(test["clients"], clients);
+        // The target, then the null server that stands for the generator's ceiling.
+        for server in [0, 1] {
+            let runs = test["servers"][server]["runs"].as_array().unwrap();
+            assert_eq!(runs.len(), 2);
+            assert_eq!(runs[0]["phases"].as_array().unwrap().len(), MEASURED.len() + 1);
+        }
+    }
+}

@@ -96,3 +96,67 @@ fn only_the_rows_with_as_many_clients_are_quoted() {
     // 10 clients x 110,000 operations in 58 s.
     assert!(text.contains("18966"), "{text}");
 }
+
+const SHAPE: Shape = Shape {
+    znode_count: 1_000,
+    znode_bytes: 10,
+    watch_multiple: 5,
+    is_synchronous: false,
+    rate: None,
+    burst: 1,
+    timeout_ms: 1,
+};
+
+#[test]
+fn a_test_is_lines_of_the_original_then_tables_then_the_ceiling() {
+    let mut ours = series("ours", [500, 500, 500], [1, 1, 1]);
+    ours.memory = Some((3 << 20, 4 << 20));
+    let all = [ours, series("none", [100, 100, 100], [1, 1, 1])];
+    let tables = "\
+ours (zk://a:1)
+phase ops ops/s p50 us p90 us p99 us p99.9 us max us server us wake-ups own us
+create 1000 2000 0 0 0 0 0 1.00 - 0.00
+all 1000 2000 0 0 0 0 0 1.00 - 0.00
+memory after the last run: 3 MiB resident, 4 MiB at most
+the generator's ceiling:
+none (zk://a:1)
+phase ops ops/s p50 us p90 us p99 us p99.9 us max us server us wake-ups own us
+create 1000 10000 0 0 0 0 0 1.00 - 0.00
+all 1000 10000 0 0 0 0 0 1.00 - 0.00
+";
+    let lines = "\
+ours (zk://a:1), last run
+Testing latencies on client 0 using asynchronous calls
+created 1000 permanent znodes in 500 ms (0.500000 ms/op 2000.000000/sec)
+notif 5000 watches in 0 ms (included in prior)
+Latency test complete
+";
+    let paced = Shape { rate: Some(10), ..SHAPE };
+    // Blanks are squeezed: the tables are wider than a line of this file.
+    let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n";
+    let check = |shape: &Shape, brief, expected: &str| {
+        let text: String = test_text(&all, shape, brief).lines().map(squeezed).collect();
+        assert_eq!(text, expected);
+    };
+    check(&SHAPE, true, tables);
+    check(&SHAPE, false, &format!("{lines}{tables}"));
+    check(&paced, false, tables);
+}
+
+#[test]
+fn a_test_is_written_down_with_its_shape_and_the_null_server() {
+    let all = [series("ours", [500, 500, 500], [1, 1, 1]), series("none", [100; 3], [1; 3])];
+    let shape = Shape { rate: Some(10), burst: 2, ..SHAPE };
+    let mut json = test_json(1, &shape, "warm: yes", &all);
+    let servers = json["servers"].take();
+    let expected = json!({
+        "clients": 1,
+        "synchronous": false,
+        "rate_per_s": 10,
+        "burst": 2,
+        "warm": "warm: yes",
+        "servers": null,
+    });
+    assert_eq!(json, expected);
+    assert_eq!((&servers[0]["server"], &servers[1]["server"]), (&json!("ours"), &json!("none")));
+}
