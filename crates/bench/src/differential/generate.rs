@@ -337,23 +337,7 @@ impl Generator {
     /// else who writes.
     fn request(&mut self, parent: &str, shared: bool) -> Asked {
         match self.random.below(100) {
-            0..=53 => {
-                let mut parts = self.write_parts(parent, shared);
-                let set_acl = shared && self.random.chance(9);
-                if parts.kind == CreateKind::Ttl && !matches!(parts.flags, 5 | 6) {
-                    // It would end the real server if it came further than to its time to live.
-                    parts.ttl_ms = parts.ttl_ms.max(0);
-                }
-                if parts.kind == CreateKind::Container && !shared {
-                    parts.kind = CreateKind::Create2;
-                }
-                if parts.operation == Operation::Check {
-                    // Alone it is an unknown operation.
-                    parts.operation = Operation::SetData;
-                }
-                let request = if set_acl { parts.set_acl() } else { parts.request() };
-                self.asked(&Request::Write(request))
-            }
+            0..=53 => self.write_request(parent, shared),
             54..=60 => self.watch_request(parent, shared),
             61..=80 => {
                 let kind = *self.random.pick(&[
@@ -369,32 +353,8 @@ impl Generator {
                 let watch = kind != ReadKind::GetAcl && self.random.chance(60);
                 self.asked(&Request::Read(ReadRequest { kind, path: &path, watch }))
             }
-            81..=90 => {
-                let count = self.random.below(6);
-                let mut parts: Vec<WriteParts> =
-                    (0..count).map(|_| self.write_parts(parent, shared)).collect();
-                for part in &mut parts {
-                    // As in `in_pieces`: what follows in a multi cannot wait.
-                    if part.kind == CreateKind::Container && matches!(part.flags, 1 | 3) {
-                        part.flags -= 1;
-                    }
-                }
-                self.asked(&Request::Multi(parts.iter().map(WriteParts::request).collect()))
-            }
-            91..=94 => {
-                let count = self.random.below(5);
-                let reads: Vec<(ReadKind, String, bool)> = (0..count)
-                    .map(|_| {
-                        let kind = *self.random.pick(&[ReadKind::GetData, ReadKind::GetChildren]);
-                        (kind, self.read_path(parent, shared), self.random.chance(20))
-                    })
-                    .collect();
-                let reads = reads
-                    .iter()
-                    .map(|(kind, path, watch)| ReadRequest { kind: *kind, path, watch: *watch })
-                    .collect();
-                self.asked(&Request::MultiRead(reads))
-            }
+            81..=90 => self.multi(parent, shared),
+            91..=94 => self.multi_read(parent, shared),
             95 => {
                 let path = self.read_path(parent, shared);
                 self.asked(&Request::GetAllChildrenNumber { path: &path })
@@ -409,6 +369,55 @@ impl Generator {
             }
             _ => self.asked(&Request::Ping),
         }
+    }
+
+    /// One write.
+    fn write_request(&mut self, parent: &str, shared: bool) -> Asked {
+        let mut parts = self.write_parts(parent, shared);
+        let set_acl = shared && self.random.chance(9);
+        if parts.kind == CreateKind::Ttl && !matches!(parts.flags, 5 | 6) {
+            // It would end the real server if it came further than to its time to live.
+            parts.ttl_ms = parts.ttl_ms.max(0);
+        }
+        if parts.kind == CreateKind::Container && !shared {
+            parts.kind = CreateKind::Create2;
+        }
+        if parts.operation == Operation::Check {
+            // Alone it is an unknown operation.
+            parts.operation = Operation::SetData;
+        }
+        let request = if set_acl { parts.set_acl() } else { parts.request() };
+        self.asked(&Request::Write(request))
+    }
+
+    /// A multi of writes.
+    fn multi(&mut self, parent: &str, shared: bool) -> Asked {
+        let count = self.random.below(6);
+        let mut parts: Vec<WriteParts> =
+            (0..count).map(|_| self.write_parts(parent, shared)).collect();
+        for part in &mut parts {
+            // As in `in_pieces`: what follows in a multi cannot wait.
+            if part.kind == CreateKind::Container && matches!(part.flags, 1 | 3) {
+                part.flags -= 1;
+            }
+        }
+        self.asked(&Request::Multi(parts.iter().map(WriteParts::request).collect()))
+    }
+
+    /// A multi of reads.
+    fn multi_read(&mut self, parent: &str, shared: bool) -> Asked {
+        let count = self.random.below(5);
+        let reads: Vec<(ReadKind, String, bool)> = (0..count)
+            .map(|_| {
+                let kind = *self.random.pick(&[ReadKind::GetData, ReadKind::GetChildren]);
+                (kind, self.read_path(parent, shared), self.random.chance(20))
+            })
+            .collect();
+        let reads = reads
+            .iter()
+            .map(|(kind, path, watch)| ReadRequest { kind: *kind, path, watch: *watch })
+            .collect();
+        self.asked(&Request::MultiRead(reads))
     }
 
     /// A watch that stays, or what became of one.
