@@ -276,9 +276,7 @@ fn command(
             must(message.read_container.take(), body).map(|_| Command::ReadContainer)?
         }
         pb::Type::UpdateContainer => {
-            let update = must(message.update_container.take(), body)?;
-            let is_forced = update.force_update.unwrap_or(false);
-            Command::UpdateContainer { metadata: metadata(update.metadata)?, is_forced }
+            update_container(must(message.update_container.take(), body)?)?
         }
         pb::Type::DeleteContainer => {
             let delete = must(message.delete_container.take(), body)?;
@@ -295,14 +293,7 @@ fn command(
             Command::GetBlock(block(must(message.get_block.take(), body)?.block_id)?)
         }
         pb::Type::ListBlock => list_block(&must(message.list_block.take(), body)?)?,
-        pb::Type::ReadChunk => {
-            let read = must(message.read_chunk.take(), body)?;
-            Command::ReadChunk {
-                block: block(read.block_id)?,
-                chunk: chunk(read.chunk_data)?,
-                version: version(read.read_chunk_version)?,
-            }
-        }
+        pb::Type::ReadChunk => read_chunk(must(message.read_chunk.take(), body)?, container_id)?,
         pb::Type::WriteChunk => {
             write_chunk(must(message.write_chunk.take(), body)?, container_id)?
         }
@@ -310,11 +301,7 @@ fn command(
             put_small_file(must(message.put_small_file.take(), body)?, container_id)?
         }
         pb::Type::GetSmallFile => {
-            let get = must(message.get_small_file.take(), body)?;
-            Command::GetSmallFile {
-                block: block(must(get.block, "block")?.block_id)?,
-                version: version(get.read_chunk_version)?,
-            }
+            get_small_file(must(message.get_small_file.take(), body)?, container_id)?
         }
         pb::Type::GetCommittedBlockLength => {
             let get = must(message.get_committed_block_length.take(), body)?;
@@ -367,6 +354,11 @@ fn spec(create: pb::CreateContainerRequestProto) -> Result<ContainerSpec, Refusa
     })
 }
 
+fn update_container(update: pb::UpdateContainerRequestProto) -> Result<Command, Refusal> {
+    let is_forced = update.force_update.unwrap_or(false);
+    Ok(Command::UpdateContainer { metadata: metadata(update.metadata)?, is_forced })
+}
+
 fn list_block(list: &pb::ListBlockRequestProto) -> Result<Command, Refusal> {
     let count_max = must(list.count, "count")?;
     if count_max == 0 {
@@ -377,6 +369,14 @@ fn list_block(list: &pb::ListBlockRequestProto) -> Result<Command, Refusal> {
         some => id(some, "startLocalID")?,
     };
     Ok(Command::ListBlock { start_local_id, count_max })
+}
+
+fn read_chunk(read: pb::ReadChunkRequestProto, container_id: u64) -> Result<Command, Refusal> {
+    Ok(Command::ReadChunk {
+        block: block_reference(read.block_id, container_id)?,
+        chunk: chunk(read.chunk_data)?,
+        version: version(read.read_chunk_version)?,
+    })
 }
 
 fn write_chunk(write: pb::WriteChunkRequestProto, container_id: u64) -> Result<Command, Refusal> {
@@ -403,6 +403,16 @@ fn put_small_file(
     put.block.chunks = vec![chunk(small.chunk_info)?];
     put.is_end_of_block = true;
     Ok(Command::PutSmallFile { put, data: must(small.data, "data")? })
+}
+
+fn get_small_file(
+    get: pb::GetSmallFileRequestProto,
+    container_id: u64,
+) -> Result<Command, Refusal> {
+    Ok(Command::GetSmallFile {
+        block: block_reference(must(get.block, "block")?.block_id, container_id)?,
+        version: version(get.read_chunk_version)?,
+    })
 }
 
 fn echo(echo: &pb::EchoRequestProto) -> Result<Command, Refusal> {
