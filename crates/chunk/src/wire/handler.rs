@@ -13,7 +13,7 @@ use super::convert::{
 use super::pb;
 use super::read_block::Parts;
 use super::refusal::Refusal;
-use crate::block::{BlockId, ChunkInfo};
+use crate::block::{BlockId, ChunkInfo, KeyValue};
 use crate::checksum::ChecksumType;
 use crate::container::{ContainerInfo, ContainerSpec, State};
 use crate::error::ChunkError;
@@ -228,14 +228,7 @@ impl<D: Disk + Clone> Handler<D> {
                 body.read_container = Some(pb::ReadContainerResponseProto { container_data });
             }
             Command::UpdateContainer { metadata, is_forced } => {
-                let container = self.store.container(container_id)?;
-                if !container.state.takes_writes() && !is_forced {
-                    let message = "a closed container is updated only by force";
-                    return Err(Refusal::unsupported(message));
-                }
-                if !metadata.is_empty() {
-                    self.store.update_container_metadata(container_id, &metadata)?;
-                }
+                self.update_container(container_id, &metadata, is_forced)?;
                 body.update_container = Some(pb::UpdateContainerResponseProto {});
             }
             Command::DeleteContainer { is_forced } => {
@@ -247,8 +240,7 @@ impl<D: Disk + Clone> Handler<D> {
                 body.close_container = Some(pb::CloseContainerResponseProto {});
             }
             Command::PutBlock(put) => {
-                let length = self.put_block(&put)?;
-                let committed_block_length = committed(&put, length);
+                let committed_block_length = self.put_block(&put)?;
                 body.put_block = Some(pb::PutBlockResponseProto { committed_block_length });
             }
             Command::GetBlock(block) => {
@@ -264,57 +256,51 @@ impl<D: Disk + Clone> Handler<D> {
             }
             Command::WriteChunk { block, chunk, data, put, is_creating } => {
                 let creating = is_creating.then_some(block.replica_index);
-                let durability = self.options.chunk_durability;
-                self.write_chunk(block.id, &chunk, &data, creating, durability, put.is_some())?;
-                let committed_block_length = match &put {
-                    None => None,
-                    Some(put) => Some(committed(put, self.put_block(put)?)),
-                };
+                self.write_chunk(block.id, &chunk, &data, creating, put.is_some())?;
+                let put = put.as_ref().map(|put| self.put_block(put));
+                let committed_block_length = put.transpose()?;
                 body.write_chunk = Some(pb::WriteChunkResponseProto { committed_block_length });
             }
             Command::PutSmallFile { put, data } => {
-                let creating = put.is_creating.then_some(None);
-                let durability = Durability::Buffered;
-                for chunk in &put.block.chunks {
-                    self.write_chunk(put.block.id, chunk, &data, creating, durability, true)?;
-                }
-                let committed_block_length = committed(&put, self.put_block(&put)?);
-                body.put_small_file =
-                    Some(pb::PutSmallFileResponseProto { committed_block_length });
+                body.put_small_file = Some(self.put_small_file(&put, &data)?);
             }
             Command::GetSmallFile { block, version } => {
                 let data = self.get_small_file(&block, version)?;
                 body.get_small_file = Some(pb::GetSmallFileResponseProto { data });
             }
             Command::GetCommittedBlockLength(block) => {
-                let length = match block.commit_sequence_id {
-                    None | Some(0) => self.store.committed_length(block.id)?,
-                    Some(_) => self.block(&block)?.length(),
-                };
-                body.get_committed_block_length = Some(pb::GetCommittedBlockLengthResponseProto {
-                    block_id: block_reference_to_pb(&block),
-                    block_length: length.cast_signed(),
-                });
+                body.get_committed_block_length = Some(self.committed_length(&block)?);
             }
             Command::FinalizeBlock(block) => {
                 let block_data = block_data_to_pb(&self.store.finalize_block(block.id)?);
                 body.finalize_block = Some(pb::FinalizeBlockResponseProto { block_data });
             }
             Command::Echo { bytes, .. } => {
-                self.store.container(container_id)?;
-                let payload = Some(Bytes::from(vec![0; bytes]));
-                body.echo = Some(pb::EchoResponseProto { payload });
+                body.echo = Some(self.echo(container_id, bytes)?);
             }
             Command::GetContainerChecksumInfo => {
-                body.get_container_checksum_info =
-                    Some(pb::GetContainerChecksumInfoResponseProto {
-                        container_id: Some(container_id.cast_signed()),
-                        container_checksum_info: Some(self.checksum_info(container_id)?),
-                    });
+                body.get_container_checksum_info = Some(self.checksum_info(container_id)?);
             }
             Command::ReadBlock { .. } => unreachable!("it has several answers"),
         }
         Ok(body)
+    }
+
+    fn update_container(
+        &self,
+        container_id: u64,
+        metadata: &[KeyValue],
+        is_forced: bool,
+    ) -> Result<(), Refusal> {
+        let container = self.store.container(container_id)?;
+        if !container.state.takes_writes() && !is_forced {
+            let message = "a closed container is updated only by force";
+            return Err(Refusal::unsupported(message));
+        }
+        if !metadata.is_empty() {
+            self.store.update_container_metadata(container_id, metadata)?;
+        }
+        Ok(())
     }
 
     /// `is_committed`: the sync of the commit that follows covers it. `creating` says as which
@@ -325,10 +311,10 @@ impl<D: Disk + Clone> Handler<D> {
         chunk: &ChunkInfo,
         data: &[u8],
         creating: Option<Option<u32>>,
-        durability: Durability,
         is_committed: bool,
     ) -> Result<(), ChunkError> {
-        let durability = if is_committed { Durability::Buffered } else { durability };
+        let durability =
+            if is_committed { Durability::Buffered } else { self.options.chunk_durability };
         let mode = WriteMode { stage: Stage::Combined, durability };
         self.in_container(id.container_id, creating, || {
             // Nothing is written, and a file of nothing is not made; as there.
@@ -347,12 +333,29 @@ impl<D: Disk + Clone> Handler<D> {
         })
     }
 
-    fn put_block(&self, put: &PutBlock) -> Result<u64, ChunkError> {
+    fn put_block(
+        &self,
+        put: &PutBlock,
+    ) -> Result<pb::GetCommittedBlockLengthResponseProto, ChunkError> {
         let creating = put.is_creating.then_some(put.block.replica_index);
         let durability = self.options.block_durability;
-        self.in_container(put.block.id.container_id, creating, || {
+        let length = self.in_container(put.block.id.container_id, creating, || {
             self.store.put_block(&put.block, put.is_end_of_block, durability)
-        })
+        })?;
+        Ok(committed(put, length))
+    }
+
+    fn put_small_file(
+        &self,
+        put: &PutBlock,
+        data: &[u8],
+    ) -> Result<pb::PutSmallFileResponseProto, ChunkError> {
+        let creating = put.is_creating.then_some(None);
+        for chunk in &put.block.chunks {
+            self.write_chunk(put.block.id, chunk, data, creating, true)?;
+        }
+        let committed_block_length = self.put_block(put)?;
+        Ok(pb::PutSmallFileResponseProto { committed_block_length })
     }
 
     /// Makes a container that does not exist, and tries again.
@@ -378,6 +381,20 @@ impl<D: Disk + Clone> Handler<D> {
 
     fn block(&self, block: &BlockReference) -> Result<crate::block::BlockData, ChunkError> {
         self.store.block(block.id, block.commit_sequence_id.unwrap_or(0))
+    }
+
+    fn committed_length(
+        &self,
+        block: &BlockReference,
+    ) -> Result<pb::GetCommittedBlockLengthResponseProto, ChunkError> {
+        let length = match block.commit_sequence_id {
+            None | Some(0) => self.store.committed_length(block.id)?,
+            Some(_) => self.block(block)?.length(),
+        };
+        Ok(pb::GetCommittedBlockLengthResponseProto {
+            block_id: block_reference_to_pb(block),
+            block_length: length.cast_signed(),
+        })
     }
 
     /// As many as are asked for, or a refusal: whoever gets fewer takes them for all that there
@@ -520,8 +537,16 @@ impl<D: Disk + Clone> Handler<D> {
         Ok(Some(Body { read_block, ..Body::default() }))
     }
 
+    fn echo(&self, container_id: u64, bytes: usize) -> Result<pb::EchoResponseProto, ChunkError> {
+        self.store.container(container_id)?;
+        Ok(pb::EchoResponseProto { payload: Some(vec![0; bytes].into()) })
+    }
+
     /// The checksums of what was committed, of a container that changes no more.
-    fn checksum_info(&self, container_id: u64) -> Result<Bytes, Refusal> {
+    fn checksum_info(
+        &self,
+        container_id: u64,
+    ) -> Result<pb::GetContainerChecksumInfoResponseProto, Refusal> {
         let state = self.store.container(container_id)?.state;
         if !matches!(state, State::Closed | State::QuasiClosed | State::Unhealthy) {
             let message = format!("container {container_id} is {state}: it has no checksums yet");
@@ -537,7 +562,10 @@ impl<D: Disk + Clone> Handler<D> {
         })?;
         let info = tree.finish(container_id);
         check_answer_bytes(info.encoded_len())?;
-        Ok(info.encode_to_vec().into())
+        Ok(pb::GetContainerChecksumInfoResponseProto {
+            container_id: Some(container_id.cast_signed()),
+            container_checksum_info: Some(info.encode_to_vec().into()),
+        })
     }
 }
 
