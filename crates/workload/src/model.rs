@@ -409,33 +409,11 @@ impl Model {
                 Ok(Answer::Path(self.create(path, false, who, znode)?))
             }
             Op::Delete { path, version } => {
-                // `DataTree.isSpecialPath`, as far as it is generated.
-                if path == QUOTAS {
-                    return Err(error::BAD_ARGUMENTS);
-                }
-                let parent = parent_of(path).to_string();
-                self.permit(&parent, perms::DELETE, who)?;
-                version_is(*version, self.find(path)?.version)?;
-                if self.child_count(path) > 0 {
-                    return Err(error::NOT_EMPTY);
-                }
-                self.remove(path);
+                self.delete(path, *version, who)?;
                 Ok(Answer::Empty)
             }
             Op::SetData { path, data, version } => {
-                self.permit(path, perms::WRITE, who)?;
-                let more = bytes_of(data.as_deref()) - bytes_of(self.find(path)?.data.as_deref());
-                self.check_quota(path, 0, more)?;
-                version_is(*version, self.find(path)?.version)?;
-                let zxid = self.zxid;
-                let znode = self.znodes.get_mut(path).ok_or(error::NO_NODE)?;
-                znode.data = data.clone();
-                znode.version += 1;
-                znode.mzxid = zxid;
-                znode.mtime = time_ms;
-                self.note(ChangeKind::DataSet, path);
-                self.count(path, 0, more);
-                Ok(Answer::Stat(self.stat(path)))
+                self.set_data(path, data.as_deref(), *version, who, time_ms)
             }
             Op::SetAcl { path, perms, version } => {
                 self.set_acl(path, *version, who, (Vec::new(), *perms))
@@ -469,6 +447,44 @@ impl Model {
             }
             _ => Err(error::BAD_ARGUMENTS),
         }
+    }
+
+    fn delete(&mut self, path: &str, version: i32, who: &[usize]) -> Result<(), i32> {
+        // `DataTree.isSpecialPath`, as far as it is generated.
+        if path == QUOTAS {
+            return Err(error::BAD_ARGUMENTS);
+        }
+        let parent = parent_of(path).to_string();
+        self.permit(&parent, perms::DELETE, who)?;
+        version_is(version, self.find(path)?.version)?;
+        if self.child_count(path) > 0 {
+            return Err(error::NOT_EMPTY);
+        }
+        self.remove(path);
+        Ok(())
+    }
+
+    fn set_data(
+        &mut self,
+        path: &str,
+        data: Option<&[u8]>,
+        version: i32,
+        who: &[usize],
+        time_ms: i64,
+    ) -> Result<Answer, i32> {
+        self.permit(path, perms::WRITE, who)?;
+        let more = bytes_of(data) - bytes_of(self.find(path)?.data.as_deref());
+        self.check_quota(path, 0, more)?;
+        version_is(version, self.find(path)?.version)?;
+        let zxid = self.zxid;
+        let znode = self.znodes.get_mut(path).ok_or(error::NO_NODE)?;
+        znode.data = data.map(<[u8]>::to_vec);
+        znode.version += 1;
+        znode.mzxid = zxid;
+        znode.mtime = time_ms;
+        self.note(ChangeKind::DataSet, path);
+        self.count(path, 0, more);
+        Ok(Answer::Stat(self.stat(path)))
     }
 
     fn set_acl(
