@@ -330,44 +330,12 @@ impl<'h> Replay<'h> {
         }
         match command {
             Committed::Open { session, password, connection } => {
-                let (session, password) = (*session, *password);
-                let opened = self.model.open(session, password, *connection);
-                let life = Life { password, opened_at: self.model.zxid, ended_at: None };
-                if opened && self.lives.insert(session, life).is_some() {
-                    return violation(format!(
-                        "connection {connection} is given session {session:#x}, which was another's"
-                    ));
-                }
-                if opened && !self.passwords.insert(password) {
-                    return violation(format!(
-                        "connection {connection} is given a password that was another's"
-                    ));
-                }
-                self.alive.extend(opened.then_some(session));
-                let granted = opened.then_some(Granted { session, password });
-                self.granted.insert(*connection, granted);
+                self.open(Granted { session: *session, password: *password }, *connection)?;
             }
             Committed::Attach { session, password, connection } => {
                 self.attach(Granted { session: *session, password: *password }, *connection)?;
             }
-            Committed::Expire(judged) => {
-                let had = |session: &i64| self.model.sessions.get(session).map(|it| it.connection);
-                let had: BTreeMap<i64, usize> = judged
-                    .iter()
-                    .filter_map(|(session, _)| Some((*session, had(session)?)))
-                    .collect();
-                for session in self.model.expire(judged) {
-                    self.verdict_counts.expired.push((session, position));
-                    // Its end may have been asked for meanwhile: then that is still answered.
-                    let connection = had[&session];
-                    let asks_for_the_end =
-                        |number: &usize| self.history.ops[*number].op == Op::CloseSession;
-                    let mut writes = self.writes.get(connection).into_iter().flatten();
-                    if connection != NOBODY && !writes.any(asks_for_the_end) {
-                        self.over.insert(connection, self.model.zxid);
-                    }
-                }
-            }
+            Committed::Expire(judged) => self.expire(position, judged),
             Committed::Write { session, connection, signature, time_ms } => {
                 let sender = (*session, *connection);
                 self.write(position, sender, signature, *time_ms)?;
@@ -398,6 +366,44 @@ impl<'h> Replay<'h> {
         self.changes.extend(self.model.take_changes());
         self.note_ended();
         Ok(())
+    }
+
+    /// Opens a session: neither its id nor its password was another's before.
+    fn open(&mut self, asks: Granted, connection: usize) -> Result<(), Violation> {
+        let Granted { session, password } = asks;
+        let opened = self.model.open(session, password, connection);
+        let life = Life { password, opened_at: self.model.zxid, ended_at: None };
+        if opened && self.lives.insert(session, life).is_some() {
+            return violation(format!(
+                "connection {connection} is given session {session:#x}, which was another's"
+            ));
+        }
+        if opened && !self.passwords.insert(password) {
+            return violation(format!(
+                "connection {connection} is given a password that was another's"
+            ));
+        }
+        self.alive.extend(opened.then_some(session));
+        self.granted.insert(connection, opened.then_some(asks));
+        Ok(())
+    }
+
+    /// Ends those of the sessions that were not attached since they were judged.
+    fn expire(&mut self, position: usize, judged: &[(i64, u64)]) {
+        let had = |session: &i64| self.model.sessions.get(session).map(|it| it.connection);
+        let had: BTreeMap<i64, usize> =
+            judged.iter().filter_map(|(session, _)| Some((*session, had(session)?))).collect();
+        for session in self.model.expire(judged) {
+            self.verdict_counts.expired.push((session, position));
+            // Its end may have been asked for meanwhile: then that is still answered.
+            let connection = had[&session];
+            let asks_for_the_end =
+                |number: &usize| self.history.ops[*number].op == Op::CloseSession;
+            let mut writes = self.writes.get(connection).into_iter().flatten();
+            if connection != NOBODY && !writes.any(asks_for_the_end) {
+                self.over.insert(connection, self.model.zxid);
+            }
+        }
     }
 
     /// The sessions that the last command ended have ended at the present zxid.
