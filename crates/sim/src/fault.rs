@@ -413,21 +413,7 @@ impl FaultMix {
             0 => Fault::Kill,
             1 => Fault::PowerLoss,
             2 | 3 => Fault::StopAt { ops: random.magnitude(1, 60), power_is_cut: random.one_in(2) },
-            4 => {
-                let operations = [
-                    Operation::Sync,
-                    Operation::Sync,
-                    Operation::Write,
-                    Operation::Write,
-                    Operation::Create,
-                    Operation::Preallocate,
-                    Operation::Rename,
-                    Operation::SyncDir,
-                    Operation::Remove,
-                ];
-                let operation = *random.pick(&operations);
-                Fault::IoError { operation, nth: random.below(6) }
-            }
+            4 => io_error(random),
             DISK_FULL => Fault::DiskFull {
                 bytes: if random.one_in(3) { random.below(300_000) } else { 0 },
                 for_us: random.magnitude(1_000_000, 40_000_000),
@@ -438,38 +424,16 @@ impl FaultMix {
                 for_us: random.magnitude(100_000, 10_000_000),
             },
             7 => Fault::Pause { for_us: random.magnitude(10_000, 60_000_000) },
-            8 if random.one_in(2) => Fault::Cut { one_in: random.between(1, 4) },
-            8 => Fault::Stall {
-                one_in: random.between(1, 4),
-                for_us: random.magnitude(10_000, 20_000_000),
-            },
+            8 => cut_or_stall(random),
             RESTORE => Fault::Restore,
             HANGING_DISK => Fault::HangingDisk {
                 disks: Disks::Both,
                 for_us: random.magnitude(100_000, HANG_US_MAX),
             },
-            STUTTER => {
-                let period_us = random.magnitude(100_000, STUTTER_US_MAX);
-                let run_us = random.magnitude(10_000, period_us / 2);
-                let for_us = random.magnitude(1_000_000, 60_000_000);
-                Fault::Stutter { run_us, period_us, for_us }
-            }
+            STUTTER => stutter(random),
             SUSPEND => Fault::Suspend { for_us: random.magnitude(10_000, 60_000_000) },
             CLOCK_JUMP => Fault::ClockJump { by_us: random.magnitude(10_000, 60_000_000) },
-            ONE_DISK => {
-                let disks = *random.pick(&[Disks::Log, Disks::Snapshots]);
-                match random.one_in(2) {
-                    true => Fault::SlowDisk {
-                        disks,
-                        factor: random.magnitude(10, 3_000),
-                        for_us: random.magnitude(100_000, 20_000_000),
-                    },
-                    false => {
-                        let for_us = random.magnitude(100_000, HANG_US_MAX);
-                        Fault::HangingDisk { disks, for_us }
-                    }
-                }
-            }
+            ONE_DISK => one_disk(random),
             READ_ERROR => {
                 let operation = *random.pick(&[Operation::Read, Operation::Open]);
                 Fault::IoError { operation, nth: random.magnitude(1, 40) - 1 }
@@ -502,32 +466,78 @@ impl FaultMix {
                 for_us: random.between(*SECLUDED_US.start(), *SECLUDED_US.end()),
             },
             BREAK_LINKS => Fault::BreakLinks { one_in: random.between(1, 4) },
-            SLOW_LINKS => Fault::SlowLinks {
-                one_in: random.between(1, 4),
-                bytes_per_s: random.magnitude(10_000, 10_000_000),
-                latency_us: random.magnitude(1_000, 2_000_000),
-                for_us: random.magnitude(100_000, 20_000_000),
-            },
-            ROUGH_LINKS => {
-                let mut one_in = || match random.one_in(2) {
-                    true => random.magnitude(2, 100),
-                    false => 0,
-                };
-                let roughness = Roughness {
-                    lost_one_in: one_in(),
-                    doubled_one_in: one_in(),
-                    early_one_in: one_in(),
-                };
-                Fault::RoughLinks { roughness, for_us: random.magnitude(100_000, 30_000_000) }
-            }
+            SLOW_LINKS => slow_links(random),
+            ROUGH_LINKS => rough_links(random),
             9 => Fault::SlowApply {
                 lag_us: random.magnitude(1_000, 1_000_000),
                 for_us: random.magnitude(100_000, 20_000_000),
             },
-            _ => {
-                let by_ms = random.magnitude(1, 100_000_000) as i64;
-                Fault::WallJump { by_ms: if random.one_in(2) { by_ms } else { -by_ms } }
-            }
+            _ => wall_jump(random),
         }
     }
+}
+
+/// An error of one operation of the disk; reads have a kind of their own.
+fn io_error(random: &mut Random) -> Fault {
+    let operations = [
+        Operation::Sync,
+        Operation::Sync,
+        Operation::Write,
+        Operation::Write,
+        Operation::Create,
+        Operation::Preallocate,
+        Operation::Rename,
+        Operation::SyncDir,
+        Operation::Remove,
+    ];
+    let operation = *random.pick(&operations);
+    Fault::IoError { operation, nth: random.below(6) }
+}
+
+/// One of two disks is slow or hangs.
+fn one_disk(random: &mut Random) -> Fault {
+    let disks = *random.pick(&[Disks::Log, Disks::Snapshots]);
+    if random.one_in(2) {
+        let factor = random.magnitude(10, 3_000);
+        Fault::SlowDisk { disks, factor, for_us: random.magnitude(100_000, 20_000_000) }
+    } else {
+        Fault::HangingDisk { disks, for_us: random.magnitude(100_000, HANG_US_MAX) }
+    }
+}
+
+/// Connections of clients break or carry nothing.
+fn cut_or_stall(random: &mut Random) -> Fault {
+    if random.one_in(2) {
+        return Fault::Cut { one_in: random.between(1, 4) };
+    }
+    Fault::Stall { one_in: random.between(1, 4), for_us: random.magnitude(10_000, 20_000_000) }
+}
+
+fn stutter(random: &mut Random) -> Fault {
+    let period_us = random.magnitude(100_000, STUTTER_US_MAX);
+    let run_us = random.magnitude(10_000, period_us / 2);
+    let for_us = random.magnitude(1_000_000, 60_000_000);
+    Fault::Stutter { run_us, period_us, for_us }
+}
+
+fn slow_links(random: &mut Random) -> Fault {
+    Fault::SlowLinks {
+        one_in: random.between(1, 4),
+        bytes_per_s: random.magnitude(10_000, 10_000_000),
+        latency_us: random.magnitude(1_000, 2_000_000),
+        for_us: random.magnitude(100_000, 20_000_000),
+    }
+}
+
+fn rough_links(random: &mut Random) -> Fault {
+    let mut one_in = || if random.one_in(2) { random.magnitude(2, 100) } else { 0 };
+    let roughness =
+        Roughness { lost_one_in: one_in(), doubled_one_in: one_in(), early_one_in: one_in() };
+    Fault::RoughLinks { roughness, for_us: random.magnitude(100_000, 30_000_000) }
+}
+
+/// The wall clock jumps ahead or back.
+fn wall_jump(random: &mut Random) -> Fault {
+    let by_ms = random.magnitude(1, 100_000_000) as i64;
+    Fault::WallJump { by_ms: if random.one_in(2) { by_ms } else { -by_ms } }
 }
