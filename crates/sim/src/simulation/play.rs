@@ -22,6 +22,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use replica::LogMemory;
 use workload::history::Received;
@@ -32,33 +33,18 @@ use crate::fault::{Disks, Fault, FaultMix, Whom};
 use crate::simulation::host::Host;
 use crate::simulation::{LaterOps, Options, Simulation};
 
-const SCRIPTS: [(&str, &str); 10] = [
-    ("conflicting_log_is_replaced", include_str!("play/scripts/conflicting_log_is_replaced.txt")),
-    ("election_after_a_kill", include_str!("play/scripts/election_after_a_kill.txt")),
-    (
-        "forwarded_write_meets_a_new_leader",
-        include_str!("play/scripts/forwarded_write_meets_a_new_leader.txt"),
-    ),
-    (
-        "leader_with_a_full_disk_hands_over",
-        include_str!("play/scripts/leader_with_a_full_disk_hands_over.txt"),
-    ),
-    (
-        "session_moves_between_members",
-        include_str!("play/scripts/session_moves_between_members.txt"),
-    ),
-    ("snapshot_of_a_follower", include_str!("play/scripts/snapshot_of_a_follower.txt")),
-    (
-        "snapshot_of_a_follower_with_a_full_disk",
-        include_str!("play/scripts/snapshot_of_a_follower_with_a_full_disk.txt"),
-    ),
-    (
-        "snapshot_of_a_lender_that_dies",
-        include_str!("play/scripts/snapshot_of_a_lender_that_dies.txt"),
-    ),
-    ("snapshot_of_the_leader", include_str!("play/scripts/snapshot_of_the_leader.txt")),
-    ("watches_after_a_failover", include_str!("play/scripts/watches_after_a_failover.txt")),
-];
+/// The folder of the scripts, each a file `NAME.txt`.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/simulation/play/scripts");
+
+/// Name and text of every script, by name.
+fn scripts() -> BTreeMap<String, String> {
+    let files = std::fs::read_dir(FOLDER).expect("the folder of the scripts is there");
+    let script = |path: PathBuf| {
+        let name = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
+        (name, std::fs::read_to_string(&path).expect("a script is text"))
+    };
+    files.map(|file| script(file.expect("a folder can be listed").path())).collect()
+}
 
 const MS: u64 = 1_000;
 
@@ -403,9 +389,11 @@ fn replay(script: &str) -> String {
 
 #[test]
 fn scripts_give_their_output() {
+    let scripts = scripts();
+    assert!(!scripts.is_empty(), "{FOLDER} holds no script");
     let mut wrong = String::new();
-    for (name, script) in SCRIPTS {
-        let played = std::panic::catch_unwind(|| replay(script));
+    for (name, script) in scripts {
+        let played = std::panic::catch_unwind(|| replay(&script));
         let played = played.unwrap_or_else(|_| format!("{script}PANICS\n"));
         if played != script {
             wrong += &format!("=== {name}\n{played}");
