@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::limits::{ADDRESS_SHARE, Limits};
 use super::room::Share;
-use super::{ADDRESS_SHARE, Limits};
 
 /// The addresses that have connections.
 pub(super) struct Addresses {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use chunk::wire::pb;
 use zk::metrics::{Metric, Number, Value};
 
-use super::Service;
+use super::service::Service;
 
 /// Each type that is served: what its requests are called, and the bytes of chunks in them or their
 /// answers.

@@ -11,7 +11,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use zk::metrics::{Metric, Number, Value};
 
-use super::{ChunkFace, STORE_STOP_TIME_MAX, start, store_dir};
+use super::limits::STORE_STOP_TIME_MAX;
+use super::{ChunkFace, start, store_dir};
 use crate::config::ChunkConfig;
 use crate::tls::Tls;
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::grpc::{self, Assembly, Status};
 use super::room::Room;
-use super::{Client, Service};
+use super::service::{Client, Service};
 
 /// Bytes that a request may have to be done where it was read: copying them takes less than handing
 /// them to another thread would.

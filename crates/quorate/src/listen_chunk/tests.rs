@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bench::cmdw::client::request as message_of;
 use bytes::{Bytes, BytesMut};
@@ -12,6 +13,7 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use hyper::{Request, Response};
 
+use super::limits::REQUESTS_BYTES_MAX;
 use super::*;
 use crate::config::ListenAddress;
 

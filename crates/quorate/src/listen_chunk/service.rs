@@ -1,0 +1,55 @@
+//! What the threads of the chunk face share, and what the streams of one connection share.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use chunk::wire::Handler;
+use storage::disk::RealDisk;
+use tokio::sync::Semaphore;
+
+use super::admission::Addresses;
+use super::limits::{Limits, REPORT_INTERVAL};
+use super::metrics::Counts;
+use super::room::{Share, Shares};
+
+/// What the threads of the face share.
+pub(super) struct Service {
+    pub(super) handler: Handler<RealDisk>,
+    pub(super) limits: Limits,
+    pub(super) requests: Arc<Share>,
+    pub(super) answers: Arc<Share>,
+    /// Windows of streams that connections may have yet.
+    pub(super) windows: Arc<Semaphore>,
+    pub(super) addresses: Arc<Addresses>,
+    pub(super) failures: Failures,
+    pub(super) counts: Counts,
+}
+
+/// What the streams of a connection share.
+pub(super) struct Client {
+    pub(super) service: Arc<Service>,
+    pub(super) requests: Shares,
+    pub(super) answers: Shares,
+}
+
+/// What the store could not do for reasons of its own. Each is told its client; people are told of
+/// one a second, and of how many they were not told.
+#[derive(Default)]
+pub(super) struct Failures(Mutex<(Option<Instant>, u64)>);
+
+impl Failures {
+    pub(super) fn report(&self, what: &str) {
+        let now = Instant::now();
+        let mut told = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (told_at, not_told) = &mut *told;
+        if told_at.is_some_and(|at| now.duration_since(at) < REPORT_INTERVAL) {
+            *not_told += 1;
+            return;
+        }
+        *told_at = Some(now);
+        match std::mem::take(not_told) {
+            0 => tracing::warn!("chunk store: {what}"),
+            count => tracing::warn!("chunk store: {what}; {count} others since the last"),
+        }
+    }
+}
