@@ -25,11 +25,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
-use zk::four_letter::ConnectionReport;
+use zk::four_letter::{ConnectionReport, Word};
 
 use crate::descriptors;
-use crate::monitor::Question;
-
 use crate::tls::Tls;
 use tls_stream::{Handshaken, Transport};
 
@@ -87,6 +85,16 @@ pub enum ToRuntime {
     Reset(Reset, oneshot::Sender<()>),
     /// The answer to a four-letter word.
     Answer(ConnectionId, String),
+}
+
+/// A word that a client asked.
+pub struct Question {
+    /// Whose client, by its place among the runtimes.
+    pub runtime: usize,
+    /// The connection to be answered.
+    pub connection: ConnectionId,
+    /// The word.
+    pub word: Word,
 }
 
 /// The runtimes' mailboxes, and what they share.

@@ -19,6 +19,7 @@ mod listen_zk;
 mod local_ensemble;
 mod logging;
 mod monitor;
+mod monitor_thread;
 mod not_serving;
 mod peers;
 mod restore;

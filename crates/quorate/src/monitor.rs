@@ -1,8 +1,9 @@
 //! Monitoring: answers four-letter words, and gathers what metrics and the admin server show.
+//! [`crate::monitor_thread`] runs it.
 //!
-//! It has a thread of its own with a small tokio runtime. Numbers are counted where they arise: a
-//! runtime is asked for its own by a message, one page of a list at a time, so that serving clients
-//! never waits for monitoring, however much there is to show.
+//! Numbers are counted where they arise: a runtime is asked for its own by a message, one page of a
+//! list at a time, so that serving clients never waits for monitoring, however much there is to
+//! show.
 
 pub mod ensemble;
 pub mod images;
@@ -18,34 +19,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use images::Images;
-use machine::{ConnectionId, Machine};
+use machine::Machine;
 use member::zk_front::{FrontReport, Reset};
 use node::MonitorHandle;
-use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::LocalSet;
+use tokio::sync::{Semaphore, oneshot};
 use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
 
-use crate::admin::{Port, WaitingServer};
 use crate::config::{ClusterConfig, ImageConfig};
 use crate::listen_chunk::Chunks;
-use crate::listen_zk::{Face, ToRuntime};
+use crate::listen_zk::{Face, Question, ToRuntime};
 use ensemble::{Ensemble, MembersView, Part};
-
-/// Words that wait for their answer. One more is not answered: its connection is closed.
-pub const QUESTIONS_MAX: usize = 1_024;
-
-/// Words that are being answered at once; the rest waits.
-const ANSWERS_MAX: usize = 256;
-
-/// A word that a client asked.
-pub struct Question {
-    /// Whose client, by its place among the runtimes.
-    pub runtime: usize,
-    /// The connection to be answered.
-    pub connection: ConnectionId,
-    /// The word.
-    pub word: Word,
-}
 
 /// What the words show beside the numbers of the Fronts.
 pub struct About {
@@ -89,65 +72,30 @@ pub struct Monitor {
 /// The monitor of a server, which is there once that has started.
 pub type Started = Rc<OnceCell<Monitor>>;
 
-/// What monitoring needs of a server that has started.
-pub struct Begin {
-    pub node: MonitorHandle,
-    pub face: Arc<Face>,
-    pub about: About,
-    pub images: ImageConfig,
-    pub chunks: Option<Arc<Chunks>>,
-    pub questions: mpsc::Receiver<Question>,
-}
-
-/// Starts the thread, which serves these ports from now on, and tells the rest when it is given
-/// what it needs. It ends with the process.
-///
-/// # Errors
-/// A thread or a runtime cannot be made.
-pub fn start(ports: Vec<Port>, waiting: WaitingServer) -> std::io::Result<oneshot::Sender<Begin>> {
-    let (sender, begin) = oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("monitor".to_string()).spawn(move || {
-        let started = Started::default();
-        let local = LocalSet::new();
-        for port in ports {
-            local.spawn_local(port.serve(started.clone(), waiting.clone()));
-        }
-        local.block_on(&runtime, watch(started, begin));
-    })?;
-    Ok(sender)
-}
-
-/// Answers words once the server has started.
-async fn watch(started: Started, begin: oneshot::Receiver<Begin>) {
-    // Without one the process is about to end.
-    let Ok(Begin { node, face, about, images, chunks, questions }) = begin.await else { return };
-    let trace_mask = Cell::new(TRACE_MASK_DEFAULT);
-    let listing = Semaphore::new(1);
-    let images = Images::new(images);
-    started.get_or_init(|| Monitor { node, face, about, trace_mask, listing, images, chunks });
-    run(started, questions).await;
-}
-
-async fn run(started: Started, mut questions: mpsc::Receiver<Question>) {
-    let answers = Arc::new(Semaphore::new(ANSWERS_MAX));
-    while let Some(question) = questions.recv().await {
-        let Ok(turn) = answers.clone().acquire_owned().await else { return };
-        let started = started.clone();
-        tokio::task::spawn_local(async move {
-            let Some(monitor) = started.get() else { return };
-            let text = monitor.answer(question.word).await;
-            let answer = ToRuntime::Answer(question.connection, text);
-            // A runtime ends with the process only.
-            let _ = monitor.face.runtimes[question.runtime].send(answer).await;
-            drop(turn);
-        });
-    }
-}
-
 impl Monitor {
+    pub fn new(
+        node: MonitorHandle,
+        face: Arc<Face>,
+        about: About,
+        images: ImageConfig,
+        chunks: Option<Arc<Chunks>>,
+    ) -> Monitor {
+        let trace_mask = Cell::new(TRACE_MASK_DEFAULT);
+        let listing = Semaphore::new(1);
+        let images = Images::new(images);
+        Monitor { node, face, about, trace_mask, listing, images, chunks }
+    }
+
+    /// Answers a client's word.
+    pub async fn answer(&self, question: Question) {
+        let text = self.answer_to(question.word).await;
+        let answer = ToRuntime::Answer(question.connection, text);
+        // A runtime ends with the process only.
+        let _ = self.face.runtimes[question.runtime].send(answer).await;
+    }
+
     /// The answer to a word.
-    async fn answer(&self, word: Word) -> String {
+    async fn answer_to(&self, word: Word) -> String {
         let About { version, conf, .. } = &self.about;
         match word {
             // `TraceMaskCommand` and `SetTraceMaskCommand` do not ask.

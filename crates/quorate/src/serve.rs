@@ -28,7 +28,8 @@ use crate::listen_chunk::{self, Chunks};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
 use crate::logging::Logging;
-use crate::monitor::{self, About, Begin};
+use crate::monitor::{self, About};
+use crate::monitor_thread::{self, Begin};
 use crate::not_serving::{self, Answers};
 use crate::peers;
 use crate::tls::Tls;
@@ -109,7 +110,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         number: config.cluster.as_ref().map(|cluster| cluster.number),
         board: board.clone(),
     };
-    let begin_monitoring = monitor::start(ports, waiting)?;
+    let begin_monitoring = monitor_thread::start(ports, waiting)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
     let front_count = fronts.min(FRONTS_MAX) as u32;
@@ -191,7 +192,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         read_only_after_ms,
         has_prometheus: config.metrics.is_some(),
     };
-    let (asker, questions) = tokio::sync::mpsc::channel(monitor::QUESTIONS_MAX);
+    let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts, asker, tls.clone())?;
     let (face, images) = (acceptor.face(), config.images.clone());
     let node_handle = node.monitor_handle();

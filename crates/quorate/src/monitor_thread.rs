@@ -1,0 +1,70 @@
+//! The thread of monitoring, with a small tokio runtime: it serves the ports for metrics and the
+//! admin server, and answers the four-letter words of clients.
+
+use std::sync::Arc;
+
+use node::MonitorHandle;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::LocalSet;
+
+use crate::admin::{Port, WaitingServer};
+use crate::config::ImageConfig;
+use crate::listen_chunk::Chunks;
+use crate::listen_zk::{Face, Question};
+use crate::monitor::{About, Monitor, Started};
+
+/// Words that wait for their answer. One more is not answered: its connection is closed.
+pub const QUESTIONS_MAX: usize = 1_024;
+
+/// Words that are being answered at once; the rest waits.
+const ANSWERS_MAX: usize = 256;
+
+/// What monitoring needs of a server that has started.
+pub struct Begin {
+    pub node: MonitorHandle,
+    pub face: Arc<Face>,
+    pub about: About,
+    pub images: ImageConfig,
+    pub chunks: Option<Arc<Chunks>>,
+    pub questions: mpsc::Receiver<Question>,
+}
+
+/// Starts the thread, which serves these ports from now on, and tells the rest when it is given
+/// what it needs. It ends with the process.
+///
+/// # Errors
+/// A thread or a runtime cannot be made.
+pub fn start(ports: Vec<Port>, waiting: WaitingServer) -> std::io::Result<oneshot::Sender<Begin>> {
+    let (sender, begin) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("monitor".to_string()).spawn(move || {
+        let started = Started::default();
+        let local = LocalSet::new();
+        for port in ports {
+            local.spawn_local(port.serve(started.clone(), waiting.clone()));
+        }
+        local.block_on(&runtime, watch(started, begin));
+    })?;
+    Ok(sender)
+}
+
+/// Answers words once the server has started.
+async fn watch(started: Started, begin: oneshot::Receiver<Begin>) {
+    // Without one the process is about to end.
+    let Ok(Begin { node, face, about, images, chunks, questions }) = begin.await else { return };
+    started.get_or_init(|| Monitor::new(node, face, about, images, chunks));
+    run(started, questions).await;
+}
+
+async fn run(started: Started, mut questions: mpsc::Receiver<Question>) {
+    let answers = Arc::new(Semaphore::new(ANSWERS_MAX));
+    while let Some(question) = questions.recv().await {
+        let Ok(turn) = answers.clone().acquire_owned().await else { return };
+        let started = started.clone();
+        tokio::task::spawn_local(async move {
+            let Some(monitor) = started.get() else { return };
+            monitor.answer(question).await;
+            drop(turn);
+        });
+    }
+}
