@@ -11,8 +11,6 @@ mod target;
 pub mod tls;
 mod watches;
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -28,7 +26,7 @@ use machine::CreateMode;
 
 pub use connection::Phase;
 pub use path::path_fault;
-pub use target::Target;
+pub use target::{Login, Security, Target};
 pub use tls::client_config;
 
 /// Where the members of the ensemble stand, whatever the chroot (`ZooDefs.CONFIG_NODE`).
@@ -66,28 +64,6 @@ pub enum ClientError {
     /// The answer is not what the protocol says.
     #[error("an answer that is not ZooKeeper's: {0}")]
     Undecodable(#[from] JuteError),
-}
-
-/// How to speak to servers, and as whom.
-#[derive(Clone, Debug, Default)]
-pub struct Security {
-    /// By TLS, if there is one.
-    pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// By SASL (DIGEST-MD5), as this user.
-    pub login: Option<Login>,
-}
-
-/// A user of SASL.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    pub user: String,
-    pub password: String,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}:***", self.user)
-    }
 }
 
 /// Something that happened without being asked for.

@@ -26,10 +26,10 @@ use super::limits::{
     CONNECT_LIMIT, FRAME_BYTES_MAX, PROBE_LIMIT, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, RETRY_PAUSE_MAX,
     RETRY_PAUSE_MIN, WRITE_LIMIT,
 };
-use super::target::Target;
+use super::target::{Login, Target};
 use super::tls::Wire;
 use super::watches::{WatchKind, Watches};
-use super::{ClientError, Event, Login};
+use super::{ClientError, Event};
 
 /// What a caller of the client hears.
 type Listener = Box<dyn Fn(Event) + Send + Sync>;

@@ -1,7 +1,9 @@
 //! Which servers to ask, as ZooKeeper's connect strings say it: `host:port,host:port/chroot`
 //! (`ConnectStringParser`, 3.9.5). Pure.
 
-use super::Security;
+use std::fmt;
+use std::sync::Arc;
+
 use super::path::path_fault;
 
 /// The port of a server that is given without one (`ConnectStringParser.DEFAULT_PORT`).
@@ -24,6 +26,28 @@ pub struct Target {
     pub patient: bool,
     /// How.
     pub security: Security,
+}
+
+/// How to speak to servers, and as whom.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    /// By TLS, if there is one.
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// By SASL (DIGEST-MD5), as this user.
+    pub login: Option<Login>,
+}
+
+/// A user of SASL.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    pub user: String,
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}:***", self.user)
+    }
 }
 
 impl Target {
