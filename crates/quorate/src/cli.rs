@@ -11,8 +11,10 @@ use chunk::layout::Layout;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{ListenAddress, parse_layout, parse_ms};
-use crate::zk_shell::OutputFormat;
+use crate::config::address::ListenAddress;
+use crate::config::chunk::parse_layout;
+use crate::config::units::parse_ms;
+use crate::zk_shell::screen::Format;
 
 /// Coordination for distributed systems: a server for unmodified ZooKeeper clients.
 #[derive(Debug, Parser)]
@@ -182,7 +184,7 @@ pub struct ZkArgs {
     pub client_configuration: Option<PathBuf>,
     /// For people, or a JSON value for each command
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: OutputFormat,
+    pub output: Format,
     /// One command and its arguments; without it a shell starts
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<String>,

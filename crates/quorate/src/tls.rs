@@ -11,6 +11,7 @@ pub mod key_store;
 pub mod peers;
 pub mod server_verifier;
 mod subject;
+pub mod suites;
 pub mod trust;
 
 use std::path::{Path, PathBuf};
@@ -27,10 +28,11 @@ use rustls::version::{TLS12, TLS13};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use crate::config::Place;
+use crate::config::report::Place;
 use crate::config::tls::{ClientAuth, Password, StoreFile, TlsConfig};
 use client_verifier::ClientVerifier;
 use key_store::{STORE_BYTES_MAX, StoreKind};
+use suites::cipher_suite_name;
 
 /// How often the files of the stores are looked at.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
@@ -301,20 +303,6 @@ fn show_dates(store: &StoreFile, own: &CertifiedKey) {
         tracing::warn!(
             "TLS: {path}: the certificate of {name} is valid only from {since} to {until}"
         );
-    }
-}
-
-/// The names of the cipher suites that can be configured, as Java has them.
-pub fn cipher_suite_names() -> Vec<String> {
-    ring::default_provider().cipher_suites.into_iter().map(cipher_suite_name).collect()
-}
-
-/// Java and RFC 8446 agree on the names but for a prefix.
-fn cipher_suite_name(suite: rustls::SupportedCipherSuite) -> String {
-    let name = format!("{:?}", suite.suite());
-    match name.strip_prefix("TLS13_") {
-        Some(rest) => format!("TLS_{rest}"),
-        None => name,
     }
 }
 

@@ -9,7 +9,7 @@ mod complete;
 mod execute;
 mod limits;
 mod quota;
-mod screen;
+pub mod screen;
 mod security;
 mod show;
 mod trees;
@@ -36,8 +36,6 @@ use limits::{COMMANDS_KEPT_MAX, HISTORY_LINES_MAX, HISTORY_SHOWN};
 use screen::{Format, Screen};
 use security::Properties;
 use show::Answer;
-
-pub use screen::Format as OutputFormat;
 
 /// Runs the command that was given, or a shell.
 pub fn run(args: &ZkArgs) -> anyhow::Result<ExitCode> {

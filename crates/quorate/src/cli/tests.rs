@@ -104,7 +104,7 @@ fn the_options_of_zkcli_are_read() {
     assert_eq!(args.server, "h:2");
     assert_eq!(args.client_configuration, Some("f".into()));
     let args = zk("quorate zk --output json ls");
-    assert_eq!(args.output, OutputFormat::Json);
+    assert_eq!(args.output, Format::Json);
     assert!(wrong("quorate zk --output xml").contains("json"));
     // Only there.
     assert!(wrong("quorate serve -server h:1").contains("serve --help"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use chunk::layout::Layout;
 
-use super::ListenAddress;
+use super::address::ListenAddress;
 
 /// Connections of clients of the chunk store in all, unless something else is said: each may have
 /// 64 KiB on the way to us, and what is beyond has bounds of its own. One more waits.

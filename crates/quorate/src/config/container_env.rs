@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{ConfigError, DATA_DIR_DEFAULT, Draft, Place, zoo_cfg};
+use super::draft::Draft;
+use super::report::{ConfigError, Place};
+use super::serve_config::DATA_DIR_DEFAULT;
+use super::zoo_cfg;
 
 /// What the variables of one environment say, by name.
 pub type ContainerEnv = BTreeMap<String, String>;

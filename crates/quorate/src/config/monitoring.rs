@@ -4,8 +4,8 @@
 //! `AdminServerFactory` and `JettyAdminServer`. The admin server listens only where it is asked
 //! for: ZooKeeper opens a port on every address of every machine.
 
-use super::ListenAddress;
-use super::zoo_cfg::Fate;
+use super::address::ListenAddress;
+use super::values::Fate;
 
 /// `PrometheusMetricsProvider`'s port.
 const METRICS_PORT_DEFAULT: u16 = 7000;

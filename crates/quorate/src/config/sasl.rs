@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use machine::zk::acl::is_kerberos_name;
 
+use super::files::{ReadFile, must_read};
 use super::jaas::{self, Module};
-use super::{ConfigError, Draft, Place, ReadFile, must_read};
+use super::report::{ConfigError, Place, Report};
 
 /// `ZooKeeperSaslServer.DEFAULT_LOGIN_CONTEXT_NAME`.
 const SECTION_DEFAULT: &str = "Server";
@@ -51,14 +52,15 @@ pub(super) fn jaas_path(value: &str) -> PathBuf {
 /// The users and their passwords; none without a section of them, and then no mechanism is offered
 /// (`ServerCnxnFactory.configureSaslLogin`).
 pub(super) fn settle(
-    draft: &mut Draft,
+    sasl: &mut SaslKeys,
+    report: &mut Report,
     read: ReadFile<'_>,
 ) -> Result<Option<BTreeMap<String, String>>, ConfigError> {
-    let from_file = match draft.sasl.jaas_file.clone() {
-        Some(path) => users_of_file(draft, &path, read)?,
+    let from_file = match sasl.jaas_file.clone() {
+        Some(path) => users_of_file(sasl, report, &path, read)?,
         None => None,
     };
-    let mut users = match (from_file, draft.sasl.users.take()) {
+    let mut users = match (from_file, sasl.users.take()) {
         (Some(_), Some((_, place))) => {
             let (key, cause) =
                 ("sasl_users".to_string(), "a JAAS file names users, too".to_string());
@@ -77,14 +79,15 @@ pub(super) fn settle(
         (None, None) => return Ok(None),
     };
     // `SaslServerCallbackHandler`: instead of the password in the file, for a user that is there.
-    if let (Some(password), Some(known)) = (&draft.sasl.super_password, users.get_mut("super")) {
+    if let (Some(password), Some(known)) = (&sasl.super_password, users.get_mut("super")) {
         known.clone_from(password);
     }
     Ok(Some(users))
 }
 
 fn users_of_file(
-    draft: &mut Draft,
+    sasl: &SaslKeys,
+    report: &mut Report,
     path: &Path,
     read: ReadFile<'_>,
 ) -> Result<Option<BTreeMap<String, String>>, ConfigError> {
@@ -92,12 +95,12 @@ fn users_of_file(
     let text = must_read(read, path)?;
     let malformed = |(line, cause)| ConfigError::Malformed { place: Place::at(&file, line), cause };
     let sections = jaas::parse(&text).map_err(malformed)?;
-    let wanted = draft.sasl.section.as_deref().unwrap_or(SECTION_DEFAULT);
+    let wanted = sasl.section.as_deref().unwrap_or(SECTION_DEFAULT);
     let Some(section) = sections.iter().find(|section| section.name == wanted) else {
         let message = format!("has no section {wanted:?}: SASL is not offered");
-        match draft.sasl.section.is_some() {
-            true => draft.warn(&Place::of(&file), JAAS_FILE, message),
-            false => draft.note(&Place::of(&file), JAAS_FILE, message),
+        match sasl.section.is_some() {
+            true => report.warn(&Place::of(&file), JAAS_FILE, message),
+            false => report.note(&Place::of(&file), JAAS_FILE, message),
         }
         return Ok(None);
     };
@@ -112,7 +115,7 @@ fn users_of_file(
     }
     if users.is_empty() {
         let message = format!("names no user in its section {wanted:?}: nobody can authenticate");
-        draft.warn(&Place::of(&file), JAAS_FILE, message);
+        report.warn(&Place::of(&file), JAAS_FILE, message);
     }
     Ok(Some(users))
 }

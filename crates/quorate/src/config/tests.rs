@@ -4,10 +4,16 @@
 mod cluster;
 mod tls;
 
+use super::listeners::FourLetterWords;
+use super::monitoring::{AdminConfig, MetricsConfig};
+use super::serve_config::JUTE_BYTES_MAX_MAX;
 use super::*;
 
-use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, Weights};
-use std::collections::BTreeMap;
+use member::limits::FRONT_COMMANDS_MAX;
+use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig, Weights};
+use member::zk_front::auth::{AuthConfig, EnsembleNames};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 const FILE: &str = "conf/zoo.cfg";
 

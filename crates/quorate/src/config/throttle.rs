@@ -3,8 +3,8 @@
 
 use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig, Weights};
 
-use super::zoo_cfg::{Fate, boolean, number, number_in};
-use super::{Draft, Place};
+use super::report::{Place, Report};
+use super::values::{Fate, boolean, number, number_in};
 
 /// What the sources said so far.
 #[derive(Debug, Default)]
@@ -110,34 +110,39 @@ impl ThrottleDraft {
         }
         Ok(Fate::Taken)
     }
-}
 
-/// Fills in the defaults of weights that cannot be, and says so, as `BlueThrottle` does.
-pub(super) fn settle(draft: &mut Draft) -> ThrottleConfig {
-    let place = draft.throttle.weights_place.clone().unwrap_or_else(|| draft.whole());
-    let asked = draft.throttle.weights;
-    let local = if asked.local > 0 { asked.local } else { 1 };
-    let mut weigh = |key: &str, weight: i64, least: i64, default: i64| {
-        let settled = match weight {
-            ..=0 => default,
-            weight => weight.max(least),
+    /// Fills in the defaults of weights that cannot be, and says so, as `BlueThrottle` does.
+    pub fn settle(self, report: &mut Report) -> ThrottleConfig {
+        let place = self.weights_place.unwrap_or_else(|| report.whole());
+        let asked = self.weights;
+        let local = if asked.local > 0 { asked.local } else { 1 };
+        let mut weigh = |key: &str, weight: i64, least: i64, default: i64| {
+            let settled = match weight {
+                ..=0 => default,
+                weight => weight.max(least),
+            };
+            if settled != weight {
+                let message =
+                    format!("{weight} cannot be the weight of a session; {settled} is used");
+                report.warn(&place, key, message);
+            }
+            u32::try_from(settled).unwrap_or(i32::MAX.unsigned_abs())
         };
-        if settled != weight {
-            let message = format!("{weight} cannot be the weight of a session; {settled} is used");
-            draft.warn(&place, key, message);
+        weigh("connection_throttle_local_session_weight", asked.local, 1, 1);
+        let weights = Weights {
+            new_session: weigh("connection_throttle_global_session_weight", asked.global, local, 3),
+            renewed_session: weigh(
+                "connection_throttle_renew_session_weight",
+                asked.renew,
+                local,
+                2,
+            ),
+        };
+        let weights = self.is_weighted.then_some(weights);
+        ThrottleConfig {
+            connections: ConnectionThrottleConfig { weights, ..self.connections },
+            large_requests: self.large_requests,
         }
-        u32::try_from(settled).unwrap_or(i32::MAX.unsigned_abs())
-    };
-    weigh("connection_throttle_local_session_weight", asked.local, 1, 1);
-    let weights = Weights {
-        new_session: weigh("connection_throttle_global_session_weight", asked.global, local, 3),
-        renewed_session: weigh("connection_throttle_renew_session_weight", asked.renew, local, 2),
-    };
-    let ThrottleDraft { connections, large_requests, is_weighted, .. } = &draft.throttle;
-    let weights = is_weighted.then_some(weights);
-    ThrottleConfig {
-        connections: ConnectionThrottleConfig { weights, ..connections.clone() },
-        large_requests: large_requests.clone(),
     }
 }
 

@@ -10,10 +10,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::zoo_cfg::{Fate, boolean, number, path, unless};
-use super::{ConfigError, Draft, ListenAddress, Place};
-use crate::tls::cipher_suite_names;
+use super::address::ListenAddress;
+use super::report::{ConfigError, Place, Report};
+use super::values::{Fate, boolean, number, path, unless};
 use crate::tls::key_store::StoreKind;
+use crate::tls::suites::cipher_suite_names;
 
 /// Everything TLS for clients needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +164,88 @@ impl TlsDraft {
     pub fn port_unification(&self) -> bool {
         let said = self.said.iter().find(|said| said.name == "client.portUnification");
         said.is_some_and(|said| said.value.eq_ignore_ascii_case("true"))
+    }
+
+    /// Whether clients of ZooKeeper may speak TLS to some port.
+    pub fn serves_zk(&self) -> bool {
+        self.address.is_some() || self.port_unification()
+    }
+
+    /// Puts together what was said. None: no port speaks TLS.
+    pub fn settle(
+        &mut self,
+        serves_chunks: bool,
+        report: &mut Report,
+    ) -> Result<Option<TlsConfig>, ConfigError> {
+        let is_spoken = serves_chunks || self.serves_zk();
+        let said = std::mem::take(&mut self.said);
+        if !is_spoken {
+            if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
+                report.warn(&first.place, &first.key, "no port speaks TLS; it is ignored");
+            }
+            return Ok(None);
+        }
+        let mut settings = Settings::default();
+        for said in &said {
+            let fate = settings.take(said);
+            tell(report, said, fate)?;
+        }
+        settings.settle(report).map(Some)
+    }
+
+    /// Puts together what was said about TLS between servers, which is wanted.
+    pub fn settle_quorum(&mut self, report: &mut Report) -> Result<PeerTlsConfig, ConfigError> {
+        let mut settings = Settings::default();
+        let mut checks_names = true;
+        let mut checks_diallers = None;
+        for said in std::mem::take(&mut self.said_of_quorum) {
+            let fate = match said.name.as_str() {
+                "ssl.hostnameVerification" => boolean(&said.value).map(|value| {
+                    checks_names = value;
+                    Fate::Taken
+                }),
+                "ssl.clientHostnameVerification" => boolean(&said.value).map(|value| {
+                    checks_diallers = Some((value, said.place.clone(), said.key.clone()));
+                    Fate::Taken
+                }),
+                "ssl.clientAuth" => client_auth(&said.value).map(|auth| {
+                    unless(auth == ClientAuth::Need, "servers always show each other certificates")
+                }),
+                _ => settings.take(&said),
+            };
+            tell(report, &said, fate)?;
+        }
+        // `X509Util.isClientHostnameVerificationEnabled`: the second needs the first.
+        if let Some((true, place, key)) = checks_diallers.as_ref().filter(|_| !checks_names) {
+            let message = "has no effect while ssl.quorum.hostnameVerification is false";
+            report.warn(place, key, message);
+        }
+        let checks_diallers = checks_names && checks_diallers.is_none_or(|(value, ..)| value);
+        let (key_store_key, trust_store_key) = match report.is_zoo_cfg || report.file.is_none() {
+            true => ("ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"),
+            false => ("cluster.tls_key_store", "cluster.tls_trust_store"),
+        };
+        let missing =
+            |key| report.missing(format!("{key} is not set: TLS between servers needs it"));
+        let versions = settings.versions();
+        Ok(PeerTlsConfig {
+            key_store: settings.key_store.settle().ok_or_else(|| missing(key_store_key))?,
+            trust_store: settings.trust_store.settle().ok_or_else(|| missing(trust_store_key))?,
+            checks_names,
+            checks_diallers,
+            tls12: versions.tls12,
+            tls13: versions.tls13,
+            cipher_suites: settings.cipher_suites,
+            reload: self.quorum_reload.unwrap_or(true),
+        })
+    }
+
+    /// Says that servers do not speak TLS, where stores for it are named.
+    pub fn ignore_quorum(&mut self, report: &mut Report) {
+        let said = std::mem::take(&mut self.said_of_quorum);
+        if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
+            report.warn(&first.place, &first.key, "sslQuorum is not true; it is ignored");
+        }
     }
 }
 
@@ -317,35 +400,13 @@ fn fate_of(left_out: &[&str]) -> Fate {
     unless(left_out.is_empty(), &format!("not built and left out: {}", left_out.join(", ")))
 }
 
-/// Puts together what was said. None: no port speaks TLS.
-pub(super) fn settle(draft: &mut Draft) -> Result<Option<TlsConfig>, ConfigError> {
-    let is_of_zookeeper = draft.tls.address.is_some() || draft.tls.port_unification();
-    let speaks_tls = is_of_zookeeper || draft.chunk.tls_addr.is_some();
-    let said = std::mem::take(&mut draft.tls.said);
-    if !speaks_tls {
-        if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
-            draft.warn(&first.place, &first.key, "no port speaks TLS; it is ignored");
-        }
-        return Ok(None);
-    }
-    let mut settings = Settings::default();
-    for said in &said {
-        let fate = settings.take(said);
-        tell(draft, said, fate)?;
-    }
-    // QuorumPeerConfig.configureSSLAuth. All members have to agree on it, and a port for chunks is
-    // nothing that others need to have.
-    draft.replicated.x509_enabled |= is_of_zookeeper;
-    settings.settle(draft).map(Some)
-}
-
 /// Says what became of a setting.
-fn tell(draft: &mut Draft, said: &Said, fate: Result<Fate, String>) -> Result<(), ConfigError> {
+fn tell(report: &mut Report, said: &Said, fate: Result<Fate, String>) -> Result<(), ConfigError> {
     match fate {
         Ok(Fate::Taken | Fate::Moot) => {}
-        Ok(Fate::Noted(message)) => draft.note(&said.place, &said.key, message),
-        Ok(Fate::Differs(message)) => draft.warn(&said.place, &said.key, message),
-        Ok(Fate::Unknown) => draft.warn(&said.place, &said.key, "is unknown; it is ignored"),
+        Ok(Fate::Noted(message)) => report.note(&said.place, &said.key, message),
+        Ok(Fate::Differs(message)) => report.warn(&said.place, &said.key, message),
+        Ok(Fate::Unknown) => report.warn(&said.place, &said.key, "is unknown; it is ignored"),
         Err(cause) => {
             let (place, key) = (said.place.clone(), said.key.clone());
             return Err(ConfigError::Invalid { place, key, cause });
@@ -354,80 +415,26 @@ fn tell(draft: &mut Draft, said: &Said, fate: Result<Fate, String>) -> Result<()
     Ok(())
 }
 
-/// Puts together what was said about TLS between servers, which is wanted.
-pub(super) fn settle_quorum(draft: &mut Draft) -> Result<PeerTlsConfig, ConfigError> {
-    let mut settings = Settings::default();
-    let mut checks_names = true;
-    let mut checks_diallers = None;
-    for said in std::mem::take(&mut draft.tls.said_of_quorum) {
-        let fate = match said.name.as_str() {
-            "ssl.hostnameVerification" => boolean(&said.value).map(|value| {
-                checks_names = value;
-                Fate::Taken
-            }),
-            "ssl.clientHostnameVerification" => boolean(&said.value).map(|value| {
-                checks_diallers = Some((value, said.place.clone(), said.key.clone()));
-                Fate::Taken
-            }),
-            "ssl.clientAuth" => client_auth(&said.value).map(|auth| {
-                unless(auth == ClientAuth::Need, "servers always show each other certificates")
-            }),
-            _ => settings.take(&said),
-        };
-        tell(draft, &said, fate)?;
-    }
-    // `X509Util.isClientHostnameVerificationEnabled`: the second needs the first.
-    if let Some((true, place, key)) = checks_diallers.as_ref().filter(|_| !checks_names) {
-        let message = "has no effect while ssl.quorum.hostnameVerification is false";
-        draft.warn(place, key, message);
-    }
-    let checks_diallers = checks_names && checks_diallers.is_none_or(|(value, ..)| value);
-    let (key_store_key, trust_store_key) = match draft.is_zoo_cfg || draft.file.is_none() {
-        true => ("ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"),
-        false => ("cluster.tls_key_store", "cluster.tls_trust_store"),
-    };
-    let missing = |key| draft.missing(format!("{key} is not set: TLS between servers needs it"));
-    let versions = settings.versions();
-    Ok(PeerTlsConfig {
-        key_store: settings.key_store.settle().ok_or_else(|| missing(key_store_key))?,
-        trust_store: settings.trust_store.settle().ok_or_else(|| missing(trust_store_key))?,
-        checks_names,
-        checks_diallers,
-        tls12: versions.tls12,
-        tls13: versions.tls13,
-        cipher_suites: settings.cipher_suites,
-        reload: draft.tls.quorum_reload.unwrap_or(true),
-    })
-}
-
-/// Says that servers do not speak TLS, where stores for it are named.
-pub(super) fn ignore_quorum(draft: &mut Draft) {
-    let said = std::mem::take(&mut draft.tls.said_of_quorum);
-    if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
-        draft.warn(&first.place, &first.key, "sslQuorum is not true; it is ignored");
-    }
-}
-
 impl Settings {
     fn versions(&self) -> Versions {
         let both = Versions { tls12: true, tls13: true };
         self.enabled_protocols.or(self.protocol).unwrap_or(both)
     }
 
-    fn settle(self, draft: &Draft) -> Result<TlsConfig, ConfigError> {
-        let is_zoo_cfg = draft.is_zoo_cfg || draft.file.is_none();
+    fn settle(self, report: &Report) -> Result<TlsConfig, ConfigError> {
+        let is_zoo_cfg = report.is_zoo_cfg || report.file.is_none();
         let spell = |zoo_cfg, toml| if is_zoo_cfg { zoo_cfg } else { toml };
         let versions = self.versions();
         let Some(key_store) = self.key_store.settle() else {
             let key = spell("ssl.keyStore.location", "tls_key_store");
-            return Err(draft.missing(format!("{key} is not set: TLS needs a key")));
+            return Err(report.missing(format!("{key} is not set: TLS needs a key")));
         };
         let trust_store = self.trust_store.settle();
         let client_auth = self.client_auth.unwrap_or(ClientAuth::Need);
         if trust_store.is_none() && client_auth == ClientAuth::Need {
             let trust = spell("ssl.trustStore.location", "tls_trust_store");
             let auth = spell("ssl.clientAuth=none", "tls_client_auth = \"none\"");
-            return Err(draft.missing(format!(
+            return Err(report.missing(format!(
                 "{trust} is not set: clients must show certificates, and none could be believed; \
                  set it, or {auth}"
             )));

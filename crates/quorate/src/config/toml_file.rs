@@ -10,12 +10,16 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::chunk::parse_layout;
 use super::cluster::{Said, attendance};
-use super::zoo_cfg::{RECONFIG_NOT_BUILT, log_filter};
-use super::{
-    ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, Place, SNAPSHOT_COMMAND_COUNT_MIN,
-    digest_algorithm, parse_layout, super_digest, throttle, units,
+use super::draft::Draft;
+use super::listeners::FourLetterWords;
+use super::report::{ConfigError, Place};
+use super::serve_config::{JUTE_BYTES_MAX_MAX, SNAPSHOT_COMMAND_COUNT_MIN};
+use super::values::{
+    RECONFIG_NOT_BUILT, digest_algorithm, disk_stall_ms, log_filter, super_digest,
 };
+use super::{throttle, units};
 
 /// Every key, each with what its value looks like.
 pub(super) const KEYS: &[(&str, &str)] = &[
@@ -278,12 +282,7 @@ fn apply_key(
         "connections_max" => draft.connections_max = Some(value.count()?),
         "listen_backlog" => draft.listen_backlog = Some(value.count()?).filter(|&n| n > 0),
         "client_keep_alive" => draft.client_keep_alive = Some(value.boolean()?),
-        "four_letter_words" => {
-            let words = value.texts()?;
-            let all = words.contains("*");
-            let words = if all { FourLetterWords::All } else { FourLetterWords::Listed(words) };
-            draft.four_letter_words = Some(words);
-        }
+        "four_letter_words" => draft.four_letter_words = Some(FourLetterWords::of(value.texts()?)),
         "jute_bytes_max" => {
             let bytes = value.bytes()?;
             let taken = u32::try_from(bytes).ok().filter(|n| (1..=JUTE_BYTES_MAX_MAX).contains(n));
@@ -316,7 +315,7 @@ fn apply_key(
         "container_check_interval" => {
             draft.container.check_interval_ms = value.ms_above_0()?;
         }
-        "disk_stall" => draft.disk_stall_ms = Some(super::disk_stall_ms(value.ms()?.into())?),
+        "disk_stall" => draft.disk_stall_ms = Some(disk_stall_ms(value.ms()?.into())?),
         "fsync_warning" => draft.fsync_warning_ms = Some(u64::from(value.ms()?)),
         "audit" => draft.audit = value.boolean()?,
         "log" => draft.log_filter = Some(log_filter(value.text()?)?),
@@ -351,7 +350,7 @@ fn apply_key(
         "reconfig_enabled" => {
             draft.replicated.reconfig_enabled = value.boolean()?;
             if draft.replicated.reconfig_enabled {
-                draft.warn(place, key, RECONFIG_NOT_BUILT);
+                draft.report.warn(place, key, RECONFIG_NOT_BUILT);
             }
         }
         "ensemble_auth_names" => {

@@ -4,15 +4,23 @@
 //! `zookeeper.<key>`, over one of that name from the command line. So keys and properties meet in
 //! [`apply_property`], and both spellings work in a file.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::address::{ListenAddress, every_address_if_unspecified};
+use super::chunk::parse_layout;
 use super::cluster::{Role, Said, attendance, version_of_file};
-use super::{
-    ConfigError, Draft, FourLetterWords, JUTE_BYTES_MAX_MAX, ListenAddress, Place, ReadFile,
-    SNAPSHOT_COMMAND_COUNT_MIN, digest_algorithm, must_read, parse_layout, properties, sasl,
-    super_digest,
+use super::draft::Draft;
+use super::files::{ReadFile, must_read};
+use super::listeners::FourLetterWords;
+use super::report::{ConfigError, Place};
+use super::serve_config::{JUTE_BYTES_MAX_MAX, SNAPSHOT_COMMAND_COUNT_MIN};
+use super::units::parse_bytes;
+use super::values::{
+    Fate, RECONFIG_NOT_BUILT, boolean, decimal_in, decimal_or_default, decimal_or_unlimited,
+    digest_algorithm, disk_stall_ms, list, log_filter, number, number_in, path, port, super_digest,
+    unless, unlimited_below_one, yes_or_no,
 };
+use super::{properties, sasl};
 
 /// Properties that ZooKeeper reads without its prefix.
 const UNPREFIXED: [&str; 7] = [
@@ -28,28 +36,6 @@ const UNPREFIXED: [&str; 7] = [
 /// What properties that ZooKeeper does not have begin with.
 const OURS: &str = "quorate.";
 
-/// What the keys of a file say together, until all of them are seen.
-#[derive(Debug, Default)]
-pub(super) struct FileKeys {
-    client_port: Option<(u16, Place)>,
-    client_port_address: Option<(String, Place)>,
-    secure_client_port: Option<u16>,
-    secure_client_port_address: Option<(String, Place)>,
-    dynamic_file: Option<(PathBuf, Place)>,
-}
-
-/// What became of a key.
-pub(super) enum Fate {
-    Taken,
-    /// Known, and without an effect here or in a standalone ZooKeeper.
-    Moot,
-    /// Without an effect here, and someone may ask why; the text says.
-    Noted(&'static str),
-    /// Not as its author may expect; the text says how.
-    Differs(String),
-    Unknown,
-}
-
 /// Takes over the `-D` properties of one environment variable.
 pub(super) fn apply_jvm_flags(
     draft: &mut Draft,
@@ -64,15 +50,15 @@ pub(super) fn apply_jvm_flags(
             None if UNPREFIXED.contains(&key.as_str()) => key.as_str(),
             None if key.starts_with(OURS) => key.as_str(),
             None => {
-                draft.note(&place, &key, "is no property of ZooKeeper; it is ignored");
+                draft.report.note(&place, &key, "is no property of ZooKeeper; it is ignored");
                 continue;
             }
         };
         match apply_property(draft, &place, name, value.trim()) {
             Ok(Fate::Taken | Fate::Moot) => {}
-            Ok(Fate::Noted(message)) => draft.note(&place, &key, message),
-            Ok(Fate::Differs(message)) => draft.warn(&place, &key, message),
-            Ok(Fate::Unknown) => draft.note(&place, &key, "is unknown; it is ignored"),
+            Ok(Fate::Noted(message)) => draft.report.note(&place, &key, message),
+            Ok(Fate::Differs(message)) => draft.report.warn(&place, &key, message),
+            Ok(Fate::Unknown) => draft.report.note(&place, &key, "is unknown; it is ignored"),
             Err(cause) => return Err(ConfigError::Invalid { place, key, cause }),
         }
     }
@@ -113,9 +99,9 @@ pub(super) fn apply_entry(
     };
     match fate {
         Ok(Fate::Taken | Fate::Moot) => {}
-        Ok(Fate::Noted(message)) => draft.note(place, key, message),
-        Ok(Fate::Differs(message)) => draft.warn(place, key, message),
-        Ok(Fate::Unknown) => draft.warn(place, key, "is unknown; it is ignored"),
+        Ok(Fate::Noted(message)) => draft.report.note(place, key, message),
+        Ok(Fate::Differs(message)) => draft.report.warn(place, key, message),
+        Ok(Fate::Unknown) => draft.report.warn(place, key, "is unknown; it is ignored"),
         Err(cause) => {
             let (place, key) = (place.clone(), key.to_string());
             return Err(ConfigError::Invalid { place, key, cause });
@@ -143,7 +129,7 @@ fn last_of_each_key(
             }
             let earlier = kept.remove(index);
             let message = format!("is set again on line {}; only that counts", entry.line);
-            draft.warn(&Place::at(file, earlier.line), &earlier.key, message);
+            draft.report.warn(&Place::at(file, earlier.line), &earlier.key, message);
         }
         kept.push(entry);
     }
@@ -240,20 +226,12 @@ fn apply_ensemble_key(
     Ok(Fate::Taken)
 }
 
-pub(super) const RECONFIG_NOT_BUILT: &str = "the servers of a running ensemble cannot be changed: reconfig is \
-                                  answered \"unimplemented\"";
-
 const NO_PORT_UNIFICATION: &str = "servers that do not speak TLS are not let in beside those that do: \
                                    switch it on for all of them at once";
 
 /// `group.N` and `weight.N`, which `QuorumPeerConfig` tells by the start of the key alone.
 fn is_grouping(key: &str) -> bool {
     key.starts_with("group") || key.starts_with("weight")
-}
-
-/// `Moot` where nothing is lost, otherwise the complaint.
-pub(super) fn unless(nothing_lost: bool, complaint: &str) -> Fate {
-    if nothing_lost { Fate::Moot } else { Fate::Differs(complaint.to_string()) }
 }
 
 /// The settings that ZooKeeper reads as `zookeeper.<name>`. An empty value leaves the default.
@@ -328,12 +306,12 @@ fn apply_property(
             draft.sessionless_ms_max = Some(number_in(value, 1, i32::MAX)?);
         }
         "quorate.replyBytesMax" => {
-            let bytes_max = super::units::parse_bytes(value)?;
+            let bytes_max = parse_bytes(value)?;
             draft.reply_bytes_max = Some(bytes_max).filter(|max| *max > 0);
         }
         "quorate.diskStallMs" => {
             let ms: u32 = number_in(value, 1, i32::MAX)?;
-            draft.disk_stall_ms = Some(super::disk_stall_ms(ms.into())?);
+            draft.disk_stall_ms = Some(disk_stall_ms(ms.into())?);
         }
         "znode.container.checkIntervalMs" => {
             draft.container.check_interval_ms = number_in(value, 1, i32::MAX)?;
@@ -377,9 +355,9 @@ fn apply_property(
         }
         "quorate.chunkTlsAddr" => draft.chunk.tls_addr = Some(value.parse()?),
         "quorate.chunkDir" => draft.chunk.dir = Some(path(value)?),
-        "quorate.chunkBytesMax" => draft.chunk.bytes_max = Some(super::units::parse_bytes(value)?),
+        "quorate.chunkBytesMax" => draft.chunk.bytes_max = Some(parse_bytes(value)?),
         "quorate.chunkFreeBytesMin" => {
-            draft.chunk.free_bytes_min = Some(super::units::parse_bytes(value)?);
+            draft.chunk.free_bytes_min = Some(parse_bytes(value)?);
         }
         "quorate.chunkLayout" => draft.chunk.layout = Some(parse_layout(value)?),
         "quorate.chunkVerifyWrites" => draft.chunk.verify_writes = boolean(value)?,
@@ -397,6 +375,10 @@ fn apply_property(
         _ => return Ok(fate_of_unbuilt(name, value)),
     }
     Ok(Fate::Taken)
+}
+
+fn four_letter_words(value: &str) -> FourLetterWords {
+    FourLetterWords::of(list(value))
 }
 
 /// `DatadirCleanupManager`. Old snapshots and old log go as soon as nothing needs them, whatever is
@@ -553,14 +535,6 @@ fn fate_of_unbuilt(name: &str, value: &str) -> Fate {
     }
 }
 
-/// `0.0.0.0` and `::` mean every local address, as an absent host does.
-pub(super) fn every_address_if_unspecified(address: ListenAddress) -> ListenAddress {
-    match address.host.as_deref() {
-        Some("0.0.0.0" | "::") => ListenAddress { host: None, port: address.port },
-        _ => address,
-    }
-}
-
 /// The file named by `dynamicConfigFile`: only servers, groups and weights.
 fn apply_dynamic_file(
     draft: &mut Draft,
@@ -631,84 +605,4 @@ pub(super) fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError
 /// A host without the brackets of an IPv6 address.
 fn bare(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').to_string()
-}
-
-/// Which lines are logged.
-pub(super) fn log_filter(value: &str) -> Result<String, String> {
-    crate::logging::check(value).map_err(|cause| format!("{value:?} is no filter: {cause}"))?;
-    Ok(value.to_string())
-}
-
-pub(super) fn path(value: &str) -> Result<PathBuf, String> {
-    if value.is_empty() { Err("is empty".to_string()) } else { Ok(PathBuf::from(value)) }
-}
-
-pub(super) fn port(value: &str) -> Result<u16, String> {
-    value.trim().parse().map_err(|_| format!("{value:?} is not a port"))
-}
-
-pub(super) fn boolean(value: &str) -> Result<bool, String> {
-    match value.to_ascii_lowercase().as_str() {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(format!("{value:?} is neither true nor false")),
-    }
-}
-
-fn yes_or_no(value: &str) -> Result<bool, String> {
-    match value {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err(format!("{value:?} is neither yes nor no")),
-    }
-}
-
-pub(super) fn number(value: &str) -> Result<i64, String> {
-    properties::decode_number(value)
-}
-
-/// A property's number within bounds.
-pub(super) fn number_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
-    within(number(value)?, min, max)
-}
-
-/// A key's number, which is decimal, within bounds.
-fn decimal_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
-    within(properties::parse_decimal(value)?, min, max)
-}
-
-fn within<T: TryFrom<i64>>(number: i64, min: i32, max: i32) -> Result<T, String> {
-    let in_bounds = (i64::from(min)..=i64::from(max)).contains(&number);
-    T::try_from(number)
-        .ok()
-        .filter(|_| in_bounds)
-        .ok_or_else(|| format!("{number} is not between {min} and {max}"))
-}
-
-/// A time in milliseconds; -1 stands for the default.
-fn decimal_or_default(value: &str) -> Result<Option<u32>, String> {
-    match properties::parse_decimal(value)? {
-        -1 => Ok(None),
-        number => within(number, 0, i32::MAX).map(Some),
-    }
-}
-
-/// A count; 0 and below mean no limit, which we keep as 0.
-fn decimal_or_unlimited(value: &str) -> Result<u32, String> {
-    unlimited_below_one(properties::parse_decimal(value)?)
-}
-
-fn unlimited_below_one(number: i64) -> Result<u32, String> {
-    within(number.max(0), 0, i32::MAX)
-}
-
-/// Names separated by commas, trimmed.
-fn list(value: &str) -> BTreeSet<String> {
-    value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_string).collect()
-}
-
-/// `FourLetterCommands.isEnabled`: a `*` among the words allows all.
-fn four_letter_words(value: &str) -> FourLetterWords {
-    let words = list(value);
-    if words.contains("*") { FourLetterWords::All } else { FourLetterWords::Listed(words) }
 }

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use super::suites::cipher_suite_names;
 use super::*;
 
 #[test]

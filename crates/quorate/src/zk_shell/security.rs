@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::config::report::Place;
 use crate::config::tls::{Password, StoreFile};
-use crate::config::{Place, jaas, properties};
+use crate::config::{jaas, properties};
 use crate::tls::key_store::{StoreKind, read_keys, read_trusted};
 use crate::tls::read_store;
 use crate::zk_client::{Login, Security, client_config};

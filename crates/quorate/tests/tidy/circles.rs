@@ -14,7 +14,7 @@ const FILES_MAX: usize = 3;
 
 /// The larger circles that are left, by crate and number of files. The list only shrinks: a circle
 /// that got smaller is noted with its new size, and one that is gone is deleted here.
-const LEFT: [(&str, usize); 1] = [("quorate", 18)];
+const LEFT: [(&str, usize); 0] = [];
 
 /// A module by its path inside the crate; the root is empty.
 type Module = Vec<String>;

@@ -11,7 +11,7 @@ const LINES_MAX: usize = 70;
 /// The functions that are longer, and how long each may be. The list only shrinks.
 const LONG: [(&str, usize); 6] = [
     ("crates/quorate/src/admin/commands.rs::run", 92),
-    ("crates/quorate/src/config.rs::finish", 93),
+    ("crates/quorate/src/config/draft.rs::finish", 76),
     ("crates/quorate/src/config/toml_file.rs::apply_key", 128),
     ("crates/quorate/src/config/zoo_cfg.rs::apply_property", 141),
     ("crates/quorate/src/serve.rs::serve", 167),
