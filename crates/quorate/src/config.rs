@@ -11,6 +11,7 @@
 //! [`load_from`] is pure: files and environment are its arguments.
 
 pub mod address;
+mod auth;
 pub mod chunk;
 pub mod cluster;
 mod container_env;
@@ -18,12 +19,16 @@ mod draft;
 mod files;
 pub(crate) mod jaas;
 mod listeners;
+mod logging;
 pub mod masked;
 mod monitoring;
 pub(crate) mod properties;
 pub mod report;
+mod requests;
 mod sasl;
 mod serve_config;
+mod sessions;
+mod storage;
 mod throttle;
 pub mod tls;
 mod toml_file;
@@ -42,9 +47,11 @@ pub use address::ListenAddress;
 pub use chunk::{ChunkConfig, layout_name};
 pub use cluster::ClusterConfig;
 pub use container_env::ContainerEnv;
+pub use listeners::ZK_PORT_DEFAULT;
 pub use monitoring::{ADMIN_PORT_DEFAULT, ImageConfig};
 pub use report::{ConfigError, Severity, Warning};
-pub use serve_config::{DATA_DIR_DEFAULT, ServeConfig, ZK_PORT_DEFAULT};
+pub use serve_config::ServeConfig;
+pub use storage::{DATA_DIR_DEFAULT, StorageConfig};
 
 /// The environment variables that a configuration is read from.
 #[derive(Clone, Debug, Default)]
@@ -104,20 +111,20 @@ pub fn load_from(
     } else if env.container.keys().any(|name| container_env::is_one(name)) {
         draft.report.is_zoo_cfg = true;
         container_env::apply(&mut draft, &env.container)?;
-        zoo_cfg::settle_client_address(&mut draft)?;
+        draft.listeners.settle_zoo_ports()?;
     }
     if let Some(data_dir) = &args.data_dir {
-        draft.data_dir = Some(data_dir.clone());
+        draft.storage.data_dir = Some(data_dir.clone());
     }
     let cluster = cluster::settle::settle(&mut draft, read)?;
     if let Some(zk_addr) = &args.zk_addr {
-        draft.zk_addr = Some(zk_addr.clone());
+        draft.listeners.zk_addr = Some(zk_addr.clone());
     }
     if let Some(admin_addr) = &args.admin_addr {
-        draft.admin.addr = Some(admin_addr.clone());
+        draft.monitoring.admin.addr = Some(admin_addr.clone());
     }
     if let Some(metrics_addr) = &args.metrics_addr {
-        draft.metrics.addr = Some(metrics_addr.clone());
+        draft.monitoring.metrics.addr = Some(metrics_addr.clone());
     }
     if let Some(chunk_addr) = &args.chunk_addr {
         draft.chunk.addr = Some(chunk_addr.clone());
@@ -132,6 +139,6 @@ pub fn load_from(
         draft.chunk.layout = Some(layout);
     }
     draft.chunk.verify_writes |= args.chunk_verify_writes;
-    draft.sasl_users = sasl::settle(&mut draft.sasl, &mut draft.report, read)?;
+    draft.auth.sasl_users = sasl::settle(&mut draft.auth.sasl, &mut draft.report, read)?;
     draft.finish(cluster)
 }

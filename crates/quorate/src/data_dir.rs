@@ -9,7 +9,7 @@ use std::path::Path;
 
 use storage::datadir::{DRAFT_FILE, IDENTITY_FILE};
 
-use crate::config::ServeConfig;
+use crate::config::StorageConfig;
 
 /// The folder in which ZooKeeper keeps its files.
 const MARK: &str = "version-2";
@@ -18,16 +18,16 @@ const MARK: &str = "version-2";
 ///
 /// # Errors
 /// The directory is absent, or holds neither data nor the mark.
-pub fn check(config: &ServeConfig) -> anyhow::Result<()> {
-    if !config.is_data_dir_required {
+pub fn check(storage: &StorageConfig) -> anyhow::Result<()> {
+    if !storage.is_data_dir_required {
         return Ok(());
     }
-    for dir in std::iter::once(&config.data_dir).chain(&config.log_dir) {
+    for dir in std::iter::once(&storage.data_dir).chain(&storage.log_dir) {
         anyhow::ensure!(dir.is_dir(), "{} is no directory, and {FORBIDDEN}", dir.display());
     }
-    let dir = config.data_dir.display();
+    let dir = storage.data_dir.display();
     anyhow::ensure!(
-        is_begun(&config.data_dir),
+        is_begun(&storage.data_dir),
         "data directory {dir} is empty, and {FORBIDDEN}: is its volume mounted? To begin there, make \
          the folder {dir}/{MARK}"
     );

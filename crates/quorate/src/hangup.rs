@@ -48,6 +48,6 @@ impl Reloaded {
 
     fn reload_filter(&self) -> anyhow::Result<String> {
         let (config, _) = config::load(&self.args, &Env::of_process())?;
-        self.logging.apply(config.log_filter.as_deref())
+        self.logging.apply(config.logging.filter.as_deref())
     }
 }

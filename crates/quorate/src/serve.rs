@@ -67,10 +67,10 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
             Severity::Note => tracing::debug!("{warning}"),
         }
     }
-    if config.log_filter.is_some() {
-        logging.apply(config.log_filter.as_deref())?;
+    if config.logging.filter.is_some() {
+        logging.apply(config.logging.filter.as_deref())?;
     }
-    data_dir::check(&config)?;
+    data_dir::check(&config.storage)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(config, args.clone(), logging))
 }
@@ -92,18 +92,15 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let mut interrupted = signal(SignalKind::interrupt())?;
     let hangups = signal(SignalKind::hangup())?;
     // The ports first: a second server is told so before it touches anything.
-    let plain = config.zk_addr.as_ref().map(|wanted| listen(&config, wanted, "--zk-addr"));
-    let plain = plain.transpose()?;
-    let secure =
-        config.zk_tls_addr.as_ref().map(|wanted| listen(&config, wanted, "secureClientPort"));
-    let secure = secure.transpose()?;
-    let chunk_port = |wanted: Option<&ListenAddress>, setting| {
+    let port = |wanted: Option<&ListenAddress>, setting| {
         wanted.map(|wanted| listen(&config, wanted, setting)).transpose()
     };
+    let plain = port(config.listeners.zk_addr.as_ref(), "--zk-addr")?;
+    let secure = port(config.listeners.zk_tls_addr.as_ref(), "secureClientPort")?;
     let of_chunks = config.chunk.as_ref();
-    let chunk_plain = chunk_port(of_chunks.and_then(|it| it.addr.as_ref()), "--chunk-addr")?;
+    let chunk_plain = port(of_chunks.and_then(|it| it.addr.as_ref()), "--chunk-addr")?;
     let of_tls = of_chunks.and_then(|it| it.tls_addr.as_ref());
-    let chunk_secure = chunk_port(of_tls, "--chunk-tls-addr")?;
+    let chunk_secure = port(of_tls, "--chunk-tls-addr")?;
     let (ports, shown_ports) = bind_monitoring(&config)?;
     let board = Arc::new(StartBoard::default());
     let waiting = WaitingServer {
@@ -118,7 +115,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let client_ports = [port_of(plain.as_ref()), port_of(secure.as_ref())];
     let conf = conf_report(&config, client_ports);
     let answers = Arc::new(Answers {
-        words_allowed: config.four_letter_words.allowed(),
+        words_allowed: config.listeners.four_letter_words.allowed(),
         version: version(),
         conf: conf.clone(),
     });
@@ -128,18 +125,18 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
     tokio::spawn(reloaded.run(hangups));
     let node_config = NodeConfig {
-        data_dir: config.data_dir.clone(),
-        log_dir: config.log_dir.clone(),
+        data_dir: config.storage.data_dir.clone(),
+        log_dir: config.storage.log_dir.clone(),
         front_count,
         // Not the Fronts' secret: ids are told to others.
         drawn: random_bytes()?,
         secret: random_bytes()?,
-        fsync_warning: Duration::from_millis(config.fsync_warning_ms),
+        fsync_warning: Duration::from_millis(config.storage.fsync_warning_ms),
         cluster,
         member: Options {
             settings: config.replicated.clone(),
-            tick_ms: u64::from(config.tick_ms),
-            session_timeout_ms_min: config.session_timeout_ms_min,
+            tick_ms: u64::from(config.sessions.tick_ms),
+            session_timeout_ms_min: config.sessions.timeout_ms_min,
             raft_tick_ms: match &config.cluster {
                 Some(_) => node::limits::RAFT_TICK_MS,
                 None => node::limits::RAFT_TICK_ALONE_MS,
@@ -147,12 +144,12 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
             log_memory: Default::default(),
             server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
             containers: config.container.clone(),
-            snapshot_commands: config.snapshot_command_count.map_or(u64::MAX, u64::from),
-            snapshot_log_bytes: config.snapshot_log_bytes,
-            disk_stall_ms: config.disk_stall_ms,
+            snapshot_commands: config.storage.snapshot_command_count.map_or(u64::MAX, u64::from),
+            snapshot_log_bytes: config.storage.snapshot_log_bytes,
+            disk_stall_ms: config.storage.disk_stall_ms,
         },
     };
-    let change_log = ChangeLog::new(config.audit.then(user_name));
+    let change_log = ChangeLog::new(config.logging.audit.then(user_name));
     let read_only_after_ms = read_only_after_ms(&config);
     let limit = if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT };
     let node = tokio::select! {
@@ -164,11 +161,11 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         _ = interrupted.recv() => return Ok(ExitCode::SUCCESS),
     };
     // Behind the node, whose lock says that the data directory is ours. Nobody else waits for it.
-    let open = |chunk| Chunks::open(chunk, &config.data_dir);
+    let open = |chunk| Chunks::open(chunk, &config.storage.data_dir);
     let chunks = config.chunk.as_ref().map(open).transpose()?;
     let settings = Arc::new(node.front_handles()[0].machine().read().zk().settings().clone());
     let auth = Arc::new(config.auth.clone());
-    let throttle = Arc::new(Throttle::new(config.throttle.clone()));
+    let throttle = Arc::new(Throttle::new(config.requests.throttle.clone()));
     let fronts = node
         .front_handles()
         .into_iter()
@@ -182,24 +179,24 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let about = About {
         version: version(),
         conf,
-        data_dir: config.data_dir.clone(),
-        log_dir: config.log_dir.clone(),
-        tick_ms: u64::from(config.tick_ms),
-        initial_config: config.initial_config.clone(),
-        system_properties: shown_properties(&config.system_properties),
+        data_dir: config.storage.data_dir.clone(),
+        log_dir: config.storage.log_dir.clone(),
+        tick_ms: u64::from(config.sessions.tick_ms),
+        initial_config: config.source.initial_config.clone(),
+        system_properties: shown_properties(&config.source.system_properties),
         cluster: config.cluster.clone(),
-        sessionless_ms_max: config.sessionless_ms_max,
+        sessionless_ms_max: config.sessions.sessionless_ms_max,
         read_only_after_ms,
-        has_prometheus: config.metrics.is_some(),
+        has_prometheus: config.monitoring.metrics.is_some(),
     };
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts, asker, tls.clone())?;
-    let (face, images) = (acceptor.face(), config.images.clone());
+    let (face, images) = (acceptor.face(), config.monitoring.images.clone());
     let node_handle = node.monitor_handle();
     let begin = Begin { node: node_handle, face, about, images, chunks: chunks.clone(), questions };
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
     let limits = ConnectionLimits {
-        per_ip_max: config.connections_per_ip_max as usize,
+        per_ip_max: config.listeners.connections_per_ip_max as usize,
         total_max: connections_max(&config),
     };
     let mut ready = "quorate ready".to_string();
@@ -217,7 +214,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     println!("{ready}{shown_ports}");
     let audit = |operation, result| {
         // `ZKAuditProvider.addZKStartStopAuditLog`.
-        if config.audit {
+        if config.logging.audit {
             let user = user_name();
             tracing::info!(
                 target: "audit",
@@ -227,7 +224,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     };
     audit("serverStart", "success");
     let plain_wire = match &tls {
-        Some(tls) if config.port_unification => Wire::Either(tls.clone()),
+        Some(tls) if config.listeners.port_unification => Wire::Either(tls.clone()),
         _ => Wire::Plain,
     };
     let secure_wire = tls.clone().map_or(Wire::Plain, Wire::Secure);
@@ -310,8 +307,8 @@ async fn serve_chunks(
 /// ZooKeeper's clients in all: where nothing is said, as many as there are descriptors for beside
 /// those of the chunk store's clients and files.
 fn connections_max(config: &ServeConfig) -> usize {
-    if config.connections_max != 0 {
-        return config.connections_max as usize;
+    if config.listeners.connections_max != 0 {
+        return config.listeners.connections_max as usize;
     }
     let of_chunks = config.chunk.as_ref().map_or(0, listen_chunk::descriptors_max);
     descriptors::beside(descriptors::for_connections(), of_chunks)
@@ -346,21 +343,21 @@ fn front_config(
     FrontConfig {
         id,
         origin: node.origin(),
-        frame_bytes_max: config.jute_bytes_max,
-        commands_max: config.commands_in_flight_of(node.front_handles().len()),
-        throttled_op_wait_ms: config.throttled_op_wait_ms,
-        session_timeout_ms_min: config.session_timeout_ms_min,
-        session_timeout_ms_max: config.session_timeout_ms_max,
-        words_allowed: config.four_letter_words.allowed(),
+        frame_bytes_max: config.requests.jute_bytes_max,
+        commands_max: config.requests.commands_in_flight_of(node.front_handles().len()),
+        throttled_op_wait_ms: config.requests.throttled_op_wait_ms,
+        session_timeout_ms_min: config.sessions.timeout_ms_min,
+        session_timeout_ms_max: config.sessions.timeout_ms_max,
+        words_allowed: config.listeners.four_letter_words.allowed(),
         secret,
         settings: settings.clone(),
         auth: auth.clone(),
         throttle: throttle.clone(),
         replies: node.replies(),
-        reply_bytes_max: config.reply_bytes_max,
-        sessionless_ms_max: config.sessionless_ms_max,
-        audit: config.audit,
-        slow_request_ms: config.slow_request_ms,
+        reply_bytes_max: config.requests.reply_bytes_max,
+        sessionless_ms_max: config.sessions.sessionless_ms_max,
+        audit: config.logging.audit,
+        slow_request_ms: config.logging.slow_request_ms,
         read_only_after_ms: read_only_after_ms(config),
     }
 }
@@ -368,8 +365,8 @@ fn front_config(
 /// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), if it does at
 /// all.
 fn read_only_after_ms(config: &ServeConfig) -> Option<u64> {
-    let is_wanted = config.read_only_mode && config.cluster.is_some();
-    is_wanted.then(|| u64::from(config.tick_ms).max(READ_ONLY_AFTER_MS_MIN))
+    let is_wanted = config.sessions.read_only_mode && config.cluster.is_some();
+    is_wanted.then(|| u64::from(config.sessions.tick_ms).max(READ_ONLY_AFTER_MS_MIN))
 }
 
 /// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where
@@ -390,9 +387,9 @@ fn listen(
             };
             socket.set_reuseaddr(true)?;
             // Inherited by the connections that are accepted (`NIOServerCnxn`).
-            socket.set_keepalive(config.client_keep_alive)?;
+            socket.set_keepalive(config.listeners.keep_alive)?;
             socket.bind(address)?;
-            socket.listen(config.listen_backlog_or_default())
+            socket.listen(config.listeners.backlog_or_default())
         })();
         match bound {
             Ok(listener) => return Ok(listener),
@@ -405,13 +402,13 @@ fn listen(
 /// Binds the ports for monitoring that are asked for. Each is named in the ready line.
 fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> {
     let (mut ports, mut shown) = (Vec::new(), String::new());
-    if let Some(metrics) = &config.metrics {
+    if let Some(metrics) = &config.monitoring.metrics {
         let service = Service::Metrics { with_process: metrics.with_process };
         let port = Port::bind(&metrics.addr, "metrics", service, METRICS_IDLE)?;
         shown += &format!(" metrics={}", port.address()?);
         ports.push(port);
     }
-    if let Some(admin) = &config.admin {
+    if let Some(admin) = &config.monitoring.admin {
         let service = Service::Commands { url: admin.command_url.clone() };
         let idle = Duration::from_millis(u64::from(admin.idle_ms));
         match Port::bind(&admin.addr, "the admin server", service, idle) {
@@ -513,20 +510,21 @@ fn port_of(listener: Option<&TcpListener>) -> String {
 /// The lines of `conf` (`ZooKeeperServer.dumpConf`, and that of `QuorumZooKeeperServer`); of the
 /// ports the one for TLS comes second.
 fn conf_report(config: &ServeConfig, [client_port, secure_client_port]: [String; 2]) -> ConfReport {
-    let dir = config.data_dir.display().to_string();
-    let log_dir = config.log_dir.as_ref().map_or(dir.clone(), |it| it.display().to_string());
+    let dir = config.storage.data_dir.display().to_string();
+    let log_dir =
+        config.storage.log_dir.as_ref().map_or(dir.clone(), |it| it.display().to_string());
     let mut lines = vec![
         ("clientPort", client_port),
         ("secureClientPort", secure_client_port),
         ("dataDir", dir.clone()),
         ("dataLogDir", log_dir),
-        ("tickTime", config.tick_ms.to_string()),
-        ("maxClientCnxns", config.connections_per_ip_max.to_string()),
-        ("minSessionTimeout", config.session_timeout_ms_min.to_string()),
-        ("maxSessionTimeout", config.session_timeout_ms_max.to_string()),
+        ("tickTime", config.sessions.tick_ms.to_string()),
+        ("maxClientCnxns", config.listeners.connections_per_ip_max.to_string()),
+        ("minSessionTimeout", config.sessions.timeout_ms_min.to_string()),
+        ("maxSessionTimeout", config.sessions.timeout_ms_max.to_string()),
         (
             "clientPortListenBacklog",
-            config.listen_backlog.map_or("-1".to_string(), |backlog| backlog.to_string()),
+            config.listeners.backlog.map_or("-1".to_string(), |backlog| backlog.to_string()),
         ),
         ("serverId", config.my_id.unwrap_or(0).to_string()),
     ];

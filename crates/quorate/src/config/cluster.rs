@@ -154,29 +154,51 @@ impl fmt::Debug for Secret {
 #[derive(Debug)]
 pub(super) struct ClusterDraft {
     servers: Vec<ServerLine>,
-    /// `myid` of a `quorate.toml`, and what it is where no file says so.
-    pub own_number: Option<(u64, Place)>,
-    pub own_number_default: Option<(u64, Place)>,
+    pub own: OwnDraft,
     pub standalone_enabled: bool,
     pub version: u64,
-    pub peer_type: Option<(Role, Place)>,
-    pub listen_on_all: bool,
     pub attendance: Attendance,
+    pub links: LinksDraft,
+    pub auth: PeerAuthDraft,
+    /// The first of `group.N` and `weight.N`.
+    pub grouping: Option<Said>,
+    /// The file that has the servers (`dynamicConfigFile`).
+    pub dynamic_file: Option<(PathBuf, Place)>,
+    /// Keys that do what their author expects only where there is no ensemble, each with what to
+    /// say.
+    pub complaints: Vec<(Said, &'static str)>,
+}
+
+/// What was said about this server.
+#[derive(Debug, Default)]
+pub(super) struct OwnDraft {
+    /// `myid` of a `quorate.toml`, and what it is where no file says so.
+    pub number: Option<(u64, Place)>,
+    pub number_default: Option<(u64, Place)>,
+    pub peer_type: Option<(Role, Place)>,
+    /// The number that was found, once the ensemble was settled.
+    pub my_id: Option<u64>,
+}
+
+/// What was said about the connections between servers.
+#[derive(Debug, Default)]
+pub(super) struct LinksDraft {
+    pub listen_on_all: bool,
     pub connect_timeout_ms: Option<u32>,
     pub keep_alive: bool,
     pub init_limit: Option<u32>,
     pub sync_limit: Option<u32>,
+}
+
+/// What was said about how servers believe each other.
+#[derive(Debug, Default)]
+pub(super) struct PeerAuthDraft {
     /// With the key that names it.
     pub secret_file: Option<(PathBuf, Said)>,
     /// `sslQuorum`.
     pub tls: Option<Said>,
     /// `quorum.auth.enableSasl`.
     pub sasl: Option<Said>,
-    /// The first of `group.N` and `weight.N`.
-    pub grouping: Option<Said>,
-    /// Keys that do what their author expects only where there is no ensemble, each with what to
-    /// say.
-    pub complaints: Vec<(Said, &'static str)>,
 }
 
 /// A key where it stands.
@@ -209,21 +231,14 @@ impl Default for ClusterDraft {
     fn default() -> Self {
         ClusterDraft {
             servers: Vec::new(),
-            own_number: None,
-            own_number_default: None,
+            own: OwnDraft::default(),
             standalone_enabled: true,
             version: 0,
-            peer_type: None,
-            listen_on_all: false,
             attendance: Attendance::All,
-            connect_timeout_ms: None,
-            keep_alive: false,
-            init_limit: None,
-            sync_limit: None,
-            secret_file: None,
-            tls: None,
-            sasl: None,
+            links: LinksDraft::default(),
+            auth: PeerAuthDraft::default(),
             grouping: None,
+            dynamic_file: None,
             complaints: Vec::new(),
         }
     }

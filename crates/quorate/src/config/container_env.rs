@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::draft::Draft;
 use super::report::{ConfigError, Place};
-use super::serve_config::DATA_DIR_DEFAULT;
+use super::storage::DATA_DIR_DEFAULT;
 use super::zoo_cfg;
 
 /// What the variables of one environment say, by name.
@@ -48,7 +48,7 @@ pub(super) fn mounted_file(env: &ContainerEnv) -> Option<PathBuf> {
 /// Takes over the variables, as the entry point orders them: later keys win.
 pub(super) fn apply(draft: &mut Draft, env: &ContainerEnv) -> Result<(), ConfigError> {
     // The image's own is /data, which it makes.
-    draft.data_dir = Some(PathBuf::from(DATA_DIR_DEFAULT));
+    draft.storage.data_dir = Some(PathBuf::from(DATA_DIR_DEFAULT));
     for (variable, key) in KEYS {
         if let Some(value) = env.get(variable).filter(|value| !value.is_empty()) {
             zoo_cfg::apply_entry(draft, &Place::of(variable), key, value)?;
@@ -63,7 +63,7 @@ pub(super) fn apply(draft: &mut Draft, env: &ContainerEnv) -> Result<(), ConfigE
         place: Place::of(MY_ID),
         cause: format!("{:?} is not the number of a server", text(MY_ID)),
     })?;
-    draft.cluster.own_number_default = Some((my_id.unwrap_or(MY_ID_DEFAULT), Place::of(MY_ID)));
+    draft.cluster.own.number_default = Some((my_id.unwrap_or(MY_ID_DEFAULT), Place::of(MY_ID)));
     Ok(())
 }
 

@@ -22,6 +22,34 @@ const QUIET_PROVIDERS: [&str; 2] = [
 
 const NO_PROVIDER: &str = "there is no such provider; metrics are not served over HTTP";
 
+/// What is served to those who watch a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MonitoringConfig {
+    /// Where metrics are served to Prometheus, if they are.
+    pub metrics: Option<MetricsConfig>,
+    /// The admin server, if it is served.
+    pub admin: Option<AdminConfig>,
+    /// What it may do with whole states.
+    pub images: ImageConfig,
+}
+
+/// What the sources said so far.
+#[derive(Debug, Default)]
+pub(super) struct MonitoringDraft {
+    pub metrics: MetricsDraft,
+    pub admin: AdminDraft,
+}
+
+impl MonitoringDraft {
+    pub fn finish(self) -> MonitoringConfig {
+        MonitoringConfig {
+            metrics: self.metrics.finish(),
+            images: self.admin.images.clone(),
+            admin: self.admin.finish(),
+        }
+    }
+}
+
 /// Metrics over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsConfig {

@@ -6,7 +6,7 @@ mod tls;
 
 use super::listeners::FourLetterWords;
 use super::monitoring::{AdminConfig, MetricsConfig};
-use super::serve_config::JUTE_BYTES_MAX_MAX;
+use super::requests::JUTE_BYTES_MAX_MAX;
 use super::*;
 
 use member::limits::FRONT_COMMANDS_MAX;
@@ -88,19 +88,22 @@ fn flags(flags: &str) -> World {
 #[test]
 fn without_anything_a_loopback_server_keeps_its_data_here() {
     let config = World::default().config();
-    assert_eq!(config.data_dir, Path::new("./quorate-data"));
-    assert_eq!(config.zk_addr.clone().unwrap().to_string(), "127.0.0.1:2181");
-    assert!(!config.zk_addr_configured);
-    assert_eq!(config.tick_ms, 3_000);
-    assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (6_000, 60_000));
-    assert_eq!((config.connections_per_ip_max, config.connections_max), (60, 0));
-    assert_eq!((config.listen_backlog, config.listen_backlog_or_default()), (None, 1_024));
-    assert_eq!(config.jute_bytes_max, 0xf_ffff);
-    assert_eq!(config.snapshot_command_count, None);
-    assert_eq!(config.snapshot_log_bytes, Some(64 << 20));
+    assert_eq!(config.storage.data_dir, Path::new("./quorate-data"));
+    assert_eq!(config.listeners.zk_addr.clone().unwrap().to_string(), "127.0.0.1:2181");
+    assert!(!config.listeners.zk_addr_configured);
+    assert_eq!(config.sessions.tick_ms, 3_000);
+    assert_eq!((config.sessions.timeout_ms_min, config.sessions.timeout_ms_max), (6_000, 60_000));
+    assert_eq!(
+        (config.listeners.connections_per_ip_max, config.listeners.connections_max),
+        (60, 0)
+    );
+    assert_eq!((config.listeners.backlog, config.listeners.backlog_or_default()), (None, 1_024));
+    assert_eq!(config.requests.jute_bytes_max, 0xf_ffff);
+    assert_eq!(config.storage.snapshot_command_count, None);
+    assert_eq!(config.storage.snapshot_log_bytes, Some(64 << 20));
     assert_eq!(config.replicated, machine::Settings::default());
-    assert!(allows(&config.four_letter_words, "srvr"));
-    assert!(!allows(&config.four_letter_words, "ruok"));
+    assert!(allows(&config.listeners.four_letter_words, "srvr"));
+    assert!(!allows(&config.listeners.four_letter_words, "ruok"));
     assert_eq!(config.auth, AuthConfig::default());
     assert!(World::default().load().unwrap().1.is_empty());
 }
@@ -113,12 +116,12 @@ fn the_sample_zoo_cfg_means_what_it_says_and_warns_of_nothing() {
          clientPort=2181\n#maxClientCnxns=60\n#autopurge.snapRetainCount=3\n",
     );
     let config = world.config();
-    assert_eq!(config.data_dir, Path::new("/tmp/zookeeper"));
-    assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
-    assert!(config.zk_addr_configured);
-    assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (4_000, 40_000));
+    assert_eq!(config.storage.data_dir, Path::new("/tmp/zookeeper"));
+    assert_eq!(config.listeners.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
+    assert!(config.listeners.zk_addr_configured);
+    assert_eq!((config.sessions.timeout_ms_min, config.sessions.timeout_ms_max), (4_000, 40_000));
     assert_eq!(world.warnings(), Vec::<String>::new());
-    assert_eq!(config.file.as_deref(), Some(FILE));
+    assert_eq!(config.source.file.as_deref(), Some(FILE));
 }
 
 #[test]
@@ -131,11 +134,11 @@ fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
     )
     .and("/data/myid", "1\n");
     let config = world.config();
-    assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
-    assert_eq!(config.log_dir.as_deref(), Some(Path::new("/datalog")));
+    assert_eq!(config.listeners.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
+    assert_eq!(config.storage.log_dir.as_deref(), Some(Path::new("/datalog")));
     assert_eq!(config.my_id, Some(1));
     assert_eq!(config.cluster, None);
-    assert_eq!(config.admin.as_ref().map(|admin| admin.addr.port), Some(8080));
+    assert_eq!(config.monitoring.admin.as_ref().map(|admin| admin.addr.port), Some(8080));
     assert_eq!(
         world.warnings(),
         ["conf/zoo.cfg:6: autopurge.snapRetainCount", "conf/zoo.cfg:7: autopurge.purgeInterval",]
@@ -144,7 +147,7 @@ fn the_container_images_zoo_cfg_finds_its_port_in_the_server_line() {
 
 #[test]
 fn the_log_may_lie_elsewhere() {
-    let log_dir = |world: World| world.config().log_dir;
+    let log_dir = |world: World| world.config().storage.log_dir;
     assert_eq!(log_dir(zoo("dataLogDir=/log")).as_deref(), Some(Path::new("/log")));
     assert_eq!(log_dir(World::toml("log_dir = \"/log\"")).as_deref(), Some(Path::new("/log")));
     assert_eq!(log_dir(zoo("dataLogDir=/d")), None);
@@ -200,7 +203,7 @@ fn properties_are_read_as_java_reads_them() {
 #[test]
 fn of_a_repeated_key_the_last_counts() {
     let world = zoo("tickTime=1\ntickTime=7\n");
-    assert_eq!(world.config().tick_ms, 7);
+    assert_eq!(world.config().sessions.tick_ms, 7);
     assert_eq!(world.warnings(), ["conf/zoo.cfg:3: tickTime"]);
 }
 
@@ -234,7 +237,7 @@ fn numbers_are_read_as_java_reads_them() {
 fn the_session_limits_follow_the_tick_unless_set() {
     let limits = |lines: &str| {
         let config = zoo(lines).config();
-        (config.session_timeout_ms_min, config.session_timeout_ms_max)
+        (config.sessions.timeout_ms_min, config.sessions.timeout_ms_max)
     };
     assert_eq!(limits("tickTime=500"), (1_000, 10_000));
     assert_eq!(limits("minSessionTimeout=7\nmaxSessionTimeout=8"), (7, 8));
@@ -248,17 +251,17 @@ fn the_session_limits_follow_the_tick_unless_set() {
 
 #[test]
 fn zero_and_less_mean_no_limit_on_connections() {
-    assert_eq!(zoo("maxClientCnxns=0").config().connections_per_ip_max, 0);
-    assert_eq!(zoo("maxClientCnxns=-1").config().connections_per_ip_max, 0);
-    assert_eq!(zoo("maxCnxns=-5").config().connections_max, 0);
-    assert_eq!(zoo("maxCnxns=5").config().connections_max, 5);
-    assert_eq!(zoo("clientPortListenBacklog=-1").config().listen_backlog, None);
-    assert_eq!(zoo("clientPortListenBacklog=9").config().listen_backlog, Some(9));
+    assert_eq!(zoo("maxClientCnxns=0").config().listeners.connections_per_ip_max, 0);
+    assert_eq!(zoo("maxClientCnxns=-1").config().listeners.connections_per_ip_max, 0);
+    assert_eq!(zoo("maxCnxns=-5").config().listeners.connections_max, 0);
+    assert_eq!(zoo("maxCnxns=5").config().listeners.connections_max, 5);
+    assert_eq!(zoo("clientPortListenBacklog=-1").config().listeners.backlog, None);
+    assert_eq!(zoo("clientPortListenBacklog=9").config().listeners.backlog, Some(9));
 }
 
 #[test]
 fn the_client_address_joins_two_keys() {
-    let address = |text: &str| World::zoo(text).config().zk_addr.unwrap().to_string();
+    let address = |text: &str| World::zoo(text).config().listeners.zk_addr.unwrap().to_string();
     assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=::1"), "[::1]:1");
     assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=zk"), "zk:1");
     assert_eq!(address("dataDir=/d\nclientPort=1\nclientPortAddress=0.0.0.0"), "*:1");
@@ -276,7 +279,7 @@ fn allows(words: &FourLetterWords, word: &str) -> bool {
 
 #[test]
 fn words_are_listed_or_all_and_srvr_is_always_there() {
-    let words = |lines: &str| zoo(lines).config().four_letter_words;
+    let words = |lines: &str| zoo(lines).config().listeners.four_letter_words;
     assert!(allows(&words("4lw.commands.whitelist=*"), "dump"));
     assert!(allows(&words("4lw.commands.whitelist=ruok, *"), "dump"));
     let some = words("4lw.commands.whitelist=ruok, mntr");
@@ -311,22 +314,22 @@ fn outcomes_depend_on_replicated_settings_only() {
 
 #[test]
 fn snapshot_triggers_have_a_floor_and_an_off() {
-    assert_eq!(zoo("snapCount=5").config().snapshot_command_count, Some(5));
+    assert_eq!(zoo("snapCount=5").config().storage.snapshot_command_count, Some(5));
     let low = zoo("snapCount=1");
-    assert_eq!(low.config().snapshot_command_count, Some(2));
+    assert_eq!(low.config().storage.snapshot_command_count, Some(2));
     assert_eq!(low.warnings(), ["conf/zoo.cfg:3: snapCount"]);
-    assert_eq!(zoo("snapSizeLimitInKb=2").config().snapshot_log_bytes, Some(2_048));
-    assert_eq!(zoo("snapSizeLimitInKb=-1").config().snapshot_log_bytes, None);
+    assert_eq!(zoo("snapSizeLimitInKb=2").config().storage.snapshot_log_bytes, Some(2_048));
+    assert_eq!(zoo("snapSizeLimitInKb=-1").config().storage.snapshot_log_bytes, None);
 }
 
 #[test]
 fn the_largest_request_has_a_largest_value() {
-    assert_eq!(flags("-Djute.maxbuffer=0x3fffff").config().jute_bytes_max, 0x3f_ffff);
-    assert_eq!(zoo("jute.maxbuffer=4194304").config().jute_bytes_max, 4_194_304);
+    assert_eq!(flags("-Djute.maxbuffer=0x3fffff").config().requests.jute_bytes_max, 0x3f_ffff);
+    assert_eq!(zoo("jute.maxbuffer=4194304").config().requests.jute_bytes_max, 4_194_304);
     let at = format!("jute.maxbuffer={JUTE_BYTES_MAX_MAX}");
     assert_eq!(zoo(&at).warnings(), Vec::<String>::new());
     let above = zoo(&format!("jute.maxbuffer={}", JUTE_BYTES_MAX_MAX + 1));
-    assert_eq!(above.config().jute_bytes_max, JUTE_BYTES_MAX_MAX);
+    assert_eq!(above.config().requests.jute_bytes_max, JUTE_BYTES_MAX_MAX);
     assert_eq!(above.warnings(), ["conf/zoo.cfg:3: jute.maxbuffer"]);
     assert!(zoo("jute.maxbuffer=0").error().contains("is not between 1 and"));
 }
@@ -490,7 +493,7 @@ fn a_toml_file_names_sasl_users_itself_or_a_jaas_file() {
 
 #[test]
 fn the_filter_of_the_log_may_stand_in_the_file() {
-    let filter = |world: World| world.config().log_filter;
+    let filter = |world: World| world.config().logging.filter;
     assert_eq!(filter(zoo("")), None);
     assert_eq!(filter(zoo("quorate.log=warn")).as_deref(), Some("warn"));
     assert_eq!(
@@ -503,7 +506,7 @@ fn the_filter_of_the_log_may_stand_in_the_file() {
 
 #[test]
 fn a_data_directory_may_have_to_be_there() {
-    let is_required = |world: World| world.config().is_data_dir_required;
+    let is_required = |world: World| world.config().storage.is_data_dir_required;
     assert!(!is_required(zoo("")));
     assert!(!is_required(zoo("datadir.autocreate=true")));
     assert!(is_required(zoo("datadir.autocreate=false")));
@@ -514,10 +517,10 @@ fn a_data_directory_may_have_to_be_there() {
 #[test]
 fn the_text_that_is_shown_of_a_file_has_no_secrets() {
     let world = World::toml("sasl_users = { bob = \"s3cret\" }\n");
-    assert_eq!(world.config().initial_config, "sasl_users = { bob = \"***\" }\n");
+    assert_eq!(world.config().source.initial_config, "sasl_users = { bob = \"***\" }\n");
     let world = zoo("ssl.keyStore.password=s3cret");
     let expected = "dataDir=/d\nclientPort=2181\nssl.keyStore.password=***\n";
-    assert_eq!(world.config().initial_config, expected);
+    assert_eq!(world.config().source.initial_config, expected);
 }
 
 #[test]
@@ -606,7 +609,7 @@ fn a_file_that_is_not_there_is_named() {
 fn the_own_server_line_names_the_client_port() {
     let world =
         |myid: &str| World::zoo("dataDir=/d\nserver.1=h:1:2;127.0.0.1:2182").and("/d/myid", myid);
-    assert_eq!(world("1").config().zk_addr.unwrap().to_string(), "127.0.0.1:2182");
+    assert_eq!(world("1").config().listeners.zk_addr.unwrap().to_string(), "127.0.0.1:2182");
     assert!(world("2").error().contains("clientPort is not set"));
     assert_eq!(world("one").error(), "/d/myid:1: \"one\" is not the number of a server");
     let disagree = zoo("server.1=h:1:2;2182").and("/d/myid", "1").error();
@@ -652,7 +655,7 @@ fn properties_set_what_the_command_line_of_java_sets() {
     );
     let config = world.config();
     assert!(config.replicated.skip_acl);
-    assert_eq!(config.snapshot_command_count, Some(9));
+    assert_eq!(config.storage.snapshot_command_count, Some(9));
     assert_eq!(config.container.check_interval_ms, 250);
     assert_eq!(config.replicated.super_digest.as_deref(), Some("super:x="));
     assert_eq!(world.warnings(), Vec::<String>::new());
@@ -668,21 +671,21 @@ fn properties_set_what_the_command_line_of_java_sets() {
 #[test]
 fn options_win_over_the_file_the_file_over_properties_and_the_last_property() {
     let world = zoo("snapCount=5").jvmflags("-Dzookeeper.snapCount=6 -Dzookeeper.maxCnxns=7");
-    assert_eq!(world.config().snapshot_command_count, Some(5));
-    assert_eq!(world.config().connections_max, 7);
+    assert_eq!(world.config().storage.snapshot_command_count, Some(5));
+    assert_eq!(world.config().listeners.connections_max, 7);
     let mut both = flags("-Dzookeeper.snapCount=8");
     both.env.server_jvmflags = Some("-Dzookeeper.snapCount=7".to_string());
-    assert_eq!(both.config().snapshot_command_count, Some(8));
+    assert_eq!(both.config().storage.snapshot_command_count, Some(8));
     let mut world = zoo("dataDir=/other");
     world.args.data_dir = Some(PathBuf::from("/mine"));
     world.args.zk_addr = Some("127.0.0.1:9".parse().unwrap());
     let config = world.config();
-    assert_eq!(config.data_dir, Path::new("/mine"));
-    assert_eq!(config.zk_addr.unwrap().to_string(), "127.0.0.1:9");
+    assert_eq!(config.storage.data_dir, Path::new("/mine"));
+    assert_eq!(config.listeners.zk_addr.unwrap().to_string(), "127.0.0.1:9");
     let mut bare = World::zoo("tickTime=5");
     bare.args.data_dir = Some(PathBuf::from("/mine"));
     bare.args.zk_addr = Some("127.0.0.1:9".parse().unwrap());
-    assert_eq!(bare.config().tick_ms, 5);
+    assert_eq!(bare.config().sessions.tick_ms, 5);
 }
 
 // ---- quorate.toml
@@ -729,16 +732,16 @@ fn a_toml_file_sets_what_it_names() {
          skip_acl = true\nconnections_per_ip_max = 0x10\n",
     )
     .config();
-    assert_eq!(config.data_dir, Path::new("/d"));
-    assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2182 }));
-    assert!(config.zk_addr_configured);
-    assert_eq!((config.session_timeout_ms_min, config.session_timeout_ms_max), (2_000, 60_000));
-    assert!(allows(&config.four_letter_words, "ruok"));
-    assert_eq!(config.jute_bytes_max, 2 << 20);
-    assert_eq!(config.snapshot_log_bytes, None);
+    assert_eq!(config.storage.data_dir, Path::new("/d"));
+    assert_eq!(config.listeners.zk_addr, Some(ListenAddress { host: None, port: 2182 }));
+    assert!(config.listeners.zk_addr_configured);
+    assert_eq!((config.sessions.timeout_ms_min, config.sessions.timeout_ms_max), (2_000, 60_000));
+    assert!(allows(&config.listeners.four_letter_words, "ruok"));
+    assert_eq!(config.requests.jute_bytes_max, 2 << 20);
+    assert_eq!(config.storage.snapshot_log_bytes, None);
     assert!(config.replicated.skip_acl);
-    assert_eq!(config.connections_per_ip_max, 16);
-    assert_eq!(World::toml("").config().zk_addr.unwrap().port, 2181);
+    assert_eq!(config.listeners.connections_per_ip_max, 16);
+    assert_eq!(World::toml("").config().listeners.zk_addr.unwrap().port, 2181);
 }
 
 #[test]
@@ -814,7 +817,7 @@ fn times_need_a_unit() {
 
 #[test]
 fn the_smaller_bound_of_writes_under_way_counts() {
-    let bound = |world: World| (world.config().commands_in_flight_max, world.warnings());
+    let bound = |world: World| (world.config().requests.commands_in_flight_max, world.warnings());
     let fine = Vec::<String>::new;
     assert_eq!(bound(zoo("")), (None, fine()));
     assert_eq!(bound(zoo("globalOutstandingLimit=50")), (Some(50), fine()));
@@ -823,9 +826,9 @@ fn the_smaller_bound_of_writes_under_way_counts() {
     assert_eq!(bound(zoo("request_throttle_max_requests=0")), (None, fine()));
     assert_eq!(bound(flags("-Dzookeeper.request_throttle_max_requests=7")), (Some(7), fine()));
     assert_eq!(bound(World::toml("commands_in_flight_max = 9")), (Some(9), fine()));
-    assert_eq!(zoo("throttled_op_wait_time=300").config().throttled_op_wait_ms, 300);
+    assert_eq!(zoo("throttled_op_wait_time=300").config().requests.throttled_op_wait_ms, 300);
     let toml = World::toml("throttled_op_wait = \"2s\"");
-    assert_eq!(toml.config().throttled_op_wait_ms, 2_000);
+    assert_eq!(toml.config().requests.throttled_op_wait_ms, 2_000);
     assert!(zoo("globalOutstandingLimit=0").error().contains("is not between 1 and"));
 }
 
@@ -833,7 +836,7 @@ fn the_smaller_bound_of_writes_under_way_counts() {
 
 #[test]
 fn the_throttle_of_connections_is_that_of_zookeepers_properties() {
-    let config = zoo("").config().throttle;
+    let config = zoo("").config().requests.throttle;
     assert_eq!(config, ThrottleConfig::default());
     let all = "connection_throttle_tokens=5\nconnection_throttle_fill_time=10\n\
                connection_throttle_fill_count=2\nconnection_throttle_freeze_time=100\n\
@@ -853,16 +856,19 @@ fn the_throttle_of_connections_is_that_of_zookeepers_properties() {
         },
         large_requests: LargeRequestsConfig { threshold: Some(1_000), bytes_max: 5_000 },
     };
-    assert_eq!((zoo(all).config().throttle, zoo(all).warnings()), (expected.clone(), vec![]));
+    assert_eq!(
+        (zoo(all).config().requests.throttle, zoo(all).warnings()),
+        (expected.clone(), vec![])
+    );
     let words: Vec<String> = all.lines().map(|line| format!("-Dzookeeper.{line}")).collect();
-    assert_eq!(flags(&words.join(" ")).config().throttle, expected);
+    assert_eq!(flags(&words.join(" ")).config().requests.throttle, expected);
     let toml = "connect_tokens_max = 5\nconnect_fill = \"10ms\"\nconnect_fill_count = 2\n\
                 connect_freeze = \"100ms\"\nconnect_drop_increase = 0.5\n\
                 connect_drop_decrease = 0.25\nconnect_decrease_ratio = 1\n\
                 large_request_bytes_min = 1001\nlarge_requests_bytes_max = 5000";
-    assert_eq!(World::toml(toml).config().throttle, expected);
+    assert_eq!(World::toml(toml).config().requests.throttle, expected);
     assert_eq!(
-        zoo("connection_throttle_freeze_time=-1").config().throttle.connections.freeze_ms,
+        zoo("connection_throttle_freeze_time=-1").config().requests.throttle.connections.freeze_ms,
         None
     );
 }
@@ -901,7 +907,7 @@ fn numbers_that_no_throttle_can_have_are_refused() {
 /// Weights of a new and of a renewed session, and how many warnings there are.
 fn check_weights(lines: &str, expected: Option<(u32, u32)>, warnings: usize) {
     let world = zoo(&format!("connection_throttle_tokens=1\n{lines}"));
-    let weights = world.config().throttle.connections.weights;
+    let weights = world.config().requests.throttle.connections.weights;
     let weights = weights.map(|weights| (weights.new_session, weights.renewed_session));
     assert_eq!((weights, world.warnings().len()), (expected, warnings), "{lines}");
 }
@@ -927,7 +933,7 @@ fn weights_that_cannot_be_are_replaced_as_by_zookeeper() {
         2,
     );
     let toml = World::toml("connect_weights = { global = 4, renew = 1 }").config();
-    let weights = toml.throttle.connections.weights;
+    let weights = toml.requests.throttle.connections.weights;
     assert_eq!(weights, Some(Weights { new_session: 4, renewed_session: 1 }));
 }
 
@@ -935,7 +941,8 @@ fn weights_that_cannot_be_are_replaced_as_by_zookeeper() {
 fn bounds_of_large_requests_that_cannot_be_are_warned_of_as_by_zookeeper() {
     let large = |lines: &str| {
         let world = zoo(lines);
-        let LargeRequestsConfig { threshold, bytes_max } = world.config().throttle.large_requests;
+        let LargeRequestsConfig { threshold, bytes_max } =
+            world.config().requests.throttle.large_requests;
         (threshold, bytes_max, world.warnings().len())
     };
     let default = 100 * 1024 * 1024;
@@ -948,9 +955,9 @@ fn bounds_of_large_requests_that_cannot_be_are_warned_of_as_by_zookeeper() {
 #[test]
 fn each_connection_runtime_has_a_share_of_the_writes_under_way() {
     let config = zoo("globalOutstandingLimit=50").config();
-    assert_eq!(config.commands_in_flight_of(4), 12);
-    assert_eq!(config.commands_in_flight_of(64), 1);
-    assert_eq!(zoo("").config().commands_in_flight_of(4), FRONT_COMMANDS_MAX);
+    assert_eq!(config.requests.commands_in_flight_of(4), 12);
+    assert_eq!(config.requests.commands_in_flight_of(64), 1);
+    assert_eq!(zoo("").config().requests.commands_in_flight_of(4), FRONT_COMMANDS_MAX);
 }
 
 // ---- the container image's variables
@@ -974,14 +981,14 @@ fn the_container_images_variables_stand_for_a_zoo_cfg() {
         ("ZOO_LOG_DIR", "/logs"),
     ]);
     let config = world.config();
-    assert_eq!(config.data_dir, Path::new("/data"));
-    assert_eq!(config.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
-    assert_eq!((config.tick_ms, config.session_timeout_ms_min), (1_000, 3_000));
-    assert_eq!(config.connections_per_ip_max, 7);
-    assert!(allows(&config.four_letter_words, "mntr"));
-    assert_eq!(config.snapshot_command_count, Some(9));
+    assert_eq!(config.storage.data_dir, Path::new("/data"));
+    assert_eq!(config.listeners.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
+    assert_eq!((config.sessions.tick_ms, config.sessions.timeout_ms_min), (1_000, 3_000));
+    assert_eq!(config.listeners.connections_per_ip_max, 7);
+    assert!(allows(&config.listeners.four_letter_words, "mntr"));
+    assert_eq!(config.storage.snapshot_command_count, Some(9));
     assert!(config.replicated.enforce_quota);
-    assert_eq!((config.my_id, config.file.as_deref()), (Some(1), None));
+    assert_eq!((config.my_id, config.source.file.as_deref()), (Some(1), None));
     assert_eq!(world.warnings(), Vec::<String>::new());
 }
 
@@ -989,26 +996,26 @@ fn the_container_images_variables_stand_for_a_zoo_cfg() {
 fn a_server_of_the_container_names_the_port() {
     let server = ("ZOO_SERVERS", "server.3=zoo3:2888:3888;2199");
     let world = container(&[server, ("ZOO_MY_ID", "3"), ("ZOO_DATA_DIR", "/data")]);
-    assert_eq!(world.config().zk_addr.unwrap().port, 2199);
+    assert_eq!(world.config().listeners.zk_addr.unwrap().port, 2199);
     // The file that the data directory has already wins.
     let other = container(&[server, ("ZOO_MY_ID", "4"), ("ZOO_DATA_DIR", "/data")]);
-    assert_eq!(other.and("/data/myid", "3").config().zk_addr.unwrap().port, 2199);
+    assert_eq!(other.and("/data/myid", "3").config().listeners.zk_addr.unwrap().port, 2199);
 }
 
 #[test]
 fn a_mounted_file_and_the_command_line_win_over_the_containers_variables() {
     let variables = [("ZOO_CONF_DIR", "/conf"), ("ZOO_MAX_CLIENT_CNXNS", "7")];
     let world = container(&variables);
-    assert_eq!(world.config().connections_per_ip_max, 7);
+    assert_eq!(world.config().listeners.connections_per_ip_max, 7);
     let mounted = world.and("/conf/zoo.cfg", "dataDir=/d\nclientPort=2182");
-    assert_eq!(mounted.config().zk_addr.unwrap().port, 2182);
-    assert_eq!(mounted.config().connections_per_ip_max, 60);
+    assert_eq!(mounted.config().listeners.zk_addr.unwrap().port, 2182);
+    assert_eq!(mounted.config().listeners.connections_per_ip_max, 60);
     let mut named = container(&variables).and("own.cfg", "dataDir=/d\nclientPort=2183");
     named.args.config = Some(PathBuf::from("own.cfg"));
-    assert_eq!(named.config().zk_addr.unwrap().port, 2183);
+    assert_eq!(named.config().listeners.zk_addr.unwrap().port, 2183);
     let mut moved = container(&[("ZOO_DATA_DIR", "/data")]);
     moved.args.data_dir = Some(PathBuf::from("/srv"));
-    assert_eq!(moved.config().data_dir, Path::new("/srv"));
+    assert_eq!(moved.config().storage.data_dir, Path::new("/srv"));
 }
 
 #[test]
@@ -1035,7 +1042,8 @@ const PROMETHEUS: &str =
 #[test]
 fn metrics_are_served_where_the_provider_says() {
     let metrics = |text: String| {
-        let found = World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().metrics;
+        let found =
+            World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().monitoring.metrics;
         found.map(|metrics| format!("{} {}", metrics.addr, metrics.with_process))
     };
     assert_eq!(metrics(String::new()), None);
@@ -1054,21 +1062,22 @@ fn metrics_are_served_where_the_provider_says() {
         addr: ListenAddress { host: Some("127.0.0.1".into()), port: 7002 },
         with_process: false,
     };
-    assert_eq!(toml.config().metrics, Some(expected));
+    assert_eq!(toml.config().monitoring.metrics, Some(expected));
 }
 
 #[test]
 fn a_slow_write_of_the_log_is_warned_of_after_the_configured_time() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n")).config();
-    assert_eq!(zoo("").fsync_warning_ms, 1_000);
-    assert_eq!(zoo("fsync.warningthresholdms=50").fsync_warning_ms, 50);
-    assert_eq!(World::toml("fsync_warning = \"20ms\"").config().fsync_warning_ms, 20);
+    assert_eq!(zoo("").storage.fsync_warning_ms, 1_000);
+    assert_eq!(zoo("fsync.warningthresholdms=50").storage.fsync_warning_ms, 50);
+    assert_eq!(World::toml("fsync_warning = \"20ms\"").config().storage.fsync_warning_ms, 20);
 }
 
 #[test]
 fn the_admin_server_is_served_where_it_is_asked_for() {
     let admin = |text: &str| {
-        let found = World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().admin;
+        let found =
+            World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().monitoring.admin;
         let shown = |it: AdminConfig| {
             format!("{} {} {} {}", it.addr, it.is_port_configured, it.command_url, it.idle_ms)
         };
@@ -1088,7 +1097,7 @@ fn the_admin_server_is_served_where_it_is_asked_for() {
         let error = zoo(&format!("admin.{line}")).error();
         assert!(error.contains(" is not a "), "{error}");
     }
-    let toml = World::toml("admin_addr = \"127.0.0.1:8081\"").config().admin.unwrap();
+    let toml = World::toml("admin_addr = \"127.0.0.1:8081\"").config().monitoring.admin.unwrap();
     assert_eq!((toml.addr.port, toml.is_port_configured), (8081, true));
 }
 
@@ -1129,7 +1138,7 @@ fn the_chunk_store_may_be_served_by_tls_with_the_stores_of_the_other_ports() {
     assert_eq!((chunk.addr, chunk.tls_addr.unwrap().port), (None, 9_860));
     assert_eq!(config.tls.unwrap().key_store.path.to_str(), Some("k.pem"));
     // What members have to agree on is not touched by it.
-    assert!(!config.replicated.x509_enabled && config.zk_tls_addr.is_none());
+    assert!(!config.replicated.x509_enabled && config.listeners.zk_tls_addr.is_none());
     let text = "chunk_tls_addr = \"*:2\"\ntls_key_store = \"k.pem\"\ntls_client_auth = \"none\"";
     let chunk = World::toml(text).config().chunk.unwrap();
     assert_eq!((chunk.addr, chunk.tls_addr.unwrap().port), (None, 2));
@@ -1154,7 +1163,7 @@ fn connections_to_the_chunk_store_have_limits_that_can_be_said() {
 #[test]
 fn what_the_admin_server_may_do_with_whole_states() {
     let images = |text: &str| {
-        let it = World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().images;
+        let it = World::zoo(&format!("dataDir=d\nclientPort=1\n{text}")).config().monitoring.images;
         (it.is_snapshot_enabled, it.is_restore_enabled, it.rate_limit_interval_ms)
     };
     assert_eq!(images(""), (true, true, 300_000));
@@ -1164,7 +1173,7 @@ fn what_the_admin_server_may_do_with_whole_states() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
     assert!(zoo("admin.rateLimiterIntervalInMS=5s").error().contains("\"5s\" is not a time in ms"));
     let text = "admin_snapshot = false\nadmin_restore = false\nadmin_rate_limit_interval = \"2s\"";
-    let toml = World::toml(text).config().images;
+    let toml = World::toml(text).config().monitoring.images;
     assert!(!toml.is_snapshot_enabled && !toml.is_restore_enabled);
     assert_eq!(toml.rate_limit_interval_ms, 2_000);
 }
@@ -1173,9 +1182,13 @@ fn what_the_admin_server_may_do_with_whole_states() {
 fn the_file_and_the_properties_are_kept_as_they_were() {
     let text = "dataDir=d\nclientPort=1\nadmin.enableServer=true\nzookeeper.snapCount=9\n";
     let config = World::zoo(text).jvmflags("-Dfoo.bar=baz -Xmx1g -Dzookeeper.skipACL=yes").config();
-    assert_eq!(config.initial_config, text);
-    let properties: Vec<String> =
-        config.system_properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(config.source.initial_config, text);
+    let properties: Vec<String> = config
+        .source
+        .system_properties
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
     let expected = [
         "foo.bar=baz",
         "zookeeper.admin.enableServer=true",
@@ -1188,7 +1201,8 @@ fn the_file_and_the_properties_are_kept_as_they_were() {
 #[test]
 fn audit_and_slow_requests_are_off_unless_asked_for() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
-    let shown = |world: &World| (world.config().audit, world.config().slow_request_ms);
+    let shown =
+        |world: &World| (world.config().logging.audit, world.config().logging.slow_request_ms);
     assert_eq!(shown(&zoo("")), (false, None));
     assert_eq!(shown(&zoo("audit.enable=true")), (true, None));
     assert_eq!(shown(&zoo("quorate.slowRequestMs=250")), (false, Some(250)));
@@ -1202,7 +1216,7 @@ fn audit_and_slow_requests_are_off_unless_asked_for() {
 #[test]
 fn the_time_without_a_session_is_that_of_zookeepers_property() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
-    let shown = |world: &World| (world.config().sessionless_ms_max, world.warnings());
+    let shown = |world: &World| (world.config().sessions.sessionless_ms_max, world.warnings());
     let fine = Vec::<String>::new;
     assert_eq!(shown(&zoo("")), (10_000, fine()));
     assert_eq!(shown(&zoo("nio.sessionlessCnxnTimeout=2500")), (2_500, fine()));
@@ -1215,7 +1229,7 @@ fn the_time_without_a_session_is_that_of_zookeepers_property() {
 #[test]
 fn a_disk_may_hang_for_a_second_unless_configured() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
-    let shown = |world: &World| (world.config().disk_stall_ms, world.warnings());
+    let shown = |world: &World| (world.config().storage.disk_stall_ms, world.warnings());
     let fine = Vec::<String>::new;
     assert_eq!(shown(&zoo("")), (1_000, fine()));
     assert_eq!(shown(&zoo("quorate.diskStallMs=300")), (300, fine()));
@@ -1228,7 +1242,7 @@ fn a_disk_may_hang_for_a_second_unless_configured() {
 #[test]
 fn replies_have_no_bound_unless_one_is_set() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
-    let shown = |world: &World| world.config().reply_bytes_max;
+    let shown = |world: &World| world.config().requests.reply_bytes_max;
     assert_eq!(shown(&zoo("")), None);
     assert_eq!(shown(&zoo("quorate.replyBytesMax=64MiB")), Some(64 << 20));
     assert_eq!(shown(&zoo("quorate.replyBytesMax=0")), None);

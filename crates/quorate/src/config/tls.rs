@@ -10,7 +10,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::address::ListenAddress;
 use super::report::{ConfigError, Place, Report};
 use super::values::{Fate, boolean, number, path, unless};
 use crate::tls::key_store::StoreKind;
@@ -108,7 +107,6 @@ pub enum ClientAuth {
 /// What the sources said so far about TLS.
 #[derive(Debug, Default)]
 pub(super) struct TlsDraft {
-    pub address: Option<ListenAddress>,
     said: Vec<Said>,
     /// What is about servers, with the names that it has for clients.
     said_of_quorum: Vec<Said>,
@@ -166,18 +164,12 @@ impl TlsDraft {
         said.is_some_and(|said| said.value.eq_ignore_ascii_case("true"))
     }
 
-    /// Whether clients of ZooKeeper may speak TLS to some port.
-    pub fn serves_zk(&self) -> bool {
-        self.address.is_some() || self.port_unification()
-    }
-
-    /// Puts together what was said. None: no port speaks TLS.
+    /// Puts together what was said, if some port speaks TLS.
     pub fn settle(
         &mut self,
-        serves_chunks: bool,
+        is_spoken: bool,
         report: &mut Report,
     ) -> Result<Option<TlsConfig>, ConfigError> {
-        let is_spoken = serves_chunks || self.serves_zk();
         let said = std::mem::take(&mut self.said);
         if !is_spoken {
             if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {

@@ -7,19 +7,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use machine::Settings;
+use member::leader::containers::ContainerSettings;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::chunk::parse_layout;
+use super::chunk::{ChunkDraft, parse_layout};
 use super::cluster::{Said, attendance};
 use super::draft::Draft;
-use super::listeners::FourLetterWords;
-use super::report::{ConfigError, Place};
-use super::serve_config::{JUTE_BYTES_MAX_MAX, SNAPSHOT_COMMAND_COUNT_MIN};
+use super::listeners::{FourLetterWords, ListenersDraft};
+use super::logging::LoggingConfig;
+use super::monitoring::MonitoringDraft;
+use super::report::{ConfigError, Place, Report};
+use super::requests::{JUTE_BYTES_MAX_MAX, RequestsDraft};
+use super::sessions::SessionsDraft;
+use super::storage::{SNAPSHOT_COMMAND_COUNT_MIN, StorageDraft};
+use super::throttle::{self, ThrottleDraft};
+use super::tls::TlsDraft;
+use super::units;
 use super::values::{
     RECONFIG_NOT_BUILT, digest_algorithm, disk_stall_ms, log_filter, super_digest,
 };
-use super::{throttle, units};
 
 /// Every key, each with what its value looks like.
 pub(super) const KEYS: &[(&str, &str)] = &[
@@ -216,15 +224,15 @@ fn apply_cluster_key(
     let value = Value { key, forms: CLUSTER_KEYS, value: value.get_ref() };
     match key {
         "id" => {
-            draft.cluster.own_number = Some((u64::from(value.count()?), said.place.clone()));
+            draft.cluster.own.number = Some((u64::from(value.count()?), said.place.clone()));
         }
         "servers" => return Err(value.wrong()),
         "bootstrap" => draft.cluster.attendance = attendance(value.text()?)?,
-        "listen_on_all" => draft.cluster.listen_on_all = value.boolean()?,
-        "keep_alive" => draft.cluster.keep_alive = value.boolean()?,
-        "connect_timeout" => draft.cluster.connect_timeout_ms = Some(value.ms_above_0()?),
+        "listen_on_all" => draft.cluster.links.listen_on_all = value.boolean()?,
+        "keep_alive" => draft.cluster.links.keep_alive = value.boolean()?,
+        "connect_timeout" => draft.cluster.links.connect_timeout_ms = Some(value.ms_above_0()?),
         "secret_file" => {
-            draft.cluster.secret_file = Some((PathBuf::from(value.text()?), said.clone()));
+            draft.cluster.auth.secret_file = Some((PathBuf::from(value.text()?), said.clone()));
         }
         "tls_reload" => draft.tls.quorum_reload = Some(value.boolean()?),
         _ => {
@@ -232,7 +240,7 @@ fn apply_cluster_key(
                 return Err("is not a key of this table".to_string());
             };
             if key == "tls_key_store" {
-                draft.cluster.tls = Some(said.clone());
+                draft.cluster.auth.tls = Some(said.clone());
             }
             let text = value.tls_text()?;
             assert!(draft.tls.say(&said.place, &said.key, name, &text), "{name} is about TLS");
@@ -263,133 +271,116 @@ fn apply_key(
     value: &Spanned<DeValue<'_>>,
 ) -> Result<(), String> {
     let value = Value { key, forms: KEYS, value: value.get_ref() };
-    match key {
-        "cluster" => return Err(value.wrong()),
-        "data_dir" => draft.data_dir = Some(PathBuf::from(value.text()?)),
-        "data_dir_create" => draft.is_data_dir_required = !value.boolean()?,
-        "log_dir" => draft.log_dir = Some(PathBuf::from(value.text()?)),
-        "zk_addr" => draft.zk_addr = Some(value.text()?.parse()?),
-        "tick" => draft.tick_ms = Some(value.ms_above_0()?),
-        "session_timeout_min" => {
-            draft.session_timeout_ms_min = Some(value.ms()?);
-            draft.session_timeout_place = Some(place.clone());
-        }
-        "session_timeout_max" => {
-            draft.session_timeout_ms_max = Some(value.ms()?);
-            draft.session_timeout_place = Some(place.clone());
-        }
-        "connections_per_ip_max" => draft.connections_per_ip_max = Some(value.count()?),
-        "connections_max" => draft.connections_max = Some(value.count()?),
-        "listen_backlog" => draft.listen_backlog = Some(value.count()?).filter(|&n| n > 0),
-        "client_keep_alive" => draft.client_keep_alive = Some(value.boolean()?),
-        "four_letter_words" => draft.four_letter_words = Some(FourLetterWords::of(value.texts()?)),
-        "jute_bytes_max" => {
-            let bytes = value.bytes()?;
-            let taken = u32::try_from(bytes).ok().filter(|n| (1..=JUTE_BYTES_MAX_MAX).contains(n));
-            draft.jute_bytes_max = Some(taken.ok_or_else(|| {
-                format!("{bytes} bytes is not between 1 and {JUTE_BYTES_MAX_MAX}")
-            })?);
-        }
-        "commands_in_flight_max" => match value.count()? {
-            0 => return Err("0 would let nothing through".to_string()),
-            max => draft.bound_commands(max),
-        },
-        "throttled_op_wait" => draft.throttled_op_wait_ms = u64::from(value.ms()?),
-        "reply_bytes_max" => draft.reply_bytes_max = Some(value.bytes()?).filter(|max| *max > 0),
-        "sessionless_timeout" => {
-            draft.sessionless_ms_max = Some(u64::from(value.ms_above_0()?));
-        }
-        _ if key.starts_with("connect_") || key.starts_with("large_request") => {
-            return apply_throttle_key(draft, place, key, &value);
-        }
+    if key == "cluster" {
+        return Err(value.wrong());
+    }
+    let is_known = apply_storage_key(&mut draft.storage, &value)?
+        || apply_listeners_key(&mut draft.listeners, &value)?
+        || apply_sessions_key(&mut draft.sessions, place, &value)?
+        || apply_requests_key(&mut draft.requests, &value)?
+        || apply_throttle_key(&mut draft.requests.throttle, place, &value)?
+        || apply_container_key(&mut draft.container, &value)?
+        || apply_logging_key(&mut draft.logging, &value)?
+        || apply_monitoring_key(&mut draft.monitoring, &value)?
+        || apply_chunk_key(&mut draft.chunk, &value)?
+        || apply_replicated_key(&mut draft.replicated, &mut draft.report, place, &value)?
+        || apply_auth_key(draft, place, &value)?
+        || apply_tls_key(&mut draft.tls, place, &value)?;
+    if is_known { Ok(()) } else { Err("is not a key of this file".to_string()) }
+}
+
+// Each of these takes over a key of its subject; false if the key is of another.
+
+fn apply_storage_key(storage: &mut StorageDraft, value: &Value<'_>) -> Result<bool, String> {
+    match value.key {
+        "data_dir" => storage.data_dir = Some(PathBuf::from(value.text()?)),
+        "data_dir_create" => storage.is_data_dir_required = !value.boolean()?,
+        "log_dir" => storage.log_dir = Some(PathBuf::from(value.text()?)),
         "snapshot_command_count" => {
             let count = value.count()?;
             if count < SNAPSHOT_COMMAND_COUNT_MIN {
                 return Err(format!("{count} is below the least, {SNAPSHOT_COMMAND_COUNT_MIN}"));
             }
-            draft.snapshot_command_count = Some(count);
+            storage.snapshot_command_count = Some(count);
         }
         "snapshot_log_bytes" => {
-            draft.snapshot_log_bytes = Some(Some(value.bytes()?).filter(|&bytes| bytes > 0));
+            storage.snapshot_log_bytes = Some(Some(value.bytes()?).filter(|&bytes| bytes > 0));
         }
-        "container_check_interval" => {
-            draft.container.check_interval_ms = value.ms_above_0()?;
-        }
-        "disk_stall" => draft.disk_stall_ms = Some(disk_stall_ms(value.ms()?.into())?),
-        "fsync_warning" => draft.fsync_warning_ms = Some(u64::from(value.ms()?)),
-        "audit" => draft.audit = value.boolean()?,
-        "log" => draft.log_filter = Some(log_filter(value.text()?)?),
-        "slow_request" => draft.slow_request_ms = Some(u64::from(value.ms_above_0()?)),
-        "admin_addr" => draft.admin.addr = Some(value.text()?.parse()?),
-        "admin_snapshot" => draft.admin.images.is_snapshot_enabled = value.boolean()?,
-        "admin_restore" => draft.admin.images.is_restore_enabled = value.boolean()?,
-        "admin_rate_limit_interval" => {
-            draft.admin.images.rate_limit_interval_ms = u64::from(value.ms()?);
-        }
-        "metrics_addr" => draft.metrics.addr = Some(value.text()?.parse()?),
-        "metrics_of_process" => draft.metrics.with_process = Some(value.boolean()?),
-        "chunk_addr" => draft.chunk.addr = Some(value.text()?.parse()?),
-        "chunk_tls_addr" => draft.chunk.tls_addr = Some(value.text()?.parse()?),
-        "chunk_connections_max" => draft.chunk.connections_max = Some(value.count()? as usize),
-        "chunk_connections_per_ip_max" => {
-            draft.chunk.connections_per_ip_max = Some(value.count()? as usize);
-        }
-        "chunk_dir" => draft.chunk.dir = Some(PathBuf::from(value.text()?)),
-        "chunk_bytes_max" => draft.chunk.bytes_max = Some(value.bytes()?),
-        "chunk_free_bytes_min" => draft.chunk.free_bytes_min = Some(value.bytes()?),
-        "chunk_layout" => draft.chunk.layout = Some(parse_layout(value.text()?)?),
-        "chunk_verify_writes" => draft.chunk.verify_writes = value.boolean()?,
-        "skip_acl" => draft.replicated.skip_acl = value.boolean()?,
-        "super_digest" => draft.replicated.super_digest = super_digest(value.text()?)?,
-        "digest_algorithm" => {
-            draft.replicated.digest_algorithm = digest_algorithm(value.text()?)?;
-        }
-        "digest_enabled" => draft.replicated.digest_enabled = value.boolean()?,
-        "extended_types" => draft.replicated.extended_types = value.boolean()?,
-        "enforce_quota" => draft.replicated.enforce_quota = value.boolean()?,
-        "reconfig_enabled" => {
-            draft.replicated.reconfig_enabled = value.boolean()?;
-            if draft.replicated.reconfig_enabled {
-                draft.report.warn(place, key, RECONFIG_NOT_BUILT);
-            }
-        }
-        "ensemble_auth_names" => {
-            draft.ensemble_auth_names = Some(value.texts()?);
-            draft.ensemble_auth_provider = true;
-        }
-        "enforce_auth_schemes" => {
-            draft.enforce_auth_schemes = value.texts()?;
-            draft.enforce_auth = !draft.enforce_auth_schemes.is_empty();
-        }
-        "sasl_users" => {
-            draft.sasl.users = Some((value.pairs()?, place.clone()));
-            draft.replicated.sasl_enabled = true;
-        }
-        "sasl_failed_allowed" => draft.sasl_failed_allowed = value.boolean()?,
-        "jaas_file" => {
-            draft.sasl.jaas_file = Some(PathBuf::from(value.text()?));
-            draft.replicated.sasl_enabled = true;
-        }
-        "super_users" => {
-            draft.sasl.super_users =
-                value.texts()?.into_iter().map(|user| (user.clone(), user)).collect();
-        }
-        "zk_tls_addr" => draft.tls.address = Some(value.text()?.parse()?),
-        _ => return apply_tls_key(draft, place, key, &value),
+        "disk_stall" => storage.disk_stall_ms = Some(disk_stall_ms(value.ms()?.into())?),
+        "fsync_warning" => storage.fsync_warning_ms = Some(u64::from(value.ms()?)),
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
-/// The keys about who may connect and about large requests.
-fn apply_throttle_key(
-    draft: &mut Draft,
+fn apply_listeners_key(listeners: &mut ListenersDraft, value: &Value<'_>) -> Result<bool, String> {
+    match value.key {
+        "zk_addr" => listeners.zk_addr = Some(value.text()?.parse()?),
+        "zk_tls_addr" => listeners.zk_tls_addr = Some(value.text()?.parse()?),
+        "connections_per_ip_max" => listeners.connections_per_ip_max = Some(value.count()?),
+        "connections_max" => listeners.connections_max = Some(value.count()?),
+        "listen_backlog" => listeners.backlog = Some(value.count()?).filter(|&n| n > 0),
+        "client_keep_alive" => listeners.keep_alive = Some(value.boolean()?),
+        "four_letter_words" => {
+            listeners.four_letter_words = Some(FourLetterWords::of(value.texts()?));
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_sessions_key(
+    sessions: &mut SessionsDraft,
     place: &Place,
-    key: &str,
     value: &Value<'_>,
-) -> Result<(), String> {
-    let throttle = &mut draft.throttle;
+) -> Result<bool, String> {
+    match value.key {
+        "tick" => sessions.tick_ms = Some(value.ms_above_0()?),
+        "session_timeout_min" => {
+            sessions.timeout_ms_min = Some(value.ms()?);
+            sessions.timeout_place = Some(place.clone());
+        }
+        "session_timeout_max" => {
+            sessions.timeout_ms_max = Some(value.ms()?);
+            sessions.timeout_place = Some(place.clone());
+        }
+        "sessionless_timeout" => {
+            sessions.sessionless_ms_max = Some(u64::from(value.ms_above_0()?));
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_requests_key(requests: &mut RequestsDraft, value: &Value<'_>) -> Result<bool, String> {
+    match value.key {
+        "jute_bytes_max" => {
+            let bytes = value.bytes()?;
+            let taken = u32::try_from(bytes).ok().filter(|n| (1..=JUTE_BYTES_MAX_MAX).contains(n));
+            requests.jute_bytes_max = Some(taken.ok_or_else(|| {
+                format!("{bytes} bytes is not between 1 and {JUTE_BYTES_MAX_MAX}")
+            })?);
+        }
+        "commands_in_flight_max" => match value.count()? {
+            0 => return Err("0 would let nothing through".to_string()),
+            max => requests.bound_commands(max),
+        },
+        "throttled_op_wait" => requests.throttled_op_wait_ms = u64::from(value.ms()?),
+        "reply_bytes_max" => {
+            requests.reply_bytes_max = Some(value.bytes()?).filter(|max| *max > 0);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_throttle_key(
+    throttle: &mut ThrottleDraft,
+    place: &Place,
+    value: &Value<'_>,
+) -> Result<bool, String> {
     let connections = &mut throttle.connections;
-    match key {
+    match value.key {
         "connect_tokens_max" => connections.tokens_max = value.count()?,
         "connect_fill" => connections.fill_ms = value.ms_above_0()?,
         "connect_fill_count" => connections.fill_count = value.count()?,
@@ -420,9 +411,120 @@ fn apply_throttle_key(
             0 => return Err("0 would let none through".to_string()),
             bytes => throttle.large_requests.bytes_max = bytes,
         },
-        _ => return Err("is not a key of this file".to_string()),
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
+}
+
+fn apply_container_key(
+    container: &mut ContainerSettings,
+    value: &Value<'_>,
+) -> Result<bool, String> {
+    match value.key {
+        "container_check_interval" => container.check_interval_ms = value.ms_above_0()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_logging_key(logging: &mut LoggingConfig, value: &Value<'_>) -> Result<bool, String> {
+    match value.key {
+        "audit" => logging.audit = value.boolean()?,
+        "log" => logging.filter = Some(log_filter(value.text()?)?),
+        "slow_request" => logging.slow_request_ms = Some(u64::from(value.ms_above_0()?)),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_monitoring_key(
+    monitoring: &mut MonitoringDraft,
+    value: &Value<'_>,
+) -> Result<bool, String> {
+    let (admin, metrics) = (&mut monitoring.admin, &mut monitoring.metrics);
+    match value.key {
+        "admin_addr" => admin.addr = Some(value.text()?.parse()?),
+        "admin_snapshot" => admin.images.is_snapshot_enabled = value.boolean()?,
+        "admin_restore" => admin.images.is_restore_enabled = value.boolean()?,
+        "admin_rate_limit_interval" => {
+            admin.images.rate_limit_interval_ms = u64::from(value.ms()?);
+        }
+        "metrics_addr" => metrics.addr = Some(value.text()?.parse()?),
+        "metrics_of_process" => metrics.with_process = Some(value.boolean()?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_chunk_key(chunk: &mut ChunkDraft, value: &Value<'_>) -> Result<bool, String> {
+    match value.key {
+        "chunk_addr" => chunk.addr = Some(value.text()?.parse()?),
+        "chunk_tls_addr" => chunk.tls_addr = Some(value.text()?.parse()?),
+        "chunk_connections_max" => chunk.connections_max = Some(value.count()? as usize),
+        "chunk_connections_per_ip_max" => {
+            chunk.connections_per_ip_max = Some(value.count()? as usize);
+        }
+        "chunk_dir" => chunk.dir = Some(PathBuf::from(value.text()?)),
+        "chunk_bytes_max" => chunk.bytes_max = Some(value.bytes()?),
+        "chunk_free_bytes_min" => chunk.free_bytes_min = Some(value.bytes()?),
+        "chunk_layout" => chunk.layout = Some(parse_layout(value.text()?)?),
+        "chunk_verify_writes" => chunk.verify_writes = value.boolean()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_replicated_key(
+    replicated: &mut Settings,
+    report: &mut Report,
+    place: &Place,
+    value: &Value<'_>,
+) -> Result<bool, String> {
+    match value.key {
+        "skip_acl" => replicated.skip_acl = value.boolean()?,
+        "super_digest" => replicated.super_digest = super_digest(value.text()?)?,
+        "digest_algorithm" => replicated.digest_algorithm = digest_algorithm(value.text()?)?,
+        "digest_enabled" => replicated.digest_enabled = value.boolean()?,
+        "extended_types" => replicated.extended_types = value.boolean()?,
+        "enforce_quota" => replicated.enforce_quota = value.boolean()?,
+        "reconfig_enabled" => {
+            replicated.reconfig_enabled = value.boolean()?;
+            if replicated.reconfig_enabled {
+                report.warn(place, value.key, RECONFIG_NOT_BUILT);
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_auth_key(draft: &mut Draft, place: &Place, value: &Value<'_>) -> Result<bool, String> {
+    let auth = &mut draft.auth;
+    match value.key {
+        "ensemble_auth_names" => {
+            auth.ensemble_names = Some(value.texts()?);
+            auth.has_ensemble_provider = true;
+        }
+        "enforce_auth_schemes" => {
+            auth.enforced_schemes = value.texts()?;
+            auth.is_enforced = !auth.enforced_schemes.is_empty();
+        }
+        "sasl_users" => {
+            auth.sasl.users = Some((value.pairs()?, place.clone()));
+            draft.replicated.sasl_enabled = true;
+        }
+        "sasl_failed_allowed" => auth.sasl_failed_allowed = value.boolean()?,
+        "jaas_file" => {
+            auth.sasl.jaas_file = Some(PathBuf::from(value.text()?));
+            draft.replicated.sasl_enabled = true;
+        }
+        "super_users" => {
+            auth.sasl.super_users =
+                value.texts()?.into_iter().map(|user| (user.clone(), user)).collect();
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// The keys about TLS for clients, each with ZooKeeper's name for it.
@@ -444,18 +546,13 @@ const TLS_NAMES: [(&str, &str); 15] = [
     ("x509_super_user", "X509AuthenticationProvider.superUser"),
 ];
 
-fn apply_tls_key(
-    draft: &mut Draft,
-    place: &Place,
-    key: &str,
-    value: &Value<'_>,
-) -> Result<(), String> {
-    let Some((_, name)) = TLS_NAMES.iter().find(|(ours, _)| *ours == key) else {
-        return Err("is not a key of this file".to_string());
+fn apply_tls_key(tls: &mut TlsDraft, place: &Place, value: &Value<'_>) -> Result<bool, String> {
+    let Some((_, name)) = TLS_NAMES.iter().find(|(ours, _)| *ours == value.key) else {
+        return Ok(false);
     };
     let text = value.tls_text()?;
-    assert!(draft.tls.say(place, key, name, &text), "{name} is about TLS");
-    Ok(())
+    assert!(tls.say(place, value.key, name, &text), "{name} is about TLS");
+    Ok(true)
 }
 
 /// A value with its key, whose form a complaint shows.

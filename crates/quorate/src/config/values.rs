@@ -19,6 +19,16 @@ pub(super) enum Fate {
     Unknown,
 }
 
+impl Fate {
+    /// What becomes of a key, as `next` knows it if nobody knew it so far.
+    pub fn or_else(self, next: impl FnOnce() -> Result<Fate, String>) -> Result<Fate, String> {
+        match self {
+            Fate::Unknown => next(),
+            known => Ok(known),
+        }
+    }
+}
+
 /// `Moot` where nothing is lost, otherwise the complaint.
 pub(super) fn unless(nothing_lost: bool, complaint: &str) -> Fate {
     if nothing_lost { Fate::Moot } else { Fate::Differs(complaint.to_string()) }

@@ -6,14 +6,20 @@
 
 use std::path::Path;
 
-use super::address::{ListenAddress, every_address_if_unspecified};
-use super::chunk::parse_layout;
-use super::cluster::{Role, Said, attendance, version_of_file};
+use machine::Settings;
+use member::leader::containers::ContainerSettings;
+
+use super::chunk::{ChunkDraft, parse_layout};
+use super::cluster::{ClusterDraft, Role, Said, attendance, version_of_file};
 use super::draft::Draft;
 use super::files::{ReadFile, must_read};
-use super::listeners::FourLetterWords;
+use super::listeners::{FourLetterWords, ListenersDraft};
+use super::logging::LoggingConfig;
+use super::monitoring::AdminDraft;
 use super::report::{ConfigError, Place};
-use super::serve_config::{JUTE_BYTES_MAX_MAX, SNAPSHOT_COMMAND_COUNT_MIN};
+use super::requests::{JUTE_BYTES_MAX_MAX, RequestsDraft};
+use super::sessions::SessionsDraft;
+use super::storage::{SNAPSHOT_COMMAND_COUNT_MIN, StorageDraft};
 use super::units::parse_bytes;
 use super::values::{
     Fate, RECONFIG_NOT_BUILT, boolean, decimal_in, decimal_or_default, decimal_or_unlimited,
@@ -75,10 +81,10 @@ pub(super) fn apply(
     for entry in last_of_each_key(draft, file, text)? {
         apply_entry(draft, &Place::at(file, entry.line), &entry.key, &entry.value)?;
     }
-    if let Some((path, place)) = draft.zoo.dynamic_file.clone() {
+    if let Some((path, place)) = draft.cluster.dynamic_file.clone() {
         apply_dynamic_file(draft, &path, &place, read)?;
     }
-    settle_client_address(draft)
+    draft.listeners.settle_zoo_ports()
 }
 
 /// Takes over one key of a `zoo.cfg`, wherever it stands.
@@ -139,24 +145,27 @@ fn last_of_each_key(
 /// The keys that `QuorumPeerConfig` reads itself.
 fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result<Fate, String> {
     match key {
-        "dataDir" => draft.data_dir = Some(path(value)?),
-        "dataLogDir" => draft.log_dir = Some(path(value)?),
-        "clientPort" => draft.zoo.client_port = Some((port(value)?, place.clone())),
+        "dataDir" => draft.storage.data_dir = Some(path(value)?),
+        "dataLogDir" => draft.storage.log_dir = Some(path(value)?),
+        "clientPort" => draft.listeners.zoo_ports.client_port = Some((port(value)?, place.clone())),
         "clientPortAddress" => {
-            draft.zoo.client_port_address = Some((value.to_string(), place.clone()));
+            draft.listeners.zoo_ports.client_port_address =
+                Some((value.to_string(), place.clone()));
         }
-        "tickTime" => draft.tick_ms = Some(decimal_in(value, 1, i32::MAX)?),
+        "tickTime" => draft.sessions.tick_ms = Some(decimal_in(value, 1, i32::MAX)?),
         "minSessionTimeout" => {
-            draft.session_timeout_ms_min = decimal_or_default(value)?;
-            draft.session_timeout_place = Some(place.clone());
+            draft.sessions.timeout_ms_min = decimal_or_default(value)?;
+            draft.sessions.timeout_place = Some(place.clone());
         }
         "maxSessionTimeout" => {
-            draft.session_timeout_ms_max = decimal_or_default(value)?;
-            draft.session_timeout_place = Some(place.clone());
+            draft.sessions.timeout_ms_max = decimal_or_default(value)?;
+            draft.sessions.timeout_place = Some(place.clone());
         }
-        "maxClientCnxns" => draft.connections_per_ip_max = Some(decimal_or_unlimited(value)?),
+        "maxClientCnxns" => {
+            draft.listeners.connections_per_ip_max = Some(decimal_or_unlimited(value)?)
+        }
         "clientPortListenBacklog" => {
-            draft.listen_backlog = match decimal_or_unlimited(value)? {
+            draft.listeners.backlog = match decimal_or_unlimited(value)? {
                 0 => None,
                 length => Some(length),
             };
@@ -167,11 +176,12 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
         }
         "standaloneEnabled" => draft.cluster.standalone_enabled = boolean(value)?,
         "dynamicConfigFile" => {
-            draft.zoo.dynamic_file = Some((path(value)?, place.clone()));
+            draft.cluster.dynamic_file = Some((path(value)?, place.clone()));
         }
-        "secureClientPort" => draft.zoo.secure_client_port = Some(port(value)?),
+        "secureClientPort" => draft.listeners.zoo_ports.secure_client_port = Some(port(value)?),
         "secureClientPortAddress" => {
-            draft.zoo.secure_client_port_address = Some((value.to_string(), place.clone()));
+            draft.listeners.zoo_ports.secure_client_port_address =
+                Some((value.to_string(), place.clone()));
         }
         "localSessionsEnabled" | "localSessionsUpgradingEnabled" => {
             return Ok(unless(!boolean(value)?, "local sessions are not built yet"));
@@ -180,7 +190,7 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
         "electionAlg" | "syncEnabled" => {}
         _ if key.starts_with("metricsProvider.") => {
             let name = key.strip_prefix("metricsProvider.").unwrap_or(key);
-            return draft.metrics.apply(name, value);
+            return draft.monitoring.metrics.apply(name, value);
         }
         _ => return apply_ensemble_key(draft, place, key, value),
     }
@@ -202,15 +212,15 @@ fn apply_ensemble_key(
         }
     };
     match key {
-        "peerType" => cluster.peer_type = Some((Role::parse(value)?, place.clone())),
-        "initLimit" => cluster.init_limit = Some(decimal_in(value, 1, i32::MAX)?),
-        "syncLimit" => cluster.sync_limit = Some(decimal_in(value, 1, i32::MAX)?),
+        "peerType" => cluster.own.peer_type = Some((Role::parse(value)?, place.clone())),
+        "initLimit" => cluster.links.init_limit = Some(decimal_in(value, 1, i32::MAX)?),
+        "syncLimit" => cluster.links.sync_limit = Some(decimal_in(value, 1, i32::MAX)?),
         "connectToLearnerMasterLimit" => drop(decimal_in::<i32>(value, i32::MIN, i32::MAX)?),
-        "quorumListenOnAllIPs" => cluster.listen_on_all = boolean(value)?,
-        "sslQuorum" => cluster.tls = boolean(value)?.then(said),
+        "quorumListenOnAllIPs" => cluster.links.listen_on_all = boolean(value)?,
+        "sslQuorum" => cluster.auth.tls = boolean(value)?.then(said),
         "portUnification" => complain(boolean(value)?, NO_PORT_UNIFICATION),
         "sslQuorumReloadCertFiles" => draft.tls.quorum_reload = Some(boolean(value)?),
-        "quorum.auth.enableSasl" => cluster.sasl = boolean(value)?.then(said),
+        "quorum.auth.enableSasl" => cluster.auth.sasl = boolean(value)?.then(said),
         "observerMasterPort" => {
             complain(properties::parse_decimal(value)? > 0, "observers are not served yet")
         }
@@ -247,138 +257,235 @@ fn apply_property(
     if draft.tls.say(place, name, name, value) {
         return Ok(Fate::Taken);
     }
-    if let Some(fate) = draft.throttle.apply(place, name, value) {
+    if let Some(fate) = draft.requests.throttle.apply(place, name, value) {
         return fate;
     }
+    replicated_property(&mut draft.replicated, name, value)?
+        .or_else(|| auth_property(draft, name, value))?
+        .or_else(|| listeners_property(&mut draft.listeners, name, value))?
+        .or_else(|| sessions_property(&mut draft.sessions, name, value))?
+        .or_else(|| requests_property(&mut draft.requests, name, value))?
+        .or_else(|| storage_property(&mut draft.storage, name, value))?
+        .or_else(|| container_property(&mut draft.container, name, value))?
+        .or_else(|| logging_property(&mut draft.logging, name, value))?
+        .or_else(|| admin_property(&mut draft.monitoring.admin, name, value))?
+        .or_else(|| cluster_property(&mut draft.cluster, place, name, value))?
+        .or_else(|| chunk_property(&mut draft.chunk, name, value))?
+        .or_else(|| Ok(fate_of_unbuilt(name, value)))
+}
+
+// Each of these takes over a property of its subject; unknown if it is of another.
+
+fn replicated_property(settings: &mut Settings, name: &str, value: &str) -> Result<Fate, String> {
     match name {
-        "skipACL" => draft.replicated.skip_acl = yes_or_no(value)?,
-        "extendedTypesEnabled" => draft.replicated.extended_types = boolean(value)?,
-        "enforceQuota" => draft.replicated.enforce_quota = boolean(value)?,
-        "DigestAuthenticationProvider.enabled" => {
-            draft.replicated.digest_enabled = boolean(value)?;
-        }
-        "DigestAuthenticationProvider.superDigest" => {
-            draft.replicated.super_digest = super_digest(value)?;
-        }
+        "skipACL" => settings.skip_acl = yes_or_no(value)?,
+        "extendedTypesEnabled" => settings.extended_types = boolean(value)?,
+        "enforceQuota" => settings.enforce_quota = boolean(value)?,
+        "DigestAuthenticationProvider.enabled" => settings.digest_enabled = boolean(value)?,
+        "DigestAuthenticationProvider.superDigest" => settings.super_digest = super_digest(value)?,
         "DigestAuthenticationProvider.digestAlg" => {
-            draft.replicated.digest_algorithm = digest_algorithm(value)?;
+            settings.digest_algorithm = digest_algorithm(value)?;
         }
-        "ensembleAuthName" => draft.ensemble_auth_names = Some(list(value)),
-        "enforce.auth.enabled" => draft.enforce_auth = boolean(value)?,
-        "enforce.auth.schemes" => draft.enforce_auth_schemes = list(value),
-        "sessionRequireClientSASLAuth" => draft.client_sasl_required = boolean(value)?,
-        sasl::JAAS_FILE => draft.sasl.jaas_file = Some(sasl::jaas_path(value)),
-        "sasl.serverconfig" => draft.sasl.section = Some(value.to_string()),
-        "allowSaslFailedClients" => draft.sasl_failed_allowed = boolean(value)?,
-        "letAnySaslUserDoX" => draft.replicated.sasl_any_user = Some(value.to_string()),
+        "letAnySaslUserDoX" => settings.sasl_any_user = Some(value.to_string()),
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn auth_property(draft: &mut Draft, name: &str, value: &str) -> Result<Fate, String> {
+    let auth = &mut draft.auth;
+    match name {
+        "ensembleAuthName" => auth.ensemble_names = Some(list(value)),
+        "enforce.auth.enabled" => auth.is_enforced = boolean(value)?,
+        "enforce.auth.schemes" => auth.enforced_schemes = list(value),
+        "sessionRequireClientSASLAuth" => auth.is_sasl_required = boolean(value)?,
+        sasl::JAAS_FILE => auth.sasl.jaas_file = Some(sasl::jaas_path(value)),
+        "sasl.serverconfig" => auth.sasl.section = Some(value.to_string()),
+        "allowSaslFailedClients" => auth.sasl_failed_allowed = boolean(value)?,
         "SASLAuthenticationProvider.superPassword" => {
-            draft.sasl.super_password = Some(value.to_string());
+            auth.sasl.super_password = Some(value.to_string());
         }
         _ if name == "superUser" || name.starts_with("superUser.") => {
-            draft.sasl.super_users.insert(name.to_string(), value.to_string());
+            auth.sasl.super_users.insert(name.to_string(), value.to_string());
         }
         "kerberos.removeHostFromPrincipal" | "kerberos.removeRealmFromPrincipal" => {
             return Ok(Fate::Noted("Kerberos is not served, and names of other users stay whole"));
         }
-        "4lw.commands.whitelist" => draft.four_letter_words = Some(four_letter_words(value)),
-        "readonlymode.enabled" => draft.read_only_mode = boolean(value)?,
-        "maxCnxns" => draft.connections_max = Some(unlimited_below_one(number(value)?)?),
-        "clientTcpKeepAlive" => draft.client_keep_alive = Some(boolean(value)?),
-        "jute.maxbuffer" => return jute_bytes_max(draft, value),
-        "snapCount" => return snapshot_command_count(draft, value),
-        "snapSizeLimitInKb" => {
-            let kib = u64::try_from(number(value)?).unwrap_or(0);
-            draft.snapshot_log_bytes = Some(kib.checked_mul(1024).filter(|&bytes| bytes > 0));
+        _ if name.starts_with("authProvider.") => return Ok(auth_provider(draft, value)),
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn listeners_property(
+    listeners: &mut ListenersDraft,
+    name: &str,
+    value: &str,
+) -> Result<Fate, String> {
+    match name {
+        "4lw.commands.whitelist" => {
+            listeners.four_letter_words = Some(FourLetterWords::of(list(value)));
         }
+        "maxCnxns" => listeners.connections_max = Some(unlimited_below_one(number(value)?)?),
+        "clientTcpKeepAlive" => listeners.keep_alive = Some(boolean(value)?),
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn sessions_property(
+    sessions: &mut SessionsDraft,
+    name: &str,
+    value: &str,
+) -> Result<Fate, String> {
+    match name {
+        "readonlymode.enabled" => sessions.read_only_mode = boolean(value)?,
+        // `NIOServerCnxnFactory`.
+        "nio.sessionlessCnxnTimeout" => {
+            sessions.sessionless_ms_max = Some(number_in(value, 1, i32::MAX)?);
+        }
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn requests_property(
+    requests: &mut RequestsDraft,
+    name: &str,
+    value: &str,
+) -> Result<Fate, String> {
+    match name {
+        "jute.maxbuffer" => return jute_bytes_max(requests, value),
         // `ZooKeeperServer.shouldThrottle`; and of `RequestThrottler`, for which 0 is no bound.
-        "globalOutstandingLimit" => draft.bound_commands(number_in(value, 1, i32::MAX)?),
+        "globalOutstandingLimit" => requests.bound_commands(number_in(value, 1, i32::MAX)?),
         "request_throttle_max_requests" => match number_in(value, 0, i32::MAX)? {
             0 => {}
-            max => draft.bound_commands(max),
+            max => requests.bound_commands(max),
         },
         // What waits goes on as soon as it may, and what a closed connection asked for does not.
         "request_throttle_stall_time" | "request_throttle_drop_stale" => return Ok(Fate::Moot),
         "throttled_op_wait_time" => {
-            draft.throttled_op_wait_ms = u64::try_from(number(value)?).unwrap_or(0);
-        }
-        // `NIOServerCnxnFactory`.
-        "nio.sessionlessCnxnTimeout" => {
-            draft.sessionless_ms_max = Some(number_in(value, 1, i32::MAX)?);
+            requests.throttled_op_wait_ms = u64::try_from(number(value)?).unwrap_or(0);
         }
         "quorate.replyBytesMax" => {
             let bytes_max = parse_bytes(value)?;
-            draft.reply_bytes_max = Some(bytes_max).filter(|max| *max > 0);
+            requests.reply_bytes_max = Some(bytes_max).filter(|max| *max > 0);
+        }
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn storage_property(storage: &mut StorageDraft, name: &str, value: &str) -> Result<Fate, String> {
+    match name {
+        "snapCount" => return snapshot_command_count(storage, value),
+        "snapSizeLimitInKb" => {
+            let kib = u64::try_from(number(value)?).unwrap_or(0);
+            storage.snapshot_log_bytes = Some(kib.checked_mul(1024).filter(|&bytes| bytes > 0));
         }
         "quorate.diskStallMs" => {
             let ms: u32 = number_in(value, 1, i32::MAX)?;
-            draft.disk_stall_ms = Some(disk_stall_ms(ms.into())?);
-        }
-        "znode.container.checkIntervalMs" => {
-            draft.container.check_interval_ms = number_in(value, 1, i32::MAX)?;
-        }
-        "znode.container.maxPerMinute" => {
-            draft.container.removals_per_minute_max = number_in(value, 1, i32::MAX)?;
-        }
-        "znode.container.maxNeverUsedIntervalMs" => {
-            draft.container.never_used_ms_max = u64::try_from(number(value)?).unwrap_or(0);
+            storage.disk_stall_ms = Some(disk_stall_ms(ms.into())?);
         }
         "fsync.warningthresholdms" => {
-            draft.fsync_warning_ms = Some(u64::try_from(number(value)?).unwrap_or(0));
+            storage.fsync_warning_ms = Some(u64::try_from(number(value)?).unwrap_or(0));
         }
         "forceSync" => {
             let off = value == "no";
             return Ok(unless(!off, "nothing is acknowledged before it is on disk; it is ignored"));
         }
-        // `Boolean.getBoolean`.
-        "audit.enable" => draft.audit = value.eq_ignore_ascii_case("true"),
-        "audit.impl.class" => {
-            let is_own = value == "org.apache.zookeeper.audit.Slf4jAuditLogger";
-            return Ok(unless(is_own, "there is no such audit logger; the log is used"));
-        }
         // `FileTxnSnapLog`.
-        "datadir.autocreate" => draft.is_data_dir_required = !boolean(value)?,
+        "datadir.autocreate" => storage.is_data_dir_required = !boolean(value)?,
         _ if name.starts_with("autopurge.") => return autopurge(name, value),
-        // `QuorumCnxManager`.
-        "cnxTimeout" => {
-            draft.cluster.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
-        }
-        // `Boolean.getBoolean`.
-        "tcpKeepAlive" => draft.cluster.keep_alive = value.eq_ignore_ascii_case("true"),
-        "quorate.bootstrap" => draft.cluster.attendance = attendance(value)?,
-        "quorate.chunkAddr" => draft.chunk.addr = Some(value.parse()?),
-        "quorate.chunkConnectionsMax" => {
-            draft.chunk.connections_max = Some(unlimited_below_one(number(value)?)? as usize);
-        }
-        "quorate.chunkConnectionsPerIpMax" => {
-            let max = unlimited_below_one(number(value)?)? as usize;
-            draft.chunk.connections_per_ip_max = Some(max);
-        }
-        "quorate.chunkTlsAddr" => draft.chunk.tls_addr = Some(value.parse()?),
-        "quorate.chunkDir" => draft.chunk.dir = Some(path(value)?),
-        "quorate.chunkBytesMax" => draft.chunk.bytes_max = Some(parse_bytes(value)?),
-        "quorate.chunkFreeBytesMin" => {
-            draft.chunk.free_bytes_min = Some(parse_bytes(value)?);
-        }
-        "quorate.chunkLayout" => draft.chunk.layout = Some(parse_layout(value)?),
-        "quorate.chunkVerifyWrites" => draft.chunk.verify_writes = boolean(value)?,
-        "quorate.quorum.secretFile" => {
-            draft.cluster.secret_file = Some((path(value)?, Said::new(place, name)));
-        }
-        "quorate.log" => draft.log_filter = Some(log_filter(value)?),
-        "quorate.slowRequestMs" => {
-            draft.slow_request_ms = u64::try_from(number(value)?).ok().filter(|&ms| ms > 0);
-        }
-        _ if name.starts_with("admin.") => {
-            return draft.admin.apply(name.strip_prefix("admin.").unwrap_or(name), value);
-        }
-        _ if name.starts_with("authProvider.") => return Ok(auth_provider(draft, value)),
-        _ => return Ok(fate_of_unbuilt(name, value)),
+        _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)
 }
 
-fn four_letter_words(value: &str) -> FourLetterWords {
-    FourLetterWords::of(list(value))
+fn container_property(
+    container: &mut ContainerSettings,
+    name: &str,
+    value: &str,
+) -> Result<Fate, String> {
+    match name {
+        "znode.container.checkIntervalMs" => {
+            container.check_interval_ms = number_in(value, 1, i32::MAX)?;
+        }
+        "znode.container.maxPerMinute" => {
+            container.removals_per_minute_max = number_in(value, 1, i32::MAX)?;
+        }
+        "znode.container.maxNeverUsedIntervalMs" => {
+            container.never_used_ms_max = u64::try_from(number(value)?).unwrap_or(0);
+        }
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn logging_property(logging: &mut LoggingConfig, name: &str, value: &str) -> Result<Fate, String> {
+    match name {
+        // `Boolean.getBoolean`.
+        "audit.enable" => logging.audit = value.eq_ignore_ascii_case("true"),
+        "audit.impl.class" => {
+            let is_own = value == "org.apache.zookeeper.audit.Slf4jAuditLogger";
+            return Ok(unless(is_own, "there is no such audit logger; the log is used"));
+        }
+        "quorate.log" => logging.filter = Some(log_filter(value)?),
+        "quorate.slowRequestMs" => {
+            logging.slow_request_ms = u64::try_from(number(value)?).ok().filter(|&ms| ms > 0);
+        }
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn admin_property(admin: &mut AdminDraft, name: &str, value: &str) -> Result<Fate, String> {
+    match name.strip_prefix("admin.") {
+        Some(name) => admin.apply(name, value),
+        None => Ok(Fate::Unknown),
+    }
+}
+
+fn cluster_property(
+    cluster: &mut ClusterDraft,
+    place: &Place,
+    name: &str,
+    value: &str,
+) -> Result<Fate, String> {
+    match name {
+        // `QuorumCnxManager`.
+        "cnxTimeout" => {
+            cluster.links.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
+        }
+        // `Boolean.getBoolean`.
+        "tcpKeepAlive" => cluster.links.keep_alive = value.eq_ignore_ascii_case("true"),
+        "quorate.bootstrap" => cluster.attendance = attendance(value)?,
+        "quorate.quorum.secretFile" => {
+            cluster.auth.secret_file = Some((path(value)?, Said::new(place, name)));
+        }
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn chunk_property(chunk: &mut ChunkDraft, name: &str, value: &str) -> Result<Fate, String> {
+    match name {
+        "quorate.chunkAddr" => chunk.addr = Some(value.parse()?),
+        "quorate.chunkTlsAddr" => chunk.tls_addr = Some(value.parse()?),
+        "quorate.chunkConnectionsMax" => {
+            chunk.connections_max = Some(unlimited_below_one(number(value)?)? as usize);
+        }
+        "quorate.chunkConnectionsPerIpMax" => {
+            chunk.connections_per_ip_max = Some(unlimited_below_one(number(value)?)? as usize);
+        }
+        "quorate.chunkDir" => chunk.dir = Some(path(value)?),
+        "quorate.chunkBytesMax" => chunk.bytes_max = Some(parse_bytes(value)?),
+        "quorate.chunkFreeBytesMin" => chunk.free_bytes_min = Some(parse_bytes(value)?),
+        "quorate.chunkLayout" => chunk.layout = Some(parse_layout(value)?),
+        "quorate.chunkVerifyWrites" => chunk.verify_writes = boolean(value)?,
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
 }
 
 /// `DatadirCleanupManager`. Old snapshots and old log go as soon as nothing needs them, whatever is
@@ -404,9 +511,9 @@ const SNAPSHOTS_KEPT: i64 = 2;
 const KEPT_SNAPSHOTS: &str = "the newest two snapshots are kept, and what is older is always removed: \
                               make backups with the admin server's command snapshot";
 
-fn jute_bytes_max(draft: &mut Draft, value: &str) -> Result<Fate, String> {
+fn jute_bytes_max(requests: &mut RequestsDraft, value: &str) -> Result<Fate, String> {
     let bytes: u32 = number_in(value, 1, i32::MAX)?;
-    draft.jute_bytes_max = Some(bytes.min(JUTE_BYTES_MAX_MAX));
+    requests.jute_bytes_max = Some(bytes.min(JUTE_BYTES_MAX_MAX));
     Ok(if bytes > JUTE_BYTES_MAX_MAX {
         Fate::Differs(format!(
             "{bytes} is above the largest request of {JUTE_BYTES_MAX_MAX} bytes; \
@@ -417,9 +524,9 @@ fn jute_bytes_max(draft: &mut Draft, value: &str) -> Result<Fate, String> {
     })
 }
 
-fn snapshot_command_count(draft: &mut Draft, value: &str) -> Result<Fate, String> {
+fn snapshot_command_count(storage: &mut StorageDraft, value: &str) -> Result<Fate, String> {
     let count: u32 = number_in(value, i32::MIN, i32::MAX).map(|n: i32| n.max(0).unsigned_abs())?;
-    draft.snapshot_command_count = Some(count.max(SNAPSHOT_COMMAND_COUNT_MIN));
+    storage.snapshot_command_count = Some(count.max(SNAPSHOT_COMMAND_COUNT_MIN));
     let least = SNAPSHOT_COMMAND_COUNT_MIN;
     Ok(unless(count >= least, &format!("{count} is below the least, {least}, which is used")))
 }
@@ -429,7 +536,7 @@ fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
     match class.rsplit('.').next().unwrap_or(class) {
         "DigestAuthenticationProvider" | "IPAuthenticationProvider" => Fate::Moot,
         "EnsembleAuthenticationProvider" => {
-            draft.ensemble_auth_provider = true;
+            draft.auth.has_ensemble_provider = true;
             Fate::Taken
         }
         "SASLAuthenticationProvider" => {
@@ -565,44 +672,4 @@ fn apply_dynamic_file(
         }
     }
     Ok(())
-}
-
-/// Joins `clientPort` and `clientPortAddress`, and the two of the port that speaks TLS.
-pub(super) fn settle_client_address(draft: &mut Draft) -> Result<(), ConfigError> {
-    match (&draft.zoo.secure_client_port, &draft.zoo.secure_client_port_address) {
-        (None, None) => {}
-        (None, Some((_, place))) => {
-            return Err(ConfigError::Malformed {
-                place: place.clone(),
-                cause: "secureClientPortAddress is set but secureClientPort is not".to_string(),
-            });
-        }
-        (Some(port), address) => {
-            let host = address.as_ref().map(|(host, _)| bare(host));
-            let address = ListenAddress { host, port: *port };
-            draft.tls.address = Some(every_address_if_unspecified(address));
-        }
-    }
-    match (&draft.zoo.client_port, &draft.zoo.client_port_address) {
-        (None, None) => {}
-        (None, Some((_, place))) => {
-            return Err(ConfigError::Malformed {
-                place: place.clone(),
-                cause: "clientPortAddress is set but clientPort is not".to_string(),
-            });
-        }
-        (Some((port, _)), None) => {
-            draft.zk_addr = Some(ListenAddress { host: None, port: *port });
-        }
-        (Some((port, _)), Some((host, _))) => {
-            let address = ListenAddress { host: Some(bare(host)), port: *port };
-            draft.zk_addr = Some(every_address_if_unspecified(address));
-        }
-    }
-    Ok(())
-}
-
-/// A host without the brackets of an IPv6 address.
-fn bare(host: &str) -> String {
-    host.trim_start_matches('[').trim_end_matches(']').to_string()
 }

@@ -35,9 +35,12 @@ fn each_server_finds_itself_in_the_file_that_is_written_for_it() {
             let args = ServeArgs { config: Some(file), ..ServeArgs::default() };
             let (config, warnings) = load(&args, &Env::default()).unwrap();
             assert_eq!(warnings, []);
-            assert_eq!(config.data_dir, folder.join(number.to_string()));
-            assert_eq!(config.zk_addr.unwrap().to_string(), format!("127.0.0.1:{}", 2180 + number));
-            assert_eq!(u32::from(config.metrics.unwrap().addr.port), 6_999 + number);
+            assert_eq!(config.storage.data_dir, folder.join(number.to_string()));
+            assert_eq!(
+                config.listeners.zk_addr.unwrap().to_string(),
+                format!("127.0.0.1:{}", 2180 + number)
+            );
+            assert_eq!(u32::from(config.monitoring.metrics.unwrap().addr.port), 6_999 + number);
             let chunk = config.chunk.unwrap();
             assert_eq!(u32::from(chunk.addr.unwrap().port), 9_858 + number);
             assert_eq!((chunk.layout, chunk.verify_writes), (Layout::PerBlock, true));

@@ -12,7 +12,7 @@ use crate::config::address::{ListenAddress, every_address_if_unspecified};
 use crate::config::draft::Draft;
 use crate::config::files::{ReadFile, must_read};
 use crate::config::report::{ConfigError, Place};
-use crate::config::serve_config::DATA_DIR_DEFAULT;
+use crate::config::storage::DATA_DIR_DEFAULT;
 
 /// Finds out which server this is, lets its line name the client port, and puts together what was
 /// said. None: a standalone server.
@@ -21,7 +21,7 @@ pub(in crate::config) fn settle(
     read: ReadFile<'_>,
 ) -> Result<Option<ClusterConfig>, ConfigError> {
     let own_number = own_number(draft, read)?;
-    draft.my_id = own_number.as_ref().map(|(number, _)| *number);
+    draft.cluster.own.my_id = own_number.as_ref().map(|(number, _)| *number);
     let Some(first) = draft.cluster.servers.first() else {
         return no_servers(draft);
     };
@@ -47,7 +47,7 @@ pub(in crate::config) fn settle(
     let servers: BTreeMap<_, _> =
         lines.into_iter().map(|line| (line.number, line.address)).collect();
     let own = servers.get(&number).expect("the own number was found among them");
-    let host = Some(own.host.clone()).filter(|_| !cluster.listen_on_all);
+    let host = Some(own.host.clone()).filter(|_| !cluster.links.listen_on_all);
     let listen = every_address_if_unspecified(ListenAddress { host, port: own.peer_port });
     Ok(Some(ClusterConfig {
         number,
@@ -55,10 +55,10 @@ pub(in crate::config) fn settle(
         servers,
         attendance: cluster.attendance,
         auth,
-        connect_timeout_ms: cluster.connect_timeout_ms.unwrap_or(CONNECT_TIMEOUT_MS_DEFAULT),
-        keep_alive: cluster.keep_alive,
-        init_limit: cluster.init_limit.unwrap_or(INIT_LIMIT_DEFAULT),
-        sync_limit: cluster.sync_limit.unwrap_or(SYNC_LIMIT_DEFAULT),
+        connect_timeout_ms: cluster.links.connect_timeout_ms.unwrap_or(CONNECT_TIMEOUT_MS_DEFAULT),
+        keep_alive: cluster.links.keep_alive,
+        init_limit: cluster.links.init_limit.unwrap_or(INIT_LIMIT_DEFAULT),
+        sync_limit: cluster.links.sync_limit.unwrap_or(SYNC_LIMIT_DEFAULT),
         version: cluster.version,
     }))
 }
@@ -84,7 +84,7 @@ fn complain_of_grouping(draft: &mut Draft) {
 
 /// Where the number of this server stands, if it does not stand in the configuration itself.
 fn my_id_file(draft: &Draft) -> Option<PathBuf> {
-    match &draft.data_dir {
+    match &draft.storage.data_dir {
         Some(data_dir) => Some(data_dir.join("myid")),
         None if draft.report.is_zoo_cfg => None,
         None => Some(Path::new(DATA_DIR_DEFAULT).join("myid")),
@@ -93,15 +93,15 @@ fn my_id_file(draft: &Draft) -> Option<PathBuf> {
 
 /// The number of this server and where it stands, if anything says it.
 fn own_number(draft: &Draft, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, ConfigError> {
-    if draft.cluster.own_number.is_some() {
-        return Ok(draft.cluster.own_number.clone());
+    if draft.cluster.own.number.is_some() {
+        return Ok(draft.cluster.own.number.clone());
     }
     let is_wanted = draft.report.is_zoo_cfg || !draft.cluster.servers.is_empty();
     let found = match my_id_file(draft).filter(|_| is_wanted) {
         Some(path) => read_my_id(&path, read)?,
         None => None,
     };
-    Ok(found.or_else(|| draft.cluster.own_number_default.clone()))
+    Ok(found.or_else(|| draft.cluster.own.number_default.clone()))
 }
 
 /// The number in the first line of `myid`, if there is such a file.
@@ -156,7 +156,7 @@ fn check_servers(cluster: &ClusterDraft) -> Result<(), ConfigError> {
              servers decide",
         ));
     }
-    if let Some(said) = &cluster.sasl {
+    if let Some(said) = &cluster.auth.sasl {
         return Err(said.refused(
             "SASL between servers is not served: have sslQuorum=true, or a secret of theirs in \
              quorate.quorum.secretFile",
@@ -189,10 +189,10 @@ fn shared_address(one: &ServerAddress, other: &ServerAddress) -> Option<String> 
 /// `QuorumPeerConfig.setupClientPort`: the own line's client address is the one, and must not
 /// disagree with `clientPort`.
 fn settle_client_port(draft: &mut Draft) -> Result<(), ConfigError> {
-    let is_own = |server: &&ServerLine| Some(u64::from(server.number)) == draft.my_id;
+    let is_own = |server: &&ServerLine| Some(u64::from(server.number)) == draft.cluster.own.my_id;
     let Some(own) = draft.cluster.servers.iter().find(is_own) else { return Ok(()) };
     let Some(client) = own.address.client.clone() else { return Ok(()) };
-    if let Some(static_address) = &draft.zk_addr
+    if let Some(static_address) = &draft.listeners.zk_addr
         && *static_address != client
         && (static_address.host.is_some() || static_address.port != client.port)
     {
@@ -202,7 +202,7 @@ fn settle_client_port(draft: &mut Draft) -> Result<(), ConfigError> {
             cause: format!("clients connect to {client} here, but {key} says {static_address}"),
         });
     }
-    draft.zk_addr = Some(client);
+    draft.listeners.zk_addr = Some(client);
     Ok(())
 }
 
@@ -224,21 +224,21 @@ fn warn_of_numbers(draft: &mut Draft, first: &Said) {
 
 /// The list outweighs `peerType` (`QuorumPeerConfig.setupPeerType`).
 fn warn_of_peer_type(draft: &mut Draft) {
-    if let Some((Role::Observer, place)) = draft.cluster.peer_type.take() {
+    if let Some((Role::Observer, place)) = draft.cluster.own.peer_type.take() {
         let message = "the list of servers says participant, and counts";
         draft.report.warn(&place, "peerType", message);
     }
 }
 
 fn settle_auth(draft: &mut Draft, read: ReadFile<'_>) -> Result<PeerAuth, ConfigError> {
-    let tls = match draft.cluster.tls.take() {
+    let tls = match draft.cluster.auth.tls.take() {
         Some(said) => Some((draft.tls.settle_quorum(&mut draft.report)?, said)),
         None => {
             draft.tls.ignore_quorum(&mut draft.report);
             None
         }
     };
-    match (draft.cluster.secret_file.take(), tls) {
+    match (draft.cluster.auth.secret_file.take(), tls) {
         (None, None) => {
             let (secret, tls) = match draft.report.is_zoo_cfg {
                 true => ("quorate.quorum.secretFile", "sslQuorum=true"),

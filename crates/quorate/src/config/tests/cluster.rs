@@ -221,7 +221,7 @@ fn the_container_images_variables_make_a_member() {
                    server.3=zoo3:2888:3888;2181";
     let world = container(&[("ZOO_SERVERS", servers), ("ZOO_MY_ID", "3")]);
     let config = world.config();
-    assert_eq!(config.zk_addr.as_ref().unwrap().to_string(), "*:2181");
+    assert_eq!(config.listeners.zk_addr.as_ref().unwrap().to_string(), "*:2181");
     let cluster = config.cluster.unwrap();
     assert_eq!((cluster.number, cluster.listen.to_string().as_str()), (3, "zoo3:2888"));
 }
@@ -322,7 +322,7 @@ fn a_toml_file_has_a_table_for_the_ensemble() {
     );
     let world = World::toml(&text).and("/secret", SECRET);
     let config = world.config();
-    assert_eq!(config.zk_addr.unwrap().to_string(), "*:2182");
+    assert_eq!(config.listeners.zk_addr.unwrap().to_string(), "*:2182");
     assert_eq!(config.my_id, Some(2));
     let cluster = config.cluster.unwrap();
     assert_eq!((cluster.number, cluster.servers.len()), (2, 3));

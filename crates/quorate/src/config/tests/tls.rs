@@ -20,10 +20,10 @@ fn tls(lines: &str) -> TlsConfig {
 #[test]
 fn a_port_for_tls_needs_stores_and_switches_the_x509_scheme_on() {
     let config = secure("").config();
-    assert_eq!(config.zk_addr.unwrap().to_string(), "*:2181");
-    assert_eq!(config.zk_tls_addr.unwrap().to_string(), "*:2281");
+    assert_eq!(config.listeners.zk_addr.unwrap().to_string(), "*:2181");
+    assert_eq!(config.listeners.zk_tls_addr.unwrap().to_string(), "*:2281");
     assert!(config.replicated.x509_enabled);
-    assert!(!config.port_unification);
+    assert!(!config.listeners.port_unification);
     let tls = config.tls.unwrap();
     assert_eq!(tls.key_store.path, Path::new("/k.jks"));
     assert_eq!(tls.key_store.place.to_string(), "conf/zoo.cfg:4");
@@ -54,15 +54,15 @@ fn a_port_for_tls_needs_stores_and_switches_the_x509_scheme_on() {
 fn a_server_may_speak_nothing_but_tls() {
     let lines = "dataDir=/d\nsecureClientPort=2281\nsecureClientPortAddress=::1\n";
     let config = World::zoo(&format!("{lines}{STORES}")).config();
-    assert_eq!(config.zk_addr, None);
-    assert_eq!(config.zk_tls_addr.unwrap().to_string(), "[::1]:2281");
+    assert_eq!(config.listeners.zk_addr, None);
+    assert_eq!(config.listeners.zk_tls_addr.unwrap().to_string(), "[::1]:2281");
 }
 
 #[test]
 fn one_port_may_take_both() {
     let config = zoo(&format!("client.portUnification=true\n{STORES}")).config();
-    assert!(config.port_unification);
-    assert_eq!(config.zk_tls_addr, None);
+    assert!(config.listeners.port_unification);
+    assert_eq!(config.listeners.zk_tls_addr, None);
     assert!(config.tls.is_some());
     assert!(config.replicated.x509_enabled);
     let off = zoo(&format!("client.portUnification=false\n{STORES}"));
@@ -181,8 +181,8 @@ fn our_own_file_says_the_same() {
          tls_handshakes_max = 3\nx509_super_user = \"CN=root\"\ntls_port_unification = true\n",
     )
     .config();
-    assert_eq!(config.zk_tls_addr.unwrap().to_string(), "*:2");
-    assert!(config.port_unification);
+    assert_eq!(config.listeners.zk_tls_addr.unwrap().to_string(), "*:2");
+    assert!(config.listeners.port_unification);
     let tls = config.tls.unwrap();
     assert_eq!(
         (tls.key_store.key.as_str(), tls.key_store.kind),

@@ -1,0 +1,58 @@
+//! The data directory, and when the log and its snapshots are written.
+
+use std::path::PathBuf;
+
+use member::limits::{DISK_STALL_MS, SNAPSHOT_LOG_BYTES_DEFAULT};
+
+/// Where the data is kept when nothing says otherwise.
+pub const DATA_DIR_DEFAULT: &str = "./quorate-data";
+/// `FileTxnLog.FSYNC_WARNING_THRESHOLD_MS_PROPERTY`.
+const FSYNC_WARNING_MS_DEFAULT: u64 = 1_000;
+/// The smallest `snapCount` (`ZooKeeperServer.getSnapCount`).
+pub(super) const SNAPSHOT_COMMAND_COUNT_MIN: u32 = 2;
+
+/// Where the data is kept, and how the disk is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StorageConfig {
+    pub data_dir: PathBuf,
+    /// Whether the start is refused where `data_dir` holds no data (`datadir.autocreate=false`).
+    pub is_data_dir_required: bool,
+    /// Where the log is kept, if not in `data_dir` (`dataLogDir`).
+    pub log_dir: Option<PathBuf>,
+    /// Commands after which a snapshot is due (`snapCount`); none: never for their number.
+    pub snapshot_command_count: Option<u32>,
+    /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: never for its size.
+    pub snapshot_log_bytes: Option<u64>,
+    /// How long the log's disk may hang before a leader hands over.
+    pub disk_stall_ms: u64,
+    /// A write of the log that takes longer is worth a warning (`fsync.warningthresholdms`).
+    pub fsync_warning_ms: u64,
+}
+
+/// What the sources said so far.
+#[derive(Debug, Default)]
+pub(super) struct StorageDraft {
+    pub data_dir: Option<PathBuf>,
+    pub is_data_dir_required: bool,
+    pub log_dir: Option<PathBuf>,
+    pub snapshot_command_count: Option<u32>,
+    /// The outer none: not said; the inner: switched off.
+    pub snapshot_log_bytes: Option<Option<u64>>,
+    pub disk_stall_ms: Option<u64>,
+    pub fsync_warning_ms: Option<u64>,
+}
+
+impl StorageDraft {
+    pub fn finish(self) -> StorageConfig {
+        let data_dir = self.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
+        StorageConfig {
+            log_dir: self.log_dir.filter(|log_dir| *log_dir != data_dir),
+            data_dir,
+            is_data_dir_required: self.is_data_dir_required,
+            snapshot_command_count: self.snapshot_command_count,
+            snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
+            disk_stall_ms: self.disk_stall_ms.unwrap_or(DISK_STALL_MS),
+            fsync_warning_ms: self.fsync_warning_ms.unwrap_or(FSYNC_WARNING_MS_DEFAULT),
+        }
+    }
+}
