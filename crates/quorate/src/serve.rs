@@ -1,6 +1,8 @@
 //! `quorate serve`: puts a member, its connection runtimes and its sockets together.
 
-use std::collections::BTreeMap;
+mod ports;
+mod shown;
+
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -13,14 +15,13 @@ use member::throttle::Throttle;
 use member::zk_front::FrontConfig;
 use member::zk_front::auth::AuthConfig;
 use node::{Node, NodeConfig, StartBoard};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use zk::four_letter::ConfReport;
 
-use crate::admin::{Port, Service, WaitingServer};
+use crate::admin::WaitingServer;
 use crate::change_log::ChangeLog;
 use crate::cli::ServeArgs;
-use crate::config::{self, Env, ListenAddress, ServeConfig, Severity, masked};
+use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
 use crate::data_dir;
 use crate::descriptors;
 use crate::hangup::Reloaded;
@@ -33,12 +34,11 @@ use crate::monitor_thread::{self, Begin};
 use crate::not_serving::{self, Answers};
 use crate::peers;
 use crate::tls::Tls;
+use ports::{bind_monitoring, listen, port_of};
+use shown::{conf_report, shown_properties, user_name, version};
 
 /// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
 const FRONTS_MAX: usize = 16;
-
-/// How long a connection for metrics may be silent, as Jetty has it.
-const METRICS_IDLE: Duration = Duration::from_secs(30);
 
 /// How long a server may take from its start until it serves: replaying a long log takes seconds.
 const READY_LIMIT: Duration = Duration::from_secs(600);
@@ -367,179 +367,4 @@ fn front_config(
 fn read_only_after_ms(config: &ServeConfig) -> Option<u64> {
     let is_wanted = config.sessions.read_only_mode && config.cluster.is_some();
     is_wanted.then(|| u64::from(config.sessions.tick_ms).max(READ_ONLY_AFTER_MS_MIN))
-}
-
-/// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where
-/// another one can be chosen.
-fn listen(
-    config: &ServeConfig,
-    wanted: &ListenAddress,
-    setting: &str,
-) -> anyhow::Result<TcpListener> {
-    let candidates =
-        wanted.candidates().with_context(|| format!("{wanted} is not an address here"))?;
-    let mut failure = anyhow::anyhow!("no address for {wanted}");
-    for address in candidates {
-        let bound = (|| {
-            let socket = match address.is_ipv4() {
-                true => TcpSocket::new_v4()?,
-                false => TcpSocket::new_v6()?,
-            };
-            socket.set_reuseaddr(true)?;
-            // Inherited by the connections that are accepted (`NIOServerCnxn`).
-            socket.set_keepalive(config.listeners.keep_alive)?;
-            socket.bind(address)?;
-            socket.listen(config.listeners.backlog_or_default())
-        })();
-        match bound {
-            Ok(listener) => return Ok(listener),
-            Err(error) => failure = cannot_listen(wanted, setting, &error),
-        }
-    }
-    Err(failure)
-}
-
-/// Binds the ports for monitoring that are asked for. Each is named in the ready line.
-fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> {
-    let (mut ports, mut shown) = (Vec::new(), String::new());
-    if let Some(metrics) = &config.monitoring.metrics {
-        let service = Service::Metrics { with_process: metrics.with_process };
-        let port = Port::bind(&metrics.addr, "metrics", service, METRICS_IDLE)?;
-        shown += &format!(" metrics={}", port.address()?);
-        ports.push(port);
-    }
-    if let Some(admin) = &config.monitoring.admin {
-        let service = Service::Commands { url: admin.command_url.clone() };
-        let idle = Duration::from_millis(u64::from(admin.idle_ms));
-        match Port::bind(&admin.addr, "the admin server", service, idle) {
-            Ok(port) => {
-                shown += &format!(" admin={}", port.address()?);
-                ports.push(port);
-            }
-            Err(error) if admin.is_port_configured => return Err(error),
-            Err(error) => tracing::warn!("{error}; going on without it"),
-        }
-    }
-    Ok((ports, shown))
-}
-
-fn cannot_listen(wanted: &ListenAddress, setting: &str, error: &std::io::Error) -> anyhow::Error {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "cannot listen on {wanted}: port {} is in use; choose another with {setting}",
-            wanted.port
-        ),
-        _ => anyhow::anyhow!("cannot listen on {wanted}: {error}"),
-    }
-}
-
-/// The ZooKeeper version whose protocol is served, then our own and its date, in the form that
-/// clients and tools parse (`Version.getFullVersion`).
-fn version() -> String {
-    let (own, date) = (env!("CARGO_PKG_VERSION"), env!("QUORATE_BUILD_DATE"));
-    format!("3.9.5-quorate-{own}, built on {date}")
-}
-
-/// What `system_properties` shows: passwords are not among it, unlike in ZooKeeper.
-fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let shown = |(key, value): (&String, &String)| {
-        let value = if masked::is_secret(key) { masked::MASK } else { value };
-        (key.clone(), value.to_string())
-    };
-    properties.iter().map(shown).collect()
-}
-
-/// Who runs this process, as Java names it (`user.name`).
-fn user_name() -> String {
-    let own = rustix::process::getuid().as_raw().to_string();
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, id) = (fields.next()?, fields.nth(1)?);
-        (id == own).then(|| name.to_string())
-    });
-    name.unwrap_or_else(|| "?".to_string())
-}
-
-/// A variable of the environment, as Java shows a property that is not set.
-fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| "<NA>".to_string())
-}
-
-/// What `envi` shows of a Java machine.
-const JAVA_PROPERTIES: [&str; 7] = [
-    "java.version",
-    "java.vendor",
-    "java.home",
-    "java.class.path",
-    "java.library.path",
-    "java.io.tmpdir",
-    "java.compiler",
-];
-
-/// What `envi` shows beside the version (`Environment.list`).
-fn environment() -> Vec<(&'static str, String)> {
-    let system = rustix::system::uname();
-    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-    let folder = std::env::current_dir();
-    let folder = folder.map_or("<NA>".to_string(), |folder| folder.display().to_string());
-    let memory = monitor::process::memory();
-    let megabytes = |bytes: u64| format!("{}MB", bytes >> 20);
-    // As Java shows properties that are not set: who reads these lines by their keys finds them.
-    let mut environment = vec![("host.name", text(system.nodename()))];
-    environment.extend(JAVA_PROPERTIES.map(|key| (key, "<NA>".to_string())));
-    environment.extend([
-        ("os.name", text(system.sysname())),
-        ("os.arch", text(system.machine())),
-        ("os.version", text(system.release())),
-        ("user.name", user_name()),
-        ("user.home", variable("HOME")),
-        ("user.dir", folder),
-        ("os.memory.max", megabytes(memory.limit_bytes)),
-        ("os.memory.total", megabytes(memory.anonymous_bytes)),
-    ]);
-    environment
-}
-
-/// The port of a listener, as `conf` shows it.
-fn port_of(listener: Option<&TcpListener>) -> String {
-    let port = listener.and_then(|listener| listener.local_addr().ok());
-    port.map_or("-1".to_string(), |address| address.port().to_string())
-}
-
-/// The lines of `conf` (`ZooKeeperServer.dumpConf`, and that of `QuorumZooKeeperServer`); of the
-/// ports the one for TLS comes second.
-fn conf_report(config: &ServeConfig, [client_port, secure_client_port]: [String; 2]) -> ConfReport {
-    let dir = config.storage.data_dir.display().to_string();
-    let log_dir =
-        config.storage.log_dir.as_ref().map_or(dir.clone(), |it| it.display().to_string());
-    let mut lines = vec![
-        ("clientPort", client_port),
-        ("secureClientPort", secure_client_port),
-        ("dataDir", dir.clone()),
-        ("dataLogDir", log_dir),
-        ("tickTime", config.sessions.tick_ms.to_string()),
-        ("maxClientCnxns", config.listeners.connections_per_ip_max.to_string()),
-        ("minSessionTimeout", config.sessions.timeout_ms_min.to_string()),
-        ("maxSessionTimeout", config.sessions.timeout_ms_max.to_string()),
-        (
-            "clientPortListenBacklog",
-            config.listeners.backlog.map_or("-1".to_string(), |backlog| backlog.to_string()),
-        ),
-        ("serverId", config.my_id.unwrap_or(0).to_string()),
-    ];
-    if let Some(cluster) = &config.cluster {
-        let own = cluster.own();
-        lines.extend([
-            ("initLimit", cluster.init_limit.to_string()),
-            ("syncLimit", cluster.sync_limit.to_string()),
-            ("electionAlg", "3".to_string()),
-            ("electionPort", own.election_port.to_string()),
-            ("quorumPort", own.peer_port.to_string()),
-            // `LearnerType.PARTICIPANT`.
-            ("peerType", "0".to_string()),
-        ]);
-    }
-    let membership = config.cluster.as_ref().map(ToString::to_string);
-    ConfReport { lines, membership, environment: environment() }
 }

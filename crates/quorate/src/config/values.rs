@@ -20,7 +20,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// What becomes of a key, as `next` knows it if nobody knew it so far.
+    /// Asks `next` about a key that is unknown so far.
     pub fn or_else(self, next: impl FnOnce() -> Result<Fate, String>) -> Result<Fate, String> {
         match self {
             Fate::Unknown => next(),

@@ -1,0 +1,82 @@
+//! The ports that a server listens on.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::admin::{Port, Service};
+use crate::config::{ListenAddress, ServeConfig};
+
+/// How long a connection for metrics may be silent, as Jetty has it.
+const METRICS_IDLE: Duration = Duration::from_secs(30);
+
+/// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where
+/// another one can be chosen.
+pub(super) fn listen(
+    config: &ServeConfig,
+    wanted: &ListenAddress,
+    setting: &str,
+) -> anyhow::Result<TcpListener> {
+    let candidates =
+        wanted.candidates().with_context(|| format!("{wanted} is not an address here"))?;
+    let mut failure = anyhow::anyhow!("no address for {wanted}");
+    for address in candidates {
+        let bound = (|| {
+            let socket = match address.is_ipv4() {
+                true => TcpSocket::new_v4()?,
+                false => TcpSocket::new_v6()?,
+            };
+            socket.set_reuseaddr(true)?;
+            // Inherited by the connections that are accepted (`NIOServerCnxn`).
+            socket.set_keepalive(config.listeners.keep_alive)?;
+            socket.bind(address)?;
+            socket.listen(config.listeners.backlog_or_default())
+        })();
+        match bound {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = cannot_listen(wanted, setting, &error),
+        }
+    }
+    Err(failure)
+}
+
+/// Binds the ports for monitoring that are asked for. Each is named in the ready line.
+pub(super) fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> {
+    let (mut ports, mut shown) = (Vec::new(), String::new());
+    if let Some(metrics) = &config.monitoring.metrics {
+        let service = Service::Metrics { with_process: metrics.with_process };
+        let port = Port::bind(&metrics.addr, "metrics", service, METRICS_IDLE)?;
+        shown += &format!(" metrics={}", port.address()?);
+        ports.push(port);
+    }
+    if let Some(admin) = &config.monitoring.admin {
+        let service = Service::Commands { url: admin.command_url.clone() };
+        let idle = Duration::from_millis(u64::from(admin.idle_ms));
+        match Port::bind(&admin.addr, "the admin server", service, idle) {
+            Ok(port) => {
+                shown += &format!(" admin={}", port.address()?);
+                ports.push(port);
+            }
+            Err(error) if admin.is_port_configured => return Err(error),
+            Err(error) => tracing::warn!("{error}; going on without it"),
+        }
+    }
+    Ok((ports, shown))
+}
+
+fn cannot_listen(wanted: &ListenAddress, setting: &str, error: &std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
+            "cannot listen on {wanted}: port {} is in use; choose another with {setting}",
+            wanted.port
+        ),
+        _ => anyhow::anyhow!("cannot listen on {wanted}: {error}"),
+    }
+}
+
+/// The port of a listener, as `conf` shows it.
+pub(super) fn port_of(listener: Option<&TcpListener>) -> String {
+    let port = listener.and_then(|listener| listener.local_addr().ok());
+    port.map_or("-1".to_string(), |address| address.port().to_string())
+}
