@@ -8,20 +8,20 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use machine::{ChangeBatch, Settings};
+use machine::ChangeBatch;
 use member::Front;
 use member::recovery::Options;
 use member::throttle::Throttle;
 use member::zk_front::FrontConfig;
-use member::zk_front::auth::AuthConfig;
-use node::{Node, NodeConfig, StartBoard};
+use node::{FrontHandle, Node, NodeConfig, StartBoard};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use zk::four_letter::ConfReport;
 
 use crate::admin::WaitingServer;
 use crate::change_log::ChangeLog;
 use crate::cli::ServeArgs;
-use crate::config::{self, Env, ListenAddress, ServeConfig, Severity};
+use crate::config::{self, Env, ServeConfig, Severity};
 use crate::data_dir;
 use crate::descriptors;
 use crate::hangup::Reloaded;
@@ -34,7 +34,7 @@ use crate::monitor_thread::{self, Begin};
 use crate::not_serving::{self, Answers};
 use crate::peers;
 use crate::tls::Tls;
-use ports::{bind_monitoring, listen, port_of};
+use ports::{ClientPorts, bind_monitoring};
 use shown::{conf_report, shown_properties, user_name, version};
 
 /// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
@@ -88,46 +88,103 @@ fn end_on_panic() {
 async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow::Result<ExitCode> {
     LazyLock::force(&monitor::process::BEGAN);
     // Before anybody is told that the server is there, and may send one.
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut end = EndSignals::listen()?;
     let hangups = signal(SignalKind::hangup())?;
     // The ports first: a second server is told so before it touches anything.
-    let port = |wanted: Option<&ListenAddress>, setting| {
-        wanted.map(|wanted| listen(&config, wanted, setting)).transpose()
-    };
-    let plain = port(config.listeners.zk_addr.as_ref(), "--zk-addr")?;
-    let secure = port(config.listeners.zk_tls_addr.as_ref(), "secureClientPort")?;
-    let of_chunks = config.chunk.as_ref();
-    let chunk_plain = port(of_chunks.and_then(|it| it.addr.as_ref()), "--chunk-addr")?;
-    let of_tls = of_chunks.and_then(|it| it.tls_addr.as_ref());
-    let chunk_secure = port(of_tls, "--chunk-tls-addr")?;
-    let (ports, shown_ports) = bind_monitoring(&config)?;
+    let ports = ClientPorts::bind(&config)?;
+    let (monitoring_ports, shown_monitoring) = bind_monitoring(&config)?;
     let board = Arc::new(StartBoard::default());
     let waiting = WaitingServer {
         number: config.cluster.as_ref().map(|cluster| cluster.number),
         board: board.clone(),
     };
-    let begin_monitoring = monitor_thread::start(ports, waiting)?;
+    let begin_monitoring = monitor_thread::start(monitoring_ports, waiting)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
-    let fronts = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let front_count = fronts.min(FRONTS_MAX) as u32;
-    let secret = random_bytes()?;
-    let client_ports = [port_of(plain.as_ref()), port_of(secure.as_ref())];
-    let conf = conf_report(&config, client_ports);
-    let answers = Arc::new(Answers {
-        words_allowed: config.listeners.four_letter_words.allowed(),
-        version: version(),
-        conf: conf.clone(),
-    });
+    let conf = conf_report(&config, ports.numbers());
     let prepare = |cluster| peers::prepare(cluster, board.clone());
     let cluster = config.cluster.as_ref().map(prepare).transpose()?;
     let (cluster, peers) = cluster.map_or((None, None), |(cluster, peers)| (Some(cluster), peers));
     let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
     tokio::spawn(reloaded.run(hangups));
-    let node_config = NodeConfig {
+    let node_config = node_config(&config, cluster)?;
+    let change_log = ChangeLog::new(config.logging.audit.then(user_name));
+    let (limit, read_only_after_ms) = (ready_limit(&config), read_only_after_ms(&config));
+    let starting = start_node(node_config, change_log, limit, read_only_after_ms);
+    let node = tokio::select! {
+        started = starting => started?,
+        () = answer_meanwhile(&config, &ports, &conf) => unreachable!("it goes on"),
+        // What is left half done is done again, or goes on, at the next start.
+        () = end.wait() => return Ok(ExitCode::SUCCESS),
+    };
+    // Behind the node, whose lock says that the data directory is ours. Nobody else waits for it.
+    let open = |chunk| Chunks::open(chunk, &config.storage.data_dir);
+    let chunks = config.chunk.as_ref().map(open).transpose()?;
+    let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
+    let acceptor = listen_zk::start(fronts(&config, &node)?, asker, tls.clone())?;
+    let begin = Begin {
+        node: node.monitor_handle(),
+        face: acceptor.face(),
+        about: about(&config, conf),
+        images: config.monitoring.images.clone(),
+        chunks: chunks.clone(),
+        questions,
+    };
+    anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
+    println!("quorate ready{}{shown_monitoring}", ports.shown()?);
+    audit(&config, "serverStart", "success");
+    tokio::select! {
+        ended = serve_clients(&config, acceptor, ports, chunks.as_deref(), tls) => ended?,
+        () = end.wait() => {}
+    }
+    tracing::info!("stopping");
+    audit(&config, "serverStop", "invoked");
+    // First what others wait for: a leader hands over.
+    node.stop();
+    chunks.map_or(Ok(()), |chunks| chunks.stop())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The signals that end a server.
+struct EndSignals {
+    terminated: Signal,
+    interrupted: Signal,
+}
+
+impl EndSignals {
+    fn listen() -> std::io::Result<EndSignals> {
+        let terminated = signal(SignalKind::terminate())?;
+        let interrupted = signal(SignalKind::interrupt())?;
+        Ok(EndSignals { terminated, interrupted })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminated.recv() => {}
+            _ = self.interrupted.recv() => {}
+        }
+    }
+}
+
+/// `ZKAuditProvider.addZKStartStopAuditLog`.
+fn audit(config: &ServeConfig, operation: &str, result: &str) {
+    if config.logging.audit {
+        let user = user_name();
+        tracing::info!(
+            target: "audit",
+            "AUDIT: user={user}\toperation={operation}\tresult={result}"
+        );
+    }
+}
+
+/// What the member needs to start, with ids and a secret that nobody else has.
+fn node_config(
+    config: &ServeConfig,
+    cluster: Option<node::ClusterConfig>,
+) -> anyhow::Result<NodeConfig> {
+    Ok(NodeConfig {
         data_dir: config.storage.data_dir.clone(),
         log_dir: config.storage.log_dir.clone(),
-        front_count,
+        front_count: front_count(),
         // Not the Fronts' secret: ids are told to others.
         drawn: random_bytes()?,
         secret: random_bytes()?,
@@ -148,106 +205,30 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
             snapshot_log_bytes: config.storage.snapshot_log_bytes,
             disk_stall_ms: config.storage.disk_stall_ms,
         },
-    };
-    let change_log = ChangeLog::new(config.logging.audit.then(user_name));
-    let read_only_after_ms = read_only_after_ms(&config);
-    let limit = if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT };
-    let node = tokio::select! {
-        started = start_node(node_config, change_log, limit, read_only_after_ms) => started?,
-        () = not_serving::answer(plain.as_ref(), true, answers.clone()) => unreachable!("it goes on"),
-        () = not_serving::answer(secure.as_ref(), false, answers) => unreachable!("it goes on"),
-        // What is left half done is done again, or goes on, at the next start.
-        _ = terminated.recv() => return Ok(ExitCode::SUCCESS),
-        _ = interrupted.recv() => return Ok(ExitCode::SUCCESS),
-    };
-    // Behind the node, whose lock says that the data directory is ours. Nobody else waits for it.
-    let open = |chunk| Chunks::open(chunk, &config.storage.data_dir);
-    let chunks = config.chunk.as_ref().map(open).transpose()?;
-    let settings = Arc::new(node.front_handles()[0].machine().read().zk().settings().clone());
-    let auth = Arc::new(config.auth.clone());
-    let throttle = Arc::new(Throttle::new(config.requests.throttle.clone()));
-    let fronts = node
-        .front_handles()
-        .into_iter()
-        .map(|handle| {
-            let config =
-                front_config(&config, &node, handle.id(), secret, &settings, &auth, &throttle);
-            let front = Front::new(config);
-            (handle, front)
-        })
-        .collect();
-    let about = About {
+    })
+}
+
+fn front_count() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+    cores.min(FRONTS_MAX) as u32
+}
+
+/// How long the member may take until it is ready.
+fn ready_limit(config: &ServeConfig) -> Duration {
+    if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT }
+}
+
+/// Answers on the ports of ZooKeeper's clients while there is nothing to serve.
+async fn answer_meanwhile(config: &ServeConfig, ports: &ClientPorts, conf: &ConfReport) {
+    let answers = Arc::new(Answers {
+        words_allowed: config.listeners.four_letter_words.allowed(),
         version: version(),
-        conf,
-        data_dir: config.storage.data_dir.clone(),
-        log_dir: config.storage.log_dir.clone(),
-        tick_ms: u64::from(config.sessions.tick_ms),
-        initial_config: config.source.initial_config.clone(),
-        system_properties: shown_properties(&config.source.system_properties),
-        cluster: config.cluster.clone(),
-        sessionless_ms_max: config.sessions.sessionless_ms_max,
-        read_only_after_ms,
-        has_prometheus: config.monitoring.metrics.is_some(),
-    };
-    let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
-    let acceptor = listen_zk::start(fronts, asker, tls.clone())?;
-    let (face, images) = (acceptor.face(), config.monitoring.images.clone());
-    let node_handle = node.monitor_handle();
-    let begin = Begin { node: node_handle, face, about, images, chunks: chunks.clone(), questions };
-    anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
-    let limits = ConnectionLimits {
-        per_ip_max: config.listeners.connections_per_ip_max as usize,
-        total_max: connections_max(&config),
-    };
-    let mut ready = "quorate ready".to_string();
-    let listeners = [
-        ("zk", &plain),
-        ("zk-tls", &secure),
-        ("chunk", &chunk_plain),
-        ("chunk-tls", &chunk_secure),
-    ];
-    for (name, listener) in listeners {
-        if let Some(listener) = listener {
-            ready += &format!(" {name}={}", listener.local_addr()?);
-        }
-    }
-    println!("{ready}{shown_ports}");
-    let audit = |operation, result| {
-        // `ZKAuditProvider.addZKStartStopAuditLog`.
-        if config.logging.audit {
-            let user = user_name();
-            tracing::info!(
-                target: "audit",
-                "AUDIT: user={user}\toperation={operation}\tresult={result}"
-            );
-        }
-    };
-    audit("serverStart", "success");
-    let plain_wire = match &tls {
-        Some(tls) if config.listeners.port_unification => Wire::Either(tls.clone()),
-        _ => Wire::Plain,
-    };
-    let secure_wire = tls.clone().map_or(Wire::Plain, Wire::Secure);
+        conf: conf.clone(),
+    });
     tokio::select! {
-        () = accept(acceptor.clone(), plain, plain_wire, limits) => {
-            anyhow::bail!("a connection runtime ended")
-        }
-        () = accept(acceptor, secure, secure_wire, limits) => {
-            anyhow::bail!("a connection runtime ended")
-        }
-        () = serve_chunks(chunks.as_deref(), chunk_plain, chunk_secure, tls.clone()) => {
-            anyhow::bail!("a runtime of the chunk store ended")
-        }
-        () = reload(tls) => {}
-        _ = terminated.recv() => {}
-        _ = interrupted.recv() => {}
+        () = not_serving::answer(ports.plain.as_ref(), true, answers.clone()) => {}
+        () = not_serving::answer(ports.secure.as_ref(), false, answers) => {}
     }
-    tracing::info!("stopping");
-    audit("serverStop", "invoked");
-    // First what others wait for: a leader hands over.
-    node.stop();
-    chunks.map_or(Ok(()), |chunks| chunks.stop())?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Starts the member, which may wait for others, on a thread of its own. That thread ends with the
@@ -276,6 +257,55 @@ async fn start_node(
         let _ = sender.send(started);
     })?;
     started.await.context("the start was given up")?
+}
+
+/// What monitoring shows beside the numbers.
+fn about(config: &ServeConfig, conf: ConfReport) -> About {
+    About {
+        version: version(),
+        conf,
+        data_dir: config.storage.data_dir.clone(),
+        log_dir: config.storage.log_dir.clone(),
+        tick_ms: u64::from(config.sessions.tick_ms),
+        initial_config: config.source.initial_config.clone(),
+        system_properties: shown_properties(&config.source.system_properties),
+        cluster: config.cluster.clone(),
+        sessionless_ms_max: config.sessions.sessionless_ms_max,
+        read_only_after_ms: read_only_after_ms(config),
+        has_prometheus: config.monitoring.metrics.is_some(),
+    }
+}
+
+/// Serves clients until something ends that must not.
+async fn serve_clients(
+    config: &ServeConfig,
+    acceptor: Acceptor,
+    ports: ClientPorts,
+    chunks: Option<&Chunks>,
+    tls: Option<Arc<Tls>>,
+) -> anyhow::Result<()> {
+    let limits = ConnectionLimits {
+        per_ip_max: config.listeners.connections_per_ip_max as usize,
+        total_max: connections_max(config),
+    };
+    let plain_wire = match &tls {
+        Some(tls) if config.listeners.port_unification => Wire::Either(tls.clone()),
+        _ => Wire::Plain,
+    };
+    let secure_wire = tls.clone().map_or(Wire::Plain, Wire::Secure);
+    let ClientPorts { plain, secure, chunk_plain, chunk_secure } = ports;
+    tokio::select! {
+        () = accept(acceptor.clone(), plain, plain_wire, limits) => {
+            anyhow::bail!("a connection runtime ended")
+        }
+        () = accept(acceptor, secure, secure_wire, limits) => {
+            anyhow::bail!("a connection runtime ended")
+        }
+        () = serve_chunks(chunks, chunk_plain, chunk_secure, tls.clone()) => {
+            anyhow::bail!("a runtime of the chunk store ended")
+        }
+        () = reload(tls) => Ok(()),
+    }
 }
 
 /// Accepts what comes to a port, if there is one.
@@ -331,35 +361,38 @@ pub(crate) fn random_bytes() -> anyhow::Result<[u8; 32]> {
     Ok(bytes)
 }
 
-fn front_config(
-    config: &ServeConfig,
-    node: &Node,
-    id: member::message::FrontId,
-    secret: [u8; 32],
-    settings: &Arc<Settings>,
-    auth: &Arc<AuthConfig>,
-    throttle: &Arc<Throttle>,
-) -> FrontConfig {
-    FrontConfig {
-        id,
-        origin: node.origin(),
-        frame_bytes_max: config.requests.jute_bytes_max,
-        commands_max: config.requests.commands_in_flight_of(node.front_handles().len()),
-        throttled_op_wait_ms: config.requests.throttled_op_wait_ms,
-        session_timeout_ms_min: config.sessions.timeout_ms_min,
-        session_timeout_ms_max: config.sessions.timeout_ms_max,
-        words_allowed: config.listeners.four_letter_words.allowed(),
-        secret,
-        settings: settings.clone(),
-        auth: auth.clone(),
-        throttle: throttle.clone(),
-        replies: node.replies(),
-        reply_bytes_max: config.requests.reply_bytes_max,
-        sessionless_ms_max: config.sessions.sessionless_ms_max,
-        audit: config.logging.audit,
-        slow_request_ms: config.logging.slow_request_ms,
-        read_only_after_ms: read_only_after_ms(config),
-    }
+/// A Front for each of the member's handles. They share a secret, and what bounds all clients.
+fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, Front)>> {
+    let secret = random_bytes()?;
+    let handles = node.front_handles();
+    let commands_max = config.requests.commands_in_flight_of(handles.len());
+    let settings = Arc::new(handles[0].machine().read().zk().settings().clone());
+    let auth = Arc::new(config.auth.clone());
+    let throttle = Arc::new(Throttle::new(config.requests.throttle.clone()));
+    let front = |handle: FrontHandle| {
+        let front = Front::new(FrontConfig {
+            id: handle.id(),
+            origin: node.origin(),
+            frame_bytes_max: config.requests.jute_bytes_max,
+            commands_max,
+            throttled_op_wait_ms: config.requests.throttled_op_wait_ms,
+            session_timeout_ms_min: config.sessions.timeout_ms_min,
+            session_timeout_ms_max: config.sessions.timeout_ms_max,
+            words_allowed: config.listeners.four_letter_words.allowed(),
+            secret,
+            settings: settings.clone(),
+            auth: auth.clone(),
+            throttle: throttle.clone(),
+            replies: node.replies(),
+            reply_bytes_max: config.requests.reply_bytes_max,
+            sessionless_ms_max: config.sessions.sessionless_ms_max,
+            audit: config.logging.audit,
+            slow_request_ms: config.logging.slow_request_ms,
+            read_only_after_ms: read_only_after_ms(config),
+        });
+        (handle, front)
+    };
+    Ok(handles.into_iter().map(front).collect())
 }
 
 /// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), if it does at

@@ -11,9 +11,58 @@ use crate::config::{ListenAddress, ServeConfig};
 /// How long a connection for metrics may be silent, as Jetty has it.
 const METRICS_IDLE: Duration = Duration::from_secs(30);
 
+/// The ports of clients, those that are asked for.
+pub(super) struct ClientPorts {
+    /// For ZooKeeper's clients.
+    pub plain: Option<TcpListener>,
+    /// For ZooKeeper's clients that speak TLS.
+    pub secure: Option<TcpListener>,
+    /// For clients of the chunk store.
+    pub chunk_plain: Option<TcpListener>,
+    /// For clients of the chunk store that speak TLS.
+    pub chunk_secure: Option<TcpListener>,
+}
+
+impl ClientPorts {
+    pub fn bind(config: &ServeConfig) -> anyhow::Result<ClientPorts> {
+        let port = |wanted: Option<&ListenAddress>, setting| {
+            wanted.map(|wanted| listen(config, wanted, setting)).transpose()
+        };
+        let chunk = config.chunk.as_ref();
+        Ok(ClientPorts {
+            plain: port(config.listeners.zk_addr.as_ref(), "--zk-addr")?,
+            secure: port(config.listeners.zk_tls_addr.as_ref(), "secureClientPort")?,
+            chunk_plain: port(chunk.and_then(|it| it.addr.as_ref()), "--chunk-addr")?,
+            chunk_secure: port(chunk.and_then(|it| it.tls_addr.as_ref()), "--chunk-tls-addr")?,
+        })
+    }
+
+    /// The port for plain text and the one for TLS of ZooKeeper's clients, as `conf` shows them.
+    pub fn numbers(&self) -> [String; 2] {
+        [&self.plain, &self.secure].map(|listener| port_of(listener.as_ref()))
+    }
+
+    /// What the ready line says of them.
+    pub fn shown(&self) -> std::io::Result<String> {
+        let listeners = [
+            ("zk", &self.plain),
+            ("zk-tls", &self.secure),
+            ("chunk", &self.chunk_plain),
+            ("chunk-tls", &self.chunk_secure),
+        ];
+        let mut shown = String::new();
+        for (name, listener) in listeners {
+            if let Some(listener) = listener {
+                shown += &format!(" {name}={}", listener.local_addr()?);
+            }
+        }
+        Ok(shown)
+    }
+}
+
 /// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where
 /// another one can be chosen.
-pub(super) fn listen(
+fn listen(
     config: &ServeConfig,
     wanted: &ListenAddress,
     setting: &str,
@@ -76,7 +125,7 @@ fn cannot_listen(wanted: &ListenAddress, setting: &str, error: &std::io::Error) 
 }
 
 /// The port of a listener, as `conf` shows it.
-pub(super) fn port_of(listener: Option<&TcpListener>) -> String {
+fn port_of(listener: Option<&TcpListener>) -> String {
     let port = listener.and_then(|listener| listener.local_addr().ok());
     port.map_or("-1".to_string(), |address| address.port().to_string())
 }
