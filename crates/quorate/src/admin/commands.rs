@@ -47,6 +47,21 @@ pub enum Command {
     ZabState,
 }
 
+impl Command {
+    /// `Commands.runCommand`: few commands do without a server that serves.
+    fn needs_server(self) -> bool {
+        !matches!(
+            self,
+            Command::Ensemble
+                | Command::Environment
+                | Command::GetTraceMask
+                | Command::SetTraceMask
+                | Command::SystemProperties
+                | Command::ZabState
+        )
+    }
+}
+
 /// Every command with its names, the primary one first, in the order of that.
 pub const COMMANDS: [(Command, &[&str]); 27] = [
     (Command::Configuration, &["configuration", "conf", "config"]),
@@ -96,6 +111,12 @@ pub struct CommandResponse {
 }
 
 impl CommandResponse {
+    /// What a command says.
+    fn told(command: &str, data: Vec<(&str, Json)>) -> CommandResponse {
+        let data = data.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+        CommandResponse { status: StatusCode::OK, command: command.to_string(), data }
+    }
+
     /// The error that is no part of what a command says.
     pub fn error(status: StatusCode, command: &str, error: impl Into<String>) -> CommandResponse {
         let data = vec![
@@ -128,17 +149,7 @@ pub async fn run(
     name: &str,
     query: &[(String, String)],
 ) -> CommandResponse {
-    // `Commands.runCommand`: few commands do without a server that serves.
-    let needs_server = !matches!(
-        command,
-        Command::Ensemble
-            | Command::Environment
-            | Command::GetTraceMask
-            | Command::SetTraceMask
-            | Command::SystemProperties
-            | Command::ZabState
-    );
-    if needs_server && !monitor.is_serving() && !monitor.is_read_only() {
+    if command.needs_server() && !monitor.is_serving() && !monitor.is_read_only() {
         let error = four_letter::NOT_SERVING.trim_end();
         return CommandResponse::error(StatusCode::OK, name, error);
     }
@@ -153,10 +164,7 @@ pub async fn run(
             vec![]
         }
         Command::Connections => connections(monitor, false).await,
-        Command::Dirs => {
-            let (data_bytes, log_bytes) = monitor.dirs();
-            vec![("datadir_size", Json::whole(data_bytes)), ("logdir_size", Json::whole(log_bytes))]
-        }
+        Command::Dirs => dirs(monitor),
         Command::Dump => dump(monitor).await,
         Command::Ensemble => ensemble(monitor),
         Command::Environment => environment(monitor),
@@ -164,23 +172,13 @@ pub async fn run(
         Command::SetTraceMask => set_trace_mask(monitor, query),
         // Digests by zxid: none are kept here.
         Command::Hash => vec![("digests", Json::List(vec![]))],
-        // Only a standalone ZooKeeper tells.
-        Command::InitialConfiguration => vec![(
-            "initial_configuration",
-            match &monitor.about().cluster {
-                Some(_) => Json::Null,
-                None => monitor.about().initial_config.as_str().into(),
-            },
-        )],
+        Command::InitialConfiguration => initial_configuration(monitor),
         Command::IsReadOnly => vec![("read_only", monitor.is_read_only().into())],
         Command::LastSnapshot => last_snapshot(monitor),
         Command::Leader => leader(monitor),
         Command::Monitor => {
-            return CommandResponse {
-                status: StatusCode::OK,
-                command: name.to_string(),
-                data: monitor_values(monitor).await,
-            };
+            let (status, command) = (StatusCode::OK, name.to_string());
+            return CommandResponse { status, command, data: monitor_values(monitor).await };
         }
         // There are none.
         Command::ObserverConnectionStatReset | Command::Ruok => vec![],
@@ -193,26 +191,14 @@ pub async fn run(
             stats.extend(connections(monitor, true).await);
             stats
         }
-        Command::SystemProperties => {
-            let properties = monitor.about().system_properties.iter();
-            properties.map(|(key, value)| (key.as_str(), value.as_str().into())).collect()
-        }
+        Command::SystemProperties => system_properties(monitor),
         Command::VotingView => vec![("current_config", Json::Object(voting_view(monitor)))],
-        Command::WatchSummary => {
-            let summary = monitor.watch_summary().await;
-            vec![
-                ("num_connections", Json::whole(summary.connections)),
-                ("num_paths", Json::whole(summary.paths)),
-                ("num_total_watches", Json::whole(summary.watches)),
-            ]
-        }
+        Command::WatchSummary => watch_summary(monitor).await,
         Command::Watches => watches_by_session(monitor).await,
         Command::WatchesByPath => watches_by_path(monitor).await,
         Command::ZabState => zab_state(monitor),
     };
-    let own = |(key, value): (&str, Json)| (key.to_string(), value);
-    let data = data.into_iter().map(own).collect();
-    CommandResponse { status: StatusCode::OK, command: name.to_string(), data }
+    CommandResponse::told(name, data)
 }
 
 /// What a command answers while the server has not started.
@@ -220,15 +206,9 @@ pub fn before_start(name: &str, waiting: &WaitingServer) -> CommandResponse {
     let (status, not_serving) = (StatusCode::OK, four_letter::NOT_SERVING.trim_end());
     match find(name) {
         Some((Command::Ensemble, primary)) if waiting.number.is_some() => {
-            let own = |(key, value): (&str, Json)| (key.to_string(), value);
-            let data = waiting_ensemble(waiting).into_iter().map(own).collect();
-            CommandResponse { status, command: primary.to_string(), data }
+            CommandResponse::told(primary, waiting_ensemble(waiting))
         }
-        Some((Command::ZabState, primary)) => {
-            let own = |(key, value): (&str, Json)| (key.to_string(), value);
-            let data = no_zab_state().into_iter().map(own).collect();
-            CommandResponse { status, command: primary.to_string(), data }
-        }
+        Some((Command::ZabState, primary)) => CommandResponse::told(primary, no_zab_state()),
         Some((_, primary)) => CommandResponse::error(status, primary, not_serving),
         None => CommandResponse::error(status, name, not_serving),
     }
@@ -275,6 +255,25 @@ fn configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         Err(_) => value.as_str().into(),
     };
     shown.map(|(key, value)| (key, json(value))).collect()
+}
+
+fn dirs(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let (data_bytes, log_bytes) = monitor.dirs();
+    vec![("datadir_size", Json::whole(data_bytes)), ("logdir_size", Json::whole(log_bytes))]
+}
+
+/// Only a standalone ZooKeeper tells.
+fn initial_configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let text = match &monitor.about().cluster {
+        Some(_) => Json::Null,
+        None => monitor.about().initial_config.as_str().into(),
+    };
+    vec![("initial_configuration", text)]
+}
+
+fn system_properties(monitor: &Monitor) -> Vec<(&str, Json)> {
+    let properties = monitor.about().system_properties.iter();
+    properties.map(|(key, value)| (key.as_str(), value.as_str().into())).collect()
 }
 
 fn environment(monitor: &Monitor) -> Vec<(&str, Json)> {
@@ -559,6 +558,15 @@ fn addresses(host: &str, port: u16) -> Json {
         ("reachable_or_one", shown(host)),
         ("one", shown(host)),
     ])
+}
+
+async fn watch_summary(monitor: &Monitor) -> Vec<(&'static str, Json)> {
+    let summary = monitor.watch_summary().await;
+    vec![
+        ("num_connections", Json::whole(summary.connections)),
+        ("num_paths", Json::whole(summary.paths)),
+        ("num_total_watches", Json::whole(summary.watches)),
+    ]
 }
 
 async fn watches_by_session(monitor: &Monitor) -> Vec<(&'static str, Json)> {
