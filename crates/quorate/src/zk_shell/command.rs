@@ -219,21 +219,9 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
         },
         "stat" => Command::Stat { path: words.next(), watch: words.watches() },
         "create" => Command::Create(new_znode(&mut words)?),
-        "set" => {
-            let (path, data) = (words.next(), words.next());
-            let data = match words.has("b") {
-                true => LENIENT_BASE64.decode(&data).map_err(|error| format!("-b: {error}"))?,
-                false => data.into_bytes(),
-            };
-            Command::Set { stat: words.has("s"), version: words.version()?, path, data }
-        }
+        "set" => set(&mut words)?,
         "delete" => Command::Delete { version: words.version()?, path: words.next() },
-        "deleteall" => {
-            let batch: Option<i32> = words.number("b")?;
-            // `ZKUtil.deleteRecursive`: none is one at a time.
-            let batch = batch.map_or(DELETE_BATCH, |batch| usize::try_from(batch).unwrap_or(0));
-            Command::DeleteAll { batch: batch.max(1), path: words.next() }
-        }
+        "deleteall" => delete_all(&mut words)?,
         "getAcl" => Command::GetAcl { stat: words.has("s"), path: words.next() },
         "setAcl" => Command::SetAcl {
             stat: words.has("s"),
@@ -250,21 +238,8 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
             locally: words.has("l"),
             path: words.next(),
         },
-        "watch" => Command::Watch {
-            mode: match words.has("R") {
-                true => AddWatchMode::PersistentRecursive,
-                false => AddWatchMode::Persistent,
-            },
-            path: words.next(),
-        },
-        "printwatches" => Command::PrintWatches {
-            on: match words.next().as_str() {
-                "" => None,
-                "on" => Some(true),
-                "off" => Some(false),
-                _ => return Err(wrong_usage(usage, "it is on or off")),
-            },
-        },
+        "watch" => Command::Watch { mode: words.persistent_mode(), path: words.next() },
+        "printwatches" => Command::PrintWatches { on: words.next_switch()? },
         "sync" => Command::Sync { path: words.next() },
         "getEphemerals" => Command::GetEphemerals { prefix: words.next_path_or_root() },
         "getAllChildrenNumber" => Command::GetAllChildrenNumber { path: words.next() },
@@ -281,11 +256,7 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
         "connect" => Command::Connect { to: words.plain.next() },
         "close" => Command::Close,
         "history" => Command::History,
-        "redo" => {
-            let index = words.next();
-            let wrong = |_| format!("{index:?} is not a number of the history");
-            Command::Redo { index: index.parse().map_err(wrong)? }
-        }
+        "redo" => redo(&mut words)?,
         "help" => Command::Help { of: words.plain.next() },
         "version" => Command::Version,
         "quit" => Command::Quit,
@@ -322,6 +293,28 @@ fn new_znode(words: &mut Words) -> Result<NewZnode, String> {
         Some(text) => parse_acl(&text)?,
     };
     Ok(NewZnode { path, data, acl, mode, ttl_ms })
+}
+
+fn set(words: &mut Words) -> Result<Command, String> {
+    let (path, data) = (words.next(), words.next());
+    let data = match words.has("b") {
+        true => LENIENT_BASE64.decode(&data).map_err(|error| format!("-b: {error}"))?,
+        false => data.into_bytes(),
+    };
+    Ok(Command::Set { stat: words.has("s"), version: words.version()?, path, data })
+}
+
+fn delete_all(words: &mut Words) -> Result<Command, String> {
+    let batch: Option<i32> = words.number("b")?;
+    // `ZKUtil.deleteRecursive`: none is one at a time.
+    let batch = batch.map_or(DELETE_BATCH, |batch| usize::try_from(batch).unwrap_or(0));
+    Ok(Command::DeleteAll { batch: batch.max(1), path: words.next() })
+}
+
+fn redo(words: &mut Words) -> Result<Command, String> {
+    let index = words.next();
+    let wrong = |_| format!("{index:?} is not a number of the history");
+    Ok(Command::Redo { index: index.parse().map_err(wrong)? })
 }
 
 /// The longest time to live (`EphemeralType.TTL.maxValue`): 40 bits of it fit.
@@ -516,6 +509,16 @@ impl Words {
         self.plain.next().unwrap_or_else(|| "/".to_string())
     }
 
+    /// The next argument, as on or off; none if there is none.
+    fn next_switch(&mut self) -> Result<Option<bool>, String> {
+        match self.next().as_str() {
+            "" => Ok(None),
+            "on" => Ok(Some(true)),
+            "off" => Ok(Some(false)),
+            _ => Err(wrong_usage(self.usage, "it is on or off")),
+        }
+    }
+
     /// By `-w`, or as before 3.5 by any word behind the path.
     fn watches(&mut self) -> bool {
         self.plain.next().is_some() || self.has("w")
@@ -541,6 +544,14 @@ impl Words {
             "PERSISTENT" => Ok(AddWatchMode::Persistent),
             "PERSISTENT_RECURSIVE" => Ok(AddWatchMode::PersistentRecursive),
             _ => Err(wrong_usage(self.usage, "there is no such mode")),
+        }
+    }
+
+    /// With `-R` for the znodes below, too.
+    fn persistent_mode(&self) -> AddWatchMode {
+        match self.has("R") {
+            true => AddWatchMode::PersistentRecursive,
+            false => AddWatchMode::Persistent,
         }
     }
 
