@@ -8,6 +8,7 @@ mod client_verifier;
 mod der;
 mod jks;
 pub mod key_store;
+pub mod keys;
 pub mod peers;
 pub mod server_verifier;
 mod subject;
@@ -20,9 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustls::crypto::ring;
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
-};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use x509_parser::certificate::X509Certificate;
@@ -32,6 +31,7 @@ use crate::config::report::Place;
 use crate::config::tls::{ClientAuth, Password, StoreFile, TlsConfig};
 use client_verifier::ClientVerifier;
 use key_store::{STORE_BYTES_MAX, StoreKind};
+use keys::Keys;
 use suites::cipher_suite_name;
 
 /// How often the files of the stores are looked at.
@@ -303,17 +303,6 @@ fn show_dates(store: &StoreFile, own: &CertifiedKey) {
         tracing::warn!(
             "TLS: {path}: the certificate of {name} is valid only from {since} to {until}"
         );
-    }
-}
-
-/// The keys of the store. The first that fits what the client can verify is used.
-#[derive(Debug)]
-struct Keys(Vec<Arc<CertifiedKey>>);
-
-impl ResolvesServerCert for Keys {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let schemes = hello.signature_schemes();
-        self.0.iter().find(|own| own.key.choose_scheme(schemes).is_some()).cloned()
     }
 }
 

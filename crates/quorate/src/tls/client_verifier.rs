@@ -60,12 +60,12 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        if self.trust.believes(end_entity, now)? {
-            return Ok(ClientCertVerified::assertion());
-        }
-        let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let paths = self.paths.as_ref().ok_or(unknown)?;
-        paths.verify_client_cert(end_entity, intermediates, now)
+        self.trust.verify(end_entity, now, || {
+            let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+            let paths = self.paths.as_ref().ok_or(unknown)?;
+            paths.verify_client_cert(end_entity, intermediates, now).map(drop)
+        })?;
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -87,7 +87,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.trust.algorithms.supported_schemes()
+        self.trust.supported_schemes()
     }
 }
 

@@ -31,15 +31,15 @@ impl ServerCertVerifier for ServerVerifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if !self.trust.believes(end_entity, now)? {
+        self.trust.verify(end_entity, now, || {
             verify_server_cert_signed_by_trust_anchor(
                 &ParsedCertificate::try_from(end_entity)?,
                 &self.trust.roots,
                 intermediates,
                 now,
                 self.trust.algorithms.all,
-            )?;
-        }
+            )
+        })?;
         if self.checks_name && !has_common_name_only(end_entity, server_name) {
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
         }
@@ -65,7 +65,7 @@ impl ServerCertVerifier for ServerVerifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.trust.algorithms.supported_schemes()
+        self.trust.supported_schemes()
     }
 }
 

@@ -18,7 +18,7 @@ use rustls::pki_types::{
 };
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved,
-    RootCertStore,
+    RootCertStore, SignatureScheme,
 };
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::{FromDer, X509Version};
@@ -60,9 +60,20 @@ impl Trust {
         Ok(store(&self.trusted)?.subjects())
     }
 
+    /// Checks a certificate that somebody shows: by itself where that is enough, or else by the
+    /// path to an authority that `by_path` checks.
+    pub fn verify(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        now: UnixTime,
+        by_path: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.believes(end_entity, now)? { Ok(()) } else { by_path() }
+    }
+
     /// Whether a certificate is believed without a path that webpki could check. False: it must
     /// have one.
-    pub fn believes(&self, end_entity: &CertificateDer<'_>, now: UnixTime) -> Result<bool, Error> {
+    fn believes(&self, end_entity: &CertificateDer<'_>, now: UnixTime) -> Result<bool, Error> {
         let parsed = parse(end_entity)?;
         if self.trusted.iter().any(|trusted| trusted == end_entity) {
             check_dates(&parsed, now)?;
@@ -130,6 +141,11 @@ impl Trust {
         }
         let public_key = SubjectPublicKeyInfoDer::from(parsed.public_key().raw);
         verify_tls13_signature_with_raw_key(message, &public_key, signed, &self.algorithms)
+    }
+
+    /// The schemes of signatures that can be verified.
+    pub fn supported_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
     }
 }
 

@@ -4,13 +4,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rustls::client::ResolvesClientCert;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, ClientConnection, Error, SignatureScheme};
+use rustls::{ClientConfig, ClientConnection, Error};
 
 use crate::tls::cause_of;
+use crate::tls::keys::Keys;
 use crate::tls::server_verifier::ServerVerifier;
 use crate::tls::trust::Trust;
 
@@ -32,22 +32,8 @@ pub fn client_config(
         .map_err(|error| error.to_string())?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
-        .with_client_cert_resolver(Arc::new(ClientKeys(keys)));
+        .with_client_cert_resolver(Arc::new(Keys(keys)));
     Ok(Arc::new(config))
-}
-
-/// The keys of the key store. The first that fits what the server can verify is shown.
-#[derive(Debug)]
-struct ClientKeys(Vec<Arc<CertifiedKey>>);
-
-impl ResolvesClientCert for ClientKeys {
-    fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        self.0.iter().find(|own| own.key.choose_scheme(schemes).is_some()).cloned()
-    }
-
-    fn has_certs(&self) -> bool {
-        !self.0.is_empty()
-    }
 }
 
 /// A connection to a server, which one thread reads while others write.
