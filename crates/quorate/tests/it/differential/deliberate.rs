@@ -28,40 +28,51 @@ const INTERNAL: &str = "an operation of servers among themselves, unknown to our
 const ENDED: &[&str] = &["zxid=-1 error=-6", "End"];
 const MALFORMED: &[&str] = &["zxid=+0 error=-5"];
 
-/// Name, opcode, body, and what each says.
-type Row = (
-    &'static str,
-    &'static str,
-    i32,
-    fn(&mut Vec<u8>),
-    &'static [&'static str],
-    &'static [&'static str],
-);
+/// A single request that is answered differently.
+struct Row {
+    name: &'static str,
+    why: &'static str,
+    /// The opcode.
+    code: i32,
+    /// Writes what follows the opcode.
+    body: fn(&mut Vec<u8>),
+    /// The answers of the real server.
+    real: &'static [&'static str],
+    /// Our answers.
+    ours: &'static [&'static str],
+}
 
 /// Single requests.
 const ROWS: [Row; 4] = [
-    ("deleteContainer", INTERNAL, 20, root, &["zxid=+1 error=-8"], ENDED),
-    (
-        "a write in a multiRead",
-        "an error has no body; the real server sends an empty list of results behind it",
-        opcode::MULTI_READ,
-        |out| multi(out, opcode::DELETE, root_and_int),
-        &["zxid=+0 error=-5 [-1 true -1]"],
-        MALFORMED,
-    ),
-    (
-        "null in a multiRead",
-        "the same",
-        opcode::MULTI_READ,
-        |out| multi(out, opcode::GET_DATA, not_there),
-        &["zxid=+0 error=-5 [-1 true -1]"],
-        MALFORMED,
-    ),
-    (
-        "an ACL with null for an id",
-        "it is an invalid ACL; Java trips over it, unless the scheme is not known or `auth`",
-        opcode::CREATE,
-        |out| {
+    Row {
+        name: "deleteContainer",
+        why: INTERNAL,
+        code: 20,
+        body: root,
+        real: &["zxid=+1 error=-8"],
+        ours: ENDED,
+    },
+    Row {
+        name: "a write in a multiRead",
+        why: "an error has no body; the real server sends an empty list of results behind it",
+        code: opcode::MULTI_READ,
+        body: |out| multi(out, opcode::DELETE, root_and_int),
+        real: &["zxid=+0 error=-5 [-1 true -1]"],
+        ours: MALFORMED,
+    },
+    Row {
+        name: "null in a multiRead",
+        why: "the same",
+        code: opcode::MULTI_READ,
+        body: |out| multi(out, opcode::GET_DATA, not_there),
+        real: &["zxid=+0 error=-5 [-1 true -1]"],
+        ours: MALFORMED,
+    },
+    Row {
+        name: "an ACL with null for an id",
+        why: "it is an invalid ACL; Java trips over it, unless the scheme is not known or `auth`",
+        code: opcode::CREATE,
+        body: |out| {
             out.put_text("/new");
             null(out);
             out.put_int(1);
@@ -70,69 +81,166 @@ const ROWS: [Row; 4] = [
             null(out);
             out.put_int(0);
         },
-        &["zxid=+1 error=-5"],
-        &["zxid=+1 error=-114"],
-    ),
+        real: &["zxid=+1 error=-5"],
+        ours: &["zxid=+1 error=-114"],
+    },
 ];
 
-/// Name, opcode, body, and the answer.
-type OddRow = (&'static str, i32, fn(&mut Vec<u8>), &'static str);
+/// An odd request that both servers answer alike.
+struct OddRow {
+    name: &'static str,
+    /// The opcode.
+    code: i32,
+    /// Writes what follows the opcode.
+    body: fn(&mut Vec<u8>),
+    answer: &'static str,
+}
 
 /// Odd requests that both answer alike. The seeds do not ask them.
 const ALIKE: [OddRow; 64] = [
-    ("sync of null", opcode::SYNC, null, "zxid=+0 error=0 None"),
-    ("create of null", opcode::CREATE, create_null, "zxid=+1 error=-5"),
-    ("create2 of null", opcode::CREATE2, create_null, "zxid=+1 error=-5"),
-    ("createContainer of null", opcode::CREATE_CONTAINER, create_null, "zxid=+1 error=-5"),
-    (
-        "create of null, unknown flag",
-        opcode::CREATE,
-        |out| create_null_with(out, 9),
-        "zxid=+1 error=-8",
-    ),
-    (
-        "create of null, TTL flag",
-        opcode::CREATE,
-        |out| create_null_with(out, 5),
-        "zxid=+1 error=-6",
-    ),
-    (
-        "createTTL of null",
-        opcode::CREATE_TTL,
-        |out| {
+    OddRow { name: "sync of null", code: opcode::SYNC, body: null, answer: "zxid=+0 error=0 None" },
+    OddRow {
+        name: "create of null",
+        code: opcode::CREATE,
+        body: create_null,
+        answer: "zxid=+1 error=-5",
+    },
+    OddRow {
+        name: "create2 of null",
+        code: opcode::CREATE2,
+        body: create_null,
+        answer: "zxid=+1 error=-5",
+    },
+    OddRow {
+        name: "createContainer of null",
+        code: opcode::CREATE_CONTAINER,
+        body: create_null,
+        answer: "zxid=+1 error=-5",
+    },
+    OddRow {
+        name: "create of null, unknown flag",
+        code: opcode::CREATE,
+        body: |out| create_null_with(out, 9),
+        answer: "zxid=+1 error=-8",
+    },
+    OddRow {
+        name: "create of null, TTL flag",
+        code: opcode::CREATE,
+        body: |out| create_null_with(out, 5),
+        answer: "zxid=+1 error=-6",
+    },
+    OddRow {
+        name: "createTTL of null",
+        code: opcode::CREATE_TTL,
+        body: |out| {
             create_null_with(out, 5);
             out.put_long(5);
         },
-        "zxid=+1 error=-6",
-    ),
-    (
-        "createTTL of null, not with a flag of a TTL",
-        opcode::CREATE_TTL,
-        |out| {
+        answer: "zxid=+1 error=-6",
+    },
+    OddRow {
+        name: "createTTL of null, not with a flag of a TTL",
+        code: opcode::CREATE_TTL,
+        body: |out| {
             create_null_with(out, 0);
             out.put_long(5);
         },
-        "zxid=+1 error=-8",
-    ),
-    ("delete of null", opcode::DELETE, null_and_ints, "zxid=+1 error=-5"),
-    ("setData of null", opcode::SET_DATA, null_and_ints, "zxid=+1 error=-8"),
-    ("setACL of null", opcode::SET_ACL, null_and_ints, "zxid=+1 error=-8"),
-    ("setACL with a null ACL", opcode::SET_ACL, root_and_null, "zxid=+1 error=-114"),
-    ("setData with null data of nothing", opcode::SET_DATA, root_and_null, SET_NULL),
-    ("exists of null", opcode::EXISTS, not_there, "zxid=+0 error=-5"),
-    ("getData of null", opcode::GET_DATA, not_there, "zxid=+0 error=-5"),
-    ("getACL of null", opcode::GET_ACL, not_there, "zxid=+0 error=-5"),
-    ("getChildren of null", opcode::GET_CHILDREN, not_there, "zxid=+0 error=-5"),
-    ("getChildren2 of null", opcode::GET_CHILDREN2, not_there, "zxid=+0 error=-5"),
-    ("addWatch of null", opcode::ADD_WATCH, null_and_int, "zxid=+0 error=0 and (4) 00000000"),
-    ("checkWatches of null", opcode::CHECK_WATCHES, null_and_int, "zxid=+0 error=-121"),
-    ("removeWatches of null", opcode::REMOVE_WATCHES, null_and_int, "zxid=+0 error=-121"),
-    ("setWatches with null lists", opcode::SET_WATCHES, null_lists, "zxid=+0 error=-5"),
-    ("setWatches2 with null lists", opcode::SET_WATCHES2, null_lists2, "zxid=+0 error=-5"),
-    (
-        "setWatches2 with null among those that stay",
-        opcode::SET_WATCHES2,
-        |out| {
+        answer: "zxid=+1 error=-8",
+    },
+    OddRow {
+        name: "delete of null",
+        code: opcode::DELETE,
+        body: null_and_ints,
+        answer: "zxid=+1 error=-5",
+    },
+    OddRow {
+        name: "setData of null",
+        code: opcode::SET_DATA,
+        body: null_and_ints,
+        answer: "zxid=+1 error=-8",
+    },
+    OddRow {
+        name: "setACL of null",
+        code: opcode::SET_ACL,
+        body: null_and_ints,
+        answer: "zxid=+1 error=-8",
+    },
+    OddRow {
+        name: "setACL with a null ACL",
+        code: opcode::SET_ACL,
+        body: root_and_null,
+        answer: "zxid=+1 error=-114",
+    },
+    OddRow {
+        name: "setData with null data of nothing",
+        code: opcode::SET_DATA,
+        body: root_and_null,
+        answer: SET_NULL,
+    },
+    OddRow {
+        name: "exists of null",
+        code: opcode::EXISTS,
+        body: not_there,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "getData of null",
+        code: opcode::GET_DATA,
+        body: not_there,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "getACL of null",
+        code: opcode::GET_ACL,
+        body: not_there,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "getChildren of null",
+        code: opcode::GET_CHILDREN,
+        body: not_there,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "getChildren2 of null",
+        code: opcode::GET_CHILDREN2,
+        body: not_there,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "addWatch of null",
+        code: opcode::ADD_WATCH,
+        body: null_and_int,
+        answer: "zxid=+0 error=0 and (4) 00000000",
+    },
+    OddRow {
+        name: "checkWatches of null",
+        code: opcode::CHECK_WATCHES,
+        body: null_and_int,
+        answer: "zxid=+0 error=-121",
+    },
+    OddRow {
+        name: "removeWatches of null",
+        code: opcode::REMOVE_WATCHES,
+        body: null_and_int,
+        answer: "zxid=+0 error=-121",
+    },
+    OddRow {
+        name: "setWatches with null lists",
+        code: opcode::SET_WATCHES,
+        body: null_lists,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "setWatches2 with null lists",
+        code: opcode::SET_WATCHES2,
+        body: null_lists2,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "setWatches2 with null among those that stay",
+        code: opcode::SET_WATCHES2,
+        body: |out| {
             out.put_long(0);
             (0..3).for_each(|_| out.put_int(0));
             (0..2).for_each(|_| {
@@ -140,179 +248,274 @@ const ALIKE: [OddRow; 64] = [
                 null(out);
             });
         },
-        "zxid=+0 error=0",
-    ),
-    (
-        "setWatches with negative counts",
-        opcode::SET_WATCHES,
-        |out| {
+        answer: "zxid=+0 error=0",
+    },
+    OddRow {
+        name: "setWatches with negative counts",
+        code: opcode::SET_WATCHES,
+        body: |out| {
             out.put_long(0);
             (0..3).for_each(|_| out.put_int(-7));
         },
-        "zxid=+0 error=0",
-    ),
-    ("a negative count of ACL entries", opcode::CREATE, negative_acl, "zxid=+1 error=-114"),
-    (
-        "create of null in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::CREATE, create_null),
-        "zxid=+1 error=-5",
-    ),
-    (
-        "delete of null in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::DELETE, null_and_int),
-        "zxid=+1 error=-5",
-    ),
-    (
-        "setData of null in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::SET_DATA, null_and_ints),
-        "zxid=+1 error=-5",
-    ),
-    (
-        "check of null in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::CHECK, null_and_int),
-        "zxid=+1 error=-5",
-    ),
-    (
-        "create of null with a null ACL in a multi",
-        opcode::MULTI,
-        |out| {
+        answer: "zxid=+0 error=0",
+    },
+    OddRow {
+        name: "a negative count of ACL entries",
+        code: opcode::CREATE,
+        body: negative_acl,
+        answer: "zxid=+1 error=-114",
+    },
+    OddRow {
+        name: "create of null in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::CREATE, create_null),
+        answer: "zxid=+1 error=-5",
+    },
+    OddRow {
+        name: "delete of null in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::DELETE, null_and_int),
+        answer: "zxid=+1 error=-5",
+    },
+    OddRow {
+        name: "setData of null in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::SET_DATA, null_and_ints),
+        answer: "zxid=+1 error=-5",
+    },
+    OddRow {
+        name: "check of null in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::CHECK, null_and_int),
+        answer: "zxid=+1 error=-5",
+    },
+    OddRow {
+        name: "create of null with a null ACL in a multi",
+        code: opcode::MULTI,
+        body: |out| {
             multi(out, opcode::CREATE, |out| {
                 (0..3).for_each(|_| null(out));
                 out.put_int(0);
             });
         },
-        "zxid=+0 error=-5",
-    ),
-    (
-        "reconfig of nulls",
-        opcode::RECONFIG,
-        |out| {
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "reconfig of nulls",
+        code: opcode::RECONFIG,
+        body: |out| {
             (0..3).for_each(|_| null(out));
             out.put_long(-1);
         },
-        "zxid=+1 error=-123",
-    ),
-    (
-        "auth with null for credentials of no digest",
-        opcode::AUTH,
-        |out| auth(out, Some("ip")),
-        "zxid=0 error=0",
-    ),
-    ("a write in a multiRead behind a read", opcode::MULTI_READ, mixed, "zxid=+0 error=-5"),
-    ("sasl where it is not offered", opcode::SASL, empty, "zxid=0 error=0 and (4) ffffffff"),
-    (
-        "createTTL in a multi, not with a flag of a TTL",
-        opcode::MULTI,
-        |out| multi(out, opcode::CREATE_TTL, with_useless_ttl),
-        "zxid=+1 error=0 [1 false 0 Some(\"/plain\")] [-1 true -1]",
-    ),
-    (
-        "createTTL in a multi, not with a flag",
-        opcode::MULTI,
-        |out| {
+        answer: "zxid=+1 error=-123",
+    },
+    OddRow {
+        name: "auth with null for credentials of no digest",
+        code: opcode::AUTH,
+        body: |out| auth(out, Some("ip")),
+        answer: "zxid=0 error=0",
+    },
+    OddRow {
+        name: "a write in a multiRead behind a read",
+        code: opcode::MULTI_READ,
+        body: mixed,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "sasl where it is not offered",
+        code: opcode::SASL,
+        body: empty,
+        answer: "zxid=0 error=0 and (4) ffffffff",
+    },
+    OddRow {
+        name: "createTTL in a multi, not with a flag of a TTL",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::CREATE_TTL, with_useless_ttl),
+        answer: "zxid=+1 error=0 [1 false 0 Some(\"/plain\")] [-1 true -1]",
+    },
+    OddRow {
+        name: "createTTL in a multi, not with a flag",
+        code: opcode::MULTI,
+        body: |out| {
             multi(out, opcode::CREATE_TTL, |out| {
                 out.put_text("/new");
                 null_data_and_flag(out, 9);
                 out.put_long(1_000);
             });
         },
-        "zxid=+1 error=0 [-1 false -8 -8] [-1 true -1]",
-    ),
-    (
-        "createContainer, not with a container's flag",
-        opcode::CREATE_CONTAINER,
-        |out| {
+        answer: "zxid=+1 error=0 [-1 false -8 -8] [-1 true -1]",
+    },
+    OddRow {
+        name: "createContainer, not with a container's flag",
+        code: opcode::CREATE_CONTAINER,
+        body: |out| {
             out.put_text("/other");
             null_data_and_flag(out, 0);
         },
-        CONTAINER,
-    ),
-    ("createTTL", opcode::CREATE_TTL, with_ttl, "zxid=+1 error=-6"),
-    (
-        "createTTL, not with a flag of a TTL",
-        opcode::CREATE_TTL,
-        with_useless_ttl,
-        "zxid=+1 error=-8",
-    ),
-    (
-        "create with a null ACL in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::CREATE, null_acl),
-        "zxid=+0 error=-5",
-    ),
-    (
-        "createContainer with a null ACL in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::CREATE_CONTAINER, null_acl),
-        "zxid=+0 error=-5",
-    ),
-    (
-        "createTTL with a null ACL in a multi",
-        opcode::MULTI,
-        |out| {
+        answer: CONTAINER,
+    },
+    OddRow {
+        name: "createTTL",
+        code: opcode::CREATE_TTL,
+        body: with_ttl,
+        answer: "zxid=+1 error=-6",
+    },
+    OddRow {
+        name: "createTTL, not with a flag of a TTL",
+        code: opcode::CREATE_TTL,
+        body: with_useless_ttl,
+        answer: "zxid=+1 error=-8",
+    },
+    OddRow {
+        name: "create with a null ACL in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::CREATE, null_acl),
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "createContainer with a null ACL in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::CREATE_CONTAINER, null_acl),
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "createTTL with a null ACL in a multi",
+        code: opcode::MULTI,
+        body: |out| {
             multi(out, opcode::CREATE_TTL, |out| {
                 null_acl(out);
                 out.put_long(5);
             });
         },
-        "zxid=+1 error=0 [-1 false -114 -114] [-1 true -1]",
-    ),
-    ("create with a null ACL", opcode::CREATE, null_acl, "zxid=+1 error=-114"),
-    ("reconfig", opcode::RECONFIG, reconfig, "zxid=+1 error=-123"),
-    ("reconfig that does not decode", opcode::RECONFIG, empty, "zxid=+0 error=-5"),
-    (
-        "getAllChildrenNumber of the empty path",
-        opcode::GET_ALL_CHILDREN_NUMBER,
-        |out| out.put_text(""),
-        "zxid=+0 error=0 6",
-    ),
-    ("getAllChildrenNumber of null", opcode::GET_ALL_CHILDREN_NUMBER, null, "zxid=+0 error=-5"),
-    ("getEphemerals of null", opcode::GET_EPHEMERALS, null, "zxid=+0 error=0 []"),
-    (
-        "whoAmI",
-        opcode::WHO_AM_I,
-        nothing,
-        "zxid=+0 error=0 and (23) 00000001000000026970000000093132372e302e302e31",
-    ),
-    ("exists, no UTF-8", opcode::EXISTS, not_text, "zxid=+0 error=-101"),
-    ("getData, no UTF-8", opcode::GET_DATA, not_text, "zxid=+0 error=-101"),
-    ("delete, no UTF-8", opcode::DELETE, not_text_and_int, "zxid=+1 error=-101"),
-    ("create, no UTF-8", opcode::CREATE, create_not_text, "zxid=+1 error=-8"),
-    ("sync, no UTF-8", opcode::SYNC, not_text, "zxid=+0 error=0 Some(\"/\u{fffd}\")"),
-    ("setWatches2 of nothing", opcode::SET_WATCHES2, no_watches, "zxid=+0 error=0"),
-    ("addWatch", opcode::ADD_WATCH, root_and_int, "zxid=+0 error=0 and (4) 00000000"),
-    ("addWatch, a mode that is none", opcode::ADD_WATCH, root_and_large_int, "zxid=+0 error=-5"),
-    ("checkWatches", opcode::CHECK_WATCHES, root_and_int, "zxid=+0 error=-121"),
-    ("removeWatches", opcode::REMOVE_WATCHES, root_and_int, "zxid=+0 error=-121"),
-    (
-        "removeWatches, a type that is none",
-        opcode::REMOVE_WATCHES,
-        root_and_large_int,
-        "zxid=+0 error=-5",
-    ),
-    (
-        "create, no UTF-8, in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::CREATE, create_not_text),
-        "zxid=+1 error=0 [-1 false -8 -8] [-1 true -1]",
-    ),
-    (
-        "createTTL in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::CREATE_TTL, with_ttl),
-        "zxid=+1 error=0 [-1 false -6 -6] [-1 true -1]",
-    ),
-    (
-        "createContainer in a multi",
-        opcode::MULTI,
-        |out| multi(out, opcode::CREATE_CONTAINER, container),
-        "zxid=+1 error=0 [15 false 0 \"/new\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 cversion=0 \
+        answer: "zxid=+1 error=0 [-1 false -114 -114] [-1 true -1]",
+    },
+    OddRow {
+        name: "create with a null ACL",
+        code: opcode::CREATE,
+        body: null_acl,
+        answer: "zxid=+1 error=-114",
+    },
+    OddRow {
+        name: "reconfig",
+        code: opcode::RECONFIG,
+        body: reconfig,
+        answer: "zxid=+1 error=-123",
+    },
+    OddRow {
+        name: "reconfig that does not decode",
+        code: opcode::RECONFIG,
+        body: empty,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "getAllChildrenNumber of the empty path",
+        code: opcode::GET_ALL_CHILDREN_NUMBER,
+        body: |out| out.put_text(""),
+        answer: "zxid=+0 error=0 6",
+    },
+    OddRow {
+        name: "getAllChildrenNumber of null",
+        code: opcode::GET_ALL_CHILDREN_NUMBER,
+        body: null,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "getEphemerals of null",
+        code: opcode::GET_EPHEMERALS,
+        body: null,
+        answer: "zxid=+0 error=0 []",
+    },
+    OddRow {
+        name: "whoAmI",
+        code: opcode::WHO_AM_I,
+        body: nothing,
+        answer: "zxid=+0 error=0 and (23) 00000001000000026970000000093132372e302e302e31",
+    },
+    OddRow {
+        name: "exists, no UTF-8",
+        code: opcode::EXISTS,
+        body: not_text,
+        answer: "zxid=+0 error=-101",
+    },
+    OddRow {
+        name: "getData, no UTF-8",
+        code: opcode::GET_DATA,
+        body: not_text,
+        answer: "zxid=+0 error=-101",
+    },
+    OddRow {
+        name: "delete, no UTF-8",
+        code: opcode::DELETE,
+        body: not_text_and_int,
+        answer: "zxid=+1 error=-101",
+    },
+    OddRow {
+        name: "create, no UTF-8",
+        code: opcode::CREATE,
+        body: create_not_text,
+        answer: "zxid=+1 error=-8",
+    },
+    OddRow {
+        name: "sync, no UTF-8",
+        code: opcode::SYNC,
+        body: not_text,
+        answer: "zxid=+0 error=0 Some(\"/\u{fffd}\")",
+    },
+    OddRow {
+        name: "setWatches2 of nothing",
+        code: opcode::SET_WATCHES2,
+        body: no_watches,
+        answer: "zxid=+0 error=0",
+    },
+    OddRow {
+        name: "addWatch",
+        code: opcode::ADD_WATCH,
+        body: root_and_int,
+        answer: "zxid=+0 error=0 and (4) 00000000",
+    },
+    OddRow {
+        name: "addWatch, a mode that is none",
+        code: opcode::ADD_WATCH,
+        body: root_and_large_int,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "checkWatches",
+        code: opcode::CHECK_WATCHES,
+        body: root_and_int,
+        answer: "zxid=+0 error=-121",
+    },
+    OddRow {
+        name: "removeWatches",
+        code: opcode::REMOVE_WATCHES,
+        body: root_and_int,
+        answer: "zxid=+0 error=-121",
+    },
+    OddRow {
+        name: "removeWatches, a type that is none",
+        code: opcode::REMOVE_WATCHES,
+        body: root_and_large_int,
+        answer: "zxid=+0 error=-5",
+    },
+    OddRow {
+        name: "create, no UTF-8, in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::CREATE, create_not_text),
+        answer: "zxid=+1 error=0 [-1 false -8 -8] [-1 true -1]",
+    },
+    OddRow {
+        name: "createTTL in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::CREATE_TTL, with_ttl),
+        answer: "zxid=+1 error=0 [-1 false -6 -6] [-1 true -1]",
+    },
+    OddRow {
+        name: "createContainer in a multi",
+        code: opcode::MULTI,
+        body: |out| multi(out, opcode::CREATE_CONTAINER, container),
+        answer: "zxid=+1 error=0 [15 false 0 \"/new\" stat(czxid=+1 mzxid=+1 pzxid=+1 version=0 cversion=0 \
          aversion=0 owner=none bytes=0 children=0 touched=true)] [-1 true -1]",
-    ),
+    },
 ];
 
 const SET_NULL: &str = "zxid=+1 error=0 stat(czxid=0 mzxid=+1 pzxid=0 version=1 cversion=-1 aversion=0 \
@@ -630,7 +833,12 @@ fn watches_of_null_are_there_and_those_before_a_null_are_set_as_by_the_real_serv
 
 #[test]
 fn reconfig_that_is_enabled_is_not_for_a_server_alone() {
-    let row = ("reconfig", opcode::RECONFIG, reconfig as fn(&mut Vec<u8>), "zxid=+1 error=-6");
+    let row = OddRow {
+        name: "reconfig",
+        code: opcode::RECONFIG,
+        body: reconfig,
+        answer: "zxid=+1 error=-6",
+    };
     check_alike("reconfig", &["reconfigEnabled=true"], &[row]);
 }
 
@@ -640,10 +848,10 @@ fn check_alike(name: &str, config: &[&str], rows: &[OddRow]) {
     let mut real = Side::new("real", real_server.address());
     let mut ours = Side::new("ours", server.address());
     let mut generator = Generator::new(1);
-    for (name, code, body, expected) in rows {
+    for OddRow { name, code, body, answer } in rows {
         let rounds = [burst(vec![raw(&mut generator, *code, *body)])];
-        assert_eq!(answers(&mut real, &rounds), [*expected], "real: {name}");
-        assert_eq!(answers(&mut ours, &rounds), [*expected], "ours: {name}");
+        assert_eq!(answers(&mut real, &rounds), [*answer], "real: {name}");
+        assert_eq!(answers(&mut ours, &rounds), [*answer], "ours: {name}");
     }
 }
 
@@ -667,7 +875,7 @@ fn answers(side: &mut Side, rounds: &[Round]) -> Vec<String> {
 fn differences() -> Vec<Difference> {
     let mut generator = Generator::new(1);
     let mut all = Vec::new();
-    for (name, why, code, body, real, ours) in ROWS {
+    for Row { name, why, code, body, real, ours } in ROWS {
         let rounds = vec![burst(vec![raw(&mut generator, code, body)])];
         all.push(Difference { name, why, rounds, real: Some(real), ours });
     }
