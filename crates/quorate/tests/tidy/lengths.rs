@@ -5,12 +5,8 @@ use std::fs;
 use super::code::{code_only, item_end, places_of, without_tests, word_at};
 use super::{assert_none, crates, is_test_file, rust_files, shown};
 
-/// Lines of a function, from its `fn` to its closing brace, that nobody has to explain.
+/// Lines of a function, from its `fn` to its closing brace.
 const LINES_MAX: usize = 70;
-
-/// The functions that are longer, and how long each may be. The list only shrinks.
-const LONG: [(&str, usize); 0] = [
-];
 
 /// Name and number of lines of every function that has a body.
 fn functions(code: &str) -> Vec<(&str, usize)> {
@@ -25,30 +21,16 @@ fn functions(code: &str) -> Vec<(&str, usize)> {
 }
 
 #[test]
-fn long_functions_are_listed() {
+fn no_function_is_too_long() {
     let mut complaints = Vec::new();
-    let mut listed = LONG.to_vec();
-    let files: Vec<_> =
-        crates().values().flat_map(|(folder, _)| rust_files(&folder.join("src"))).collect();
-    for file in files.iter().filter(|file| !is_test_file(file)) {
-        let source = fs::read_to_string(file).expect("a source file is text");
+    let crates = crates();
+    let files = crates.values().flat_map(|(folder, _)| rust_files(&folder.join("src")));
+    for file in files.filter(|file| !is_test_file(file)) {
+        let source = fs::read_to_string(&file).expect("a source file is text");
         let code = without_tests(&code_only(&source));
         for (name, lines) in functions(&code).into_iter().filter(|(_, lines)| *lines > LINES_MAX) {
-            let name = format!("{}::{name}", shown(file));
-            let Some(at) = listed.iter().position(|(known, _)| *known == name) else {
-                complaints
-                    .push(format!("{name} has {lines} lines, and {LINES_MAX} at most are usual"));
-                continue;
-            };
-            let (_, lines_max) = listed.remove(at);
-            if lines > lines_max {
-                complaints
-                    .push(format!("{name} has {lines} lines, and is listed with {lines_max}"));
-            }
+            complaints.push(format!("{}::{name} has {lines} lines", shown(&file)));
         }
-    }
-    for (name, _) in listed {
-        complaints.push(format!("{name} is listed, but not longer than {LINES_MAX} lines"));
     }
     assert_none(complaints);
 }
