@@ -57,13 +57,13 @@ pub fn member_message_seeds() -> Vec<Vec<u8>> {
 
 pub fn hello_seeds() -> Vec<Vec<u8>> {
     let birth = Birth { cluster_id: 1 << 100, voters: vec![5, 6, 7] };
-    let unborn =
-        Hello { server: 1, member: FROM, boot: BootId(0), servers: vec![1, 2, 3], birth: None };
-    let born = Hello { boot: BootId(4), birth: Some(birth), ..unborn.clone() };
+    let unborn = Hello::unborn(1, FROM, vec![1, 2, 3]);
+    let born = Hello::born(1, FROM, BootId(4), vec![1, 2, 3], birth);
+    let later = Hello { unknown: vec![(40, b"later".to_vec())], ..born.clone() };
     let encoded = |hello: &Hello| {
         let mut bytes = Vec::new();
         hello.encode(&mut bytes);
         bytes
     };
-    [&unborn, &born].map(encoded).to_vec()
+    [&unborn, &born, &later].map(encoded).to_vec()
 }

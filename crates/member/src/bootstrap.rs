@@ -17,7 +17,7 @@
 
 use core::fmt;
 
-use machine::{BootId, MemberId};
+use machine::MemberId;
 use storage::datadir::Birth;
 
 use crate::hello::Hello;
@@ -113,7 +113,7 @@ impl Bootstrap {
             servers.iter().all(|number| absent_voter(*number).is_some()),
             "a number is 32 bits wide"
         );
-        let own = Hello { server, member, boot: BootId(0), servers, birth: None };
+        let own = Hello::unborn(server, member, servers);
         Bootstrap { own, attendance, links: Vec::new() }
     }
 

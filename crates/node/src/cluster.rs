@@ -155,8 +155,7 @@ fn born_hello(cluster: &ClusterConfig, recovered: &Recovered<RealDisk>) -> Hello
     let (member, boot) = (recovered.origin.member, recovered.origin.boot);
     let mut servers = cluster.voters.clone();
     servers.sort_unstable();
-    let birth = Some(recovered.dir.birth().clone());
-    Hello { server: cluster.server, member, boot, servers, birth }
+    Hello::born(cluster.server, member, boot, servers, recovered.dir.birth().clone())
 }
 
 fn link(

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::limits::PEER_READ_BYTES;
 
-/// Version of the frames, of the handshake and of what the kinds of `member` mean.
+/// Version of the frames and of the handshake. That of the messages is agreed on by the hellos.
 pub const PEER_VERSION: u8 = 1;
 
 /// Bytes before the body.

@@ -211,13 +211,8 @@ impl MemberConfig {
 
     /// What it says of itself to others.
     fn hello(&self, origin: Origin, birth: &Birth) -> Hello {
-        Hello {
-            server: self.number as u64 + 1,
-            member: origin.member,
-            boot: origin.boot,
-            servers: self.servers.clone(),
-            birth: Some(birth.clone()),
-        }
+        let server = self.number as u64 + 1;
+        Hello::born(server, origin.member, origin.boot, self.servers.clone(), birth.clone())
     }
 
     /// What its Fronts are told, but for what they share with each other.

@@ -1,3 +1,4 @@
+use machine::BootId;
 use storage::fault_disk::Chance;
 
 use super::*;
@@ -246,7 +247,7 @@ impl World {
         let (member, birth) = server.directory.clone().filter(|_| server.is_up)?;
         let (number, servers) = (at as u64 + 1, self.numbers.clone());
         let boot = BootId(u64::from(birth.is_some()));
-        Some(Hello { server: number, member: MemberId(member), boot, servers, birth })
+        Some(Hello { boot, birth, ..Hello::unborn(number, MemberId(member), servers) })
     }
 
     /// An unborn server hears some of those that are there, and does what follows.

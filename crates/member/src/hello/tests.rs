@@ -1,12 +1,18 @@
 use super::*;
 
 fn unborn() -> Hello {
-    Hello { server: 2, member: MemberId(7), boot: BootId(0), servers: vec![1, 2, 3], birth: None }
+    Hello::unborn(2, MemberId(7), vec![1, 2, 3])
 }
 
 fn born() -> Hello {
-    let birth = Some(Birth { cluster_id: 1 << 100, voters: vec![5, 7, 9] });
-    Hello { boot: BootId(4), birth, ..unborn() }
+    let birth = Birth { cluster_id: 1 << 100, voters: vec![5, 7, 9] };
+    Hello::born(2, MemberId(7), BootId(4), vec![1, 2, 3], birth)
+}
+
+/// As a later version may say it.
+fn later() -> Hello {
+    let unknown = vec![(8, vec![]), (40, b"anything".to_vec())];
+    Hello { messages: VersionRange { min: 1, max: 9 }, level_max: 12, unknown, ..born() }
 }
 
 fn bytes(hello: &Hello) -> Vec<u8> {
@@ -21,12 +27,18 @@ fn read(bytes: &[u8]) -> Result<Hello, DecodeError> {
     reader.finish().map(|()| hello)
 }
 
+#[track_caller]
+fn refused(bytes: &[u8], what: &str) {
+    let refused = read(bytes).expect_err("is refused").to_string();
+    assert!(refused.contains(what), "{refused}");
+}
+
 #[test]
 fn what_was_said_is_what_is_heard() {
     let most = |count| (1..=count as u64).collect::<Vec<_>>();
     let birth = Some(Birth { cluster_id: 0, voters: most(VOTERS_MAX) });
     let largest = Hello { servers: most(VOTERS_MAX), birth, ..unborn() };
-    for hello in [unborn(), born(), largest] {
+    for hello in [unborn(), born(), later(), largest] {
         let bytes = bytes(&hello);
         assert_eq!(read(&bytes), Ok(hello));
         for cut in 0..bytes.len() {
@@ -40,8 +52,7 @@ fn what_nobody_says_is_refused() {
     let check = |change: &dyn Fn(&mut Hello), what: &str| {
         let mut hello = born();
         change(&mut hello);
-        let refused = read(&bytes(&hello)).expect_err("is refused");
-        assert!(refused.to_string().contains(what), "{refused}");
+        refused(&bytes(&hello), what);
     };
     check(&|it| it.member = MemberId(0), "the member id is 0");
     check(&|it| it.servers = vec![2, 1], "not ascending");
@@ -50,8 +61,83 @@ fn what_nobody_says_is_refused() {
     check(&|it| it.birth = Some(Birth { cluster_id: 1, voters: vec![0] }), "the first voters");
     let unsorted = Birth { cluster_id: 1, voters: vec![2, 1] };
     check(&|it| it.birth = Some(unsorted.clone()), "the first voters are not ascending");
-    let mut long = bytes(&unborn());
-    long[24..28].copy_from_slice(&(VOTERS_MAX as u32 + 1).to_le_bytes());
-    assert!(read(&long).expect_err("is refused").to_string().contains("too long"));
-    assert!(read(&[&bytes(&born())[..], &[0]].concat()).is_err());
+    check(&|it| it.messages = VersionRange { min: 0, max: 1 }, "a range of versions has none");
+    check(&|it| it.messages = VersionRange { min: 3, max: 2 }, "a range of versions has none");
+    check(&|it| it.level_max = 0, "the level is 0");
+    refused(&[&bytes(&born())[..], &[0]].concat(), "left over");
+}
+
+/// Each tag with its bytes.
+type Fields = Vec<(u16, Vec<u8>)>;
+
+/// The fields of a hello.
+fn fields(hello: &Hello) -> Fields {
+    let bytes = bytes(hello);
+    let mut reader = Reader::new(&bytes);
+    let count = reader.u16().unwrap();
+    let mut field = || {
+        let (tag, length) = (reader.u16().unwrap(), reader.u16().unwrap());
+        (tag, reader.take(usize::from(length)).unwrap().to_vec())
+    };
+    (0..count).map(|_| field()).collect()
+}
+
+fn of_fields(fields: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    let mut out = (fields.len() as u16).to_le_bytes().to_vec();
+    for (tag, bytes) in fields {
+        out.extend_from_slice(&tag.to_le_bytes());
+        out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        out.extend_from_slice(bytes);
+    }
+    out
+}
+
+#[test]
+fn each_field_is_there_once_and_whole() {
+    for at in 0..fields(&born()).len() {
+        let check = |change: &dyn Fn(&mut Fields), what: &str| {
+            let mut fields = fields(&born());
+            change(&mut fields);
+            refused(&of_fields(&fields), what);
+        };
+        let is_birth = fields(&born())[at].0 == TAG_BIRTH;
+        if !is_birth {
+            check(&|it| drop(it.remove(at)), "a needed field is missing");
+        }
+        check(&|it| it.insert(at, it[at].clone()), "the fields are not ascending");
+        check(&|it| it[at].1.truncate(1), "cut off");
+        check(&|it| it[at].1.push(0), "left over");
+        check(&|it| it[at].0 |= NEEDED, "a needed field is not known to this version");
+    }
+    let mut swapped = fields(&born());
+    swapped.swap(0, 1);
+    refused(&of_fields(&swapped), "the fields are not ascending");
+    let mut many = fields(&born());
+    many.extend((10..100).map(|tag| (tag, vec![])));
+    refused(&of_fields(&many), "too many fields");
+    refused(&of_fields(&[(0, vec![])]), "the fields are not ascending");
+}
+
+#[test]
+fn a_field_of_a_later_version_is_kept_unless_it_is_needed() {
+    let mut fields = fields(&born());
+    fields.push((9, b"what".to_vec()));
+    let heard = read(&of_fields(&fields)).expect("it is read");
+    assert_eq!(heard.unknown, [(9, b"what".to_vec())]);
+    assert_eq!(bytes(&heard), of_fields(&fields), "a proof covers what was said");
+    fields.last_mut().unwrap().0 |= NEEDED;
+    refused(&of_fields(&fields), "a needed field is not known to this version");
+}
+
+#[test]
+fn the_highest_version_that_both_know_is_common() {
+    let range = |min, max| VersionRange { min, max };
+    let check = |one, other, common| {
+        assert_eq!(VersionRange::common(one, other), common);
+        assert_eq!(VersionRange::common(other, one), common);
+    };
+    check(range(1, 1), range(1, 1), Some(1));
+    check(range(1, 2), range(1, 1), Some(1));
+    check(range(1, 3), range(2, 5), Some(3));
+    check(range(1, 1), range(2, 2), None);
 }

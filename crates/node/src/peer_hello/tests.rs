@@ -4,8 +4,7 @@ use storage::datadir::Birth;
 use super::*;
 
 fn hello(server: u64) -> Hello {
-    let (member, boot) = (MemberId(10 * server), BootId(0));
-    Hello { server, member, boot, servers: vec![1, 2, 3], birth: None }
+    Hello::unborn(server, MemberId(10 * server), vec![1, 2, 3])
 }
 
 fn born(server: u64, cluster_id: u128) -> Hello {
@@ -72,7 +71,7 @@ fn a_proof_is_good_for_one_side_of_one_handshake_with_one_secret() {
     assert!(!transcript.is_accepter(b"other", &accepter));
     assert!(!transcript.is_accepter(b"secret", &[0; 32]));
     type Change<'c> = &'c dyn Fn(&mut Transcript);
-    let changes: [Change; 8] = [
+    let changes: [Change; 9] = [
         &|it| it.offer.nonce[31] ^= 1,
         &|it| it.answer.nonce[0] ^= 1,
         &|it| it.offer.channel = Channel::Log,
@@ -80,6 +79,7 @@ fn a_proof_is_good_for_one_side_of_one_handshake_with_one_secret() {
         &|it| it.offer.process = 0,
         &|it| it.offer.hello.server = 3,
         &|it| it.answer.hello.member = MemberId(21),
+        &|it| it.answer.hello.unknown = vec![(9, vec![])],
         &|it| it.answer.hello.birth = Some(Birth { cluster_id: 7, voters: vec![1] }),
     ];
     for (at, change) in changes.into_iter().enumerate() {
@@ -110,4 +110,12 @@ fn whoever_may_not_be_there_is_told_why() {
     check(&hello(1), &other_one, Err(Refusal::OwnNumber(1)));
     let copy = Hello { member: MemberId(10), ..hello(2) };
     check(&hello(1), &copy, Err(Refusal::CopiedDirectory(1)));
+    let range = |min, max| VersionRange { min, max };
+    let later = Hello { messages: range(1, 9), ..hello(2) };
+    check(&hello(1), &later, Ok(()));
+    let too_late = Hello { messages: range(8, 9), ..hello(2) };
+    let refused = Refusal::Versions { server: 2, own: range(1, 1), theirs: range(8, 9) };
+    let said = "server 2 speaks versions 8 to 9 of the messages between members, this one 1 to 1";
+    assert!(refused.to_string().contains(said));
+    check(&hello(1), &too_late, Err(refused));
 }

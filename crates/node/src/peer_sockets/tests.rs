@@ -31,8 +31,7 @@ fn server(number: u64, port: u16) -> PeerServer {
 }
 
 fn hello(server: u64) -> Hello {
-    let (member, boot) = (MemberId(10 * server), BootId(0));
-    Hello { server, member, boot, servers: vec![1, 2, 3], birth: None }
+    Hello::unborn(server, MemberId(10 * server), vec![1, 2, 3])
 }
 
 fn born(server: u64, cluster_id: u128) -> Hello {

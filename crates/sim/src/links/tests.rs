@@ -1,7 +1,6 @@
 //! What a link does with frames, and when its ends are told that it is over.
 
 use bytes::Bytes;
-use machine::BootId;
 use storage::datadir::Birth;
 
 use super::*;
@@ -15,8 +14,7 @@ fn frame(number: u8) -> PeerFrame {
 /// What a member says of itself while it is not born.
 fn hello(member: usize) -> Arc<Hello> {
     let server = member as u64 + 1;
-    let (member, boot) = (MemberId(10 * server), BootId(0));
-    Arc::new(Hello { server, member, boot, servers: vec![1, 2], birth: None })
+    Arc::new(Hello::unborn(server, MemberId(10 * server), vec![1, 2]))
 }
 
 fn born(member: usize, cluster_id: u128) -> Arc<Hello> {
