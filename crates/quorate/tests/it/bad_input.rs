@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use zk::ErrorCode;
 use zk::jute::{JuteReader, JuteWrite, begin_frame, end_frame};
-use zk::request::{ConnectRequest, ReadKind, Request};
+use zk::request::{ReadKind, Request};
 use zk::response::ConnectResponse;
 
 use crate::client::{self, Client, TIMEOUT_MS};
@@ -79,9 +79,7 @@ fn resident_mib(pid: Pid) -> u64 {
 /// A plain socket with a session. Nothing reads from it unless the test does.
 fn plain_session(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    let mut bytes = Vec::new();
-    ConnectRequest::new(TIMEOUT_MS).encode(&mut bytes);
-    stream.write_all(&bytes).unwrap();
+    stream.write_all(&client::greeting(TIMEOUT_MS)).unwrap();
     let response = ConnectResponse::decode(&read_frame(&mut stream)).unwrap();
     assert!(response.timeout_ms > 0);
     stream
@@ -89,11 +87,7 @@ fn plain_session(address: SocketAddr) -> TcpStream {
 
 fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut length = [0; 4];
-    stream.read_exact(&mut length).unwrap();
-    let mut body = vec![0; u32::from_be_bytes(length) as usize];
-    stream.read_exact(&mut body).unwrap();
-    body
+    client::read_frame(stream).unwrap()
 }
 
 fn error_of(body: &[u8]) -> (i32, ErrorCode) {

@@ -1,6 +1,7 @@
-//! A client that asks and waits for the answer, on top of [`crate::wire`]. A failed expectation is
-//! a failed test.
+//! A client that asks and waits for the answer, over plain TCP or TLS. A failed expectation is a
+//! failed test.
 
+use std::io::Read;
 use std::net::SocketAddr;
 
 use machine::{AclEntry, Stat};
@@ -19,10 +20,29 @@ pub const EPHEMERAL: i32 = 1;
 /// `CreateMode` on the wire.
 pub const SEQUENTIAL: i32 = 2;
 
+/// What carries bytes to a server, and its frames back.
+pub trait Wire {
+    /// Sends bytes. That the server may have ended the connection shows when it is read.
+    fn send(&mut self, bytes: &[u8]);
+
+    /// What comes next.
+    fn receive(&mut self) -> Received;
+}
+
+impl Wire for Connection {
+    fn send(&mut self, bytes: &[u8]) {
+        Connection::send(self, bytes);
+    }
+
+    fn receive(&mut self) -> Received {
+        Connection::receive(self)
+    }
+}
+
 /// A session and its connection.
 #[derive(Debug)]
-pub struct Client {
-    pub connection: Connection,
+pub struct Client<W = Connection> {
+    pub connection: W,
     pub session: i64,
     pub password: Vec<u8>,
     pub timeout_ms: i32,
@@ -31,8 +51,8 @@ pub struct Client {
 
 /// What came of a connect request.
 #[derive(Debug)]
-pub enum Greeted {
-    Attached(Box<Client>),
+pub enum Greeted<W = Connection> {
+    Attached(Box<Client<W>>),
     /// There is no such session.
     Refused,
     /// The connection ended.
@@ -93,9 +113,11 @@ impl Client {
             Err(_) => Greeted::Ended,
         }
     }
+}
 
+impl<W: Wire> Client<W> {
     /// Says hello on a connection.
-    pub fn greet(mut connection: Connection, request: &ConnectRequest) -> Greeted {
+    pub fn greet(mut connection: W, request: &ConnectRequest) -> Greeted<W> {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         connection.send(&bytes);
@@ -198,6 +220,22 @@ impl Client {
     pub fn close(&mut self) -> bool {
         self.try_call(&Request::CloseSession).is_some()
     }
+}
+
+/// A request for a new session, as bytes.
+pub fn greeting(timeout_ms: i32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ConnectRequest::new(timeout_ms).encode(&mut bytes);
+    bytes
+}
+
+/// The body of the next frame.
+pub fn read_frame(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut body = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut body)?;
+    Ok(body)
 }
 
 /// A request without a watch.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::client::{Client, TIMEOUT_MS};
+use crate::client::{Client, TIMEOUT_MS, greeting};
 use crate::server::{PATIENCE, Server, command, folder, wait_until};
 
 fn open_count(pid: Pid) -> u64 {
@@ -118,7 +118,5 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
 
 /// Connections that got an answer to a first request of ZooKeeper's, and are kept.
 fn answered_to_words(address: SocketAddr, count: u64) -> Vec<TcpStream> {
-    let mut connect = Vec::new();
-    zk::request::ConnectRequest::new(TIMEOUT_MS).encode(&mut connect);
-    answered(connect_many(address, count, &connect))
+    answered(connect_many(address, count, &greeting(TIMEOUT_MS)))
 }

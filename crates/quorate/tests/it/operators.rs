@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::ensemble::Members;
 use crate::monitoring::http;
 use crate::server::{Server, command, folder, wait_until};
-use crate::tls::wire::{Shape, TlsClient, certificates};
+use crate::tls::wire::{Shape, TlsConnection, certificates};
 
 const TIMEOUT_MS: i32 = 10_000;
 
@@ -135,7 +135,8 @@ fn a_hangup_reloads_certificates_and_the_filter_of_the_log() {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let mut server = Server::start_in(folder, &lines);
     let address = server.face("zk-tls");
-    let shown = || TlsClient::connect(address, Shape::with("client")).unwrap().server_certificate();
+    let shown =
+        || TlsConnection::connect(address, Shape::with("client")).unwrap().server_certificate();
     assert_eq!(shown(), certificates("server")[0]);
 
     fs::copy(fixture("server-2.pem"), &keys).unwrap();

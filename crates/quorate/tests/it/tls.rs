@@ -18,9 +18,10 @@ use zk::ErrorCode;
 use zk::jute::JuteReader;
 use zk::request::{CreateKind, ReadKind, Request, WriteRequest};
 
-use crate::client::{self, Client, TIMEOUT_MS, create, read};
+use crate::client::{self, Client, TIMEOUT_MS, Wire, create, read};
 use crate::server::{self, PATIENCE, Server, wait_until};
-use wire::{Shape, TlsClient, certificates, connect_bytes, fixture};
+use bench::differential::wire::Received;
+use wire::{Shape, TlsClient, TlsConnection, certificates, fixture};
 
 /// A server with a port for TLS and these lines more.
 fn start(name: &str, lines: &[&str]) -> Server {
@@ -43,7 +44,7 @@ fn start_with(name: &str, keys: &str, trusted: &str, lines: &[&str]) -> Server {
 
 /// A client with this certificate is served.
 fn assert_served(address: SocketAddr, shape: Shape) -> TlsClient {
-    let mut client = TlsClient::open(address, shape)
+    let mut client = wire::open(address, shape)
         .unwrap_or_else(|error| panic!("{:?} is not served: {error}", shape.shows));
     let answer = client.call(&Request::Write(create("/served-", b"x", client::SEQUENTIAL)));
     assert_eq!(answer.header.error, ErrorCode::OK);
@@ -53,7 +54,7 @@ fn assert_served(address: SocketAddr, shape: Shape) -> TlsClient {
 }
 
 fn assert_refused(address: SocketAddr, shape: Shape) {
-    assert!(TlsClient::open(address, shape).is_err(), "{:?} is served", shape.shows);
+    assert!(wire::open(address, shape).is_err(), "{:?} is served", shape.shows);
 }
 
 /// The ids in the ACL of a znode.
@@ -176,16 +177,16 @@ fn one_port_takes_tls_and_plain_text() {
     let mut answer = String::new();
     word.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "imok");
-    let mut word = TlsClient::connect(server.address(), Shape::with("client")).unwrap();
-    word.send(b"ruok").unwrap();
+    let mut word = TlsConnection::connect(server.address(), Shape::with("client")).unwrap();
+    word.send(b"ruok");
     assert_eq!(word.rest().unwrap(), b"imok");
 }
 
 #[test]
 fn words_are_answered_by_tls_and_conf_names_the_port() {
     let server = start("tls-words", &[]);
-    let mut client = TlsClient::connect(server.face("zk-tls"), Shape::with("client")).unwrap();
-    client.send(b"conf").unwrap();
+    let mut client = TlsConnection::connect(server.face("zk-tls"), Shape::with("client")).unwrap();
+    client.send(b"conf");
     // The end is said, too.
     let answer = String::from_utf8(client.rest().unwrap()).unwrap();
     let line = format!("secureClientPort={}\n", server.face("zk-tls").port());
@@ -210,8 +211,8 @@ fn a_certificate_is_an_identity_for_acls() {
         assert_eq!(found.header.error, ErrorCode::OK);
     }
     // An auth packet only asks whether there is a certificate.
-    client.ask(&Request::Auth { scheme: "x509", credentials: Some(b"") });
-    assert_eq!(client.answer().header.error, ErrorCode::OK);
+    client.send(&Request::Auth { scheme: "x509", credentials: Some(b"") });
+    assert_eq!(client.receive().unwrap().header.error, ErrorCode::OK);
 
     let mut other = assert_served(address, Shape::with("client-v1"));
     let mut plain = Client::open(server.address(), TIMEOUT_MS);
@@ -269,11 +270,12 @@ fn changed_stores_are_used_without_a_restart_and_broken_ones_are_not() {
     let server = Server::start("tls-reload", &lines);
     let address = server.face("zk-tls");
     let mut first = assert_served(address, Shape::with("client"));
-    assert_eq!(first.server_certificate(), certificates("server")[0]);
+    assert_eq!(first.connection.server_certificate(), certificates("server")[0]);
 
     // Written in place, then by a new name, as people and tools do.
     fs::copy(fixture("server-2.pem"), &keys).unwrap();
-    let shown = || TlsClient::connect(address, Shape::with("client")).unwrap().server_certificate();
+    let shown =
+        || TlsConnection::connect(address, Shape::with("client")).unwrap().server_certificate();
     wait_until("the new certificate", || shown() == certificates("server-2")[0]);
     fs::write(&keys, "-----BEGIN CERTIFICATE-----\nAAAA").unwrap();
     wait_until("a line about the broken file", || server.log().contains("is kept"));
@@ -286,7 +288,7 @@ fn changed_stores_are_used_without_a_restart_and_broken_ones_are_not() {
 
     // Another authority: who was let in stays, who comes is judged by it.
     fs::copy(fixture("other-ca.pem"), &trusted).unwrap();
-    wait_until("the new authority", || TlsClient::open(address, Shape::with("stranger")).is_ok());
+    wait_until("the new authority", || wire::open(address, Shape::with("stranger")).is_ok());
     assert_refused(address, Shape::with("client"));
     assert_eq!(first.call(&read(ReadKind::Exists, "/")).header.error, ErrorCode::OK);
     fs::remove_dir_all(&folder).unwrap();
@@ -300,7 +302,7 @@ fn garbage_and_cut_handshakes_harm_nobody() {
     let mut other = assert_served(server.face("zk-tls"), Shape::with("client"));
     let hello = client_hello();
     let mut inputs: Vec<Vec<u8>> = vec![
-        connect_bytes(),
+        client::greeting(TIMEOUT_MS),
         b"ruok".to_vec(),
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         vec![0x16; 5_000],
@@ -366,7 +368,7 @@ fn a_certificate_may_be_what_is_enforced() {
     let enforced = ["enforce.auth.enabled=true", "enforce.auth.schemes=x509"];
     let server = start("tls-enforced", &[&enforced[..], &["ssl.clientAuth=want"]].concat());
     assert_served(server.face("zk-tls"), Shape::with("client"));
-    let mut nobody = TlsClient::open(server.face("zk-tls"), Shape::bare()).unwrap();
+    let mut nobody = wire::open(server.face("zk-tls"), Shape::bare()).unwrap();
     let refused = nobody.call(&read(ReadKind::Exists, "/"));
     assert_eq!(refused.header.error, ErrorCode::AUTH_REQUIRED);
     let mut plain = Client::open(server.address(), TIMEOUT_MS);
@@ -378,7 +380,7 @@ fn a_certificate_may_be_what_is_enforced() {
 fn client_hello() -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let client = std::thread::spawn(move || TlsClient::connect(address, Shape::bare()).is_ok());
+    let client = std::thread::spawn(move || TlsConnection::connect(address, Shape::bare()).is_ok());
     let (mut stream, _) = listener.accept().unwrap();
     let mut header = [0; 5];
     stream.read_exact(&mut header).unwrap();
@@ -397,13 +399,13 @@ fn handshakes_under_way_are_limited_where_that_is_asked_for() {
     // Its runtime counts it as soon as it has accepted it. Another runtime's may come before it,
     // and then it would be the one too many.
     wait_until("it is under way", || metric(&server, "outstanding_tls_handshake") == 1);
-    assert!(TlsClient::connect(address, Shape::with("client")).is_err());
+    assert!(TlsConnection::connect(address, Shape::with("client")).is_err());
     drop(waiting);
     assert!(metric(&server, "tls_handshake_exceeded") > 0);
     // Done handshakes do not count, once the server has seen that they are done.
     let mut served = Vec::new();
     wait_until("there is room for three, one after the other", || {
-        served.extend(TlsClient::open(address, Shape::with("client")));
+        served.extend(wire::open(address, Shape::with("client")));
         served.len() == 3
     });
 }
@@ -417,7 +419,7 @@ fn large_replies_wait_for_a_slow_reader() {
     let made = client.call(&Request::Write(create("/large", &data, 0)));
     assert_eq!(made.header.error, ErrorCode::OK);
     let xids: Vec<i32> =
-        (0..REPLIES).map(|_| client.ask(&read(ReadKind::GetData, "/large"))).collect();
+        (0..REPLIES).map(|_| client.send(&read(ReadKind::GetData, "/large"))).collect();
     // 180 MB are due. They stay undone as long as they are not taken, and others are served.
     let before = resident_bytes(&server);
     for _ in 0..20 {
@@ -426,7 +428,7 @@ fn large_replies_wait_for_a_slow_reader() {
     let grown = resident_bytes(&server).saturating_sub(before);
     assert!(grown < 40 << 20, "{grown} bytes more");
     for xid in xids {
-        let answer = client.answer();
+        let answer = client.receive().unwrap();
         assert_eq!((answer.header.xid, answer.header.error), (xid, ErrorCode::OK));
         assert_eq!(answer.data().as_deref(), Some(data.as_slice()));
     }
@@ -439,13 +441,13 @@ fn who_never_reads_is_let_go() {
     let mut client = assert_served(server.face("zk-tls"), Shape::with("client"));
     client.call(&Request::Write(create("/large", &data, 0)));
     for _ in 0..100 {
-        client.ask(&read(ReadKind::GetData, "/large"));
+        client.send(&read(ReadKind::GetData, "/large"));
     }
     assert_eq!(connections(&server), 2);
     // Its session expires, it is given time to take its last bytes, and does not.
     wait_until("its end", || connections(&server) == 1);
     let mut taken = 0;
-    while let Ok(reply) = client.frame() {
+    while let Received::Frame(reply) = client.connection.receive() {
         taken += reply.len();
     }
     assert!(taken < 50 * data.len(), "{taken} bytes were kept for it");
@@ -484,9 +486,9 @@ fn resident_bytes(server: &Server) -> u64 {
 fn closing_the_session_ends_tls_as_it_should() {
     let server = start("tls-close", &[]);
     let mut client = assert_served(server.face("zk-tls"), Shape::with("client"));
-    client.ask(&Request::CloseSession);
-    assert_eq!(client.answer().header.error, ErrorCode::OK);
-    assert_eq!(client.rest().unwrap(), b"");
+    client.send(&Request::CloseSession);
+    assert_eq!(client.receive().unwrap().header.error, ErrorCode::OK);
+    assert_eq!(client.connection.rest().unwrap(), b"");
 }
 
 // ---- configurations that cannot be

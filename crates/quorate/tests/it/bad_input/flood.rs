@@ -36,8 +36,7 @@ fn ten_thousand_connections_are_served_at_once() {
     let mut quiet: Vec<TcpStream> = (0..50).map(|_| open()).collect();
     quiet.push(TcpStream::connect(server.address()).unwrap());
     quiet[50].write_all(&[0, 0, 0, 45, 0, 0]).unwrap();
-    let mut greeting = Vec::new();
-    ConnectRequest::new(40_000).encode(&mut greeting);
+    let greeting = client::greeting(40_000);
     let mut clients = Vec::new();
     for _ in 0..count {
         let mut client = open();

@@ -301,8 +301,7 @@ fn a_request_may_come_byte_by_byte() {
     let server = Server::start("slowly", &[]);
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_nodelay(true).unwrap();
-    let mut bytes = Vec::new();
-    ConnectRequest::new(TIMEOUT_MS).encode(&mut bytes);
+    let mut bytes = client::greeting(TIMEOUT_MS);
     Request::Write(create("/slowly", b"data", 0)).encode(1, &mut bytes);
     crate::client::read(ReadKind::GetData, "/slowly").encode(2, &mut bytes);
     for byte in bytes {
@@ -465,10 +464,7 @@ fn two_thousand_connections_that_end_in_the_middle_leave_nothing() {
     let mut small = Client::open(server.address(), TIMEOUT_MS);
     small.create("/small", &[1; 2000], 0).unwrap();
     for round in 0..2_000 {
-        let mut bytes = Vec::new();
-        if !random.one_in(20) {
-            ConnectRequest::new(TIMEOUT_MS).encode(&mut bytes);
-        }
+        let mut bytes = if random.one_in(20) { Vec::new() } else { client::greeting(TIMEOUT_MS) };
         for xid in 1..random.between(2, 30) as i32 {
             draw_request(&mut random, xid, &mut bytes);
         }

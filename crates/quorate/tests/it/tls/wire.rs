@@ -1,18 +1,17 @@
-//! A raw client that speaks TLS: what it says is what the test says, and it reads only when told.
+//! Connections that speak TLS, and what their clients show and demand.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bench::differential::wire::Received;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use zk::jute::JuteReader;
-use zk::request::{ConnectRequest, Request};
-use zk::response::{ConnectResponse, ReplyHeader};
+use zk::request::ConnectRequest;
 
-use crate::client::Answer;
+use crate::client::{Client, Greeted, TIMEOUT_MS, Wire, read_frame};
 
 /// How long a server may be silent when an answer is due. Reaching it is a failure.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -70,15 +69,27 @@ pub fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_file_iter(path).unwrap().map(Result::unwrap).collect()
 }
 
-/// A connection, and a session once it is asked for.
-pub struct TlsClient {
+/// A connection that speaks TLS. It reads only when told.
+pub struct TlsConnection {
     stream: StreamOwned<ClientConnection, TcpStream>,
-    xid: i32,
 }
 
-impl TlsClient {
+/// A session over TLS.
+pub type TlsClient = Client<TlsConnection>;
+
+/// Connects, and opens a session.
+pub fn open(address: SocketAddr, shape: Shape) -> io::Result<TlsClient> {
+    let connection = TlsConnection::connect(address, shape)?;
+    match Client::greet(connection, &ConnectRequest::new(TIMEOUT_MS)) {
+        Greeted::Attached(client) => Ok(*client),
+        Greeted::Refused => Err(io::Error::other("no session is given")),
+        Greeted::Ended => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+impl TlsConnection {
     /// Connects and shakes hands. With TLS 1.3 a client learns that it is refused when it reads.
-    pub fn connect(address: SocketAddr, shape: Shape) -> io::Result<TlsClient> {
+    pub fn connect(address: SocketAddr, shape: Shape) -> io::Result<TlsConnection> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(SILENCE))?;
@@ -88,38 +99,12 @@ impl TlsClient {
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
         }
-        Ok(TlsClient { stream, xid: 0 })
-    }
-
-    /// Connects, and opens a session.
-    pub fn open(address: SocketAddr, shape: Shape) -> io::Result<TlsClient> {
-        let mut client = TlsClient::connect(address, shape)?;
-        let mut bytes = Vec::new();
-        ConnectRequest::new(crate::client::TIMEOUT_MS).encode(&mut bytes);
-        client.send(&bytes)?;
-        let response = ConnectResponse::decode(&client.frame()?).unwrap();
-        assert!(response.timeout_ms > 0);
-        Ok(client)
+        Ok(TlsConnection { stream })
     }
 
     /// The certificate that the server has shown.
     pub fn server_certificate(&self) -> CertificateDer<'static> {
         self.stream.conn.peer_certificates().unwrap()[0].clone().into_owned()
-    }
-
-    /// Sends bytes.
-    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)?;
-        self.stream.flush()
-    }
-
-    /// The body of the next frame.
-    pub fn frame(&mut self) -> io::Result<Vec<u8>> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length)?;
-        let mut body = vec![0; u32::from_be_bytes(length) as usize];
-        self.stream.read_exact(&mut body)?;
-        Ok(body)
     }
 
     /// All that comes until the server says that it ends; an error if it ends without saying so.
@@ -128,37 +113,23 @@ impl TlsClient {
         self.stream.read_to_end(&mut rest)?;
         Ok(rest)
     }
-
-    /// Sends a request, and gives its xid.
-    pub fn ask(&mut self, request: &Request<'_>) -> i32 {
-        self.xid += 1;
-        let mut bytes = Vec::new();
-        request.encode(self.xid, &mut bytes);
-        self.send(&bytes).unwrap();
-        self.xid
-    }
-
-    /// The next reply.
-    pub fn answer(&mut self) -> Answer {
-        let body = self.frame().unwrap();
-        let mut reader = JuteReader::new(&body);
-        let header = ReplyHeader::decode(&mut reader).unwrap();
-        Answer { header, body: body[reader.offset()..].to_vec() }
-    }
-
-    /// Sends a request and waits for its reply.
-    pub fn call(&mut self, request: &Request<'_>) -> Answer {
-        let xid = self.ask(request);
-        let answer = self.answer();
-        assert_eq!(answer.header.xid, xid);
-        answer
-    }
 }
 
-/// A request for a session, as bytes.
-pub fn connect_bytes() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let request = ConnectRequest::new(crate::client::TIMEOUT_MS);
-    request.encode(&mut bytes);
-    bytes
+impl Wire for TlsConnection {
+    fn send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
+    }
+
+    fn receive(&mut self) -> Received {
+        match read_frame(&mut self.stream) {
+            Ok(body) => Received::Frame(body),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Received::Silence
+            }
+            Err(error) => {
+                println!("TLS ends: {error}");
+                Received::End
+            }
+        }
+    }
 }
