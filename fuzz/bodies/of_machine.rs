@@ -68,7 +68,7 @@ pub fn image(bytes: &[u8]) {
 }
 
 pub fn assert_image_is_faithful(machine: &mut Machine) {
-    let restored = restore(&image_of(machine)).expect("what was written is whole");
+    let restored = restore(&image_of(machine, u32::MAX)).expect("what was written is whole");
     assert_eq!(restored.digest(), machine.digest());
     assert_eq!((restored.index(), restored.mark()), (machine.index(), machine.mark()));
 }
@@ -79,11 +79,19 @@ fn restore(image: &[u8]) -> Result<Machine, RestoreError> {
     restore.finish()
 }
 
-fn image_of(machine: &mut Machine) -> Vec<u8> {
+/// The image, with a frame for each step of so many slots.
+fn image_of(machine: &mut Machine, slots_max: u32) -> Vec<u8> {
     machine.freeze();
-    match machine.freeze_step(usize::MAX, u32::MAX) {
-        FreezeStep::Last(image) => image,
-        other => unreachable!("one step is enough, not {other:?}"),
+    let mut image = Vec::new();
+    loop {
+        match machine.freeze_step(usize::MAX, slots_max) {
+            FreezeStep::Piece(piece) => image.extend(piece),
+            FreezeStep::Last(piece) => {
+                image.extend(piece);
+                return image;
+            }
+            FreezeStep::Aborted => unreachable!("nothing changes meanwhile"),
+        }
     }
 }
 
@@ -190,5 +198,9 @@ pub fn image_seeds() -> Vec<Vec<u8>> {
         );
     }
     machine.finish_entry(LogIndex(2));
-    vec![image_of(&mut machine), image_of(&mut Machine::default())]
+    vec![
+        image_of(&mut machine, u32::MAX),
+        image_of(&mut machine, 1),
+        image_of(&mut Machine::default(), u32::MAX),
+    ]
 }

@@ -74,6 +74,14 @@ impl<'a> Reader<'a> {
         Ok(slice)
     }
 
+    /// A reader of the next `count` bytes, which counts offsets from where this one does.
+    pub fn part(&mut self, count: usize) -> Result<Reader<'a>, DecodeError> {
+        let start = self.offset;
+        self.take(count)?;
+        let bytes = self.bytes.get(..self.offset).unwrap_or_default();
+        Ok(Reader { bytes, offset: start })
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let slice = self.take(N)?;
         let mut array = [0; N];

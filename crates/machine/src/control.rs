@@ -132,8 +132,7 @@ impl Control {
         &self.servers
     }
 
-    /// Writes the batches of the members, then the servers if there are any: images and digests of
-    /// ensembles that have none are what they were before there were any.
+    /// Writes control's section of an image: the batches of the members, then their servers.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.origins.len() as u32);
         for (member, (boot, sequence)) in &self.origins {
@@ -141,37 +140,29 @@ impl Control {
             out.put_u64(boot.0);
             out.put_u64(*sequence);
         }
-        if !self.servers.is_empty() {
-            out.put_u32(self.servers.len() as u32);
-            for (member, server) in &self.servers {
-                out.put_u64(member.0);
-                out.put_u64(*server);
-            }
+        out.put_u32(self.servers.len() as u32);
+        for (member, server) in &self.servers {
+            out.put_u64(member.0);
+            out.put_u64(*server);
         }
     }
 
-    /// Bytes that [`Control::encode`] writes behind the count of members.
+    /// Bytes that [`Control::encode`] writes.
     pub(crate) fn encoded_bytes(&self) -> u64 {
-        let servers = self.servers.len() as u64;
-        let count = if servers == 0 { 0 } else { 4 };
-        self.origins.len() as u64 * ORIGIN_BYTES + count + servers * SERVER_BYTES
+        let (origins, servers) = (self.origins.len() as u64, self.servers.len() as u64);
+        4 + origins * ORIGIN_BYTES + 4 + servers * SERVER_BYTES
     }
 
-    /// Reads what [`Control::encode`] wrote; `has_servers` if there are any.
-    pub(crate) fn decode(
-        reader: &mut Reader<'_>,
-        has_servers: bool,
-    ) -> Result<Control, DecodeError> {
+    /// Reads what [`Control::encode`] wrote.
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Control, DecodeError> {
         let mut control = Control::default();
         for _ in 0..reader.count("origin count", ORIGINS_MAX)? {
             let member = MemberId(reader.u64()?);
             let boot = BootId(reader.u64()?);
             control.origins.insert(member, (boot, reader.u64()?));
         }
-        if has_servers {
-            for _ in 0..reader.count("server count", SERVERS_MAX)? {
-                control.servers.insert(MemberId(reader.u64()?), reader.u64()?);
-            }
+        for _ in 0..reader.count("server count", SERVERS_MAX)? {
+            control.servers.insert(MemberId(reader.u64()?), reader.u64()?);
         }
         Ok(control)
     }

@@ -1,32 +1,21 @@
 //! Freezing: an image of the machine at one index, taken while commands go on.
 //!
-//! [`Machine::freeze`] notes what is small (counters, settings, sessions) and how many slots the
-//! tree has. [`Machine::freeze_step`] then walks the slots a piece at a time. Before apply changes
-//! a znode that the walk has not reached, the tree saves its old image here; slots filled since are
-//! not of the image. So the image is that of one index, and the writer is never stopped.
+//! [`Machine::freeze`] notes what is small: the header, and control's section. Each further space
+//! notes how its state is walked. [`Machine::freeze_step`] then has them write a piece at a time.
+//! Before apply changes something that a walk has not reached, the space saves its old value for
+//! the next piece. So the image is that of one index, and the writer is never stopped.
 //!
-//! `format` gives the records.
+//! `format` gives the bytes, and the files of the spaces those of their records.
 
-use crate::codec::Write;
-use crate::ids::{LogIndex, SessionId};
-use crate::image::format::{
-    FORMAT_VERSION, FORMAT_VERSION_ALONE, TAG_END, TAG_HEADER, TAG_SESSION,
-};
+use crate::ids::LogIndex;
+use crate::image::format::{FRAME_HEAD_BYTES, HEADER_AND_END_BYTES, Header, Sections, Space};
 use crate::limits::FREEZE_OLD_BYTES_MAX;
 use crate::machine::Machine;
-use crate::zk::freeze::TreeFreeze;
+use crate::zk::walk::WalkStep;
 
+pub mod error;
 pub mod format;
 pub mod restore;
-
-/// Bytes of an image without settings, origins, sessions and znodes: of its header, and the end.
-const HEADER_BYTES: u64 = 2 + 8 + 8 + 8 + 4 + 16 + 8 + 4 + 4 + 1;
-
-/// Bytes of a session in an image.
-const SESSION_BYTES: u64 = 61;
-
-/// Bytes of a znode in an image, with counters and without name, data and ACL.
-const ZNODE_BYTES: u64 = 82;
 
 /// What a step of a freeze gave.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +28,13 @@ pub enum FreezeStep {
     Aborted,
 }
 
+/// What a running freeze keeps beside what each space keeps.
+pub(crate) struct Freeze {
+    /// The header and control's section, until the first step takes them.
+    start: Vec<u8>,
+    sections: Sections,
+}
+
 impl Machine {
     /// Starts an image of the state as it is now, which must be at the end of an entry. A running
     /// freeze is replaced.
@@ -47,83 +43,60 @@ impl Machine {
     }
 
     pub(crate) fn freeze_with_limit(&mut self, old_bytes_max: usize) -> LogIndex {
+        let (index, ordinal, digest) = (self.index, self.ordinal, self.digest().0);
+        let header = Header { index, ordinal, digest, sections: Sections::in_use() };
         let mut start = Vec::new();
-        start.put_u8(TAG_HEADER);
-        start.put_u8(if self.control.servers().is_empty() {
-            FORMAT_VERSION_ALONE
-        } else {
-            FORMAT_VERSION
-        });
-        start.put_u64(self.index.0);
-        self.encode_scalars(&mut start);
-        start.put_u128(self.digest().0);
-        start.put_u64(self.zk.sessions.len() as u64);
-        start.put_u32(self.zk.tree.slot_count());
-        start.put_u32(self.zk.tree.znode_count());
-        let mut ids: Vec<SessionId> = self.zk.sessions.iter().map(|(id, _)| id).collect();
-        ids.sort_unstable();
-        for id in ids {
-            start.put_u8(TAG_SESSION);
-            self.zk.sessions.get(id).expect("the id was just listed").encode(id, &mut start);
-        }
-        let tree_freeze = TreeFreeze::new(self.zk.tree.slot_count(), old_bytes_max);
-        self.zk.tree.freeze = Some(Box::new(tree_freeze));
-        self.image_start = Some(start);
-        self.index
+        header.encode(&mut start);
+        let mut sections = header.sections;
+        sections.write_frame(Space::Control, &mut start, |frame| self.control.encode(frame));
+        self.zk.freeze(old_bytes_max);
+        self.freeze = Some(Freeze { start, sections });
+        index
     }
 
-    /// What an image of the state as it is now has at most, in bytes: a path counts whole for its
-    /// last name. For whoever keeps room for one; nothing is walked for it.
+    /// What an image of the state as it is now has at most, in bytes, however small its pieces are.
+    /// For whoever keeps room for one; nothing is walked for it.
     pub fn image_bytes_max(&self) -> u64 {
-        HEADER_BYTES
+        // A frame of control, one that starts ZooKeeper's section, and one with each znode.
+        let frames = 2 + u64::from(self.zk.tree.znode_count());
+        HEADER_AND_END_BYTES
+            + frames * FRAME_HEAD_BYTES
             + self.control.encoded_bytes()
-            + self.zk.settings.encoded_bytes()
-            + self.zk.sessions.len() as u64 * SESSION_BYTES
-            + u64::from(self.zk.tree.znode_count()) * ZNODE_BYTES
-            + self.zk.tree.data_bytes()
-            + self.zk.tree.acl_bytes()
+            + self.zk.section_bytes_max()
     }
 
     /// Whether a freeze is running.
     pub fn is_freezing(&self) -> bool {
-        self.image_start.is_some()
+        self.freeze.is_some()
     }
 
     /// Gives up a running freeze.
     pub fn thaw(&mut self) {
-        self.image_start = None;
-        self.zk.tree.freeze = None;
+        self.freeze = None;
+        self.zk.thaw();
     }
 
     /// Writes the next piece of the running freeze, of `bytes` or a little more, walking at most
     /// `slots_max` slots. Panics if none is running.
     pub fn freeze_step(&mut self, bytes: usize, slots_max: u32) -> FreezeStep {
-        let start = self.image_start.as_mut().expect("the caller started a freeze");
-        let mut piece = core::mem::take(start);
-        let mut tree_freeze =
-            self.zk.tree.freeze.take().expect("both parts of a freeze live as one");
-        if tree_freeze.aborted {
-            self.thaw();
-            return FreezeStep::Aborted;
-        }
-        // Old images first: ACL numbers are given in the order of encoding.
-        piece.append(&mut tree_freeze.old);
-        let walk_end = tree_freeze.cursor.saturating_add(slots_max).min(tree_freeze.slot_count);
-        while tree_freeze.cursor < walk_end && piece.len() < bytes {
-            let id = tree_freeze.cursor;
-            let wanted = !tree_freeze.is_settled(id);
-            if let Some((image, acl)) = self.zk.tree.image_at(id).filter(|_| wanted) {
-                tree_freeze.encode_znode(&image, acl, &mut piece);
+        let freeze = self.freeze.as_mut().expect("the caller started a freeze");
+        let mut piece = core::mem::take(&mut freeze.start);
+        let bytes_left = bytes.saturating_sub(piece.len());
+        let step = freeze.sections.write_frame(Space::Zk, &mut piece, |piece| {
+            self.zk.freeze_step(piece, bytes_left, slots_max)
+        });
+        match step {
+            WalkStep::Going => FreezeStep::Piece(piece),
+            WalkStep::Ended => {
+                freeze.sections.encode_end(&mut piece);
+                self.freeze = None;
+                FreezeStep::Last(piece)
             }
-            tree_freeze.cursor += 1;
+            WalkStep::Aborted => {
+                self.freeze = None;
+                FreezeStep::Aborted
+            }
         }
-        if tree_freeze.cursor == tree_freeze.slot_count {
-            piece.put_u8(TAG_END);
-            self.thaw();
-            return FreezeStep::Last(piece);
-        }
-        self.zk.tree.freeze = Some(tree_freeze);
-        FreezeStep::Piece(piece)
     }
 }
 

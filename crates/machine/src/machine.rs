@@ -9,6 +9,7 @@ use crate::control::{self, Control};
 use crate::digest::Digest;
 use crate::entry::Framed;
 use crate::ids::{LogIndex, Ordinal, Origin};
+use crate::image::Freeze;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
 use crate::mark::Mark;
 use crate::reply::{Outcome, Reply};
@@ -25,8 +26,8 @@ pub struct Machine {
     pub(crate) index: LogIndex,
     /// The last command applied.
     pub(crate) ordinal: Ordinal,
-    /// While an image is taken: header and sessions, until the first step takes them.
-    pub(crate) image_start: Option<Vec<u8>>,
+    /// While an image is taken: what belongs to no space.
+    pub(crate) freeze: Option<Freeze>,
     /// Not state: what a command is to install, and what one has replaced.
     pub(crate) prepared: Option<PreparedImage>,
     pub(crate) replaced: Option<Box<Machine>>,
@@ -56,7 +57,7 @@ impl Default for Machine {
             zk: Zk::default(),
             index: LogIndex(1),
             ordinal: Ordinal::default(),
-            image_start: None,
+            freeze: None,
             prepared: None,
             replaced: None,
         }
@@ -139,7 +140,7 @@ impl Machine {
     /// Computes no digest of znodes that change from now on, until [`Machine::settle_digest`]; none
     /// may be asked for meanwhile, nor an image. For a start, which replays many commands.
     pub fn defer_digest(&mut self) {
-        assert!(self.image_start.is_none(), "an image has the digest");
+        assert!(self.freeze.is_none(), "an image has the digest");
         self.zk.tree.defer_digest();
     }
 
@@ -168,19 +169,14 @@ impl Machine {
         &self.zk
     }
 
-    /// The digest of everything replicated.
+    /// The digest of everything replicated: each space adds its own terms.
     pub fn digest(&self) -> Digest {
-        let mut scalars = Vec::new();
-        self.encode_scalars(&mut scalars);
+        let mut control = Vec::new();
+        control.put_u64(self.ordinal.0);
+        self.control.encode(&mut control);
         let mut digest = self.zk.digest();
-        digest.add(Digest::of_bytes(b'M', &scalars));
+        digest.add(Digest::of_bytes(b'M', &control));
         digest
-    }
-
-    pub(crate) fn encode_scalars(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.ordinal.0);
-        self.zk.encode_scalars(out);
-        self.control.encode(out);
     }
 }
 

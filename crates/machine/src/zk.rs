@@ -78,10 +78,13 @@ impl Zk {
         self.zxid
     }
 
-    /// The contributions of znodes and sessions.
+    /// The terms of this space: of znodes, of sessions, and one of the rest.
     pub(crate) fn digest(&self) -> Digest {
+        let mut scalars = Vec::new();
+        self.encode_scalars(&mut scalars);
         let mut digest = self.tree.digest();
         digest.add(self.sessions.digest());
+        digest.add(Digest::of_bytes(b'T', &scalars));
         digest
     }
 
@@ -255,9 +258,11 @@ pub mod path;
 pub mod query;
 mod quota;
 pub mod reply;
+pub(crate) mod restore;
 pub mod sessions;
 pub mod settings;
 pub mod stat;
 pub mod tree;
 pub(crate) mod txn;
+pub(crate) mod walk;
 mod write;

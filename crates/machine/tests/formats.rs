@@ -1,6 +1,6 @@
-//! What version 1 of the formats wrote, read by this version: the payload of an entry with every
-//! command and operation, and the image of a machine with a past. `fixtures/README.md` says how the
-//! files were made. They are never written anew: a later version of a format gets files of its own.
+//! Files of feature level 1, read by this version: the payload of an entry with every command and
+//! operation, and the image of a machine with a past. `fixtures/README.md` says how the files were
+//! made. They are never written anew: a later version of a format gets files of its own.
 
 use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, decode_batch, decode_header, encode_identities};
@@ -9,14 +9,14 @@ use machine::image::restore::Restore;
 use machine::zk::acl::perms;
 use machine::zk::command::AskedAcl;
 use machine::{
-    AclEntry, BootId, ChangeBatch, Command, ConnectionId, CreateMode, Identity, LogIndex, Machine,
-    MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp, ZkCommand,
+    AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Identity,
+    LogIndex, Machine, MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp, ZkCommand,
 };
 
 const ENTRY: &[u8] = include_bytes!("fixtures/entry-v1.bin");
-const IMAGE: &[u8] = include_bytes!("fixtures/image-v1.bin");
-const IMAGE_AGAIN: &[u8] = include_bytes!("fixtures/image-again-v1.bin");
-const IMAGE_TEXT: &str = include_str!("fixtures/image-v1.txt");
+const IMAGE: &[u8] = include_bytes!("fixtures/image-v3.bin");
+const IMAGE_AGAIN: &[u8] = include_bytes!("fixtures/image-again-v3.bin");
+const IMAGE_TEXT: &str = include_str!("fixtures/image-v3.txt");
 
 const TIME_MS: i64 = 1_700_000_000_123;
 const GROUP: u32 = 0;
@@ -212,7 +212,8 @@ fn apply(machine: &mut Machine, entry: &[u8]) {
     machine.finish_entry(LogIndex(index.0 + 1));
 }
 
-/// A machine with sessions, ephemerals, several ACLs, and znodes deleted and made again.
+/// A machine with registered servers, sessions, ephemerals, several ACLs, and znodes deleted and
+/// made again.
 fn machine_with_a_past() -> Machine {
     let mut machine = Machine::default();
     apply(&mut machine, &entry_of(&everything()));
@@ -236,6 +237,10 @@ fn machine_with_a_past() -> Machine {
         sent.into_iter().map(|op| (ConnectionId(1), ALICE, write(FIRST, op))).collect();
     let ops = vec![create("/multi", CreateMode::Ephemeral), delete("/multi")];
     sent.push((ConnectionId(1), ALICE, Command::Zk(ZkCommand::Multi { session: FIRST, ops })));
+    for (member, server) in [(HERE.member, 1), (THERE.member, 2)] {
+        let register = Command::Control(ControlCommand::Register { member, server });
+        sent.push((ConnectionId(0), NOBODY, register));
+    }
     apply(&mut machine, &entry_of(&[(HERE, 2, sent)]));
     machine
 }
@@ -271,7 +276,7 @@ fn restore(image: &[u8]) -> Machine {
     restore.finish().expect("a whole image")
 }
 
-/// The settings that the first files of version 1 tell of. What came later is off there.
+/// The settings that the first files of level 1 tell of. What came later is off there.
 fn describe_settings(settings: &Settings) -> String {
     let Settings { skip_acl, digest_enabled, extended_types, enforce_quota, .. } = settings;
     let Settings { reconfig_enabled, super_digest, digest_algorithm, .. } = settings;
@@ -296,6 +301,7 @@ fn describe(machine: &Machine) -> String {
         describe_settings(machine.zk().settings()),
         format!("{:?} {:?}", HERE.member, machine.control().last_batch(HERE.member)),
         format!("{:?} {:?}", THERE.member, machine.control().last_batch(THERE.member)),
+        format!("{:?}", machine.control().servers()),
     ];
     let mut sessions: Vec<String> = machine
         .zk()
@@ -351,13 +357,13 @@ fn an_entry_of_version_1_is_written_with_the_same_bytes() {
 }
 
 #[test]
-fn an_image_of_version_1_gives_the_machine_it_was_taken_of() {
+fn an_image_of_version_3_gives_the_machine_it_was_taken_of() {
     assert_eq!(describe(&restore(IMAGE)), IMAGE_TEXT);
     assert_eq!(describe(&machine_with_a_past()), IMAGE_TEXT);
 }
 
 #[test]
-fn an_image_of_version_1_is_written_with_the_same_bytes() {
+fn an_image_of_version_3_is_written_with_the_same_bytes() {
     assert_eq!(image_while_it_changes(&mut machine_with_a_past()), IMAGE);
     // A restored machine has no vacant slots, and so labels its znodes differently.
     assert_eq!(image_of(&mut restore(IMAGE)), IMAGE_AGAIN);
@@ -412,8 +418,8 @@ fn fixtures_are_written_only_when_asked_for() {
     };
     write("entry-v1.bin", &entry_of(&everything()));
     let mut machine = machine_with_a_past();
-    write("image-v1.txt", describe(&machine).as_bytes());
+    write("image-v3.txt", describe(&machine).as_bytes());
     let image = image_while_it_changes(&mut machine);
-    write("image-v1.bin", &image);
-    write("image-again-v1.bin", &image_of(&mut restore(&image)));
+    write("image-v3.bin", &image);
+    write("image-again-v3.bin", &image_of(&mut restore(&image)));
 }

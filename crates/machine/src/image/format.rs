@@ -1,30 +1,236 @@
-//! The format of an image.
+//! The format of an image: a header, a section for each space in use, and an end.
 //!
-//! The image is a stream of records, cut into pieces between records:
+//! A section is written in frames, each of which holds whole records of its space. Frames of
+//! different spaces may alternate: old values that were saved for one space can be written while
+//! another space is walked. A piece of a snapshot holds whole frames.
 //!
 //! ```text
-//! header  = 'H' | version u8 | index u64 | ordinal u64 | zxid i64 | settings | origin count u32
-//!         | (member u64 boot u64 sequence u64)*
-//!         | [server count u32, not 0 | (member u64 server u64)*, in version 2] | digest u128 | session count u64
-//!         | slot count u32 | znode count u32
-//! session = 'S' | id i64 | timeout_ms u32 | password 16 | member u64 | boot u64 | connection u64
-//!         | attached u64
-//! znode   = 'Z' | id u32 | parent u32 | czxid mzxid ctime mtime owner i64 | version aversion i32
-//!         | flags u8 (1: has counters) | [cversion i32 pzxid i64] | name bytes
-//!         | data bytes or none | acl number u32 | [acl, if the number is new]
-//! end     = 'E'
+//! header = 'H' | format version u8 [3] | index u64 | ordinal u64 | digest u128
+//!        | section count u8 | (space u8, section version u8)*, spaces ascending, each once
+//! frame  = 'F' | space u8 | bytes u32, not 0 | that many bytes
+//! end    = 'E' | (bytes u64)*: for each section, in the header's order, the sum of the bytes of
+//!          its frames
 //! ```
 //!
-//! Ids are labels that tie children to parents within the image; they are not state.
+//! Control's section is one frame ([`crate::control::Control::encode`]). The records of ZooKeeper's
+//! section stand in `zk/freeze.rs`.
 
-/// Version of the image format, of an ensemble's state.
-pub const FORMAT_VERSION: u8 = 2;
+use std::collections::BTreeMap;
 
-/// Version of the image format of a state without registered servers: a standalone server's.
-pub(crate) const FORMAT_VERSION_ALONE: u8 = 1;
+use crate::codec::{DecodeError, Reader, Write};
+use crate::ids::{LogIndex, Ordinal};
+use crate::image::error::RestoreError;
+
+/// Version of the image format. Versions 1 and 2 had no sections and were never released.
+pub const FORMAT_VERSION: u8 = 3;
 
 pub(crate) const TAG_HEADER: u8 = b'H';
-pub(crate) const TAG_SESSION: u8 = b'S';
-pub(crate) const TAG_ZNODE: u8 = b'Z';
+pub(crate) const TAG_FRAME: u8 = b'F';
 pub(crate) const TAG_END: u8 = b'E';
-pub(crate) const FLAG_COUNTERS: u8 = 1;
+
+/// Bytes of a frame's head: tag, space and length.
+pub(crate) const FRAME_HEAD_BYTES: u64 = 6;
+
+/// Bytes of the header and the end of a machine's image.
+pub(crate) const HEADER_AND_END_BYTES: u64 =
+    (2 + 8 + 8 + 16 + 1) + 1 + Space::ALL.len() as u64 * (2 + 8);
+
+/// Names of the spaces by their numbers, from 1. The last two are reserved: no version has them.
+const SPACE_NAMES: [&str; 4] = ["control", "zk", "etcd", "etcd_v2"];
+
+/// A part of the state that has commands, a section of the image and terms of the digest of its
+/// own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Space {
+    /// The ensemble's own state.
+    Control = 1,
+    /// What ZooKeeper's clients see.
+    Zk = 2,
+}
+
+impl Space {
+    const ALL: [Space; 2] = [Space::Control, Space::Zk];
+
+    fn from_number(number: u8) -> Option<Space> {
+        Space::ALL.into_iter().find(|space| space.number() == number)
+    }
+
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub fn name(self) -> &'static str {
+        SPACE_NAMES[usize::from(self.number()) - 1]
+    }
+
+    /// The newest version of its section. There is no older one yet.
+    fn section_version(self) -> u8 {
+        match self {
+            Space::Control | Space::Zk => 1,
+        }
+    }
+}
+
+fn unknown_space(number: u8) -> RestoreError {
+    let name = SPACE_NAMES.get(usize::from(number).wrapping_sub(1));
+    let space = name.map_or_else(|| number.to_string(), |name| name.to_string());
+    RestoreError::UnknownSpace { space, known: Space::ALL.map(Space::name).join(" and ") }
+}
+
+/// The front of an image.
+pub(crate) struct Header {
+    pub index: LogIndex,
+    pub ordinal: Ordinal,
+    pub digest: u128,
+    /// The sections that follow; none of their bytes were read or written yet.
+    pub sections: Sections,
+}
+
+impl Header {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(TAG_HEADER);
+        out.put_u8(FORMAT_VERSION);
+        out.put_u64(self.index.0);
+        out.put_u64(self.ordinal.0);
+        out.put_u128(self.digest);
+        self.sections.encode(out);
+    }
+
+    /// Reads what follows on the tag.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Header, RestoreError> {
+        let version = reader.u8()?;
+        if version > FORMAT_VERSION {
+            let version_max = FORMAT_VERSION;
+            return Err(RestoreError::UnknownFormat { version, version_max });
+        }
+        if version != FORMAT_VERSION {
+            return Err(reader.bad("image format version", u64::from(version)).into());
+        }
+        Ok(Header {
+            index: LogIndex(reader.u64()?),
+            ordinal: Ordinal(reader.u64()?),
+            digest: reader.u128()?,
+            sections: Sections::decode(reader)?,
+        })
+    }
+}
+
+/// The sections of an image, each with the bytes of its frames so far. The writer and the reader
+/// count them alike; the end of the image has the sums.
+#[derive(Clone)]
+pub(crate) struct Sections {
+    bytes: BTreeMap<Space, u64>,
+}
+
+impl Sections {
+    /// The sections of a machine's image, before any frame.
+    pub fn in_use() -> Sections {
+        Sections { bytes: Space::ALL.into_iter().map(|space| (space, 0)).collect() }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.bytes.len() as u8);
+        for space in self.bytes.keys() {
+            out.put_u8(space.number());
+            out.put_u8(space.section_version());
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Sections, RestoreError> {
+        let mut bytes = BTreeMap::new();
+        let mut last = 0;
+        for _ in 0..reader.u8()? {
+            let number = reader.u8()?;
+            if number <= last {
+                return Err(reader.bad("order of image sections", u64::from(number)).into());
+            }
+            last = number;
+            let space = Space::from_number(number).ok_or_else(|| unknown_space(number))?;
+            let (version, version_max) = (reader.u8()?, space.section_version());
+            if version > version_max {
+                let space = space.name();
+                return Err(RestoreError::UnknownSection { space, version, version_max });
+            }
+            if version != version_max {
+                return Err(reader.bad("section version", u64::from(version)).into());
+            }
+            bytes.insert(space, 0);
+        }
+        // A machine without one of the two does not exist.
+        match Space::ALL.into_iter().find(|space| !bytes.contains_key(space)) {
+            Some(missing) => Err(no_section(missing)),
+            None => Ok(Sections { bytes }),
+        }
+    }
+
+    /// Appends a frame with the records that `write` appends, unless that appends none.
+    pub fn write_frame<R>(
+        &mut self,
+        space: Space,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> R {
+        let start = out.len();
+        out.put_u8(TAG_FRAME);
+        out.put_u8(space.number());
+        out.put_u32(0);
+        let records = out.len();
+        let result = write(out);
+        let bytes = u32::try_from(out.len() - records).expect("a piece is far below 4 GiB");
+        if bytes == 0 {
+            out.truncate(start);
+        } else {
+            out[records - 4..records].copy_from_slice(&bytes.to_le_bytes());
+            *self.bytes.get_mut(&space).expect("the space is in use") += u64::from(bytes);
+        }
+        result
+    }
+
+    /// Reads what follows on the tag of a frame: its space, and a reader of its records.
+    pub fn read_frame<'a>(
+        &mut self,
+        reader: &mut Reader<'a>,
+    ) -> Result<(Space, Reader<'a>), DecodeError> {
+        let number = reader.u8()?;
+        let listed =
+            Space::from_number(number).and_then(|space| Some((space, self.bytes.get_mut(&space)?)));
+        let Some((space, sum)) = listed else {
+            return Err(reader.bad("space of a frame", u64::from(number)));
+        };
+        let bytes = reader.u32()?;
+        if bytes == 0 {
+            return Err(reader.bad("bytes of a frame", 0));
+        }
+        let records = reader.part(bytes as usize)?;
+        *sum += u64::from(bytes);
+        Ok((space, records))
+    }
+
+    pub fn encode_end(&self, out: &mut Vec<u8>) {
+        out.put_u8(TAG_END);
+        for bytes in self.bytes.values() {
+            out.put_u64(*bytes);
+        }
+    }
+
+    /// Reads what follows on the tag of the end, and checks that each section was whole.
+    pub fn check_end(&self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
+        for (space, bytes) in &self.bytes {
+            let written = reader.u64()?;
+            if written != *bytes {
+                return Err(RestoreError::Inconsistent(format!(
+                    "the section of space {} has {bytes} bytes, and {written} at the end",
+                    space.name()
+                )));
+            }
+            if *bytes == 0 {
+                return Err(no_section(*space));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_section(space: Space) -> RestoreError {
+    RestoreError::Inconsistent(format!("the section of space {} is missing", space.name()))
+}

@@ -1,17 +1,18 @@
-use crate::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
-use crate::zk::acl;
-use crate::zk::freeze::Image;
-use crate::{ControlCommand, Outcome};
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::change::ChangeBatch;
-use crate::codec::Reader;
+use crate::codec::{Reader, Write};
 use crate::command::Command;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin};
+use crate::image::format::{FORMAT_VERSION, TAG_END, TAG_FRAME};
+use crate::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
 use crate::machine::tests::rig::{Random, Rig, check_invariants, dump, random_sent};
 use crate::stamp::Stamp;
+use crate::zk::acl;
+use crate::zk::freeze::{Image, TAG_SESSION, TAG_START, TAG_ZNODE, TreeFreeze};
 use crate::zk::settings::Settings;
+use crate::{ControlCommand, Outcome};
 
 /// A machine after random commands.
 fn random_rig(random: &mut Random, commands: usize) -> Rig {
@@ -89,14 +90,18 @@ fn an_image_has_no_more_bytes_than_were_foretold() {
         let mut random = Random(seed);
         let mut rig = random_rig(&mut random, 300);
         let foretold = rig.machine.image_bytes_max();
-        let bytes = image(&mut rig.machine, 1 << 20, 1 << 20).concat().len() as u64;
-        // Paths are counted whole, so it is some more.
-        let paths: usize = dump(&rig.machine).len();
-        assert!(bytes <= foretold, "seed {seed}: {bytes} bytes, {foretold} foretold");
-        assert!(
-            foretold <= bytes + paths as u64,
-            "seed {seed}: {bytes} bytes, {foretold} foretold"
-        );
+        for (bytes, slots_max) in [(1 << 20, 1 << 20), (1, 1)] {
+            let pieces = image(&mut rig.machine, bytes, slots_max);
+            let bytes = pieces.concat().len() as u64;
+            assert!(bytes <= foretold, "seed {seed}: {bytes} bytes, {foretold} foretold");
+            // Paths are counted whole, and a frame for each znode, so it is some more.
+            let paths = dump(&rig.machine).len() as u64;
+            let frames = u64::from(rig.machine.zk.tree.znode_count()) * FRAME_HEAD_BYTES;
+            assert!(
+                foretold <= bytes + paths + frames,
+                "seed {seed}: {bytes} bytes, {foretold} foretold"
+            );
+        }
     }
 }
 
@@ -285,14 +290,62 @@ fn an_image_cut_off_anywhere_is_refused() {
     }
 }
 
-/// Bytes of the header that stand in no digest: the index and the number of slots.
-fn is_outside_the_digest(bytes: &[u8], position: usize) -> bool {
+/// The parts of an image: the header, each frame, the end.
+fn parts(image: &[u8]) -> Vec<Vec<u8>> {
+    let mut reader = Reader::new(image);
+    let sections = usize::from(image[34]);
+    let mut parts = vec![reader.take(35 + 2 * sections).unwrap().to_vec()];
+    while image[reader.offset()] == TAG_FRAME {
+        let start = reader.offset();
+        reader.take(2).unwrap();
+        reader.bytes().unwrap();
+        parts.push(image[start..reader.offset()].to_vec());
+    }
+    parts.push(reader.take(1 + 8 * sections).unwrap().to_vec());
+    assert_eq!(reader.remaining(), 0);
+    parts
+}
+
+/// The parts of an image with one frame of each space.
+fn small_parts() -> [Vec<u8>; 4] {
+    parts(&small_image()).try_into().expect("a header, two frames and an end")
+}
+
+/// A frame of a space, by its number.
+fn frame(space: u8, records: &[u8]) -> Vec<u8> {
+    let mut frame = vec![TAG_FRAME, space];
+    frame.put_bytes(records);
+    frame
+}
+
+/// The records of a frame.
+fn records(frame: &[u8]) -> &[u8] {
+    &frame[FRAME_HEAD_BYTES as usize..]
+}
+
+/// The end of an image whose sections, control's and ZooKeeper's, have so many bytes.
+fn end(control: usize, zk: usize) -> Vec<u8> {
+    let mut end = vec![TAG_END];
+    end.put_u64(control as u64);
+    end.put_u64(zk as u64);
+    end
+}
+
+/// Where the number of slots stands in the image.
+fn slots_position(bytes: &[u8]) -> usize {
+    let parts = parts(bytes);
+    let before = parts[0].len() + parts[1].len() + FRAME_HEAD_BYTES as usize;
     let mut reader = Reader::new(bytes);
-    reader.take(26).unwrap();
+    assert_eq!(bytes[before], TAG_START);
+    reader.take(before + 1 + 8).unwrap();
     Settings::decode(&mut reader).unwrap();
-    let origins = reader.u32().unwrap() as usize;
-    reader.take(origins * 24 + 16 + 8).unwrap();
-    let slots = reader.offset();
+    reader.u64().unwrap();
+    reader.offset()
+}
+
+/// Bytes that stand in no digest: the index and the number of slots.
+fn is_outside_the_digest(bytes: &[u8], position: usize) -> bool {
+    let slots = slots_position(bytes);
     (2..10).contains(&position) || (slots..slots + 4).contains(&position)
 }
 
@@ -330,10 +383,10 @@ fn garbage_is_refused_without_a_panic() {
 #[test]
 fn a_wrong_digest_is_named() {
     let mut bytes = small_image();
-    // The zxid: a part of the digest that nothing else depends on.
-    bytes[18] ^= 1;
+    // The ordinal: a part of the digest that nothing else depends on.
+    bytes[10] ^= 1;
     let Err(RestoreError::WrongDigest { found, written }) = restore_bytes(&bytes) else {
-        unreachable!("the digest covers the zxid")
+        unreachable!("the digest covers the ordinal")
     };
     assert_ne!(found, written);
 }
@@ -353,16 +406,13 @@ const fn znode(id: u32, parent: u32, name: &'static str) -> Handmade {
 
 /// Restores an image with these znodes; the text of the error.
 fn check(znodes: &[Handmade], expected: &str) {
-    let mut bytes = Vec::new();
-    bytes.put_u8(TAG_HEADER);
-    bytes.put_u8(FORMAT_VERSION_ALONE);
-    bytes.put_u64(2);
-    Machine::default().encode_scalars(&mut bytes);
-    bytes.put_u128(0);
-    bytes.put_u64(0);
-    bytes.put_u32(10);
-    bytes.put_u32(znodes.len() as u32);
-    let mut encoder = TreeFreeze::new(0, 0);
+    let machine = Machine::default();
+    let mut zk = vec![TAG_START];
+    machine.zk.encode_scalars(&mut zk);
+    zk.put_u64(0);
+    zk.put_u32(10);
+    zk.put_u32(znodes.len() as u32);
+    let mut encoder = TreeFreeze::new(Vec::new(), 0, 0);
     for znode in znodes {
         let image = Image {
             id: znode.id,
@@ -379,9 +429,21 @@ fn check(znodes: &[Handmade], expected: &str) {
             data: None,
             acl_id: acl::OPEN,
         };
-        encoder.encode_znode(&image, &acl::world(31), &mut bytes);
+        encoder.encode_znode(&image, &acl::world(31), &mut zk);
     }
-    bytes.put_u8(TAG_END);
+    let mut control = Vec::new();
+    machine.control.encode(&mut control);
+    let header = Header {
+        index: LogIndex(2),
+        ordinal: machine.ordinal,
+        digest: 0,
+        sections: Sections::in_use(),
+    };
+    let mut bytes = Vec::new();
+    header.encode(&mut bytes);
+    bytes.extend(frame(1, &control));
+    bytes.extend(frame(2, &zk));
+    bytes.extend(end(control.len(), zk.len()));
     let error = restore_bytes(&bytes).expect_err("a handmade digest is wrong").to_string();
     assert!(error.contains(expected), "{error} is about {expected}");
 }
@@ -426,23 +488,153 @@ fn check_order(pieces: &[&[u8]], expected: &str) {
 }
 
 #[test]
-fn records_out_of_order_are_refused() {
+fn parts_out_of_order_are_refused() {
     let whole = small_image();
+    let [header, control, zk, end] = &small_parts();
+    let without_end = &whole[..whole.len() - end.len()];
     check_order(&[], "not whole");
     check_order(&[b""], "not whole");
-    check_order(&[b"E"], "order of image records");
-    check_order(&[b"Z"], "order of image records");
-    check_order(&[&whole, &whole], "order of image records");
-    check_order(&[&whole, b"E"], "order of image records");
-    check_order(&[&whole[..whole.len() - 1]], "not whole");
-    check_order(&[&whole[..whole.len() - 1], b"X"], "bad image record");
+    check_order(&[b"E"], "order of image parts");
+    check_order(&[control], "order of image parts");
+    check_order(&[zk], "order of image parts");
+    check_order(&[header, header], "order of image parts");
+    check_order(&[&whole, &whole], "order of image parts");
+    check_order(&[&whole, b"E"], "order of image parts");
+    check_order(&[&whole, zk], "order of image parts");
+    check_order(&[without_end], "not whole");
+    check_order(&[without_end, b"X"], "part of an image");
+    check_order(&[header, &[control.as_slice(), zk].concat()], "not whole");
 }
 
 #[test]
-fn an_image_says_which_servers_the_members_are_and_without_any_is_as_before() {
+fn frames_of_different_spaces_may_alternate_and_pieces_may_be_joined() {
+    let original = dump(&restore_bytes(&small_image()).unwrap());
+    let [header, control, zk, end] = small_parts();
+    let behind = [header, zk, control, end].concat();
+    assert_eq!(dump(&restore_bytes(&behind).unwrap()), original);
+    let mut random = Random(4);
+    let mut rig = random_rig(&mut random, 100);
+    let pieces = image(&mut rig.machine, 1, 1);
+    let mut parts = parts(&pieces.concat());
+    assert!(parts.len() > 10, "a frame for each znode");
+    assert_same(&mut restore_bytes(&parts.concat()).unwrap(), &rig.machine);
+    let control = parts.remove(1);
+    parts.insert(parts.len() / 2, control);
+    assert_same(&mut restore_bytes(&parts.concat()).unwrap(), &rig.machine);
+}
+
+/// Restores the image with other sections in its header, each a space and a version.
+fn check_sections(sections: &[(u8, u8)], expected: &str) -> RestoreError {
+    let [header, control, zk, end] = small_parts();
+    let mut bytes = header[..34].to_vec();
+    bytes.put_u8(sections.len() as u8);
+    sections.iter().for_each(|(space, version)| bytes.extend([*space, *version]));
+    bytes.extend([control, zk, end].concat());
+    let error = restore_bytes(&bytes).expect_err("the sections are wrong");
+    let text = error.to_string();
+    assert!(text.contains(expected), "{text} is about {expected}");
+    error
+}
+
+#[test]
+fn bad_lists_of_sections_are_refused() {
+    for (sections, expected) in [
+        ([].as_slice(), "the section of space control is missing"),
+        (&[(2, 1)], "the section of space control is missing"),
+        (&[(1, 1)], "the section of space zk is missing"),
+        (&[(2, 1), (1, 1)], "order of image sections"),
+        (&[(1, 1), (1, 1), (2, 1)], "order of image sections"),
+        (&[(1, 1), (2, 1), (2, 1)], "order of image sections"),
+        (&[(0, 1), (1, 1), (2, 1)], "order of image sections"),
+        (&[(1, 0), (2, 1)], "section version"),
+        (&[(1, 1), (2, 0)], "section version"),
+    ] {
+        assert!(!check_sections(sections, expected).is_later_version(), "{sections:?}");
+    }
+}
+
+#[test]
+fn a_section_that_only_a_later_version_knows_is_named() {
+    for (sections, expected) in [
+        ([(1, 1), (2, 1), (3, 1)].as_slice(), "space etcd; this version knows control and zk"),
+        (&[(1, 1), (2, 1), (4, 1)], "space etcd_v2; this version knows"),
+        (&[(1, 1), (2, 1), (5, 1)], "space 5; this version knows"),
+        (&[(1, 1), (2, 1), (255, 0)], "space 255; this version knows"),
+        (&[(1, 2), (2, 1)], "space control has version 2; this version reads up to 1"),
+        (&[(1, 1), (2, 255)], "space zk has version 255; this version reads up to 1"),
+    ] {
+        assert!(check_sections(sections, expected).is_later_version(), "{sections:?}");
+    }
+}
+
+/// Restores the header of an image with other frames and another end.
+fn check_frames(frames: &[&[u8]], end: &[u8], expected: &str) {
+    let [header, ..] = small_parts();
+    let bytes = [&header, frames.concat().as_slice(), end].concat();
+    check_order(&[&bytes], expected);
+}
+
+#[test]
+fn bad_frames_are_refused() {
+    let [_, control, zk, end] = &small_parts();
+    for space in [0, 3, 4, 255] {
+        check_frames(&[control, zk, &frame(space, b"x")], end, "space of a frame");
+    }
+    check_frames(&[control, &frame(2, b""), zk], end, "bytes of a frame");
+    check_frames(&[control, control, zk], end, "second frame of space");
+    check_frames(&[control, zk, control], end, "second frame of space");
+    let behind = |frame: &[u8], byte| [records(frame), &[byte]].concat();
+    check_frames(&[&frame(1, &behind(control, 0)), zk], end, "1 bytes left over");
+    check_frames(&[control, &frame(2, &behind(zk, 0))], end, "bad zk record");
+    check_frames(&[control, &frame(2, &behind(zk, TAG_ZNODE))], end, "cut off");
+    let cut = |frame: &[u8]| records(frame)[..records(frame).len() - 1].to_vec();
+    check_frames(&[&frame(1, &cut(control)), zk], end, "cut off");
+    check_frames(&[control, &frame(2, &cut(zk))], end, "cut off");
+    let mut longer = zk.clone();
+    longer[2..6].copy_from_slice(&u32::MAX.to_le_bytes());
+    check_frames(&[control, &longer], end, "cut off");
+}
+
+#[test]
+fn a_frame_does_not_go_on_in_the_next_piece() {
+    let [header, control, zk, end] = &small_parts();
+    for at in 1..zk.len() {
+        let first = [header.as_slice(), control, &zk[..at]].concat();
+        let second = [&zk[at..], end].concat();
+        check_order(&[&first, &second], "cut off");
+    }
+}
+
+#[test]
+fn zk_records_out_of_order_are_refused() {
+    let [_, control, zk, end] = &small_parts();
+    check_frames(&[control, zk, zk], end, "order of zk records");
+    check_frames(&[control, &frame(2, &[TAG_SESSION]), zk], end, "order of zk records");
+    check_frames(&[control, &frame(2, &[TAG_ZNODE]), zk], end, "order of zk records");
+    let twice = [records(zk), records(zk)].concat();
+    check_frames(&[control, &frame(2, &twice)], end, "order of zk records");
+}
+
+#[test]
+fn sections_of_other_bytes_than_the_end_says_are_refused() {
+    let [_, control, zk, whole_end] = &small_parts();
+    let (control_bytes, zk_bytes) = (records(control).len(), records(zk).len());
+    assert_eq!(&end(control_bytes, zk_bytes), whole_end);
+    let wrong = end(control_bytes + 1, zk_bytes);
+    check_frames(&[control, zk], &wrong, "the section of space control has");
+    check_frames(&[control, zk], &end(control_bytes, zk_bytes - 1), "the section of space zk has");
+    check_frames(&[control, zk], &end(zk_bytes, control_bytes), "the section of space control has");
+    check_frames(&[zk], whole_end, "the section of space control has 0 bytes");
+    check_frames(&[control], whole_end, "the section of space zk has 0 bytes");
+    check_frames(&[zk], &end(0, zk_bytes), "the section of space control is missing");
+    check_frames(&[control], &end(control_bytes, 0), "the section of space zk is missing");
+    check_frames(&[control, zk], &whole_end[..whole_end.len() - 1], "cut off");
+}
+
+#[test]
+fn an_image_says_which_servers_the_members_are() {
     let mut machine = Machine::default();
     let alone = machine.digest();
-    assert_eq!(image(&mut machine, usize::MAX, u32::MAX)[0][1], FORMAT_VERSION_ALONE);
     let stamp = Stamp {
         time_ms: 1,
         origin: Origin { member: MemberId(7), boot: BootId(1) },
@@ -464,7 +656,6 @@ fn an_image_says_which_servers_the_members_are_and_without_any_is_as_before() {
     let servers = BTreeMap::from([(MemberId(7), 1), (MemberId(9), 2)]);
     assert_eq!(machine.control.servers(), &servers);
     let pieces = image(&mut machine, usize::MAX, u32::MAX);
-    assert_eq!(pieces[0][1], FORMAT_VERSION);
     let mut restore = Restore::default();
     pieces.iter().for_each(|piece| restore.piece(piece).unwrap());
     let restored = restore.finish().unwrap();
@@ -484,20 +675,23 @@ fn an_image_says_which_servers_the_members_are_and_without_any_is_as_before() {
 #[test]
 fn another_format_version_is_refused() {
     let mut bytes = small_image();
-    bytes[1] = 0;
-    check_order(&[&bytes], "image format version");
+    for unreleased in 0..FORMAT_VERSION {
+        bytes[1] = unreleased;
+        check_order(&[&bytes], "image format version");
+        assert!(!restore_bytes(&bytes).unwrap_err().is_later_version());
+    }
     bytes[1] = FORMAT_VERSION + 1;
     check_order(&[&bytes], "this version reads up to");
+    assert!(restore_bytes(&bytes).unwrap_err().is_later_version());
 }
 
 #[test]
 fn a_huge_slot_count_reserves_nothing() {
     let mut bytes = small_image();
-    let position =
-        (0..bytes.len()).rfind(|&at| at > 10 && is_outside_the_digest(&bytes, at)).unwrap();
-    bytes[position] = 0xf0;
+    let position = slots_position(&bytes);
+    bytes[position + 3] = 0xf0;
     assert!(restore_bytes(&bytes).is_ok(), "the number of slots is not state");
-    bytes[position - 3..=position].copy_from_slice(&u32::MAX.to_le_bytes());
+    bytes[position..position + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     check_order(&[&bytes], "slot count");
 }
 

@@ -1,14 +1,34 @@
 //! A freeze of the tree: the znodes of an image, taken while commands change them.
+//!
+//! ZooKeeper's section of an image, version 1, is a stream of records:
+//!
+//! ```text
+//! start   = 'T' | zxid i64 | settings | session count u64 | slot count u32 | znode count u32
+//! session = 'S' | id i64 | timeout_ms u32 | password 16 | member u64 | boot u64 | connection u64
+//!         | attached u64
+//! znode   = 'Z' | id u32 | parent u32 | czxid mzxid ctime mtime owner i64 | version aversion i32
+//!         | flags u8 (1: has counters) | [cversion i32 pzxid i64] | name bytes
+//!         | data bytes or none | acl number u32 | [acl, if the number is new]
+//! ```
+//!
+//! The start stands first, once. Ids are labels that tie children to parents within the image; they
+//! are not state.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::codec::Write;
-use crate::image::format::{FLAG_COUNTERS, TAG_ZNODE};
 use crate::zk::acl::{self, Acl, AclId};
+
+pub(crate) const TAG_START: u8 = b'T';
+pub(crate) const TAG_SESSION: u8 = b'S';
+pub(crate) const TAG_ZNODE: u8 = b'Z';
+pub(crate) const FLAG_COUNTERS: u8 = 1;
 
 /// What the tree keeps of a running freeze.
 pub(crate) struct TreeFreeze {
+    /// The start record and the sessions, until the first step takes them.
+    pub start: Vec<u8>,
     pub slot_count: u32,
     /// Slots below are walked.
     pub cursor: u32,
@@ -22,8 +42,9 @@ pub(crate) struct TreeFreeze {
 }
 
 impl TreeFreeze {
-    pub fn new(slot_count: u32, old_bytes_max: usize) -> TreeFreeze {
+    pub fn new(start: Vec<u8>, slot_count: u32, old_bytes_max: usize) -> TreeFreeze {
         TreeFreeze {
+            start,
             slot_count,
             cursor: 0,
             settled: vec![0; (slot_count as usize).div_ceil(64)],

@@ -1,0 +1,66 @@
+//! What can be wrong with an image.
+
+use thiserror::Error;
+
+use crate::codec::DecodeError;
+
+/// Why an image could not be turned into a machine.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum RestoreError {
+    /// A piece is not what the format says.
+    #[error("bad image: {0}")]
+    Malformed(#[from] DecodeError),
+    /// The parts do not fit together.
+    #[error("bad image: {0}")]
+    Inconsistent(String),
+    /// It was written in a format that this version does not know.
+    #[error("the image has format version {version}; this version reads up to {version_max}")]
+    UnknownFormat {
+        /// The version found.
+        version: u8,
+        /// The newest version that is known here.
+        version_max: u8,
+    },
+    /// It has a section of a space that this version does not know.
+    #[error("the image has a section of space {space}; this version knows {known}")]
+    UnknownSpace {
+        /// Name of the space, or its number if it has none here.
+        space: String,
+        /// Names of the spaces that are known here.
+        known: String,
+    },
+    /// It has a section in a format that this version does not know.
+    #[error(
+        "the image's section of space {space} has version {version}; \
+         this version reads up to {version_max}"
+    )]
+    UnknownSection {
+        /// Name of the space.
+        space: &'static str,
+        /// The version found.
+        version: u8,
+        /// The newest version that is known here.
+        version_max: u8,
+    },
+    /// The digest of what was read is not the one the image was written with.
+    #[error("bad image: its digest is {found:032x}, written with {written:032x}")]
+    WrongDigest {
+        /// The digest of the restored state.
+        found: u128,
+        /// In the header.
+        written: u128,
+    },
+}
+
+impl RestoreError {
+    /// Whether a later version of the program wrote the image: it may be good, and that version
+    /// can read it.
+    pub fn is_later_version(&self) -> bool {
+        matches!(
+            self,
+            RestoreError::UnknownFormat { .. }
+                | RestoreError::UnknownSpace { .. }
+                | RestoreError::UnknownSection { .. }
+        )
+    }
+}
