@@ -6,6 +6,9 @@ use crate::codec::{DecodeError, Reader};
 use crate::control::{self, Command as ControlCommand};
 use crate::zk::command::{self as zk, Command as ZkCommand};
 
+/// The kind of all commands of spaces after the first two: the space `u8` and the command follow.
+const KIND_OF_SPACE: u8 = 12;
+
 /// A replicated write. The connection that sent it and the identities it sent it with stand beside
 /// it in the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +39,10 @@ impl Command<'_> {
             Command::Zk(ZkCommand::decode(kind, &mut reader)?)
         } else if control::KINDS.contains(&kind) {
             Command::Control(ControlCommand::decode(kind, &mut reader)?)
+        } else if kind == KIND_OF_SPACE {
+            // There is no such space yet, so a later version wrote it.
+            let space = reader.u8()?;
+            return Err(reader.bad("space of a command", u64::from(space)));
         } else {
             return Err(reader.bad("command", u64::from(kind)));
         };

@@ -148,12 +148,21 @@ fn check_bad(bytes: &[u8], expected: &str) {
 fn values_outside_the_format_are_refused_by_name() {
     let write = |op: &[u8]| [&[KIND_WRITE], [0; 8].as_slice(), op].concat();
     check_bad(&[0], "command");
-    check_bad(&[12], "command");
+    check_bad(&[13], "command");
+    check_bad(&[KIND_OF_SPACE, 0], "space of a command");
+    check_bad(&[KIND_OF_SPACE, 3, 1, 2], "space of a command");
+    check_bad(&[KIND_OF_SPACE, 0xff], "space of a command");
     check_bad(&write(&[0]), "operation");
     check_bad(&write(&[7]), "operation");
     check_bad(&write(&[OP_CREATE, 4]), "operation flags");
     check_bad(&write(&[OP_CREATE, 0, 8]), "create mode");
     check_bad(&[KIND_CONFIGURE, 0, 2, 0, 0], "settings flags");
+}
+
+#[test]
+fn a_command_of_a_later_space_that_does_not_name_it_is_cut() {
+    let cut = DecodeError::Cut { offset: 1, wanted: 1 };
+    assert_eq!(Command::decode(&[KIND_OF_SPACE]), Err(cut));
 }
 
 #[test]
