@@ -248,8 +248,8 @@ impl RecoveryError {
                 matches!(error, StorageError::Corrupt { .. } | StorageError::Condemned { .. })
             }
             // It passed its checksums: a later version wrote it.
-            RecoveryError::Snapshot { cause: RestoreError::UnknownFormat { .. }, .. } => false,
-            RecoveryError::Snapshot { .. } | RecoveryError::NoSnapshot { .. } => true,
+            RecoveryError::Snapshot { cause, .. } => !cause.is_later_version(),
+            RecoveryError::NoSnapshot { .. } => true,
         }
     }
 }

@@ -329,24 +329,38 @@ fn what_another_start_may_read_is_not_set_aside() {
 
 #[test]
 fn a_snapshot_of_a_later_version_is_not_set_aside_whatever_the_others_are() {
-    for is_older_damaged in [false, true] {
-        let disk = FaultDisk::new(1);
-        let member = unborn(&disk, 1);
-        let birth = Birth { cluster_id: 7, voters: vec![member.member.0] };
-        let mut lived = member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
-        (2..9).for_each(|index| append(&mut lived, index, 1));
-        write_image(&disk, &lived, (8, 1), |image| image[1] = 9);
-        let first = disk.paths().into_iter().find(|path| path.ends_with(".snap")).unwrap();
-        if is_older_damaged {
-            let bytes = disk.content(&first).unwrap();
-            disk.set_content(&first, bytes[..40].to_vec());
-        } else {
-            lived.wal.release(SnapshotPoint { index: 8, term: 1 }).unwrap();
-            lived.wal.commit().unwrap();
+    for (position, byte, expected) in [
+        (1, 9, "the image has format version 9"),
+        (36, 2, "the image's section of space control has version 2"),
+        (37, 3, "the image has a section of space etcd"),
+        (38, 2, "the image's section of space zk has version 2"),
+    ] {
+        for is_older_damaged in [false, true] {
+            let refused = refused_image(|image| image[position] = byte, is_older_damaged);
+            assert!(refused.contains(expected), "{refused}");
         }
-        drop(lived);
-        let refused = open(&disk, 2).err().expect("is refused").to_string();
-        assert!(refused.contains("the image has format version 9"), "{refused}");
-        assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));
     }
+}
+
+/// Starts a member whose newest image was changed and the older one is damaged, or is not enough;
+/// nothing of it is set aside. The text of the error.
+fn refused_image(change: impl FnOnce(&mut Vec<u8>), is_older_damaged: bool) -> String {
+    let disk = FaultDisk::new(1);
+    let member = unborn(&disk, 1);
+    let birth = Birth { cluster_id: 7, voters: vec![member.member.0] };
+    let mut lived = member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+    (2..9).for_each(|index| append(&mut lived, index, 1));
+    write_image(&disk, &lived, (8, 1), change);
+    let first = disk.paths().into_iter().find(|path| path.ends_with(".snap")).unwrap();
+    if is_older_damaged {
+        let bytes = disk.content(&first).unwrap();
+        disk.set_content(&first, bytes[..40].to_vec());
+    } else {
+        lived.wal.release(SnapshotPoint { index: 8, term: 1 }).unwrap();
+        lived.wal.commit().unwrap();
+    }
+    drop(lived);
+    let refused = open(&disk, 2).err().expect("is refused").to_string();
+    assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));
+    refused
 }
