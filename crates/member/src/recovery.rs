@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::bootstrap::ABSENT_VOTERS_FROM;
 use crate::leader::containers::ContainerSettings;
-use crate::limits::START_PIECES;
+use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
 use crate::message::{OwnerEvent, Start};
 use crate::order::to_restored;
 use crate::replay::replay;
@@ -393,7 +393,7 @@ fn give_birth<D: Disk + Clone>(
     assert!(index == LogIndex(datadir::BIRTH_POINT.index));
     let mut pieces = Vec::new();
     loop {
-        match machine.freeze_step(usize::MAX, u32::MAX) {
+        match machine.freeze_step(SNAPSHOT_PIECE_BYTES, u32::MAX) {
             FreezeStep::Piece(piece) => pieces.push(piece),
             FreezeStep::Last(piece) => {
                 pieces.push(piece);

@@ -3,7 +3,10 @@
 mod damage;
 mod failures;
 
+use machine::zk::command::AskedAcl;
+use machine::{ChangeBatch, Command, ConnectionId, CreateMode, Op, SessionId, Stamp, ZkCommand};
 use storage::fault_disk::FaultDisk;
+use storage::limits::PIECE_BYTES_MAX;
 use storage::wal::LogEntry;
 
 use super::*;
@@ -210,6 +213,42 @@ fn whoever_is_not_among_the_first_voters_is_born_with_the_same_snapshot() {
         disk.content(&path).unwrap()
     });
     assert_eq!(images[0], images[1]);
+}
+
+#[test]
+fn a_backup_that_is_larger_than_a_piece_of_a_snapshot_is_restored() {
+    let paths: Vec<String> = (0..17).map(|number| format!("/n{number}")).collect();
+    let data = vec![7; PIECE_BYTES_MAX / 16];
+    let mut backup = Machine::default();
+    let stamp = Stamp {
+        time_ms: 1,
+        origin: Origin::default(),
+        connection: ConnectionId(1),
+        identities: &[],
+    };
+    let mut apply = |command| {
+        let reply = backup.apply(&stamp, &Command::Zk(command), &mut ChangeBatch::default());
+        assert!(matches!(reply.outcome, machine::Outcome::Zk(Ok(_))), "nothing is in its way");
+    };
+    let session = SessionId(9);
+    apply(ZkCommand::OpenSession { session, password: [1; 16], timeout_ms: 4_000 });
+    for path in &paths {
+        let op = Op::Create {
+            path,
+            malformed: false,
+            data: Some(&data),
+            acl: AskedAcl::Open,
+            mode: CreateMode::Persistent,
+            ttl_ms: -1,
+        };
+        apply(ZkCommand::Write { session, op });
+    }
+    let disk = FaultDisk::new(1);
+    let birth = Birth { cluster_id: 7, voters: vec![3] };
+    be_born_with(&disk, MemberId(3), &birth, backup).expect("is born");
+    let restored = found(&disk).machine;
+    let znode = restored.zk().tree().find("/n16").expect("is restored");
+    assert_eq!(znode.data(), Some(data.as_slice()));
 }
 
 #[test]
