@@ -1,5 +1,5 @@
-//! What a server says of itself when a link begins: who it is, where its directory stands, and which
-//! versions it knows.
+//! What a server says of itself when a link begins: who it is, where its directory stands, and
+//! which versions it knows.
 //!
 //! A hello is a list of tagged fields, so that members of two builds understand each other's: a
 //! field that is new to a reader is skipped, or is *needed*, and the link is refused.
