@@ -247,8 +247,8 @@ impl RecoveryError {
             RecoveryError::Storage(error) => {
                 matches!(error, StorageError::Corrupt { .. } | StorageError::Condemned { .. })
             }
-            // It passed its checksums: a later version wrote it.
-            RecoveryError::Snapshot { cause, .. } => !cause.is_later_version(),
+            // It passed its checksums: another version wrote it.
+            RecoveryError::Snapshot { cause, .. } => !cause.is_of_another_version(),
             RecoveryError::NoSnapshot { .. } => true,
         }
     }

@@ -467,7 +467,7 @@ fn advice(cause: &StorageError, inspect: &str) -> String {
 
 /// The same about what a snapshot holds.
 fn advice_on_image(cause: &RestoreError, inspect: &str) -> String {
-    if cause.is_later_version() { String::new() } else { format!("; {}", look(inspect)) }
+    if cause.is_of_another_version() { String::new() } else { format!("; {}", look(inspect)) }
 }
 
 fn look(inspect: &str) -> String {

@@ -13,13 +13,13 @@ pub enum RestoreError {
     /// The parts do not fit together.
     #[error("bad image: {0}")]
     Inconsistent(String),
-    /// It was written in a format that this version does not know.
-    #[error("the image has format version {version}; this version reads up to {version_max}")]
+    /// It was written in a format that this version does not know, an older or a newer one.
+    #[error("the image has format version {version}; this version reads version {known}")]
     UnknownFormat {
         /// The version found.
         version: u8,
-        /// The newest version that is known here.
-        version_max: u8,
+        /// The only one that is known here.
+        known: u8,
     },
     /// It has a section of a space that this version does not know.
     #[error("the image has a section of space {space}; this version knows {known}")]
@@ -53,9 +53,9 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
-    /// Whether a later version of the program wrote the image: it may be good, and that version
+    /// Whether another version of the program wrote the image: it may be good, and that version
     /// can read it.
-    pub fn is_later_version(&self) -> bool {
+    pub fn is_of_another_version(&self) -> bool {
         matches!(
             self,
             RestoreError::UnknownFormat { .. }

@@ -99,12 +99,8 @@ impl Header {
     /// Reads what follows on the tag.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Header, RestoreError> {
         let version = reader.u8()?;
-        if version > FORMAT_VERSION {
-            let version_max = FORMAT_VERSION;
-            return Err(RestoreError::UnknownFormat { version, version_max });
-        }
         if version != FORMAT_VERSION {
-            return Err(reader.bad("image format version", u64::from(version)).into());
+            return Err(RestoreError::UnknownFormat { version, known: FORMAT_VERSION });
         }
         Ok(Header {
             index: LogIndex(reader.u64()?),
