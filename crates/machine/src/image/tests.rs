@@ -252,6 +252,33 @@ fn old_images_up_to_the_limit_are_kept() {
     }
 }
 
+/// Together they could be more than a piece of a snapshot may have.
+#[test]
+fn many_sessions_and_many_old_images_stand_in_pieces_of_their_own() {
+    let mut rig = Rig::default();
+    let data = "x".repeat(10_000);
+    rig.run(&format!("create /a {data}; create /b {data}"));
+    for session in 100..130 {
+        rig.run(&format!("#{session} open"));
+    }
+    let before = dump(&rig.machine);
+    rig.machine.freeze();
+    rig.run("set /a y; set /b y");
+    let FreezeStep::Piece(first) = rig.machine.freeze_step(2_000, u32::MAX) else {
+        unreachable!("the old images are left")
+    };
+    assert!(first.len() < 10_000, "{} bytes", first.len());
+    let mut pieces = vec![first];
+    loop {
+        match rig.machine.freeze_step(2_000, u32::MAX) {
+            FreezeStep::Piece(piece) => pieces.push(piece),
+            FreezeStep::Last(piece) => break pieces.push(piece),
+            FreezeStep::Aborted => unreachable!("the limit is far"),
+        }
+    }
+    assert_eq!(dump(&restore(&pieces).unwrap()), before);
+}
+
 #[test]
 fn a_thawed_or_replaced_freeze_is_forgotten() {
     let mut rig = Rig::default();

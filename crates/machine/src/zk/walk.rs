@@ -67,6 +67,11 @@ impl Zk {
         }
         let begin = piece.len();
         piece.append(&mut freeze.start);
+        if piece.len() - begin > bytes / 2 {
+            // With the old images there could be more than a piece may have.
+            self.tree.freeze = Some(freeze);
+            return WalkStep::Going;
+        }
         // Old images first: ACL numbers are given in the order of encoding.
         piece.append(&mut freeze.old);
         let walk_end = freeze.cursor.saturating_add(slots_max).min(freeze.slot_count);
