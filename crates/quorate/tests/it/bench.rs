@@ -430,7 +430,7 @@ fn the_chunk_read_test_says_what_is_cold() {
 /// The server's constants are its own: what is compared is how its source writes them.
 #[test]
 fn the_chunk_test_keeps_a_store_up_as_often_as_the_server_does() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/listen_chunk.rs");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/listen_chunk/limits.rs");
     let source: String = std::fs::read_to_string(path).unwrap().split_whitespace().collect();
     let (tick, interval) = (STORE_TICK.as_millis(), STORE_UPKEEP_INTERVAL.as_millis());
     let (moved_mib, scrubbed_kib) =
