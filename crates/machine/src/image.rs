@@ -28,7 +28,7 @@ pub enum FreezeStep {
     Aborted,
 }
 
-/// What a running freeze keeps beside what each space keeps.
+/// The part of a running freeze that belongs to no space.
 pub(crate) struct Freeze {
     /// The header and control's section, until the first step takes them.
     start: Vec<u8>,
@@ -54,8 +54,8 @@ impl Machine {
         index
     }
 
-    /// What an image of the state as it is now has at most, in bytes, however small its pieces are.
-    /// For whoever keeps room for one; nothing is walked for it.
+    /// The most bytes that an image of the present state can have, however small its pieces are.
+    /// Loop keeps room on the disk by it. It walks nothing.
     pub fn image_bytes_max(&self) -> u64 {
         // A frame of control, one that starts ZooKeeper's section, and one with each znode.
         let frames = 2 + u64::from(self.zk.tree.znode_count());

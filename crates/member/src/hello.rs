@@ -1,5 +1,5 @@
-//! What a server says of itself when a link begins: who it is, where its directory stands, and
-//! which versions it knows.
+//! The hello: each server begins a link with it. It says who the server is, where its directory
+//! stands, and which versions it knows.
 //!
 //! A hello is a list of tagged fields, so that members of two builds understand each other's: a
 //! field that is new to a reader is skipped, or is *needed*, and the link is refused.
@@ -16,7 +16,7 @@ use crate::limits::VOTERS_MAX;
 /// The versions of the messages between members that this build speaks.
 pub const MESSAGE_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 
-/// Versions that somebody knows, all from the lowest to the highest.
+/// The versions that a server knows: all from the lowest to the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionRange {
     /// The lowest, from 1.
@@ -70,7 +70,7 @@ const TAG_LEVEL: u16 = 7;
 const FIELDS_MAX: u16 = 64;
 
 impl Hello {
-    /// That of this build, of a directory that is not born.
+    /// The hello of this build, for a directory that is not born.
     pub fn unborn(server: u64, member: MemberId, servers: Vec<u64>) -> Hello {
         Hello {
             server,
@@ -84,7 +84,7 @@ impl Hello {
         }
     }
 
-    /// That of this build, of a directory that is born and was started.
+    /// The hello of this build, for a directory that is born and was started.
     pub fn born(
         server: u64,
         member: MemberId,
@@ -129,7 +129,7 @@ impl Hello {
     /// Reads one.
     ///
     /// # Errors
-    /// What is wrong, and where: a field that is needed is missing, or is not known here.
+    /// The bytes are no hello, or a needed field is missing or not known here.
     pub fn decode(reader: &mut Reader) -> Result<Hello, DecodeError> {
         let count = reader.u16()?;
         if count > FIELDS_MAX {

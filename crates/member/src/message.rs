@@ -272,7 +272,7 @@ pub enum FromApply {
         index: LogIndex,
         /// Of that entry.
         term: u64,
-        /// Of the last command that the image shows.
+        /// The mark of the last command in the image.
         mark: Mark,
         /// What it has at most.
         image_bytes_max: u64,
@@ -338,7 +338,7 @@ pub enum SnapshotJob {
         term: u64,
         /// Active after it.
         membership: storage::wal::Membership,
-        /// Of the last command that the image shows: for people, it is in no file's name.
+        /// The mark of the last command in the image. People are shown it; no file's name has it.
         mark: Mark,
     },
     /// Append a piece.

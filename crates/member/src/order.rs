@@ -101,13 +101,13 @@ pub struct Loop {
     output: LoopOutput,
 }
 
-/// What was configured, and what of it the state has.
+/// The settings of this member's configuration, and those of the state.
 struct Configured {
-    /// What the replicated settings are to be.
+    /// The replicated settings that this member wants.
     wanted: Settings,
-    /// What they are.
+    /// The replicated settings as they are.
     replicated: Settings,
-    /// This member's own, as leader.
+    /// Used while this member leads. They are not replicated.
     containers: ContainerSettings,
 }
 

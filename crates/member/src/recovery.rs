@@ -124,7 +124,7 @@ pub enum OpenedMember<D: Disk> {
 /// The directory of a member of an ensemble that is to be born, locked as long as this lives.
 pub struct UnbornMember<D: Disk> {
     dir: EmptyDir<D>,
-    /// Of this start.
+    /// The random bytes of this start.
     drawn: [u8; 32],
     /// The member id that it has from now on.
     pub member: MemberId,

@@ -189,13 +189,13 @@ pub struct Front {
 /// Connections that have something to do.
 #[derive(Default)]
 struct Turns {
-    /// Those with something to run under the lock.
+    /// Connections with something to run under the lock.
     runnable: VecDeque<ConnectionId>,
-    /// Those whose input may go on being decoded.
+    /// Connections whose input may go on being decoded.
     resumable: Vec<ConnectionId>,
 }
 
-/// What four-letter words show.
+/// The counts that four-letter words show.
 #[derive(Default)]
 struct Traffic {
     latency: Latency,

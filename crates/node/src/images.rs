@@ -24,7 +24,7 @@ pub struct TakenSnapshot {
     pub file: File,
     /// Of the file.
     pub bytes: u64,
-    /// Of the last command that it shows.
+    /// The mark of the last command in it.
     pub mark: Mark,
 }
 

@@ -4,7 +4,7 @@
 //! step takes microseconds, a wake-up of another thread costs more. A thread that finds the mutex
 //! taken goes on: the holder looks again after it has let go.
 //!
-//! Who runs what, and when:
+//! The threads, and what each runs:
 //!
 //! | thread | runs | when |
 //! | --- | --- | --- |

@@ -1,5 +1,5 @@
-//! What the program's log says of changes that were applied: quotas that were exceeded, and for the
-//! audit log the ephemerals that went with their sessions.
+//! The lines in the program's log about changes that were applied: quotas that were exceeded, and
+//! in the audit log the ephemerals that went with their sessions.
 
 use std::time::{Duration, Instant};
 

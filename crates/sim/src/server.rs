@@ -311,7 +311,7 @@ impl Paces {
 /// What a part of the process says when its process is at an end.
 pub type Lived = Result<(), Death>;
 
-/// What the threads of a process hand to each other.
+/// The queues between the threads of a process.
 #[derive(Default)]
 struct Queues {
     to_loop: VecDeque<LoopInput>,
@@ -358,7 +358,7 @@ struct Conditions {
     sabotage: Option<Sabotage>,
 }
 
-/// What is kept to judge a process by.
+/// Notes by which a process is judged.
 #[derive(Default)]
 struct Judged {
     /// Jobs that Loop gave to the disk and was not told about.
@@ -375,7 +375,7 @@ struct Judged {
     answers_kept: Vec<Answer>,
 }
 
-/// What the simulation asks a process for.
+/// Counts and findings that the simulation reads.
 struct Seen {
     snapshot_count: u64,
     /// Snapshots of other members that took the place of the state.
@@ -393,7 +393,7 @@ struct Seen {
 }
 
 impl Times {
-    /// Of a process that starts now.
+    /// The times of a process that starts now.
     fn new(config: &MemberConfig, clock: Clock, now_us: u64) -> Times {
         let raft_tick_us = config.options.raft_tick_ms * 1000;
         Times {
@@ -426,7 +426,7 @@ impl Conditions {
 }
 
 impl Seen {
-    /// Of a process that did nothing yet.
+    /// A process that did nothing yet.
     fn new(status: replica::Status) -> Seen {
         Seen {
             snapshot_count: 0,

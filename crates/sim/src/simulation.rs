@@ -456,7 +456,7 @@ impl Simulation {
         simulation
     }
 
-    /// What is due at the beginning, whatever happens. `apart` is drawn from for ensembles.
+    /// Schedules the events with which a run begins. `apart` is the chance of ensembles.
     fn schedule_first(&mut self, apart: &mut Random) {
         if let Some(more) = &mut self.more {
             self.clients.iter_mut().for_each(|client| client.do_more(more.fork()));

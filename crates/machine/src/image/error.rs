@@ -1,4 +1,4 @@
-//! What can be wrong with an image.
+//! The errors of an image.
 
 use thiserror::Error;
 

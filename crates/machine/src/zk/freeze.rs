@@ -27,7 +27,7 @@ pub(crate) const FLAG_COUNTERS: u8 = 1;
 
 /// What the tree keeps of a running freeze.
 pub(crate) struct TreeFreeze {
-    /// The start record and the sessions, until the first step takes them.
+    /// The start record and the sessions. The first step takes them.
     pub start: Vec<u8>,
     pub slot_count: u32,
     /// Slots below are walked.

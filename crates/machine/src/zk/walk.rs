@@ -1,6 +1,6 @@
 //! The walk that writes ZooKeeper's section of an image, while commands go on.
 //!
-//! What is small is written when the walk begins: the scalars and the sessions. Then the slots of
+//! The scalars and the sessions are small: they are encoded when the walk begins. Then the slots of
 //! the tree are walked a step at a time. Before apply changes a znode that the walk has not
 //! reached, the tree saves its old image in [`TreeFreeze`]; slots filled since are not of the
 //! image.

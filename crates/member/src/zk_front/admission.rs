@@ -10,11 +10,11 @@ use crate::message::FrontId;
 /// The connections that have no session yet.
 #[derive(Default)]
 pub(super) struct Admission {
-    /// By the time they were accepted, until they have a session or are over.
+    /// All of them, by the time at which they were accepted.
     pub accepted: VecDeque<(u64, ConnectionId)>,
-    /// Those that asked Loop for a session, until they are answered or over.
+    /// Connections that asked Loop for a session. They leave when they are answered or over.
     pub connecting: Vec<ConnectionId>,
-    /// Those that ended while they asked; told to Loop at the next tick.
+    /// Connections that ended before Loop answered. Loop is told at the next tick.
     pub withdrawn: Vec<ConnectionId>,
     secrets_drawn: u64,
 }

@@ -7,11 +7,11 @@ use machine::entry::BatchBuilder;
 use crate::limits::FRONT_BYTES_MAX;
 use crate::message::{FrontId, Submission, Waiter};
 
-/// The next batch, and the credit of those before.
+/// The next batch, and the credit that earlier commands hold.
 #[derive(Default)]
 pub(super) struct Commands {
     pub batch: BatchBuilder,
-    /// Who waits for the commands of the batch, in their order.
+    /// A waiter for each command of the batch, in the same order.
     pub waiters: Vec<Waiter>,
     /// Commands that are not answered.
     pub count: usize,

@@ -1,4 +1,4 @@
-//! What a Front counts of its clients' replies, against the room that all Fronts share.
+//! The replies that a Front holds for its clients, counted against the room that all Fronts share.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What the program's log says of Loop's steps.
+//! The lines in the program's log about Loop's steps.
 
 use member::{Difference, Leadership, LoopOutput};
 

@@ -10,7 +10,7 @@ use super::report::{ConfigError, Report};
 use super::sasl::SaslKeys;
 use super::tls::TlsConfig;
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct AuthDraft {
     /// `ensembleAuthName`.

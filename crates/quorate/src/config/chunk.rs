@@ -40,7 +40,7 @@ pub struct ChunkConfig {
     pub verify_writes: bool,
 }
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ChunkDraft {
     /// This or the next says that the store is served.

@@ -150,7 +150,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What the sources said so far about an ensemble.
+/// The settings of an ensemble that the sources have given so far.
 #[derive(Debug)]
 pub(super) struct ClusterDraft {
     servers: Vec<ServerLine>,
@@ -169,7 +169,7 @@ pub(super) struct ClusterDraft {
     pub complaints: Vec<(Said, &'static str)>,
 }
 
-/// What was said about this server.
+/// The settings about this server, as the sources have them.
 #[derive(Debug, Default)]
 pub(super) struct OwnDraft {
     /// `myid` of a `quorate.toml`, and what it is where no file says so.
@@ -180,7 +180,7 @@ pub(super) struct OwnDraft {
     pub my_id: Option<u64>,
 }
 
-/// What was said about the connections between servers.
+/// The settings of the connections between servers, as the sources have them.
 #[derive(Debug, Default)]
 pub(super) struct LinksDraft {
     pub listen_on_all: bool,
@@ -190,7 +190,7 @@ pub(super) struct LinksDraft {
     pub sync_limit: Option<u32>,
 }
 
-/// What was said about how servers believe each other.
+/// The settings of the proof between servers, as the sources have them.
 #[derive(Debug, Default)]
 pub(super) struct PeerAuthDraft {
     /// With the key that names it.

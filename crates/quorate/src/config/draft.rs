@@ -1,4 +1,4 @@
-//! What the sources of a configuration said so far, and what they say together.
+//! The settings that the sources of a configuration have given so far, and the whole of them.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::sessions::SessionsDraft;
 use super::storage::StorageDraft;
 use super::tls::TlsDraft;
 
-/// What the sources said so far; none where nobody has spoken. Later sources overwrite.
+/// The settings that the sources have given so far; none where no source has. Later ones overwrite.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub report: Report,

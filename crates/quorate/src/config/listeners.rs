@@ -72,7 +72,7 @@ impl FourLetterWords {
     }
 }
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ListenersDraft {
     pub zk_addr: Option<ListenAddress>,

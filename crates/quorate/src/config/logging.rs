@@ -1,6 +1,6 @@
 //! What a server logs of its work.
 
-/// What is logged. Nothing of it has a default to fill in, so it is its own draft.
+/// The settings of the log. None has a default to fill in, so this is its own draft.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoggingConfig {
     /// Each write is a line in the log (`audit.enable`).

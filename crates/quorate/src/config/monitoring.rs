@@ -22,7 +22,7 @@ const QUIET_PROVIDERS: [&str; 2] = [
 
 const NO_PROVIDER: &str = "there is no such provider; metrics are not served over HTTP";
 
-/// What is served to those who watch a server.
+/// The ports of monitoring and what they serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitoringConfig {
     /// Where metrics are served to Prometheus, if they are.
@@ -33,7 +33,7 @@ pub struct MonitoringConfig {
     pub images: ImageConfig,
 }
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct MonitoringDraft {
     pub metrics: MetricsDraft,
@@ -59,7 +59,7 @@ pub struct MetricsConfig {
     pub with_process: bool,
 }
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct MetricsDraft {
     /// Our own key or option; it alone says that metrics are served.
@@ -149,7 +149,7 @@ impl Default for ImageConfig {
     }
 }
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct AdminDraft {
     /// Our own key or option.

@@ -1,4 +1,4 @@
-//! What the author of a configuration is told: where a setting stands, and what is wrong with it.
+//! Warnings and errors for the author of a configuration: which setting, where, and what is wrong.
 
 use std::fmt;
 

@@ -40,7 +40,7 @@ impl RequestsConfig {
     }
 }
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct RequestsDraft {
     pub jute_bytes_max: Option<u32>,

@@ -19,7 +19,7 @@ pub struct SessionsConfig {
     pub read_only_mode: bool,
 }
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct SessionsDraft {
     pub tick_ms: Option<u32>,

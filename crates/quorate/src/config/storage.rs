@@ -29,7 +29,7 @@ pub struct StorageConfig {
     pub fsync_warning_ms: u64,
 }
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct StorageDraft {
     pub data_dir: Option<PathBuf>,

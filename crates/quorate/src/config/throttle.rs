@@ -6,7 +6,7 @@ use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleCo
 use super::report::{Place, Report};
 use super::values::{Fate, boolean, number, number_in};
 
-/// What the sources said so far.
+/// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ThrottleDraft {
     pub connections: ConnectionThrottleConfig,

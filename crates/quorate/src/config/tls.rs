@@ -256,7 +256,7 @@ struct Settings {
     super_user: Option<String>,
 }
 
-/// What was said about one store.
+/// The settings of one store, as the sources have them.
 #[derive(Default)]
 struct Store {
     /// With the key and its place.

@@ -1,4 +1,4 @@
-//! What a start makes of a directory that was damaged.
+//! A start on a directory that was damaged: what it finds.
 
 use machine::MemberId;
 use member::recovery::{OpenedMember, Recovered, open_member};

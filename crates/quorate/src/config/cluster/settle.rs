@@ -1,4 +1,4 @@
-//! What was said about an ensemble, put together.
+//! The settings of an ensemble, put together from all sources.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
