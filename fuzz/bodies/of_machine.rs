@@ -7,8 +7,9 @@ use machine::image::FreezeStep;
 use machine::image::restore::{Restore, RestoreError};
 use machine::zk::command::AskedAcl;
 use machine::{
-    AclEntry, BootId, ChangeBatch, Command, ConnectionId, CreateMode, Identity, LogIndex, Machine,
-    MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp, ZkCommand,
+    AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Identity,
+    Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin, ServerList, ServerRecord, ServerRole,
+    SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
 };
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
@@ -49,9 +50,7 @@ fn encode_again(bytes: &[u8]) -> Vec<u8> {
         batches.push(builder.finish().stamp(batch.origin, batch.sequence));
         offset = batch.end;
     }
-    let mut again = entry::encode(header.time_ms, header.group, &batches).to_vec();
-    again[2..4].copy_from_slice(&header.feature_level.to_le_bytes());
-    again
+    entry::encode(header.time_ms, header.group, header.level, &batches).to_vec()
 }
 
 /// One list of a batch's identity table: what is read is written with the same bytes.
@@ -131,6 +130,17 @@ fn ops() -> Vec<Op<'static>> {
     ]
 }
 
+fn servers() -> ServerList {
+    let record = ServerRecord {
+        name: "one".to_string(),
+        role: ServerRole::Observer,
+        peer_urls: vec!["http://a:1".to_string()],
+        client_urls: Vec::new(),
+        zk: Some(ZkAddresses { servers: "a:1:2".to_string(), clients: Some("a:3".to_string()) }),
+    };
+    ServerList { version: 1, servers: [(1, record)].into_iter().collect() }
+}
+
 fn commands() -> Vec<Command<'static>> {
     let (session, password, timeout_ms) = (SessionId(2), [9; 16], 6_000);
     let mut commands = vec![
@@ -149,6 +159,12 @@ fn commands() -> Vec<Command<'static>> {
             ..Settings::default()
         })),
         Command::Zk(ZkCommand::Multi { session: SESSION, ops: ops() }),
+        Command::Control(ControlCommand::InstallImage { hash: 5 }),
+        Command::Control(ControlCommand::Register { member: MemberId(1), server: 2 }),
+        Command::Control(ControlCommand::Forget { member: MemberId(1) }),
+        Command::Control(ControlCommand::Nothing),
+        Command::Control(ControlCommand::Raise { level: Level::ETCD, version: "1".to_string() }),
+        Command::Control(ControlCommand::SetServers(servers())),
     ];
     commands
         .extend(ops().into_iter().map(|op| Command::Zk(ZkCommand::Write { session: SESSION, op })));
@@ -182,9 +198,10 @@ pub fn entry_seeds() -> Vec<Vec<u8>> {
     };
     let all = commands();
     vec![
-        entry::encode(1_700_000_000_000, 0, &[batch(&all, 1), batch(&all[..2], 2)]).to_vec(),
-        entry::encode(0, 0, &[batch(&[], 1)]).to_vec(),
-        entry::encode(0, 0, &[]).to_vec(),
+        entry::encode(1_700_000_000_000, 0, Level::FIRST, &[batch(&all, 1), batch(&all[..2], 2)])
+            .to_vec(),
+        entry::encode(0, 0, Level::FIRST, &[batch(&[], 1)]).to_vec(),
+        entry::encode(0, 0, Level::FIRST, &[]).to_vec(),
     ]
 }
 

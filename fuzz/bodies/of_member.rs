@@ -1,7 +1,8 @@
 //! What members say to each other, and of themselves.
 
-use machine::{BootId, Digest, MemberId, Owner, SessionId};
+use machine::{BootId, Digest, Level, MemberId, Owner, SessionId};
 use member::Hello;
+use member::hello::{Known, StatedLevel};
 use member::peer::{Heard, LentSnapshot, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
 use storage::codec::Reader;
 use storage::datadir::Birth;
@@ -57,8 +58,9 @@ pub fn member_message_seeds() -> Vec<Vec<u8>> {
 
 pub fn hello_seeds() -> Vec<Vec<u8>> {
     let birth = Birth { cluster_id: 1 << 100, voters: vec![5, 6, 7] };
-    let unborn = Hello::unborn(1, FROM, vec![1, 2, 3]);
-    let born = Hello::born(1, FROM, BootId(4), vec![1, 2, 3], birth);
+    let unborn = Hello::unborn(1, FROM, vec![1, 2, 3], Known::up_to(Level::FIRST));
+    let level = StatedLevel { level: Level::FIRST, version: "0.1.0".to_string() };
+    let born = unborn.clone().born(BootId(4), birth, level);
     let later = Hello { unknown: vec![(40, b"later".to_vec())], ..born.clone() };
     let encoded = |hello: &Hello| {
         let mut bytes = Vec::new();

@@ -3,11 +3,17 @@
 //! A decoded command borrows its text and data from the entry.
 
 use crate::codec::{DecodeError, Reader};
-use crate::control::{self, Command as ControlCommand};
+use crate::control::command::{self as control, Command as ControlCommand};
+use crate::image::format::Space;
+use crate::level::Level;
 use crate::zk::command::{self as zk, Command as ZkCommand};
 
-/// The kind of all commands of spaces after the first two: the space `u8` and the command follow.
+/// The kind of all commands that the first format did not have: the space `u8` and the command
+/// follow.
 const KIND_OF_SPACE: u8 = 12;
+
+/// How the commands of that kind begin which belong to the ensemble.
+const IN_CONTROL: [u8; 2] = [KIND_OF_SPACE, Space::Control.number()];
 
 /// A replicated write. The connection that sent it and the identities it sent it with stand beside
 /// it in the batch.
@@ -23,7 +29,7 @@ impl Command<'_> {
     /// Writes the command; `docs/formats.md` gives the bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Command::Control(command) => command.encode(out),
+            Command::Control(command) => command.encode(IN_CONTROL, out),
             Command::Zk(command) => command.encode(out),
         }
     }
@@ -40,14 +46,27 @@ impl Command<'_> {
         } else if control::KINDS.contains(&kind) {
             Command::Control(ControlCommand::decode(kind, &mut reader)?)
         } else if kind == KIND_OF_SPACE {
-            // There is no such space yet, so a later version wrote it.
-            let space = reader.u8()?;
-            return Err(reader.bad("space of a command", u64::from(space)));
+            match reader.u8()? {
+                space if space == Space::Control.number() => {
+                    Command::Control(ControlCommand::decode_in_space(&mut reader)?)
+                }
+                // All commands of ZooKeeper's space have kinds of their own; those of other spaces
+                // are of a later version.
+                space => return Err(reader.bad("space of a command", u64::from(space))),
+            }
         } else {
             return Err(reader.bad("command", u64::from(kind)));
         };
         reader.finish()?;
         Ok(command)
+    }
+
+    /// The level that a member must know to apply it.
+    pub fn level(&self) -> Level {
+        match self {
+            Command::Control(command) => command.level(),
+            Command::Zk(_) => Level::FIRST,
+        }
     }
 }
 

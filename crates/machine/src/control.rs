@@ -1,93 +1,69 @@
-//! What belongs to the ensemble, whatever its clients speak: its members, the servers that they
-//! are, and the batches that each has handed over.
+//! What belongs to the ensemble, whatever its clients speak: its level, its servers and which
+//! members they are, and the batches that each member has handed over.
 
-use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader, Write};
-use crate::ids::{BootId, MemberId, Origin};
-use crate::limits::{ORIGINS_MAX, SERVERS_MAX};
+pub use crate::control::command::Command;
+use crate::control::command::{decode_level, decode_version};
+use crate::control::servers::{ServerList, Servers};
+use crate::digest::Digest;
+use crate::ids::{BootId, MemberId, Ordinal, Origin};
+use crate::level::Level;
+use crate::limits::ORIGINS_MAX;
 
-/// A replicated change of the ensemble.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Replace the state by the state of an image. Each member has prepared the image before.
-    InstallImage {
-        /// Hash of the snapshot's file ([`crate::machine::PreparedImage`]).
-        hash: u128,
-    },
-    /// Note which server of the configuration a member is.
-    Register {
-        /// The member.
-        member: MemberId,
-        /// The server's number.
-        server: u64,
-    },
-    /// The member is gone for good, and so is what was kept of it.
-    Forget {
-        /// Which.
-        member: MemberId,
-    },
-}
+pub(crate) mod command;
+pub mod servers;
 
 /// What a command of the ensemble changed.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Which server of the configuration each member is.
-    Registered(Arc<BTreeMap<MemberId, u64>>),
-}
-
-const KIND_INSTALL_IMAGE: u8 = 9;
-const KIND_REGISTER: u8 = 10;
-const KIND_FORGET: u8 = 11;
-
-/// The kinds of these commands in the log.
-pub(crate) const KINDS: RangeInclusive<u8> = KIND_INSTALL_IMAGE..=KIND_FORGET;
-
-impl Command {
-    /// Writes the command; `docs/formats.md` gives the bytes.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Command::InstallImage { hash } => {
-                out.put_u8(KIND_INSTALL_IMAGE);
-                out.put_u128(*hash);
-            }
-            Command::Register { member, server } => {
-                out.put_u8(KIND_REGISTER);
-                out.put_u64(member.0);
-                out.put_u64(*server);
-            }
-            Command::Forget { member } => {
-                out.put_u8(KIND_FORGET);
-                out.put_u64(member.0);
-            }
-        }
-    }
-
-    /// Reads what follows on the kind of a command.
-    pub(crate) fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Command, DecodeError> {
-        Ok(match kind {
-            KIND_INSTALL_IMAGE => Command::InstallImage { hash: reader.u128()? },
-            KIND_REGISTER => {
-                Command::Register { member: MemberId(reader.u64()?), server: reader.u64()? }
-            }
-            KIND_FORGET => Command::Forget { member: MemberId(reader.u64()?) },
-            _ => return Err(reader.bad("command", u64::from(kind))),
-        })
-    }
+    /// The servers, or which of them a member is.
+    Servers(Arc<Servers>),
+    /// The level.
+    Raised(Level),
 }
 
 /// The replicated state of the ensemble.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Control {
     /// The last batch applied of each member, and of which boot.
     origins: BTreeMap<MemberId, (BootId, u64)>,
-    /// Which server of the configuration each member is, as far as a leader knew.
-    servers: BTreeMap<MemberId, u64>,
+    steady: Steady,
+    /// The digest's term of `steady`, and the bytes it takes in an image: as of its last change.
+    steady_sum: (Digest, u64),
+}
+
+/// What seldom changes.
+#[derive(Debug)]
+struct Steady {
+    level: Level,
+    /// The first version of the program that knows it.
+    level_version: String,
+    servers: Servers,
+}
+
+impl Default for Control {
+    /// The state of a new ensemble.
+    fn default() -> Self {
+        Control::new(
+            BTreeMap::new(),
+            Steady {
+                level: Level::FIRST,
+                level_version: Level::FIRST.version().to_string(),
+                servers: Servers::default(),
+            },
+        )
+    }
 }
 
 impl Control {
+    fn new(origins: BTreeMap<MemberId, (BootId, u64)>, steady: Steady) -> Control {
+        let steady_sum = steady.sum();
+        Control { origins, steady, steady_sum }
+    }
+
     /// Whether the batch is the next of its origin, and notes it. A duplicate, a gap or an older
     /// boot is to be skipped: its member sends again what is missing.
     pub(crate) fn begin_batch(&mut self, origin: Origin, sequence: u64) -> bool {
@@ -104,22 +80,56 @@ impl Control {
         true
     }
 
-    /// Beyond [`SERVERS_MAX`] nothing is noted: the leader forgets members that are gone.
-    pub(crate) fn register(&mut self, member: MemberId, server: u64) -> Change {
-        if self.servers.len() < SERVERS_MAX || self.servers.contains_key(&member) {
-            self.servers.insert(member, server);
-        }
-        self.registered()
+    pub(crate) fn register(&mut self, member: MemberId, number: u64) -> Change {
+        self.steady.servers.register(member, number);
+        self.servers_changed()
     }
 
     pub(crate) fn forget(&mut self, member: MemberId) -> Change {
-        self.servers.remove(&member);
         self.origins.remove(&member);
-        self.registered()
+        self.steady.servers.forget(member);
+        self.servers_changed()
     }
 
-    fn registered(&self) -> Change {
-        Change::Registered(Arc::new(self.servers.clone()))
+    pub(crate) fn set_servers(
+        &mut self,
+        list: &ServerList,
+        by: MemberId,
+        ordinal: Ordinal,
+    ) -> Change {
+        self.steady.servers.set(list.clone(), by, ordinal);
+        self.servers_changed()
+    }
+
+    fn servers_changed(&mut self) -> Change {
+        self.steady_sum = self.steady.sum();
+        Change::Servers(Arc::new(self.steady.servers.clone()))
+    }
+
+    /// None: the level was as high before.
+    pub(crate) fn raise(&mut self, level: Level, version: &str) -> Option<Change> {
+        if level <= self.steady.level {
+            return None;
+        }
+        self.steady.level = level;
+        self.steady.level_version = version.to_string();
+        self.steady_sum = self.steady.sum();
+        Some(Change::Raised(level))
+    }
+
+    /// What may be used.
+    pub fn level(&self) -> Level {
+        self.steady.level
+    }
+
+    /// The first version of the program that knows the level.
+    pub fn level_version(&self) -> &str {
+        &self.steady.level_version
+    }
+
+    /// The servers, and which members they are.
+    pub fn servers(&self) -> &Servers {
+        &self.steady.servers
     }
 
     /// The last batch applied of a member, and of which boot.
@@ -127,49 +137,72 @@ impl Control {
         self.origins.get(&member).copied()
     }
 
-    /// Which server of the configuration each member is, as far as a leader knew.
-    pub fn servers(&self) -> &BTreeMap<MemberId, u64> {
-        &self.servers
+    /// The digest's terms of the ensemble: one of the ordinal and the batches, which change with
+    /// every entry, and one of the rest.
+    pub(crate) fn digest(&self, ordinal: Ordinal) -> Digest {
+        let mut bytes = Vec::new();
+        bytes.put_u64(ordinal.0);
+        self.encode_origins(&mut bytes);
+        let mut digest = Digest::of_bytes(b'M', &bytes);
+        digest.add(self.steady_sum.0);
+        digest
     }
 
-    /// Writes control's section of an image: the batches of the members, then their servers.
+    /// Writes control's section of an image: the level, the servers, the batches of the members.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.steady.encode(out);
+        self.encode_origins(out);
+    }
+
+    fn encode_origins(&self, out: &mut Vec<u8>) {
         out.put_u32(self.origins.len() as u32);
         for (member, (boot, sequence)) in &self.origins {
             out.put_u64(member.0);
             out.put_u64(boot.0);
             out.put_u64(*sequence);
         }
-        out.put_u32(self.servers.len() as u32);
-        for (member, server) in &self.servers {
-            out.put_u64(member.0);
-            out.put_u64(*server);
-        }
     }
 
     /// Bytes that [`Control::encode`] writes.
     pub(crate) fn encoded_bytes(&self) -> u64 {
-        let (origins, servers) = (self.origins.len() as u64, self.servers.len() as u64);
-        4 + origins * ORIGIN_BYTES + 4 + servers * SERVER_BYTES
+        self.steady_sum.1 + 4 + self.origins.len() as u64 * ORIGIN_BYTES
     }
 
     /// Reads what [`Control::encode`] wrote.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Control, DecodeError> {
-        let mut control = Control::default();
+        let steady = Steady::decode(reader)?;
+        let mut origins = BTreeMap::new();
         for _ in 0..reader.count("origin count", ORIGINS_MAX)? {
-            let member = MemberId(reader.u64()?);
+            let member = reader.u64()?;
+            if origins.last_key_value().is_some_and(|(last, _)| *last >= MemberId(member)) {
+                return Err(reader.bad("member of a batch", member));
+            }
             let boot = BootId(reader.u64()?);
-            control.origins.insert(member, (boot, reader.u64()?));
+            origins.insert(MemberId(member), (boot, reader.u64()?));
         }
-        for _ in 0..reader.count("server count", SERVERS_MAX)? {
-            control.servers.insert(MemberId(reader.u64()?), reader.u64()?);
-        }
-        Ok(control)
+        Ok(Control::new(origins, steady))
     }
 }
 
-/// Bytes of an origin.
-const ORIGIN_BYTES: u64 = 24;
+impl Steady {
+    fn sum(&self) -> (Digest, u64) {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        (Digest::of_bytes(b'L', &bytes), bytes.len() as u64)
+    }
 
-/// Bytes of a registered server.
-const SERVER_BYTES: u64 = 16;
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u16(self.level.number());
+        out.put_bytes(self.level_version.as_bytes());
+        self.servers.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Steady, DecodeError> {
+        let level = decode_level(reader)?;
+        let level_version = decode_version(reader)?;
+        Ok(Steady { level, level_version, servers: Servers::decode(reader)? })
+    }
+}
+
+/// Bytes of the last batch of a member.
+const ORIGIN_BYTES: u64 = 24;

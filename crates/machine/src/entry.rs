@@ -5,7 +5,7 @@
 //! A connection runtime builds its batch in the final bytes; Loop only stamps it.
 //!
 //! ```text
-//! entry  = version u8 | 0 u8 | feature level u16 | group u32 | time_ms i64 | batch count u32 | batch*
+//! entry  = version u8 | 0 u8 | level u16 | group u32 | time_ms i64 | batch count u32 | batch*
 //! batch  = bytes of the rest u32 | member u64 | boot u64 | sequence u64
 //!        | command count u32 | bytes of commands u32 | command* | identity table
 //! command = bytes of the rest u32 | identity list u16 | connection u64 | body
@@ -19,7 +19,9 @@ use hashbrown::HashMap;
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::command::Command;
+use crate::control::command::decode_level;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin};
+use crate::level::Level;
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, ENTRY_BYTES_MAX, IDENTITIES_MAX, IDENTITY_LISTS_MAX,
 };
@@ -27,9 +29,6 @@ use crate::zk::acl::Identity;
 
 /// Version of the entry format.
 pub const FORMAT_VERSION: u8 = 1;
-
-/// The feature level this program writes: raised by a logged command once every member knows it.
-pub const FEATURE_LEVEL: u16 = 1;
 
 /// Bytes before the first batch.
 pub const HEADER_BYTES: usize = 20;
@@ -40,8 +39,8 @@ const BATCH_HEADER_BYTES: usize = 36;
 /// What an entry says about all its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
-    /// Which set of features the writer used.
-    pub feature_level: u16,
+    /// The level that its commands need. Whoever applies them compares it with what it knows.
+    pub level: Level,
     /// Which log of the process: 0 until there are several.
     pub group: u32,
     /// The leader's wall clock in ms since 1970. For Stat only; never asserted to grow.
@@ -55,6 +54,7 @@ pub struct EntryHeader {
 pub struct BatchBuilder {
     bytes: Vec<u8>,
     command_count: usize,
+    level: Level,
     lists: Vec<u8>,
     list_count: u16,
     list_index: HashMap<Vec<u8>, u16, FixedState>,
@@ -66,6 +66,8 @@ pub struct UnstampedBatch {
     bytes: Vec<u8>,
     /// How many commands it holds.
     pub command_count: usize,
+    /// The level that they need.
+    pub level: Level,
 }
 
 impl Default for BatchBuilder {
@@ -73,6 +75,7 @@ impl Default for BatchBuilder {
         BatchBuilder {
             bytes: vec![0; BATCH_HEADER_BYTES],
             command_count: 0,
+            level: Level::FIRST,
             lists: Vec::new(),
             list_count: 0,
             list_index: HashMap::with_hasher(FixedState::default()),
@@ -92,6 +95,7 @@ impl BatchBuilder {
         command.encode(&mut self.bytes);
         patch_length(&mut self.bytes, start);
         self.command_count += 1;
+        self.level = self.level.max(command.level());
     }
 
     fn intern(&mut self, identities: &[u8]) -> u16 {
@@ -125,7 +129,11 @@ impl BatchBuilder {
         put_at(&mut built.bytes, 28, &(built.command_count as u32).to_le_bytes());
         put_at(&mut built.bytes, 32, &(command_bytes as u32).to_le_bytes());
         patch_length(&mut built.bytes, 0);
-        UnstampedBatch { bytes: built.bytes, command_count: built.command_count }
+        UnstampedBatch {
+            bytes: built.bytes,
+            command_count: built.command_count,
+            level: built.level,
+        }
     }
 }
 
@@ -191,13 +199,14 @@ fn decode_list<'a>(reader: &mut Reader<'a>) -> Result<Vec<Identity<'a>>, DecodeE
     Ok(list)
 }
 
-/// Packs stamped batches into the payload of one entry. Called by Loop on the leader.
-pub fn encode(time_ms: i64, group: u32, batches: &[Bytes]) -> Bytes {
+/// Packs stamped batches, whose commands need that level, into the payload of one entry. Called by
+/// Loop on the leader.
+pub fn encode(time_ms: i64, group: u32, level: Level, batches: &[Bytes]) -> Bytes {
     let bytes: usize = batches.iter().map(Bytes::len).sum();
     let mut out = Vec::with_capacity(HEADER_BYTES + bytes);
     out.put_u8(FORMAT_VERSION);
     out.put_u8(0);
-    out.put_u16(FEATURE_LEVEL);
+    out.put_u16(level.number());
     out.put_u32(group);
     out.put_i64(time_ms);
     out.put_u32(batches.len() as u32);
@@ -219,13 +228,10 @@ pub fn decode_header(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
     if zero != 0 {
         return Err(reader.bad("reserved byte", u64::from(zero)));
     }
-    let feature_level = reader.u16()?;
-    if feature_level > FEATURE_LEVEL {
-        return Err(reader.bad("feature level", u64::from(feature_level)));
-    }
+    let level = decode_level(&mut reader)?;
     let group = reader.u32()?;
     let time_ms = reader.i64()?;
-    Ok(EntryHeader { feature_level, group, time_ms, batch_count: reader.u32()? })
+    Ok(EntryHeader { level, group, time_ms, batch_count: reader.u32()? })
 }
 
 /// One batch of an entry, its commands not yet decoded.
@@ -332,6 +338,8 @@ pub struct BatchHeader {
     pub sequence: u64,
     /// How many commands it holds.
     pub command_count: u32,
+    /// The level that they need.
+    pub level: Level,
 }
 
 /// Reads the whole batch that starts at `offset`: what a peer hands over must be fit to be applied.
@@ -339,17 +347,18 @@ pub struct BatchHeader {
 pub fn check_batch(bytes: &[u8], offset: usize) -> Result<(BatchHeader, usize), DecodeError> {
     let batch = decode_batch(bytes, offset)?;
     let mut at = 0;
-    let mut count = 0;
+    let (mut count, mut level) = (0, Level::FIRST);
     while let Some(framed) = batch.command(at)? {
         at = framed.end;
         count += 1;
+        level = level.max(framed.command.level());
     }
     if count != batch.command_count {
         let offset = batch.end;
         return Err(DecodeError::Bad { what: "command count", offset, value: count.into() });
     }
     let (origin, sequence, command_count) = (batch.origin, batch.sequence, batch.command_count);
-    Ok((BatchHeader { origin, sequence, command_count }, batch.end))
+    Ok((BatchHeader { origin, sequence, command_count, level }, batch.end))
 }
 
 /// How many commands an entry holds, as it says itself; 0 for one that does not decode. For what is

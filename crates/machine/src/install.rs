@@ -1,9 +1,9 @@
 //! Installing an image: a command that replaces the whole state by that of a snapshot.
 //!
 //! The command names the image; its bytes do not pass the log. Whoever applies the command has
-//! prepared the image before. What the ensemble has lived through stays: the settings (and with
-//! them the servers in `/zookeeper/config`), the batches of its members, and the counters, which
-//! never fall. So a client that was connected before finds no zxid below the last one that it has
+//! prepared the image before. What the ensemble has lived through stays: the settings, the level,
+//! the servers (and `/zookeeper/config`, which shows them), the batches of the members, and the
+//! counters, which never fall. So a client that was connected before finds no zxid below the last one that it has
 //! seen.
 
 use crate::change::ChangeBatch;
@@ -58,7 +58,7 @@ impl Machine {
             panic!("the log installs image {hash:032x}, which is not in the data directory");
         };
         let call = Call { stamp, ordinal: self.ordinal };
-        self.zk.install(call, &mut image.zk, changes);
+        self.zk.install(call, &mut image.zk, self.control.servers().list(), changes);
         self.replaced = Some(image);
     }
 }

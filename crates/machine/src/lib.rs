@@ -17,6 +17,7 @@ pub mod entry;
 pub mod ids;
 pub mod image;
 mod install;
+pub mod level;
 pub mod limits;
 mod machine;
 pub mod mark;
@@ -27,11 +28,13 @@ pub mod zk;
 
 pub use change::{Change, ChangeBatch, ChangeKind};
 pub use command::Command;
+pub use control::servers::{ServerId, ServerList, ServerRecord, ServerRole, Servers, ZkAddresses};
 pub use control::{Change as ControlChange, Command as ControlCommand, Control};
 pub use digest::Digest;
 pub use ids::{
     Attachment, BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };
+pub use level::Level;
 pub use machine::{Machine, PreparedImage};
 pub use mark::Mark;
 pub use reply::{Outcome, Reply};

@@ -49,9 +49,19 @@ pub const ORIGINS_MAX: usize = 10_000;
 /// is taken as no numbers, and costs nobody's writes anything. ZooKeeper reads any length.
 pub const QUOTA_TEXT_BYTES_MAX: usize = 1_024;
 
-/// Members whose server is remembered: those of an ensemble, and some that were replaced and not
-/// forgotten yet.
+/// Servers of an ensemble, and members whose server is remembered: some of those were replaced and
+/// are not forgotten yet.
 pub const SERVERS_MAX: usize = 1_000;
+
+/// Bytes of a server's name, of one of its URLs, or of one of its addresses. DNS has names of 253
+/// bytes; etcd has no bound.
+pub const SERVER_TEXT_BYTES_MAX: usize = 1_024;
+
+/// URLs of a server for one use. etcd has no bound; more than two are hardly ever seen.
+pub const SERVER_URLS_MAX: usize = 64;
+
+/// Bytes of the name of a version of the program.
+pub const VERSION_BYTES_MAX: usize = 64;
 
 /// Exceeded quotas noted in one batch of changes, for the log. More are counted by nobody.
 pub const QUOTA_WARNINGS_MAX: usize = 4;

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::change::ChangeBatch;
-use crate::codec::Write;
 use crate::command::Command;
 use crate::control::{self, Control};
 use crate::digest::Digest;
@@ -119,6 +118,16 @@ impl Machine {
                 self.control.register(*member, *server)
             }
             control::Command::Forget { member } => self.control.forget(*member),
+            control::Command::Nothing => return,
+            control::Command::Raise { level, version } => {
+                let Some(raised) = self.control.raise(*level, version) else { return };
+                raised
+            }
+            control::Command::SetServers(list) => {
+                let set = self.control.set_servers(list, stamp.origin.member, self.ordinal);
+                changes.push(self.mark(), set, "");
+                return self.zk.show_servers_to_clients(self.ordinal, stamp, list, changes);
+            }
         };
         changes.push(self.mark(), change, "");
     }
@@ -171,11 +180,8 @@ impl Machine {
 
     /// The digest of everything replicated: each space adds its own terms.
     pub fn digest(&self) -> Digest {
-        let mut control = Vec::new();
-        control.put_u64(self.ordinal.0);
-        self.control.encode(&mut control);
         let mut digest = self.zk.digest();
-        digest.add(Digest::of_bytes(b'M', &control));
+        digest.add(self.control.digest(self.ordinal));
         digest
     }
 }

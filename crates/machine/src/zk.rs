@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::change::ChangeBatch;
 use crate::codec::Write;
+use crate::control::servers::ServerList;
 use crate::digest::Digest;
 use crate::ids::{Attachment, Ordinal, SessionId, Zxid};
 use crate::mark::Mark;
@@ -114,31 +115,47 @@ impl Zk {
         self.settings = settings.clone();
         let mark = self.mark(call.ordinal);
         changes.push(mark, Change::Configured(Arc::new(settings.clone())), "");
-        if let Some(acl) = self.show_ensemble(call.stamp) {
-            changes.push(mark, Change::DataSet { acl }, CONFIG_PATH);
-        }
         Outcome::Configured
     }
 
-    /// Has `/zookeeper/config` say which servers the ensemble has. If it said something else, who
-    /// may know of it is returned: the outer none is no change. The znode is there but for images
-    /// of a ZooKeeper before 3.5.
-    pub(crate) fn show_ensemble(&mut self, stamp: &Stamp<'_>) -> Option<Option<Acl>> {
-        let text = self.settings.ensemble.as_deref()?;
+    /// Has `/zookeeper/config` show the servers, and tells those who watch it.
+    pub(crate) fn show_servers_to_clients(
+        &mut self,
+        ordinal: Ordinal,
+        stamp: &Stamp<'_>,
+        servers: &ServerList,
+        changes: &mut ChangeBatch,
+    ) {
+        if let Some(acl) = self.show_servers(stamp, servers) {
+            changes.push(self.mark(ordinal), Change::DataSet { acl }, CONFIG_PATH);
+        }
+    }
+
+    /// Has `/zookeeper/config` show the servers. If it showed something else, who may know of it is
+    /// returned: the outer none is no change. The znode is there but for images of a ZooKeeper
+    /// before 3.5.
+    fn show_servers(&mut self, stamp: &Stamp<'_>, servers: &ServerList) -> Option<Option<Acl>> {
+        let text = servers.zk_text()?;
         let znode = self.tree.find(CONFIG_PATH)?;
         if znode.data() == Some(text.as_bytes()) {
             return None;
         }
         let (id, acl) = (znode.id(), znode.restricting_acl());
-        let version = text.rsplit_once("version=").map_or("", |(_, version)| version);
-        let version = i64::from_str_radix(version, 16).unwrap_or(0);
+        // Any 64 bits: ZooKeeper's version is a long.
+        let version = servers.version as i64;
         self.tree.set_config(id, CONFIG_PATH, text.as_bytes(), version, stamp.time_ms);
         Some(acl)
     }
 
     /// Takes tree and sessions of an image, and leaves those of before there. The zxid never falls,
     /// and the settings stay.
-    pub(crate) fn install(&mut self, call: Call<'_>, image: &mut Zk, changes: &mut ChangeBatch) {
+    pub(crate) fn install(
+        &mut self,
+        call: Call<'_>,
+        image: &mut Zk,
+        servers: &ServerList,
+        changes: &mut ChangeBatch,
+    ) {
         self.zxid = self.zxid.max(image.zxid);
         let mark = self.consume_zxid(call.ordinal);
         core::mem::swap(&mut self.tree, &mut image.tree);
@@ -156,7 +173,7 @@ impl Zk {
             self.sessions.attach(session, timeout_ms, Attachment::default(), call.ordinal);
         }
         // The image may come from another ensemble. Nobody is left to be told.
-        let _ = self.show_ensemble(call.stamp);
+        let _ = self.show_servers(call.stamp, servers);
         changes.push(mark, Change::Installed { sessions: sessions.into() }, "");
     }
 

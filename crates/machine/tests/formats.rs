@@ -10,13 +10,15 @@ use machine::zk::acl::perms;
 use machine::zk::command::AskedAcl;
 use machine::{
     AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Identity,
-    LogIndex, Machine, MemberId, Op, Ordinal, Origin, SessionId, Settings, Stamp, ZkCommand,
+    Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin, ServerList, ServerRecord, ServerRole,
+    SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
 };
 
 const ENTRY: &[u8] = include_bytes!("fixtures/entry-v1.bin");
-const IMAGE: &[u8] = include_bytes!("fixtures/image-v3.bin");
-const IMAGE_AGAIN: &[u8] = include_bytes!("fixtures/image-again-v3.bin");
-const IMAGE_TEXT: &str = include_str!("fixtures/image-v3.txt");
+const CONTROL_ENTRY: &[u8] = include_bytes!("fixtures/entry-control-v1.bin");
+const IMAGE: &[u8] = include_bytes!("fixtures/image-v4.bin");
+const IMAGE_AGAIN: &[u8] = include_bytes!("fixtures/image-again-v4.bin");
+const IMAGE_TEXT: &str = include_str!("fixtures/image-v4.txt");
 
 const TIME_MS: i64 = 1_700_000_000_123;
 const GROUP: u32 = 0;
@@ -45,7 +47,7 @@ fn batch(origin: Origin, sequence: u64, sent: &[Sent]) -> Bytes {
 fn entry_of(batches: &[(Origin, u64, Vec<Sent>)]) -> Vec<u8> {
     let batches: Vec<Bytes> =
         batches.iter().map(|(origin, sequence, sent)| batch(*origin, *sequence, sent)).collect();
-    entry::encode(TIME_MS, GROUP, &batches).to_vec()
+    entry::encode(TIME_MS, GROUP, Level::FIRST, &batches).to_vec()
 }
 
 fn acl(perms: u32, scheme: &str, id: &str) -> AclEntry {
@@ -64,7 +66,6 @@ fn settings() -> Settings {
         digest_algorithm: "SHA-256".to_string(),
         sasl_enabled: false,
         sasl_any_user: None,
-        ensemble: None,
     }
 }
 
@@ -181,6 +182,47 @@ fn everything() -> Vec<(Origin, u64, Vec<Sent>)> {
     vec![(HERE, 1, here), (THERE, 1, there)]
 }
 
+fn server(role: ServerRole, name: &str, zk: Option<ZkAddresses>) -> ServerRecord {
+    let urls = |port: u16| vec![format!("http://{name}:{port}")];
+    let (peer_urls, client_urls) = match name {
+        "" => (Vec::new(), Vec::new()),
+        _ => (urls(2888), urls(2379)),
+    };
+    ServerRecord { name: name.to_string(), role, peer_urls, client_urls, zk }
+}
+
+fn servers() -> ServerList {
+    let zk = |clients: Option<&str>| {
+        let clients = clients.map(str::to_string);
+        Some(ZkAddresses { servers: "10.0.0.1:2888:3888".to_string(), clients })
+    };
+    let servers = [
+        (1, server(ServerRole::Voter, "one", zk(Some("0.0.0.0:2181")))),
+        (2, server(ServerRole::Learner, "", zk(None))),
+        (3, server(ServerRole::Observer, "three", None)),
+    ];
+    ServerList { version: 0x100000001, servers: servers.into_iter().collect() }
+}
+
+/// Every command of the ensemble's space.
+fn control_commands() -> Vec<ControlCommand> {
+    let member = MemberId(0x1111_2222_3333_4444);
+    vec![
+        ControlCommand::InstallImage { hash: u128::MAX - 5 },
+        ControlCommand::Register { member, server: 9 },
+        ControlCommand::Forget { member },
+        ControlCommand::Nothing,
+        ControlCommand::Raise { level: Level::FIRST, version: "0.1.0".to_string() },
+        ControlCommand::SetServers(servers()),
+        ControlCommand::SetServers(ServerList::default()),
+    ]
+}
+
+fn control_entry() -> Vec<u8> {
+    let nobody = |command| (ConnectionId(0), NOBODY, Command::Control(command));
+    entry_of(&[(HERE, 7, control_commands().into_iter().map(nobody).collect())])
+}
+
 /// Decodes an entry down to its commands, and applies them when there is a machine.
 fn visit(entry: &[u8], visit: &mut dyn FnMut(Origin, u64, &Stamp<'_>, &Command<'_>)) {
     let header = decode_header(entry).expect("a good header");
@@ -241,6 +283,8 @@ fn machine_with_a_past() -> Machine {
         let register = Command::Control(ControlCommand::Register { member, server });
         sent.push((ConnectionId(0), NOBODY, register));
     }
+    let set = Command::Control(ControlCommand::SetServers(servers()));
+    sent.push((ConnectionId(0), NOBODY, set));
     apply(&mut machine, &entry_of(&[(HERE, 2, sent)]));
     machine
 }
@@ -301,6 +345,7 @@ fn describe(machine: &Machine) -> String {
         describe_settings(machine.zk().settings()),
         format!("{:?} {:?}", HERE.member, machine.control().last_batch(HERE.member)),
         format!("{:?} {:?}", THERE.member, machine.control().last_batch(THERE.member)),
+        format!("level {} of {}", machine.control().level(), machine.control().level_version()),
         format!("{:?}", machine.control().servers()),
     ];
     let mut sessions: Vec<String> = machine
@@ -335,7 +380,7 @@ fn describe(machine: &Machine) -> String {
 #[test]
 fn an_entry_of_version_1_holds_the_commands_it_was_made_of() {
     let header = decode_header(ENTRY).expect("a good header");
-    assert_eq!((header.feature_level, header.group, header.time_ms), (1, GROUP, TIME_MS));
+    assert_eq!((header.level, header.group, header.time_ms), (Level::FIRST, GROUP, TIME_MS));
     assert_eq!(entry::verify(ENTRY), Ok(header));
     let expected = everything();
     assert_eq!(header.batch_count as usize, expected.len());
@@ -357,13 +402,24 @@ fn an_entry_of_version_1_is_written_with_the_same_bytes() {
 }
 
 #[test]
-fn an_image_of_version_3_gives_the_machine_it_was_taken_of() {
+fn an_entry_of_version_1_holds_the_commands_of_the_ensemble() {
+    assert_eq!(entry::verify(CONTROL_ENTRY).map(|header| header.level), Ok(Level::FIRST));
+    let mut expected = control_commands().into_iter();
+    visit(CONTROL_ENTRY, &mut |_, _, _, command| {
+        assert_eq!(Some(command), expected.next().map(Command::Control).as_ref());
+    });
+    assert_eq!(expected.next(), None);
+    assert_eq!(control_entry(), CONTROL_ENTRY);
+}
+
+#[test]
+fn an_image_of_version_4_gives_the_machine_it_was_taken_of() {
     assert_eq!(describe(&restore(IMAGE)), IMAGE_TEXT);
     assert_eq!(describe(&machine_with_a_past()), IMAGE_TEXT);
 }
 
 #[test]
-fn an_image_of_version_3_is_written_with_the_same_bytes() {
+fn an_image_of_version_4_is_written_with_the_same_bytes() {
     assert_eq!(image_while_it_changes(&mut machine_with_a_past()), IMAGE);
     // A restored machine has no vacant slots, and so labels its znodes differently.
     assert_eq!(image_of(&mut restore(IMAGE)), IMAGE_AGAIN);
@@ -417,9 +473,10 @@ fn fixtures_are_written_only_when_asked_for() {
         std::fs::write(path, bytes).expect("writes");
     };
     write("entry-v1.bin", &entry_of(&everything()));
+    write("entry-control-v1.bin", &control_entry());
     let mut machine = machine_with_a_past();
-    write("image-v3.txt", describe(&machine).as_bytes());
+    write("image-v4.txt", describe(&machine).as_bytes());
     let image = image_while_it_changes(&mut machine);
-    write("image-v3.bin", &image);
-    write("image-again-v3.bin", &image_of(&mut restore(&image)));
+    write("image-v4.bin", &image);
+    write("image-again-v4.bin", &image_of(&mut restore(&image)));
 }

@@ -321,8 +321,8 @@ impl Apply {
                 ChangeKind::Zk(ZkChange::Configured(settings)) => {
                     configured = Some(settings.clone())
                 }
-                ChangeKind::Control(ControlChange::Registered(servers)) => {
-                    output.to_loop.push(FromApply::Registered(servers.clone()));
+                ChangeKind::Control(ControlChange::Servers(servers)) => {
+                    output.to_loop.push(FromApply::Servers(servers.clone()));
                 }
                 ChangeKind::Zk(ZkChange::Installed { .. }) if self.replaced_owners.is_some() => {
                     owners.push(OwnerEvent::AllReplaced);
@@ -395,7 +395,7 @@ impl Apply {
         self.changes.push(mark, installed, "");
         let settings = ZkChange::Configured(Arc::new(machine.zk().settings().clone()));
         self.changes.push(mark, settings, "");
-        let servers = ControlChange::Registered(Arc::new(machine.control().servers().clone()));
+        let servers = ControlChange::Servers(Arc::new(machine.control().servers().clone()));
         self.changes.push(mark, servers, "");
         let (index, digest) = (self.last_index, machine.digest());
         self.output.to_loop.push(FromApply::Digest { index, digest });

@@ -20,7 +20,7 @@ use core::fmt;
 use machine::MemberId;
 use storage::datadir::Birth;
 
-use crate::hello::Hello;
+use crate::hello::{Hello, Known};
 use crate::limits::VOTERS_MAX;
 
 /// Which of the servers that are to vote must be there for an ensemble to begin.
@@ -98,12 +98,13 @@ pub enum Waiting {
 }
 
 impl Bootstrap {
-    /// Of an unborn directory. `servers` are the numbers of those that are to vote, of 32 bits.
+    /// Of an unborn directory, and a build that knows that much. `servers` are the numbers of those that are to vote, of 32 bits.
     pub fn new(
         server: u64,
         member: MemberId,
         servers: &[u64],
         attendance: Attendance,
+        known: Known,
     ) -> Bootstrap {
         let mut servers = servers.to_vec();
         servers.sort_unstable();
@@ -113,7 +114,7 @@ impl Bootstrap {
             servers.iter().all(|number| absent_voter(*number).is_some()),
             "a number is 32 bits wide"
         );
-        let own = Hello::unborn(server, member, servers);
+        let own = Hello::unborn(server, member, servers, known);
         Bootstrap { own, attendance, links: Vec::new() }
     }
 

@@ -1,20 +1,18 @@
 //! The hello: each server begins a link with it. It says who the server is, where its directory
-//! stands, and which versions it knows.
+//! stands, which versions it knows, and at which level its ensemble is.
 //!
 //! A hello is a list of tagged fields, so that members of two builds understand each other's: a
 //! field that is new to a reader is skipped, or is *needed*, and the link is refused.
 //!
 //! Byte layout: `docs/formats.md`, "Hello".
 
-use machine::entry::FEATURE_LEVEL;
-use machine::{BootId, MemberId};
+use machine::limits::VERSION_BYTES_MAX;
+use machine::{BootId, Level, Machine, MemberId};
 use storage::codec::{DecodeError, Reader, put_u64_list};
 use storage::datadir::Birth;
+use thiserror::Error;
 
 use crate::limits::VOTERS_MAX;
-
-/// The versions of the messages between members that this build speaks.
-pub const MESSAGE_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 
 /// The versions that a server knows: all from the lowest to the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +31,89 @@ impl VersionRange {
     }
 }
 
+/// What a build knows, as it tells other servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The versions of the messages between members that it speaks.
+    pub messages: VersionRange,
+    /// The highest level that it knows; it knows all below.
+    pub level_max: Level,
+    /// Its version, for people; empty where it does not say.
+    pub program: String,
+}
+
+impl Known {
+    /// What this build knows of levels up to that one.
+    pub fn up_to(level_max: Level) -> Known {
+        let program = env!("CARGO_PKG_VERSION").to_string();
+        Known { messages: VersionRange { min: 1, max: 1 }, level_max, program }
+    }
+}
+
+/// A level, and the first version of the program that knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatedLevel {
+    /// The level.
+    pub level: Level,
+    /// For people.
+    pub version: String,
+}
+
+impl StatedLevel {
+    /// The level of a state.
+    pub fn of(machine: &Machine) -> StatedLevel {
+        let control = machine.control();
+        StatedLevel { level: control.level(), version: control.level_version().to_string() }
+    }
+}
+
+/// Why two servers do not understand each other. Said on both sides.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Stranger {
+    /// There is no version of messages that both speak.
+    #[error(
+        "server {} speaks versions {} to {} of the messages between members, this one {} to {}: \
+         install a version between both first",
+        .server, .theirs.min, .theirs.max, .own.min, .own.max
+    )]
+    Messages {
+        /// The number of the other one.
+        server: u64,
+        /// The versions of this one.
+        own: VersionRange,
+        /// The versions of the other one.
+        theirs: VersionRange,
+    },
+    /// The other one's ensemble is at a level that this one does not know.
+    #[error(
+        "the ensemble of server {} is at level {}, and this version knows up to {level_max}: \
+         install version {} or later",
+        .server, .stated.level, .stated.version
+    )]
+    Older {
+        /// The number of the other one.
+        server: u64,
+        /// What the other one has said.
+        stated: StatedLevel,
+        /// The highest level that this one knows.
+        level_max: Level,
+    },
+    /// This one's ensemble is at a level that the other one does not know.
+    #[error(
+        "the ensemble is at level {}, and server {} knows up to {level_max}: \
+         install version {} or later there",
+        .stated.level, .server, .stated.version
+    )]
+    Newer {
+        /// The number of the other one.
+        server: u64,
+        /// Of this one.
+        stated: StatedLevel,
+        /// The highest level that the other one knows.
+        level_max: Level,
+    },
+}
+
 /// Who is at the other end of a link, or at this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -46,10 +127,10 @@ pub struct Hello {
     pub servers: Vec<u64>,
     /// How its ensemble began; none while its directory is unborn.
     pub birth: Option<Birth>,
-    /// The versions of messages that it speaks.
-    pub messages: VersionRange,
-    /// The highest level that it knows; it knows all below.
-    pub level_max: u16,
+    /// What its build knows.
+    pub known: Known,
+    /// The level of its ensemble, as of its state; none while its directory is unborn.
+    pub level: Option<StatedLevel>,
     /// Fields that this build does not know, by ascending tags. They are part of what the proofs of
     /// a handshake cover.
     pub unknown: Vec<(u16, Vec<u8>)>,
@@ -64,35 +145,50 @@ const TAG_BOOT: u16 = 3;
 const TAG_SERVERS: u16 = 4;
 const TAG_BIRTH: u16 = 5;
 const TAG_MESSAGES: u16 = 6;
-const TAG_LEVEL: u16 = 7;
+const TAG_LEVEL_MAX: u16 = 7;
+const TAG_LEVEL: u16 = 8;
+const TAG_PROGRAM: u16 = 9;
 
 /// Fields of a hello at most.
 const FIELDS_MAX: u16 = 64;
 
 impl Hello {
     /// The hello of this build, for a directory that is not born.
-    pub fn unborn(server: u64, member: MemberId, servers: Vec<u64>) -> Hello {
+    pub fn unborn(server: u64, member: MemberId, servers: Vec<u64>, known: Known) -> Hello {
         Hello {
             server,
             member,
             boot: BootId(0),
             servers,
             birth: None,
-            messages: MESSAGE_VERSIONS,
-            level_max: FEATURE_LEVEL,
+            known,
+            level: None,
             unknown: Vec::new(),
         }
     }
 
-    /// The hello of this build, for a directory that is born and was started.
-    pub fn born(
-        server: u64,
-        member: MemberId,
-        boot: BootId,
-        servers: Vec<u64>,
-        birth: Birth,
-    ) -> Hello {
-        Hello { boot, birth: Some(birth), ..Hello::unborn(server, member, servers) }
+    /// The same server, whose directory is born and was started, with the state's level.
+    pub fn born(self, boot: BootId, birth: Birth, level: StatedLevel) -> Hello {
+        Hello { boot, birth: Some(birth), level: Some(level), ..self }
+    }
+
+    /// The version of messages that both speak: the highest that both know.
+    ///
+    /// # Errors
+    /// There is none, or one does not know the level that the other's ensemble is at.
+    pub fn agree(&self, other: &Hello) -> Result<u16, Stranger> {
+        let server = other.server;
+        let is_above = |stated: &&StatedLevel, known: &Known| stated.level > known.level_max;
+        if let Some(stated) = other.level.as_ref().filter(|it| is_above(it, &self.known)) {
+            let (stated, level_max) = (stated.clone(), self.known.level_max);
+            return Err(Stranger::Older { server, stated, level_max });
+        }
+        if let Some(stated) = self.level.as_ref().filter(|it| is_above(it, &other.known)) {
+            let (stated, level_max) = (stated.clone(), other.known.level_max);
+            return Err(Stranger::Newer { server, stated, level_max });
+        }
+        let (own, theirs) = (self.known.messages, other.known.messages);
+        own.common(theirs).ok_or(Stranger::Messages { server, own, theirs })
     }
 
     /// Appends its bytes.
@@ -100,7 +196,8 @@ impl Hello {
         assert!(self.servers.len() <= VOTERS_MAX, "more servers than the limit");
         let mut servers = Vec::new();
         put_u64_list(&mut servers, &self.servers);
-        let messages = [self.messages.min.to_le_bytes(), self.messages.max.to_le_bytes()].concat();
+        let Known { messages, level_max, program } = &self.known;
+        let messages = [messages.min.to_le_bytes(), messages.max.to_le_bytes()].concat();
         let mut fields = vec![
             (TAG_SERVER, self.server.to_le_bytes().to_vec()),
             (TAG_MEMBER, self.member.0.to_le_bytes().to_vec()),
@@ -114,7 +211,16 @@ impl Hello {
             fields.push((TAG_BIRTH, bytes));
         }
         fields.push((TAG_MESSAGES, messages));
-        fields.push((TAG_LEVEL, self.level_max.to_le_bytes().to_vec()));
+        fields.push((TAG_LEVEL_MAX, level_max.number().to_le_bytes().to_vec()));
+        if let Some(StatedLevel { level, version }) = &self.level {
+            assert!(version.len() <= VERSION_BYTES_MAX, "a longer version than the limit");
+            let bytes = [&level.number().to_le_bytes()[..], version.as_bytes()].concat();
+            fields.push((TAG_LEVEL, bytes));
+        }
+        if !program.is_empty() {
+            assert!(program.len() <= VERSION_BYTES_MAX, "a longer version than the limit");
+            fields.push((TAG_PROGRAM, program.as_bytes().to_vec()));
+        }
         fields.extend(self.unknown.iter().cloned());
         let count = u16::try_from(fields.len()).expect("fields are bounded far below 2^16");
         out.extend_from_slice(&count.to_le_bytes());
@@ -135,7 +241,7 @@ impl Hello {
         if count > FIELDS_MAX {
             return Err(reader.bad("too many fields"));
         }
-        let mut known = [None; TAG_LEVEL as usize + 1];
+        let mut known = [None; TAG_PROGRAM as usize + 1];
         let mut unknown = Vec::new();
         let mut last = 0;
         for _ in 0..count {
@@ -161,14 +267,27 @@ impl Hello {
             Some(bytes) => Some(whole(&mut Reader::new(bytes), decode_birth)?),
             None => None,
         };
+        let level = match known[usize::from(TAG_LEVEL)] {
+            Some(bytes) => Some(decode_stated_level(&mut Reader::new(bytes))?),
+            None => None,
+        };
+        let program = match known[usize::from(TAG_PROGRAM)] {
+            Some([]) => return Err(reader.bad("the name of a version is none")),
+            Some(bytes) => decode_version(&mut Reader::new(bytes))?,
+            None => String::new(),
+        };
         Ok(Hello {
             server: whole(&mut field(TAG_SERVER)?, Reader::u64)?,
             member: whole(&mut field(TAG_MEMBER)?, decode_member)?,
             boot: BootId(whole(&mut field(TAG_BOOT)?, Reader::u64)?),
             servers: whole(&mut field(TAG_SERVERS)?, decode_servers)?,
             birth,
-            messages: whole(&mut field(TAG_MESSAGES)?, decode_range)?,
-            level_max: whole(&mut field(TAG_LEVEL)?, decode_level)?,
+            known: Known {
+                messages: whole(&mut field(TAG_MESSAGES)?, decode_range)?,
+                level_max: whole(&mut field(TAG_LEVEL_MAX)?, decode_level)?,
+                program,
+            },
+            level,
             unknown,
         })
     }
@@ -217,10 +336,24 @@ fn decode_range(reader: &mut Reader) -> Result<VersionRange, DecodeError> {
     }
 }
 
-fn decode_level(reader: &mut Reader) -> Result<u16, DecodeError> {
-    match reader.u16()? {
-        0 => Err(reader.bad("the level is 0")),
-        level => Ok(level),
+fn decode_level(reader: &mut Reader) -> Result<Level, DecodeError> {
+    Level::from_number(reader.u16()?).ok_or_else(|| reader.bad("the level is 0"))
+}
+
+fn decode_stated_level(reader: &mut Reader) -> Result<StatedLevel, DecodeError> {
+    let level = decode_level(reader)?;
+    Ok(StatedLevel { level, version: decode_version(reader)? })
+}
+
+/// Reads what is left as the name of a version, which goes into logs.
+fn decode_version(reader: &mut Reader) -> Result<String, DecodeError> {
+    let bytes = reader.take(reader.remaining())?;
+    let is_shown = |byte: &u8| byte.is_ascii_graphic();
+    match core::str::from_utf8(bytes) {
+        Ok(version) if bytes.len() <= VERSION_BYTES_MAX && bytes.iter().all(is_shown) => {
+            Ok(version.to_string())
+        }
+        _ => Err(reader.bad("the name of a version is none")),
     }
 }
 

@@ -1,16 +1,16 @@
 //! The messages between Front, Loop and Apply, and what goes to the disk.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::change::SharedChanges;
 use machine::entry::UnstampedBatch;
 use machine::{
     BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, LogIndex, Mark, MemberId,
-    Ordinal, Outcome, Owner, PreparedImage, Settings,
+    Ordinal, Outcome, Owner, PreparedImage, ServerList, Servers, Settings,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 
+use crate::hello::Known;
 use crate::leader::containers::ContainerSettings;
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
@@ -296,8 +296,8 @@ pub enum FromApply {
         /// The digest.
         digest: Digest,
     },
-    /// Which server of the configuration each member is, each time that changes.
-    Registered(Arc<BTreeMap<MemberId, u64>>),
+    /// The servers, and which of them each member is: each time that changes.
+    Servers(Arc<Servers>),
     /// The state has forgotten this member, whose place another has taken, and Apply applies
     /// nothing more.
     Forgotten,
@@ -465,6 +465,10 @@ pub struct Start {
     pub log_memory: replica::LogMemory,
     /// Which server of the configuration this member is; 0 where there is no ensemble.
     pub server: u64,
-    /// Which the members are, in the restored machine.
-    pub servers: BTreeMap<machine::MemberId, u64>,
+    /// What the configuration wants the list of servers to be; empty: as it is.
+    pub servers: ServerList,
+    /// What this build knows.
+    pub known: Known,
+    /// The servers, and which of them each member is, in the restored machine.
+    pub servers_restored: Servers,
 }

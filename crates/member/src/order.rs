@@ -26,7 +26,7 @@ use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
     Command, ConnectionId, ControlCommand, LogIndex, Mark, MemberId, Origin, Owner, PreparedImage,
-    Settings, ZkCommand,
+    ServerList, Settings, ZkCommand,
 };
 use replica::{
     Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
@@ -107,14 +107,21 @@ struct Configured {
     wanted: Settings,
     /// The replicated settings as they are.
     replicated: Settings,
+    /// The list of servers that this member wants; empty: it takes any.
+    servers: ServerList,
     /// Used while this member leads. They are not replicated.
     containers: ContainerSettings,
 }
 
 impl Configured {
-    /// Whether the replicated settings are what this member wants.
-    fn is_done(&self) -> bool {
-        self.replicated == self.wanted
+    /// The command that makes the replicated state what this member wants; none: it is.
+    fn command(&self, servers: &Servers) -> Option<Command<'static>> {
+        if self.replicated != self.wanted {
+            return Some(Command::Zk(ZkCommand::Configure(self.wanted.clone())));
+        }
+        let wants_others =
+            !self.servers.servers.is_empty() && *servers.registered.list() != self.servers;
+        wants_others.then(|| Command::Control(ControlCommand::SetServers(self.servers.clone())))
     }
 }
 
@@ -460,12 +467,13 @@ impl Loop {
             leases,
             snapshots,
             installing: None,
-            servers: Servers::new((start.origin.member, start.server), start.servers),
+            servers: Servers::new((start.origin.member, start.server), start.servers_restored),
             catch_up: CatchUp::Idle,
             memberships,
             configured: Configured {
                 wanted: start.settings,
                 replicated: start.settings_restored,
+                servers: start.servers,
                 containers: start.containers,
             },
             room: Room::new(start.image_bytes_max),
@@ -586,11 +594,12 @@ impl Loop {
                 self.condemn(Condemned::Outlived { boot, own });
             }
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
-            FromApply::Registered(servers) => {
-                self.servers.registered = servers;
+            FromApply::Servers(servers) => {
                 if let Some(leading) = &mut self.leading {
+                    leading.is_configuring &= *servers.list() == *self.servers.registered.list();
                     leading.joining.on_registered();
                 }
+                self.servers.registered = servers;
             }
             FromApply::Containers(found) => {
                 let leading = self.leading.as_mut();
@@ -942,21 +951,19 @@ impl Loop {
 
     /// The leader's configuration is the ensemble's.
     fn maybe_configure(&mut self) {
-        if self.configured.is_done() {
-            return;
-        }
         if let Some(leading) = &mut self.leading
             && leading.is_caught_up(self.applied)
             && !leading.is_configuring
+            && let Some(command) = self.configured.command(&self.servers)
         {
             leading.is_configuring = true;
-            self.submit_own(&Command::Zk(ZkCommand::Configure(self.configured.wanted.clone())));
+            self.submit_own(&command);
         }
     }
 
     fn maybe_ready(&mut self) {
         let is_ready = match self.leads() {
-            true => self.is_caught_up() && self.configured.is_done(),
+            true => self.is_caught_up() && self.configured.command(&self.servers).is_none(),
             // A learner takes no commands: if it had, and were then given a snapshot in which none
             // of them is applied, it would take itself for a member that was forgotten.
             false => {

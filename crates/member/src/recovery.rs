@@ -7,7 +7,7 @@
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
 use machine::together::{Together, one_by_one};
-use machine::{BootId, LogIndex, Machine, MemberId, Origin, Owner, Settings};
+use machine::{BootId, LogIndex, Machine, MemberId, Origin, Owner, ServerList, Settings};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir, EmptyDir, Identity, Opened};
@@ -17,6 +17,7 @@ use storage::wal::{HardState, LogEntry, Membership, SnapshotPoint, TornTail, Wal
 use thiserror::Error;
 
 use crate::bootstrap::ABSENT_VOTERS_FROM;
+use crate::hello::Known;
 use crate::leader::containers::ContainerSettings;
 use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
 use crate::message::{OwnerEvent, Start};
@@ -52,6 +53,10 @@ pub enum RecoveryError {
 pub struct Options {
     /// What the replicated settings are to be.
     pub settings: Settings,
+    /// What the replicated list of servers is to be; empty: as it is.
+    pub servers: ServerList,
+    /// What this build knows: all that is released, or more.
+    pub known: Known,
     /// When containers and TTL znodes are looked for.
     pub containers: ContainerSettings,
     /// `tickTime`.
@@ -340,7 +345,9 @@ pub fn start(
         raft_tick_ms: options.raft_tick_ms,
         log_memory: options.log_memory,
         server: options.server,
-        servers: machine.control().servers().clone(),
+        servers: options.servers,
+        known: options.known,
+        servers_restored: machine.control().servers().clone(),
     })?;
     Ok((member, apply))
 }

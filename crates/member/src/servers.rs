@@ -10,14 +10,14 @@ pub(crate) struct Servers {
     /// This member, and which server it is.
     pub own: (MemberId, u64),
     /// As of the state.
-    pub registered: Arc<BTreeMap<MemberId, u64>>,
+    pub registered: Arc<machine::Servers>,
     /// Whom there is a link from, and which server it is.
     pub linked: BTreeMap<MemberId, u64>,
 }
 
 impl Servers {
     /// As of the state of a start, before there are links.
-    pub fn new(own: (MemberId, u64), registered: BTreeMap<MemberId, u64>) -> Servers {
+    pub fn new(own: (MemberId, u64), registered: machine::Servers) -> Servers {
         Servers { own, registered: Arc::new(registered), linked: BTreeMap::new() }
     }
 
@@ -36,6 +36,6 @@ impl Servers {
 
     /// Which server a member is, as the state or its link says.
     pub fn server_of(&self, member: MemberId) -> Option<u64> {
-        self.registered.get(&member).or_else(|| self.linked.get(&member)).copied()
+        self.registered.number_of(member).or_else(|| self.linked.get(&member).copied())
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use member::bootstrap::{Attendance, Decision, absent_server};
+use member::hello::StatedLevel;
 use member::recovery::{
     OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member, recover,
 };
@@ -120,7 +121,7 @@ pub(crate) fn join(
     };
     match opened.map_err(failed)? {
         OpenedMember::Born(recovered) => {
-            let sockets = link(config, cluster, born_hello(cluster, &recovered), &gate)?;
+            let sockets = link(config, cluster, born_hello(config, cluster, &recovered), &gate)?;
             Ok((*recovered, Cluster { sockets, gate }))
         }
         OpenedMember::Unborn(unborn) => {
@@ -132,14 +133,19 @@ pub(crate) fn join(
                     unborn.member.0
                 );
             }
-            let bootstrap =
-                Bootstrap::new(cluster.server, unborn.member, &cluster.voters, cluster.attendance);
+            let bootstrap = Bootstrap::new(
+                cluster.server,
+                unborn.member,
+                &cluster.voters,
+                cluster.attendance,
+                config.member.known.clone(),
+            );
             let sockets = link(config, cluster, bootstrap.hello().clone(), &gate)?;
             let born = wait_for_birth(config, cluster, unborn, bootstrap, disk, &gate);
             cluster.board.end_wait_for_birth();
             match born {
                 Ok(recovered) => {
-                    sockets.handle().set_hello(born_hello(cluster, &recovered));
+                    sockets.handle().set_hello(born_hello(config, cluster, &recovered));
                     Ok((recovered, Cluster { sockets, gate }))
                 }
                 Err(error) => {
@@ -151,11 +157,20 @@ pub(crate) fn join(
     }
 }
 
-fn born_hello(cluster: &ClusterConfig, recovered: &Recovered<RealDisk>) -> Hello {
+fn born_hello(
+    config: &NodeConfig,
+    cluster: &ClusterConfig,
+    recovered: &Recovered<RealDisk>,
+) -> Hello {
     let (member, boot) = (recovered.origin.member, recovered.origin.boot);
     let mut servers = cluster.voters.clone();
     servers.sort_unstable();
-    Hello::born(cluster.server, member, boot, servers, recovered.dir.birth().clone())
+    let level = StatedLevel::of(&recovered.machine);
+    Hello::unborn(cluster.server, member, servers, config.member.known.clone()).born(
+        boot,
+        recovered.dir.birth().clone(),
+        level,
+    )
 }
 
 fn link(

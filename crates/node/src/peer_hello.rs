@@ -22,7 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use member::Hello;
-use member::hello::VersionRange;
+use member::hello::Stranger;
 use member::peer::PeerFrame;
 use sha2::Sha256;
 use storage::codec::{DecodeError, Reader};
@@ -129,12 +129,8 @@ pub enum Refusal {
         .own
     )]
     OtherCluster { own: u128, theirs: u128 },
-    #[error(
-        "server {} speaks versions {} to {} of the messages between members, this one {} to {}: \
-         install the version between both first",
-        .server, .theirs.min, .theirs.max, .own.min, .own.max
-    )]
-    Versions { server: u64, own: VersionRange, theirs: VersionRange },
+    #[error("{0}")]
+    Versions(#[from] Stranger),
     #[error("another server {0} is there already")]
     NumberTaken(u64),
     #[error("an older link of it is being closed")]
@@ -332,16 +328,12 @@ pub fn check_peer(own: &Hello, numbers: &[u64], other: &Hello) -> Result<(), Ref
     if other.member == own.member {
         return Err(Refusal::CopiedDirectory(own.server));
     }
-    if own.messages.common(other.messages).is_none() {
-        let (server, own, theirs) = (other.server, own.messages, other.messages);
-        return Err(Refusal::Versions { server, own, theirs });
-    }
     match (&own.birth, &other.birth) {
         (Some(own), Some(theirs)) if own.cluster_id != theirs.cluster_id => {
             let (own, theirs) = (own.cluster_id, theirs.cluster_id);
             Err(Refusal::OtherCluster { own, theirs })
         }
-        _ => Ok(()),
+        _ => Ok(own.agree(other).map(drop)?),
     }
 }
 

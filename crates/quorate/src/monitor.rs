@@ -209,7 +209,8 @@ impl Monitor {
         let Some(number) = to else { return self.node.hand_over(None) };
         let voters = self.node.voters();
         let registered = self.look(|machine| machine.control().servers().clone());
-        let of_number = registered.iter().filter(|(_, server)| **server == u64::from(number));
+        let of_number =
+            registered.members().iter().filter(|(_, server)| **server == u64::from(number));
         let member = of_number.map(|(member, _)| *member).find(|it| voters.contains(&it.0));
         member.is_some_and(|member| self.node.hand_over(Some(member)))
     }
@@ -221,7 +222,7 @@ impl Monitor {
             Part::Leading => Some(cluster.number),
             _ => {
                 let leader = ensemble.leader?;
-                let number = self.look(|machine| machine.control().servers().get(&leader).copied());
+                let number = self.look(|machine| machine.control().servers().number_of(leader));
                 u32::try_from(number?).ok()
             }
         }

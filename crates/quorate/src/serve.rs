@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use machine::ChangeBatch;
+use machine::Level;
 use member::Front;
+use member::hello::Known;
 use member::recovery::Options;
 use member::throttle::Throttle;
 use member::zk_front::FrontConfig;
@@ -192,6 +194,8 @@ fn node_config(
         cluster,
         member: Options {
             settings: config.replicated.clone(),
+            servers: config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default(),
+            known: Known::up_to(Level::RELEASED),
             tick_ms: u64::from(config.sessions.tick_ms),
             session_timeout_ms_min: config.sessions.timeout_ms_min,
             raft_tick_ms: match &config.cluster {

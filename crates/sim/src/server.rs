@@ -19,6 +19,7 @@ use machine::change::SharedChanges;
 use machine::together::one_by_one;
 use machine::{BootId, Machine, MemberId, Origin, Settings};
 use member::bootstrap::Attendance;
+use member::hello::StatedLevel;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
@@ -210,9 +211,13 @@ impl MemberConfig {
     }
 
     /// What it says of itself to others.
-    fn hello(&self, origin: Origin, birth: &Birth) -> Hello {
-        let server = self.number as u64 + 1;
-        Hello::born(server, origin.member, origin.boot, self.servers.clone(), birth.clone())
+    fn hello(&self, origin: Origin, birth: &Birth, level: StatedLevel) -> Hello {
+        let (server, known) = (self.number as u64 + 1, self.options.known.clone());
+        Hello::unborn(server, origin.member, self.servers.clone(), known).born(
+            origin.boot,
+            birth.clone(),
+            level,
+        )
     }
 
     /// What its Fronts are told, but for what they share with each other.
@@ -531,7 +536,8 @@ impl Server {
         witness: &mut Witness,
     ) -> Result<Server, Death> {
         let origin = recovered.origin;
-        let hello = Arc::new(config.hello(origin, recovered.dir.birth()));
+        let level = StatedLevel::of(&recovered.machine);
+        let hello = Arc::new(config.hello(origin, recovered.dir.birth(), level));
         let identity = recovered.dir.identity();
         recovered.replay(one_by_one);
         let restored = recovered.restored;

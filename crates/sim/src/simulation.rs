@@ -17,8 +17,9 @@ mod process;
 
 use std::collections::BTreeMap;
 
-use machine::Settings;
+use machine::{Level, ServerList, ServerRecord, ServerRole, Settings};
 use member::bootstrap::Attendance;
+use member::hello::Known;
 use member::leader::containers::ContainerSettings;
 use member::limits::QUIET_TIMEOUT_MS_MIN;
 use member::recovery::{self, draw_ids};
@@ -1148,6 +1149,8 @@ fn draw_member(
         secret,
         options: recovery::Options {
             settings: Settings::default(),
+            servers: Default::default(),
+            known: Known::up_to(Level::RELEASED),
             tick_ms,
             session_timeout_ms_min: 2 * tick_ms as u32,
             raft_tick_ms: RAFT_TICK_ALONE_MS,
@@ -1212,6 +1215,19 @@ fn draw_more(more: &mut Random, options: &mut recovery::Options) {
     };
 }
 
+/// The records of the servers. They have no addresses for ZooKeeper: no judge knows the znode that
+/// would show them.
+fn server_list(count: u64) -> ServerList {
+    let server = |number: u64| ServerRecord {
+        name: format!("server {number}"),
+        role: ServerRole::Voter,
+        peer_urls: vec![format!("http://server{number}:2888")],
+        client_urls: Vec::new(),
+        zk: None,
+    };
+    ServerList { version: 0, servers: (1..=count).map(|number| (number, server(number))).collect() }
+}
+
 /// The machines of all members; the first has this disk.
 fn hosts(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
     if options.member_count == 1 {
@@ -1241,6 +1257,7 @@ fn hosts(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
         let config = MemberConfig { number, servers, birth, secret, ..options.member.clone() };
         let mut host = Host::new(config, disk, clock);
         host.config.options.server = number as u64 + 1;
+        host.config.options.servers = server_list(options.member_count as u64);
         hosts.push(host);
     }
     hosts

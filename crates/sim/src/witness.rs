@@ -597,14 +597,13 @@ impl Witness {
                     never_used_ms_max: i64::try_from(*never_used_ms_max).unwrap_or(i64::MAX),
                 }
             }
-            // No client can tell.
-            Command::Control(ControlCommand::Register { .. })
-            | Command::Control(ControlCommand::Forget { .. }) => Committed::Expire(Vec::new()),
             Command::Control(ControlCommand::InstallImage { hash }) => {
                 let ordinal = self.images.get(hash);
                 let unknown = || format!("image {hash:032x}, which nobody brought");
                 Committed::Install { ordinal: *ordinal.ok_or_else(unknown)? }
             }
+            // No client can tell.
+            Command::Control(_) => Committed::Expire(Vec::new()),
             Command::Zk(ZkCommand::Write { session, op }) => Committed::Write {
                 session: session.0,
                 connection: number()?,

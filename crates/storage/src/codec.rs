@@ -28,6 +28,11 @@ impl<'a> Reader<'a> {
         Reader { bytes, offset: 0 }
     }
 
+    /// Bytes that are left.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.offset
+    }
+
     /// The next `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let end = self.offset.checked_add(count);

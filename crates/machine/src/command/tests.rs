@@ -3,7 +3,7 @@ use crate::codec::Write;
 use crate::limits::{
     ACL_ENTRIES_MAX, CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS_MAX,
 };
-use crate::machine::tests::rig::{Random, parse_op, random_op};
+use crate::machine::tests::rig::{Random, parse_command, parse_op, random_op};
 use crate::zk::command::{
     AskedAcl, KIND_CONFIGURE, KIND_DELETE_CONTAINERS, KIND_EXPIRE_SESSIONS, KIND_MULTI, KIND_WRITE,
     OP_CREATE,
@@ -24,8 +24,12 @@ fn settings() -> Settings {
         digest_algorithm: "SHA3-256".to_string(),
         sasl_enabled: true,
         sasl_any_user: Some("anyone".to_string()),
-        ensemble: Some("server.1=zk1:2888:3888:participant\nversion=0".to_string()),
     }
+}
+
+/// A command of the ensemble's space.
+fn in_control(text: &'static str) -> Command<'static> {
+    parse_command(SessionId(0), text)
 }
 
 /// One command of every shape.
@@ -52,6 +56,8 @@ fn commands() -> Vec<Command<'static>> {
     ];
     let mut commands: Vec<Command<'static>> =
         ops.iter().map(|op| Command::Zk(ZkCommand::Write { session, op: parse_op(op) })).collect();
+    commands.extend(["nothing", "raise 1", "raise 65535", "servers 0"].map(in_control));
+    commands.push(in_control("servers 7 1=a:1:2 2=[::1]:3:4:observer"));
     commands.extend([
         Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms: u32::MAX }),
         Command::Zk(ZkCommand::Attach { session, password, timeout_ms: 0 }),
@@ -225,8 +231,7 @@ fn text_that_is_not_utf8_is_refused() {
 #[test]
 fn settings_are_read_back() {
     let without_any = Settings { sasl_any_user: None, ..settings() };
-    let alone = Settings { ensemble: None, ..settings() };
-    for settings in [Settings::default(), settings(), without_any, alone] {
+    for settings in [Settings::default(), settings(), without_any] {
         let mut bytes = Vec::new();
         settings.encode(&mut bytes);
         let mut reader = Reader::new(&bytes);

@@ -23,7 +23,7 @@ fn entry() -> Bytes {
     builder.push(ConnectionId(2), &identities(&[ADDRESS]), &write("set /a data v3"));
     builder.push(ConnectionId(3), &identities(&[ADDRESS, USER]), &write("delete /a"));
     let second = builder.finish().stamp(ORIGIN, 2);
-    encode(-77, 4, &[first, second])
+    encode(-77, 4, Level::FIRST, &[first, second])
 }
 
 /// Every command of an entry as `sequence connection identities command`.
@@ -55,8 +55,8 @@ fn commands(entry: &[u8]) -> Vec<String> {
 fn an_entry_is_read_back() {
     let entry = entry();
     let header = decode_header(&entry).unwrap();
-    let feature_level = FEATURE_LEVEL;
-    assert_eq!(header, EntryHeader { feature_level, group: 4, time_ms: -77, batch_count: 2 });
+    let level = Level::FIRST;
+    assert_eq!(header, EntryHeader { level, group: 4, time_ms: -77, batch_count: 2 });
     let expected = ["1 1 [] Create", "2 2 [\"ip\"] SetData", "2 3 [\"ip\", \"digest\"] Delete"];
     assert_eq!(commands(&entry), expected);
     assert_eq!(verify(&entry), Ok(header));
@@ -64,9 +64,9 @@ fn an_entry_is_read_back() {
 
 #[test]
 fn entries_and_batches_without_commands_are_read_back() {
-    assert!(verify(&encode(0, 0, &[])).is_ok());
+    assert!(verify(&encode(0, 0, Level::FIRST, &[])).is_ok());
     let empty = BatchBuilder::default().finish().stamp(ORIGIN, 1);
-    let entry = encode(0, 0, &[empty]);
+    let entry = encode(0, 0, Level::FIRST, &[empty]);
     assert!(verify(&entry).is_ok());
     let batch = decode_batch(&entry, HEADER_BYTES).unwrap();
     assert_eq!((batch.command_count, batch.identities.len()), (0, 0));
@@ -130,7 +130,7 @@ fn a_header_of_another_version_is_refused() {
     check(0, FORMAT_VERSION + 1, "entry format version");
     check(0, 0, "entry format version");
     check(1, 1, "reserved byte");
-    check(2, FEATURE_LEVEL as u8 + 1, "feature level");
+    check(2, 0, "level");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn equal_identity_lists_stand_once_in_a_batch() {
     for (connection, list) in lists.iter().enumerate() {
         builder.push(ConnectionId(connection as u64), list, &write("check /"));
     }
-    let entry = encode(0, 0, &[builder.finish().stamp(ORIGIN, 1)]);
+    let entry = encode(0, 0, Level::FIRST, &[builder.finish().stamp(ORIGIN, 1)]);
     let batch = decode_batch(&entry, HEADER_BYTES).unwrap();
     assert_eq!(batch.identities, [vec![USER], vec![]]);
     let mut at = 0;
@@ -196,7 +196,7 @@ fn a_full_batch_with_as_many_identity_lists_is_read_back() {
         let list = encode_identities([Identity { scheme: "ip", id: &id }].into_iter());
         builder.push(ConnectionId(number as u64), &list, &write("malformed"));
     }
-    let entry = encode(0, 0, &[builder.finish().stamp(ORIGIN, 1)]);
+    let entry = encode(0, 0, Level::FIRST, &[builder.finish().stamp(ORIGIN, 1)]);
     let batch = decode_batch(&entry, HEADER_BYTES).unwrap();
     assert_eq!(batch.command_count as usize, BATCH_COMMANDS_MAX);
     assert_eq!(batch.identities.len(), IDENTITY_LISTS_MAX);

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::codec::DecodeError;
+use crate::level::Level;
 
 /// Why an image could not be turned into a machine.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -42,6 +43,19 @@ pub enum RestoreError {
         /// The newest version that is known here.
         version_max: u8,
     },
+    /// The ensemble was at a level that this version does not know.
+    #[error(
+        "the image has level {level}, and this version knows up to {level_max}: \
+         install version {version} or later"
+    )]
+    UnknownLevel {
+        /// Of the image.
+        level: Level,
+        /// The highest that is known here.
+        level_max: Level,
+        /// The first version that knows the level.
+        version: String,
+    },
     /// The digest of what was read is not the one the image was written with.
     #[error("bad image: its digest is {found:032x}, written with {written:032x}")]
     WrongDigest {
@@ -61,6 +75,7 @@ impl RestoreError {
             RestoreError::UnknownFormat { .. }
                 | RestoreError::UnknownSpace { .. }
                 | RestoreError::UnknownSection { .. }
+                | RestoreError::UnknownLevel { .. }
         )
     }
 }

@@ -5,7 +5,7 @@
 //! another space is walked. A piece of a snapshot holds whole frames.
 //!
 //! ```text
-//! header = 'H' | format version u8 [3] | index u64 | ordinal u64 | digest u128
+//! header = 'H' | format version u8 [4] | index u64 | ordinal u64 | digest u128
 //!        | section count u8 | (space u8, section version u8)*, spaces ascending, each once
 //! frame  = 'F' | space u8 | bytes u32, not 0 | that many bytes
 //! end    = 'E' | (bytes u64)*: for each section, in the header's order, the sum of the bytes of
@@ -21,8 +21,9 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::ids::{LogIndex, Ordinal};
 use crate::image::error::RestoreError;
 
-/// Version of the image format. Versions 1 and 2 had no sections and were never released.
-pub const FORMAT_VERSION: u8 = 3;
+/// Version of the image format. Versions 1 to 3 were never released: 1 and 2 had no sections, and
+/// control's section of 3 had no level.
+pub const FORMAT_VERSION: u8 = 4;
 
 pub(crate) const TAG_HEADER: u8 = b'H';
 pub(crate) const TAG_FRAME: u8 = b'F';
@@ -55,7 +56,7 @@ impl Space {
         Space::ALL.into_iter().find(|space| space.number() == number)
     }
 
-    pub fn number(self) -> u8 {
+    pub const fn number(self) -> u8 {
         self as u8
     }
 

@@ -10,6 +10,7 @@ use crate::control::Control;
 use crate::digest::Digest;
 pub use crate::image::error::RestoreError;
 use crate::image::format::{Header, Sections, Space, TAG_END, TAG_FRAME, TAG_HEADER};
+use crate::level::Level;
 use crate::machine::Machine;
 use crate::together::{Together, one_by_one};
 use crate::zk::restore::{RecordDecoder, Records, ZkRestore};
@@ -80,13 +81,35 @@ impl Decoder {
                 Err(records.bad("second frame of space", u64::from(space.number())).into())
             }
             Space::Control => {
-                decoded.control = Some(Control::decode(&mut records)?);
+                let control = Control::decode(&mut records)?;
                 self.has_control = true;
-                Ok(records.finish()?)
+                records.finish()?;
+                check_level(&control, Level::NEWEST)?;
+                decoded.control = Some(control);
+                Ok(())
             }
             Space::Zk => self.zk.decode(&mut records, &mut decoded.zk),
         }
     }
+}
+
+impl Machine {
+    /// Checks that a member which knows that level may go on from this state.
+    ///
+    /// # Errors
+    /// It is of a higher level.
+    pub fn check_level(&self, level_max: Level) -> Result<(), RestoreError> {
+        check_level(&self.control, level_max)
+    }
+}
+
+fn check_level(control: &Control, level_max: Level) -> Result<(), RestoreError> {
+    let level = control.level();
+    if level <= level_max {
+        return Ok(());
+    }
+    let version = control.level_version().to_string();
+    Err(RestoreError::UnknownLevel { level, level_max, version })
 }
 
 /// Puts a machine together from the pieces of an image, in order.

@@ -148,12 +148,12 @@ fn an_image_that_was_not_prepared_stops_everything() {
 #[test]
 fn the_servers_shown_are_those_of_the_ensemble_and_not_of_the_image() {
     let (mut rig, mut other) = (Rig::default(), Rig::default());
-    rig.run("configure ensemble=server.1=own version=0");
-    other.run("configure ensemble=server.1=other version=7");
+    rig.run("servers 0 1=own:1:2");
+    other.run("servers 7 1=other:1:2");
     let image = copy(&mut other.machine);
     install(&mut rig, image);
     let znode = rig.machine.zk.tree.find("/zookeeper/config").unwrap();
-    assert_eq!(znode.data(), Some(&b"server.1=own version=0"[..]));
+    assert_eq!(znode.data(), Some(&b"server.1=own:1:2:participant\nversion=0"[..]));
     assert_eq!((znode.version(), znode.stat().mzxid), (-1, 0));
     check_invariants(&mut rig.machine);
 }

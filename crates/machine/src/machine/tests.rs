@@ -1,6 +1,7 @@
 use super::*;
 use crate::{
-    Attachment, BootId, ConnectionId, MemberId, Refusal, SessionId, ZkChange, ZkCommand, Zxid,
+    Attachment, BootId, ConnectionId, Level, MemberId, Refusal, SessionId, ZkChange, ZkCommand,
+    Zxid,
 };
 
 mod model;
@@ -339,36 +340,72 @@ fn settings_are_state() {
 }
 
 #[test]
-fn the_ensemble_is_shown_in_the_config_znode_as_zookeeper_shows_it() {
+fn the_servers_are_shown_in_the_config_znode_as_zookeeper_shows_them() {
     let mut rig = Rig::default();
     let at_birth = rig.stat("/zookeeper/config");
-    assert_eq!(rig.run("configure skip_acl"), "configured");
+    rig.run("servers 0");
     assert_eq!(rig.stat("/zookeeper/config"), at_birth);
     rig.take_changes();
 
-    rig.run("configure ensemble=server.1=a:1:2 version=0");
+    rig.run("servers 0 2=b:1:2:observer 1=a:1:2");
     let data = |rig: &Rig| {
         let znode = rig.machine.zk.tree.find("/zookeeper/config").unwrap();
         String::from_utf8(znode.data().unwrap().to_vec()).unwrap()
     };
-    assert_eq!(data(&rig), "server.1=a:1:2 version=0");
+    let shown = "server.1=a:1:2:participant\nserver.2=b:1:2:observer\nversion=0";
+    assert_eq!(data(&rig), shown);
     let stat = rig.stat("/zookeeper/config");
     assert_eq!((stat.version, stat.aversion, stat.czxid, stat.mzxid), (-1, -1, 0, 0));
     assert_eq!((stat.ctime, stat.cversion, stat.pzxid), (0, 0, 0));
     assert_eq!(stat.mtime, 1000 * rig.machine.mark().ordinal.0 as i64);
-    assert_eq!(rig.take_changes(), "1: configured; 1: data /zookeeper/config own world:anyone=r");
+    let changes = "1: servers [1, 2] {}; 1: data /zookeeper/config own world:anyone=r";
+    assert_eq!(rig.take_changes(), changes);
     check_invariants(&mut rig.machine);
 
-    // The same once more is no change of it, and neither is a server that stands alone.
-    rig.run("configure skip_acl ensemble=server.1=a:1:2 version=0");
-    assert_eq!(rig.take_changes(), "1: configured");
-    rig.run("configure");
-    assert_eq!((rig.take_changes(), rig.stat("/zookeeper/config")), ("1: configured".into(), stat));
+    // The same once more is no change of the znode, and neither is an empty list.
+    rig.run("servers 0 1=a:1:2 2=b:1:2:observer");
+    assert_eq!(rig.take_changes(), "1: servers [1, 2] {}");
+    rig.run("servers 0");
+    assert_eq!(rig.take_changes(), "1: servers [] {}");
+    assert_eq!(rig.stat("/zookeeper/config"), stat);
 
-    rig.run("configure ensemble=version=1f");
-    assert_eq!((data(&rig), rig.stat("/zookeeper/config").mzxid), ("version=1f".into(), 0x1f));
+    rig.run("servers 31 7=c:1:2");
+    assert_eq!(data(&rig), "server.7=c:1:2:participant\nversion=1f");
+    assert_eq!(rig.stat("/zookeeper/config").mzxid, 0x1f);
     assert_eq!(rig.stat("/zookeeper/config").version, -1);
     check_invariants(&mut rig.machine);
+}
+
+#[test]
+fn a_level_only_rises() {
+    let mut rig = Rig::default();
+    assert_eq!(rig.machine.control.level(), Level::FIRST);
+    let before = rig.machine.digest();
+    rig.run("raise 1");
+    assert_eq!((rig.take_changes(), rig.machine.control.level()), (String::new(), Level::FIRST));
+    rig.run("raise 2");
+    assert_eq!(
+        (rig.take_changes().as_str(), rig.machine.control.level()),
+        ("1: raised to 2", Level::ETCD)
+    );
+    assert_eq!(rig.machine.control.level_version(), Level::ETCD.version());
+    let raised = rig.machine.digest();
+    assert_ne!(raised, before);
+    rig.run("raise 1");
+    assert_eq!((rig.take_changes(), rig.machine.control.level()), (String::new(), Level::ETCD));
+    check_invariants(&mut rig.machine);
+}
+
+#[test]
+fn nothing_has_an_ordinal_and_changes_nothing_else() {
+    let mut rig = Rig::default();
+    rig.run("open 1");
+    rig.take_changes();
+    let (mark, tree) = (rig.machine.mark(), rig.machine.zk.digest());
+    assert_eq!(rig.run("nothing"), "done");
+    assert_eq!(rig.machine.mark().ordinal, mark.ordinal.next());
+    assert_eq!(rig.machine.mark().zxid, mark.zxid);
+    assert_eq!((rig.take_changes(), rig.machine.zk.digest()), (String::new(), tree));
 }
 
 #[test]

@@ -27,9 +27,6 @@ pub struct Settings {
     pub sasl_enabled: bool,
     /// `zookeeper.letAnySaslUserDoX`: the id in an ACL that stands for every sasl user, or none.
     pub sasl_any_user: Option<String>,
-    /// The servers of the ensemble, as `/zookeeper/config` shows them (`QuorumVerifier.toString`);
-    /// none: a standalone server, which leaves that znode as it is.
-    pub ensemble: Option<String>,
 }
 
 impl Default for Settings {
@@ -45,7 +42,6 @@ impl Default for Settings {
             digest_algorithm: "SHA1".to_string(),
             sasl_enabled: false,
             sasl_any_user: None,
-            ensemble: None,
         }
     }
 }
@@ -59,9 +55,7 @@ const SASL_ENABLED: u32 = 32;
 const X509_ENABLED: u32 = 64;
 /// The name of that id follows.
 const SASL_ANY_USER: u32 = 128;
-/// The text of `/zookeeper/config` follows.
-const ENSEMBLE: u32 = 256;
-const FLAGS_ALL: u32 = 31 | SASL_ENABLED | X509_ENABLED | SASL_ANY_USER | ENSEMBLE;
+const FLAGS_ALL: u32 = 31 | SASL_ENABLED | X509_ENABLED | SASL_ANY_USER;
 
 impl Settings {
     /// Writes: 32-bit flags, super digest or none, name of the algorithm, and what the flags say
@@ -76,12 +70,11 @@ impl Settings {
                 | flag(self.reconfig_enabled, RECONFIG_ENABLED)
                 | flag(self.x509_enabled, X509_ENABLED)
                 | flag(self.sasl_enabled, SASL_ENABLED)
-                | flag(self.sasl_any_user.is_some(), SASL_ANY_USER)
-                | flag(self.ensemble.is_some(), ENSEMBLE),
+                | flag(self.sasl_any_user.is_some(), SASL_ANY_USER),
         );
         out.put_optional_bytes(self.super_digest.as_deref().map(str::as_bytes));
         out.put_bytes(self.digest_algorithm.as_bytes());
-        for text in [&self.sasl_any_user, &self.ensemble].into_iter().flatten() {
+        if let Some(text) = &self.sasl_any_user {
             out.put_bytes(text.as_bytes());
         }
     }
@@ -89,8 +82,7 @@ impl Settings {
     /// Bytes that [`Settings::encode`] writes.
     pub(crate) fn encoded_bytes(&self) -> u64 {
         let super_digest = self.super_digest.as_ref().map_or(0, String::len);
-        let announced = |text: &Option<String>| text.as_ref().map_or(0, |text| 4 + text.len());
-        let announced = announced(&self.sasl_any_user) + announced(&self.ensemble);
+        let announced = self.sasl_any_user.as_ref().map_or(0, |text| 4 + text.len());
         (4 + 4 + super_digest + 4 + self.digest_algorithm.len() + announced) as u64
     }
 
@@ -119,10 +111,6 @@ impl Settings {
             digest_algorithm: reader.text()?.to_string(),
             sasl_enabled: flags & SASL_ENABLED != 0,
             sasl_any_user: match flags & SASL_ANY_USER {
-                0 => None,
-                _ => Some(reader.text()?.to_string()),
-            },
-            ensemble: match flags & ENSEMBLE {
                 0 => None,
                 _ => Some(reader.text()?.to_string()),
             },

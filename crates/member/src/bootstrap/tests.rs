@@ -2,11 +2,16 @@ use machine::BootId;
 use storage::fault_disk::Chance;
 
 use super::*;
+use machine::Level;
 
 const CLUSTER: u128 = 1000;
 
+fn known() -> Known {
+    Known::up_to(Level::FIRST)
+}
+
 fn bootstrap(server: u64, servers: &[u64], attendance: Attendance) -> Bootstrap {
-    Bootstrap::new(server, MemberId(10 * server), servers, attendance)
+    Bootstrap::new(server, MemberId(10 * server), servers, attendance, known())
 }
 
 /// What an unborn server with this number and ten times that as its member id says.
@@ -232,7 +237,7 @@ impl World {
         let server = &mut self.servers[at];
         let (member, birth) = server.directory.get_or_insert((drawn, None)).clone();
         let (number, numbers) = (at as u64 + 1, &self.numbers);
-        let unborn = || Bootstrap::new(number, MemberId(member), numbers, self.attendance);
+        let unborn = || Bootstrap::new(number, MemberId(member), numbers, self.attendance, known());
         server.bootstrap = birth.is_none().then(unborn);
         server.is_up = true;
     }
@@ -247,7 +252,7 @@ impl World {
         let (member, birth) = server.directory.clone().filter(|_| server.is_up)?;
         let (number, servers) = (at as u64 + 1, self.numbers.clone());
         let boot = BootId(u64::from(birth.is_some()));
-        Some(Hello { boot, birth, ..Hello::unborn(number, MemberId(member), servers) })
+        Some(Hello { boot, birth, ..Hello::unborn(number, MemberId(member), servers, known()) })
     }
 
     /// An unborn server hears some of those that are there, and does what follows.

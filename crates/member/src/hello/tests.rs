@@ -1,18 +1,23 @@
 use super::*;
 
 fn unborn() -> Hello {
-    Hello::unborn(2, MemberId(7), vec![1, 2, 3])
+    Hello::unborn(2, MemberId(7), vec![1, 2, 3], Known::up_to(Level::FIRST))
 }
 
 fn born() -> Hello {
     let birth = Birth { cluster_id: 1 << 100, voters: vec![5, 7, 9] };
-    Hello::born(2, MemberId(7), BootId(4), vec![1, 2, 3], birth)
+    let level = StatedLevel { level: Level::FIRST, version: "0.1.0".to_string() };
+    unborn().born(BootId(4), birth, level)
 }
 
 /// As a later version may say it.
 fn later() -> Hello {
-    let unknown = vec![(8, vec![]), (40, b"anything".to_vec())];
-    Hello { messages: VersionRange { min: 1, max: 9 }, level_max: 12, unknown, ..born() }
+    let unknown = vec![(10, vec![]), (40, b"anything".to_vec())];
+    let level_max = Level::from_number(12).unwrap();
+    let program = "3.1.0-rc.1".to_string();
+    let known = Known { messages: VersionRange { min: 1, max: 9 }, level_max, program };
+    let level = Level::from_number(11).map(|level| StatedLevel { level, version: String::new() });
+    Hello { known, level, unknown, ..born() }
 }
 
 fn bytes(hello: &Hello) -> Vec<u8> {
@@ -61,9 +66,22 @@ fn what_nobody_says_is_refused() {
     check(&|it| it.birth = Some(Birth { cluster_id: 1, voters: vec![0] }), "the first voters");
     let unsorted = Birth { cluster_id: 1, voters: vec![2, 1] };
     check(&|it| it.birth = Some(unsorted.clone()), "the first voters are not ascending");
-    check(&|it| it.messages = VersionRange { min: 0, max: 1 }, "a range of versions has none");
-    check(&|it| it.messages = VersionRange { min: 3, max: 2 }, "a range of versions has none");
-    check(&|it| it.level_max = 0, "the level is 0");
+    check(
+        &|it| it.known.messages = VersionRange { min: 0, max: 1 },
+        "a range of versions has none",
+    );
+    check(
+        &|it| it.known.messages = VersionRange { min: 3, max: 2 },
+        "a range of versions has none",
+    );
+    let long = "x".repeat(VERSION_BYTES_MAX);
+    for program in ["a b", "\u{7f}", "\n", "\u{e9}"] {
+        check(&|it| it.known.program = program.to_string(), "the name of a version");
+        check(&|it| it.level.as_mut().unwrap().version = program.to_string(), "the name of");
+    }
+    let mut with_long = born();
+    with_long.known.program = long;
+    assert_eq!(read(&bytes(&with_long)), Ok(with_long));
     refused(&[&bytes(&born())[..], &[0]].concat(), "left over");
 }
 
@@ -100,20 +118,29 @@ fn each_field_is_there_once_and_whole() {
             change(&mut fields);
             refused(&of_fields(&fields), what);
         };
-        let is_birth = fields(&born())[at].0 == TAG_BIRTH;
-        if !is_birth {
+        let tag = fields(&born())[at].0;
+        if ![TAG_BIRTH, TAG_LEVEL, TAG_PROGRAM].contains(&tag) {
             check(&|it| drop(it.remove(at)), "a needed field is missing");
         }
         check(&|it| it.insert(at, it[at].clone()), "the fields are not ascending");
-        check(&|it| it[at].1.truncate(1), "cut off");
-        check(&|it| it[at].1.push(0), "left over");
+        if tag == TAG_PROGRAM {
+            check(&|it| it[at].1.clear(), "the name of a version");
+        } else {
+            check(&|it| it[at].1.truncate(1), "cut off");
+        }
+        if [TAG_LEVEL, TAG_PROGRAM].contains(&tag) {
+            check(&|it| it[at].1.push(0), "the name of a version");
+            check(&|it| it[at].1.extend([b'x'; VERSION_BYTES_MAX + 1]), "the name of a version");
+        } else {
+            check(&|it| it[at].1.push(0), "left over");
+        }
         check(&|it| it[at].0 |= NEEDED, "a needed field is not known to this version");
     }
     let mut swapped = fields(&born());
     swapped.swap(0, 1);
     refused(&of_fields(&swapped), "the fields are not ascending");
     let mut many = fields(&born());
-    many.extend((10..100).map(|tag| (tag, vec![])));
+    many.extend((20..100).map(|tag| (tag, vec![])));
     refused(&of_fields(&many), "too many fields");
     refused(&of_fields(&[(0, vec![])]), "the fields are not ascending");
 }
@@ -121,12 +148,46 @@ fn each_field_is_there_once_and_whole() {
 #[test]
 fn a_field_of_a_later_version_is_kept_unless_it_is_needed() {
     let mut fields = fields(&born());
-    fields.push((9, b"what".to_vec()));
+    fields.push((10, b"what".to_vec()));
     let heard = read(&of_fields(&fields)).expect("it is read");
-    assert_eq!(heard.unknown, [(9, b"what".to_vec())]);
+    assert_eq!(heard.unknown, [(10, b"what".to_vec())]);
     assert_eq!(bytes(&heard), of_fields(&fields), "a proof covers what was said");
     fields.last_mut().unwrap().0 |= NEEDED;
     refused(&of_fields(&fields), "a needed field is not known to this version");
+}
+
+#[test]
+fn a_level_of_zero_is_refused() {
+    for tag in [TAG_LEVEL_MAX, TAG_LEVEL] {
+        let mut fields = fields(&born());
+        let field = fields.iter_mut().find(|(found, _)| *found == tag).unwrap();
+        field.1[..2].fill(0);
+        refused(&of_fields(&fields), "the level is 0");
+    }
+}
+
+#[test]
+fn servers_agree_unless_one_does_not_know_the_level_of_the_other() {
+    let at = |level_max: Level, level: Option<Level>| {
+        let level = level.map(|level| StatedLevel { level, version: level.version().to_string() });
+        Hello { known: Known::up_to(level_max), level, ..unborn() }
+    };
+    let old = at(Level::FIRST, Some(Level::FIRST));
+    let new = at(Level::ETCD, Some(Level::FIRST));
+    let unborn_old = at(Level::FIRST, None);
+    for (one, other) in [(&old, &new), (&new, &old), (&old, &unborn_old), (&unborn_old, &new)] {
+        assert_eq!(one.agree(other), Ok(1));
+    }
+    let raised = at(Level::ETCD, Some(Level::ETCD));
+    assert_eq!((raised.agree(&new), new.agree(&raised)), (Ok(1), Ok(1)));
+    for old in [&old, &unborn_old] {
+        let at_old = "the ensemble of server 2 is at level 2, and this version knows up to 1: \
+                      install version 0.2.0 or later";
+        let at_raised = "the ensemble is at level 2, and server 2 knows up to 1: \
+                         install version 0.2.0 or later there";
+        assert_eq!(old.agree(&raised).unwrap_err().to_string(), at_old);
+        assert_eq!(raised.agree(old).unwrap_err().to_string(), at_raised);
+    }
 }
 
 #[test]

@@ -71,14 +71,14 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
     let known =
         core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, at)| (*id, *at)));
     for (member, server) in known {
-        if servers.registered.get(&member) != Some(&server) {
+        if servers.registered.members().get(&member) != Some(&server) {
             return Some(Command::Control(ControlCommand::Register { member, server }));
         }
     }
-    let mut gone = servers
-        .registered
-        .keys()
-        .filter(|member| !membership.contains(member.0) && !servers.linked.contains_key(member));
+    let mut gone =
+        servers.registered.members().keys().filter(|member| {
+            !membership.contains(member.0) && !servers.linked.contains_key(member)
+        });
     gone.next().map(|member| Command::Control(ControlCommand::Forget { member: *member }))
 }
 
@@ -88,7 +88,7 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
 /// after its birth; else one whose server has another voter.
 fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
-    let server_of = |voter: &u64| view.servers.registered.get(&MemberId(*voter)).copied();
+    let server_of = |voter: &u64| view.servers.registered.number_of(MemberId(*voter));
     let nobody = absent_voter(server);
     let is_known = |voter: &u64| server_of(voter) == Some(server) || Some(*voter) == nobody;
     let known: BTreeSet<u64> = voters.clone().filter(is_known).collect();
@@ -103,7 +103,7 @@ fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
 /// Whether a voter's server has another one, which is heard: it took the vote of a server whose
 /// member no leader knew, and the one that it was came back later.
 fn is_second(view: &JoinView<'_>, voter: u64) -> bool {
-    let server_of = |member: u64| view.servers.registered.get(&MemberId(member));
+    let server_of = |member: u64| view.servers.registered.members().get(&MemberId(member));
     let server = server_of(voter);
     let is_other = |other: &u64| *other != voter && server_of(*other) == server;
     server.is_some()
@@ -134,7 +134,9 @@ fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
 /// that has none.
 fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
     for learner in &view.membership.learners {
-        let Some(server) = view.servers.registered.get(&MemberId(*learner)) else { continue };
+        let Some(server) = view.servers.registered.members().get(&MemberId(*learner)) else {
+            continue;
+        };
         let peer = view.peers.iter().find(|peer| peer.member_id == *learner);
         let has_caught_up = peer.is_some_and(|peer| {
             peer.snapshot_index.is_none()
@@ -157,7 +159,7 @@ fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
 /// each server at most, an earlier one that is gone, too, makes place.
 fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
     for (member, server) in &view.servers.linked {
-        let is_registered = view.servers.registered.get(member) == Some(server);
+        let is_registered = view.servers.registered.members().get(member) == Some(server);
         if view.membership.contains(member.0) || !is_registered {
             continue;
         }
@@ -167,7 +169,8 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
             continue;
         }
         let others = view.membership.learners.iter().copied().filter(|learner| {
-            let is_of_server = view.servers.registered.get(&MemberId(*learner)) == Some(server);
+            let is_of_server =
+                view.servers.registered.members().get(&MemberId(*learner)) == Some(server);
             is_of_server && is_silent(view, *learner)
         });
         let mut changes: Vec<MemberChange> = others.map(MemberChange::Remove).collect();
@@ -182,7 +185,7 @@ fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
     let mut learners = view.membership.learners.iter().copied();
     let gone = learners.find(|learner| {
         let member = MemberId(*learner);
-        let Some(server) = view.servers.registered.get(&member) else { return false };
+        let Some(server) = view.servers.registered.members().get(&member) else { return false };
         let is_back = |voter: &u64| is_heard(view, *voter);
         !view.servers.linked.contains_key(&member)
             && is_silent(view, *learner)

@@ -1,6 +1,6 @@
 //! A Loop and its log on a disk that has room or not: what becomes durable, and who is told what.
 
-use machine::{Command, Op, SessionId, Settings, ZkCommand};
+use machine::{Command, Level, Op, SessionId, Settings, ZkCommand};
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
 use storage::wal::WalOptions;
 
@@ -44,6 +44,8 @@ fn options() -> Options {
     let settings = Settings::default();
     Options {
         settings,
+        servers: Default::default(),
+        known: crate::hello::Known::up_to(Level::RELEASED),
         containers: Default::default(),
         tick_ms: 2_000,
         session_timeout_ms_min: 4_000,

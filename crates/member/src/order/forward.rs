@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use machine::entry::{BatchHeader, UnstampedBatch};
-use machine::{BootId, Origin};
+use machine::{BootId, Level, Origin};
 
 use crate::limits::{FORWARD_BATCHES_MAX, FORWARD_BYTES_MAX, FORWARD_SILENCE_MS};
 use crate::peer::{Forward, ForwardedBatch, PeerMessage};
@@ -58,7 +58,8 @@ impl Forwarder {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let command_count = batch.command_count as u32;
-        let header = BatchHeader { origin: self.origin, sequence, command_count };
+        let level = batch.level;
+        let header = BatchHeader { origin: self.origin, sequence, command_count, level };
         let bytes = batch.stamp(self.origin, sequence);
         self.unapplied_bytes += bytes.len();
         let batch = ForwardedBatch { header, bytes };
@@ -155,6 +156,7 @@ impl Forwarder {
         for unapplied in self.unapplied.iter_mut().filter(|unapplied| unapplied.is_loops) {
             let header = &mut unapplied.batch.header;
             header.command_count = 0;
+            header.level = Level::FIRST;
             self.unapplied_bytes -= unapplied.batch.bytes.len();
             unapplied.batch.bytes = UnstampedBatch::empty().stamp(self.origin, header.sequence);
             self.unapplied_bytes += unapplied.batch.bytes.len();

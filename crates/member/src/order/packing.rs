@@ -2,14 +2,15 @@
 //! otherwise.
 
 use bytes::Bytes;
-use machine::MemberId;
 use machine::entry::{self, UnstampedBatch};
 use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX};
+use machine::{Level, MemberId};
 use replica::Refused;
 
 use super::{Loop, Waiting};
 use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, PERSISTING_BYTES_MAX};
 use crate::message::{FrontId, ToApply, Waiter};
+use crate::peer::ForwardedBatch;
 
 impl Loop {
     /// Gives what waits to the leader.
@@ -90,7 +91,7 @@ impl Loop {
     /// At least one batch, and as many as fit one entry.
     fn next_entry(&mut self, wall_ms: i64) -> Bytes {
         let mut batches = Vec::new();
-        let (mut commands, mut bytes) = (0, 0);
+        let (mut commands, mut bytes, mut level) = (0, 0, Level::FIRST);
         while let Some((more_commands, more_bytes)) = self.next_size() {
             let fits = commands + more_commands <= BATCH_COMMANDS_MAX
                 && bytes + more_bytes <= BATCH_BYTES_MAX;
@@ -99,10 +100,12 @@ impl Loop {
             }
             commands += more_commands;
             bytes += more_bytes;
-            batches.push(self.next_batch());
+            let batch = self.next_batch();
+            level = level.max(batch.header.level);
+            batches.push(batch.bytes);
         }
         self.counts.commands_proposed += commands as u64;
-        let payload = entry::encode(wall_ms, 0, &batches);
+        let payload = entry::encode(wall_ms, 0, level, &batches);
         self.counts.on_proposal(payload.len() as u64);
         payload
     }
@@ -116,13 +119,13 @@ impl Loop {
         }
     }
 
-    fn next_batch(&mut self) -> Bytes {
+    fn next_batch(&mut self) -> ForwardedBatch {
         if self.forwarder.peek().is_none() {
             match self.waiting.pop_front().expect("the caller looked") {
                 Waiting::Own { front, batch, waiters } => self.stamp(front, batch, waiters),
-                Waiting::Forwarded(batch) => return batch.bytes,
+                Waiting::Forwarded(batch) => return batch,
             }
         }
-        self.forwarder.give().bytes
+        self.forwarder.give()
     }
 }

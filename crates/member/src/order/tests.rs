@@ -732,7 +732,7 @@ fn a_snapshot_that_is_due_at_a_start_waits_for_the_end_of_the_replay() {
 fn commands_of_the_loop_itself_are_nobodys() {
     let batch = own_batch(0, &Command::Zk(ZkCommand::Configure(Settings::default())));
     let stamped = batch.stamp(ORIGIN, 1);
-    let payload = entry::encode(0, 0, &[stamped]);
+    let payload = entry::encode(0, 0, machine::Level::FIRST, &[stamped]);
     let decoded = entry::decode_batch(&payload, entry::HEADER_BYTES).unwrap();
     assert_eq!(decoded.command(0).unwrap().unwrap().connection, ConnectionId(0));
 }

@@ -12,7 +12,12 @@ const ORIGIN: Origin = Origin { member: FROM, boot: BootId(9) };
 
 fn forward(origin: Origin, sequences: &[u64]) -> PeerMessage {
     let batch = |sequence: &u64| {
-        let header = BatchHeader { origin, sequence: *sequence, command_count: 0 };
+        let header = BatchHeader {
+            origin,
+            sequence: *sequence,
+            command_count: 0,
+            level: machine::Level::FIRST,
+        };
         ForwardedBatch { header, bytes: UnstampedBatch::empty().stamp(origin, *sequence) }
     };
     let batches = sequences.iter().map(batch).collect();

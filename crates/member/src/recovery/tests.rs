@@ -34,6 +34,8 @@ fn options() -> Options {
     let settings = Settings::default();
     Options {
         settings,
+        servers: Default::default(),
+        known: Known::up_to(machine::Level::RELEASED),
         containers: Default::default(),
         tick_ms: 2_000,
         session_timeout_ms_min: 4_000,

@@ -23,7 +23,7 @@ fn entry(index: u64, origin: Origin, sequence: u64, commands: &[Command<'_>]) ->
         builder.push(ConnectionId(1), &nobody, command);
     }
     let batch = builder.finish().stamp(origin, sequence);
-    let payload = entry::encode(index as i64, 0, &[batch]);
+    let payload = entry::encode(index as i64, 0, machine::Level::FIRST, &[batch]);
     Entry { index, term: 1, kind: EntryKind::Normal, payload }
 }
 

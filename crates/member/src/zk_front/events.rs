@@ -5,9 +5,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use machine::zk::acl::{self, perms};
 use machine::zk::path::parent_path;
-use machine::{
-    Acl, Attachment, Change, ChangeKind, ConnectionId, ControlChange, Ordinal, SessionId, ZkChange,
-};
+use machine::{Acl, Attachment, Change, ChangeKind, ConnectionId, Ordinal, SessionId, ZkChange};
 use zk::response::{EventType, encode_event};
 
 use super::connection::{Connection, State};
@@ -41,7 +39,7 @@ impl Front {
                 self.on_session_attached(*session, *owner);
             }
             ChangeKind::Zk(ZkChange::Configured(settings)) => self.settings = settings.clone(),
-            ChangeKind::Control(ControlChange::Registered(_)) => {}
+            ChangeKind::Control(_) => {}
             ChangeKind::Zk(ZkChange::Installed { .. }) => self.on_installed(),
         }
     }

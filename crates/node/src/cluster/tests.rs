@@ -5,7 +5,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use machine::entry::{BatchBuilder, encode_identities};
-use machine::{Command, ConnectionId, SessionId, Settings, ZkCommand};
+use machine::{Command, ConnectionId, Level, SessionId, Settings, ZkCommand};
+use member::hello::Known;
 use member::message::{Submission, Ticket, ToLoop, Waiter};
 use member::recovery::Options;
 use storage::datadir::{BIRTH_FILE, Identity, decode_birth};
@@ -55,6 +56,8 @@ impl Ensemble {
             secret: [self.starts; 32],
             member: Options {
                 settings: Settings::default(),
+                servers: Default::default(),
+                known: Known::up_to(Level::RELEASED),
                 containers: Default::default(),
                 tick_ms: 2_000,
                 session_timeout_ms_min: 4_000,

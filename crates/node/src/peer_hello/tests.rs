@@ -1,10 +1,11 @@
-use machine::{BootId, MemberId};
+use machine::{BootId, Level, MemberId};
+use member::hello::{Known, VersionRange};
 use storage::datadir::Birth;
 
 use super::*;
 
 fn hello(server: u64) -> Hello {
-    Hello::unborn(server, MemberId(10 * server), vec![1, 2, 3])
+    Hello::unborn(server, MemberId(10 * server), vec![1, 2, 3], Known::up_to(Level::FIRST))
 }
 
 fn born(server: u64, cluster_id: u128) -> Hello {
@@ -111,10 +112,12 @@ fn whoever_may_not_be_there_is_told_why() {
     let copy = Hello { member: MemberId(10), ..hello(2) };
     check(&hello(1), &copy, Err(Refusal::CopiedDirectory(1)));
     let range = |min, max| VersionRange { min, max };
-    let later = Hello { messages: range(1, 9), ..hello(2) };
+    let with = |range| Known { messages: range, ..Known::up_to(Level::FIRST) };
+    let later = Hello { known: with(range(1, 9)), ..hello(2) };
     check(&hello(1), &later, Ok(()));
-    let too_late = Hello { messages: range(8, 9), ..hello(2) };
-    let refused = Refusal::Versions { server: 2, own: range(1, 1), theirs: range(8, 9) };
+    let too_late = Hello { known: with(range(8, 9)), ..hello(2) };
+    let refused = Stranger::Messages { server: 2, own: range(1, 1), theirs: range(8, 9) };
+    let refused = Refusal::from(refused);
     let said = "server 2 speaks versions 8 to 9 of the messages between members, this one 1 to 1";
     assert!(refused.to_string().contains(said));
     check(&hello(1), &too_late, Err(refused));

@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
-use machine::BootId;
+use machine::{BootId, Level};
+use member::hello::Known;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -31,7 +32,7 @@ fn server(number: u64, port: u16) -> PeerServer {
 }
 
 fn hello(server: u64) -> Hello {
-    Hello::unborn(server, MemberId(10 * server), vec![1, 2, 3])
+    Hello::unborn(server, MemberId(10 * server), vec![1, 2, 3], Known::up_to(Level::FIRST))
 }
 
 fn born(server: u64, cluster_id: u128) -> Hello {

@@ -12,6 +12,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
+use machine::{ServerList, ServerRecord, ServerRole, ZkAddresses};
 use member::bootstrap::Attendance;
 
 use super::address::{ListenAddress, every_address_if_unspecified};
@@ -66,15 +67,16 @@ impl ClusterConfig {
     pub fn own(&self) -> &ServerAddress {
         self.servers.get(&self.number).expect("the own number is among the servers")
     }
-}
 
-/// As the znode `/zookeeper/config` has it (`QuorumMaj.toString`): by number, then the version.
-impl fmt::Display for ClusterConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, server) in &self.servers {
-            writeln!(f, "server.{number}={server}")?;
-        }
-        write!(f, "version={:x}", self.version)
+    /// The servers as the replicated records have them.
+    pub fn server_list(&self) -> ServerList {
+        let scheme = match self.auth {
+            PeerAuth::Tls(_) => "https",
+            PeerAuth::None | PeerAuth::Secret(_) => "http",
+        };
+        let servers = self.servers.iter();
+        let servers = servers.map(|(number, it)| (u64::from(*number), it.record(scheme)));
+        ServerList { version: self.version, servers: servers.collect() }
     }
 }
 
@@ -89,6 +91,27 @@ pub struct ServerAddress {
     pub role: Role,
     /// Where its clients connect, if the line says so.
     pub client: Option<ListenAddress>,
+}
+
+impl ServerAddress {
+    /// The record of a server that is reached by URLs of that scheme.
+    fn record(&self, scheme: &str) -> ServerRecord {
+        let ServerAddress { host, peer_port, election_port, role, client } = self;
+        let host = in_brackets(host);
+        ServerRecord {
+            name: String::new(),
+            role: match role {
+                Role::Participant => ServerRole::Voter,
+                Role::Observer => ServerRole::Observer,
+            },
+            peer_urls: vec![format!("{scheme}://{host}:{peer_port}")],
+            client_urls: Vec::new(),
+            zk: Some(ZkAddresses {
+                servers: format!("{host}:{peer_port}:{election_port}"),
+                clients: client.as_ref().map(shown_address),
+            }),
+        }
+    }
 }
 
 /// `QuorumServer.toString`.

@@ -44,7 +44,6 @@ impl Draft {
         cluster: Option<ClusterConfig>,
     ) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
         let sessions = std::mem::take(&mut self.sessions).finish(&self.report)?;
-        self.replicated.ensemble = cluster.as_ref().map(ClusterConfig::to_string);
         let port_unification = self.tls.port_unification();
         let speaks_zk = self.listeners.zk_tls_addr.is_some() || port_unification;
         let is_spoken = speaks_zk || self.chunk.tls_addr.is_some();

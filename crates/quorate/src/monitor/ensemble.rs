@@ -86,8 +86,7 @@ impl MembersView {
             MemberView {
                 id: MemberId(id),
                 server: servers
-                    .get(&MemberId(id))
-                    .copied()
+                    .number_of(MemberId(id))
                     .or_else(|| absent_server(id))
                     .and_then(|server| u32::try_from(server).ok()),
                 is_voter: voters.contains(&id),

@@ -160,7 +160,7 @@ impl Monitor {
         let now_ms = self.node.monotonic_ms();
         let servers = self.look(|machine| machine.control().servers().clone());
         let of_member = |(member, summary): (&MemberId, &Summary)| {
-            let server = servers.get(member)?;
+            let server = servers.number_of(*member)?;
             Some((server.to_string(), summary.distribution(US, now_ms).into()))
         };
         let of_quorum = node.quorum_ack_latency_us.distribution(US, now_ms).into();

@@ -111,6 +111,6 @@ pub(super) fn conf_report(
             ("peerType", "0".to_string()),
         ]);
     }
-    let membership = config.cluster.as_ref().map(ToString::to_string);
+    let membership = config.cluster.as_ref().and_then(|cluster| cluster.server_list().zk_text());
     ConfReport { lines, membership, environment: environment() }
 }

@@ -1,6 +1,8 @@
 //! What a link does with frames, and when its ends are told that it is over.
 
 use bytes::Bytes;
+use machine::Level;
+use member::hello::Known;
 use storage::datadir::Birth;
 
 use super::*;
@@ -14,7 +16,7 @@ fn frame(number: u8) -> PeerFrame {
 /// What a member says of itself while it is not born.
 fn hello(member: usize) -> Arc<Hello> {
     let server = member as u64 + 1;
-    Arc::new(Hello::unborn(server, MemberId(10 * server), vec![1, 2]))
+    Arc::new(Hello::unborn(server, MemberId(10 * server), vec![1, 2], Known::up_to(Level::FIRST)))
 }
 
 fn born(member: usize, cluster_id: u128) -> Arc<Hello> {

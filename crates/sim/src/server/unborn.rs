@@ -32,7 +32,9 @@ impl Unborn {
         world: &World,
     ) -> Unborn {
         let server = config.number as u64 + 1;
-        let bootstrap = Bootstrap::new(server, member.member, &config.servers, config.attendance);
+        let known = config.options.known.clone();
+        let bootstrap =
+            Bootstrap::new(server, member.member, &config.servers, config.attendance, known);
         let hello = Arc::new(bootstrap.hello().clone());
         let (cluster_id, _) = draw_ids(&config.drawn(life));
         Unborn { life, started_us: world.now_us, member, bootstrap, hello, cluster_id }

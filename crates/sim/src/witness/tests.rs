@@ -145,7 +145,7 @@ fn handed(command_count: usize) -> Witness {
         builder.push(ConnectionId(0), &nobody, &command);
     }
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
-    let payload = entry::encode(0, 0, &[builder.finish().stamp(origin, 1)]);
+    let payload = entry::encode(0, 0, machine::Level::FIRST, &[builder.finish().stamp(origin, 1)]);
     let disk = SimDisk::new(1, false);
     let mut witness = witness(core::slice::from_ref(&disk));
     let file = disk.create("log").unwrap();

@@ -13,8 +13,9 @@ use crate::zk::acl::perms;
 use crate::zk::command::{AskedAcl, CreateMode, Op};
 use crate::zk::tree::{ROOT, ZnodeId};
 use crate::{
-    AclEntry, BootId, ChangeKind, ConnectionId, ControlChange, Identity, MemberId, Refusal,
-    SessionId, Settings, ZkChange, ZkCommand, ZkOutcome,
+    AclEntry, BootId, ChangeKind, ConnectionId, ControlChange, ControlCommand, Identity, Level,
+    MemberId, Refusal, ServerList, ServerRecord, ServerRole, SessionId, Settings, ZkAddresses,
+    ZkChange, ZkCommand, ZkOutcome,
 };
 
 /// A seeded generator (splitmix64): the same seed, the same test.
@@ -123,9 +124,10 @@ fn change_text((change, path): (&crate::change::Change, &str)) -> String {
             format!("session {} to {} for {timeout_ms}", session.0, owner.connection.0)
         }
         ChangeKind::Zk(ZkChange::Configured(_)) => "configured".to_string(),
-        ChangeKind::Control(ControlChange::Registered(servers)) => {
-            format!("registered {servers:?}")
+        ChangeKind::Control(ControlChange::Servers(servers)) => {
+            format!("servers {:?} {:?}", servers.list().servers.keys(), servers.members())
         }
+        ChangeKind::Control(ControlChange::Raised(level)) => format!("raised to {level}"),
         ChangeKind::Zk(ZkChange::Installed { sessions }) => format!("installed {sessions:?}"),
     };
     format!("{}: {what}", change.mark.zxid.0)
@@ -188,7 +190,7 @@ fn parse<'a>(line: &'a str) -> Sent<'a> {
     Sent { connection: connection.unwrap_or(session.0 as u64), identities, command }
 }
 
-fn parse_command(session: SessionId, text: &str) -> Command<'_> {
+pub(crate) fn parse_command(session: SessionId, text: &str) -> Command<'_> {
     let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
     let password = |text: &str| [text.parse().unwrap_or(0); 16];
     match verb {
@@ -221,9 +223,15 @@ fn parse_command(session: SessionId, text: &str) -> Command<'_> {
             extended_types: rest.contains("extended"),
             digest_enabled: !rest.contains("no_digest"),
             enforce_quota: rest.contains("enforce_quota"),
-            ensemble: rest.split_once("ensemble=").map(|(_, text)| text.to_string()),
             ..Settings::default()
         })),
+        "nothing" => Command::Control(ControlCommand::Nothing),
+        "raise" => {
+            let level = Level::from_number(rest.parse().unwrap()).unwrap();
+            let version = level.version().to_string();
+            Command::Control(ControlCommand::Raise { level, version })
+        }
+        "servers" => Command::Control(ControlCommand::SetServers(parse_servers(rest))),
         "multi" if rest.is_empty() => Command::Zk(ZkCommand::Multi { session, ops: Vec::new() }),
         "multi" => Command::Zk(ZkCommand::Multi {
             session,
@@ -231,6 +239,24 @@ fn parse_command(session: SessionId, text: &str) -> Command<'_> {
         }),
         _ => Command::Zk(ZkCommand::Write { session, op: parse_op(text) }),
     }
+}
+
+/// `VERSION [NUMBER=HOST:PORT:PORT[:observer]]...`
+pub(crate) fn parse_servers(text: &str) -> ServerList {
+    let mut words = text.split(' ');
+    let version = words.next().unwrap().parse().unwrap();
+    let servers = words.map(|word| {
+        let (number, place) = word.split_once('=').unwrap();
+        let (servers, role) = match place.strip_suffix(":observer") {
+            Some(servers) => (servers, ServerRole::Observer),
+            None => (place, ServerRole::Voter),
+        };
+        let zk = Some(ZkAddresses { servers: servers.to_string(), clients: None });
+        let (peer_urls, client_urls) = (vec![format!("http://{servers}")], Vec::new());
+        let server = ServerRecord { name: String::new(), role, peer_urls, client_urls, zk };
+        (number.parse().unwrap(), server)
+    });
+    ServerList { version, servers: servers.collect() }
 }
 
 /// `VERB PATH [DATA] [word=value | vN | bad]...`; `''` is the empty text.
@@ -459,7 +485,9 @@ pub(crate) fn random_sent(random: &mut Random, machine: &Machine) -> Sent<'stati
     }
     let password = [session.0 as u8; 16];
     let timeout_ms = 4000;
-    let command = match random.below(100) {
+    let command = match random.below(102) {
+        100 => parse_command(session, "nothing"),
+        101 => parse_command(session, random.pick(&["raise 1", "raise 2", "servers 0"])),
         _ if found.is_none() && random.percent(60) => {
             connection = random.next() % 1000;
             Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms })

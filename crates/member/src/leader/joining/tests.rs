@@ -1,6 +1,5 @@
 //! Who is registered, added, promoted, forgotten, and when not.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
@@ -15,6 +14,13 @@ fn membership(voters: &[u64], learners: &[u64]) -> Membership {
     Membership { learners: learners.to_vec(), ..Membership::of_voters(voters.iter().copied()) }
 }
 
+/// Which server each member is.
+fn registered(members: &[(u64, u64)]) -> machine::Servers {
+    let mut servers = machine::Servers::default();
+    members.iter().for_each(|(member, server)| servers.register(MemberId(*member), *server));
+    servers
+}
+
 /// A leader, as far as members come and go.
 struct Rig {
     servers: Servers,
@@ -22,15 +28,14 @@ struct Rig {
 }
 
 impl Rig {
-    fn on_registered(&mut self, registered: Arc<BTreeMap<MemberId, u64>>) {
+    fn on_registered(&mut self, registered: Arc<machine::Servers>) {
         self.servers.registered = registered;
         self.joining.on_registered();
     }
 }
 
 fn joining(registered: &[(u64, u64)], linked: &[(u64, u64)]) -> Rig {
-    let registered = registered.iter().map(|(member, server)| (MemberId(*member), *server));
-    let mut servers = Servers::new(OWN, registered.collect());
+    let mut servers = Servers::new(OWN, self::registered(registered));
     for (member, server) in linked {
         servers.on_link(MemberId(*member), Some(*server));
     }
@@ -80,9 +85,9 @@ fn who_is_linked_is_registered_one_at_a_time() {
     assert_eq!(step(&mut joining, &members, &[]), submits(11, Some(1)));
     // Until that is known, or took too long.
     assert_eq!(step(&mut joining, &members, &[]), None);
-    joining.on_registered(Arc::new(BTreeMap::from([(MemberId(11), 1)])));
+    joining.on_registered(Arc::new(registered(&[(11, 1)])));
     assert_eq!(step(&mut joining, &members, &[]), submits(12, Some(2)));
-    joining.on_registered(Arc::new(BTreeMap::from([(MemberId(11), 1), (MemberId(12), 2)])));
+    joining.on_registered(Arc::new(registered(&[(11, 1), (12, 2)])));
     assert_eq!(step(&mut joining, &members, &[]), None);
 }
 
@@ -170,12 +175,7 @@ fn whoever_comes_as_a_server_that_was_absent_at_the_birth_is_not_waited_for() {
     assert_eq!(step_of(&mut joining, &members, &there, false), promoted);
     // One that voted and is gone is waited for, beside those that are nobody.
     let members = membership(&[11, 12, 13, other], &[22]);
-    joining.on_registered(Arc::new(BTreeMap::from([
-        (MemberId(11), 1),
-        (MemberId(12), 2),
-        (MemberId(13), 3),
-        (MemberId(22), 2),
-    ])));
+    joining.on_registered(Arc::new(registered(&[(11, 1), (12, 2), (13, 3), (22, 2)])));
     assert_eq!(step_of(&mut joining, &members, &there, false), None);
 }
 

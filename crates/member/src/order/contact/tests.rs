@@ -192,10 +192,9 @@ fn beats_of_a_second(world: &mut World, leader: usize, other: usize) -> usize {
 #[test]
 fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
     let (mut world, leader, others) = World::led();
-    let servers = (0..3).map(|at| (id(at), at as u64 + 1)).collect();
-    world.members[leader]
-        .handle(LoopInput::Apply(FromApply::Registered(Arc::new(servers))))
-        .unwrap();
+    let mut servers = machine::Servers::default();
+    (0..3).for_each(|at| servers.register(id(at), at as u64 + 1));
+    world.members[leader].handle(LoopInput::Apply(FromApply::Servers(Arc::new(servers)))).unwrap();
     let beats = |world: &mut World| beats_of_a_second(world, leader, others[0]);
     let attached = |session, timeout_ms| {
         let owner = Owner::Session(SessionId(session));

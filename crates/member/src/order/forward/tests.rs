@@ -36,7 +36,8 @@ fn with_batches(count: u64) -> Forwarder {
 /// A piece with this stream, position and these sequences.
 fn piece(stream: u64, position: u64, sequences: impl IntoIterator<Item = u64>) -> Forward {
     let batch = |sequence| {
-        let header = BatchHeader { origin: ORIGIN, sequence, command_count: 1 };
+        let header =
+            BatchHeader { origin: ORIGIN, sequence, command_count: 1, level: Level::FIRST };
         ForwardedBatch { header, bytes: batch_of(10).stamp(ORIGIN, sequence) }
     };
     let batches = sequences.into_iter().map(batch).collect();

@@ -86,7 +86,7 @@ fn append_install(found: &mut Recovered<FaultDisk>, hash: u128) {
         &Command::Control(ControlCommand::InstallImage { hash }),
     );
     let batch = builder.finish().stamp(found.origin, 1);
-    let payload = entry::encode(1, 0, &[batch]);
+    let payload = entry::encode(1, 0, machine::Level::FIRST, &[batch]);
     let entry = LogEntry { index: 2, term: 1, kind: EntryKind::Normal, payload };
     let hard_state = HardState { term: 1, vote: 0, commit: 1 };
     found.wal.append(&[entry], Some(hard_state), None).expect("there is room");
@@ -233,7 +233,12 @@ fn entry_of(index: u64, commands: &[Command<'_>]) -> LogEntry {
         builder.push(ConnectionId(0), &nobody, command);
     }
     let batch = builder.finish().stamp(Origin::default(), index);
-    LogEntry { index, term: 1, kind: EntryKind::Normal, payload: entry::encode(1, 0, &[batch]) }
+    LogEntry {
+        index,
+        term: 1,
+        kind: EntryKind::Normal,
+        payload: entry::encode(1, 0, machine::Level::FIRST, &[batch]),
+    }
 }
 
 #[test]

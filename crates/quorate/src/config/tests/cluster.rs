@@ -99,8 +99,8 @@ fn the_config_znode_lists_the_servers_by_number_and_is_replicated() {
     let world = ensemble("server.10=j:1:2\nserver.1=a:1:2;2181\nserver.2=b:1:2:participant");
     let expected = "server.1=a:1:2:participant;0.0.0.0:2181\nserver.2=b:1:2:participant\n\
                     server.10=j:1:2:participant\nversion=0";
-    assert_eq!(world.config().replicated.ensemble.as_deref(), Some(expected));
-    assert_eq!(zoo("server.1=a:1:2").config().replicated.ensemble, None);
+    assert_eq!(cluster(&world).server_list().zk_text().as_deref(), Some(expected));
+    assert_eq!(zoo("server.1=a:1:2").config().cluster, None);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn the_version_of_the_list_stands_in_the_name_of_its_file() {
     assert_eq!(version("/c/servers"), 0);
     let file = "/c/zoo.cfg.dynamic.1f";
     let world = zoo(&format!("dynamicConfigFile={file}")).and(file, THREE).and("/d/myid", "1");
-    assert!(cluster(&world).to_string().ends_with("\nversion=1f"));
+    assert!(cluster(&world).server_list().zk_text().unwrap().ends_with("\nversion=1f"));
 }
 
 #[test]

@@ -76,6 +76,8 @@ pub(crate) fn start() -> Start {
         log_memory: Default::default(),
         server: 0,
         servers: Default::default(),
+        known: crate::hello::Known::up_to(machine::Level::RELEASED),
+        servers_restored: Default::default(),
     }
 }
 
@@ -169,7 +171,7 @@ pub(crate) fn own_batch(connection: u64, command: &Command<'_>) -> machine::entr
 
 /// An entry of stamped batches.
 pub(crate) fn entry_of(index: u64, batches: &[Bytes]) -> replica::Entry {
-    let payload = machine::entry::encode(1_000 * index as i64, 0, batches);
+    let payload = machine::entry::encode(1_000 * index as i64, 0, machine::Level::FIRST, batches);
     replica::Entry { index, term: 1, kind: replica::EntryKind::Normal, payload }
 }
 

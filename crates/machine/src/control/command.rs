@@ -1,0 +1,138 @@
+//! The commands of the ensemble's own space.
+
+use core::ops::RangeInclusive;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::control::servers::ServerList;
+use crate::ids::MemberId;
+use crate::level::Level;
+use crate::limits::VERSION_BYTES_MAX;
+
+/// A replicated change of the ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Replace the state by the state of an image. Each member has prepared the image before.
+    InstallImage {
+        /// Hash of the snapshot's file ([`crate::machine::PreparedImage`]).
+        hash: u128,
+    },
+    /// Note which server of the configuration a member is.
+    Register {
+        /// The member.
+        member: MemberId,
+        /// The server's number.
+        server: u64,
+    },
+    /// The member is gone for good, and so is what was kept of it.
+    Forget {
+        /// Which.
+        member: MemberId,
+    },
+    /// Change nothing: it takes the place of a command that was given up, so that the batch keeps
+    /// its sequence and the commands behind it keep their places.
+    Nothing,
+    /// Allow what a level adds. The leader has heard from every member that it knows the level.
+    Raise {
+        /// The level. One at or below the present one changes nothing.
+        level: Level,
+        /// The first version of the program that knows it, for members that do not.
+        version: String,
+    },
+    /// Replace the list of servers. A server that was in it before keeps its id.
+    SetServers(ServerList),
+}
+
+/// Kinds of the commands that the first format had.
+const KIND_INSTALL_IMAGE: u8 = 9;
+const KIND_REGISTER: u8 = 10;
+const KIND_FORGET: u8 = 11;
+
+/// The kinds of these commands in the log.
+pub(crate) const KINDS: RangeInclusive<u8> = KIND_INSTALL_IMAGE..=KIND_FORGET;
+
+/// Kinds of the commands that stand behind the number of their space.
+const KIND_NOTHING: u8 = 1;
+const KIND_RAISE: u8 = 2;
+const KIND_SET_SERVERS: u8 = 3;
+
+impl Command {
+    /// Writes the command; `docs/formats.md` gives the bytes. `in_space` is what those begin with
+    /// that name their space.
+    pub(crate) fn encode(&self, in_space: [u8; 2], out: &mut Vec<u8>) {
+        let mut put_kind_in_space = |kind| out.extend_from_slice(&[in_space[0], in_space[1], kind]);
+        match self {
+            Command::InstallImage { hash } => {
+                out.put_u8(KIND_INSTALL_IMAGE);
+                out.put_u128(*hash);
+            }
+            Command::Register { member, server } => {
+                out.put_u8(KIND_REGISTER);
+                out.put_u64(member.0);
+                out.put_u64(*server);
+            }
+            Command::Forget { member } => {
+                out.put_u8(KIND_FORGET);
+                out.put_u64(member.0);
+            }
+            Command::Nothing => put_kind_in_space(KIND_NOTHING),
+            Command::Raise { level, version } => {
+                put_kind_in_space(KIND_RAISE);
+                out.put_u16(level.number());
+                out.put_bytes(version.as_bytes());
+            }
+            Command::SetServers(list) => {
+                put_kind_in_space(KIND_SET_SERVERS);
+                list.encode(out);
+            }
+        }
+    }
+
+    /// Reads what follows on the kind of a command.
+    pub(crate) fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Command, DecodeError> {
+        Ok(match kind {
+            KIND_INSTALL_IMAGE => Command::InstallImage { hash: reader.u128()? },
+            KIND_REGISTER => {
+                Command::Register { member: MemberId(reader.u64()?), server: reader.u64()? }
+            }
+            KIND_FORGET => Command::Forget { member: MemberId(reader.u64()?) },
+            _ => return Err(reader.bad("command", u64::from(kind))),
+        })
+    }
+
+    /// Reads what follows on the number of the space.
+    pub(crate) fn decode_in_space(reader: &mut Reader<'_>) -> Result<Command, DecodeError> {
+        let kind = reader.u8()?;
+        Ok(match kind {
+            KIND_NOTHING => Command::Nothing,
+            KIND_RAISE => {
+                let level = decode_level(reader)?;
+                Command::Raise { level, version: decode_version(reader)? }
+            }
+            KIND_SET_SERVERS => Command::SetServers(ServerList::decode(reader)?),
+            _ => return Err(reader.bad("command of the ensemble", u64::from(kind))),
+        })
+    }
+
+    /// The level that a member must know to apply it.
+    pub(crate) fn level(&self) -> Level {
+        match self {
+            Command::Raise { level, .. } => *level,
+            _ => Level::FIRST,
+        }
+    }
+}
+
+/// Reads a level, which may be one that this build does not know.
+pub(crate) fn decode_level(reader: &mut Reader<'_>) -> Result<Level, DecodeError> {
+    let number = reader.u16()?;
+    Level::from_number(number).ok_or_else(|| reader.bad("level", u64::from(number)))
+}
+
+/// Reads the name of a version of the program.
+pub(crate) fn decode_version(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
+    let version = reader.text()?;
+    if version.len() > VERSION_BYTES_MAX {
+        return Err(reader.bad("bytes of a version", version.len() as u64));
+    }
+    Ok(version.to_string())
+}

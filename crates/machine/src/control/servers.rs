@@ -1,0 +1,288 @@
+//! The servers of the ensemble: a record for each, and which members they are.
+//!
+//! A record is made before its server starts, and stays when the server loses its data directory:
+//! a server that comes back with an empty directory is another member, and the same server.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::ids::{MemberId, Ordinal};
+use crate::limits::{SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX, SERVERS_MAX};
+
+/// Names a server for as long as it is in the ensemble: etcd's member id. Never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerId(pub u64);
+
+/// What a server does in the ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerRole {
+    /// It votes.
+    Voter,
+    /// It is to vote later (etcd's learner).
+    Learner,
+    /// It never votes (ZooKeeper's observer).
+    Observer,
+}
+
+/// Where ZooKeeper's configuration says that a server is, in the form that its znode shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZkAddresses {
+    /// `host:port:port`: for the other servers, and for elections.
+    pub servers: String,
+    /// `host:port`: for clients, where the configuration has it.
+    pub clients: Option<String>,
+}
+
+/// What is known of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerRecord {
+    /// Its name, which etcd's clients are shown; empty where it has none.
+    pub name: String,
+    /// What it does.
+    pub role: ServerRole,
+    /// Where the other servers reach it, as URLs.
+    pub peer_urls: Vec<String>,
+    /// Where etcd's clients reach it, as URLs; none before it has said so.
+    pub client_urls: Vec<String>,
+    /// Where it is for ZooKeeper; none: it is not shown there.
+    pub zk: Option<ZkAddresses>,
+}
+
+/// The servers by their numbers (`server.N`), as a configuration lists them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerList {
+    /// Counts the changes of the list, as ZooKeeper's clients see it.
+    pub version: u64,
+    /// At most [`SERVERS_MAX`].
+    pub servers: BTreeMap<u64, ServerRecord>,
+}
+
+/// The servers, and which members they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Servers {
+    list: ServerList,
+    /// For each server of the list.
+    ids: BTreeMap<u64, ServerId>,
+    /// Which server each member is, as far as a leader knew. A server that has lost its directory
+    /// is two members until its new one has taken the vote of the old one.
+    members: BTreeMap<MemberId, u64>,
+}
+
+impl Servers {
+    /// The list. It is empty on a server that stands alone.
+    pub fn list(&self) -> &ServerList {
+        &self.list
+    }
+
+    /// The id of the server with that number.
+    pub fn id_of(&self, number: u64) -> Option<ServerId> {
+        self.ids.get(&number).copied()
+    }
+
+    /// Which server a member is; none where no leader knew.
+    pub fn number_of(&self, member: MemberId) -> Option<u64> {
+        self.members.get(&member).copied()
+    }
+
+    /// Which server each member is, as far as a leader knew.
+    pub fn members(&self) -> &BTreeMap<MemberId, u64> {
+        &self.members
+    }
+
+    /// Replaces the list. A server that is new gets an id, made of what no other ensemble has.
+    pub(crate) fn set(&mut self, list: ServerList, by: MemberId, ordinal: Ordinal) {
+        self.ids.retain(|number, _| list.servers.contains_key(number));
+        for number in list.servers.keys() {
+            if !self.ids.contains_key(number) {
+                let id = self.draw_id(*number, by, ordinal);
+                self.ids.insert(*number, id);
+            }
+        }
+        self.list = list;
+    }
+
+    fn draw_id(&self, number: u64, by: MemberId, ordinal: Ordinal) -> ServerId {
+        let mut bytes = Vec::new();
+        for part in [by.0, ordinal.0, number] {
+            bytes.put_u64(part);
+        }
+        loop {
+            let id = ServerId(xxh3_64(&bytes));
+            if id.0 != 0 && self.ids.values().all(|other| *other != id) {
+                return id;
+            }
+            bytes.put_u8(0);
+        }
+    }
+
+    /// Notes which server a member is. Beyond [`SERVERS_MAX`] nothing is noted: the leader forgets
+    /// members that are gone.
+    pub fn register(&mut self, member: MemberId, number: u64) {
+        if self.members.len() < SERVERS_MAX || self.members.contains_key(&member) {
+            self.members.insert(member, number);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, member: MemberId) {
+        self.members.remove(&member);
+    }
+
+    /// Writes the version, each record, and which server each member is.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.list.encode(out);
+        for id in self.ids.values() {
+            out.put_u64(id.0);
+        }
+        out.put_u32(self.members.len() as u32);
+        for (member, number) in &self.members {
+            out.put_u64(member.0);
+            out.put_u64(*number);
+        }
+    }
+
+    /// Reads what [`Servers::encode`] wrote.
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Servers, DecodeError> {
+        let list = ServerList::decode(reader)?;
+        let mut ids = BTreeMap::new();
+        for number in list.servers.keys() {
+            let id = reader.u64()?;
+            if id == 0 || ids.values().any(|other| *other == ServerId(id)) {
+                return Err(reader.bad("id of a server", id));
+            }
+            ids.insert(*number, ServerId(id));
+        }
+        let mut members = BTreeMap::new();
+        for _ in 0..reader.count("member count", SERVERS_MAX)? {
+            let member = reader.u64()?;
+            if members.last_key_value().is_some_and(|(last, _)| *last >= MemberId(member)) {
+                return Err(reader.bad("member", member));
+            }
+            members.insert(MemberId(member), reader.u64()?);
+        }
+        Ok(Servers { list, ids, members })
+    }
+}
+
+impl ServerList {
+    /// The list as the znode `/zookeeper/config` has it (`QuorumMaj.toString`): the servers by
+    /// number, then the version. None: no server has addresses for ZooKeeper.
+    pub fn zk_text(&self) -> Option<String> {
+        let mut text = String::new();
+        for (number, server) in &self.servers {
+            let Some(ZkAddresses { servers, clients }) = &server.zk else { continue };
+            let role = match server.role {
+                ServerRole::Voter => "participant",
+                ServerRole::Learner | ServerRole::Observer => "observer",
+            };
+            let _ = write!(text, "server.{number}={servers}:{role}");
+            if let Some(clients) = clients {
+                let _ = write!(text, ";{clients}");
+            }
+            text.push('\n');
+        }
+        if text.is_empty() {
+            return None;
+        }
+        let _ = write!(text, "version={:x}", self.version);
+        Some(text)
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.servers.len() <= SERVERS_MAX);
+        out.put_u64(self.version);
+        out.put_u32(self.servers.len() as u32);
+        for (number, server) in &self.servers {
+            out.put_u64(*number);
+            server.encode(out);
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<ServerList, DecodeError> {
+        let version = reader.u64()?;
+        let mut servers = BTreeMap::new();
+        for _ in 0..reader.count("server count", SERVERS_MAX)? {
+            let number = reader.u64()?;
+            if servers.last_key_value().is_some_and(|(last, _)| *last >= number) {
+                return Err(reader.bad("number of a server", number));
+            }
+            servers.insert(number, ServerRecord::decode(reader)?);
+        }
+        Ok(ServerList { version, servers })
+    }
+}
+
+impl ServerRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(match self.role {
+            ServerRole::Voter => 0,
+            ServerRole::Learner => 1,
+            ServerRole::Observer => 2,
+        });
+        put_text(out, &self.name);
+        for urls in [&self.peer_urls, &self.client_urls] {
+            assert!(urls.len() <= SERVER_URLS_MAX);
+            out.put_u16(urls.len() as u16);
+            urls.iter().for_each(|url| put_text(out, url));
+        }
+        out.put_u8(u8::from(self.zk.is_some()));
+        if let Some(ZkAddresses { servers, clients }) = &self.zk {
+            put_text(out, servers);
+            out.put_u8(u8::from(clients.is_some()));
+            clients.iter().for_each(|clients| put_text(out, clients));
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<ServerRecord, DecodeError> {
+        let role = match reader.u8()? {
+            0 => ServerRole::Voter,
+            1 => ServerRole::Learner,
+            2 => ServerRole::Observer,
+            role => return Err(reader.bad("role of a server", u64::from(role))),
+        };
+        let name = text(reader)?;
+        let (peer_urls, client_urls) = (urls(reader)?, urls(reader)?);
+        let zk = if is_there(reader)? {
+            let servers = text(reader)?;
+            let clients = if is_there(reader)? { Some(text(reader)?) } else { None };
+            Some(ZkAddresses { servers, clients })
+        } else {
+            None
+        };
+        Ok(ServerRecord { name, role, peer_urls, client_urls, zk })
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    assert!(text.len() <= SERVER_TEXT_BYTES_MAX);
+    out.put_bytes(text.as_bytes());
+}
+
+fn text(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
+    let text = reader.text()?;
+    if text.len() > SERVER_TEXT_BYTES_MAX {
+        return Err(reader.bad("bytes of a server's text", text.len() as u64));
+    }
+    Ok(text.to_string())
+}
+
+fn urls(reader: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
+    let count = reader.u16()?;
+    if usize::from(count) > SERVER_URLS_MAX {
+        return Err(reader.bad("count of a server's URLs", u64::from(count)));
+    }
+    (0..count).map(|_| text(reader)).collect()
+}
+
+fn is_there(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(reader.bad("whether an address is there", u64::from(other))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Levels: which commands, formats and outcomes the members of an ensemble may use.
+//!
+//! The level is replicated state ([`crate::Control::level`]). Each level has all that the levels
+//! below it have, and a member that knows a level knows those below. `docs/formats.md`, "Levels",
+//! lists what each adds.
+
+use core::fmt;
+
+/// One of the levels, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Level(u16);
+
+impl Level {
+    /// ZooKeeper's tree and sessions. Every ensemble begins with it.
+    pub const FIRST: Level = Level(1);
+
+    /// etcd's keys. Not released: formats that need it may still change.
+    pub const ETCD: Level = Level(2);
+
+    /// The highest level that is released: its formats, and those of the levels below, stay.
+    pub const RELEASED: Level = Level::FIRST;
+
+    /// The highest level that this build knows, released or not.
+    pub const NEWEST: Level = Level::ETCD;
+
+    /// The level with that number; none for 0. It may be one that this build does not know.
+    pub fn from_number(number: u16) -> Option<Level> {
+        (number > 0).then_some(Level(number))
+    }
+
+    /// Its number.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The first version of the program that knows it, for people who are to install one. Empty for
+    /// a level that this build does not know.
+    pub fn version(self) -> &'static str {
+        match self {
+            Level::FIRST => "0.1.0",
+            Level::ETCD => "0.2.0",
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+const _: () = assert!(Level::FIRST.0 <= Level::RELEASED.0);
+const _: () = assert!(Level::RELEASED.0 <= Level::NEWEST.0);
