@@ -163,7 +163,7 @@ fn commands() -> Vec<Command<'static>> {
         Command::Control(ControlCommand::Register { member: MemberId(1), server: 2 }),
         Command::Control(ControlCommand::Forget { member: MemberId(1) }),
         Command::Control(ControlCommand::Nothing),
-        Command::Control(ControlCommand::Raise { level: Level::ETCD, version: "1".to_string() }),
+        Command::Control(ControlCommand::Raise(Level::ETCD.into())),
         Command::Control(ControlCommand::SetServers(servers())),
     ];
     commands

@@ -2,7 +2,7 @@
 
 use machine::{BootId, Digest, Level, MemberId, Owner, SessionId};
 use member::Hello;
-use member::hello::{Known, StatedLevel};
+use member::hello::Known;
 use member::peer::{Heard, LentSnapshot, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
 use storage::codec::Reader;
 use storage::datadir::Birth;
@@ -43,6 +43,7 @@ pub fn member_message_seeds() -> Vec<Vec<u8>> {
         PeerMessage::Lend { to: MemberId(7), index: 128 },
         PeerMessage::Lent { to: MemberId(7), snapshot: Some(lent) },
         PeerMessage::Lent { to: MemberId(7), snapshot: None },
+        PeerMessage::NeedLevel(Level::ETCD),
         PeerMessage::Want(Want { at, offset: 1 << 40 }),
         PeerMessage::Piece(Piece { at, offset: 3, total: 6, bytes: b"abc".to_vec().into() }),
         PeerMessage::Gone(at),
@@ -59,8 +60,7 @@ pub fn member_message_seeds() -> Vec<Vec<u8>> {
 pub fn hello_seeds() -> Vec<Vec<u8>> {
     let birth = Birth { cluster_id: 1 << 100, voters: vec![5, 6, 7] };
     let unborn = Hello::unborn(1, FROM, vec![1, 2, 3], Known::up_to(Level::FIRST));
-    let level = StatedLevel { level: Level::FIRST, version: "0.1.0".to_string() };
-    let born = unborn.clone().born(BootId(4), birth, level);
+    let born = unborn.clone().born(BootId(4), birth, Level::FIRST.into());
     let later = Hello { unknown: vec![(40, b"later".to_vec())], ..born.clone() };
     let encoded = |hello: &Hello| {
         let mut bytes = Vec::new();

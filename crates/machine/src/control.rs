@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader, Write};
 pub use crate::control::command::Command;
-use crate::control::command::{decode_level, decode_version};
+use crate::control::command::{decode_stated, encode_stated};
 use crate::control::servers::{ServerList, Servers};
 use crate::digest::Digest;
 use crate::ids::{BootId, MemberId, Ordinal, Origin};
-use crate::level::Level;
+use crate::level::{Level, StatedLevel};
 use crate::limits::ORIGINS_MAX;
 
 pub(crate) mod command;
@@ -22,7 +22,7 @@ pub enum Change {
     /// The servers, or which of them a member is.
     Servers(Arc<Servers>),
     /// The level.
-    Raised(Level),
+    Raised(StatedLevel),
 }
 
 /// The replicated state of the ensemble.
@@ -38,9 +38,7 @@ pub struct Control {
 /// What seldom changes.
 #[derive(Debug)]
 struct Steady {
-    level: Level,
-    /// The first version of the program that knows it.
-    level_version: String,
+    level: StatedLevel,
     servers: Servers,
 }
 
@@ -49,11 +47,7 @@ impl Default for Control {
     fn default() -> Self {
         Control::new(
             BTreeMap::new(),
-            Steady {
-                level: Level::FIRST,
-                level_version: Level::FIRST.version().to_string(),
-                servers: Servers::default(),
-            },
+            Steady { level: Level::FIRST.into(), servers: Servers::default() },
         )
     }
 }
@@ -107,24 +101,18 @@ impl Control {
     }
 
     /// None: the level was as high before.
-    pub(crate) fn raise(&mut self, level: Level, version: &str) -> Option<Change> {
-        if level <= self.steady.level {
+    pub(crate) fn raise(&mut self, stated: &StatedLevel) -> Option<Change> {
+        if stated.level <= self.steady.level.level {
             return None;
         }
-        self.steady.level = level;
-        self.steady.level_version = version.to_string();
+        self.steady.level = stated.clone();
         self.steady_sum = self.steady.sum();
-        Some(Change::Raised(level))
+        Some(Change::Raised(stated.clone()))
     }
 
-    /// What may be used.
-    pub fn level(&self) -> Level {
-        self.steady.level
-    }
-
-    /// The first version of the program that knows the level.
-    pub fn level_version(&self) -> &str {
-        &self.steady.level_version
+    /// The level: what may be used.
+    pub fn level(&self) -> &StatedLevel {
+        &self.steady.level
     }
 
     /// The servers, and which members they are.
@@ -192,15 +180,13 @@ impl Steady {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u16(self.level.number());
-        out.put_bytes(self.level_version.as_bytes());
+        encode_stated(&self.level, out);
         self.servers.encode(out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Steady, DecodeError> {
-        let level = decode_level(reader)?;
-        let level_version = decode_version(reader)?;
-        Ok(Steady { level, level_version, servers: Servers::decode(reader)? })
+        let level = decode_stated(reader)?;
+        Ok(Steady { level, servers: Servers::decode(reader)? })
     }
 }
 

@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::command::Command;
-use crate::control::command::decode_level;
+use crate::control::command::{Command as ControlCommand, decode_level};
 use crate::ids::{BootId, ConnectionId, MemberId, Origin};
 use crate::level::Level;
 use crate::limits::{
@@ -376,6 +376,25 @@ pub fn command_count(entry: &[u8]) -> usize {
         count += commands.unwrap_or(0) as usize;
     }
     count
+}
+
+/// The version of the program that a command of the entry names which raises the level; none: there
+/// is no such command, or one before it is not known here. For people.
+pub fn version_raised_to(entry: &[u8]) -> Option<String> {
+    let header = decode_header(entry).ok()?;
+    let mut offset = HEADER_BYTES;
+    for _ in 0..header.batch_count {
+        let batch = decode_batch(entry, offset).ok()?;
+        let mut at = 0;
+        while let Some(framed) = batch.command(at).ok()? {
+            if let Command::Control(ControlCommand::Raise(stated)) = framed.command {
+                return Some(stated.version);
+            }
+            at = framed.end;
+        }
+        offset = batch.end;
+    }
+    None
 }
 
 /// Reads a whole entry and throws the result away. For inspection and fuzzing.

@@ -3,8 +3,8 @@
 //! The command names the image; its bytes do not pass the log. Whoever applies the command has
 //! prepared the image before. What the ensemble has lived through stays: the settings, the level,
 //! the servers (and `/zookeeper/config`, which shows them), the batches of the members, and the
-//! counters, which never fall. So a client that was connected before finds no zxid below the last one that it has
-//! seen.
+//! counters, which never fall. So a client that was connected before finds no zxid below the last
+//! one that it has seen.
 
 use crate::change::ChangeBatch;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};

@@ -44,6 +44,21 @@ impl Level {
     }
 }
 
+/// A level with the version to install for it, as members tell each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatedLevel {
+    /// The level.
+    pub level: Level,
+    /// The first version of the program that knows it, for people.
+    pub version: String,
+}
+
+impl From<Level> for StatedLevel {
+    fn from(level: Level) -> StatedLevel {
+        StatedLevel { level, version: level.version().to_string() }
+    }
+}
+
 impl fmt::Display for Level {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)

@@ -34,7 +34,7 @@ pub use digest::Digest;
 pub use ids::{
     Attachment, BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };
-pub use level::Level;
+pub use level::{Level, StatedLevel};
 pub use machine::{Machine, PreparedImage};
 pub use mark::Mark;
 pub use reply::{Outcome, Reply};

@@ -119,8 +119,8 @@ impl Machine {
             }
             control::Command::Forget { member } => self.control.forget(*member),
             control::Command::Nothing => return,
-            control::Command::Raise { level, version } => {
-                let Some(raised) = self.control.raise(*level, version) else { return };
+            control::Command::Raise(stated) => {
+                let Some(raised) = self.control.raise(stated) else { return };
                 raised
             }
             control::Command::SetServers(list) => {

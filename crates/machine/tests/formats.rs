@@ -11,7 +11,7 @@ use machine::zk::command::AskedAcl;
 use machine::{
     AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Identity,
     Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin, ServerList, ServerRecord, ServerRole,
-    SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
+    SessionId, Settings, Stamp, StatedLevel, ZkAddresses, ZkCommand,
 };
 
 const ENTRY: &[u8] = include_bytes!("fixtures/entry-v1.bin");
@@ -212,7 +212,7 @@ fn control_commands() -> Vec<ControlCommand> {
         ControlCommand::Register { member, server: 9 },
         ControlCommand::Forget { member },
         ControlCommand::Nothing,
-        ControlCommand::Raise { level: Level::FIRST, version: "0.1.0".to_string() },
+        ControlCommand::Raise(StatedLevel { level: Level::FIRST, version: "0.1.0".to_string() }),
         ControlCommand::SetServers(servers()),
         ControlCommand::SetServers(ServerList::default()),
     ]
@@ -334,6 +334,7 @@ fn describe_settings(settings: &Settings) -> String {
 
 /// All that is state, as text.
 fn describe(machine: &Machine) -> String {
+    let level = machine.control().level();
     let mut lines = vec![
         format!("digest {:032x}", machine.digest().0),
         format!(
@@ -345,7 +346,7 @@ fn describe(machine: &Machine) -> String {
         describe_settings(machine.zk().settings()),
         format!("{:?} {:?}", HERE.member, machine.control().last_batch(HERE.member)),
         format!("{:?} {:?}", THERE.member, machine.control().last_batch(THERE.member)),
-        format!("level {} of {}", machine.control().level(), machine.control().level_version()),
+        format!("level {} of {}", level.level, level.version),
         format!("{:?}", machine.control().servers()),
     ];
     let mut sessions: Vec<String> = machine

@@ -16,7 +16,7 @@ use machine::entry::{self, EntryHeader};
 use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
-    LogIndex, Machine, Mark, Origin, Owner, PreparedImage, SessionId, Stamp, ZkChange,
+    Level, LogIndex, Machine, Mark, Origin, Owner, PreparedImage, SessionId, Stamp, ZkChange,
 };
 use replica::{Entry, EntryKind};
 
@@ -24,7 +24,7 @@ use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
     Answer, Answered, Caller, Delivery, FromApply, FrontId, OwnerEvent, Ticket, ToApply,
-    Unavailable, Waiter,
+    Unavailable, UnknownEntry, Waiter,
 };
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
@@ -57,8 +57,11 @@ pub struct Apply {
     own_sequence: u64,
     /// Of the last one that is to come.
     announced: u64,
-    /// This directory is not to be used any more, as Loop was told: nothing more is applied.
-    is_condemned: bool,
+    /// The highest level that this build knows.
+    level_max: Level,
+    /// This directory is not to be used any more, or not by this build, as Loop was told: nothing
+    /// more is applied.
+    is_ended: bool,
     /// What Loop was told last.
     reported_index: LogIndex,
     /// What an image of the machine has at most after the last step.
@@ -145,8 +148,9 @@ impl ApplyOutput {
 }
 
 impl Apply {
-    /// Starts behind the entry at `index`, which the restored machine holds.
-    pub fn new(origin: Origin, index: LogIndex, term: u64) -> Apply {
+    /// Starts behind the entry at `index`, which the restored machine holds. `level_max` is the
+    /// highest level that this build knows.
+    pub fn new(origin: Origin, index: LogIndex, term: u64, level_max: Level) -> Apply {
         Apply {
             origin,
             entries: VecDeque::new(),
@@ -164,7 +168,8 @@ impl Apply {
             last_term: term,
             own_sequence: 0,
             announced: 0,
-            is_condemned: false,
+            level_max,
+            is_ended: false,
             reported_index: index,
             image_bytes_max: 0,
             output: ApplyOutput::default(),
@@ -247,13 +252,14 @@ impl Apply {
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
     }
 
-    /// Whether the directory is not to be used any more. The state may be inside an entry then.
-    pub fn is_condemned(&self) -> bool {
-        self.is_condemned
+    /// Whether nothing more is applied: the directory is not to be used any more, or not by this
+    /// build. The state may be inside an entry then.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     fn has_entries(&self) -> bool {
-        !self.entries.is_empty() && !self.is_condemned
+        !self.entries.is_empty() && !self.is_ended
     }
 
     /// Applies up to `commands_max` commands and returns how many it did.
@@ -323,6 +329,9 @@ impl Apply {
                 }
                 ChangeKind::Control(ControlChange::Servers(servers)) => {
                     output.to_loop.push(FromApply::Servers(servers.clone()));
+                }
+                ChangeKind::Control(ControlChange::Raised(level)) => {
+                    output.to_loop.push(FromApply::Raised(level.clone()));
                 }
                 ChangeKind::Zk(ZkChange::Installed { .. }) if self.replaced_owners.is_some() => {
                     owners.push(OwnerEvent::AllReplaced);
@@ -397,6 +406,7 @@ impl Apply {
         self.changes.push(mark, settings, "");
         let servers = ControlChange::Servers(Arc::new(machine.control().servers().clone()));
         self.changes.push(mark, servers, "");
+        self.output.to_loop.push(FromApply::Raised(machine.control().level().clone()));
         let (index, digest) = (self.last_index, machine.digest());
         self.output.to_loop.push(FromApply::Digest { index, digest });
     }
@@ -418,12 +428,21 @@ impl Apply {
         }
         let mut position = match self.at.take() {
             Some(position) => position,
-            None => Position::at_start(&entry),
+            None => {
+                if let Err(unknown) =
+                    UnknownEntry::check(entry.index, &entry.payload, self.level_max)
+                {
+                    self.is_ended = true;
+                    self.output.to_loop.push(FromApply::Unknown(unknown));
+                    return 0;
+                }
+                Position::at_start(&entry)
+            }
         };
         let mut count = 0;
         while position.batches_left > 0
             && count < commands_max
-            && !self.is_condemned
+            && !self.is_ended
             && self.may_go_on()
         {
             count += self.apply_batch(machine, &entry, &mut position, commands_max - count);
@@ -557,14 +576,14 @@ impl Apply {
     }
 
     fn on_outlived(&mut self, boot: BootId) {
-        self.is_condemned = true;
+        self.is_ended = true;
         self.output.to_loop.push(FromApply::Outlived { boot });
     }
 
     /// Another member took this one's place, and the state has forgotten which of this member's
     /// batches it holds: one that is handed over again could be applied twice, or never.
     fn on_forgotten(&mut self) {
-        self.is_condemned = true;
+        self.is_ended = true;
         self.output.to_loop.push(FromApply::Forgotten);
     }
 

@@ -98,7 +98,8 @@ pub enum Waiting {
 }
 
 impl Bootstrap {
-    /// Of an unborn directory, and a build that knows that much. `servers` are the numbers of those that are to vote, of 32 bits.
+    /// An unborn directory, started by a build that knows so much. `servers` are the numbers of the
+    /// servers that are to vote, each of 32 bits.
     pub fn new(
         server: u64,
         member: MemberId,

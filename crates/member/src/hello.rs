@@ -7,7 +7,7 @@
 //! Byte layout: `docs/formats.md`, "Hello".
 
 use machine::limits::VERSION_BYTES_MAX;
-use machine::{BootId, Level, Machine, MemberId};
+use machine::{BootId, Level, MemberId, StatedLevel};
 use storage::codec::{DecodeError, Reader, put_u64_list};
 use storage::datadir::Birth;
 use thiserror::Error;
@@ -47,23 +47,6 @@ impl Known {
     pub fn up_to(level_max: Level) -> Known {
         let program = env!("CARGO_PKG_VERSION").to_string();
         Known { messages: VersionRange { min: 1, max: 1 }, level_max, program }
-    }
-}
-
-/// A level, and the first version of the program that knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatedLevel {
-    /// The level.
-    pub level: Level,
-    /// For people.
-    pub version: String,
-}
-
-impl StatedLevel {
-    /// The level of a state.
-    pub fn of(machine: &Machine) -> StatedLevel {
-        let control = machine.control();
-        StatedLevel { level: control.level(), version: control.level_version().to_string() }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use machine::{BootId, LogIndex, MemberId};
+use machine::{BootId, Level, LogIndex, MemberId};
 
 use crate::leader::containers::{ContainerManager, ContainerSettings};
 use crate::leader::digests::Digests;
@@ -28,6 +28,8 @@ pub(crate) struct Leading {
     pub from: LogIndex,
     /// Whether a command that replaces the settings is under way.
     pub is_configuring: bool,
+    /// The level that a command under way raises to.
+    pub raising: Option<Level>,
     /// An entry that the replica could not take yet.
     pub unproposed: Option<Bytes>,
     /// What the others forwarded.
@@ -53,6 +55,7 @@ impl Leading {
             since_ms: now_ms,
             from,
             is_configuring: false,
+            raising: None,
             unproposed: None,
             followed: Followed::default(),
             heeded: BTreeMap::new(),

@@ -223,6 +223,10 @@ pub const CAUGHT_UP_ENTRIES: u64 = 64;
 /// again.
 pub const REGISTERS_INTERVAL_MS: u64 = 1_000;
 
+/// How often a level that clients need is asked for while it is not there: as often as a person
+/// might try.
+pub const RAISES_INTERVAL_MS: u64 = 1_000;
+
 /// How often a member whose disk is full says so again, since one message may be lost.
 pub const FULL_INTERVAL_MS: u64 = 1_000;
 

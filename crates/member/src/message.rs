@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use machine::change::SharedChanges;
-use machine::entry::UnstampedBatch;
+use machine::entry::{self, UnstampedBatch};
 use machine::{
-    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, LogIndex, Mark, MemberId,
-    Ordinal, Outcome, Owner, PreparedImage, ServerList, Servers, Settings,
+    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, Level, LogIndex, Mark,
+    MemberId, Ordinal, Outcome, Owner, PreparedImage, ServerList, Servers, Settings, StatedLevel,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
+use thiserror::Error;
 
 use crate::hello::Known;
 use crate::leader::containers::ContainerSettings;
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
+use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
 
 /// Which connection runtime of this member.
@@ -70,6 +72,8 @@ pub enum ToLoop {
     /// Connections of a Front that ended before they had a session, ascending: nobody waits for the
     /// commands that were to give them one.
     Withdraw(FrontId, Vec<ConnectionId>),
+    /// A client uses what this level adds for the first time: the level is to be raised.
+    Need(Level),
 }
 
 /// What arrives at Loop.
@@ -110,8 +114,8 @@ pub enum LoopInput {
     Linked {
         /// Which member.
         peer: MemberId,
-        /// Which server of the configuration it is; none: the link ended.
-        server: Option<u64>,
+        /// What it said of itself; none: the link ended.
+        server: Option<LinkedServer>,
     },
 }
 
@@ -248,6 +252,58 @@ pub enum OwnerEvent {
     AllReplaced,
 }
 
+/// An entry of the log that a later version wrote. The data directory is good: that version goes on
+/// with it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "log entry {index} needs level {level}, and this version knows up to {level_max}: install {}",
+    version.as_ref().map_or("a later version".to_string(), |it| format!("version {it} or later"))
+)]
+pub struct UnknownEntry {
+    /// Its index.
+    pub index: u64,
+    /// The level that its commands need.
+    pub level: Level,
+    /// The highest that this build knows.
+    pub level_max: Level,
+    /// The first version of the program that knows the level, where the entry says it.
+    pub version: Option<String>,
+}
+
+impl UnknownEntry {
+    /// Looks whether a snapshot, whose last entry is that one, is of a level above that one.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_level(
+        index: u64,
+        stated: &StatedLevel,
+        level_max: Level,
+    ) -> Result<(), UnknownEntry> {
+        let StatedLevel { level, version } = stated.clone();
+        if level <= level_max {
+            return Ok(());
+        }
+        Err(UnknownEntry { index, level, level_max, version: Some(version) })
+    }
+
+    /// Looks whether an entry needs a level above that one.
+    ///
+    /// # Errors
+    /// It does.
+    pub fn check(index: u64, payload: &[u8], level_max: Level) -> Result<(), UnknownEntry> {
+        match entry::decode_header(payload) {
+            Ok(header) if header.level > level_max => Err(UnknownEntry {
+                index,
+                level: header.level,
+                level_max,
+                version: entry::version_raised_to(payload),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What Apply tells Loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromApply {
@@ -298,6 +354,10 @@ pub enum FromApply {
     },
     /// The servers, and which of them each member is: each time that changes.
     Servers(Arc<Servers>),
+    /// The level has risen, or is that of a snapshot which took the place of the state.
+    Raised(StatedLevel),
+    /// The log has an entry of a level that this build does not know. Apply applies nothing more.
+    Unknown(UnknownEntry),
     /// The state has forgotten this member, whose place another has taken, and Apply applies
     /// nothing more.
     Forgotten,
@@ -469,6 +529,8 @@ pub struct Start {
     pub servers: ServerList,
     /// What this build knows.
     pub known: Known,
+    /// The level of the restored machine.
+    pub level: Level,
     /// The servers, and which of them each member is, in the restored machine.
     pub servers_restored: Servers,
 }

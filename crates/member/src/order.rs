@@ -12,6 +12,7 @@ pub(crate) mod forward;
 mod fullness;
 pub(crate) mod hearing;
 mod lend;
+mod levels;
 mod memberships;
 mod packing;
 mod peers;
@@ -26,7 +27,7 @@ use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
     Command, ConnectionId, ControlCommand, LogIndex, Mark, MemberId, Origin, Owner, PreparedImage,
-    ServerList, Settings, ZkCommand,
+    ServerList, Settings, StatedLevel, ZkCommand,
 };
 use replica::{
     Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
@@ -42,7 +43,7 @@ use crate::leader::joining::{JoinStep, JoinView};
 use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
     Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, OwnerEvent, SnapshotJob, Start,
-    ToApply, ToLoop, Unavailable, Waiter,
+    ToApply, ToLoop, Unavailable, UnknownEntry, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::order::hearing::Hearing;
@@ -54,11 +55,13 @@ use crate::snapshot::schedule::Snapshots;
 use crate::summary::Latency;
 
 use contact::Contact;
+use levels::Levels;
 use memberships::Memberships;
 use records::{to_log_entry, to_replica};
 use room::Room;
 use timing::Timing;
 
+pub use levels::RaiseRefused;
 pub use records::{to_restored, to_storage};
 
 /// The first of a member's step functions.
@@ -92,6 +95,7 @@ pub struct Loop {
     catch_up: CatchUp,
     memberships: Memberships,
     configured: Configured,
+    levels: Levels,
     room: Room,
     own_digests: OwnDigests,
     /// This member, as leader, has found that its state is not that of the majority.
@@ -379,6 +383,11 @@ pub struct LoopOutput {
     /// The data directory is not to be used any more, and the process is to end: the driver sees to
     /// both. Another start has the other members' state.
     pub condemned: Option<Condemned>,
+    /// The log has an entry that this build cannot apply, and the process is to end: the driver
+    /// sees to it. The data directory stays as it is.
+    pub unknown: Option<UnknownEntry>,
+    /// The state's level, each time that it rises: other servers are to be told.
+    pub raised: Option<StatedLevel>,
     /// What a leader found when it compared digests: for people.
     pub differences: Vec<Difference>,
     /// A snapshot is fetched from now on: for people.
@@ -476,6 +485,7 @@ impl Loop {
                 servers: start.servers,
                 containers: start.containers,
             },
+            levels: Levels::new(start.known, start.level),
             room: Room::new(start.image_bytes_max),
             own_digests: OwnDigests::new(applied.0, start.digest),
             differs: None,
@@ -534,6 +544,7 @@ impl Loop {
             }
             ToLoop::Heard(owners) => self.hearing.heard(owners),
             ToLoop::Withdraw(front, connections) => self.forget_withdrawn(front, &connections),
+            ToLoop::Need(level) => self.need_level(level),
         }
     }
 
@@ -594,6 +605,11 @@ impl Loop {
                 self.condemn(Condemned::Outlived { boot, own });
             }
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
+            FromApply::Raised(stated) => {
+                self.on_raised(stated.level);
+                self.output.raised = Some(stated);
+            }
+            FromApply::Unknown(entry) => self.output.unknown = Some(entry),
             FromApply::Servers(servers) => {
                 if let Some(leading) = &mut self.leading {
                     leading.is_configuring &= *servers.list() == *self.servers.registered.list();
@@ -732,6 +748,7 @@ impl Loop {
         self.pursue_contact();
         self.pursue_snapshots();
         self.pursue_joining();
+        self.pursue_level();
         self.pursue_difference();
         self.weigh_stall(counted_ms);
         if self.leads() && self.room.is_full {
@@ -764,6 +781,7 @@ impl Loop {
         if !self.is_caught_up() || self.is_alone() {
             return;
         }
+        let level = self.level_to_join();
         let Some(leading) = &mut self.leading else { return };
         let membership = self.replica.membership().clone();
         let step = leading.joining.step(&JoinView {
@@ -772,6 +790,7 @@ impl Loop {
             peers: &self.replica.peers(),
             last_index: self.replica.status().last_index,
             silent_ticks_min: REPLACED_SILENCE_MS / self.timing.raft_tick_ms,
+            level,
             has_listened: self.now_ms >= leading.since_ms + REPLACED_SILENCE_MS,
             now_ms: self.now_ms,
         });

@@ -16,6 +16,7 @@
 //! 9 differs  index u64
 //! 10 lend    member u64 | index u64
 //! 11 lent    member u64 | u8: 0, or 1 and index u64 | term u64 | digest u128
+//! 12 need level  level u16
 //!
 //! 16 want    index u64 | term u64 | offset u64
 //! 17 piece   index u64 | term u64 | offset u64 | bytes of the file u64 | bytes
@@ -26,7 +27,7 @@ use bytes::Bytes;
 use machine::codec::{DecodeError, Reader, Write};
 use machine::digest::Digest;
 use machine::entry::{self, BatchHeader};
-use machine::{BootId, MemberId, Owner, SessionId};
+use machine::{BootId, Level, MemberId, Owner, SessionId};
 use thiserror::Error;
 
 use crate::limits::{FETCHED_PIECE_BYTES, FORWARD_BATCHES_MAX, HEARD_SESSIONS_MAX};
@@ -42,6 +43,7 @@ const KIND_DIGEST: u8 = 8;
 const KIND_DIFFERS: u8 = 9;
 const KIND_LEND: u8 = 10;
 const KIND_LENT: u8 = 11;
+const KIND_NEED_LEVEL: u8 = 12;
 
 /// Kinds from here on are bulk: nothing else waits behind them.
 const KIND_BULK: u8 = 16;
@@ -120,6 +122,8 @@ pub enum PeerMessage {
         /// What it has; none: it cannot take one.
         snapshot: Option<LentSnapshot>,
     },
+    /// A client of the sender needs that level: the leader is to raise it.
+    NeedLevel(Level),
     /// Of a snapshot that was offered.
     Want(Want),
     /// What was wanted.
@@ -290,9 +294,7 @@ impl PeerMessage {
                 KIND_FULL
             }
             PeerMessage::Offer(offer) => {
-                out.reserve(8 + offer.message.len());
-                out.put_u64(offer.holder.0);
-                out.extend_from_slice(&offer.message);
+                encode_offer(&offer, &mut out);
                 KIND_OFFER
             }
             PeerMessage::Digest { index, digest } => {
@@ -312,6 +314,10 @@ impl PeerMessage {
             PeerMessage::Lent { to, snapshot } => {
                 encode_lent(to, snapshot, &mut out);
                 KIND_LENT
+            }
+            PeerMessage::NeedLevel(level) => {
+                out.put_u16(level.number());
+                KIND_NEED_LEVEL
             }
             PeerMessage::Want(want) => {
                 encode_at(want.at, &mut out);
@@ -360,6 +366,7 @@ impl PeerMessage {
             }
             KIND_LEND => decode_lend(&mut reader).map_err(malformed)?,
             KIND_LENT => decode_lent(&mut reader).map_err(malformed)?,
+            KIND_NEED_LEVEL => decode_need_level(&mut reader).map_err(malformed)?,
             KIND_WANT => PeerMessage::Want(decode_want(&mut reader).map_err(malformed)?),
             KIND_PIECE => PeerMessage::Piece(decode_piece(&body).map_err(malformed)?),
             KIND_GONE => {
@@ -393,6 +400,12 @@ fn encode_heard(heard: &Heard, out: &mut Vec<u8>) {
     out.put_u64(heard.number);
     out.put_u32(heard.owners.len() as u32);
     heard.owners.iter().for_each(|Owner::Session(session)| out.put_i64(session.0));
+}
+
+fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
+    out.reserve(8 + offer.message.len());
+    out.put_u64(offer.holder.0);
+    out.extend_from_slice(&offer.message);
 }
 
 fn encode_lent(to: MemberId, snapshot: Option<LentSnapshot>, out: &mut Vec<u8>) {
@@ -444,6 +457,13 @@ fn check_origins(from: MemberId, forward: &Forward) -> Result<(), PeerError> {
         before = Some(sequence);
     }
     Ok(())
+}
+
+fn decode_need_level(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {
+    let number = reader.u16()?;
+    let level = Level::from_number(number).ok_or_else(|| reader.bad("level", number.into()))?;
+    reader.finish()?;
+    Ok(PeerMessage::NeedLevel(level))
 }
 
 fn decode_restart(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {

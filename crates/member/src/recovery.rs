@@ -7,20 +7,22 @@
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
 use machine::together::{Together, one_by_one};
-use machine::{BootId, LogIndex, Machine, MemberId, Origin, Owner, ServerList, Settings};
+use machine::{BootId, Level, LogIndex, Machine, MemberId, Origin, Owner, ServerList, Settings};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
 use storage::datadir::{self, Birth, DataDir, EmptyDir, Identity, Opened};
 use storage::disk::Disk;
 use storage::snapshot::{self, DamagedPiece, SnapshotMeta, SnapshotReader, StoredPiece};
-use storage::wal::{HardState, LogEntry, Membership, SnapshotPoint, TornTail, Wal, WalOptions};
+use storage::wal::{
+    EntryKind, HardState, LogEntry, Membership, SnapshotPoint, TornTail, Wal, WalOptions,
+};
 use thiserror::Error;
 
 use crate::bootstrap::ABSENT_VOTERS_FROM;
 use crate::hello::Known;
 use crate::leader::containers::ContainerSettings;
 use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
-use crate::message::{OwnerEvent, Start};
+use crate::message::{OwnerEvent, Start, UnknownEntry};
 use crate::order::to_restored;
 use crate::replay::replay;
 use crate::snapshot::received;
@@ -46,6 +48,9 @@ pub enum RecoveryError {
         /// Where the log starts.
         index: u64,
     },
+    /// A later version wrote the log, which has an entry that this build cannot apply.
+    #[error("{0}")]
+    Unknown(#[from] UnknownEntry),
 }
 
 /// What a member is configured to be.
@@ -89,11 +94,13 @@ pub struct Reading {
     pub log: WalOptions,
     /// Runs the two jobs of a restore: on two threads, or one after the other.
     pub together: Together,
+    /// The highest level that this build knows, or is to know.
+    pub level_max: Level,
 }
 
 impl From<WalOptions> for Reading {
     fn from(log: WalOptions) -> Reading {
-        Reading { log, together: one_by_one }
+        Reading { log, together: one_by_one, level_max: Level::RELEASED }
     }
 }
 
@@ -254,6 +261,7 @@ impl RecoveryError {
             }
             // It passed its checksums: another version wrote it.
             RecoveryError::Snapshot { cause, .. } => !cause.is_of_another_version(),
+            RecoveryError::Unknown(_) => false,
             RecoveryError::NoSnapshot { .. } => true,
         }
     }
@@ -270,8 +278,7 @@ fn recover_born<D: Disk + Clone>(
     // Before anything is changed: a directory whose count is damaged is left as it is.
     let boot = boot_id(dir.next_boot()?, drawn);
     let (mut wal, log) = Wal::open(disk.clone(), reading.log)?;
-    let (meta, mut machine) =
-        restore_newest_together(disk, log.snapshot.index, reading.together, skipped)?;
+    let (meta, mut machine) = restore_newest_together(disk, log.snapshot.index, &reading, skipped)?;
     let snapshot = SnapshotPoint { index: meta.index, term: meta.term };
     let log_ended = Some(wal.last_index()).filter(|last| *last < meta.index);
     if log_ended.is_some() {
@@ -285,6 +292,10 @@ fn recover_born<D: Disk + Clone>(
         entries.clear();
     }
     entries.retain(|entry| entry.index > meta.index);
+    let commit = wal.hard_state().commit;
+    for entry in entries.iter().filter(|it| it.index <= commit && it.kind == EntryKind::Normal) {
+        UnknownEntry::check(entry.index, &entry.payload, reading.level_max)?;
+    }
     received::prepare(disk, &entries, &mut machine, reading.together)?;
     let restored = to_restored(wal.hard_state(), meta.membership, snapshot, entries);
     let origin = Origin { member: MemberId(dir.identity().member_id), boot };
@@ -324,7 +335,8 @@ pub fn start(
     options: Options,
 ) -> Result<(Loop, Apply), ReplicaError> {
     let applied_term = restored.applied_term();
-    let apply = Apply::new(origin, LogIndex(restored.applied_index), applied_term);
+    let level_max = options.known.level_max;
+    let apply = Apply::new(origin, LogIndex(restored.applied_index), applied_term, level_max);
     let log_bytes = restored.log_bytes();
     let member = Loop::new(Start {
         origin,
@@ -347,6 +359,7 @@ pub fn start(
         server: options.server,
         servers: options.servers,
         known: options.known,
+        level: machine.control().level().level,
         servers_restored: machine.control().servers().clone(),
     })?;
     Ok((member, apply))
@@ -423,20 +436,21 @@ pub fn restore_newest<D: Disk + Clone>(
     log_from: u64,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<(SnapshotMeta, Machine), RecoveryError> {
-    restore_newest_together(disk, log_from, one_by_one, skipped)
+    let reading = Reading { level_max: Level::NEWEST, ..WalOptions::default().into() };
+    restore_newest_together(disk, log_from, &reading, skipped)
 }
 
 fn restore_newest_together<D: Disk + Clone>(
     disk: &D,
     log_from: u64,
-    together: Together,
+    reading: &Reading,
     mut skipped: impl FnMut(&RecoveryError),
 ) -> Result<(SnapshotMeta, Machine), RecoveryError> {
     let mut names = snapshot::list(disk)?;
     names.retain(|name| name.index >= log_from);
     let mut failure = RecoveryError::NoSnapshot { index: log_from };
     for name in names.iter().rev() {
-        match restore(disk, &name.name, together) {
+        match restore(disk, &name.name, reading) {
             Ok(restored) => return Ok(restored),
             Err(error) => {
                 skipped(&error);
@@ -452,10 +466,12 @@ fn restore_newest_together<D: Disk + Clone>(
 fn restore<D: Disk + Clone>(
     disk: &D,
     name: &str,
-    together: Together,
+    reading: &Reading,
 ) -> Result<(SnapshotMeta, Machine), RecoveryError> {
     let mut reader = SnapshotReader::open(disk.clone(), name)?;
-    let machine = read_image_together(&mut reader, name, together, START_PIECES, || ())?;
+    let machine = read_image_together(&mut reader, name, reading.together, START_PIECES, || ())?;
+    let unknown = |cause| RecoveryError::Snapshot { name: name.to_string(), cause };
+    machine.check_level(reading.level_max).map_err(unknown)?;
     Ok((reader.meta().clone(), machine))
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use machine::MemberId;
+use machine::{Level, MemberId};
+
+use crate::hello::Hello;
 
 /// What a member knows of that.
 pub(crate) struct Servers {
@@ -11,8 +13,37 @@ pub(crate) struct Servers {
     pub own: (MemberId, u64),
     /// As of the state.
     pub registered: Arc<machine::Servers>,
-    /// Whom there is a link from, and which server it is.
-    pub linked: BTreeMap<MemberId, u64>,
+    /// The members that a link comes from, with what they said.
+    pub linked: BTreeMap<MemberId, LinkedServer>,
+}
+
+/// What the other end of a link has said of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedServer {
+    /// Its number in the configuration.
+    pub number: u64,
+    /// The highest level that it knows.
+    pub level_max: Level,
+    /// The version of its program, for people; empty where it does not say.
+    pub program: String,
+}
+
+#[cfg(test)]
+impl LinkedServer {
+    /// A server of this build.
+    pub(crate) fn of(number: u64) -> LinkedServer {
+        LinkedServer { number, level_max: Level::RELEASED, program: String::new() }
+    }
+}
+
+impl From<&Hello> for LinkedServer {
+    fn from(hello: &Hello) -> LinkedServer {
+        LinkedServer {
+            number: hello.server,
+            level_max: hello.known.level_max,
+            program: hello.known.program.clone(),
+        }
+    }
 }
 
 impl Servers {
@@ -22,7 +53,7 @@ impl Servers {
     }
 
     /// A member links to this one, or its link ended.
-    pub fn on_link(&mut self, member: MemberId, server: Option<u64>) {
+    pub fn on_link(&mut self, member: MemberId, server: Option<LinkedServer>) {
         match server {
             Some(server) => self.linked.insert(member, server),
             None => self.linked.remove(&member),
@@ -36,6 +67,7 @@ impl Servers {
 
     /// Which server a member is, as the state or its link says.
     pub fn server_of(&self, member: MemberId) -> Option<u64> {
-        self.registered.number_of(member).or_else(|| self.linked.get(&member).copied())
+        let linked = || self.linked.get(&member).map(|linked| linked.number);
+        self.registered.number_of(member).or_else(linked)
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use member::bootstrap::{Attendance, Decision, absent_server};
-use member::hello::StatedLevel;
 use member::recovery::{
     OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member, recover,
 };
@@ -21,7 +20,7 @@ use crate::limits::WAITING_INTERVAL;
 use crate::peer_hello::Channel;
 use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
 use crate::queue::Inbox;
-use crate::start::{NodeConfig, StartError, on_two_threads, recovery_error};
+use crate::start::{NodeConfig, StartError, reading, recovery_error};
 use crate::start_board::StartBoard;
 use crate::threads::Shared;
 
@@ -92,7 +91,7 @@ fn to_loop(input: PeerInput) -> Option<LoopInput> {
     let peer = link.hello.member;
     Some(match link.is_outgoing {
         true => LoopInput::Link { peer, is_up },
-        false => LoopInput::Linked { peer, server: is_up.then_some(link.hello.server) },
+        false => LoopInput::Linked { peer, server: is_up.then(|| (&*link.hello).into()) },
     })
 }
 
@@ -112,7 +111,7 @@ pub(crate) fn join(
 ) -> Result<(Recovered<RealDisk>, Cluster), StartError> {
     let failed = |error| recovery_error(config, error);
     let gate = Arc::new(PeerGate::default());
-    let (drawn, options) = (&config.drawn, on_two_threads());
+    let (drawn, options) = (&config.drawn, reading(config));
     let opened = match cluster.voters == [cluster.server] {
         // Nobody else has what it holds: a directory that is corrupt is refused, not set aside.
         true => recover(disk, drawn, options, skipped)
@@ -165,7 +164,7 @@ fn born_hello(
     let (member, boot) = (recovered.origin.member, recovered.origin.boot);
     let mut servers = cluster.voters.clone();
     servers.sort_unstable();
-    let level = StatedLevel::of(&recovered.machine);
+    let level = recovered.machine.control().level().clone();
     Hello::unborn(cluster.server, member, servers, config.member.known.clone()).born(
         boot,
         recovered.dir.birth().clone(),

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
-use machine::MemberId;
+use machine::{MemberId, StatedLevel};
 use member::Hello;
 use member::limits::PEER_BODY_BYTES_MAX;
 use member::peer::PeerFrame;
@@ -394,6 +394,21 @@ impl PeerHandle {
     /// What this server says of itself from now on. All links are made anew.
     pub fn set_hello(&self, hello: Hello) {
         self.links.hello.send_replace(Arc::new(hello));
+    }
+
+    /// Tells other servers from now on that the ensemble is at that level. Links of servers that
+    /// do not know the level end; the others stay.
+    pub fn set_level(&self, stated: StatedLevel) {
+        let level = stated.level;
+        self.links.hello.send_if_modified(|hello| {
+            let changed = Hello { level: Some(stated), ..Hello::clone(hello) };
+            *hello = Arc::new(changed);
+            // What waits for a change makes all links anew.
+            false
+        });
+        let open = self.links.open.lock();
+        let is_below = |it: &&OpenLink| it.link.hello.known.level_max < level;
+        open.iter().filter(is_below).for_each(|it| it.end.notify_one());
     }
 
     /// Ends the links from a member that sent what has no meaning.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use machine::Origin;
 use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
-use member::message::{FrontId, Membership, ReplicaError};
+use member::message::{FrontId, Membership, ReplicaError, UnknownEntry};
 use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
 use member::{LogWriter, ReplyRoom, SnapshotWriter};
 use parking_lot::{Mutex, RwLock};
@@ -91,6 +91,14 @@ pub enum StartError {
         /// Where the log starts.
         index: u64,
     },
+    /// A later version wrote the log.
+    #[error("data directory {dir}: {cause}")]
+    Unknown {
+        /// Which directory.
+        dir: String,
+        /// What is not known here, and what to install.
+        cause: UnknownEntry,
+    },
     /// What the disk holds contradicts itself.
     #[error("data directory {dir}: {cause}")]
     Replica {
@@ -154,7 +162,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
             (recovered, Some(cluster))
         }
         None => {
-            let recovered = recover(&disk, &config.drawn, on_two_threads(), skipped)
+            let recovered = recover(&disk, &config.drawn, reading(config), skipped)
                 .map_err(|error| recovery_error(config, error))?;
             (recovered, None)
         }
@@ -251,8 +259,9 @@ fn tell_recovered(config: &NodeConfig, recovered: &Recovered<RealDisk>, took: Du
 }
 
 /// A start reads its snapshot on two threads.
-pub(crate) fn on_two_threads() -> Reading {
-    Reading { together, ..Reading::from(WalOptions::default()) }
+pub(crate) fn reading(config: &NodeConfig) -> Reading {
+    let level_max = config.member.known.level_max;
+    Reading { log: WalOptions::default(), together, level_max }
 }
 
 /// Runs two jobs at once, the second on a thread of its own. Where the system has none to give,
@@ -454,6 +463,7 @@ pub(crate) fn recovery_error(config: &NodeConfig, error: RecoveryError) -> Start
             StartError::Snapshot { dir, inspect, name, cause }
         }
         RecoveryError::NoSnapshot { index } => StartError::NoSnapshot { dir, inspect, index },
+        RecoveryError::Unknown(cause) => StartError::Unknown { dir, cause },
     }
 }
 

@@ -341,6 +341,11 @@ impl Replica {
         self.append(eraftpb::Entry { data: payload, ..Default::default() })
     }
 
+    /// Whether the log may have a change of the membership that is not applied. For a leader.
+    pub fn is_changing_membership(&self) -> bool {
+        self.node.raft.has_pending_conf()
+    }
+
     /// Appends a membership entry. One at a time: the next is taken when this one is applied, and
     /// a joint state it enters is left.
     ///

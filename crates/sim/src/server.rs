@@ -17,9 +17,8 @@ use std::sync::Arc;
 
 use machine::change::SharedChanges;
 use machine::together::one_by_one;
-use machine::{BootId, Machine, MemberId, Origin, Settings};
+use machine::{BootId, Machine, MemberId, Origin, Settings, StatedLevel};
 use member::bootstrap::Attendance;
-use member::hello::StatedLevel;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
@@ -28,7 +27,7 @@ use member::message::{
 };
 use member::peer::PeerFrame;
 use member::recovery::{
-    self, OpenedMember, Recovered, RecoveryError, open_member, recover, restore_newest,
+    self, OpenedMember, Reading, Recovered, RecoveryError, open_member, recover, restore_newest,
 };
 use member::snapshot::received::{self, ImageReceiver};
 use member::throttle::{Throttle, ThrottleConfig};
@@ -210,6 +209,12 @@ impl MemberConfig {
         secret
     }
 
+    /// How a start reads the directory.
+    pub fn reading(&self) -> Reading {
+        let level_max = self.options.known.level_max;
+        Reading { level_max, ..Reading::from(self.wal) }
+    }
+
     /// What it says of itself to others.
     fn hello(&self, origin: Origin, birth: &Birth, level: StatedLevel) -> Hello {
         let (server, known) = (self.number as u64 + 1, self.options.known.clone());
@@ -266,6 +271,8 @@ pub enum Death {
     Disk(String),
     /// It ended itself: its directory is not to be used any more, and says so.
     Condemned(Condemned),
+    /// It ended itself: a later build wrote what it was to read or apply.
+    TooOld(String),
     /// It should have gone on.
     Bug(String),
 }
@@ -505,9 +512,9 @@ impl Server {
         witness: &mut Witness,
     ) -> Result<Started, Death> {
         let recovered = if config.is_alone() {
-            recover(disk, &config.drawn(life), config.wal, |_| {}).map_err(not_recovered)?
+            recover(disk, &config.drawn(life), config.reading(), |_| {}).map_err(not_recovered)?
         } else {
-            match open_member(disk, &config.drawn(life), config.wal, |_| {})
+            match open_member(disk, &config.drawn(life), config.reading(), |_| {})
                 .map_err(not_recovered)?
             {
                 OpenedMember::Born(recovered) => *recovered,
@@ -536,7 +543,7 @@ impl Server {
         witness: &mut Witness,
     ) -> Result<Server, Death> {
         let origin = recovered.origin;
-        let level = StatedLevel::of(&recovered.machine);
+        let level = recovered.machine.control().level().clone();
         let hello = Arc::new(config.hello(origin, recovered.dir.birth(), level));
         let identity = recovered.dir.identity();
         recovered.replay(one_by_one);
@@ -689,7 +696,7 @@ impl Server {
 
     /// A member has linked to this one, or that link has ended.
     pub fn on_linked(&mut self, peer: &Hello, is_up: bool, world: &mut World) {
-        let server = is_up.then_some(peer.server);
+        let server = is_up.then(|| peer.into());
         self.push_loop(world, [LoopInput::Linked { peer: peer.member, server }]);
     }
 
@@ -999,7 +1006,7 @@ impl Server {
                 break;
             }
         }
-        if !self.is_alone && !self.is_wrong() && !self.apply.is_condemned() {
+        if !self.is_alone && !self.is_wrong() && !self.apply.is_ended() {
             witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }
         let mut output = self.apply.take_output();
@@ -1182,7 +1189,13 @@ fn check_held(
 }
 
 fn not_recovered(error: RecoveryError) -> Death {
-    Death::Disk(error.to_string())
+    match error {
+        RecoveryError::Unknown(unknown) => Death::TooOld(unknown.to_string()),
+        RecoveryError::Snapshot { cause, .. } if cause.is_of_another_version() => {
+            Death::TooOld(cause.to_string())
+        }
+        error => Death::Disk(error.to_string()),
+    }
 }
 
 #[cfg(test)]

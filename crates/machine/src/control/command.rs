@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 use crate::codec::{DecodeError, Reader, Write};
 use crate::control::servers::ServerList;
 use crate::ids::MemberId;
-use crate::level::Level;
+use crate::level::{Level, StatedLevel};
 use crate::limits::VERSION_BYTES_MAX;
 
 /// A replicated change of the ensemble.
@@ -32,12 +32,8 @@ pub enum Command {
     /// its sequence and the commands behind it keep their places.
     Nothing,
     /// Allow what a level adds. The leader has heard from every member that it knows the level.
-    Raise {
-        /// The level. One at or below the present one changes nothing.
-        level: Level,
-        /// The first version of the program that knows it, for members that do not.
-        version: String,
-    },
+    /// A level at or below the present one changes nothing.
+    Raise(StatedLevel),
     /// Replace the list of servers. A server that was in it before keeps its id.
     SetServers(ServerList),
 }
@@ -75,10 +71,9 @@ impl Command {
                 out.put_u64(member.0);
             }
             Command::Nothing => put_kind_in_space(KIND_NOTHING),
-            Command::Raise { level, version } => {
+            Command::Raise(stated) => {
                 put_kind_in_space(KIND_RAISE);
-                out.put_u16(level.number());
-                out.put_bytes(version.as_bytes());
+                encode_stated(stated, out);
             }
             Command::SetServers(list) => {
                 put_kind_in_space(KIND_SET_SERVERS);
@@ -104,10 +99,7 @@ impl Command {
         let kind = reader.u8()?;
         Ok(match kind {
             KIND_NOTHING => Command::Nothing,
-            KIND_RAISE => {
-                let level = decode_level(reader)?;
-                Command::Raise { level, version: decode_version(reader)? }
-            }
+            KIND_RAISE => Command::Raise(decode_stated(reader)?),
             KIND_SET_SERVERS => Command::SetServers(ServerList::decode(reader)?),
             _ => return Err(reader.bad("command of the ensemble", u64::from(kind))),
         })
@@ -116,7 +108,7 @@ impl Command {
     /// The level that a member must know to apply it.
     pub(crate) fn level(&self) -> Level {
         match self {
-            Command::Raise { level, .. } => *level,
+            Command::Raise(stated) => stated.level,
             _ => Level::FIRST,
         }
     }
@@ -128,11 +120,16 @@ pub(crate) fn decode_level(reader: &mut Reader<'_>) -> Result<Level, DecodeError
     Level::from_number(number).ok_or_else(|| reader.bad("level", u64::from(number)))
 }
 
-/// Reads the name of a version of the program.
-pub(crate) fn decode_version(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
+pub(crate) fn encode_stated(stated: &StatedLevel, out: &mut Vec<u8>) {
+    out.put_u16(stated.level.number());
+    out.put_bytes(stated.version.as_bytes());
+}
+
+pub(crate) fn decode_stated(reader: &mut Reader<'_>) -> Result<StatedLevel, DecodeError> {
+    let level = decode_level(reader)?;
     let version = reader.text()?;
     if version.len() > VERSION_BYTES_MAX {
         return Err(reader.bad("bytes of a version", version.len() as u64));
     }
-    Ok(version.to_string())
+    Ok(StatedLevel { level, version: version.to_string() })
 }

@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::digest::Digest;
 pub use crate::image::error::RestoreError;
 use crate::image::format::{Header, Sections, Space, TAG_END, TAG_FRAME, TAG_HEADER};
-use crate::level::Level;
+use crate::level::{Level, StatedLevel};
 use crate::machine::Machine;
 use crate::together::{Together, one_by_one};
 use crate::zk::restore::{RecordDecoder, Records, ZkRestore};
@@ -104,11 +104,10 @@ impl Machine {
 }
 
 fn check_level(control: &Control, level_max: Level) -> Result<(), RestoreError> {
-    let level = control.level();
+    let StatedLevel { level, version } = control.level().clone();
     if level <= level_max {
         return Ok(());
     }
-    let version = control.level_version().to_string();
     Err(RestoreError::UnknownLevel { level, level_max, version })
 }
 

@@ -379,20 +379,26 @@ fn the_servers_are_shown_in_the_config_znode_as_zookeeper_shows_them() {
 #[test]
 fn a_level_only_rises() {
     let mut rig = Rig::default();
-    assert_eq!(rig.machine.control.level(), Level::FIRST);
+    assert_eq!(rig.machine.control.level().level, Level::FIRST);
     let before = rig.machine.digest();
     rig.run("raise 1");
-    assert_eq!((rig.take_changes(), rig.machine.control.level()), (String::new(), Level::FIRST));
+    assert_eq!(
+        (rig.take_changes(), rig.machine.control.level().level),
+        (String::new(), Level::FIRST)
+    );
     rig.run("raise 2");
     assert_eq!(
-        (rig.take_changes().as_str(), rig.machine.control.level()),
+        (rig.take_changes().as_str(), rig.machine.control.level().level),
         ("1: raised to 2", Level::ETCD)
     );
-    assert_eq!(rig.machine.control.level_version(), Level::ETCD.version());
+    assert_eq!(rig.machine.control.level().version, Level::ETCD.version());
     let raised = rig.machine.digest();
     assert_ne!(raised, before);
     rig.run("raise 1");
-    assert_eq!((rig.take_changes(), rig.machine.control.level()), (String::new(), Level::ETCD));
+    assert_eq!(
+        (rig.take_changes(), rig.machine.control.level().level),
+        (String::new(), Level::ETCD)
+    );
     check_invariants(&mut rig.machine);
 }
 

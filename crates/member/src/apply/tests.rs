@@ -145,7 +145,8 @@ fn what_a_life_that_it_does_not_know_of_handed_over_is_never_applied() {
     };
     let theirs = batch(&[(7, open(7))]).stamp(Origin { member: MemberId(9), ..ORIGIN }, 1);
     let check = |announced: u64, batches: &[bytes::Bytes], expected: Option<u64>| {
-        let (mut apply, mut machine) = (Apply::new(ORIGIN, LogIndex(1), 1), Machine::default());
+        let (mut apply, mut machine) =
+            (Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::RELEASED), Machine::default());
         (1..=announced).for_each(|sequence| {
             apply.receive(expect(sequence, Some(0), vec![waiter(1, vec![])]));
         });
@@ -181,7 +182,7 @@ fn a_snapshot_that_holds_what_another_life_handed_over_does_not_become_the_state
         (1..=sequence).for_each(|sequence| assert!(machine.begin_batch(origin, sequence)));
         machine.finish_entry(LogIndex(2));
         let at = SnapshotAt { index: 2, term: 1 };
-        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
+        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::RELEASED);
         apply.receive(expect(1, None, Vec::new()));
         let image = WholeSnapshot { at, machine: Box::new(machine) };
         apply.receive(ToApply::Replace { image, is_voter: true });
@@ -191,6 +192,35 @@ fn a_snapshot_that_holds_what_another_life_handed_over_does_not_become_the_state
         let is_told = told.iter().any(|it| matches!(it, FromApply::Outlived { .. }));
         assert_eq!(is_told, !is_known, "{boot} {sequence}");
         assert_eq!(state.index() == LogIndex(2), is_known);
+    }
+}
+
+#[test]
+fn nothing_is_applied_from_an_entry_on_that_needs_a_level_that_is_not_known() {
+    let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
+    let raising = batch(&[(0, raise)]).stamp(Origin { member: MemberId(9), ..ORIGIN }, 1);
+    let payload = entry::encode(1, 0, Level::ETCD, &[raising]);
+    let raised = Entry { payload, ..entry_of(3, &[]) };
+    for (level_max, is_known) in [(Level::FIRST, false), (Level::ETCD, true)] {
+        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1, level_max);
+        let mut machine = Machine::default();
+        apply.receive(entries(vec![entry_of(2, &[]), raised.clone(), entry_of(4, &[])]));
+        (0..9).for_each(|_| {
+            apply.step(&mut machine, 1);
+        });
+        let told = apply.take_output().to_loop;
+        let unknown = told.iter().find_map(|message| match message {
+            FromApply::Unknown(entry) => Some(entry.to_string()),
+            _ => None,
+        });
+        let said = "log entry 3 needs level 2, and this version knows up to 1: install version \
+                    0.2.0 or later";
+        assert_eq!(unknown.as_deref(), (!is_known).then_some(said));
+        assert_eq!(machine.index(), LogIndex(if is_known { 4 } else { 2 }));
+        assert_eq!(apply.is_ended(), !is_known);
+        assert!(!apply.has_work());
+        let raised = told.iter().any(|message| matches!(message, FromApply::Raised(_)));
+        assert_eq!(raised, is_known);
     }
 }
 
@@ -206,7 +236,8 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
     for (forgotten, has_given, expected) in
         [(ORIGIN.member, true, true), (ORIGIN.member, false, false), (MemberId(8), true, false)]
     {
-        let (mut apply, mut machine) = (Apply::new(ORIGIN, LogIndex(1), 1), Machine::default());
+        let (mut apply, mut machine) =
+            (Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::RELEASED), Machine::default());
         let mut given = Vec::new();
         if has_given {
             apply.receive(expect(1, Some(0), vec![waiter(1, vec![])]));
@@ -251,7 +282,7 @@ fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
         assert!(machine.begin_batch(origin, 1));
         machine.finish_entry(LogIndex(2));
         let at = SnapshotAt { index: 2, term: 1 };
-        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
+        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::RELEASED);
         let announce = |apply: &mut Apply, count| {
             for _ in 0..count {
                 apply.receive(expect(1, Some(0), vec![waiter(1, vec![])]));
@@ -295,7 +326,7 @@ struct Player {
 impl Player {
     fn new() -> Player {
         let seen = Seen { answers: vec![Vec::new(), Vec::new()], ..Seen::default() };
-        let apply = Apply::new(ORIGIN, LogIndex(1), 1);
+        let apply = Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::RELEASED);
         Player { apply, machine: Machine::default(), seen, ends: Vec::new() }
     }
 

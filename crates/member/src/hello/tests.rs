@@ -6,8 +6,7 @@ fn unborn() -> Hello {
 
 fn born() -> Hello {
     let birth = Birth { cluster_id: 1 << 100, voters: vec![5, 7, 9] };
-    let level = StatedLevel { level: Level::FIRST, version: "0.1.0".to_string() };
-    unborn().born(BootId(4), birth, level)
+    unborn().born(BootId(4), birth, Level::FIRST.into())
 }
 
 /// As a later version may say it.
@@ -169,7 +168,7 @@ fn a_level_of_zero_is_refused() {
 #[test]
 fn servers_agree_unless_one_does_not_know_the_level_of_the_other() {
     let at = |level_max: Level, level: Option<Level>| {
-        let level = level.map(|level| StatedLevel { level, version: level.version().to_string() });
+        let level = level.map(StatedLevel::from);
         Hello { known: Known::up_to(level_max), level, ..unborn() }
     };
     let old = at(Level::FIRST, Some(Level::FIRST));

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use machine::{Command, ControlCommand, MemberId};
+use machine::{Command, ControlCommand, Level, MemberId};
 use replica::{MemberChange, Membership, MembershipChange, PeerStatus, Transition};
 
 use crate::bootstrap::{absent_server, absent_voter};
@@ -40,6 +40,8 @@ pub(crate) struct JoinView<'a> {
     pub last_index: u64,
     /// A member that was not heard for so many ticks is gone.
     pub silent_ticks_min: u64,
+    /// A member that does not know this level is not added.
+    pub level: Level,
     /// Whether this member leads for as long, so that whoever is there was heard.
     pub has_listened: bool,
     pub now_ms: u64,
@@ -69,7 +71,7 @@ impl Joining {
 
 fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static>> {
     let known =
-        core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, at)| (*id, *at)));
+        core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, it)| (*id, it.number)));
     for (member, server) in known {
         if servers.registered.members().get(&member) != Some(&server) {
             return Some(Command::Control(ControlCommand::Register { member, server }));
@@ -158,7 +160,11 @@ fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
 /// Whoever comes as a server whose member is gone becomes a learner; so that there is one for
 /// each server at most, an earlier one that is gone, too, makes place.
 fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
-    for (member, server) in &view.servers.linked {
+    for (member, linked) in &view.servers.linked {
+        let server = &linked.number;
+        if linked.level_max < view.level {
+            continue;
+        }
         let is_registered = view.servers.registered.members().get(member) == Some(server);
         if view.membership.contains(member.0) || !is_registered {
             continue;

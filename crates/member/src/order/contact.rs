@@ -168,4 +168,4 @@ impl Loop {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

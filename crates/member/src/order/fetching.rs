@@ -4,7 +4,7 @@
 use machine::MemberId;
 
 use super::{Fetching, Loop};
-use crate::message::{FromTransfer, SnapshotJob};
+use crate::message::{FromTransfer, SnapshotJob, UnknownEntry};
 use crate::peer::{Offer, PeerError, PeerMessage};
 use crate::snapshot::fetch::{CatchUp, Fetch, FetchStep, WholeSnapshot};
 
@@ -75,7 +75,11 @@ impl Loop {
                 let Some(fetch) = self.catch_up.take_fetch() else { return };
                 self.counts.snapshots_fetched += 1;
                 self.counts.snapshots_borrowed += u64::from(fetch.holder != fetch.from);
-                self.keep_whole(image, &fetch);
+                let (index, level) = (image.at.index, image.machine.control().level());
+                match UnknownEntry::check_level(index, level, self.levels.own_max()) {
+                    Ok(()) => self.keep_whole(image, &fetch),
+                    Err(unknown) => self.output.unknown = Some(unknown),
+                }
             }
             // It is offered again.
             FromTransfer::Failed => _ = self.catch_up.take_fetch(),

@@ -10,6 +10,7 @@ use crate::leader::digests::{self, Difference};
 use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS};
 use crate::message::SnapshotJob;
 use crate::peer::{Forward, PeerError, PeerFrame, PeerMessage};
+use crate::servers::LinkedServer;
 
 impl Loop {
     /// Something from another member, whose identity its link has proved.
@@ -66,6 +67,7 @@ impl Loop {
                 }
             }
             PeerMessage::Full(is_full) => self.on_full(from, is_full),
+            PeerMessage::NeedLevel(level) => self.need_level(level),
         }
         Ok(())
     }
@@ -160,8 +162,8 @@ impl Loop {
         self.room.is_member_full(member, self.now_ms)
     }
 
-    /// A link from another member was made, which is that server of the configuration, or it ended.
-    pub(super) fn on_linked(&mut self, member: MemberId, server: Option<u64>) {
+    /// A link from another member was made, which says that of itself, or it ended.
+    pub(super) fn on_linked(&mut self, member: MemberId, server: Option<LinkedServer>) {
         if server.is_none() {
             self.replica.miss_leader(member.0);
         }

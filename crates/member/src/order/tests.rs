@@ -696,7 +696,7 @@ fn a_member_restored_from_its_disk_goes_on_where_it_was() {
     let origin = restart.origin;
     let mut real = Real::new(restart);
     let mut machine = Machine::default();
-    let mut apply = crate::Apply::new(origin, LogIndex(1), 1);
+    let mut apply = crate::Apply::new(origin, LogIndex(1), 1, machine::Level::RELEASED);
     for _ in 0..50 {
         real.finish(9).into_iter().for_each(|message| apply.receive(message));
         real.persist(usize::MAX);

@@ -12,12 +12,8 @@ const ORIGIN: Origin = Origin { member: FROM, boot: BootId(9) };
 
 fn forward(origin: Origin, sequences: &[u64]) -> PeerMessage {
     let batch = |sequence: &u64| {
-        let header = BatchHeader {
-            origin,
-            sequence: *sequence,
-            command_count: 0,
-            level: machine::Level::FIRST,
-        };
+        let header =
+            BatchHeader { origin, sequence: *sequence, command_count: 0, level: Level::FIRST };
         ForwardedBatch { header, bytes: UnstampedBatch::empty().stamp(origin, *sequence) }
     };
     let batches = sequences.iter().map(batch).collect();
@@ -46,6 +42,7 @@ fn messages() -> Vec<PeerMessage> {
         PeerMessage::Lend { to: MemberId(8), index: 1 << 40 },
         PeerMessage::Lent { to: MemberId(8), snapshot: Some(LENT) },
         PeerMessage::Lent { to: MemberId(8), snapshot: None },
+        PeerMessage::NeedLevel(Level::ETCD),
         PeerMessage::Want(Want { at: AT, offset: 1 << 40 }),
         PeerMessage::Piece(Piece {
             at: AT,
@@ -129,7 +126,7 @@ fn bulk_is_what_nothing_else_waits_behind() {
 
 #[test]
 fn kinds_of_other_versions_are_refused() {
-    for kind in [0, 12, 15, 19, 255] {
+    for kind in [0, 13, 15, 19, 255] {
         let frame = PeerFrame { kind, body: Bytes::new() };
         assert_eq!(PeerMessage::decode(FROM, frame), Err(PeerError::UnknownKind(kind)));
     }

@@ -3,8 +3,11 @@
 mod damage;
 mod failures;
 
+use machine::entry::{self, BatchBuilder, encode_identities};
 use machine::zk::command::AskedAcl;
-use machine::{ChangeBatch, Command, ConnectionId, CreateMode, Op, SessionId, Stamp, ZkCommand};
+use machine::{
+    ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Op, SessionId, Stamp, ZkCommand,
+};
 use storage::fault_disk::FaultDisk;
 use storage::limits::PIECE_BYTES_MAX;
 use storage::wal::LogEntry;
@@ -375,12 +378,86 @@ fn a_snapshot_of_a_later_version_is_not_set_aside_whatever_the_others_are() {
         (36, 2, "the image's section of space control has version 2"),
         (37, 3, "the image has a section of space etcd"),
         (38, 2, "the image's section of space zk has version 2"),
+        (45, 3, "the image has level 3, and this version knows up to 2: install version 0.1.0"),
     ] {
         for is_older_damaged in [false, true] {
             let refused = refused_image(|image| image[position] = byte, is_older_damaged);
             assert!(refused.contains(expected), "{refused}");
         }
     }
+}
+
+/// An entry whose only command raises the level.
+fn raise(index: u64, level: Level) -> LogEntry {
+    let mut builder = BatchBuilder::default();
+    let command = Command::Control(ControlCommand::Raise(level.into()));
+    builder.push(ConnectionId(0), &encode_identities([].into_iter()), &command);
+    let batch = builder.finish().stamp(Origin::default(), 1);
+    let payload = entry::encode(1, 0, level, &[batch]);
+    LogEntry { index, term: 1, kind: storage::wal::EntryKind::Normal, payload }
+}
+
+fn open_knowing(
+    disk: &FaultDisk,
+    level_max: Level,
+) -> Result<OpenedMember<FaultDisk>, RecoveryError> {
+    let reading = Reading { level_max, ..Reading::from(WalOptions::default()) };
+    open_member(disk, &[2; 32], reading, |_| {})
+}
+
+#[test]
+fn a_log_of_a_later_version_is_refused_and_not_set_aside_where_that_is_committed() {
+    for (commit, is_refused) in [(1, false), (2, true)] {
+        let disk = FaultDisk::new(1);
+        let member = unborn(&disk, 1);
+        let birth = Birth { cluster_id: 7, voters: vec![member.member.0] };
+        let mut lived = member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+        let hard_state = HardState { term: 1, vote: 0, commit };
+        lived.wal.append(&[raise(2, Level::ETCD)], Some(hard_state), None).unwrap();
+        lived.wal.commit().unwrap();
+        drop(lived);
+        let refused = open_knowing(&disk, Level::FIRST).err();
+        assert_eq!(refused.is_some(), is_refused);
+        if let Some(error) = refused {
+            let said = "log entry 2 needs level 2, and this version knows up to 1: install version \
+                        0.2.0 or later";
+            assert_eq!(error.to_string(), said);
+        }
+        assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));
+        assert!(matches!(open_knowing(&disk, Level::ETCD), Ok(OpenedMember::Born(_))));
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_higher_level_is_refused_and_not_set_aside() {
+    let disk = FaultDisk::new(1);
+    let member = unborn(&disk, 1);
+    let birth = Birth { cluster_id: 7, voters: vec![member.member.0] };
+    let mut lived = member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+    append(&mut lived, 2, 1);
+    let mut raised = Machine::default();
+    let command = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
+    let stamp = Stamp {
+        time_ms: 1,
+        origin: Origin::default(),
+        connection: ConnectionId(0),
+        identities: &[],
+    };
+    raised.apply(&stamp, &command, &mut ChangeBatch::default());
+    raised.finish_entry(LogIndex(2));
+    raised.freeze();
+    let FreezeStep::Last(image) = raised.freeze_step(usize::MAX, u32::MAX) else {
+        panic!("a small state is one piece");
+    };
+    write_image(&disk, &lived, (2, 1), |piece| *piece = image);
+    lived.wal.release(SnapshotPoint { index: 2, term: 1 }).unwrap();
+    lived.wal.commit().unwrap();
+    drop(lived);
+    let refused = open_knowing(&disk, Level::FIRST).err().expect("is refused").to_string();
+    let said = "the image has level 2, and this version knows up to 1: install version 0.2.0";
+    assert!(refused.contains(said), "{refused}");
+    assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));
+    assert!(matches!(open_knowing(&disk, Level::ETCD), Ok(OpenedMember::Born(_))));
 }
 
 /// Starts a member whose newest image was changed and the older one is damaged, or is not enough;

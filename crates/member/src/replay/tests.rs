@@ -80,7 +80,7 @@ fn replayed(restored: &mut Restored) -> Machine {
 /// The state that Apply makes of the entries.
 fn applied(entries: &[Entry]) -> Machine {
     let mut machine = Machine::default();
-    let mut apply = Apply::new(ORIGIN, LogIndex(1), 1);
+    let mut apply = Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::RELEASED);
     apply.receive(ToApply::Entries(entries.to_vec()));
     while apply.has_work() {
         apply.step(&mut machine, 5);

@@ -253,6 +253,7 @@ fn is_of_content(error: &RecoveryError) -> bool {
                 | StorageError::ReceivedTooLarge { .. }
         ),
         RecoveryError::Snapshot { .. } | RecoveryError::NoSnapshot { .. } => true,
+        RecoveryError::Unknown(_) => false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use member::log_writer::LogInput;
-use member::message::{LoopInput, ToApply};
+use member::message::{LoopInput, ToApply, UnknownEntry};
 use member::{BadPeer, Condemned, Loop, LoopOutput};
 
 use super::announce::announce;
@@ -131,6 +131,12 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
     if let Some(why) = output.condemned {
         condemn(shared, why);
     }
+    if let Some(entry) = output.unknown {
+        end_at_unknown(&entry);
+    }
+    if let (Some(stated), Some(peers)) = (output.raised, &shared.peers) {
+        peers.set_level(stated);
+    }
     if let Some(mark) = output.installed
         && let Some(waiter) = shared.install_waiter.lock().take()
     {
@@ -147,6 +153,12 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
         shared.ready.push([()]);
     }
     is_sending
+}
+
+/// A later version wrote the log: this build cannot go on, and changes nothing.
+fn end_at_unknown(entry: &UnknownEntry) -> ! {
+    tracing::error!("{entry}; this server ends, and its data directory stays as it is");
+    std::process::exit(70);
 }
 
 /// What the directory holds is not what it should be: it is not used again.

@@ -1,9 +1,11 @@
 //! A turn of Loop in a process of the simulation: as `node` runs it, and judged.
 
-use member::BadPeer;
+use std::sync::Arc;
+
 use member::limits::ENTRIES_TO_DISK_MAX;
 use member::log_writer::LogInput;
 use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop};
+use member::{BadPeer, Hello};
 use storage::datadir;
 use storage::record::EntryKind;
 
@@ -81,6 +83,12 @@ impl Server {
         if let Some(why) = output.condemned.filter(|_| self.conditions.sabotage.is_none()) {
             datadir::condemn(&self.disk, &why.to_string()).map_err(disk_failed)?;
             return Err(Death::Condemned(why));
+        }
+        if let Some(entry) = output.unknown {
+            return Err(Death::TooOld(entry.to_string()));
+        }
+        if let Some(stated) = output.raised {
+            self.hello = Arc::new(Hello { level: Some(stated), ..Hello::clone(&self.hello) });
         }
         if output.ready {
             self.become_ready(world, witness)?;

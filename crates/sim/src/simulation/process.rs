@@ -69,7 +69,7 @@ impl Simulation {
             }
             Err(Death::Disk(what)) => Err(format!("the disk did not fail, but: {what}")),
             Err(Death::Condemned(why)) => self.on_condemned(member, why),
-            Err(Death::Bug(what)) => Err(what),
+            Err(Death::TooOld(what) | Death::Bug(what)) => Err(what),
         }
     }
 
@@ -171,7 +171,7 @@ impl Simulation {
             }
             Death::Disk(what) => Err(format!("the server does not start: {what}")),
             Death::Condemned(why) => Err(format!("while it is started: {why}")),
-            Death::Bug(what) => Err(what),
+            Death::TooOld(what) | Death::Bug(what) => Err(what),
         }
     }
 

@@ -127,7 +127,7 @@ fn change_text((change, path): (&crate::change::Change, &str)) -> String {
         ChangeKind::Control(ControlChange::Servers(servers)) => {
             format!("servers {:?} {:?}", servers.list().servers.keys(), servers.members())
         }
-        ChangeKind::Control(ControlChange::Raised(level)) => format!("raised to {level}"),
+        ChangeKind::Control(ControlChange::Raised(level)) => format!("raised to {}", level.level),
         ChangeKind::Zk(ZkChange::Installed { sessions }) => format!("installed {sessions:?}"),
     };
     format!("{}: {what}", change.mark.zxid.0)
@@ -228,8 +228,7 @@ pub(crate) fn parse_command(session: SessionId, text: &str) -> Command<'_> {
         "nothing" => Command::Control(ControlCommand::Nothing),
         "raise" => {
             let level = Level::from_number(rest.parse().unwrap()).unwrap();
-            let version = level.version().to_string();
-            Command::Control(ControlCommand::Raise { level, version })
+            Command::Control(ControlCommand::Raise(level.into()))
         }
         "servers" => Command::Control(ControlCommand::SetServers(parse_servers(rest))),
         "multi" if rest.is_empty() => Command::Zk(ZkCommand::Multi { session, ops: Vec::new() }),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::servers::LinkedServer;
 
 const OWN: (MemberId, u64) = (MemberId(11), 1);
 
@@ -37,7 +38,7 @@ impl Rig {
 fn joining(registered: &[(u64, u64)], linked: &[(u64, u64)]) -> Rig {
     let mut servers = Servers::new(OWN, self::registered(registered));
     for (member, server) in linked {
-        servers.on_link(MemberId(*member), Some(*server));
+        servers.on_link(MemberId(*member), Some(LinkedServer::of(*server)));
     }
     Rig { servers, joining: Joining::default() }
 }
@@ -58,6 +59,7 @@ fn step_of(
         membership,
         peers,
         last_index,
+        level: Level::FIRST,
         silent_ticks_min,
         has_listened,
         now_ms,
@@ -203,8 +205,33 @@ fn a_learner_that_is_gone_is_removed_once_the_voter_that_it_was_to_replace_is_ba
     assert_eq!(step_of(&mut joining, &membership, &peers(Some(0), None), false), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(49))), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(50), Some(50))), None);
-    joining.servers.on_link(MemberId(22), Some(2));
+    joining.servers.on_link(MemberId(22), Some(LinkedServer::of(2)));
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), None);
+}
+
+#[test]
+fn a_server_that_does_not_know_the_level_is_not_added() {
+    let mut joining = joining(&[&ALL[..], &[(22, 2)]].concat(), &[(13, 3), (22, 2)]);
+    let members = membership(&[11, 12, 13], &[]);
+    let peers = [peer(12, None, 0), peer(13, Some(0), 1_000)];
+    let at = |joining: &mut Rig, level: Level| {
+        joining.joining.step(&JoinView {
+            servers: &joining.servers,
+            membership: &members,
+            peers: &peers,
+            last_index: 1_000,
+            level,
+            silent_ticks_min: 50,
+            has_listened: true,
+            now_ms: 10,
+        })
+    };
+    assert_eq!(at(&mut joining, Level::ETCD), None);
+    let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
+    assert_eq!(at(&mut joining, Level::FIRST), added);
+    let newer = LinkedServer { level_max: Level::ETCD, ..LinkedServer::of(2) };
+    joining.servers.on_link(MemberId(22), Some(newer));
+    assert_eq!(at(&mut joining, Level::ETCD), added);
 }
 
 #[test]

@@ -4,23 +4,25 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use machine::{BootId, Command, MemberId, Origin, Owner, SessionId, ZkCommand};
+use machine::{BootId, Command, Level, MemberId, Origin, Owner, SessionId, ZkCommand};
 use replica::{Membership, Role};
 
 use super::super::tests::applied_up_to;
 use super::*;
+use crate::hello::Known;
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::message::{
     FromApply, FrontId, LoopInput, OwnerEvent, Start, Submission, Ticket, ToApply, ToLoop, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
+use crate::servers::LinkedServer;
 use crate::zk_front::tests::rig::{own_batch, start};
 
-const TICK_MS: u64 = 20;
+pub(in crate::order) const TICK_MS: u64 = 20;
 
-struct World {
-    members: Vec<Loop>,
+pub(in crate::order) struct World {
+    pub members: Vec<Loop>,
     /// Members that neither hear nor are heard.
     away: BTreeSet<usize>,
     flying: VecDeque<(usize, usize, PeerFrame)>,
@@ -30,19 +32,26 @@ struct World {
     refused: Vec<usize>,
     /// Committed entries wait for Apply.
     is_apply_slow: bool,
-    unapplied: Vec<(usize, u64)>,
+    unapplied: Vec<(usize, replica::Entry)>,
+    /// What each member said that its level is.
+    pub raised: Vec<(usize, Level)>,
 }
 
-fn id(at: usize) -> MemberId {
+pub(in crate::order) fn id(at: usize) -> MemberId {
     MemberId(at as u64 + 1)
 }
 
-fn member(at: usize, membership: &Membership) -> Loop {
+pub(in crate::order) fn linked(at: usize, level_max: Level) -> LinkedServer {
+    LinkedServer { level_max, program: "0.1.0".to_string(), ..LinkedServer::of(at as u64 + 1) }
+}
+
+fn member(at: usize, membership: &Membership, level_max: Level) -> Loop {
     let origin = Origin { member: id(at), boot: BootId(1) };
     let mut restored = start().restored;
     restored.membership = membership.clone();
     let (seed, server, raft_tick_ms) = (at as u64, at as u64 + 1, TICK_MS);
-    Loop::new(Start { origin, seed, restored, server, raft_tick_ms, ..start() }).unwrap()
+    let known = Known::up_to(level_max);
+    Loop::new(Start { origin, seed, restored, server, raft_tick_ms, known, ..start() }).unwrap()
 }
 
 impl World {
@@ -52,19 +61,28 @@ impl World {
     }
 
     fn led_with(membership: &Membership) -> (World, usize, Vec<usize>) {
+        World::led_knowing(membership, [Level::RELEASED; 3])
+    }
+
+    /// Three members that know levels up to those.
+    pub fn led_knowing(membership: &Membership, known: [Level; 3]) -> (World, usize, Vec<usize>) {
         let mut world = World {
-            members: (0..3).map(|at| member(at, membership)).collect(),
+            members: (0..3).map(|at| member(at, membership, known[at])).collect(),
             away: BTreeSet::new(),
             flying: VecDeque::new(),
             forwarded: Vec::new(),
             refused: Vec::new(),
             is_apply_slow: false,
             unapplied: Vec::new(),
+            raised: Vec::new(),
         };
         for (at, other) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
             world.members[at].handle(LoopInput::Link { peer: id(other), is_up: true }).unwrap();
             world.members[at]
-                .handle(LoopInput::Linked { peer: id(other), server: Some(other as u64 + 1) })
+                .handle(LoopInput::Linked {
+                    peer: id(other),
+                    server: Some(linked(other, known[other])),
+                })
                 .unwrap();
         }
         (0..100).for_each(|_| world.pass(TICK_MS));
@@ -75,7 +93,7 @@ impl World {
     }
 
     /// Every member runs once, after so many ms, and what they send arrives.
-    fn pass(&mut self, ms: u64) {
+    pub fn pass(&mut self, ms: u64) {
         (0..3).for_each(|at| self.run(at, ms));
         self.settle();
     }
@@ -85,7 +103,7 @@ impl World {
         self.turn(at);
     }
 
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         while let Some((from, to, frame)) = self.flying.pop_front() {
             if !self.away.contains(&from) && !self.away.contains(&to) {
                 self.members[to]
@@ -96,7 +114,7 @@ impl World {
         }
     }
 
-    fn turn(&mut self, at: usize) {
+    pub fn turn(&mut self, at: usize) {
         loop {
             let output = self.members[at].finish(0);
             for (to, frame) in output.peers {
@@ -106,6 +124,7 @@ impl World {
                 }
                 self.flying.push_back((at, to.0 as usize - 1, frame));
             }
+            self.raised.extend(output.raised.map(|stated| (at, stated.level)));
             for job in &output.disk {
                 self.members[at].handle(LoopInput::Persisted(job.id)).unwrap();
             }
@@ -114,7 +133,7 @@ impl World {
                 match message {
                     ToApply::Entries(entries) => {
                         is_quiet = false;
-                        self.unapplied.push((at, entries.last().unwrap().index));
+                        self.unapplied.extend(entries.into_iter().map(|entry| (at, entry)));
                     }
                     ToApply::Refuse { .. } => self.refused.push(at),
                     _ => {}
@@ -130,8 +149,15 @@ impl World {
     }
 
     fn apply(&mut self) {
-        for (at, index) in std::mem::take(&mut self.unapplied) {
-            self.members[at].handle(LoopInput::Apply(applied_up_to(index))).unwrap();
+        for (at, entry) in std::mem::take(&mut self.unapplied) {
+            let member = &mut self.members[at];
+            let header = machine::entry::decode_header(&entry.payload);
+            if let Ok(level) = header.map(|header| header.level)
+                && level > member.level()
+            {
+                member.handle(LoopInput::Apply(FromApply::Raised(level.into()))).unwrap();
+            }
+            member.handle(LoopInput::Apply(applied_up_to(entry.index))).unwrap();
         }
     }
 

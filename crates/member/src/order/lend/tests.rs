@@ -16,6 +16,7 @@ use crate::message::{
 };
 use crate::order::{LoopOutput, Waiting};
 use crate::peer::{Piece, Want};
+use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::zk_front::tests::rig::{own_batch, start};
 
@@ -218,7 +219,10 @@ impl World {
                     .unwrap();
                 self.nodes[to]
                     .member
-                    .handle(LoopInput::Linked { peer: id(from), server: Some(from as u64 + 1) })
+                    .handle(LoopInput::Linked {
+                        peer: id(from),
+                        server: Some(LinkedServer::of(from as u64 + 1)),
+                    })
                     .unwrap();
             }
         }
@@ -246,7 +250,10 @@ impl World {
             self.nodes[other].member.handle(LoopInput::Link { peer: id(at), is_up: true }).unwrap();
             self.nodes[other]
                 .member
-                .handle(LoopInput::Linked { peer: id(at), server: Some(at as u64 + 1) })
+                .handle(LoopInput::Linked {
+                    peer: id(at),
+                    server: Some(LinkedServer::of(at as u64 + 1)),
+                })
                 .unwrap();
         }
     }

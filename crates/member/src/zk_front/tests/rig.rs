@@ -113,7 +113,7 @@ impl Default for Rig {
 
 impl Rig {
     pub(crate) fn new(front_count: u32, engine: Engine) -> Rig {
-        let apply = Apply::new(ORIGIN, machine::LogIndex(1), 1);
+        let apply = Apply::new(ORIGIN, machine::LogIndex(1), 1, machine::Level::RELEASED);
         let front = |id| Front::new(FrontConfig { replies: apply.replies(), ..config(id) });
         Rig {
             fronts: (0..front_count).map(front).collect(),

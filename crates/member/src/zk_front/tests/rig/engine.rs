@@ -77,6 +77,7 @@ pub(crate) fn start() -> Start {
         server: 0,
         servers: Default::default(),
         known: crate::hello::Known::up_to(machine::Level::RELEASED),
+        level: machine::Level::FIRST,
         servers_restored: Default::default(),
     }
 }
@@ -201,7 +202,7 @@ pub(super) fn stamp(
                 let index = machine::LogIndex(*index);
                 to_apply.push(ToApply::Sync { index, caller });
             }
-            ToLoop::Heard(_) | ToLoop::Withdraw(..) => {}
+            ToLoop::Heard(_) | ToLoop::Withdraw(..) | ToLoop::Need(_) => {}
         }
     }
     to_apply

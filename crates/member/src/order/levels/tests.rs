@@ -1,0 +1,134 @@
+//! When a leader raises the level, and when not.
+
+use machine::Level;
+use replica::Membership;
+
+use super::*;
+use crate::bootstrap::absent_voter;
+use crate::message::{LoopInput, ToLoop};
+use crate::order::contact::tests::{TICK_MS, World, id, linked};
+
+const OLD: Level = Level::FIRST;
+const NEW: Level = Level::ETCD;
+
+fn led(known: [Level; 3]) -> (World, usize, Vec<usize>) {
+    World::led_knowing(&Membership::of_voters([1, 2, 3]), known)
+}
+
+fn levels(world: &World) -> Vec<Level> {
+    world.members.iter().map(Loop::level).collect()
+}
+
+/// Some rounds, in which what was asked for comes about.
+fn run(world: &mut World) {
+    (0..2 * RAISES_INTERVAL_MS / TICK_MS).for_each(|_| world.pass(TICK_MS));
+}
+
+fn tell(world: &mut World, at: usize, input: LoopInput) {
+    world.members[at].handle(input).unwrap();
+    world.turn(at);
+    world.settle();
+}
+
+#[test]
+fn an_operator_raises_the_level_once_every_member_knows_it() {
+    let (mut world, leader, _) = led([NEW; 3]);
+    assert_eq!(levels(&world), [OLD; 3]);
+    assert_eq!(world.members[leader].upgrade(), Ok(NEW));
+    world.turn(leader);
+    run(&mut world);
+    assert_eq!(levels(&world), [NEW; 3]);
+    world.raised.sort();
+    assert_eq!(world.raised, [(0, NEW), (1, NEW), (2, NEW)]);
+    assert_eq!(world.members[leader].upgrade(), Ok(NEW));
+    world.turn(leader);
+    run(&mut world);
+    assert_eq!(world.raised.len(), 3, "it is raised once");
+}
+
+#[test]
+fn the_level_is_not_raised_while_a_member_does_not_know_it() {
+    for old in 0..3 {
+        let mut known = [NEW; 3];
+        known[old] = OLD;
+        let (mut world, leader, _) = led(known);
+        let refused = world.members[leader].upgrade();
+        if old == leader {
+            // There is nothing to raise it to.
+            assert_eq!(refused, Ok(OLD));
+        } else {
+            let (server, program, level_max) = (old as u64 + 1, "0.1.0".to_string(), OLD);
+            let unknown = RaiseRefused::UnknownThere { level: NEW, server, program, level_max };
+            assert_eq!(refused, Err(unknown));
+        }
+        tell(&mut world, leader, LoopInput::Front(ToLoop::Need(NEW)));
+        run(&mut world);
+        assert_eq!(levels(&world), [OLD; 3]);
+        // Its server is started with a newer build.
+        if old != leader {
+            let server = Some(linked(old, NEW));
+            world.members[leader].handle(LoopInput::Linked { peer: id(old), server }).unwrap();
+            assert_eq!(world.members[leader].upgrade(), Ok(NEW));
+        }
+    }
+}
+
+#[test]
+fn the_level_is_not_raised_while_a_member_is_not_there() {
+    let (mut world, leader, followers) = led([NEW; 3]);
+    let gone = followers[0];
+    tell(&mut world, leader, LoopInput::Linked { peer: id(gone), server: None });
+    let absent = RaiseRefused::Absent { level: NEW, server: None, member: id(gone) };
+    assert_eq!(world.members[leader].upgrade(), Err(absent));
+    let server = Some(linked(gone, NEW));
+    tell(&mut world, leader, LoopInput::Linked { peer: id(gone), server });
+    assert_eq!(world.members[leader].upgrade(), Ok(NEW));
+}
+
+#[test]
+fn only_a_leader_raises_the_level() {
+    let (mut world, _, followers) = led([NEW; 3]);
+    assert_eq!(world.members[followers[0]].upgrade(), Err(RaiseRefused::NotLeader));
+}
+
+#[test]
+fn a_follower_asks_the_leader_for_what_its_clients_need() {
+    let (mut world, _, followers) = led([NEW; 3]);
+    tell(&mut world, followers[1], LoopInput::Front(ToLoop::Need(NEW)));
+    run(&mut world);
+    assert_eq!(levels(&world), [NEW; 3]);
+    // What is there already is not asked for.
+    tell(&mut world, followers[1], LoopInput::Front(ToLoop::Need(OLD)));
+    run(&mut world);
+    assert_eq!(world.raised.len(), 3);
+}
+
+#[test]
+fn a_need_that_no_build_knows_raises_nothing() {
+    let (mut world, leader, followers) = led([NEW; 3]);
+    let higher = Level::from_number(9).unwrap();
+    for at in [leader, followers[0]] {
+        tell(&mut world, at, LoopInput::Front(ToLoop::Need(higher)));
+    }
+    run(&mut world);
+    assert_eq!(levels(&world), [OLD; 3]);
+}
+
+#[test]
+fn learners_count_and_placeholders_do_not() {
+    let own = (id(0), 1);
+    let mut servers = Servers::new(own, machine::Servers::default());
+    let voters = [1, 2, absent_voter(3).unwrap()];
+    let membership = Membership { learners: vec![4], ..Membership::of_voters(voters) };
+    let check = |servers: &Servers| check_all_know(NEW, &membership, servers);
+    servers.on_link(id(1), Some(linked(1, NEW)));
+    let absent = RaiseRefused::Absent { level: NEW, server: None, member: id(3) };
+    assert_eq!(check(&servers), Err(absent));
+    servers.on_link(id(3), Some(linked(3, OLD)));
+    let refused = check(&servers).unwrap_err().to_string();
+    let said = "server 4, of version 0.1.0, knows levels up to 1: install version 0.2.0 or later \
+                there";
+    assert_eq!(refused, said);
+    servers.on_link(id(3), Some(linked(3, NEW)));
+    assert_eq!(check(&servers), Ok(()));
+}
