@@ -40,8 +40,11 @@ pub use bootstrap::Bootstrap;
 pub use hello::Hello;
 pub use leader::digests::Difference;
 pub use log_writer::LogWriter;
-pub use order::{BadPeer, Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld, LoopOutput};
+pub use order::{
+    BadPeer, Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld, LoopOutput, RaiseRefused,
+};
 pub use replica::{PeerStatus, Role, Status};
 pub use reply_room::ReplyRoom;
+pub use servers::LinkedServer;
 pub use snapshot::writer::SnapshotWriter;
 pub use zk_front::Front;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use machine::{Machine, Mark, MemberId, Owner};
+use machine::{Level, Machine, Mark, MemberId, Owner};
+use member::hello::Known;
 use member::summary::Summary;
-use member::{LoopCounts, PeerStatus, Status};
+use member::{LinkedServer, Loop, LoopCounts, PeerStatus, RaiseRefused, Status};
 use parking_lot::RwLock;
 
 use crate::threads::Shared;
@@ -111,6 +112,25 @@ impl MonitorHandle {
     /// does not lead, or that one cannot. Who leads then is told by [`MonitorHandle::replica`].
     pub fn hand_over(&self, to: Option<MemberId>) -> bool {
         self.shared.ask_loop(|member| member.hand_over(to))
+    }
+
+    /// Has the level of the ensemble raised to the highest that this build knows. Returns that
+    /// level; the state says when it is there.
+    ///
+    /// # Errors
+    /// Nothing happens then.
+    pub fn upgrade(&self) -> Result<Level, RaiseRefused> {
+        self.shared.ask_loop(Loop::upgrade)
+    }
+
+    /// What this build knows.
+    pub fn known(&self) -> Known {
+        self.shared.look_at_loop(|member| member.known().clone())
+    }
+
+    /// The members that link to this one, with what they said of themselves.
+    pub fn linked(&self) -> BTreeMap<MemberId, LinkedServer> {
+        self.shared.look_at_loop(|member| member.linked().clone())
     }
 
     /// Where the replica of this member stands and, if it leads, how far the others are.

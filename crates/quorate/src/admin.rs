@@ -9,6 +9,7 @@ mod commands;
 mod images;
 mod json;
 mod leadership;
+mod levels;
 
 use std::convert::Infallible;
 use std::io;
@@ -255,6 +256,9 @@ async fn answer_command(
     if name == leadership::TRANSFER {
         return leadership::transfer(monitor, peer, &request, &query).await;
     }
+    if name == levels::UPGRADE {
+        return levels::upgrade(monitor, peer, &request).await;
+    }
     let Some((command, primary)) = commands::find(&name) else {
         let error = format!("Unknown command: {name}");
         return json_answer(CommandResponse::error(StatusCode::OK, &name, error));
@@ -330,12 +334,15 @@ fn command_name(url: &str, path: &str) -> Option<String> {
     Some(decode_percent(rest.strip_prefix('/')?, false))
 }
 
+/// The commands that do something.
+const ACTIONS: [&str; 2] = [leadership::TRANSFER, levels::UPGRADE];
+
 /// A link to each command.
 fn command_links(url: &str) -> String {
     let link = |name: &str| format!("<a href=\"{url}/{name}\">{name}</a>\n<br/>\n");
     let reports = commands::COMMANDS.iter().map(|(_, names)| names[0]);
     let images = images::COMMANDS.iter().map(|(_, names)| names[0]);
-    let mut names: Vec<&str> = reports.chain(images).chain([leadership::TRANSFER]).collect();
+    let mut names: Vec<&str> = reports.chain(images).chain(ACTIONS).collect();
     names.sort_unstable();
     names.into_iter().map(link).collect()
 }

@@ -254,6 +254,14 @@ pub enum ClusterCommand {
         #[command(flatten)]
         admin: AdminArgs,
     },
+    /// Raise the level of the ensemble to the highest that its servers know: it never falls again
+    Upgrade {
+        /// Proves somebody who has all permissions on the root, where not everybody has them
+        #[arg(long, value_name = "USER:PASSWORD")]
+        auth: Option<String>,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
     /// Have the leader hand leadership to another server
     Transfer {
         /// The number of that server [default: the one that is least behind]

@@ -28,6 +28,9 @@ pub fn run(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &args.command {
         ClusterCommand::Status { admin } => runtime.block_on(status(&admin.admin)),
+        ClusterCommand::Upgrade { auth, admin } => {
+            runtime.block_on(upgrade(&admin.admin, auth.as_deref()))
+        }
         ClusterCommand::Transfer { to, auth, admin } => {
             runtime.block_on(transfer(&admin.admin, *to, auth.as_deref()))
         }
@@ -110,12 +113,35 @@ async fn transfer(
         Some(to) => format!("transfer?to={to}"),
         None => "transfer".to_string(),
     };
-    // Whoever asks is somebody at this address, at least.
-    let credentials = auth.map_or("ip".to_string(), |auth| format!("digest {auth}"));
-    let answer = ask(leader.address, Method::POST, &command, Some(&credentials)).await;
+    let answer = ask(leader.address, Method::POST, &command, Some(&credentials(auth))).await;
     let answer = answer.with_context(|| leader.address.to_string())?;
     println!("server {} leads", number(&answer["leader_id"]));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks each server in turn: only the one that leads, or that stands alone, raises the level.
+async fn upgrade(addresses: &[String], auth: Option<&str>) -> anyhow::Result<ExitCode> {
+    let mut refusals = Vec::new();
+    for address in addresses {
+        match ask(address, Method::POST, "upgrade", Some(&credentials(auth))).await {
+            Ok(answer) => {
+                let [before, level] = ["level_before", "level"].map(|key| number(&answer[key]));
+                match before == level {
+                    true => println!("the level is {level}, the highest that the leader knows"),
+                    false => println!("the level rose from {before} to {level}"),
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(error) => refusals.push(format!("{address}: {error:#}")),
+        }
+    }
+    refusals.iter().for_each(|refusal| eprintln!("quorate: {refusal}"));
+    bail!("the level is as it was")
+}
+
+/// The caller is somebody at this address, at least.
+fn credentials(auth: Option<&str>) -> String {
+    auth.map_or("ip".to_string(), |auth| format!("digest {auth}"))
 }
 
 /// What an admin server answers to a command.
@@ -153,74 +179,116 @@ async fn ask(
     tokio::time::timeout(ANSWER_LIMIT, asked).await.context("no answer in time")?
 }
 
+/// A row of the table that an ensemble is shown as.
+type Row = [String; 7];
+
 /// The ensemble as a table, which is what one of its servers knows.
 fn shown(view: &Value) -> String {
-    let leader = view["leader_id"].as_i64().filter(|id| *id >= 0);
-    let is_leading = view["state"] == "leading";
-    let mut table =
-        vec![["SERVER", "ADDRESS", "ROLE", "BEHIND", "HEARD", "MEMBER"].map(String::from)];
+    let titles = ["SERVER", "ADDRESS", "ROLE", "BEHIND", "HEARD", "VERSION", "MEMBER"];
+    let mut table = vec![titles.map(String::from)];
     let mut members: Vec<&Value> = view["members"].as_array().into_iter().flatten().collect();
     // Those that nobody knows come last.
     members.sort_by_key(|member| {
         member["server_id"].as_i64().filter(|id| *id >= 0).unwrap_or(i64::MAX)
     });
-    for member in members {
-        let server = member["server_id"].as_i64().filter(|id| *id >= 0);
-        let is_own = member["member_id"] == view["member_id"];
-        let role = match member["voting"].as_bool() {
-            _ if server.is_some() && server == leader => "leader",
-            Some(true) => "follower",
-            _ => "joining",
-        };
-        let behind = match member["entries_behind"].as_u64() {
-            Some(_) if member["fetches_snapshot"] == true => "snapshot".to_string(),
-            Some(entries) => entries.to_string(),
-            None => "-".to_string(),
-        };
-        let heard = match member["silent_ms"].as_u64() {
-            _ if is_own => "it answers".to_string(),
-            Some(ms) => format!("{} ago", span(ms)),
-            None if is_leading => "never".to_string(),
-            None => "-".to_string(),
-        };
-        table.push([
-            server.map_or("?".to_string(), |id| id.to_string()),
-            text(&member["address"]).to_string(),
-            role.to_string(),
-            behind,
-            heard,
-            text(&member["member_id"]).to_string(),
-        ]);
-    }
-    let mut shown = String::new();
+    table.extend(members.into_iter().map(|member| row(view, member)));
+    table.extend(absent(view));
+    aligned(&table) + &standing(view) + &levels(view)
+}
+
+/// The row of a member.
+fn row(view: &Value, member: &Value) -> Row {
+    let leader = view["leader_id"].as_i64().filter(|id| *id >= 0);
+    let server = member["server_id"].as_i64().filter(|id| *id >= 0);
+    let is_own = member["member_id"] == view["member_id"];
+    let role = match member["voting"].as_bool() {
+        _ if server.is_some() && server == leader => "leader",
+        Some(true) => "follower",
+        _ => "joining",
+    };
+    let behind = match member["entries_behind"].as_u64() {
+        Some(_) if member["fetches_snapshot"] == true => "snapshot".to_string(),
+        Some(entries) => entries.to_string(),
+        None => "-".to_string(),
+    };
+    let heard = match member["silent_ms"].as_u64() {
+        _ if is_own => "it answers".to_string(),
+        Some(ms) => format!("{} ago", span(ms)),
+        None if view["state"] == "leading" => "never".to_string(),
+        None => "-".to_string(),
+    };
+    [
+        server.map_or("?".to_string(), |id| id.to_string()),
+        text(&member["address"]).to_string(),
+        role.to_string(),
+        behind,
+        heard,
+        member["version"].as_str().unwrap_or("-").to_string(),
+        text(&member["member_id"]).to_string(),
+    ]
+}
+
+/// The rows with their columns one below the other.
+fn aligned(table: &[Row]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    for row in &table {
+    let widths: Vec<usize> = (0..7).map(width).collect();
+    let mut shown = String::new();
+    for row in table {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         let line = cells.collect::<Vec<String>>().join("  ");
         let _ = writeln!(shown, "{}", line.trim_end());
     }
+    shown
+}
+
+/// A line about the term, the log, and who was heard.
+fn standing(view: &Value) -> String {
+    let leader = view["leader_id"].as_i64().filter(|id| *id >= 0);
     let (term, committed) = (number(&view["term"]), number(&view["commit_index"]));
     let server = number(&view["server_id"]);
     let contact = view["contact_ms"]
         .as_u64()
         .map_or("not heard".to_string(), |ms| format!("heard {} ago", span(ms)));
-    let _ = match (is_leading, leader) {
-        (true, _) => {
-            writeln!(shown, "term {term}, {committed} entries committed, a quorum {contact}")
-        }
-        (false, Some(leader)) => writeln!(
-            shown,
+    match (view["state"] == "leading", leader) {
+        (true, _) => format!("term {term}, {committed} entries committed, a quorum {contact}\n"),
+        (false, Some(leader)) => format!(
             "as server {server} sees it, which follows server {leader}: term {term}, {committed} \
-             entries committed, a leader {contact}; ask server {leader} for the rest"
+             entries committed, a leader {contact}; ask server {leader} for the rest\n"
         ),
-        (false, None) => writeln!(
-            shown,
+        (false, None) => format!(
             "as server {server} sees it, which knows no leader: term {term}, {committed} entries \
-             committed, a leader {contact}"
+             committed, a leader {contact}\n"
         ),
+    }
+}
+
+/// The servers that have a record and are no member: they were never there.
+fn absent(view: &Value) -> Vec<Row> {
+    let members = view["members"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_absent =
+        |server: &&Value| members.iter().all(|member| member["server_id"] != server["server_id"]);
+    let servers = view["servers"].as_array().map_or(&[][..], Vec::as_slice);
+    let row = |server: &Value| {
+        let none = || "-".to_string();
+        let (server, address) = (number(&server["server_id"]), text(&server["address"]));
+        [server, address.to_string(), "absent".to_string(), none(), none(), none(), none()]
     };
-    shown
+    servers.iter().filter(is_absent).map(row).collect()
+}
+
+/// A line about the level of the ensemble, and whether it may rise.
+fn levels(view: &Value) -> String {
+    let Some(level) = view["level"].as_u64() else { return String::new() };
+    let members = view["members"].as_array().map_or(&[][..], Vec::as_slice);
+    // A server that is not there knows nothing, as far as this one can tell.
+    let known = members.iter().map(|member| member["level_max"].as_u64().unwrap_or(0)).min();
+    let mut line = format!("level {level}");
+    if known.is_some_and(|known| known > level) {
+        let known = known.unwrap_or(level);
+        let _ =
+            write!(line, "; all servers know level {known}: `quorate cluster upgrade` raises it");
+    }
+    line + "\n"
 }
 
 /// For people.

@@ -19,7 +19,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use images::Images;
-use machine::Machine;
+use machine::{Level, Machine, Servers};
+use member::RaiseRefused;
 use member::zk_front::{FrontReport, Reset};
 use node::MonitorHandle;
 use tokio::sync::{Semaphore, oneshot};
@@ -208,11 +209,30 @@ impl Monitor {
     pub fn hand_over(&self, to: Option<u32>) -> bool {
         let Some(number) = to else { return self.node.hand_over(None) };
         let voters = self.node.voters();
-        let registered = self.look(|machine| machine.control().servers().clone());
+        let registered = self.servers();
         let of_number =
             registered.members().iter().filter(|(_, server)| **server == u64::from(number));
         let member = of_number.map(|(member, _)| *member).find(|it| voters.contains(&it.0));
         member.is_some_and(|member| self.node.hand_over(Some(member)))
+    }
+
+    /// Has the level of the ensemble raised to the highest that this version knows. Returns that
+    /// level; [`Monitor::level`] says when it is there.
+    ///
+    /// # Errors
+    /// Nothing happens then.
+    pub fn upgrade(&self) -> Result<Level, RaiseRefused> {
+        self.node.upgrade()
+    }
+
+    /// The level of the state.
+    pub fn level(&self) -> Level {
+        self.look(|machine| machine.control().level().level)
+    }
+
+    /// The servers of the ensemble, as the state has them; none on a server that stands alone.
+    pub fn servers(&self) -> Servers {
+        self.look(|machine| machine.control().servers().clone())
     }
 
     /// The number of the server that leads, where it is known.

@@ -73,6 +73,13 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         logging.apply(config.logging.filter.as_deref())?;
     }
     data_dir::check(&config.storage)?;
+    if config.storage.level_max > Level::RELEASED {
+        let level = config.storage.level_max;
+        tracing::warn!(
+            "this server knows level {level}, which is not released: data of an ensemble at that \
+             level may be unreadable for every later version"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(config, args.clone(), logging))
 }
@@ -195,7 +202,7 @@ fn node_config(
         member: Options {
             settings: config.replicated.clone(),
             servers: config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default(),
-            known: Known::up_to(Level::RELEASED),
+            known: Known::up_to(config.storage.level_max),
             tick_ms: u64::from(config.sessions.tick_ms),
             session_timeout_ms_min: config.sessions.timeout_ms_min,
             raft_tick_ms: match &config.cluster {

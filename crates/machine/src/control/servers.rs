@@ -27,6 +27,25 @@ pub enum ServerRole {
     Observer,
 }
 
+impl ServerRole {
+    /// In lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServerRole::Voter => "voter",
+            ServerRole::Learner => "learner",
+            ServerRole::Observer => "observer",
+        }
+    }
+
+    /// As ZooKeeper has it (`LearnerType`).
+    pub fn zk_name(self) -> &'static str {
+        match self {
+            ServerRole::Voter => "participant",
+            ServerRole::Learner | ServerRole::Observer => "observer",
+        }
+    }
+}
+
 /// Where ZooKeeper's configuration says that a server is, in the form that its znode shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZkAddresses {
@@ -34,6 +53,15 @@ pub struct ZkAddresses {
     pub servers: String,
     /// `host:port`: for clients, where the configuration has it.
     pub clients: Option<String>,
+}
+
+impl ZkAddresses {
+    /// The host, where the other servers connect, and where servers elect a leader.
+    pub fn parts(&self) -> [&str; 3] {
+        let mut parts = self.servers.rsplitn(3, ':');
+        let (election, peer) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        [parts.next().unwrap_or(""), peer, election]
+    }
 }
 
 /// What is known of a server.
@@ -173,10 +201,7 @@ impl ServerList {
         let mut text = String::new();
         for (number, server) in &self.servers {
             let Some(ZkAddresses { servers, clients }) = &server.zk else { continue };
-            let role = match server.role {
-                ServerRole::Voter => "participant",
-                ServerRole::Learner | ServerRole::Observer => "observer",
-            };
+            let role = server.role.zk_name();
             let _ = write!(text, "server.{number}={servers}:{role}");
             if let Some(clients) = clients {
                 let _ = write!(text, ";{clients}");

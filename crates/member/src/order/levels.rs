@@ -6,6 +6,8 @@
 //! nothing is raised, and from when a level was asked for no learner is added that does not know
 //! it: so nobody becomes a member behind the leader's back.
 
+use std::collections::BTreeMap;
+
 use machine::{Command, ControlCommand, Level, MemberId};
 use replica::Membership;
 use thiserror::Error;
@@ -15,7 +17,7 @@ use crate::bootstrap::absent_server;
 use crate::hello::Known;
 use crate::limits::RAISES_INTERVAL_MS;
 use crate::peer::PeerMessage;
-use crate::servers::Servers;
+use crate::servers::{LinkedServer, Servers};
 
 /// What a member knows of levels.
 pub(super) struct Levels {
@@ -101,6 +103,16 @@ impl Loop {
     /// What may be used, as of the state.
     pub fn level(&self) -> Level {
         self.levels.replicated
+    }
+
+    /// What this build knows.
+    pub fn known(&self) -> &Known {
+        &self.levels.known
+    }
+
+    /// The members that link to this one, with what they said of themselves.
+    pub fn linked(&self) -> &BTreeMap<MemberId, LinkedServer> {
+        &self.servers.linked
     }
 
     /// Raises the level to the highest that this build knows, for an operator. Returns that level,

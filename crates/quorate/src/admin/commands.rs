@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
+use machine::{ServerRecord, Servers};
 use member::zk_front::{FrontReport, Reset};
 use zk::four_letter::{self, ConnectionReport};
 use zk::metrics::{self, Number};
@@ -441,11 +442,13 @@ fn buffer_stats(last: i64, min: i64, max: i64) -> Json {
 
 /// `LeaderCommand`.
 fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let (Some(cluster), Some(ensemble)) = (&monitor.about().cluster, monitor.ensemble()) else {
+    let Some(ensemble) = monitor.ensemble() else {
         return vec![("error", "server is not initialized".into())];
     };
-    let number = monitor.leader();
-    let host = number.and_then(|number| cluster.servers.get(&number)).map(|it| it.host.as_str());
+    let (number, servers) = (monitor.leader(), monitor.servers());
+    let record = number.and_then(|number| servers.list().servers.get(&u64::from(number)));
+    let zk = record.and_then(|record| record.zk.as_ref());
+    let host = zk.map(|zk| zk.parts()[0].trim_start_matches('[').trim_end_matches(']'));
     vec![
         ("is_leader", (ensemble.part == Part::Leading).into()),
         ("leader_id", Json::whole(number.map_or(-1, i64::from))),
@@ -461,21 +464,25 @@ fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     };
     let maybe = |number: Option<u64>| number.map_or(Json::Null, Json::whole);
     let members = view.members.iter().map(|member| {
-        let address = member.server.and_then(|number| cluster.servers.get(&number));
-        let address = address.map(|server| {
-            let host = Some(server.host.clone());
-            shown_address(&ListenAddress { host, port: server.peer_port }).into()
-        });
+        let record = member.server.and_then(|it| view.servers.list().servers.get(&u64::from(it)));
+        let (version, level_max) = match &member.knows {
+            Some((program, level)) => (program.as_str().into(), Json::whole(level.number())),
+            None => (Json::Null, Json::Null),
+        };
         Json::object([
             ("server_id", Json::whole(member.server.map_or(-1, i64::from))),
             ("member_id", format!("{:016x}", member.id.0).into()),
-            ("address", address.unwrap_or(Json::Null)),
+            ("address", record.map_or(Json::Null, |record| peer_address(record).into())),
             ("voting", member.is_voter.into()),
             ("entries_behind", maybe(member.entries_behind)),
             ("silent_ms", maybe(member.silent_ms)),
             ("fetches_snapshot", member.fetches_snapshot.into()),
+            ("version", version),
+            ("level_max", level_max),
         ])
     });
+    let list = &view.servers.list().servers;
+    let servers = list.iter().map(|(number, record)| server(&view.servers, *number, record));
     vec![
         ("server_id", Json::whole(cluster.number)),
         ("member_id", format!("{:016x}", view.own.0).into()),
@@ -486,26 +493,56 @@ fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         ("commit_index", Json::whole(view.status.commit_index)),
         ("applied_index", Json::whole(view.status.applied_index)),
         ("contact_ms", maybe(view.contact_ms)),
+        ("level", Json::whole(view.level.number())),
+        ("level_max", Json::whole(view.known.level_max.number())),
+        ("version", view.known.program.as_str().into()),
+        ("servers", Json::List(servers.collect())),
         ("members", Json::List(members.collect())),
     ]
 }
 
+/// The record of a server, as the state has it.
+fn server(servers: &Servers, number: u64, record: &ServerRecord) -> Json {
+    let texts = |texts: &[String]| Json::List(texts.iter().map(|it| it.as_str().into()).collect());
+    Json::object([
+        ("server_id", Json::whole(number)),
+        ("id", servers.id_of(number).map_or(Json::Null, |id| format!("{:016x}", id.0).into())),
+        ("name", record.name.as_str().into()),
+        ("role", record.role.name().into()),
+        ("address", peer_address(record).into()),
+        ("peer_urls", texts(&record.peer_urls)),
+        ("client_urls", texts(&record.client_urls)),
+    ])
+}
+
+/// Where the other servers reach one: `host:port`.
+fn peer_address(record: &ServerRecord) -> String {
+    match (&record.zk, record.peer_urls.first()) {
+        (Some(zk), _) => {
+            let [host, peer, _] = zk.parts();
+            format!("{host}:{peer}")
+        }
+        (None, Some(url)) => {
+            url.split_once("://").map_or(url.as_str(), |(_, rest)| rest).to_string()
+        }
+        (None, None) => String::new(),
+    }
+}
+
 /// `VotingViewCommand`: the servers that vote, by number.
 fn voting_view(monitor: &Monitor) -> Vec<(String, Json)> {
-    let servers = monitor.about().cluster.iter().flat_map(|cluster| &cluster.servers);
-    let view = servers.map(|(number, server)| {
-        let address = |port| {
-            let host = Some(server.host.clone());
-            Json::List(vec![shown_address(&ListenAddress { host, port }).into()])
-        };
-        let client = server.client.as_ref().map(shown_address).unwrap_or_default();
+    let servers = monitor.servers();
+    let view = servers.list().servers.iter().filter_map(|(number, record)| {
+        let zk = record.zk.as_ref()?;
+        let [host, peer, election] = zk.parts();
+        let address = |port: &str| Json::List(vec![format!("{host}:{port}").into()]);
         let view = Json::object([
-            ("server_addresses", address(server.peer_port)),
-            ("election_addresses", address(server.election_port)),
-            ("client_address", client.into()),
-            ("learner_type", server.role.name().into()),
+            ("server_addresses", address(peer)),
+            ("election_addresses", address(election)),
+            ("client_address", zk.clients.clone().unwrap_or_default().into()),
+            ("learner_type", record.role.zk_name().into()),
         ]);
-        (number.to_string(), view)
+        Some((number.to_string(), view))
     });
     view.collect()
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use machine::Level;
 use member::limits::{DISK_STALL_MS, SNAPSHOT_LOG_BYTES_DEFAULT};
 
 /// Where the data is kept when nothing says otherwise.
@@ -25,6 +26,9 @@ pub struct StorageConfig {
     pub snapshot_log_bytes: Option<u64>,
     /// How long the log's disk may hang before a leader hands over.
     pub disk_stall_ms: u64,
+    /// The highest level that this server knows: one that is not released, where the configuration
+    /// asks for it. Formats of such a level may still change.
+    pub level_max: Level,
     /// A write of the log that takes longer is worth a warning (`fsync.warningthresholdms`).
     pub fsync_warning_ms: u64,
 }
@@ -39,6 +43,7 @@ pub(super) struct StorageDraft {
     /// The outer none: not said; the inner: switched off.
     pub snapshot_log_bytes: Option<Option<u64>>,
     pub disk_stall_ms: Option<u64>,
+    pub has_unreleased_level: bool,
     pub fsync_warning_ms: Option<u64>,
 }
 
@@ -52,6 +57,10 @@ impl StorageDraft {
             snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             disk_stall_ms: self.disk_stall_ms.unwrap_or(DISK_STALL_MS),
+            level_max: match self.has_unreleased_level {
+                true => Level::NEWEST,
+                false => Level::RELEASED,
+            },
             fsync_warning_ms: self.fsync_warning_ms.unwrap_or(FSYNC_WARNING_MS_DEFAULT),
         }
     }

@@ -1234,6 +1234,10 @@ fn a_disk_may_hang_for_a_second_unless_configured() {
     assert_eq!(shown(&zoo("")), (1_000, fine()));
     assert_eq!(shown(&zoo("quorate.diskStallMs=300")), (300, fine()));
     assert_eq!(shown(&World::toml("disk_stall = \"10s\"")), (10_000, fine()));
+    let level = |world: &World| world.config().storage.level_max;
+    assert_eq!(level(&zoo("")), machine::Level::RELEASED);
+    assert_eq!(level(&zoo("quorate.unreleasedLevel=true")), machine::Level::NEWEST);
+    assert_eq!(level(&World::toml("unreleased_level = true")), machine::Level::NEWEST);
     assert!(zoo("quorate.diskStallMs=10001").error().contains("10001 ms is not between 1 and"));
     assert!(zoo("quorate.diskStallMs=0").error().contains("is not between 1 and"));
     assert!(World::toml("disk_stall = \"0s\"").error().contains("disk_stall"));

@@ -62,6 +62,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
     ("disk_stall", "\"1s\""),
+    ("unreleased_level", "false"),
     ("fsync_warning", "\"1s\""),
     ("audit", "true"),
     ("log", "\"info\", or \"debug\", \"warn\""),
@@ -307,6 +308,7 @@ fn apply_storage_key(storage: &mut StorageDraft, value: &Value<'_>) -> Result<bo
             storage.snapshot_log_bytes = Some(Some(value.bytes()?).filter(|&bytes| bytes > 0));
         }
         "disk_stall" => storage.disk_stall_ms = Some(disk_stall_ms(value.ms()?.into())?),
+        "unreleased_level" => storage.has_unreleased_level = value.boolean()?,
         "fsync_warning" => storage.fsync_warning_ms = Some(u64::from(value.ms()?)),
         _ => return Ok(false),
     }

@@ -387,6 +387,7 @@ fn storage_property(storage: &mut StorageDraft, name: &str, value: &str) -> Resu
             let ms: u32 = number_in(value, 1, i32::MAX)?;
             storage.disk_stall_ms = Some(disk_stall_ms(ms.into())?);
         }
+        "quorate.unreleasedLevel" => storage.has_unreleased_level = boolean(value)?,
         "fsync.warningthresholdms" => {
             storage.fsync_warning_ms = Some(u64::try_from(number(value)?).unwrap_or(0));
         }

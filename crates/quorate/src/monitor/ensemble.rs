@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use machine::MemberId;
+use machine::{Level, MemberId, Servers};
 use member::bootstrap::absent_server;
+use member::hello::Known;
 use member::summary::Latency;
 use member::{LoopCounts, Role, Status};
 use node::MonitorHandle;
@@ -51,6 +52,12 @@ pub struct MembersView {
     pub contact_ms: Option<u64>,
     /// By member id: this one, and all others.
     pub members: Vec<MemberView>,
+    /// The servers, as the state has them, by number.
+    pub servers: Servers,
+    /// The level of the ensemble.
+    pub level: Level,
+    /// What this server's build knows.
+    pub known: Known,
 }
 
 /// One of them.
@@ -65,6 +72,8 @@ pub struct MemberView {
     pub silent_ms: Option<u64>,
     /// Whether it is to fetch a snapshot: likewise.
     pub fetches_snapshot: bool,
+    /// The version of its program and the highest level that it knows; none: it is not linked.
+    pub knows: Option<(String, Level)>,
 }
 
 impl MembersView {
@@ -73,7 +82,15 @@ impl MembersView {
         let (status, peers) = node.replica();
         let own = node.member();
         let voters = node.voters();
-        let servers = node.machine().read().control().servers().clone();
+        let (servers, level) = {
+            let machine = node.machine().read();
+            (machine.control().servers().clone(), machine.control().level().level)
+        };
+        let (known, linked) = (node.known(), node.linked());
+        let knows = |id: MemberId| match id == own {
+            true => Some((known.program.clone(), known.level_max)),
+            false => linked.get(&id).map(|it| (it.program.clone(), it.level_max)),
+        };
         let ids = voters.iter().chain(&node.learners()).copied().collect::<BTreeSet<u64>>();
         let members = ids.into_iter().map(|id| {
             let peer = peers.iter().find(|peer| peer.member_id == id);
@@ -93,11 +110,12 @@ impl MembersView {
                 entries_behind,
                 silent_ms: ticks.map(|ticks| ticks * node::limits::RAFT_TICK_MS),
                 fetches_snapshot: peer.is_some_and(|peer| peer.snapshot_index.is_some()),
+                knows: knows(MemberId(id)),
             }
         });
-        let members = members.collect();
+        let members: Vec<MemberView> = members.collect();
         let (part, contact_ms) = (Part::of(&status), node.contact_silent_ms());
-        MembersView { own, part, status, contact_ms, members }
+        MembersView { own, part, status, contact_ms, members, servers, level, known }
     }
 }
 

@@ -158,7 +158,7 @@ impl Monitor {
             return Vec::new();
         }
         let now_ms = self.node.monotonic_ms();
-        let servers = self.look(|machine| machine.control().servers().clone());
+        let servers = self.servers();
         let of_member = |(member, summary): (&MemberId, &Summary)| {
             let server = servers.number_of(*member)?;
             Some((server.to_string(), summary.distribution(US, now_ms).into()))

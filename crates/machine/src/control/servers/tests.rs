@@ -140,6 +140,17 @@ fn the_text_for_zookeeper_leaves_out_servers_without_its_addresses() {
 }
 
 #[test]
+fn the_parts_of_an_address_are_those_of_its_text() {
+    let check = |servers: &str, parts| {
+        let addresses = ZkAddresses { servers: servers.to_string(), clients: None };
+        assert_eq!(addresses.parts(), parts);
+    };
+    check("a:1:2", ["a", "1", "2"]);
+    check("[::1]:2888:3888", ["[::1]", "2888", "3888"]);
+    check("", ["", "", ""]);
+}
+
+#[test]
 fn beyond_the_bound_no_member_is_noted() {
     let mut servers = Servers::default();
     for member in 0..SERVERS_MAX as u64 + 1 {
