@@ -13,6 +13,7 @@ mod differential;
 mod ensemble;
 mod hung_disk;
 mod images;
+mod levels;
 mod monitoring;
 mod operators;
 mod refill;
