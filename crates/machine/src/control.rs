@@ -192,3 +192,6 @@ impl Steady {
 
 /// Bytes of the last batch of a member.
 const ORIGIN_BYTES: u64 = 24;
+
+#[cfg(test)]
+mod tests;
