@@ -1,12 +1,14 @@
 //! Checks a data directory without changing it: its files, as `storage` does, and what the entries
 //! of its log say.
 
+use machine::Level;
 use machine::codec::DecodeError;
 use storage::disk::Disk;
 use storage::inspect::Report;
 use storage::snapshot::RECEIVED_NAME;
 use storage::wal::EntryKind;
 
+use crate::message::UnknownEntry;
 use crate::snapshot::received::{check_named, image_named};
 
 /// Checks everything in the directory that is `disk`'s root; see [`storage::inspect::inspect`].
@@ -16,6 +18,7 @@ pub fn inspect<D: Disk + Clone>(disk: &D) -> Report {
         if kind != EntryKind::Normal.as_u8() || payload.is_empty() {
             return Ok(());
         }
+        UnknownEntry::check(index, payload, Level::NEWEST).map_err(|it| it.to_string())?;
         let failed = |error: DecodeError| error.to_string();
         machine::entry::verify(payload).map_err(failed)?;
         if let Some(hash) = image_named(kind, payload).map_err(failed)? {
