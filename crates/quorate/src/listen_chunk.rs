@@ -17,7 +17,6 @@ mod grpc;
 mod limits;
 mod metrics;
 mod opening;
-mod room;
 mod service;
 mod stream;
 
@@ -43,6 +42,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::ChunkConfig;
 use crate::descriptors;
+use crate::grpc::Share;
 use crate::tls::Tls;
 use admission::{Addresses, Admission};
 use limits::{
@@ -53,7 +53,6 @@ use limits::{
     UPKEEP_INTERVAL, UPKEEP_PAUSE, WAITING_THREADS_MAX,
 };
 use metrics::Counts;
-use room::Share;
 use service::{Client, Failures, Service};
 use stream::Piece;
 

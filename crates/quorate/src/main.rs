@@ -12,6 +12,11 @@ mod config;
 mod data_dir;
 mod descriptors;
 mod export_chunks;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "the face of etcd's clients will use the rest")
+)]
+mod grpc;
 mod hangup;
 mod inspect;
 mod listen_chunk;

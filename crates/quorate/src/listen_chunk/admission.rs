@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::limits::{ADDRESS_SHARE, Limits};
-use super::room::Share;
+use crate::grpc::Share;
 
 /// The addresses that have connections.
 pub(super) struct Addresses {

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::admission::Addresses;
 use super::limits::{Limits, REPORT_INTERVAL};
 use super::metrics::Counts;
-use super::room::{Share, Shares};
+use crate::grpc::{Share, Shares};
 
 /// What the threads of the face share.
 pub(super) struct Service {

@@ -13,8 +13,8 @@ use storage::disk::RealDisk;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::grpc::{self, Assembly, Status};
-use super::room::Room;
 use super::service::{Client, Service};
+use crate::grpc::Room;
 
 /// Bytes that a request may have to be done where it was read: copying them takes less than handing
 /// them to another thread would.

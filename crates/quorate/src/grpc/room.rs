@@ -18,7 +18,7 @@ const UNIT_BYTES: usize = 1024;
 
 /// Bytes of memory for some clients, first come, first served.
 #[derive(Debug)]
-pub(super) struct Share {
+pub struct Share {
     free: Arc<Semaphore>,
     units_max: u32,
     /// One permit, for the one that needs no room.
@@ -27,7 +27,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    pub(super) fn new(bytes: usize) -> Arc<Share> {
+    pub fn new(bytes: usize) -> Arc<Share> {
         let units_max = units(bytes);
         Arc::new(Share {
             free: Arc::new(Semaphore::new(units_max as usize)),
@@ -40,7 +40,7 @@ impl Share {
 
 #[cfg(test)]
 impl Share {
-    pub(super) fn free_bytes(&self) -> usize {
+    pub fn free_bytes(&self) -> usize {
         self.free.available_permits() * UNIT_BYTES
     }
 }
@@ -50,11 +50,11 @@ fn units(bytes: usize) -> u32 {
 }
 
 /// The shares that a connection takes its room from, the smallest first.
-pub(super) type Shares = [Arc<Share>; 3];
+pub type Shares = [Arc<Share>; 3];
 
 /// Room that somebody has. It is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Room {
+pub struct Room {
     shares: Shares,
     permits: [Option<OwnedSemaphorePermit>; 3],
     /// Of the first so many shares somebody is the finisher who has this as well.
@@ -65,13 +65,13 @@ pub(super) struct Room {
 
 impl Room {
     /// No room yet.
-    pub(super) fn new(shares: &Shares) -> Room {
+    pub fn new(shares: &Shares) -> Room {
         let permits = [const { None }; 3];
         Room { shares: shares.clone(), permits, exempt: 0, finishing: Vec::new() }
     }
 
     /// No room yet, of one who keeps this room meanwhile: its rights are the other's, too.
-    pub(super) fn beside(&self) -> Room {
+    pub fn beside(&self) -> Room {
         Room { exempt: self.exempt_count(), ..Room::new(&self.shares) }
     }
 
@@ -81,32 +81,52 @@ impl Room {
     }
 
     /// Whether others wait for just this to be given back.
-    pub(super) fn is_finisher(&self) -> bool {
+    pub fn is_finisher(&self) -> bool {
         self.exempt_count() > 0
     }
 
-    /// Waits for room for so many bytes together with what there is. More than a share has is
-    /// counted as the whole of it.
-    pub(super) async fn grow_to(&mut self, bytes: usize) {
-        for number in 0..self.shares.len() {
-            if number < self.exempt_count() {
-                continue;
-            }
-            let share = self.shares[number].clone();
-            let had = self.permits[number].as_ref().map_or(0, |permit| permit.num_permits());
-            let missing = units(bytes).min(share.units_max).saturating_sub(had as u32);
+    /// Takes room for so many bytes together with what there is, if it is free. More than a share
+    /// has is counted as the whole of it. Keeps what it got where it did not get all.
+    pub fn try_grow_to(&mut self, bytes: usize) -> bool {
+        for number in self.exempt_count()..self.shares.len() {
+            let missing = self.missing(number, bytes);
             if missing == 0 {
                 continue;
             }
-            let free = share.free.clone();
-            let permit = match free.try_acquire_many_owned(missing) {
-                Ok(permit) => Some(permit),
-                Err(_) => self.wait(number, missing).await,
-            };
-            match (&mut self.permits[number], permit) {
-                (Some(all), Some(more)) => all.merge(more),
-                (none, more) => *none = none.take().or(more),
+            match self.shares[number].free.clone().try_acquire_many_owned(missing) {
+                Ok(permit) => self.add(number, permit),
+                Err(_) => return false,
             }
+        }
+        true
+    }
+
+    /// Like [`Room::try_grow_to`], but waits for what is not free.
+    pub async fn grow_to(&mut self, bytes: usize) {
+        if self.try_grow_to(bytes) {
+            return;
+        }
+        for number in 0..self.shares.len() {
+            let missing = self.missing(number, bytes);
+            if number < self.exempt_count() || missing == 0 {
+                continue;
+            }
+            if let Some(permit) = self.wait(number, missing).await {
+                self.add(number, permit);
+            }
+        }
+    }
+
+    /// Units of a share that room for so many bytes lacks.
+    fn missing(&self, number: usize, bytes: usize) -> u32 {
+        let had = self.permits[number].as_ref().map_or(0, |permit| permit.num_permits());
+        units(bytes).min(self.shares[number].units_max).saturating_sub(had as u32)
+    }
+
+    fn add(&mut self, number: usize, permit: OwnedSemaphorePermit) {
+        match &mut self.permits[number] {
+            Some(all) => all.merge(permit),
+            none => *none = Some(permit),
         }
     }
 
@@ -134,7 +154,7 @@ impl Room {
     }
 
     /// Gives back what is more than so many bytes.
-    pub(super) fn shrink_to(&mut self, bytes: usize) {
+    pub fn shrink_to(&mut self, bytes: usize) {
         for permit in self.permits.iter_mut().flatten() {
             let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);
             drop(permit.split(surplus));
@@ -142,7 +162,7 @@ impl Room {
     }
 
     /// Whether somebody waits for room in a share that this is taken from.
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub fn is_waited_for(&self) -> bool {
         self.shares.iter().any(|share| share.waiting.load(Ordering::Relaxed) > 0)
     }
 }

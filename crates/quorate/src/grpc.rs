@@ -1,0 +1,44 @@
+//! gRPC over HTTP/2, for every face that speaks it: calls and streams, not what they mean. Source:
+//! `PROTOCOL-HTTP2.md` of grpc/grpc; where that leaves a choice, what grpc-go 1.83 does, which is
+//! etcd's server.
+//!
+//! How data flows, each file entered once per direction:
+//!
+//! ```text
+//! socket -> connection (a task; always reads) -> head (headers, against the table of methods)
+//!   -> call (a task that runs the face's handler) -> requests (frames; room, credits) -> assembly
+//! call -> answers (one message of a stream at a time) -> connection -> socket
+//! ```
+//!
+//! Three things hold. A connection never waits for a handler. The library holds at most one answer
+//! of a stream; the next is handed over when the socket has taken it. Requests that have arrived
+//! are counted in bytes (`room`), and for a face that asks for it in number (`credits`). Each face
+//! sets its own [`Limits`].
+//!
+//! HTTP/2 itself is the library `h2`, known to `connection`, `requests`, `answers` and `status`
+//! alone: `docs/design/dependencies.md` says what it costs.
+
+mod answers;
+mod assembly;
+mod call;
+mod connection;
+mod credits;
+mod deadline;
+mod head;
+mod limits;
+mod metadata;
+mod methods;
+mod requests;
+mod room;
+mod status;
+
+pub use assembly::framed;
+pub use call::Call;
+pub use connection::{Server, serve};
+pub use limits::{Limits, Patience};
+pub use methods::{Kind, Method, Methods};
+pub use room::{Room, Share, Shares};
+pub use status::{Code, End, Status};
+
+#[cfg(test)]
+mod tests;

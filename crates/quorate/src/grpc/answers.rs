@@ -1,0 +1,267 @@
+//! The sending half of a call. The library holds at most one message of a stream: the next one may
+//! be handed over when the socket has taken the last byte of the one before, so what a slow client
+//! costs is one message.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use h2::server::SendResponse;
+use h2::{Reason, SendStream};
+use hyper::header::HeaderValue;
+use tokio::time::{Instant, timeout_at};
+
+use super::deadline::Deadline;
+use super::head::{response_head, status_alone};
+use super::limits::Patience;
+use super::room::Room;
+use super::status::End;
+
+/// A piece of an answer on its way to the socket. The library drops it when it has copied the last
+/// byte of it towards the socket, or when the stream has ended.
+pub(super) struct Piece {
+    bytes: Bytes,
+    sent: Arc<Sent>,
+    /// The room of the whole answer; free again when its last piece is dropped.
+    _room: Option<Arc<Room>>,
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.sent.drop_piece();
+    }
+}
+
+/// The pieces of one stream that the library holds.
+#[derive(Debug, Default)]
+struct Sent {
+    pieces: AtomicUsize,
+    /// Woken when the last of them is dropped.
+    waiting: Mutex<Option<Waker>>,
+}
+
+impl Sent {
+    fn is_empty(&self) -> bool {
+        self.pieces.load(Ordering::Acquire) == 0
+    }
+
+    /// Waits until the library holds none.
+    fn poll_empty(&self, context: &Context<'_>) -> Poll<()> {
+        *self.waiting() = Some(context.waker().clone());
+        if self.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn drop_piece(&self) {
+        if self.pieces.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(waker) = self.waiting().take()
+        {
+            waker.wake();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answers to a client on a stream.
+pub struct Answers {
+    half: Half,
+    /// Bytes of the last message that the library does not hold yet.
+    left: Bytes,
+    /// The room of the last message, until the library holds all of it.
+    room: Option<Arc<Room>>,
+    /// The room of the last message, until the socket has taken all of it.
+    room_until_taken: Weak<Room>,
+    sent: Arc<Sent>,
+    /// When the last message must be sent, if others wait for its room.
+    due_at_if_waited_for: Instant,
+    /// Since when the client has taken nothing of the last message, while it is waited for.
+    stalled_since: Option<Instant>,
+    content_type: HeaderValue,
+    deadline: Deadline,
+    patience: Patience,
+}
+
+/// The library's half of the stream.
+enum Half {
+    /// Nothing was sent yet.
+    Waiting(SendResponse<Piece>),
+    Sending(SendStream<Piece>),
+}
+
+impl Answers {
+    pub(super) fn new(
+        respond: SendResponse<Piece>,
+        content_type: HeaderValue,
+        deadline: Deadline,
+        patience: Patience,
+    ) -> Answers {
+        Answers {
+            half: Half::Waiting(respond),
+            left: Bytes::new(),
+            room: None,
+            room_until_taken: Weak::new(),
+            sent: Arc::default(),
+            due_at_if_waited_for: Instant::now(),
+            stalled_since: None,
+            content_type,
+            deadline,
+            patience,
+        }
+    }
+
+    /// Sends one message, which has its prefix. Waits until the one before was taken and until the
+    /// library holds all of this one. A caller that stops waiting must end the call.
+    ///
+    /// # Errors
+    /// The call ends: the client is gone or takes nothing, or the deadline has passed.
+    pub async fn send(&mut self, message: Bytes, room: Option<Room>) -> Result<(), End> {
+        self.taken().await?;
+        self.hand_over(message, room);
+        self.flush().await
+    }
+
+    /// Takes one message, which has its prefix; [`Answers::taken`] sends it. Its room is shrunk to
+    /// what it needs.
+    ///
+    /// # Panics
+    /// The message before was not taken yet.
+    pub fn hand_over(&mut self, message: Bytes, room: Option<Room>) {
+        assert!(self.is_taken(), "a stream has one message under way");
+        let Patience { stall_time, finish_time, .. } = self.patience;
+        self.room = room.map(|mut room| {
+            room.shrink_to(message.len());
+            let time_max = if room.is_finisher() { finish_time } else { stall_time };
+            self.due_at_if_waited_for = Instant::now() + time_max;
+            Arc::new(room)
+        });
+        self.room_until_taken = self.room.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        self.left = message;
+    }
+
+    /// Whether the socket has taken all that was handed over.
+    pub fn is_taken(&self) -> bool {
+        self.left.is_empty() && self.sent.is_empty()
+    }
+
+    /// Sends what was handed over and waits until the socket has taken it. A caller may stop
+    /// waiting and call this again.
+    ///
+    /// # Errors
+    /// As [`Answers::send`].
+    pub async fn taken(&mut self) -> Result<(), End> {
+        self.flush().await?;
+        if self.is_taken() {
+            return Ok(());
+        }
+        let sent = self.sent.clone();
+        self.wait_for_client(|_, context| sent.poll_empty(context)).await
+    }
+
+    /// Hands the library the bytes that are left, as fast as the client's window allows.
+    async fn flush(&mut self) -> Result<(), End> {
+        while !self.left.is_empty() {
+            let wanted = self.left.len();
+            let stream = self.stream()?;
+            stream.reserve_capacity(wanted);
+            if stream.capacity() == 0 {
+                let capacity = |half: &mut Half, context: &mut Context<'_>| match half {
+                    Half::Sending(stream) => stream.poll_capacity(context),
+                    Half::Waiting(_) => Poll::Ready(None),
+                };
+                self.wait_for_client(capacity).await?.ok_or(End::Gone)??;
+            }
+            let capacity = self.stream()?.capacity();
+            let bytes = self.left.split_to(capacity.min(wanted));
+            if !bytes.is_empty() {
+                self.sent.pieces.fetch_add(1, Ordering::AcqRel);
+                let piece = Piece { bytes, sent: self.sent.clone(), _room: self.room.clone() };
+                self.stream()?.send_data(piece, false)?;
+            }
+        }
+        self.room = None;
+        Ok(())
+    }
+
+    /// The stream, with the head of the response sent.
+    fn stream(&mut self) -> Result<&mut SendStream<Piece>, End> {
+        if let Half::Waiting(respond) = &mut self.half {
+            let head = response_head(self.content_type.clone());
+            self.half = Half::Sending(respond.send_response(head, false)?);
+        }
+        match &mut self.half {
+            Half::Sending(stream) => Ok(stream),
+            Half::Waiting(_) => unreachable!("it was replaced"),
+        }
+    }
+
+    /// Waits until the client takes something; not for long where others wait for the room of the
+    /// message.
+    async fn wait_for_client<T>(
+        &mut self,
+        mut poll: impl FnMut(&mut Half, &mut Context<'_>) -> Poll<T>,
+    ) -> Result<T, End> {
+        let Patience { stall_time, waited_time, .. } = self.patience;
+        let stalled_since = *self.stalled_since.get_or_insert_with(Instant::now);
+        let due_at = stalled_since + stall_time;
+        loop {
+            let room = &self.room_until_taken;
+            let is_waited_for = || room.upgrade().is_some_and(|room| room.is_waited_for());
+            let now = Instant::now();
+            if now >= self.due_at_if_waited_for && is_waited_for() {
+                return Err(End::Gone);
+            }
+            let look_at = due_at.min(now + waited_time);
+            let waiting = timeout_at(look_at, poll_fn(|context| poll(&mut self.half, context)));
+            match self.deadline.bound(waiting).await? {
+                Ok(taken) => {
+                    self.stalled_since = None;
+                    return Ok(taken);
+                }
+                Err(_) if Instant::now() >= due_at || is_waited_for() => return Err(End::Gone),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits until the client resets the stream, or goes away.
+    pub(super) async fn gone(&mut self) -> End {
+        // Both ends of this are an end: a reset, and an error of the connection.
+        let _ = match &mut self.half {
+            Half::Waiting(respond) => poll_fn(|context| respond.poll_reset(context)).await,
+            Half::Sending(stream) => poll_fn(|context| stream.poll_reset(context)).await,
+        };
+        End::Gone
+    }
+
+    /// Ends the stream. A client that is gone needs no status.
+    pub(super) fn finish(self, end: &End) {
+        match (end, self.half) {
+            (End::Status(status), Half::Waiting(mut respond)) => {
+                let _ = respond.send_response(status_alone(self.content_type, status), true);
+            }
+            (End::Status(status), Half::Sending(mut stream)) => {
+                let _ = stream.send_trailers(status.trailers());
+            }
+            (End::Gone, Half::Waiting(mut respond)) => respond.send_reset(Reason::CANCEL),
+            (End::Gone, Half::Sending(mut stream)) => stream.send_reset(Reason::CANCEL),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Messages out of the frames of a stream. Where frames end has nothing to do with where messages
+//! do; but most small messages come in one frame, and are then slices of it.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::status::{Code, Status};
+
+/// Bytes before each message: whether it is compressed, and its length, big-endian.
+pub const PREFIX_BYTES: usize = 5;
+
+/// Memory for a message is at most so many times the bytes of it that arrived: little enough that
+/// one that is announced and does not come takes nothing, and enough that each byte is copied once
+/// or twice.
+const BUFFER_TIMES: usize = 4;
+
+/// What has arrived of the next message of a stream.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    /// Bytes of the last frame that belong to no message yet.
+    frame: Bytes,
+    /// The first bytes of a prefix that came in pieces.
+    prefix: BytesMut,
+    /// The length of the message, once its prefix is known.
+    length: Option<usize>,
+    /// The first bytes of a message that came in pieces.
+    message: Vec<u8>,
+    /// Bytes that a message may have.
+    bytes_max: usize,
+}
+
+impl Assembly {
+    pub(super) fn new(bytes_max: usize) -> Assembly {
+        let (frame, prefix, message) = (Bytes::new(), BytesMut::new(), Vec::new());
+        Assembly { frame, prefix, length: None, message, bytes_max }
+    }
+
+    /// Takes the next frame. The one before must be used up.
+    pub(super) fn push(&mut self, frame: Bytes) {
+        assert!(self.frame.is_empty(), "a frame is used up before the next");
+        self.frame = frame;
+    }
+
+    /// Whether nothing of a next message has arrived.
+    pub(super) fn is_between(&self) -> bool {
+        self.frame.is_empty() && self.prefix.is_empty() && self.length.is_none()
+    }
+
+    /// The length of the next message, once its prefix has arrived.
+    ///
+    /// # Errors
+    /// It is too long, or compressed; the texts are grpc-go's (`parser.recvMsg`,
+    /// `checkRecvPayload`).
+    pub(super) fn length(&mut self) -> Result<Option<usize>, Status> {
+        if self.length.is_some() {
+            return Ok(self.length);
+        }
+        let prefix = if self.prefix.is_empty() && self.frame.len() >= PREFIX_BYTES {
+            self.frame.split_to(PREFIX_BYTES)
+        } else {
+            let missing = PREFIX_BYTES - self.prefix.len();
+            let piece = self.frame.split_to(missing.min(self.frame.len()));
+            self.prefix.extend_from_slice(&piece);
+            if self.prefix.len() < PREFIX_BYTES {
+                return Ok(None);
+            }
+            self.prefix.split().freeze()
+        };
+        let [flag, length @ ..] = &prefix[..] else { return Ok(None) };
+        let Ok(length) = <[u8; 4]>::try_from(length) else { return Ok(None) };
+        let (bytes, bytes_max) = (u32::from_be_bytes(length) as usize, self.bytes_max);
+        if bytes > bytes_max {
+            let text = format!("grpc: received message larger than max ({bytes} vs. {bytes_max})");
+            return Err(Status::new(Code::ResourceExhausted, text));
+        }
+        match flag {
+            0 => {}
+            1 => {
+                let text = "grpc: compressed flag set with identity or empty encoding";
+                return Err(Status::new(Code::Internal, text));
+            }
+            other => {
+                let text = format!("grpc: received unexpected payload format {other}");
+                return Err(Status::new(Code::Internal, text));
+            }
+        }
+        self.length = Some(bytes);
+        Ok(self.length)
+    }
+
+    /// Bytes of memory that [`Assembly::take`] will use for the message.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let arrived = self.message.len().saturating_add(self.frame.len());
+        match self.length {
+            Some(length) if arrived > self.message.capacity() => {
+                length.min(arrived.saturating_mul(BUFFER_TIMES))
+            }
+            Some(length) => length.min(self.message.capacity()),
+            None => 0,
+        }
+    }
+
+    /// The message of that length, if all of it has arrived.
+    pub(super) fn take(&mut self) -> Option<Bytes> {
+        let length = self.length?;
+        if self.message.is_empty() && self.frame.len() >= length {
+            self.length = None;
+            return Some(self.frame.split_to(length));
+        }
+        let capacity = self.memory_bytes();
+        self.message.reserve_exact(capacity.saturating_sub(self.message.len()));
+        let missing = length - self.message.len();
+        let piece = self.frame.split_to(missing.min(self.frame.len()));
+        self.message.extend_from_slice(&piece);
+        if self.message.len() < length {
+            return None;
+        }
+        self.length = None;
+        Some(std::mem::take(&mut self.message).into())
+    }
+}
+
+/// A message with its prefix, as `encode` appends its bytes to a buffer.
+pub fn framed(encode: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = vec![0; PREFIX_BYTES];
+    encode(&mut out);
+    let length = u32::try_from(out.len() - PREFIX_BYTES).expect("answers have a limit");
+    let mut prefix = &mut out[1..PREFIX_BYTES];
+    prefix.put_u32(length);
+    out.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! One call, as its handler sees it.
+
+use super::answers::Answers;
+use super::deadline::Deadline;
+use super::metadata::Metadata;
+use super::requests::Requests;
+use super::status::{End, Status};
+
+/// A call that a client has opened. A handler that drops it without [`Call::finish`] resets the
+/// stream.
+pub struct Call<M> {
+    pub method: M,
+    pub metadata: Metadata,
+    pub deadline: Deadline,
+    pub requests: Requests,
+    pub answers: Answers,
+}
+
+impl<M> Call<M> {
+    /// Waits for work that is neither receiving nor sending, such as a command in the log.
+    ///
+    /// # Errors
+    /// The client has reset the stream or gone away, or the deadline has passed. The work may
+    /// still take effect.
+    pub async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, End> {
+        tokio::select! {
+            biased;
+            done = self.deadline.bound(work) => done,
+            end = self.answers.gone() => Err(end),
+        }
+    }
+
+    /// Ends the call: with `OK`, with a status, or with a reset.
+    pub fn finish(self, outcome: Result<(), End>) {
+        self.answers.finish(&outcome.err().unwrap_or(End::Status(Status::ok())));
+    }
+}

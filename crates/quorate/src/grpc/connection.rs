@@ -1,0 +1,151 @@
+//! One connection: HTTP/2 over a socket. Its task only reads, writes and hands calls to tasks of
+//! their own, so pings, resets and windows never wait for a handler.
+
+use std::sync::Arc;
+
+use h2::RecvStream;
+use h2::server::{Builder, Connection, SendResponse};
+use hyper::Request;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Interval, interval_at, timeout};
+
+use super::answers::{Answers, Piece};
+use super::assembly::Assembly;
+use super::call::Call;
+use super::credits::{Credits, StreamCredits};
+use super::head;
+use super::limits::Limits;
+use super::methods::Methods;
+use super::requests::Requests;
+use super::room::Shares;
+
+/// What the connections of a face share.
+pub struct Server<M> {
+    pub methods: Methods<M>,
+    pub limits: Limits,
+    /// Windows of streams that connections may still have, beside the one that each begins with.
+    /// When they are given away, a new stream shares the window that its connection has.
+    pub windows: Arc<Semaphore>,
+    /// None for a face that counts bytes only.
+    pub credits: Option<Arc<Credits>>,
+}
+
+/// The library's connection over a socket.
+type Http2<S> = Connection<S, Piece>;
+
+/// Serves a connection until it ends. `handle` is called for each call, and its future runs as a
+/// task. Room for requests is taken from `shares`.
+///
+/// # Errors
+/// The client does not speak HTTP/2, or the connection breaks.
+pub async fn serve<S, M, F>(
+    socket: S,
+    server: &Server<M>,
+    shares: &Shares,
+    handle: impl Fn(Call<M>) -> F,
+) -> anyhow::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    M: Copy,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let limits = &server.limits;
+    let handshake = builder(limits).handshake::<S, Piece>(socket);
+    let mut connection: Http2<S> = timeout(limits.handshake_time_max, handshake).await??;
+    // Each stream holds one.
+    let streams = Arc::new(());
+    let mut windows = Vec::new();
+    let mut idle = limits.connection_idle_time.map(|time| interval_at(Instant::now() + time, time));
+    let mut was_used = true;
+    loop {
+        tokio::select! {
+            biased;
+            accepted = connection.accept() => {
+                let Some(accepted) = accepted else { return Ok(()) };
+                was_used = true;
+                let Some(call) = open(accepted?, server, shares) else { continue };
+                let stream = streams.clone();
+                let stream_count = Arc::strong_count(&streams) - 1;
+                give_window(&mut connection, &mut windows, stream_count, server);
+                let handled = handle(call);
+                tokio::spawn(async move {
+                    handled.await;
+                    drop(stream);
+                });
+            }
+            () = tick(&mut idle) => {
+                if !was_used && Arc::strong_count(&streams) == 1 {
+                    connection.graceful_shutdown();
+                }
+                was_used = false;
+            }
+        }
+    }
+}
+
+/// Waits until the connection is looked at; for ever where it may be idle for ever.
+async fn tick(idle: &mut Option<Interval>) {
+    match idle {
+        Some(idle) => drop(idle.tick().await),
+        None => std::future::pending().await,
+    }
+}
+
+fn builder(limits: &Limits) -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .initial_window_size(limits.stream_window_bytes)
+        .initial_connection_window_size(limits.connection_window_bytes)
+        .max_frame_size(limits.frame_bytes_max)
+        .data_frame_budget(limits.frames_overhead_bytes_max)
+        .max_header_list_size(limits.header_bytes_max)
+        .max_concurrent_streams(limits.streams_max)
+        .max_send_buffer_size(limits.send_bytes_max);
+    builder
+}
+
+/// Gives the connection one window more where it has more streams than windows, so that a stream
+/// that waits for room does not keep the others from going on.
+fn give_window<S, M>(
+    connection: &mut Http2<S>,
+    windows: &mut Vec<OwnedSemaphorePermit>,
+    stream_count: usize,
+    server: &Server<M>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    if stream_count <= windows.len() {
+        return;
+    }
+    let Ok(window) = server.windows.clone().try_acquire_owned() else { return };
+    windows.push(window);
+    let limits = &server.limits;
+    let bytes = windows.len() as u32 * limits.stream_window_bytes;
+    connection.set_target_window_size(limits.connection_window_bytes + bytes);
+}
+
+/// Opens the call of a stream; none if its headers are refused, which the client is told.
+fn open<M: Copy>(
+    (request, mut respond): (Request<RecvStream>, SendResponse<Piece>),
+    server: &Server<M>,
+    shares: &Shares,
+) -> Option<Call<M>> {
+    let (parts, body) = request.into_parts();
+    let head = match head::read(parts, &server.methods) {
+        Ok(head) => head,
+        Err(response) => {
+            // A client that is gone needs no answer.
+            let _ = respond.send_response(*response, true);
+            return None;
+        }
+    };
+    let head::Head { method, kind, metadata, deadline, content_type } = head;
+    let patience = &server.limits.patience;
+    let assembly = Assembly::new(server.limits.message_bytes_max);
+    let credits = server.credits.as_ref().map(StreamCredits::new);
+    let times = (deadline, patience.clone());
+    let requests = Requests::new((kind, body), assembly, shares.clone(), credits, times);
+    let answers = Answers::new(respond, content_type, deadline, patience.clone());
+    Some(Call { method, metadata, deadline, requests, answers })
+}

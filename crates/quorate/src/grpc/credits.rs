@@ -1,0 +1,58 @@
+//! Credits: how many requests may be under way, on one stream and in all. One that finds no credit
+//! is refused at once, so nobody queues behind a store that is too slow.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::status::{Code, Status};
+
+/// The credits of a face.
+#[derive(Debug)]
+pub struct Credits {
+    all: Arc<Semaphore>,
+    per_stream_max: usize,
+    /// What a client is told that finds none.
+    refusal: &'static str,
+}
+
+impl Credits {
+    /// Credits for so many requests in all, and so many on one stream.
+    pub fn new(all_max: usize, per_stream_max: usize, refusal: &'static str) -> Credits {
+        Credits { all: Arc::new(Semaphore::new(all_max)), per_stream_max, refusal }
+    }
+}
+
+/// The right of one request to be under way. Dropped, it is free for another.
+#[derive(Debug)]
+pub struct Credit {
+    _of_all: OwnedSemaphorePermit,
+    _of_stream: Arc<()>,
+}
+
+/// The credits that one stream has taken.
+#[derive(Debug)]
+pub(super) struct StreamCredits {
+    shared: Arc<Credits>,
+    /// Each credit of the stream holds one reference more.
+    taken: Arc<()>,
+}
+
+impl StreamCredits {
+    pub(super) fn new(shared: &Arc<Credits>) -> StreamCredits {
+        StreamCredits { shared: shared.clone(), taken: Arc::new(()) }
+    }
+
+    /// Takes a credit for one more request.
+    ///
+    /// # Errors
+    /// There is none; `RESOURCE_EXHAUSTED`.
+    pub(super) fn take(&self) -> Result<Credit, Status> {
+        let is_free = Arc::strong_count(&self.taken) - 1 < self.shared.per_stream_max;
+        let permit = is_free.then(|| self.shared.all.clone().try_acquire_owned().ok()).flatten();
+        match permit {
+            Some(of_all) => Ok(Credit { _of_all: of_all, _of_stream: self.taken.clone() }),
+            None => Err(Status::new(Code::ResourceExhausted, self.shared.refusal)),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The deadline of a call: `grpc-timeout`, counted from when its headers were read.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::status::{End, Status};
+
+/// When a call ends at the latest; none if its client set no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadline(pub(super) Option<Instant>);
+
+impl Deadline {
+    /// The deadline of a call that may take so long from now; a timeout beyond what a clock can
+    /// say is none.
+    pub(super) fn after(timeout: Duration) -> Deadline {
+        Deadline(Instant::now().checked_add(timeout))
+    }
+
+    pub fn at(self) -> Option<Instant> {
+        self.0
+    }
+
+    pub(super) fn is_past(self) -> bool {
+        self.0.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Waits for something, and no longer than the call may take.
+    ///
+    /// # Errors
+    /// The deadline came first.
+    pub async fn bound<T>(self, work: impl Future<Output = T>) -> Result<T, End> {
+        let Some(at) = self.0 else { return Ok(work.await) };
+        timeout_at(at, work).await.map_err(|_| End::Status(Status::deadline_exceeded()))
+    }
+}
+
+/// Reads a value of `grpc-timeout`: up to eight digits and a unit.
+///
+/// # Errors
+/// What is wrong with it, in grpc-go's words.
+pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let complain = |what: &str| Err(format!("transport: timeout {what}: {text:?}"));
+    match text.len() {
+        0 | 1 => return complain("string is too short"),
+        2..=9 => {}
+        _ => return complain("string is too long"),
+    }
+    let Some((digits, unit)) = text.split_at_checked(text.len() - 1) else {
+        return complain("unit is not recognized");
+    };
+    let duration: fn(u64) -> Duration = match unit {
+        "H" => |count| Duration::from_secs(count * 3600),
+        "M" => |count| Duration::from_secs(count * 60),
+        "S" => Duration::from_secs,
+        "m" => Duration::from_millis,
+        "u" => Duration::from_micros,
+        "n" => Duration::from_nanos,
+        _ => return complain("unit is not recognized"),
+    };
+    // A sign is no digit, though Rust would read it.
+    let count = digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    match count {
+        Some(count) => Ok(duration(count)),
+        None => Err(format!("strconv.ParseUint: parsing {digits:?}: invalid syntax")),
+    }
+}

@@ -1,0 +1,113 @@
+//! The headers of a request: which call they open, or the whole response that refuses it. Order
+//! and texts are those of grpc-go (`http2Server.operateHeaders`, `Server.handleStream`).
+
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+
+use super::deadline::{Deadline, parse_timeout};
+use super::metadata::Metadata;
+use super::methods::{Kind, Methods};
+use super::status::{Code, Status};
+
+const MEDIA_TYPE: &str = "application/grpc";
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// What the headers of a call say.
+#[derive(Debug)]
+pub(super) struct Head<M> {
+    pub(super) method: M,
+    pub(super) kind: Kind,
+    pub(super) metadata: Metadata,
+    pub(super) deadline: Deadline,
+    /// The media type of the request, which the response repeats.
+    pub(super) content_type: HeaderValue,
+}
+
+/// Reads the headers of a request.
+///
+/// # Errors
+/// They open no call; the whole response to them.
+pub(super) fn read<M: Copy>(
+    parts: Parts,
+    methods: &Methods<M>,
+) -> Result<Head<M>, Box<Response<()>>> {
+    let plain = || HeaderValue::from_static(MEDIA_TYPE);
+    let refuse = |http: StatusCode, content_type: HeaderValue, code, text: String| {
+        let mut response = status_alone(content_type, &Status::new(code, text));
+        *response.status_mut() = http;
+        Box::new(response)
+    };
+    let content_type = match parts.headers.get(CONTENT_TYPE) {
+        Some(value) if is_grpc(value.as_bytes()) => value.clone(),
+        other => {
+            let value = other.map_or_else(Default::default, HeaderValue::as_bytes);
+            let value = String::from_utf8_lossy(value);
+            let text = format!("invalid gRPC request content-type {value:?}");
+            let http = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(refuse(http, plain(), Code::InvalidArgument, text));
+        }
+    };
+    let of_call = |status: &Status| Box::new(status_alone(content_type.clone(), status));
+    let malformed = |text: String| {
+        Err(refuse(StatusCode::BAD_REQUEST, content_type.clone(), Code::Internal, text))
+    };
+    let timeout = parts
+        .headers
+        .get(TIMEOUT)
+        .map(|value| parse_timeout(&String::from_utf8_lossy(value.as_bytes())));
+    let deadline = match timeout.transpose() {
+        Ok(timeout) => timeout.map_or_else(Deadline::default, Deadline::after),
+        Err(what) => return malformed(format!("malformed grpc-timeout: {what}")),
+    };
+    let encoding = parts.headers.get(ENCODING).cloned();
+    let has_authority = parts.uri.authority().is_some() || parts.headers.contains_key(HOST);
+    let metadata = match Metadata::of(parts.headers) {
+        Ok(metadata) => metadata,
+        Err(status) => return malformed(status.message),
+    };
+    if !has_authority {
+        return malformed("no host or :authority header present".to_string());
+    }
+    if parts.method != Method::POST {
+        let method = parts.method.as_str();
+        let text = format!("Received a HEADERS frame with :method {method:?} which should be POST");
+        let http = StatusCode::METHOD_NOT_ALLOWED;
+        return Err(refuse(http, content_type.clone(), Code::Internal, text));
+    }
+    if deadline.is_past() {
+        return Err(of_call(&Status::deadline_exceeded()));
+    }
+    let (method, kind) = methods.find(parts.uri.path()).map_err(|status| of_call(&status))?;
+    if let Some(encoding) = encoding.filter(|value| !matches!(value.as_bytes(), b"identity" | b""))
+    {
+        let encoding = String::from_utf8_lossy(encoding.as_bytes());
+        let text = format!("grpc: Decompressor is not installed for grpc-encoding {encoding:?}");
+        return Err(of_call(&Status::new(Code::Unimplemented, text)));
+    }
+    Ok(Head { method, kind, metadata, deadline, content_type })
+}
+
+/// Whether a media type is gRPC's, with or without the name of an encoding of messages.
+fn is_grpc(content_type: &[u8]) -> bool {
+    let rest = content_type.strip_prefix(MEDIA_TYPE.as_bytes());
+    rest.is_some_and(|rest| matches!(rest, [] | [b'+' | b';', ..]))
+}
+
+/// How a response begins.
+pub(super) fn response_head(content_type: HeaderValue) -> Response<()> {
+    let mut response = Response::new(());
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// The whole response to a call that ends before its first answer.
+pub(super) fn status_alone(content_type: HeaderValue, status: &Status) -> Response<()> {
+    let mut response = response_head(content_type);
+    status.add_to(response.headers_mut());
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The metadata of a call: headers that its client chose.
+
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine};
+use hyper::header::{HeaderMap, HeaderValue};
+
+use super::status::{Code, Status};
+
+/// Keys that end so have values of any bytes, which are base64 on the wire.
+const BINARY_SUFFIX: &str = "-bin";
+
+/// Reads base64 as grpc-go does: padded or not, with any bits behind the last byte.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// The headers of a request, of which the binary ones are well-formed.
+#[derive(Clone, Debug, Default)]
+pub struct Metadata(HeaderMap);
+
+impl Metadata {
+    /// Checks that the value of every binary key can be decoded.
+    ///
+    /// # Errors
+    /// The status that grpc-go answers to a value that cannot.
+    pub(super) fn of(headers: HeaderMap) -> Result<Metadata, Status> {
+        for (key, value) in &headers {
+            if !key.as_str().ends_with(BINARY_SUFFIX) {
+                continue;
+            }
+            for part in parts(value) {
+                if let Err(error) = BASE64.decode(part) {
+                    return Err(malformed(key.as_str(), value, &error));
+                }
+            }
+        }
+        Ok(Metadata(headers))
+    }
+
+    /// The first value of a key, if it is text.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.texts(key).next()
+    }
+
+    /// All values of a key that are text, in the order in which they came.
+    pub fn texts(&self, key: &str) -> impl Iterator<Item = &str> {
+        self.0.get_all(key).into_iter().filter_map(|value| value.to_str().ok())
+    }
+
+    /// All values of a binary key, decoded, in the order in which they came.
+    pub fn binaries(&self, key: &str) -> impl Iterator<Item = Vec<u8>> {
+        assert!(key.ends_with(BINARY_SUFFIX), "{key} is not a binary key");
+        let values = self.0.get_all(key).into_iter().flat_map(parts);
+        values.map(|part| BASE64.decode(part).expect("it was decoded before"))
+    }
+}
+
+/// What grpc-go answers to a binary value that is not base64.
+fn malformed(key: &str, value: &HeaderValue, error: &DecodeError) -> Status {
+    let value = String::from_utf8_lossy(value.as_bytes());
+    let at = match error {
+        DecodeError::InvalidByte(at, _) => *at,
+        _ => value.len(),
+    };
+    let text = format!(
+        "malformed binary metadata {value:?} in header {key:?}: \
+         illegal base64 data at input byte {at}"
+    );
+    Status::new(Code::Internal, text)
+}
+
+/// The values that one header holds: the protocol lets binary values be joined with commas.
+fn parts(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}

@@ -1,0 +1,196 @@
+//! The receiving half of a call: its messages, one after the other. What arrived of a message
+//! counts against the client's window until there is room for it.
+
+use bytes::Bytes;
+use h2::RecvStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::assembly::Assembly;
+use super::credits::{Credit, StreamCredits};
+use super::deadline::Deadline;
+use super::limits::Patience;
+use super::methods::Kind;
+use super::room::{Room, Shares};
+use super::status::{Code, End, Status};
+
+/// One message of a client. Its room and its credit are free again when they are dropped.
+#[derive(Debug)]
+pub struct Message {
+    pub bytes: Bytes,
+    pub room: Room,
+    pub credit: Option<Credit>,
+}
+
+/// The messages that a client sends on a stream.
+#[derive(Debug)]
+pub struct Requests {
+    kind: Kind,
+    body: RecvStream,
+    assembly: Assembly,
+    /// Bytes of the last frame that still count against the client's window.
+    unreleased: usize,
+    /// Whether a whole message came.
+    has_had_one: bool,
+    /// The shares that room for messages is taken from.
+    shares: Shares,
+    credits: Option<StreamCredits>,
+    /// The message that has begun, if one has.
+    begun: Option<Begun>,
+    deadline: Deadline,
+    patience: Patience,
+}
+
+/// A message of which a part has arrived.
+#[derive(Debug)]
+struct Begun {
+    room: Room,
+    /// When the last byte must be there. Set by the first wait for more of it.
+    due_at: Option<Instant>,
+}
+
+impl Requests {
+    pub(super) fn new(
+        (kind, body): (Kind, RecvStream),
+        assembly: Assembly,
+        shares: Shares,
+        credits: Option<StreamCredits>,
+        (deadline, patience): (Deadline, Patience),
+    ) -> Requests {
+        Requests {
+            kind,
+            body,
+            assembly,
+            unreleased: 0,
+            has_had_one: false,
+            shares,
+            credits,
+            begun: None,
+            deadline,
+            patience,
+        }
+    }
+
+    /// The next message; none when the client sends no more. A caller may stop waiting and call
+    /// this again: nothing is lost.
+    ///
+    /// # Errors
+    /// The call ends: a message is refused, the client is gone, or the deadline has passed.
+    pub async fn next(&mut self) -> Result<Option<Message>, End> {
+        loop {
+            if let Some(message) = self.take().await? {
+                return Ok(Some(message));
+            }
+            let is_between = self.assembly.is_between();
+            let received =
+                if is_between { self.receive_first().await? } else { self.receive_more().await? };
+            match (received, is_between) {
+                (true, _) => {}
+                (false, false) => return Err(self.cut_off().into()),
+                (false, true) => return Ok(None),
+            }
+        }
+    }
+
+    /// The one message of a client that sends exactly one. For a unary call it does not wait for
+    /// the client to say that it was the last, and ignores what would come after it; for a stream
+    /// of answers it does, as grpc-go.
+    ///
+    /// # Errors
+    /// As [`Requests::next`]; or there is none, or more than one.
+    pub async fn only(&mut self) -> Result<Message, End> {
+        let violated = |what: &str| {
+            let text = format!("cardinality violation: received {what} non-client-streaming RPC");
+            Err(Status::new(Code::Internal, text).into())
+        };
+        let is_unary = self.kind == Kind::Unary;
+        match self.next().await? {
+            None if is_unary => Err(Status::new(Code::Unknown, "EOF").into()),
+            None => violated("no request message from"),
+            Some(message) if is_unary => Ok(message),
+            Some(message) => match self.next().await? {
+                None => Ok(message),
+                Some(_) => violated("multiple request messages for"),
+            },
+        }
+    }
+
+    /// How the call of a client ends that stops within a message: the code and the text that
+    /// grpc-go answers.
+    fn cut_off(&self) -> Status {
+        let code = if self.kind == Kind::Unary { Code::Unknown } else { Code::Internal };
+        Status::new(code, "unexpected EOF")
+    }
+
+    /// The next message, if all of it has arrived, once there is room for what did.
+    async fn take(&mut self) -> Result<Option<Message>, End> {
+        if self.assembly.length()?.is_none() {
+            return Ok(None);
+        }
+        let shares = &self.shares;
+        let begun =
+            self.begun.get_or_insert_with(|| Begun { room: Room::new(shares), due_at: None });
+        let bytes = self.assembly.memory_bytes();
+        if !begun.room.try_grow_to(bytes) {
+            let asked_at = Instant::now();
+            self.deadline.bound(begun.room.grow_to(bytes)).await?;
+            // That it had to wait for room is not the client's fault.
+            begun.due_at = begun.due_at.map(|at| at + asked_at.elapsed());
+        }
+        let Some(bytes) = self.assembly.take() else { return Ok(None) };
+        self.has_had_one = true;
+        let credit = self.credits.as_ref().map(StreamCredits::take).transpose()?;
+        let Some(Begun { room, .. }) = self.begun.take() else { return Ok(None) };
+        Ok(Some(Message { bytes, room, credit }))
+    }
+
+    /// Takes the first frame of a message, if there is one more.
+    async fn receive_first(&mut self) -> Result<bool, End> {
+        let Patience { first_time, idle_time, .. } = self.patience;
+        let time_max = if self.has_had_one { idle_time } else { first_time };
+        let deadline = self.deadline;
+        let received = self.receive();
+        let Some(time_max) = time_max else { return deadline.bound(received).await? };
+        let received = tokio::time::timeout(time_max, received);
+        match deadline.bound(received).await? {
+            Ok(received) => received,
+            Err(_) => Err(Status::idle().into()),
+        }
+    }
+
+    /// Takes a frame of a message that has begun, before it is due; and before long, where others
+    /// wait for the room that it has.
+    async fn receive_more(&mut self) -> Result<bool, End> {
+        let Patience { stall_time, waited_time, finish_time, .. } = self.patience;
+        let begun_at = Instant::now();
+        let shares = &self.shares;
+        let begun =
+            self.begun.get_or_insert_with(|| Begun { room: Room::new(shares), due_at: None });
+        let due_at = *begun.due_at.get_or_insert(begun_at + stall_time);
+        let time_max = if begun.room.is_finisher() { finish_time } else { stall_time };
+        let due_at = due_at.min(begun_at + time_max);
+        loop {
+            let look_at = due_at.min(Instant::now() + waited_time);
+            let deadline = self.deadline;
+            match deadline.bound(timeout_at(look_at, self.receive())).await? {
+                Ok(received) => return received,
+                Err(_) if Instant::now() >= due_at || self.is_waited_for() => {
+                    return Err(End::Gone);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.begun.as_ref().is_some_and(|begun| begun.room.is_waited_for())
+    }
+
+    /// Takes a frame, if there is one more.
+    async fn receive(&mut self) -> Result<bool, End> {
+        self.body.flow_control().release_capacity(std::mem::take(&mut self.unreleased))?;
+        let Some(frame) = self.body.data().await.transpose()? else { return Ok(false) };
+        self.unreleased = frame.len();
+        self.assembly.push(frame);
+        Ok(true)
+    }
+}

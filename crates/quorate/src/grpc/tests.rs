@@ -1,0 +1,702 @@
+//! The module over an in-memory connection, with a client that speaks HTTP/2 but need not behave.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use hyper::header::HeaderMap;
+use hyper::{Request, Response};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::credits::Credits;
+use super::*;
+
+const MESSAGE_BYTES_MAX: usize = 100_000;
+const STREAMS_MAX: u32 = 1_200;
+const SHARE_BYTES: usize = 64 << 20;
+
+/// How long a test waits for what must come: reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn soon<T>(what: &str, it: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, it).await.unwrap_or_else(|_| panic!("{what} does not come"))
+}
+
+/// Methods of a face that exists for these tests.
+#[derive(Clone, Copy, Debug)]
+enum Does {
+    /// Answers each message with itself.
+    Echo,
+    /// Answers the number of all bytes of all messages.
+    Count,
+    /// Answers one message until the client is gone.
+    Flood,
+    /// Ends with the code that the message's first byte names.
+    Status,
+    /// Answers the metadata `name` and `name-bin`.
+    Metadata,
+    /// Waits for a thing that never comes.
+    Wait,
+}
+
+const METHODS: [Method<Does>; 6] = [
+    method("Echo", Kind::BidiStreaming, Does::Echo),
+    method("Count", Kind::ClientStreaming, Does::Count),
+    method("Flood", Kind::ServerStreaming, Does::Flood),
+    method("Status", Kind::Unary, Does::Status),
+    method("Metadata", Kind::Unary, Does::Metadata),
+    method("Wait", Kind::Unary, Does::Wait),
+];
+
+const fn method(name: &'static str, kind: Kind, method: Does) -> Method<Does> {
+    Method { service: "test.Test", name, kind, method }
+}
+
+const CODES: [Code; 17] = [
+    Code::Ok,
+    Code::Cancelled,
+    Code::Unknown,
+    Code::InvalidArgument,
+    Code::DeadlineExceeded,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+    Code::Unauthenticated,
+];
+
+/// A server and what its handlers were told.
+struct Rig {
+    server: Arc<Server<Does>>,
+    shares: Shares,
+    /// Messages that Flood has handed over.
+    flooded: Arc<AtomicUsize>,
+    ends: mpsc::Receiver<End>,
+    end_sender: mpsc::Sender<End>,
+}
+
+fn limits() -> Limits {
+    Limits {
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        header_bytes_max: 64 * 1024,
+        streams_max: STREAMS_MAX,
+        stream_window_bytes: 65_535,
+        connection_window_bytes: 65_535,
+        frame_bytes_max: 16_384,
+        frames_overhead_bytes_max: 256 * 1024,
+        send_bytes_max: 1024 * 1024,
+        handshake_time_max: PATIENCE,
+        connection_idle_time: None,
+        patience: Patience {
+            stall_time: PATIENCE,
+            waited_time: PATIENCE,
+            finish_time: PATIENCE,
+            first_time: None,
+            idle_time: None,
+        },
+    }
+}
+
+fn run<F: Future<Output = ()>>(test: impl FnOnce(Rig) -> F) {
+    run_with(limits(), None, test);
+}
+
+fn run_with<F: Future<Output = ()>>(
+    limits: Limits,
+    credits: Option<Arc<Credits>>,
+    test: impl FnOnce(Rig) -> F,
+) {
+    let windows = Arc::new(Semaphore::new(16));
+    let server = Server { methods: Methods::new(METHODS), limits, windows, credits };
+    let (end_sender, ends) = mpsc::channel(16);
+    let shares = [const { SHARE_BYTES }; 3].map(Share::new);
+    let flooded = Arc::default();
+    let rig = Rig { server: Arc::new(server), shares, flooded, ends, end_sender };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(test(rig));
+}
+
+impl Rig {
+    /// A connection to the server, as bytes.
+    fn socket(&self) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let (server, shares) = (self.server.clone(), self.shares.clone());
+        let (flooded, ends) = (self.flooded.clone(), self.end_sender.clone());
+        tokio::spawn(async move {
+            let handle = move |call| serve_call(call, flooded.clone(), ends.clone());
+            // What ends it is the client's doing.
+            let _ = serve(theirs, &server, &shares, handle).await;
+        });
+        ours
+    }
+
+    async fn connect(&self) -> SendRequest<Bytes> {
+        let (requests, connection) = h2::client::handshake(self.socket()).await.unwrap();
+        tokio::spawn(connection);
+        requests
+    }
+}
+
+async fn serve_call(mut call: Call<Does>, flooded: Arc<AtomicUsize>, ends: mpsc::Sender<End>) {
+    let outcome = match call.method {
+        Does::Echo => echo(&mut call).await,
+        Does::Count => count(&mut call).await,
+        Does::Flood => flood(&mut call, &flooded).await,
+        Does::Status => status(&mut call).await,
+        Does::Metadata => metadata(&mut call).await,
+        Does::Wait => wait(&mut call).await,
+    };
+    if let Err(end @ (End::Gone | End::Status(Status { code: Code::DeadlineExceeded, .. }))) =
+        &outcome
+    {
+        let told = match end {
+            End::Gone => End::Gone,
+            End::Status(status) => End::Status(status.clone()),
+        };
+        ends.send(told).await.unwrap();
+    }
+    call.finish(outcome);
+}
+
+async fn echo(call: &mut Call<Does>) -> Result<(), End> {
+    while let Some(message) = call.requests.next().await? {
+        let answer = framed(|out| out.extend_from_slice(&message.bytes));
+        call.answers.send(answer, Some(message.room)).await?;
+    }
+    Ok(())
+}
+
+async fn count(call: &mut Call<Does>) -> Result<(), End> {
+    let mut bytes = 0_u64;
+    while let Some(message) = call.requests.next().await? {
+        bytes += message.bytes.len() as u64;
+    }
+    call.answers.send(framed(|out| out.put_u64(bytes)), None).await
+}
+
+async fn flood(call: &mut Call<Does>, flooded: &AtomicUsize) -> Result<(), End> {
+    let message = call.requests.only().await?;
+    loop {
+        call.answers.taken().await?;
+        call.answers.hand_over(framed(|out| out.extend_from_slice(&message.bytes)), None);
+        flooded.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+async fn status(call: &mut Call<Does>) -> Result<(), End> {
+    let message = call.requests.only().await?;
+    let code = CODES[usize::from(message.bytes[0])];
+    Err(Status::new(code, "100 % \u{e4}\n").into())
+}
+
+async fn metadata(call: &mut Call<Does>) -> Result<(), End> {
+    call.requests.only().await?;
+    let mut text = call.metadata.texts("name").collect::<Vec<_>>().join(",");
+    for bytes in call.metadata.binaries("name-bin") {
+        text.push_str(&format!(" {bytes:?}"));
+    }
+    call.answers.send(framed(|out| out.extend_from_slice(text.as_bytes())), None).await
+}
+
+async fn wait(call: &mut Call<Does>) -> Result<(), End> {
+    let message = call.requests.only().await?;
+    // The request is under way until this function ends.
+    let _credit = message.credit;
+    call.unless_ended(std::future::pending()).await
+}
+
+fn head(name: &str, headers: &[(&str, &str)]) -> Request<()> {
+    let mut request = Request::builder()
+        .method("POST")
+        .uri(format!("http://localhost/test.Test/{name}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap()
+}
+
+/// Opens a stream to a method.
+async fn open(
+    connection: &SendRequest<Bytes>,
+    head: Request<()>,
+) -> (ResponseFuture, SendStream<Bytes>) {
+    let mut connection = connection.clone().ready().await.unwrap();
+    connection.send_request(head, false).unwrap()
+}
+
+fn message(bytes: &[u8]) -> Bytes {
+    framed(|out| out.extend_from_slice(bytes))
+}
+
+/// What came of a call.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    http: u16,
+    data: Bytes,
+    /// The gRPC status and its message, as they are on the wire.
+    status: Option<(u8, String)>,
+}
+
+impl Outcome {
+    #[track_caller]
+    fn assert_is(&self, http: u16, data: &[u8], code: Code, text: &str) {
+        let status = Some((code as u8, text.to_string()));
+        let data = Bytes::copy_from_slice(data);
+        assert_eq!(*self, Outcome { http, data, status });
+    }
+}
+
+async fn outcome(response: ResponseFuture) -> Outcome {
+    outcome_of(soon("a response", response).await.unwrap()).await
+}
+
+async fn outcome_of(response: Response<RecvStream>) -> Outcome {
+    let status = |headers: &HeaderMap| {
+        let text = |name| headers.get(name).map_or("", |value| value.to_str().unwrap());
+        let code = text("grpc-status").parse().ok();
+        code.map(|code| (code, text("grpc-message").to_string()))
+    };
+    let (http, of_head) = (response.status().as_u16(), status(response.headers()));
+    let mut body = response.into_body();
+    let mut data = BytesMut::new();
+    while let Some(frame) = soon("data", body.data()).await {
+        let frame = frame.unwrap();
+        body.flow_control().release_capacity(frame.len()).unwrap();
+        data.extend_from_slice(&frame);
+    }
+    let trailers = soon("trailers", body.trailers()).await.unwrap();
+    let status = trailers.as_ref().map_or(of_head, status);
+    Outcome { http, data: data.freeze(), status }
+}
+
+/// Sends these bytes as the whole of a call.
+async fn exchange(connection: &SendRequest<Bytes>, head: Request<()>, bytes: Bytes) -> Outcome {
+    let (response, mut stream) = open(connection, head).await;
+    stream.send_data(bytes, true).unwrap();
+    outcome(response).await
+}
+
+#[track_caller]
+fn assert_gone(end: Option<End>) {
+    assert_eq!(end, Some(End::Gone));
+}
+
+#[test]
+fn every_status_code_comes_with_its_message() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        for (number, code) in (0_u8..).zip(CODES) {
+            assert_eq!(code as u8, number);
+            let outcome = exchange(&connection, head("Status", &[]), message(&[number])).await;
+            outcome.assert_is(200, b"", code, "100 %25 %C3%A4%0A");
+        }
+    });
+}
+
+#[test]
+fn each_kind_of_call_is_answered() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let two: Bytes = [message(b"one"), message(b"two")].concat().into();
+        // Two messages in one frame.
+        let echoed = exchange(&connection, head("Echo", &[]), two.clone()).await;
+        echoed.assert_is(200, &two, Code::Ok, "");
+        let counted = exchange(&connection, head("Count", &[]), two).await;
+        counted.assert_is(200, &message(&6_u64.to_be_bytes()), Code::Ok, "");
+        let none = exchange(&connection, head("Echo", &[]), Bytes::new()).await;
+        none.assert_is(200, b"", Code::Ok, "");
+    });
+}
+
+#[test]
+fn one_message_is_answered_before_the_client_says_that_it_was_the_last() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let (response, mut stream) = open(&connection, head("Metadata", &[])).await;
+        stream.send_data(message(b""), false).unwrap();
+        outcome(response).await.assert_is(200, &message(b""), Code::Ok, "");
+    });
+}
+
+/// etcd 3.6.16 answers the same.
+#[test]
+fn calls_of_one_message_are_refused_without_it_and_with_two() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let (none, two) = (Bytes::new(), Bytes::from([message(b""), message(b"")].concat()));
+        let unary = exchange(&connection, head("Status", &[]), none.clone()).await;
+        unary.assert_is(200, b"", Code::Unknown, "EOF");
+        let cut = exchange(&connection, head("Status", &[]), message(b"a").slice(..5)).await;
+        cut.assert_is(200, b"", Code::Unknown, "unexpected EOF");
+        let unary = exchange(&connection, head("Metadata", &[]), two.clone()).await;
+        unary.assert_is(200, &message(b""), Code::Ok, "");
+        for (bytes, what) in
+            [(none, "no request message from"), (two, "multiple request messages for")]
+        {
+            let stream = exchange(&connection, head("Flood", &[]), bytes).await;
+            let text = format!("cardinality violation: received {what} non-client-streaming RPC");
+            stream.assert_is(200, b"", Code::Internal, &text);
+        }
+    });
+}
+
+#[test]
+fn messages_arrive_however_they_are_cut_into_frames() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let bytes: Bytes = [message(b"hello"), message(b""), message(b"ok")].concat().into();
+        for first in 0..=bytes.len() {
+            let (response, mut stream) = open(&connection, head("Echo", &[])).await;
+            stream.send_data(bytes.slice(..first), false).unwrap();
+            // The server reads that first.
+            tokio::task::yield_now().await;
+            stream.send_data(bytes.slice(first..), true).unwrap();
+            outcome(response).await.assert_is(200, &bytes, Code::Ok, "");
+        }
+        let (response, mut stream) = open(&connection, head("Echo", &[])).await;
+        for byte in bytes.chunks(1) {
+            stream.send_data(Bytes::copy_from_slice(byte), false).unwrap();
+        }
+        stream.send_data(Bytes::new(), true).unwrap();
+        outcome(response).await.assert_is(200, &bytes, Code::Ok, "");
+    });
+}
+
+#[test]
+fn messages_larger_than_windows_and_frames_pass() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let bytes = message(&vec![7; MESSAGE_BYTES_MAX]);
+        let (response, mut stream) = open(&connection, head("Echo", &[])).await;
+        stream.send_data(bytes.clone(), true).unwrap();
+        outcome(response).await.assert_is(200, &bytes, Code::Ok, "");
+    });
+}
+
+#[test]
+fn what_is_wrong_with_a_message_ends_its_stream_alone() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let cases: [(&[u8], Code, &str); 5] = [
+            (
+                // Announced, and not sent.
+                &[0, 0, 1, 0x86, 0xa1],
+                Code::ResourceExhausted,
+                "grpc: received message larger than max (100001 vs. 100000)",
+            ),
+            (
+                &[1, 0, 0, 0, 0],
+                Code::Internal,
+                "grpc: compressed flag set with identity or empty encoding",
+            ),
+            (&[9, 0, 0, 0, 0], Code::Internal, "grpc: received unexpected payload format 9"),
+            (&[0, 0, 0], Code::Internal, "unexpected EOF"),
+            (&[0, 0, 0, 0, 3, 1, 2], Code::Internal, "unexpected EOF"),
+        ];
+        for (bytes, code, text) in cases {
+            let bytes = Bytes::copy_from_slice(bytes);
+            let outcome = exchange(&connection, head("Echo", &[]), bytes).await;
+            outcome.assert_is(200, b"", code, text);
+            let after = exchange(&connection, head("Echo", &[]), message(b"a")).await;
+            after.assert_is(200, &message(b"a"), Code::Ok, "");
+        }
+    });
+}
+
+#[test]
+fn heads_that_open_no_call_are_refused() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let refused = exchange(&connection, head("None", &[]), message(b"a")).await;
+        let text = "unknown method None for service test.Test";
+        refused.assert_is(200, b"", Code::Unimplemented, text);
+        let gzip = head("Echo", &[("grpc-encoding", "gzip")]);
+        let refused = exchange(&connection, gzip, message(b"a")).await;
+        let text = r#"grpc: Decompressor is not installed for grpc-encoding "gzip""#;
+        refused.assert_is(200, b"", Code::Unimplemented, text);
+        let timeout = head("Echo", &[("grpc-timeout", "1x")]);
+        let refused = exchange(&connection, timeout, message(b"a")).await;
+        let text = r#"malformed grpc-timeout: transport: timeout unit is not recognized: "1x""#;
+        refused.assert_is(400, b"", Code::Internal, text);
+    });
+}
+
+#[test]
+fn a_client_is_told_which_encodings_it_may_use() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let (response, _stream) =
+            open(&connection, head("Echo", &[("grpc-encoding", "gzip")])).await;
+        let response = soon("a response", response).await.unwrap();
+        assert_eq!(response.headers()["grpc-accept-encoding"], "identity");
+    });
+}
+
+#[test]
+fn many_metadata_reach_the_handler() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let values: Vec<String> = (0..500).map(|number| format!("value {number}")).collect();
+        let mut headers: Vec<(&str, &str)> =
+            values.iter().map(|value| ("name", &value[..])).collect();
+        headers.extend([("name-bin", "AAEC"), ("name-bin", "/w")]);
+        let outcome = exchange(&connection, head("Metadata", &headers), message(b"")).await;
+        let text = format!("{} [0, 1, 2] [255]", values.join(","));
+        outcome.assert_is(200, &message(text.as_bytes()), Code::Ok, "");
+    });
+}
+
+#[test]
+fn a_call_past_its_deadline_is_answered_and_its_handler_told() {
+    run(|mut rig| async move {
+        let connection = rig.connect().await;
+        let text = "context deadline exceeded";
+        // Within a wait for work, for a message, and for the client.
+        let short = [("grpc-timeout", "20m")];
+        let outcome = exchange(&connection, head("Wait", &short), message(b"a")).await;
+        outcome.assert_is(200, b"", Code::DeadlineExceeded, text);
+        let exceeded = || Some(End::Status(Status::deadline_exceeded()));
+        assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
+        let (response, mut stream) = open(&connection, head("Echo", &short)).await;
+        stream.send_data(message(b"a"), false).unwrap();
+        let outcome = self::outcome(response).await;
+        outcome.assert_is(200, &message(b"a"), Code::DeadlineExceeded, text);
+        assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
+        let (_response, mut stream) = open(&connection, head("Flood", &short)).await;
+        stream.send_data(message(&[7; 50_000]), true).unwrap();
+        assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
+        let past = exchange(&connection, head("Wait", &[("grpc-timeout", "0n")]), message(b"a"));
+        past.await.assert_is(200, b"", Code::DeadlineExceeded, text);
+    });
+}
+
+#[test]
+fn resets_are_seen_wherever_the_handler_waits() {
+    run(|mut rig| async move {
+        let connection = rig.connect().await;
+        let cases = [
+            // Within work, within a message, between messages, and with an answer nobody takes.
+            ("Wait", message(b"a")),
+            ("Echo", message(b"hello").slice(..7)),
+            ("Echo", message(b"hello")),
+            ("Flood", message(&[7; 50_000])),
+        ];
+        for (name, bytes) in cases {
+            let (response, mut stream) = open(&connection, head(name, &[])).await;
+            stream.send_data(bytes, name == "Flood").unwrap();
+            let response = match name {
+                "Flood" => soon("a response", response).await.ok(),
+                _ => None,
+            };
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            stream.send_reset(Reason::CANCEL);
+            drop((response, stream));
+            assert_gone(soon("an end", rig.ends.recv()).await);
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_goes_away_ends_its_calls() {
+    run(|mut rig| async move {
+        let (mut requests, connection) = h2::client::handshake(rig.socket()).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let (_response, mut stream) = requests.send_request(head("Wait", &[]), false).unwrap();
+        stream.send_data(message(b"a"), false).unwrap();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        connection.abort();
+        assert_gone(soon("an end", rig.ends.recv()).await);
+    });
+}
+
+/// Lets all tasks go on until Flood hands over no more; how many messages it has handed over.
+async fn settled(rig: &Rig) -> usize {
+    let mut before = usize::MAX;
+    loop {
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        let now = rig.flooded.load(Ordering::Relaxed);
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_costs_one_message() {
+    run(|rig| async move {
+        // It keeps a window for the other streams of its connection.
+        let handshake = h2::client::Builder::new()
+            .initial_connection_window_size(1 << 20)
+            .handshake::<_, Bytes>(rig.socket());
+        let (connection, driver) = handshake.await.unwrap();
+        tokio::spawn(driver);
+        // Messages of 50,000 bytes: the first fits its window, the second does not.
+        let (response, mut stream) = open(&connection, head("Flood", &[])).await;
+        stream.send_data(message(&[7; 50_000]), true).unwrap();
+        let response = soon("a response", response).await.unwrap();
+        assert_eq!(settled(&rig).await, 2);
+        // Others are served meanwhile.
+        let other = exchange(&connection, head("Metadata", &[]), message(b"")).await;
+        other.assert_is(200, &message(b""), Code::Ok, "");
+        // What it takes is replaced.
+        let mut body = response.into_body();
+        let mut taken = 0;
+        while taken < 1_000_000 {
+            let frame = soon("data", body.data()).await.unwrap().unwrap();
+            body.flow_control().release_capacity(frame.len()).unwrap();
+            taken += frame.len();
+        }
+        let handed_over = settled(&rig).await;
+        assert!((20..=22).contains(&handed_over), "{handed_over}");
+    });
+}
+
+#[test]
+fn a_client_that_reads_nothing_from_its_socket_costs_one_message() {
+    run(|rig| async move {
+        // It allows for 1 GiB, and reads none of it.
+        let handshake = h2::client::Builder::new()
+            .initial_window_size(1 << 30)
+            .initial_connection_window_size(1 << 30)
+            .handshake(rig.socket());
+        let (mut requests, connection) = handshake.await.unwrap();
+        let (_response, mut stream) = requests.send_request(head("Flood", &[]), false).unwrap();
+        stream.send_data(message(&[7; 1_000]), true).unwrap();
+        let mut connection = Box::pin(connection);
+        for _ in 0..5 {
+            // Until the request is there.
+            tokio::select! {
+                biased;
+                _ = &mut connection => panic!("it ended"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        // Messages of 1,005 bytes: 64 KiB lie in the socket, five times that were read before, and
+        // the server holds a frame and one message.
+        let handed_over = settled(&rig).await;
+        assert!((1..=450).contains(&handed_over), "{handed_over}");
+    });
+}
+
+#[test]
+fn a_thousand_idle_streams_take_nothing_from_others() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let first = exchange(&connection, head("Echo", &[]), message(b"a")).await;
+        first.assert_is(200, &message(b"a"), Code::Ok, "");
+        let mut idle = Vec::new();
+        for number in 0..1_000_u16 {
+            let (response, mut stream) = open(&connection, head("Echo", &[])).await;
+            // Some have begun a message.
+            if number % 2 == 0 {
+                stream.send_data(Bytes::from_static(&[0, 0]), false).unwrap();
+            }
+            idle.push((response, stream));
+        }
+        let other = exchange(&connection, head("Echo", &[]), message(b"b")).await;
+        other.assert_is(200, &message(b"b"), Code::Ok, "");
+        let free = rig.shares[0].free_bytes();
+        assert_eq!(free, SHARE_BYTES);
+        for (number, (response, mut stream)) in (0_u16..).zip(idle) {
+            let rest = message(b"c").slice(if number % 2 == 0 { 2.. } else { 0.. });
+            stream.send_data(rest, true).unwrap();
+            outcome(response).await.assert_is(200, &message(b"c"), Code::Ok, "");
+        }
+    });
+}
+
+#[test]
+fn streams_that_are_silent_for_too_long_end() {
+    let short = Duration::from_millis(20);
+    let limits = limits();
+    let patience = Patience {
+        first_time: Some(short),
+        idle_time: Some(short),
+        stall_time: short,
+        ..limits.patience
+    };
+    run_with(Limits { patience, ..limits }, None, |mut rig| async move {
+        let connection = rig.connect().await;
+        let text = "nothing came for too long";
+        let (response, _silent) = open(&connection, head("Echo", &[])).await;
+        outcome(response).await.assert_is(200, b"", Code::Unavailable, text);
+        let (response, mut stream) = open(&connection, head("Echo", &[])).await;
+        stream.send_data(message(b"a"), false).unwrap();
+        outcome(response).await.assert_is(200, &message(b"a"), Code::Unavailable, text);
+        // Within a message, and within an answer, the stream is reset.
+        let (response, mut stream) = open(&connection, head("Echo", &[])).await;
+        stream.send_data(Bytes::from_static(&[0, 0]), false).unwrap();
+        assert_gone(soon("an end", rig.ends.recv()).await);
+        let error = soon("a reset", response).await.unwrap_err();
+        assert_eq!(error.reason(), Some(Reason::CANCEL));
+        let (_response, mut stream) = open(&connection, head("Flood", &[])).await;
+        stream.send_data(message(&[7; 50_000]), true).unwrap();
+        assert_gone(soon("an end", rig.ends.recv()).await);
+    });
+}
+
+#[test]
+fn requests_beyond_all_credits_are_refused_at_once() {
+    let credits = Arc::new(Credits::new(2, 1, "too many requests"));
+    run_with(limits(), Some(credits), |rig| async move {
+        let connection = rig.connect().await;
+        let mut waiting = Vec::new();
+        for _ in 0..2 {
+            let (response, mut stream) = open(&connection, head("Wait", &[])).await;
+            stream.send_data(message(b"a"), true).unwrap();
+            waiting.push((response, stream));
+        }
+        let refused = exchange(&connection, head("Wait", &[]), message(b"a")).await;
+        refused.assert_is(200, b"", Code::ResourceExhausted, "too many requests");
+        let (_, mut stream) = waiting.pop().unwrap();
+        stream.send_reset(Reason::CANCEL);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let served = exchange(&connection, head("Metadata", &[]), message(b"")).await;
+        served.assert_is(200, &message(b""), Code::Ok, "");
+    });
+}
+
+#[test]
+fn credits_of_one_stream_are_its_own() {
+    let credits = Arc::new(Credits::new(3, 1, "full"));
+    let [one, other] = [&credits, &credits].map(credits::StreamCredits::new);
+    let first = one.take().unwrap();
+    assert_eq!(one.take().unwrap_err(), Status::new(Code::ResourceExhausted, "full"));
+    let second = other.take().unwrap();
+    drop(first);
+    let third = one.take().unwrap();
+    drop((second, third));
+}
+
+#[test]
+fn what_is_no_http2_closes_the_connection() {
+    run(|rig| async move {
+        let mut socket = rig.socket();
+        socket.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        soon("an end", socket.read_to_end(&mut answer)).await.unwrap();
+    });
+}
