@@ -37,6 +37,7 @@ pub use call::Call;
 pub use connection::{Server, serve};
 pub use limits::{Limits, Patience};
 pub use methods::{Kind, Method, Methods};
+pub use requests::Message;
 pub use room::{Room, Share, Shares};
 pub use status::{Code, End, Status};
 

@@ -1,5 +1,5 @@
-//! The chunk face: clients of Apache Ozone's datanodes, over gRPC. Sockets and HTTP/2 are here;
-//! what a request means is in `chunk::wire`.
+//! The chunk face: clients of Apache Ozone's datanodes, over gRPC. Sockets are here, gRPC is in
+//! `grpc`, and what a request means in `chunk::wire`.
 //!
 //! A store waits for its disk, so this face has threads of its own, and none of those that serve
 //! ZooKeeper's clients ever waits for it. There are a few, each with a current-thread runtime, and
@@ -7,13 +7,9 @@
 //! small chunk, most of all) is done right where it was read, without a hop to another thread. All
 //! others go to a pool of threads that may wait, where those that need a sync share one.
 //!
-//! HTTP/2 is spoken by `h2`, without tonic in between: the service has one method, which is a loop
-//! over a stream, and tonic reads a whole message before anybody is asked whether there is room for
-//! it. CPU does not decide: a WriteChunk of 1 KiB takes 26 to 36 us here and 29 to 35 with tonic
-//! (four runs each, in turns; one client with 16 threads, a store in memory).
+//! The service has one method: a loop over the requests of a stream.
 
 mod admission;
-mod grpc;
 mod limits;
 mod metrics;
 mod opening;
@@ -34,7 +30,6 @@ use chunk::limits::OPEN_FILES_MAX_DEFAULT;
 use chunk::store::{Store, StoreOptions, UpkeepBudget};
 use chunk::wire::{Handler, HandlerOptions};
 use storage::disk::RealDisk;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
@@ -42,19 +37,16 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::ChunkConfig;
 use crate::descriptors;
-use crate::grpc::Share;
+use crate::grpc::{self, Call, Methods, Share};
 use crate::tls::Tls;
 use admission::{Addresses, Admission};
 use limits::{
-    ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_SHARE, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
-    FRAMES_OVERHEAD_BYTES_MAX, FREE_BYTES_MIN_DEFAULT, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX,
-    IDLE_TIME, KEEP_ALIVE_TIME, Limits, NICE, RUNTIMES_MAX, SCRUB_PAUSE, SEND_BYTES_MAX,
-    STOP_TIME_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX, TICK, UNTAKEN_TIME_MAX, UPKEEP_BUDGET,
-    UPKEEP_INTERVAL, UPKEEP_PAUSE, WAITING_THREADS_MAX,
+    ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_SHARE, FREE_BYTES_MIN_DEFAULT, HANDSHAKE_TIME_MAX,
+    KEEP_ALIVE_TIME, Limits, NICE, RUNTIMES_MAX, SCRUB_PAUSE, STOP_TIME_MAX, STREAM_WINDOW_BYTES,
+    TICK, UNTAKEN_TIME_MAX, UPKEEP_BUDGET, UPKEEP_INTERVAL, UPKEEP_PAUSE, WAITING_THREADS_MAX,
 };
 use metrics::Counts;
-use service::{Client, Failures, Service};
-use stream::Piece;
+use service::{Client, Failures, METHODS, Service};
 
 pub use metrics::ChunkMetrics;
 pub use opening::Chunks;
@@ -112,7 +104,12 @@ fn start_within(
         handler: Handler::new(store, HandlerOptions::default()),
         requests: Share::new(limits.requests_bytes),
         answers: Share::new(limits.answers_bytes),
-        windows: Arc::new(Semaphore::new(limits.windows_bytes / STREAM_WINDOW_BYTES as usize)),
+        grpc: grpc::Server {
+            methods: Methods::new(METHODS),
+            limits: limits.grpc(),
+            windows: Arc::new(Semaphore::new(limits.windows_bytes / STREAM_WINDOW_BYTES as usize)),
+            credits: None,
+        },
         addresses: Arc::new(Addresses::new(config.connections_per_ip_max, &limits)),
         limits,
         failures: Failures::default(),
@@ -370,80 +367,29 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
     stream.set_nodelay(true)?;
     let of_connection = |bytes: usize| Share::new(bytes / CONNECTION_SHARE);
     let (of_address, limits) = (&admission.shares, &service.limits);
-    let client = Arc::new(Client {
-        requests: [
-            of_connection(limits.requests_bytes),
-            of_address.requests.clone(),
-            service.requests.clone(),
-        ],
-        answers: [
-            of_connection(limits.answers_bytes),
-            of_address.answers.clone(),
-            service.answers.clone(),
-        ],
-        service: service.clone(),
-    });
-    let Some(tls) = tls else { return serve_streams(stream, &client).await };
+    let requests = [
+        of_connection(limits.requests_bytes),
+        of_address.requests.clone(),
+        service.requests.clone(),
+    ];
+    let answers =
+        [of_connection(limits.answers_bytes), of_address.answers.clone(), service.answers.clone()];
+    let client = Arc::new(Client { service: service.clone(), answers });
+    let handle = |call: Call<()>| {
+        let client = client.clone();
+        async move { stream::serve(&client, call).await }
+    };
+    let Some(tls) = tls else { return grpc::serve(stream, &service.grpc, &requests, handle).await };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
     let shaken = TlsAcceptor::from(tls.current_of_chunks()).accept(stream);
     match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
         Ok(stream) => {
             handshake.succeed();
-            serve_streams(stream, &client).await
+            grpc::serve(stream, &service.grpc, &requests, handle).await
         }
         Err(error) => {
             tls.complain(&peer.to_string(), &error.to_string());
             Ok(())
-        }
-    }
-}
-
-async fn serve_streams<S>(socket: S, client: &Arc<Client>) -> anyhow::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let handshake = h2::server::Builder::new()
-        .initial_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_frame_size(FRAME_BYTES_MAX)
-        .data_frame_budget(FRAMES_OVERHEAD_BYTES_MAX)
-        .max_header_list_size(HEADER_BYTES_MAX)
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_send_buffer_size(SEND_BYTES_MAX)
-        .handshake::<S, Piece>(socket);
-    let mut connection = tokio::time::timeout(HANDSHAKE_TIME_MAX, handshake).await??;
-    // Each stream holds one.
-    let streams = Arc::new(());
-    let mut windows = Vec::new();
-    let mut idle = tokio::time::interval_at(tokio::time::Instant::now() + IDLE_TIME, IDLE_TIME);
-    let mut was_used = true;
-    loop {
-        tokio::select! {
-            biased;
-            accepted = connection.accept() => {
-                let Some(accepted) = accepted else { return Ok(()) };
-                let (request, respond) = accepted?;
-                was_used = true;
-                let (client, stream) = (client.clone(), streams.clone());
-                let stream_count = Arc::strong_count(&streams) - 1;
-                if stream_count > windows.len()
-                    && let Ok(window) = client.service.windows.clone().try_acquire_owned()
-                {
-                    windows.push(window);
-                    let bytes = windows.len() as u32 * STREAM_WINDOW_BYTES;
-                    connection.set_target_window_size(CONNECTION_WINDOW_BYTES + bytes);
-                }
-                tokio::spawn(async move {
-                    stream::serve(&client, request, respond).await;
-                    drop(stream);
-                });
-            }
-            _ = idle.tick() => {
-                if !was_used && Arc::strong_count(&streams) == 1 {
-                    connection.graceful_shutdown();
-                }
-                was_used = false;
-            }
         }
     }
 }

@@ -12,10 +12,7 @@ mod config;
 mod data_dir;
 mod descriptors;
 mod export_chunks;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "the face of etcd's clients will use the rest")
-)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the face of etcd's clients will use the rest"))]
 mod grpc;
 mod hangup;
 mod inspect;

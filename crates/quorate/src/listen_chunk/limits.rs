@@ -5,6 +5,8 @@ use std::time::Duration;
 use chunk::limits::REQUEST_BYTES_MAX;
 use chunk::store::UpkeepBudget;
 
+use crate::grpc::{self, Patience};
+
 /// Threads that read from sockets. Beyond, the disk is the limit.
 pub(super) const RUNTIMES_MAX: usize = 4;
 
@@ -49,7 +51,7 @@ pub(super) const SEND_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of all requests that have arrived as a whole or in part and are not done, as they lie in
 /// memory; and likewise of all answers that are read or sent, until the socket took them. What
 /// finds no room waits for it, in the client's window. One request, and one answer, may be beyond
-/// it: see [`super::room`].
+/// it: see [`crate::grpc::Room`].
 pub(super) const REQUESTS_BYTES_MAX: usize = 512 * 1024 * 1024;
 pub(super) const ANSWERS_BYTES_MAX: usize = 512 * 1024 * 1024;
 
@@ -150,6 +152,31 @@ impl Default for Limits {
             waited_time: WAITED_TIME_MAX,
             finish_time: FINISH_TIME_MAX,
             idle_time: STREAM_IDLE_TIME_MAX,
+        }
+    }
+}
+
+impl Limits {
+    /// What a client of gRPC is given.
+    pub(super) fn grpc(&self) -> grpc::Limits {
+        grpc::Limits {
+            message_bytes_max: REQUEST_BYTES_MAX,
+            header_bytes_max: HEADER_BYTES_MAX,
+            streams_max: STREAMS_MAX,
+            stream_window_bytes: STREAM_WINDOW_BYTES,
+            connection_window_bytes: CONNECTION_WINDOW_BYTES,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            frames_overhead_bytes_max: FRAMES_OVERHEAD_BYTES_MAX,
+            send_bytes_max: SEND_BYTES_MAX,
+            handshake_time_max: HANDSHAKE_TIME_MAX,
+            connection_idle_time: Some(IDLE_TIME),
+            patience: Patience {
+                stall_time: self.stall_time,
+                waited_time: self.waited_time,
+                finish_time: self.finish_time,
+                first_time: Some(self.stall_time),
+                idle_time: Some(self.idle_time),
+            },
         }
     }
 }

@@ -5,12 +5,19 @@ use std::time::Instant;
 
 use chunk::wire::Handler;
 use storage::disk::RealDisk;
-use tokio::sync::Semaphore;
 
 use super::admission::Addresses;
 use super::limits::{Limits, REPORT_INTERVAL};
 use super::metrics::Counts;
-use crate::grpc::{Share, Shares};
+use crate::grpc::{Kind, Method, Server, Share, Shares};
+
+/// The one method of a datanode.
+pub(super) const METHODS: [Method<()>; 1] = [Method {
+    service: "hadoop.hdds.datanode.XceiverClientProtocolService",
+    name: "send",
+    kind: Kind::BidiStreaming,
+    method: (),
+}];
 
 /// What the threads of the face share.
 pub(super) struct Service {
@@ -18,8 +25,7 @@ pub(super) struct Service {
     pub(super) limits: Limits,
     pub(super) requests: Arc<Share>,
     pub(super) answers: Arc<Share>,
-    /// Windows of streams that connections may have yet.
-    pub(super) windows: Arc<Semaphore>,
+    pub(super) grpc: Server<()>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) failures: Failures,
     pub(super) counts: Counts,
@@ -28,7 +34,7 @@ pub(super) struct Service {
 /// What the streams of a connection share.
 pub(super) struct Client {
     pub(super) service: Arc<Service>,
-    pub(super) requests: Shares,
+    /// The shares that room for answers is taken from.
     pub(super) answers: Shares,
 }
 

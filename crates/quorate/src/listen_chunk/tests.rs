@@ -13,7 +13,7 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use hyper::{Request, Response};
 
-use super::limits::REQUESTS_BYTES_MAX;
+use super::limits::{REQUESTS_BYTES_MAX, STREAMS_MAX};
 use super::*;
 use crate::config::ListenAddress;
 
@@ -220,15 +220,13 @@ fn what_is_wrong_with_a_stream_ends_that_stream_alone() {
 fn other_paths_and_media_are_refused() {
     with_face("heads", |rig| async move {
         let connection = rig.connect().await;
-        for (path, content_type, wanted) in [
-            ("/hadoop.hdds.datanode.IntraDatanodeProtocolService/upload", "application/grpc", 200),
-            (PATH, "text/plain", 415),
-        ] {
+        let other = "/hadoop.hdds.datanode.IntraDatanodeProtocolService/upload";
+        let cases = [(other, "application/grpc", 200, 12), (PATH, "text/plain", 415, 3)];
+        for (path, content_type, wanted_http, wanted) in cases {
             let mut sender = connection.clone().ready().await.unwrap();
             let (response, _stream) = sender.send_request(head(path, content_type), false).unwrap();
             let (http, data, status) = outcome(response).await;
-            assert_eq!((http, data.len()), (wanted, 0));
-            assert_eq!(status, (wanted == 200).then_some(12));
+            assert_eq!((http, data.len(), status), (wanted_http, 0, Some(wanted)));
         }
         assert_serves(&connection, 1).await;
     });
@@ -489,7 +487,7 @@ fn streams_that_say_nothing_for_long_end() {
 fn connections_share_the_windows_of_their_streams() {
     let windows_bytes = 3 * STREAM_WINDOW_BYTES as usize;
     with_limits("windows", Limits { windows_bytes, ..Limits::default() }, 256, |rig| async move {
-        let windows = || rig.face.service.windows.available_permits();
+        let windows = || rig.face.service.grpc.windows.available_permits();
         assert_eq!(windows(), 3);
         let mut connections = Vec::new();
         for left in [2, 1, 0, 0, 0] {
