@@ -106,7 +106,7 @@ fn start_within(
         answers: Share::new(limits.answers_bytes),
         grpc: grpc::Server {
             methods: Methods::new(METHODS),
-            limits: limits.grpc(),
+            limits: Arc::new(limits.grpc()),
             windows: Arc::new(Semaphore::new(limits.windows_bytes / STREAM_WINDOW_BYTES as usize)),
             credits: None,
         },
@@ -367,15 +367,18 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
     stream.set_nodelay(true)?;
     let of_connection = |bytes: usize| Share::new(bytes / CONNECTION_SHARE);
     let (of_address, limits) = (&admission.shares, &service.limits);
-    let requests = [
+    let requests = Arc::new([
         of_connection(limits.requests_bytes),
         of_address.requests.clone(),
         service.requests.clone(),
-    ];
-    let answers =
-        [of_connection(limits.answers_bytes), of_address.answers.clone(), service.answers.clone()];
+    ]);
+    let answers = Arc::new([
+        of_connection(limits.answers_bytes),
+        of_address.answers.clone(),
+        service.answers.clone(),
+    ]);
     let client = Arc::new(Client { service: service.clone(), answers });
-    let handle = |call: Call<()>| {
+    let handle = |call: Box<Call<()>>| {
         let client = client.clone();
         async move { stream::serve(&client, call).await }
     };

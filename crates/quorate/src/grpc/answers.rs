@@ -11,11 +11,11 @@ use bytes::{Buf, Bytes};
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use hyper::header::HeaderValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::deadline::Deadline;
 use super::head::{response_head, status_alone};
-use super::limits::Patience;
+use super::limits::{Limits, Patience};
 use super::room::Room;
 use super::status::End;
 
@@ -90,13 +90,13 @@ pub struct Answers {
     /// The room of the last message, until the socket has taken all of it.
     room_until_taken: Weak<Room>,
     sent: Arc<Sent>,
-    /// When the last message must be sent, if others wait for its room.
-    due_at_if_waited_for: Instant,
+    /// When the last message must be sent, if others wait for its room. Set by its first wait.
+    due_at_if_waited_for: Option<Instant>,
     /// Since when the client has taken nothing of the last message, while it is waited for.
     stalled_since: Option<Instant>,
     content_type: HeaderValue,
     deadline: Deadline,
-    patience: Patience,
+    limits: Arc<Limits>,
 }
 
 /// The library's half of the stream.
@@ -111,7 +111,7 @@ impl Answers {
         respond: SendResponse<Piece>,
         content_type: HeaderValue,
         deadline: Deadline,
-        patience: Patience,
+        limits: Arc<Limits>,
     ) -> Answers {
         Answers {
             half: Half::Waiting(respond),
@@ -119,11 +119,11 @@ impl Answers {
             room: None,
             room_until_taken: Weak::new(),
             sent: Arc::default(),
-            due_at_if_waited_for: Instant::now(),
+            due_at_if_waited_for: None,
             stalled_since: None,
             content_type,
             deadline,
-            patience,
+            limits,
         }
     }
 
@@ -133,6 +133,7 @@ impl Answers {
     /// # Errors
     /// The call ends: the client is gone or takes nothing, or the deadline has passed.
     pub async fn send(&mut self, message: Bytes, room: Option<Room>) -> Result<(), End> {
+        self.deadline.check()?;
         self.taken().await?;
         self.hand_over(message, room);
         self.flush().await
@@ -145,13 +146,11 @@ impl Answers {
     /// The message before was not taken yet.
     pub fn hand_over(&mut self, message: Bytes, room: Option<Room>) {
         assert!(self.is_taken(), "a stream has one message under way");
-        let Patience { stall_time, finish_time, .. } = self.patience;
         self.room = room.map(|mut room| {
             room.shrink_to(message.len());
-            let time_max = if room.is_finisher() { finish_time } else { stall_time };
-            self.due_at_if_waited_for = Instant::now() + time_max;
             Arc::new(room)
         });
+        self.due_at_if_waited_for = None;
         self.room_until_taken = self.room.as_ref().map_or_else(Weak::new, Arc::downgrade);
         self.left = message;
     }
@@ -172,7 +171,7 @@ impl Answers {
             return Ok(());
         }
         let sent = self.sent.clone();
-        self.wait_for_client(|_, context| sent.poll_empty(context)).await
+        Box::pin(self.wait_for_client(|_, context| sent.poll_empty(context))).await
     }
 
     /// Hands the library the bytes that are left, as fast as the client's window allows.
@@ -186,7 +185,9 @@ impl Answers {
                     Half::Sending(stream) => stream.poll_capacity(context),
                     Half::Waiting(_) => Poll::Ready(None),
                 };
-                self.wait_for_client(capacity).await?.ok_or(End::Gone)??;
+                // A timer is large: the futures of calls that need none do not hold one.
+                let capacity = Box::pin(self.wait_for_client(capacity)).await?;
+                capacity.ok_or(End::Gone)??;
             }
             let capacity = self.stream()?.capacity();
             let bytes = self.left.split_to(capacity.min(wanted));
@@ -218,25 +219,29 @@ impl Answers {
         &mut self,
         mut poll: impl FnMut(&mut Half, &mut Context<'_>) -> Poll<T>,
     ) -> Result<T, End> {
-        let Patience { stall_time, waited_time, .. } = self.patience;
-        let stalled_since = *self.stalled_since.get_or_insert_with(Instant::now);
-        let due_at = stalled_since + stall_time;
+        let Patience { stall_time, waited_time, finish_time, .. } = self.limits.patience;
+        let room = self.room_until_taken.clone();
+        let is_finisher = room.upgrade().is_some_and(|room| room.is_finisher());
+        let is_waited_for = || room.upgrade().is_some_and(|room| room.is_waited_for());
+        let begun_at = Instant::now();
+        let due_at = *self.stalled_since.get_or_insert(begun_at) + stall_time;
+        let time_max = if is_finisher { finish_time } else { stall_time };
+        let due_at_if_waited_for =
+            *self.due_at_if_waited_for.get_or_insert_with(|| begun_at + time_max);
         loop {
-            let room = &self.room_until_taken;
-            let is_waited_for = || room.upgrade().is_some_and(|room| room.is_waited_for());
             let now = Instant::now();
-            if now >= self.due_at_if_waited_for && is_waited_for() {
+            if now >= due_at_if_waited_for && is_waited_for() {
                 return Err(End::Gone);
             }
             let look_at = due_at.min(now + waited_time);
-            let waiting = timeout_at(look_at, poll_fn(|context| poll(&mut self.half, context)));
-            match self.deadline.bound(waiting).await? {
-                Ok(taken) => {
+            let waiting = poll_fn(|context| poll(&mut self.half, context));
+            match self.deadline.bound_until(look_at, waiting).await? {
+                Some(taken) => {
                     self.stalled_since = None;
                     return Ok(taken);
                 }
-                Err(_) if Instant::now() >= due_at || is_waited_for() => return Err(End::Gone),
-                Err(_) => {}
+                None if Instant::now() >= due_at || is_waited_for() => return Err(End::Gone),
+                None => {}
             }
         }
     }

@@ -1,5 +1,7 @@
 //! One call, as its handler sees it.
 
+use std::sync::Arc;
+
 use super::answers::Answers;
 use super::deadline::Deadline;
 use super::metadata::Metadata;
@@ -14,6 +16,8 @@ pub struct Call<M> {
     pub deadline: Deadline,
     pub requests: Requests,
     pub answers: Answers,
+    /// Counts the streams of the connection for as long as the call exists.
+    pub(super) _stream: Arc<()>,
 }
 
 impl<M> Call<M> {

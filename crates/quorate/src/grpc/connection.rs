@@ -11,7 +11,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Interval, interval_at, timeout};
 
 use super::answers::{Answers, Piece};
-use super::assembly::Assembly;
 use super::call::Call;
 use super::credits::{Credits, StreamCredits};
 use super::head;
@@ -23,7 +22,7 @@ use super::room::Shares;
 /// What the connections of a face share.
 pub struct Server<M> {
     pub methods: Methods<M>,
-    pub limits: Limits,
+    pub limits: Arc<Limits>,
     /// Windows of streams that connections may still have, beside the one that each begins with.
     /// When they are given away, a new stream shares the window that its connection has.
     pub windows: Arc<Semaphore>,
@@ -43,7 +42,7 @@ pub async fn serve<S, M, F>(
     socket: S,
     server: &Server<M>,
     shares: &Shares,
-    handle: impl Fn(Call<M>) -> F,
+    handle: impl Fn(Box<Call<M>>) -> F,
 ) -> anyhow::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -64,15 +63,10 @@ where
             accepted = connection.accept() => {
                 let Some(accepted) = accepted else { return Ok(()) };
                 was_used = true;
-                let Some(call) = open(accepted?, server, shares) else { continue };
-                let stream = streams.clone();
+                let Some(call) = open(accepted?, server, shares, &streams) else { continue };
                 let stream_count = Arc::strong_count(&streams) - 1;
                 give_window(&mut connection, &mut windows, stream_count, server);
-                let handled = handle(call);
-                tokio::spawn(async move {
-                    handled.await;
-                    drop(stream);
-                });
+                tokio::spawn(handle(call));
             }
             () = tick(&mut idle) => {
                 if !was_used && Arc::strong_count(&streams) == 1 {
@@ -130,7 +124,8 @@ fn open<M: Copy>(
     (request, mut respond): (Request<RecvStream>, SendResponse<Piece>),
     server: &Server<M>,
     shares: &Shares,
-) -> Option<Call<M>> {
+    streams: &Arc<()>,
+) -> Option<Box<Call<M>>> {
     let (parts, body) = request.into_parts();
     let head = match head::read(parts, &server.methods) {
         Ok(head) => head,
@@ -141,11 +136,10 @@ fn open<M: Copy>(
         }
     };
     let head::Head { method, kind, metadata, deadline, content_type } = head;
-    let patience = &server.limits.patience;
-    let assembly = Assembly::new(server.limits.message_bytes_max);
+    let limits = &server.limits;
     let credits = server.credits.as_ref().map(StreamCredits::new);
-    let times = (deadline, patience.clone());
-    let requests = Requests::new((kind, body), assembly, shares.clone(), credits, times);
-    let answers = Answers::new(respond, content_type, deadline, patience.clone());
-    Some(Call { method, metadata, deadline, requests, answers })
+    let requests = Requests::new((kind, body), shares.clone(), credits, deadline, limits.clone());
+    let answers = Answers::new(respond, content_type, deadline, limits.clone());
+    let _stream = streams.clone();
+    Some(Box::new(Call { method, metadata, deadline, requests, answers, _stream }))
 }

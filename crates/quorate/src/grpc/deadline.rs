@@ -25,6 +25,12 @@ impl Deadline {
         self.0.is_some_and(|at| at <= Instant::now())
     }
 
+    /// # Errors
+    /// The deadline has passed.
+    pub(super) fn check(self) -> Result<(), End> {
+        if self.is_past() { Err(End::Status(Status::deadline_exceeded())) } else { Ok(()) }
+    }
+
     /// Waits for something, and no longer than the call may take.
     ///
     /// # Errors
@@ -32,6 +38,24 @@ impl Deadline {
     pub async fn bound<T>(self, work: impl Future<Output = T>) -> Result<T, End> {
         let Some(at) = self.0 else { return Ok(work.await) };
         timeout_at(at, work).await.map_err(|_| End::Status(Status::deadline_exceeded()))
+    }
+
+    /// Waits for something until an instant, and no longer than the call may take. None if the
+    /// instant came first.
+    ///
+    /// # Errors
+    /// The deadline came first.
+    pub(super) async fn bound_until<T>(
+        self,
+        at: Instant,
+        work: impl Future<Output = T>,
+    ) -> Result<Option<T>, End> {
+        let deadline = self.0.filter(|deadline| *deadline <= at);
+        match (timeout_at(deadline.unwrap_or(at), work).await, deadline) {
+            (Ok(done), _) => Ok(Some(done)),
+            (Err(_), None) => Ok(None),
+            (Err(_), Some(_)) => Err(End::Status(Status::deadline_exceeded())),
+        }
     }
 }
 

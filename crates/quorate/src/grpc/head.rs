@@ -40,6 +40,7 @@ pub(super) fn read<M: Copy>(
         Box::new(response)
     };
     let content_type = match parts.headers.get(CONTENT_TYPE) {
+        Some(value) if value == MEDIA_TYPE => plain(),
         Some(value) if is_grpc(value.as_bytes()) => value.clone(),
         other => {
             let value = other.map_or_else(Default::default, HeaderValue::as_bytes);

@@ -1,14 +1,18 @@
 //! The receiving half of a call: its messages, one after the other. What arrived of a message
 //! counts against the client's window until there is room for it.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
 use bytes::Bytes;
 use h2::RecvStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::assembly::Assembly;
 use super::credits::{Credit, StreamCredits};
 use super::deadline::Deadline;
-use super::limits::Patience;
+use super::limits::{Limits, Patience};
 use super::methods::Kind;
 use super::room::{Room, Shares};
 use super::status::{Code, End, Status};
@@ -37,7 +41,7 @@ pub struct Requests {
     /// The message that has begun, if one has.
     begun: Option<Begun>,
     deadline: Deadline,
-    patience: Patience,
+    limits: Arc<Limits>,
 }
 
 /// A message of which a part has arrived.
@@ -51,11 +55,12 @@ struct Begun {
 impl Requests {
     pub(super) fn new(
         (kind, body): (Kind, RecvStream),
-        assembly: Assembly,
         shares: Shares,
         credits: Option<StreamCredits>,
-        (deadline, patience): (Deadline, Patience),
+        deadline: Deadline,
+        limits: Arc<Limits>,
     ) -> Requests {
+        let assembly = Assembly::new(limits.message_bytes_max);
         Requests {
             kind,
             body,
@@ -66,7 +71,7 @@ impl Requests {
             credits,
             begun: None,
             deadline,
-            patience,
+            limits,
         }
     }
 
@@ -76,13 +81,18 @@ impl Requests {
     /// # Errors
     /// The call ends: a message is refused, the client is gone, or the deadline has passed.
     pub async fn next(&mut self) -> Result<Option<Message>, End> {
+        self.deadline.check()?;
         loop {
             if let Some(message) = self.take().await? {
                 return Ok(Some(message));
             }
             let is_between = self.assembly.is_between();
-            let received =
-                if is_between { self.receive_first().await? } else { self.receive_more().await? };
+            let received = match poll_fn(|context| Poll::Ready(self.poll_receive(context))).await {
+                Poll::Ready(received) => received?,
+                // Timers are large: the futures of calls that need none do not hold them.
+                Poll::Pending if is_between => Box::pin(self.receive_first()).await?,
+                Poll::Pending => Box::pin(self.receive_more()).await?,
+            };
             match (received, is_between) {
                 (true, _) => {}
                 (false, false) => return Err(self.cut_off().into()),
@@ -132,7 +142,7 @@ impl Requests {
         let bytes = self.assembly.memory_bytes();
         if !begun.room.try_grow_to(bytes) {
             let asked_at = Instant::now();
-            self.deadline.bound(begun.room.grow_to(bytes)).await?;
+            Box::pin(self.deadline.bound(begun.room.grow_to(bytes))).await?;
             // That it had to wait for room is not the client's fault.
             begun.due_at = begun.due_at.map(|at| at + asked_at.elapsed());
         }
@@ -145,22 +155,18 @@ impl Requests {
 
     /// Takes the first frame of a message, if there is one more.
     async fn receive_first(&mut self) -> Result<bool, End> {
-        let Patience { first_time, idle_time, .. } = self.patience;
+        let Patience { first_time, idle_time, .. } = self.limits.patience;
         let time_max = if self.has_had_one { idle_time } else { first_time };
-        let deadline = self.deadline;
-        let received = self.receive();
+        let (deadline, received) = (self.deadline, self.receive());
         let Some(time_max) = time_max else { return deadline.bound(received).await? };
-        let received = tokio::time::timeout(time_max, received);
-        match deadline.bound(received).await? {
-            Ok(received) => received,
-            Err(_) => Err(Status::idle().into()),
-        }
+        let received = deadline.bound_until(Instant::now() + time_max, received).await?;
+        received.unwrap_or_else(|| Err(Status::idle().into()))
     }
 
     /// Takes a frame of a message that has begun, before it is due; and before long, where others
     /// wait for the room that it has.
     async fn receive_more(&mut self) -> Result<bool, End> {
-        let Patience { stall_time, waited_time, finish_time, .. } = self.patience;
+        let Patience { stall_time, waited_time, finish_time, .. } = self.limits.patience;
         let begun_at = Instant::now();
         let shares = &self.shares;
         let begun =
@@ -170,13 +176,10 @@ impl Requests {
         let due_at = due_at.min(begun_at + time_max);
         loop {
             let look_at = due_at.min(Instant::now() + waited_time);
-            let deadline = self.deadline;
-            match deadline.bound(timeout_at(look_at, self.receive())).await? {
-                Ok(received) => return received,
-                Err(_) if Instant::now() >= due_at || self.is_waited_for() => {
-                    return Err(End::Gone);
-                }
-                Err(_) => {}
+            match self.deadline.bound_until(look_at, self.receive()).await? {
+                Some(received) => return received,
+                None if Instant::now() >= due_at || self.is_waited_for() => return Err(End::Gone),
+                None => {}
             }
         }
     }
@@ -187,10 +190,16 @@ impl Requests {
 
     /// Takes a frame, if there is one more.
     async fn receive(&mut self) -> Result<bool, End> {
+        poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, End>> {
         self.body.flow_control().release_capacity(std::mem::take(&mut self.unreleased))?;
-        let Some(frame) = self.body.data().await.transpose()? else { return Ok(false) };
+        let Some(frame) = ready!(self.body.poll_data(context)?) else {
+            return Poll::Ready(Ok(false));
+        };
         self.unreleased = frame.len();
         self.assembly.push(frame);
-        Ok(true)
+        Poll::Ready(Ok(true))
     }
 }

@@ -50,7 +50,7 @@ fn units(bytes: usize) -> u32 {
 }
 
 /// The shares that a connection takes its room from, the smallest first.
-pub type Shares = [Arc<Share>; 3];
+pub type Shares = Arc<[Arc<Share>; 3]>;
 
 /// Room that somebody has. It is free again when this is dropped.
 #[derive(Debug)]
@@ -111,7 +111,8 @@ impl Room {
             if number < self.exempt_count() || missing == 0 {
                 continue;
             }
-            if let Some(permit) = self.wait(number, missing).await {
+            // Seldom needed, so it does not make the futures of all calls larger.
+            if let Some(permit) = Box::pin(self.wait(number, missing)).await {
                 self.add(number, permit);
             }
         }
@@ -157,7 +158,9 @@ impl Room {
     pub fn shrink_to(&mut self, bytes: usize) {
         for permit in self.permits.iter_mut().flatten() {
             let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);
-            drop(permit.split(surplus));
+            if surplus > 0 {
+                drop(permit.split(surplus));
+            }
         }
     }
 

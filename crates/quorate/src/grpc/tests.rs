@@ -119,9 +119,10 @@ fn run_with<F: Future<Output = ()>>(
     test: impl FnOnce(Rig) -> F,
 ) {
     let windows = Arc::new(Semaphore::new(16));
-    let server = Server { methods: Methods::new(METHODS), limits, windows, credits };
+    let (methods, limits) = (Methods::new(METHODS), Arc::new(limits));
+    let server = Server { methods, limits, windows, credits };
     let (end_sender, ends) = mpsc::channel(16);
-    let shares = [const { SHARE_BYTES }; 3].map(Share::new);
+    let shares = Arc::new([SHARE_BYTES; 3].map(Share::new));
     let flooded = Arc::default();
     let rig = Rig { server: Arc::new(server), shares, flooded, ends, end_sender };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -149,7 +150,7 @@ impl Rig {
     }
 }
 
-async fn serve_call(mut call: Call<Does>, flooded: Arc<AtomicUsize>, ends: mpsc::Sender<End>) {
+async fn serve_call(mut call: Box<Call<Does>>, flooded: Arc<AtomicUsize>, ends: mpsc::Sender<End>) {
     let outcome = match call.method {
         Does::Echo => echo(&mut call).await,
         Does::Count => count(&mut call).await,

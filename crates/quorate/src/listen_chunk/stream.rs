@@ -16,7 +16,7 @@ use crate::grpc::{Call, Code, End, Message, Room, Status, framed};
 const QUICK_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves a stream until it ends.
-pub(super) async fn serve(client: &Client, mut call: Call<()>) {
+pub(super) async fn serve(client: &Client, mut call: Box<Call<()>>) {
     let outcome = answer_all(client, &mut call).await;
     call.finish(outcome);
 }

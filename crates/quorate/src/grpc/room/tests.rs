@@ -13,7 +13,7 @@ fn run(test: impl Future<Output = ()>) {
 
 /// The shares of a connection of its own from an address of its own.
 fn shares(all: &Arc<Share>) -> Shares {
-    [Share::new(1024 * KIB), Share::new(1024 * KIB), all.clone()]
+    Arc::new([Share::new(1024 * KIB), Share::new(1024 * KIB), all.clone()])
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn connections_of_one_address_finish_in_their_share_and_leave_the_others() {
     run(async {
         let all = Share::new(64 * KIB);
         let address = Share::new(16 * KIB);
-        let of_address = || [Share::new(16 * KIB), address.clone(), all.clone()];
+        let of_address = || Arc::new([Share::new(16 * KIB), address.clone(), all.clone()]);
         let mut tasks = Vec::new();
         for _ in 0..8 {
             let shares = of_address();
