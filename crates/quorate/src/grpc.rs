@@ -30,6 +30,7 @@ mod metadata;
 mod methods;
 mod requests;
 mod room;
+mod socket;
 mod status;
 
 pub use assembly::framed;

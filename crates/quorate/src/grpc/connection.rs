@@ -1,6 +1,7 @@
 //! One connection: HTTP/2 over a socket. Its task only reads, writes and hands calls to tasks of
 //! their own, so pings, resets and windows never wait for a handler.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use h2::RecvStream;
@@ -18,6 +19,7 @@ use super::limits::Limits;
 use super::methods::Methods;
 use super::requests::Requests;
 use super::room::Shares;
+use super::socket::{GatheringSocket, Turn};
 
 /// What the connections of a face share.
 pub struct Server<M> {
@@ -31,7 +33,10 @@ pub struct Server<M> {
 }
 
 /// The library's connection over a socket.
-type Http2<S> = Connection<S, Piece>;
+type Http2<S> = Connection<GatheringSocket<S>, Piece>;
+
+/// A stream that a client has opened.
+type Accepted = (Request<RecvStream>, SendResponse<Piece>);
 
 /// Serves a connection until it ends. `handle` is called for each call, and its future runs as a
 /// task. Room for requests is taken from `shares`.
@@ -50,7 +55,8 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let limits = &server.limits;
-    let handshake = builder(limits).handshake::<S, Piece>(socket);
+    let (socket, turn) = GatheringSocket::new(socket);
+    let handshake = builder(limits).handshake(socket);
     let mut connection: Http2<S> = timeout(limits.handshake_time_max, handshake).await??;
     // Each stream holds one.
     let streams = Arc::new(());
@@ -60,7 +66,7 @@ where
     loop {
         tokio::select! {
             biased;
-            accepted = connection.accept() => {
+            accepted = accept(&mut connection, &turn) => {
                 let Some(accepted) = accepted else { return Ok(()) };
                 was_used = true;
                 let Some(call) = open(accepted?, server, shares, &streams) else { continue };
@@ -76,6 +82,21 @@ where
             }
         }
     }
+}
+
+/// The next stream of a client. Reads and writes for all streams while it waits.
+async fn accept<S>(connection: &mut Http2<S>, turn: &Turn) -> Option<Result<Accepted, h2::Error>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    poll_fn(|context| {
+        let accepted = connection.poll_accept(context);
+        if accepted.is_pending() {
+            turn.pause(context);
+        }
+        accepted
+    })
+    .await
 }
 
 /// Waits until the connection is looked at; for ever where it may be idle for ever.
@@ -121,7 +142,7 @@ fn give_window<S, M>(
 
 /// Opens the call of a stream; none if its headers are refused, which the client is told.
 fn open<M: Copy>(
-    (request, mut respond): (Request<RecvStream>, SendResponse<Piece>),
+    (request, mut respond): Accepted,
     server: &Server<M>,
     shares: &Shares,
     streams: &Arc<()>,
