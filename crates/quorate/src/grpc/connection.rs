@@ -21,6 +21,9 @@ use super::requests::Requests;
 use super::room::Shares;
 use super::socket::{GatheringSocket, Turn};
 
+/// The largest window that HTTP/2 has.
+const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
+
 /// What the connections of a face share.
 pub struct Server<M> {
     pub methods: Methods<M>,
@@ -116,6 +119,8 @@ fn builder(limits: &Limits) -> Builder {
         .data_frame_budget(limits.frames_overhead_bytes_max)
         .max_header_list_size(limits.header_bytes_max)
         .max_concurrent_streams(limits.streams_max)
+        // A client may give up on all its calls at once, before any was accepted here.
+        .max_pending_accept_reset_streams(limits.streams_max as usize)
         .max_send_buffer_size(limits.send_bytes_max);
     builder
 }
@@ -136,8 +141,10 @@ fn give_window<S, M>(
     let Ok(window) = server.windows.clone().try_acquire_owned() else { return };
     windows.push(window);
     let limits = &server.limits;
-    let bytes = windows.len() as u32 * limits.stream_window_bytes;
-    connection.set_target_window_size(limits.connection_window_bytes + bytes);
+    let bytes = (windows.len() as u64) * u64::from(limits.stream_window_bytes)
+        + u64::from(limits.connection_window_bytes);
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(WINDOW_BYTES_MAX);
+    connection.set_target_window_size(bytes);
 }
 
 /// Opens the call of a stream; none if its headers are refused, which the client is told.

@@ -514,6 +514,38 @@ fn resets_are_seen_wherever_the_handler_waits() {
 }
 
 #[test]
+fn clients_may_give_up_on_many_calls_at_once() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        let first = exchange(&connection, head("Metadata", &[]), message(b"")).await;
+        first.assert_is(200, &message(b""), Code::Ok, "");
+        let mut requests = connection.clone().ready().await.unwrap();
+        for _ in 0..200 {
+            let (_, mut stream) = requests.send_request(head("Wait", &[]), false).unwrap();
+            stream.send_data(message(b"a"), false).unwrap();
+            stream.send_reset(Reason::CANCEL);
+        }
+        let other = exchange(&connection, head("Metadata", &[]), message(b"")).await;
+        other.assert_is(200, &message(b""), Code::Ok, "");
+    });
+}
+
+#[test]
+fn a_timeout_of_ten_thousand_years_is_waited_for() {
+    run(|mut rig| async move {
+        let connection = rig.connect().await;
+        let long = [("grpc-timeout", "99999999H")];
+        let (response, mut stream) = open(&connection, head("Wait", &long)).await;
+        stream.send_data(message(b"a"), true).unwrap();
+        let other = exchange(&connection, head("Metadata", &long), message(b"")).await;
+        other.assert_is(200, &message(b""), Code::Ok, "");
+        stream.send_reset(Reason::CANCEL);
+        drop((response, stream));
+        assert_gone(soon("an end", rig.ends.recv()).await);
+    });
+}
+
+#[test]
 fn a_connection_that_goes_away_ends_its_calls() {
     run(|mut rig| async move {
         let (mut requests, connection) = h2::client::handshake(rig.socket()).await.unwrap();

@@ -1,4 +1,5 @@
-//! The rooms of `member`: only `zk_front` and `local_read` name the protocol of ZooKeeper.
+//! The rooms of `member`: only `zk_front` and `local_read` name the protocol of ZooKeeper. And the
+//! room of `quorate` that may name HTTP/2's library.
 
 use std::fs;
 
@@ -48,5 +49,28 @@ fn in_member_only_the_front_and_local_reads_name_a_protocol() {
         }
     }
     assert!(named_count > 0, "the rooms that may name it do");
+    assert_none(complaints);
+}
+
+#[test]
+fn in_quorate_only_grpc_names_the_library_of_http2() {
+    let source = root().join("crates/quorate/src");
+    let mut complaints = Vec::new();
+    let mut named_count = 0;
+    for path in files_below(&source) {
+        let inner = path.strip_prefix(&source).expect("it is below").to_string_lossy().into_owned();
+        if inner.contains("tests") || path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("source is text");
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| line.contains("h2::")) {
+            if inner.starts_with("grpc/") {
+                named_count += 1;
+            } else {
+                complaints.push(format!("{}:{number}: {}", shown(&path), line.trim()));
+            }
+        }
+    }
+    assert!(named_count > 0, "the module names it");
     assert_none(complaints);
 }
