@@ -256,8 +256,10 @@ impl Answers {
         End::Gone
     }
 
-    /// Ends the stream. A client that is gone needs no status.
+    /// Ends the stream. A client that is gone needs no status. One that has a part of a message
+    /// gets none either: a status would say that the message ends there.
     pub(super) fn finish(self, end: &End) {
+        let end = if self.left.is_empty() { end } else { &End::Gone };
         match (end, self.half) {
             (End::Status(status), Half::Waiting(mut respond)) => {
                 let _ = respond.send_response(status_alone(self.content_type, status), true);

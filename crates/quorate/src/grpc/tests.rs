@@ -477,9 +477,18 @@ fn a_call_past_its_deadline_is_answered_and_its_handler_told() {
         let outcome = self::outcome(response).await;
         outcome.assert_is(200, &message(b"a"), Code::DeadlineExceeded, text);
         assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
-        let (_response, mut stream) = open(&connection, head("Flood", &short)).await;
+        // Within a message that its client does not take: a status would end the message there.
+        let (response, mut stream) = open(&connection, head("Flood", &short)).await;
         stream.send_data(message(&[7; 50_000]), true).unwrap();
         assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
+        let mut body = soon("a response", response).await.unwrap().into_body();
+        let error = loop {
+            match soon("a reset", body.data()).await.unwrap() {
+                Ok(frame) => body.flow_control().release_capacity(frame.len()).unwrap(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.reason(), Some(Reason::CANCEL));
         let past = exchange(&connection, head("Wait", &[("grpc-timeout", "0n")]), message(b"a"));
         past.await.assert_is(200, b"", Code::DeadlineExceeded, text);
     });
