@@ -13,6 +13,8 @@
 //! ```
 //! All little-endian; text is a 32-bit length and UTF-8.
 
+mod nothing;
+
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -26,6 +28,8 @@ use crate::limits::{
     BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, ENTRY_BYTES_MAX, IDENTITIES_MAX, IDENTITY_LISTS_MAX,
 };
 use crate::zk::acl::Identity;
+
+pub use nothing::{Replaced, replace_by_nothing};
 
 /// Version of the entry format.
 pub const FORMAT_VERSION: u8 = 1;

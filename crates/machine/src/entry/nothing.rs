@@ -1,0 +1,122 @@
+//! `Nothing` takes the place of a command that was given up.
+//!
+//! A batch is known by its sequence, and those who wait for its commands by their positions. So a
+//! batch keeps both when commands are given up: a command that is replaced keeps its place, its
+//! connection and its identity list, and loses the rest. Nothing is the shortest command, so a
+//! batch never grows.
+
+use bytes::Bytes;
+
+use super::{BATCH_HEADER_BYTES, BatchHeader, UnstampedBatch, check_batch, patch_length, put_at};
+use crate::codec::{Reader, Write};
+use crate::command::Command;
+use crate::control::Command as ControlCommand;
+use crate::ids::ConnectionId;
+use crate::level::Level;
+
+/// Bytes of a command between its length and its body: identity list and connection.
+const COMMAND_HEADER_BYTES: usize = 10;
+
+/// A batch in which `Nothing` has taken the place of commands.
+#[derive(Debug)]
+pub struct Replaced {
+    /// What the batch says of itself now.
+    pub header: BatchHeader,
+    /// The whole batch.
+    pub bytes: Bytes,
+    /// The position and the connection of each command that was replaced, ascending.
+    pub places: Vec<(usize, ConnectionId)>,
+}
+
+impl UnstampedBatch {
+    /// Replaces the commands that `is_given_up` chooses by their positions and connections.
+    pub fn replace_by_nothing(&mut self, is_given_up: impl FnMut(usize, ConnectionId) -> bool) {
+        let places = chosen(&self.bytes, is_given_up);
+        if !places.is_empty() {
+            self.bytes = with_nothing_at(&self.bytes, &places);
+            self.level = level_of(&self.bytes);
+        }
+    }
+}
+
+/// Replaces the commands of a stamped batch that `is_given_up` chooses by their positions and
+/// connections. None: it chooses no command that is not `Nothing` already. The batch is one that
+/// this member has built.
+pub fn replace_by_nothing(
+    batch: &Bytes,
+    is_given_up: impl FnMut(usize, ConnectionId) -> bool,
+) -> Option<Replaced> {
+    let places = chosen(batch, is_given_up);
+    if places.is_empty() {
+        return None;
+    }
+    let bytes = Bytes::from(with_nothing_at(batch, &places));
+    Some(Replaced { header: header_of(&bytes), bytes, places })
+}
+
+/// The places of the commands that are to be replaced.
+fn chosen(
+    batch: &[u8],
+    mut is_given_up: impl FnMut(usize, ConnectionId) -> bool,
+) -> Vec<(usize, ConnectionId)> {
+    let nothing = nothing();
+    let place = |(position, command): (usize, &[u8])| {
+        let (header, body) = command.split_at(COMMAND_HEADER_BYTES);
+        let connection = header.last_chunk().expect("a connection has 8 bytes");
+        let connection = ConnectionId(u64::from_le_bytes(*connection));
+        (body != nothing && is_given_up(position, connection)).then_some((position, connection))
+    };
+    commands_of(batch).enumerate().filter_map(place).collect()
+}
+
+/// A copy of the batch, with `Nothing` at these places.
+fn with_nothing_at(batch: &[u8], places: &[(usize, ConnectionId)]) -> Vec<u8> {
+    let nothing = nothing();
+    let mut out = Vec::with_capacity(batch.len());
+    out.extend_from_slice(&batch[..BATCH_HEADER_BYTES]);
+    let mut command_bytes = 0;
+    for (position, command) in commands_of(batch).enumerate() {
+        command_bytes += 4 + command.len();
+        let is_replaced = places.binary_search_by_key(&position, |(place, _)| *place).is_ok();
+        let (header, body) = command.split_at(COMMAND_HEADER_BYTES);
+        let start = out.len();
+        out.put_u32(0);
+        out.extend_from_slice(header);
+        out.extend_from_slice(if is_replaced { &nothing } else { body });
+        patch_length(&mut out, start);
+    }
+    let command_bytes_now = (out.len() - BATCH_HEADER_BYTES) as u32;
+    put_at(&mut out, 32, &command_bytes_now.to_le_bytes());
+    out.extend_from_slice(&batch[BATCH_HEADER_BYTES + command_bytes..]);
+    patch_length(&mut out, 0);
+    assert!(out.len() <= batch.len(), "Nothing is the shortest command");
+    out
+}
+
+/// The commands of a batch, each without its length.
+fn commands_of(batch: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(batch);
+    let commands = reader.take(BATCH_HEADER_BYTES - 4).and_then(|_| reader.bytes());
+    let mut reader = Reader::new(commands.expect(OWN));
+    core::iter::from_fn(move || (reader.remaining() > 0).then(|| reader.bytes().expect(OWN)))
+}
+
+fn header_of(batch: &[u8]) -> BatchHeader {
+    check_batch(batch, 0).expect(OWN).0
+}
+
+fn level_of(batch: &[u8]) -> Level {
+    header_of(batch).level
+}
+
+fn nothing() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Command::Control(ControlCommand::Nothing).encode(&mut bytes);
+    bytes
+}
+
+/// Why a batch always decodes here.
+const OWN: &str = "this member built the batch";
+
+#[cfg(test)]
+mod tests;
