@@ -7,12 +7,14 @@
 //! A hold may end inside an entry, and between the reads that travelled with a command: nothing
 //! else changes the state meanwhile. Images are taken between entries only.
 
+mod giving_up;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use machine::change::SharedChanges;
 use machine::codec::DecodeError;
-use machine::entry::{self, EntryHeader};
+use machine::entry::{self, EntryHeader, Framed};
 use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
@@ -29,6 +31,7 @@ use crate::message::{
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
 use crate::snapshot::fetch::WholeSnapshot;
+use giving_up::GaveUp;
 
 /// The third of a member's step functions.
 pub struct Apply {
@@ -39,6 +42,8 @@ pub struct Apply {
     at: Option<Position>,
     /// Own batches under way, in the order of their sequences.
     expected: VecDeque<Expected>,
+    /// Commands that were given up since the last step.
+    gave_up: Vec<GaveUp>,
     /// By index, ascending.
     syncs: VecDeque<(LogIndex, Caller)>,
     freeze_wanted: bool,
@@ -90,6 +95,17 @@ struct Pending {
     done: Vec<ReadAnswer>,
 }
 
+impl Pending {
+    fn new(front: FrontId, waiter: Waiter, mark: Mark, answered: Answered) -> Pending {
+        let Waiter { connection, ticket, reads, .. } = waiter;
+        let (reads, done) = (reads.into_iter(), Vec::new());
+        Pending { front, connection, ticket, mark, answered, reads, done }
+    }
+}
+
+/// What takes the place of a command that was given up.
+const NOTHING: Command<'static> = Command::Control(ControlCommand::Nothing);
+
 /// Where in the first entry the next command stands.
 struct Position {
     header: EntryHeader,
@@ -107,8 +123,26 @@ struct BatchPosition {
 
 /// The waiters of the batch being applied that were not answered yet.
 struct Expecting {
+    /// Of the batch.
+    sequence: u64,
+    /// How many waited when the batch was begun.
+    count: usize,
     front: Option<FrontId>,
     waiters: std::vec::IntoIter<Waiter>,
+}
+
+impl Expecting {
+    /// Who waits for the next command of the batch, and on which Front. None: nobody does, or its
+    /// caller gave it up.
+    fn next(&mut self, framed: &Framed<'_>) -> Option<(FrontId, Waiter)> {
+        let waiter = self.waiters.next()?;
+        assert!(waiter.connection == framed.connection);
+        if waiter.is_given_up {
+            return None;
+        }
+        assert!(framed.command != NOTHING, "Apply is told before a command is replaced");
+        Some((self.front.expect("only a Front has waiters"), waiter))
+    }
 }
 
 enum Expected {
@@ -156,6 +190,7 @@ impl Apply {
             entries: VecDeque::new(),
             at: None,
             expected: VecDeque::new(),
+            gave_up: Vec::new(),
             syncs: VecDeque::new(),
             freeze_wanted: false,
             freeze_step_wanted: false,
@@ -202,6 +237,9 @@ impl Apply {
                 let waiters = waiters.into();
                 self.expected.push_back(Expected::Refused { front, waiters, reason });
             }
+            ToApply::GiveUp { front, given_up, is_told } => {
+                self.gave_up.push(GaveUp { front, given_up, is_told });
+            }
             ToApply::Entries(entries) => self.entries.extend(entries),
             ToApply::Sync { index, caller } => {
                 // Answers of a leader may come in another order than they were asked for.
@@ -242,6 +280,7 @@ impl Apply {
 
     fn has_something(&self) -> bool {
         self.pending.is_some()
+            || !self.gave_up.is_empty()
             || self.has_entries()
             || self.freeze_wanted
             || self.freeze_step_wanted
@@ -268,6 +307,8 @@ impl Apply {
         if core::mem::take(&mut self.thaw_wanted) {
             machine.thaw();
         }
+        // Before anything is applied: `Nothing` may stand in the place of what they waited for.
+        self.give_up(machine.mark());
         if let Some(image) = self.prepared.take() {
             machine.prepare_image(image);
         }
@@ -526,19 +567,9 @@ impl Apply {
                 break;
             }
             let reply = machine.apply(&stamp, &framed.command, &mut self.changes);
-            let Some(expecting) = &mut at.expected else { continue };
-            let Some(waiter) = expecting.waiters.next() else { continue };
-            let front = expecting.front.expect("only a Front has waiters");
-            assert!(waiter.connection == framed.connection);
-            self.pending = Some(Pending {
-                front,
-                connection: waiter.connection,
-                ticket: waiter.ticket,
-                mark: reply.mark,
-                answered: Ok(reply.outcome),
-                reads: waiter.reads.into_iter(),
-                done: Vec::new(),
-            });
+            let waiter = at.expected.as_mut().and_then(|expecting| expecting.next(&framed));
+            let Some((front, waiter)) = waiter else { continue };
+            self.pending = Some(Pending::new(front, waiter, reply.mark, Ok(reply.outcome)));
             self.run_pending(machine);
         }
         if done {
@@ -592,7 +623,8 @@ impl Apply {
     fn expect(&mut self, wanted: u64) -> Expecting {
         match self.expected.pop_front() {
             Some(Expected::Batch { sequence, front, waiters }) if sequence == wanted => {
-                Expecting { front, waiters: waiters.into_iter() }
+                let count = waiters.len();
+                Expecting { sequence, count, front, waiters: waiters.into_iter() }
             }
             _ => unreachable!("own batch {wanted} was announced before its entry was proposed"),
         }
@@ -608,15 +640,10 @@ impl Apply {
                 self.expected.pop_front();
                 continue;
             };
-            self.pending = Some(Pending {
-                front,
-                connection: waiter.connection,
-                ticket: waiter.ticket,
-                mark: machine.mark(),
-                answered: Err(reason),
-                reads: waiter.reads.into_iter(),
-                done: Vec::new(),
-            });
+            if waiter.is_given_up {
+                continue;
+            }
+            self.pending = Some(Pending::new(front, waiter, machine.mark(), Err(reason)));
             self.run_pending(machine);
         }
     }

@@ -47,6 +47,15 @@ pub struct Waiter {
     pub ticket: Ticket,
     /// The reads right behind it, for Apply to run right after it and before the next command.
     pub reads: Vec<LocalRead>,
+    /// Set once the command is given up: whatever comes of it, this waiter is told no more.
+    pub is_given_up: bool,
+}
+
+impl Waiter {
+    /// A waiter without reads.
+    pub fn new(connection: ConnectionId, ticket: Ticket) -> Waiter {
+        Waiter { connection, ticket, reads: Vec::new(), is_given_up: false }
+    }
 }
 
 /// Commands that a Front hands over.
@@ -69,8 +78,11 @@ pub enum ToLoop {
     Sync(Caller),
     /// Those whose clients were heard from since the last report.
     Heard(Vec<Owner>),
-    /// Connections of a Front that ended before they had a session, ascending: nobody waits for the
-    /// commands that were to give them one.
+    /// Requests of a Front whose time is up, or whose clients have cancelled them. Each is answered
+    /// at once, and no leader is given its command from now on.
+    GiveUp(FrontId, Vec<(ConnectionId, Ticket)>),
+    /// Connections of a Front, ascending, that ended before they had a session, or whose session
+    /// has ended: nobody waits for their commands.
     Withdraw(FrontId, Vec<ConnectionId>),
     /// A client uses what this level adds for the first time: the level is to be raised.
     Need(Level),
@@ -140,6 +152,17 @@ pub enum ToApply {
         /// Why.
         reason: Unavailable,
     },
+    /// Nobody waits for these commands any more. Comes before any entry in which
+    /// `ControlCommand::Nothing` has taken the place of one.
+    GiveUp {
+        /// Which Front.
+        front: FrontId,
+        /// The commands.
+        given_up: Vec<GivenUp>,
+        /// Whether those who waited are to be told, at once and before those who wait for earlier
+        /// commands.
+        is_told: bool,
+    },
     /// Committed entries, in order, without gaps.
     Entries(Vec<replica::Entry>),
     /// Tell this caller once the index is applied.
@@ -177,13 +200,65 @@ impl ToApply {
     }
 }
 
-/// Why a command was not taken. Definite: it was never logged and never will be.
+/// A command that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// The connection that sent it.
+    pub connection: ConnectionId,
+    /// As which request.
+    pub ticket: Ticket,
+    /// Where Loop found it.
+    pub at: GivenUpAt,
+}
+
+/// Where Loop found a command that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUpAt {
+    /// In a batch without a sequence. Apply has not heard of it.
+    Waiting,
+    /// In the batch with this sequence, as command number `position`, from 0. The fate is definite
+    /// if no leader was ever given the batch.
+    Batch {
+        /// Of the batch.
+        sequence: u64,
+        /// In the batch.
+        position: usize,
+        /// Whether a leader may have the command.
+        fate: Fate,
+    },
+    /// Nowhere: the command was refused, or applied.
+    Nowhere,
+}
+
+/// Why a command has no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// The disk has no room for the log to grow.
     DiskFull,
     /// This member is not the leader and cannot reach it.
     NotLeader,
+    /// Its caller gave it up before there was an outcome: without a leader that was given it
+    /// (definite), or with one that did not commit it in time (unknown).
+    GivenUp(Fate),
+}
+
+impl Unavailable {
+    /// Whether the command may still take effect.
+    pub fn fate(self) -> Fate {
+        match self {
+            Unavailable::DiskFull | Unavailable::NotLeader => Fate::Definite,
+            Unavailable::GivenUp(fate) => fate,
+        }
+    }
+}
+
+/// Whether a command that has no outcome may still take effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It has not, and never will: no entry has it.
+    Definite,
+    /// It may have, or may yet: a leader may have it. It does so once at most.
+    Unknown,
 }
 
 /// Why a command has no outcome, or what it is.

@@ -10,6 +10,7 @@ mod contact;
 mod fetching;
 pub(crate) mod forward;
 mod fullness;
+mod giving_up;
 pub(crate) mod hearing;
 mod lend;
 mod levels;
@@ -543,22 +544,10 @@ impl Loop {
                 owners.into_iter().for_each(|owner| self.leases.heard(owner));
             }
             ToLoop::Heard(owners) => self.hearing.heard(owners),
-            ToLoop::Withdraw(front, connections) => self.forget_withdrawn(front, &connections),
+            ToLoop::GiveUp(front, callers) => self.give_up_requests(front, callers),
+            ToLoop::Withdraw(front, connections) => self.give_up_connections(front, &connections),
             ToLoop::Need(level) => self.need_level(level),
         }
-    }
-
-    /// Forgets commands that nobody waits for and no leader was given yet: a client that comes back
-    /// while there is no leader leaves one each time. What a leader was given keeps its place in
-    /// this member's order; a session that it opens for nobody expires.
-    fn forget_withdrawn(&mut self, of_front: FrontId, connections: &[ConnectionId]) {
-        let is_gone = |waiter: &Waiter| connections.binary_search(&waiter.connection).is_ok();
-        self.waiting.retain(|waiting| match waiting {
-            Waiting::Own { front, waiters, .. } if *front == Some(of_front) => {
-                waiters.is_empty() || !waiters.iter().all(is_gone)
-            }
-            _ => true,
-        });
     }
 
     /// Batches that no leader was given yet.

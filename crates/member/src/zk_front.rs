@@ -677,7 +677,7 @@ impl Front {
         let connection = self.connections.get(&id).expect("the caller looked");
         self.commands.batch.push(id, &connection.identity_bytes, command);
         let ticket = connection.next_ticket;
-        self.commands.waiters.push(Waiter { connection: id, ticket, reads: Vec::new() });
+        self.commands.waiters.push(Waiter::new(id, ticket));
     }
 
     /// Ends the batch and passes it on.

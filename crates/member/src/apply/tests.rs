@@ -12,6 +12,7 @@ use zk::request::ReadKind;
 
 use super::*;
 use crate::local_read::OwnedRead;
+use crate::message::{Fate, GivenUp, GivenUpAt};
 use crate::peer::SnapshotAt;
 use crate::zk_front::tests::rig::{ORIGIN, Random, entry_of, own_batch};
 
@@ -51,7 +52,7 @@ fn get(xid: i32, path: &str) -> LocalRead {
 }
 
 fn waiter(connection: u64, reads: Vec<LocalRead>) -> Waiter {
-    Waiter { connection: ConnectionId(connection), ticket: Ticket(0), reads }
+    Waiter { reads, ..Waiter::new(ConnectionId(connection), Ticket(0)) }
 }
 
 fn expect(sequence: u64, front: Option<u32>, waiters: Vec<Waiter>) -> ToApply {
@@ -686,4 +687,157 @@ fn without_room_large_travelling_reads_are_handed_back() {
     assert_eq!(handed_back, [false, true, true]);
     drop(reads);
     assert_eq!(player.apply.replies().bytes(), 0);
+}
+
+/// The first batch: three commands, of a connection each, with the tickets 1, 2 and 3.
+fn asked() -> ToApply {
+    let waiter = |number: u64| {
+        let reads = vec![get(number as i32, "/a")];
+        Waiter { reads, ..Waiter::new(ConnectionId(number), Ticket(number)) }
+    };
+    expect(1, Some(0), (1..=3).map(waiter).collect())
+}
+
+/// What they ask for; or what is left of that, without the commands at these positions.
+fn asked_for(replaced: &[usize]) -> ToApply {
+    let mut batch = batch(&[(1, open(1)), (2, open(2)), (3, open(3))]);
+    batch.replace_by_nothing(|position, _| replaced.contains(&position));
+    entries(vec![entry_of(2, &[batch.stamp(ORIGIN, 1)])])
+}
+
+fn gives_up(number: u64, at: GivenUpAt, is_told: bool) -> ToApply {
+    let (connection, ticket) = (ConnectionId(number), Ticket(number));
+    let given_up = vec![GivenUp { connection, ticket, at }];
+    ToApply::GiveUp { front: FrontId(0), given_up, is_told }
+}
+
+fn at(position: usize, fate: Fate) -> GivenUpAt {
+    GivenUpAt::Batch { sequence: 1, position, fate }
+}
+
+/// Who was told what since this was last asked: the number, and why there is no outcome. All that
+/// is possible is done, in holds of one command at most.
+fn told(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
+    let mut told = Vec::new();
+    while player.apply.has_work() {
+        told.extend(told_in_one_step(player));
+    }
+    told
+}
+
+fn told_in_one_step(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
+    player.apply.step(&mut player.machine, 1);
+    let deliveries = player.apply.take_output().deliveries(1);
+    let answers = deliveries.into_iter().flat_map(|(_, delivery)| delivery.answers);
+    answers
+        .map(|answer| {
+            let Answer::Command { connection, ticket, mark, answered, reads } = answer else {
+                panic!("{answer:?}")
+            };
+            assert_eq!(connection.0, ticket.0);
+            assert!(answered.is_err() || mark == player.machine.mark());
+            assert_eq!(reads.len(), usize::from(answered.is_ok()));
+            (connection.0, answered.err())
+        })
+        .collect()
+}
+
+/// Someone gives up after so many commands of the batch are applied; twice, and those behind get
+/// their own answers, whether the log has what was given up or not.
+#[test]
+fn who_gives_up_is_told_once_and_at_once_unless_an_outcome_came_before() {
+    let reason = Unavailable::GivenUp(Fate::Unknown);
+    for (position, done, is_replaced) in (0..3).flat_map(|position| {
+        (0..4).flat_map(move |done| [false, true].map(|it| (position, done, it)))
+    }) {
+        // It is replaced before the log has it.
+        if is_replaced && done > 0 {
+            continue;
+        }
+        let mut player = Player::new();
+        player.apply.receive(asked());
+        let number = position as u64 + 1;
+        let mut seen = Vec::new();
+        if done > 0 {
+            player.apply.receive(asked_for(&[]));
+            (0..done).for_each(|_| seen.extend(told_in_one_step(&mut player)));
+        }
+        player.apply.receive(gives_up(number, at(position, Fate::Unknown), true));
+        player.apply.receive(gives_up(number, at(position, Fate::Unknown), true));
+        let at_once = told_in_one_step(&mut player);
+        assert_eq!(at_once.contains(&(number, Some(reason))), position >= done);
+        seen.extend(at_once);
+        if done == 0 {
+            let replaced: Vec<usize> = is_replaced.then_some(position).into_iter().collect();
+            player.apply.receive(asked_for(&replaced));
+        }
+        seen.extend(told(&mut player));
+        let is_in_time = |other: u64| other != number || position < done;
+        seen.sort_unstable_by_key(|(number, _)| *number);
+        let expected = (1..=3).map(|other| (other, (!is_in_time(other)).then_some(reason)));
+        assert_eq!(seen, expected.collect::<Vec<_>>(), "{position} after {done}");
+        let sessions = player.machine.zk().sessions();
+        let has_session = sessions.get(SessionId(number as i64)).is_some();
+        assert_eq!(has_session, !is_replaced);
+    }
+}
+
+#[test]
+fn a_batch_that_is_given_up_whole_is_applied_for_nobody() {
+    for replaced in [vec![], vec![1], vec![0, 1, 2]] {
+        let mut player = Player::new();
+        player.apply.receive(asked());
+        (0..3).for_each(|position| {
+            let at = at(position, Fate::Definite);
+            player.apply.receive(gives_up(position as u64 + 1, at, true));
+        });
+        let reason = Some(Unavailable::GivenUp(Fate::Definite));
+        assert_eq!(told(&mut player), [(1, reason), (2, reason), (3, reason)]);
+        player.apply.receive(asked_for(&replaced));
+        assert_eq!(told(&mut player), []);
+        assert_eq!(player.machine.zk().sessions().len(), 3 - replaced.len());
+        assert_eq!(player.machine.control().last_batch(ORIGIN.member), Some((ORIGIN.boot, 1)));
+        assert_eq!(player.machine.mark().ordinal.0, 3);
+    }
+}
+
+/// Clients that are gone: nobody is told, neither at once nor later.
+#[test]
+fn who_does_not_wait_any_more_is_not_told() {
+    let mut player = Player::new();
+    player.apply.receive(asked());
+    player.apply.receive(gives_up(2, at(1, Fate::Unknown), false));
+    assert_eq!(told(&mut player), []);
+    player.apply.receive(asked_for(&[1]));
+    assert_eq!(told(&mut player), [(1, None), (3, None)]);
+    // Nobody waited for this one in the first place.
+    player.apply.receive(gives_up(2, at(7, Fate::Unknown), true));
+    player.apply.receive(gives_up(2, at(1, Fate::Unknown), true));
+    assert_eq!(told(&mut player), []);
+}
+
+/// It stands in no batch yet, or was refused behind those that wait.
+#[test]
+fn who_has_no_place_in_a_batch_is_told_before_those_who_have() {
+    let mut player = Player::new();
+    player.apply.receive(asked());
+    let waiters = (4..=5).map(|number| Waiter::new(ConnectionId(number), Ticket(number)));
+    let (front, reason) = (FrontId(0), Unavailable::DiskFull);
+    player.apply.receive(ToApply::Refuse { front, waiters: waiters.collect(), reason });
+    player.apply.receive(gives_up(9, GivenUpAt::Waiting, true));
+    player.apply.receive(gives_up(4, GivenUpAt::Nowhere, true));
+    player.apply.receive(gives_up(4, GivenUpAt::Nowhere, true));
+    player.apply.receive(gives_up(8, GivenUpAt::Nowhere, true));
+    let definite = Unavailable::GivenUp(Fate::Definite);
+    assert_eq!(told(&mut player), [(9, Some(definite)), (4, Some(reason))]);
+    player.apply.receive(asked_for(&[]));
+    assert_eq!(told(&mut player), [(1, None), (2, None), (3, None), (5, Some(reason))]);
+    for (reason, fate) in [
+        (Unavailable::DiskFull, Fate::Definite),
+        (Unavailable::NotLeader, Fate::Definite),
+        (definite, Fate::Definite),
+        (Unavailable::GivenUp(Fate::Unknown), Fate::Unknown),
+    ] {
+        assert_eq!(reason.fate(), fate);
+    }
 }

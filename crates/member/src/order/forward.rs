@@ -4,13 +4,17 @@
 //! A batch is kept from when it is stamped until this member has applied it. What a leader was
 //! given is a prefix of what is kept; when that may be lost (another leader, another term, a link
 //! that broke, a long silence) the prefix is empty again: the machine skips what it has had.
+//!
+//! A command that is given up is replaced by `Nothing` in the batch that is kept. A leader that was
+//! given the batch before has the command; what is given from then on has `Nothing`.
 
 use std::collections::VecDeque;
 
-use machine::entry::{BatchHeader, UnstampedBatch};
-use machine::{BootId, Level, Origin};
+use machine::entry::{self, BatchHeader, UnstampedBatch};
+use machine::{BootId, ConnectionId, Level, Origin};
 
 use crate::limits::{FORWARD_BATCHES_MAX, FORWARD_BYTES_MAX, FORWARD_SILENCE_MS};
+use crate::message::{Fate, FrontId, GivenUp, GivenUpAt, Ticket};
 use crate::peer::{Forward, ForwardedBatch, PeerMessage};
 
 /// This member's batches.
@@ -33,8 +37,16 @@ pub(crate) struct Forwarder {
 
 struct Unapplied {
     batch: ForwardedBatch,
-    /// A command of Loop itself, which only the leader that it was may want.
-    is_loops: bool,
+    /// None: a command of Loop itself, which only the leader that it was may want.
+    callers: Option<Callers>,
+}
+
+/// Who waits for the commands of a batch. The batch has their connections.
+pub(crate) struct Callers {
+    /// The Front that handed the batch over.
+    pub front: FrontId,
+    /// The ticket of each command, in order.
+    pub tickets: Box<[Ticket]>,
 }
 
 impl Forwarder {
@@ -54,7 +66,7 @@ impl Forwarder {
     }
 
     /// Stamps a batch, to be given to the leader behind those before it. Returns its sequence.
-    pub fn push(&mut self, batch: UnstampedBatch, is_loops: bool) -> u64 {
+    pub fn push(&mut self, batch: UnstampedBatch, callers: Option<Callers>) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let command_count = batch.command_count as u32;
@@ -63,7 +75,7 @@ impl Forwarder {
         let bytes = batch.stamp(self.origin, sequence);
         self.unapplied_bytes += bytes.len();
         let batch = ForwardedBatch { header, bytes };
-        self.unapplied.push_back(Unapplied { batch, is_loops });
+        self.unapplied.push_back(Unapplied { batch, callers });
         sequence
     }
 
@@ -153,7 +165,7 @@ impl Forwarder {
     /// This member leads no longer: what it wanted as leader is not wanted by the next one. Those
     /// batches keep their place, without commands: what was proposed may still be in the log.
     pub fn empty_loops(&mut self) {
-        for unapplied in self.unapplied.iter_mut().filter(|unapplied| unapplied.is_loops) {
+        for unapplied in self.unapplied.iter_mut().filter(|it| it.callers.is_none()) {
             let header = &mut unapplied.batch.header;
             header.command_count = 0;
             header.level = Level::FIRST;
@@ -161,6 +173,41 @@ impl Forwarder {
             unapplied.batch.bytes = UnstampedBatch::empty().stamp(self.origin, header.sequence);
             self.unapplied_bytes += unapplied.batch.bytes.len();
         }
+    }
+
+    /// Replaces those commands of a Front that are given up. A batch that a leader was given is
+    /// replaced as well, for when it is given again.
+    pub fn give_up(
+        &mut self,
+        front: FrontId,
+        is_given_up: impl Fn(ConnectionId, Ticket) -> bool,
+    ) -> Vec<GivenUp> {
+        let mut given_up = Vec::new();
+        for (number, Unapplied { batch, callers }) in self.unapplied.iter_mut().enumerate() {
+            let Some(callers) = callers.as_ref().filter(|callers| callers.front == front) else {
+                continue;
+            };
+            let ticket = |position: usize| callers.tickets.get(position).copied();
+            let replaced = entry::replace_by_nothing(&batch.bytes, |position, connection| {
+                ticket(position).is_some_and(|ticket| is_given_up(connection, ticket))
+            });
+            let Some(replaced) = replaced else { continue };
+            let saved_bytes = batch.bytes.len() - replaced.bytes.len();
+            self.unapplied_bytes -= saved_bytes;
+            if number < self.given {
+                self.given_bytes -= saved_bytes;
+            }
+            *batch = ForwardedBatch { header: replaced.header, bytes: replaced.bytes };
+            let sequence = batch.header.sequence;
+            let was_given = sequence <= self.given_sequence;
+            let fate = if was_given { Fate::Unknown } else { Fate::Definite };
+            given_up.extend(replaced.places.into_iter().map(|(position, connection)| {
+                let ticket = ticket(position).expect("only commands with tickets are replaced");
+                let at = GivenUpAt::Batch { sequence, position, fate };
+                GivenUp { connection, ticket, at }
+            }));
+        }
+        given_up
     }
 
     /// Time went by. True if what was given seems to be lost.

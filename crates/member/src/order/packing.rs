@@ -7,6 +7,7 @@ use machine::limits::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX};
 use machine::{Level, MemberId};
 use replica::Refused;
 
+use super::forward::Callers;
 use super::{Loop, Waiting};
 use crate::limits::{ENTRIES_TO_DISK_MAX, FORWARD_BYTES_MAX, PERSISTING_BYTES_MAX};
 use crate::message::{FrontId, ToApply, Waiter};
@@ -43,7 +44,9 @@ impl Loop {
     /// From here on the batch has its place in this member's order, and Apply knows who waits for
     /// it.
     fn stamp(&mut self, front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter>) {
-        let sequence = self.forwarder.push(batch, front.is_none());
+        let tickets = || waiters.iter().map(|waiter| waiter.ticket).collect();
+        let callers = front.map(|front| Callers { front, tickets: tickets() });
+        let sequence = self.forwarder.push(batch, callers);
         self.output.apply.push(ToApply::Expect { sequence, front, waiters });
     }
 

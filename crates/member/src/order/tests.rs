@@ -59,7 +59,7 @@ fn submission_of(commands: usize, bytes: usize) -> ToLoop {
             &Command::Zk(ZkCommand::Write { session: SessionId(1), op }),
         );
     }
-    let waiter = Waiter { connection: ConnectionId(1), ticket: Ticket(0), reads: Vec::new() };
+    let waiter = Waiter::new(ConnectionId(1), Ticket(0));
     let waiters = vec![waiter; commands];
     ToLoop::Submit(Submission { front: FrontId(0), batch: builder.finish(), waiters })
 }
@@ -971,11 +971,7 @@ fn what_nobody_waits_for_any_more_is_forgotten_before_a_leader_has_it() {
             timeout_ms: 4_000,
         });
         let batch = own_batch(connection, &command);
-        let waiters = vec![Waiter {
-            connection: ConnectionId(connection),
-            ticket: Ticket(0),
-            reads: Vec::new(),
-        }];
+        let waiters = vec![Waiter::new(ConnectionId(connection), Ticket(0))];
         ToLoop::Submit(Submission { front: FrontId(front), batch, waiters })
     };
     [(0, 1), (0, 2), (0, 3), (1, 1)].into_iter().for_each(|(front, connection)| {

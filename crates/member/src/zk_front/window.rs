@@ -330,6 +330,6 @@ fn append(frame: &[u8], out: &mut Vec<u8>) {
 fn unavailable_code(reason: Unavailable) -> ErrorCode {
     match reason {
         Unavailable::DiskFull => ErrorCode::SYSTEM_ERROR,
-        Unavailable::NotLeader => ErrorCode::OPERATION_TIMEOUT,
+        Unavailable::NotLeader | Unavailable::GivenUp(_) => ErrorCode::OPERATION_TIMEOUT,
     }
 }

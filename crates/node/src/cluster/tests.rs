@@ -129,7 +129,7 @@ fn open_session(node: &Node, session: i64) {
     let command = Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms: 3_600_000 });
     builder.push(connection, &nobody, &command);
     let handle = &node.front_handles()[0];
-    let waiters = vec![Waiter { connection, ticket: Ticket(0), reads: Vec::new() }];
+    let waiters = vec![Waiter::new(connection, Ticket(0))];
     let (front, batch) = (handle.id(), builder.finish());
     handle.send(vec![ToLoop::Submit(Submission { front, batch, waiters })]);
 }

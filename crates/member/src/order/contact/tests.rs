@@ -24,15 +24,15 @@ pub(in crate::order) const TICK_MS: u64 = 20;
 pub(in crate::order) struct World {
     pub members: Vec<Loop>,
     /// Members that neither hear nor are heard.
-    away: BTreeSet<usize>,
+    pub away: BTreeSet<usize>,
     flying: VecDeque<(usize, usize, PeerFrame)>,
     /// Pieces of streams that were handed to the leader, by the members that sent them.
     forwarded: Vec<usize>,
     /// Members that refused a command of their own clients.
     refused: Vec<usize>,
     /// Committed entries wait for Apply.
-    is_apply_slow: bool,
-    unapplied: Vec<(usize, replica::Entry)>,
+    pub is_apply_slow: bool,
+    pub unapplied: Vec<(usize, replica::Entry)>,
     /// What each member said that its level is.
     pub raised: Vec<(usize, Level)>,
 }
@@ -56,7 +56,7 @@ fn member(at: usize, membership: &Membership, level_max: Level) -> Loop {
 
 impl World {
     /// Three members, of which one leads and has contact.
-    fn led() -> (World, usize, Vec<usize>) {
+    pub fn led() -> (World, usize, Vec<usize>) {
         World::led_with(&Membership::of_voters([1, 2, 3]))
     }
 
@@ -161,13 +161,9 @@ impl World {
         }
     }
 
-    fn submit(&mut self, at: usize) {
+    pub fn submit(&mut self, at: usize) {
         let batch = own_batch(1, &Command::Zk(ZkCommand::CloseSession { session: SessionId(1) }));
-        let waiters = vec![Waiter {
-            connection: machine::ConnectionId(1),
-            ticket: Ticket(0),
-            reads: Vec::new(),
-        }];
+        let waiters = vec![Waiter::new(machine::ConnectionId(1), Ticket(0))];
         let submission = Submission { front: FrontId(0), batch, waiters };
         self.members[at].handle(LoopInput::Front(ToLoop::Submit(submission))).unwrap();
         self.turn(at);
@@ -349,7 +345,7 @@ fn what_is_handed_over_by_a_member_that_is_none_is_not_taken() {
     for (from, taken) in [(MemberId(77), 0), (id(followers[0]), 1)] {
         let mut forwarder = Forwarder::new(Origin { member: from, boot: BootId(9) });
         let command = Command::Zk(ZkCommand::CloseSession { session: SessionId(1) });
-        forwarder.push(own_batch(1, &command), false);
+        forwarder.push(own_batch(1, &command), None);
         let frame = forwarder.forward().unwrap().encode();
         let before = world.members[leader].status().last_index;
         world.members[leader].handle(LoopInput::Peer { from, frame }).unwrap();

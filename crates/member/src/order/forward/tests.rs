@@ -25,10 +25,15 @@ fn batch_of(bytes: usize) -> UnstampedBatch {
     builder.finish()
 }
 
+/// Of the batches that [`batch_of`] makes.
+fn callers() -> Option<Callers> {
+    Some(Callers { front: FrontId(0), tickets: [Ticket(1)].into() })
+}
+
 fn with_batches(count: u64) -> Forwarder {
     let mut forwarder = Forwarder::new(ORIGIN);
     for sequence in 1..=count {
-        assert_eq!(forwarder.push(batch_of(10), false), sequence);
+        assert_eq!(forwarder.push(batch_of(10), callers()), sequence);
     }
     forwarder
 }
@@ -60,7 +65,7 @@ fn a_stream_goes_on_where_it_stopped_and_restarts_with_what_is_not_applied() {
     let mut forwarder = with_batches(3);
     assert_eq!(forwarded(&mut forwarder), Some((1, 0, vec![1, 2, 3])));
     assert_eq!(forwarded(&mut forwarder), None);
-    forwarder.push(batch_of(10), false);
+    forwarder.push(batch_of(10), callers());
     assert_eq!(forwarded(&mut forwarder), Some((1, 1, vec![4])));
     forwarder.on_applied(2);
     assert_eq!(forwarded(&mut forwarder), None);
@@ -76,7 +81,7 @@ fn a_stream_goes_on_where_it_stopped_and_restarts_with_what_is_not_applied() {
 fn what_is_under_way_to_a_leader_is_bounded_but_one_batch_always_goes() {
     let mut forwarder = Forwarder::new(ORIGIN);
     for _ in 0..3 {
-        forwarder.push(batch_of(FORWARD_BYTES_MAX), false);
+        forwarder.push(batch_of(FORWARD_BYTES_MAX), callers());
     }
     assert_eq!(forwarded(&mut forwarder), Some((1, 0, vec![1])));
     assert_eq!(forwarded(&mut forwarder), None);
@@ -112,9 +117,9 @@ fn silence_counts_while_something_is_under_way() {
 #[test]
 fn what_loop_wanted_as_a_leader_keeps_its_place_without_commands() {
     let mut forwarder = Forwarder::new(ORIGIN);
-    forwarder.push(batch_of(10), false);
-    forwarder.push(batch_of(10), true);
-    forwarder.push(batch_of(10), false);
+    forwarder.push(batch_of(10), callers());
+    forwarder.push(batch_of(10), None);
+    forwarder.push(batch_of(10), callers());
     let before = forwarder.unapplied_bytes();
     forwarder.empty_loops();
     assert!(forwarder.unapplied_bytes() < before);
@@ -185,4 +190,138 @@ fn a_leader_that_is_one_anew_takes_whatever_a_stream_begins_with() {
     assert!(followed.take(OTHER, piece(4, 1, 4..=4)).is_err());
     let taken = followed.take(OTHER, piece(5, 0, 2..=4)).unwrap();
     assert_eq!(sequences(&taken), [2, 3, 4]);
+}
+
+/// A batch of commands of the connections 1 to `count`, whose tickets are ten times as much.
+fn push_of(forwarder: &mut Forwarder, front: u32, count: u64) -> u64 {
+    let nobody = encode_identities([].into_iter());
+    let mut builder = BatchBuilder::default();
+    for connection in 1..=count {
+        let command = Command::Zk(ZkCommand::CloseSession { session: SessionId(1) });
+        builder.push(ConnectionId(connection), &nobody, &command);
+    }
+    let tickets = (1..=count).map(|connection| Ticket(10 * connection)).collect();
+    forwarder.push(builder.finish(), Some(Callers { front: FrontId(front), tickets }))
+}
+
+/// What a leader is given next: of each batch its sequence, and which of its commands are left.
+fn given(forwarder: &mut Forwarder) -> Vec<(u64, Vec<u64>)> {
+    let Some(PeerMessage::Forward(forward)) = forwarder.forward() else { return Vec::new() };
+    let left = |batch: &ForwardedBatch| {
+        let (header, end) = entry::check_batch(&batch.bytes, 0).unwrap();
+        assert_eq!((header, end), (batch.header, batch.bytes.len()));
+        let decoded = entry::decode_batch(&batch.bytes, 0).unwrap();
+        let commands = decoded.commands(0, usize::MAX).unwrap();
+        let commands = commands.iter().filter(|it| matches!(it.command, Command::Zk(_)));
+        (header.sequence, commands.map(|it| it.connection.0).collect())
+    };
+    forward.batches.iter().map(left).collect()
+}
+
+/// Gives up the commands of these connections of Front 0, and says of each where it was: sequence,
+/// position, and whether it was given to no leader.
+fn give_up(forwarder: &mut Forwarder, connections: &[u64]) -> Vec<(u64, usize, bool)> {
+    let is_given_up = |connection: ConnectionId, ticket: Ticket| {
+        assert_eq!(ticket.0, 10 * connection.0);
+        connections.contains(&connection.0)
+    };
+    let place = |it: GivenUp| {
+        let GivenUpAt::Batch { sequence, position, fate } = it.at else { panic!("{it:?}") };
+        assert_eq!((it.connection.0 - 1, it.ticket.0), (position as u64, 10 * it.connection.0));
+        (sequence, position, fate == Fate::Definite)
+    };
+    forwarder.give_up(FrontId(0), is_given_up).into_iter().map(place).collect()
+}
+
+/// The bytes that are counted are those of what is kept.
+fn check_bytes(forwarder: &Forwarder) {
+    let bytes = |count: usize| {
+        let kept = forwarder.unapplied.iter().take(count);
+        kept.map(|unapplied| unapplied.batch.bytes.len()).sum::<usize>()
+    };
+    assert_eq!(forwarder.unapplied_bytes, bytes(usize::MAX));
+    assert_eq!(forwarder.given_bytes, bytes(forwarder.given));
+}
+
+#[test]
+fn what_is_given_up_before_a_leader_has_it_is_given_to_none() {
+    let mut forwarder = Forwarder::new(ORIGIN);
+    push_of(&mut forwarder, 0, 3);
+    push_of(&mut forwarder, 1, 2);
+    push_of(&mut forwarder, 0, 1);
+    assert_eq!(give_up(&mut forwarder, &[]), []);
+    assert_eq!(give_up(&mut forwarder, &[1, 3]), [(1, 0, true), (1, 2, true), (3, 0, true)]);
+    check_bytes(&forwarder);
+    // Another Front's connections have the same numbers.
+    assert_eq!(given(&mut forwarder), [(1, vec![2]), (2, vec![1, 2]), (3, vec![])]);
+    check_bytes(&forwarder);
+    // Twice; and the rest, which the leader has now.
+    assert_eq!(give_up(&mut forwarder, &[1, 2, 3]), [(1, 1, false)]);
+    forwarder.on_applied(3);
+    assert_eq!((forwarder.unapplied_bytes, forwarder.given_bytes), (0, 0));
+}
+
+#[test]
+fn what_is_given_up_after_a_leader_had_it_is_given_to_the_next_one_as_nothing() {
+    let mut forwarder = Forwarder::new(ORIGIN);
+    push_of(&mut forwarder, 0, 2);
+    push_of(&mut forwarder, 0, 2);
+    assert_eq!(given(&mut forwarder), [(1, vec![1, 2]), (2, vec![1, 2])]);
+    push_of(&mut forwarder, 0, 2);
+    // The last batch was given to nobody.
+    assert_eq!(give_up(&mut forwarder, &[1]), [(1, 0, false), (2, 0, false), (3, 0, true)]);
+    check_bytes(&forwarder);
+    forwarder.restart();
+    check_bytes(&forwarder);
+    // Another leader: no longer given to it, and yet not known to be in no log.
+    assert_eq!(give_up(&mut forwarder, &[2]), [(1, 1, false), (2, 1, false), (3, 1, true)]);
+    let emptied: Vec<(u64, Vec<u64>)> = (1..=3).map(|sequence| (sequence, vec![])).collect();
+    assert_eq!(given(&mut forwarder), emptied);
+    forwarder.on_applied(1);
+    forwarder.restart();
+    assert_eq!(given(&mut forwarder), emptied[1..]);
+    check_bytes(&forwarder);
+    forwarder.on_applied(3);
+    assert_eq!(give_up(&mut forwarder, &[1, 2]), []);
+    assert_eq!((forwarder.unapplied_bytes, forwarder.given_bytes), (0, 0));
+}
+
+/// A leader that gives up its own: what it has proposed may be in the log, and if it leads no
+/// longer, the next one is given the rest.
+#[test]
+fn an_entry_of_this_member_has_what_is_given_up_and_what_is_sent_again_has_not() {
+    let mut forwarder = Forwarder::new(ORIGIN);
+    push_of(&mut forwarder, 0, 2);
+    let proposed = forwarder.give();
+    assert_eq!(give_up(&mut forwarder, &[2]), [(1, 1, false)]);
+    assert_eq!(proposed.header.command_count, 2);
+    forwarder.empty_loops();
+    forwarder.restart();
+    assert!(forwarder.is_resending());
+    assert_eq!(given(&mut forwarder), [(1, vec![1])]);
+}
+
+/// What the start before handed over and gave up is no concern of this one: it keeps no batch of
+/// it, and counts its own from 1.
+#[test]
+fn another_start_sends_nothing_of_what_the_one_before_gave_up() {
+    let mut before = Forwarder::new(ORIGIN);
+    push_of(&mut before, 0, 1);
+    given(&mut before);
+    give_up(&mut before, &[1]);
+    let mut forwarder = Forwarder::new(Origin { boot: BootId(4), ..ORIGIN });
+    assert_eq!(give_up(&mut forwarder, &[1]), []);
+    assert_eq!(given(&mut forwarder), []);
+    assert_eq!(push_of(&mut forwarder, 0, 1), 1);
+    assert_eq!(given(&mut forwarder), [(1, vec![1])]);
+}
+
+/// Loop's own batches, and batches that nobody waits for, are given up by nobody.
+#[test]
+fn what_nobody_waits_for_is_never_given_up() {
+    let mut forwarder = Forwarder::new(ORIGIN);
+    forwarder.push(batch_of(10), None);
+    forwarder.push(batch_of(10), Some(Callers { front: FrontId(0), tickets: [].into() }));
+    assert_eq!(give_up(&mut forwarder, &[1]), []);
+    assert_eq!(given(&mut forwarder), [(1, vec![1]), (2, vec![1])]);
 }

@@ -97,11 +97,7 @@ impl Life<'_> {
             let data = vec![b'x'; LARGE];
             let op = Op::SetData { path: "/a", malformed: false, data: Some(&data), version: -1 };
             let batch = own_batch(1, &Command::Zk(ZkCommand::Write { session: SessionId(1), op }));
-            let waiters = vec![Waiter {
-                connection: machine::ConnectionId(1),
-                ticket: Ticket(0),
-                reads: Vec::new(),
-            }];
+            let waiters = vec![Waiter::new(machine::ConnectionId(1), Ticket(0))];
             self.member
                 .handle(LoopInput::Front(ToLoop::Submit(Submission {
                     front: FrontId(0),

@@ -202,7 +202,7 @@ pub(super) fn stamp(
                 let index = machine::LogIndex(*index);
                 to_apply.push(ToApply::Sync { index, caller });
             }
-            ToLoop::Heard(_) | ToLoop::Withdraw(..) | ToLoop::Need(_) => {}
+            ToLoop::Heard(_) | ToLoop::Withdraw(..) | ToLoop::GiveUp(..) | ToLoop::Need(_) => {}
         }
     }
     to_apply

@@ -1,0 +1,77 @@
+//! What Apply does about commands that were given up: nobody waits for them any more, whatever is
+//! applied at their places.
+
+use machine::{ConnectionId, Mark};
+
+use super::{Apply, Expected, push_answer};
+use crate::message::{Answer, Fate, FrontId, GivenUp, GivenUpAt, Ticket, Unavailable, Waiter};
+
+/// Commands of a Front that were given up.
+pub(super) struct GaveUp {
+    pub front: FrontId,
+    pub given_up: Vec<GivenUp>,
+    /// Whether those who waited are to be told.
+    pub is_told: bool,
+}
+
+impl Apply {
+    /// Takes those who gave up out of those who wait, and tells them. Whoever is answered already
+    /// is not told again.
+    pub(super) fn give_up(&mut self, mark: Mark) {
+        for GaveUp { front, given_up, is_told } in core::mem::take(&mut self.gave_up) {
+            for GivenUp { connection, ticket, at } in given_up {
+                let reason = match at {
+                    GivenUpAt::Waiting => Some(Unavailable::GivenUp(Fate::Definite)),
+                    GivenUpAt::Batch { sequence, position, fate } => {
+                        let was_waiting = self.waiter(sequence, position).is_some_and(stop_waiting);
+                        was_waiting.then_some(Unavailable::GivenUp(fate))
+                    }
+                    GivenUpAt::Nowhere => self.give_up_refused(front, connection, ticket),
+                };
+                let Some(reason) = reason.filter(|_| is_told) else { continue };
+                let (answered, reads) = (Err(reason), Vec::new());
+                let answer = Answer::Command { connection, ticket, mark, answered, reads };
+                push_answer(&mut self.answers, front, answer);
+            }
+        }
+    }
+
+    /// Who waits for this command of an own batch, if it is not applied.
+    fn waiter(&mut self, wanted: u64, position: usize) -> Option<&mut Waiter> {
+        let at = self.at.as_mut().and_then(|at| at.batch.as_mut()?.expected.as_mut());
+        if let Some(expecting) = at.filter(|expecting| expecting.sequence == wanted) {
+            let waiters = expecting.waiters.as_mut_slice();
+            let done = expecting.count - waiters.len();
+            return waiters.get_mut(position.checked_sub(done)?);
+        }
+        self.expected.iter_mut().find_map(|expected| match expected {
+            Expected::Batch { sequence, waiters, .. } if *sequence == wanted => {
+                waiters.get_mut(position)
+            }
+            _ => None,
+        })
+    }
+
+    /// A command that was refused, and whose caller was not told yet since those before it wait.
+    fn give_up_refused(
+        &mut self,
+        of_front: FrontId,
+        connection: ConnectionId,
+        ticket: Ticket,
+    ) -> Option<Unavailable> {
+        let is_wanted = |it: &&mut Waiter| (it.connection, it.ticket) == (connection, ticket);
+        self.expected.iter_mut().find_map(|expected| match expected {
+            Expected::Refused { front, waiters, reason } if *front == of_front => {
+                let waiter = waiters.iter_mut().find(is_wanted)?;
+                stop_waiting(waiter).then_some(*reason)
+            }
+            _ => None,
+        })
+    }
+}
+
+/// False if it did not wait any more.
+fn stop_waiting(waiter: &mut Waiter) -> bool {
+    waiter.reads = Vec::new();
+    !core::mem::replace(&mut waiter.is_given_up, true)
+}
