@@ -161,6 +161,11 @@ pub const CONNECTION_IDENTITIES_MAX: usize = 100;
 /// packet. ZooKeeper has no bound; a digest takes some 40 bytes and the name. More disconnects it.
 pub const CONNECTION_IDENTITY_BYTES_MAX: usize = 16 * 1024;
 
+/// Connections of one Front that ended before their commands were answered. Beyond it the commands
+/// of those that end are handed over, though nobody waits for them. Each had credit for its
+/// commands, so only clients that come and go while nothing is committed can be more.
+pub const DEPARTED_CONNECTIONS_MAX: usize = 10_000;
+
 /// How often each Front reports the sessions it heard from.
 pub const HEARD_INTERVAL_MS: u64 = 200;
 

@@ -25,6 +25,7 @@ mod answered;
 pub mod auth;
 mod commands;
 mod connection;
+mod departed;
 mod events;
 mod handshake;
 mod heard;
@@ -63,6 +64,7 @@ use admission::Admission;
 use auth::AuthConfig;
 use commands::Commands;
 use connection::{Connection, ReadOnly, Slot, SlotKind, Spare, State, Stats};
+use departed::Departed;
 use heard::Heard;
 use held::HeldReplies;
 use journal::SlowRequests;
@@ -168,6 +170,7 @@ pub struct Front {
     commands: Commands,
     turns: Turns,
     admission: Admission,
+    departed: Departed,
     held: HeldReplies,
     heard: Heard,
     /// Connections by the time they began to close.
@@ -234,6 +237,7 @@ impl Front {
             commands: Commands::default(),
             turns: Turns::default(),
             admission: Admission::default(),
+            departed: Departed::default(),
             held: HeldReplies::default(),
             heard: Heard::default(),
             closing: VecDeque::new(),
@@ -452,6 +456,7 @@ impl Front {
         for slot in &connection.window {
             self.give_back(slot);
         }
+        self.note_departed(id, connection.session, &connection.window);
         self.held.output -= connection.output_counted;
         self.held.tell(&self.config.replies, self.connections.is_empty());
         if let State::Connecting { .. } = connection.state {
@@ -643,6 +648,11 @@ impl Front {
         self.watches.len() > 0
     }
 
+    /// Connections that are over, whose commands are not answered and may take effect.
+    pub fn departed_count(&self) -> usize {
+        self.departed.len()
+    }
+
     /// Connections, whatever their state.
     pub fn connection_count(&self) -> usize {
         self.connections.len()
@@ -728,6 +738,7 @@ impl Front {
         self.audit_closing(id);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let was_connecting = matches!(connection.state, State::Connecting { .. });
+        let session = connection.session;
         connection.state = State::Closing;
         connection.input = BytesMut::new();
         connection.window_bytes = 0;
@@ -735,15 +746,36 @@ impl Front {
         connection.travelling_reads = 0;
         connection.open_syncs = 0;
         connection.parked = false;
-        for slot in core::mem::take(&mut connection.window) {
-            self.give_back(&slot);
+        let window = core::mem::take(&mut connection.window);
+        for slot in &window {
+            self.give_back(slot);
         }
+        self.note_departed(id, session, &window);
         if was_connecting {
             self.commands.give_back(0);
             self.admission.withdrawn.push(id);
         }
         self.watches.close(id);
         self.soil(id);
+    }
+
+    /// Keeps a connection that ended with this window, if commands of it are not answered.
+    fn note_departed(
+        &mut self,
+        id: ConnectionId,
+        session: Option<SessionId>,
+        window: &VecDeque<Slot>,
+    ) {
+        let last = window.iter().rfind(|slot| slot.kind.is_command());
+        if let Some((session, last)) = session.zip(last) {
+            self.departed.insert(id, session, last.ticket);
+        }
+    }
+
+    /// The session has ended, or belongs to another connection: Loop is told, at the next tick, to
+    /// give up what earlier connections of it left behind.
+    fn withdraw_departed(&mut self, session: SessionId) {
+        self.admission.withdrawn.extend(self.departed.end(session));
     }
 
     fn notice(&mut self, id: ConnectionId, what: &str) {

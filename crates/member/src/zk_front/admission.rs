@@ -14,7 +14,8 @@ pub(super) struct Admission {
     pub accepted: VecDeque<(u64, ConnectionId)>,
     /// Connections that asked Loop for a session. They leave when they are answered or over.
     pub connecting: Vec<ConnectionId>,
-    /// Connections that ended before Loop answered. Loop is told at the next tick.
+    /// Connections that are over and whose commands are to be given up: those that ended before
+    /// they had a session, or whose session has ended. Loop is told at the next tick.
     pub withdrawn: Vec<ConnectionId>,
     secrets_drawn: u64,
 }

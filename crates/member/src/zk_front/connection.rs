@@ -115,6 +115,11 @@ pub(super) enum SlotKind {
 }
 
 impl SlotKind {
+    /// Whether it was handed over as a command.
+    pub fn is_command(&self) -> bool {
+        matches!(self, SlotKind::Write { .. } | SlotKind::Close { .. })
+    }
+
     /// Whether it is run by this Front, under the state's lock, once it is at the front.
     pub fn runs_here(&self) -> bool {
         matches!(

@@ -128,13 +128,15 @@ impl Front {
     }
 
     fn on_session_closed(&mut self, session: SessionId) {
-        let Some(&id) = self.sessions.get(&session) else { return };
-        self.heard.sessions.remove(&session);
-        let ending = self.connections.get(&id).is_none_or(Connection::is_ending);
-        if !ending {
-            self.close_after_output(id);
-            self.notice(id, "its session expired");
+        if let Some(&id) = self.sessions.get(&session) {
+            self.heard.sessions.remove(&session);
+            let ending = self.connections.get(&id).is_none_or(Connection::is_ending);
+            if !ending {
+                self.close_after_output(id);
+                self.notice(id, "its session expired");
+            }
         }
+        self.withdraw_departed(session);
     }
 
     /// What those who are connected have read is of another state. Their sessions live on, where
@@ -150,15 +152,18 @@ impl Front {
         for id in connections {
             self.disconnect(id, "the state was replaced by that of a snapshot");
         }
+        self.departed.clear();
     }
 
     /// An older connection of the session is closed, here as on every other member.
     fn on_session_attached(&mut self, session: SessionId, owner: Attachment) {
-        let Some(&id) = self.sessions.get(&session) else { return };
-        let own = Attachment { origin: self.config.origin, connection: id };
-        if own != owner {
-            self.sessions.remove(&session);
-            self.disconnect(id, "its session moved to another connection");
+        if let Some(&id) = self.sessions.get(&session) {
+            let own = Attachment { origin: self.config.origin, connection: id };
+            if own != owner {
+                self.sessions.remove(&session);
+                self.disconnect(id, "its session moved to another connection");
+            }
         }
+        self.withdraw_departed(session);
     }
 }

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod connecting;
+mod departed;
 mod limits;
 mod order;
 mod random;

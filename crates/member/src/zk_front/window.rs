@@ -216,17 +216,19 @@ impl Front {
         answered: Answered,
         reads: Vec<ReadAnswer>,
     ) {
-        let Some(connection) = self.connections.get(&id) else { return };
-        let answered = &of_zk(answered);
-        match connection.state {
-            State::Connecting { .. } => {
+        match self.connections.get(&id).map(|connection| &connection.state) {
+            Some(State::Connecting { .. }) => {
                 assert!(reads.is_empty());
-                self.on_session(id, answered);
+                self.on_session(id, &of_zk(answered));
                 return;
             }
-            State::Attached => {}
-            _ => return,
+            Some(State::Attached) => {}
+            _ => {
+                self.departed.on_answer(id, ticket);
+                return;
+            }
         }
+        let answered = &of_zk(answered);
         let slot = self.pop_slot(id);
         assert!(slot.ticket == ticket, "a session's commands are applied in its order");
         let (xid, zxid) = (slot.xid, mark.zxid.0);
@@ -245,7 +247,7 @@ impl Front {
                 let error = outcome.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
                 let header = ReplyHeader { xid, zxid, error };
                 self.reply(id, &slot, zxid, |out| encode_empty(header, out));
-                self.close_after_output(id);
+                self.end_session(id);
                 return;
             }
             (SlotKind::Write { form, .. }, Err(reason)) => {
@@ -261,6 +263,15 @@ impl Front {
         if self.answer_travelled(id, reads, mark) {
             self.settle(id);
             self.turns.resumable.push(id);
+        }
+    }
+
+    /// The client was told that its session has ended. What it sent behind that has no answer.
+    fn end_session(&mut self, id: ConnectionId) {
+        let session = self.connections.get(&id).and_then(|connection| connection.session);
+        self.close_after_output(id);
+        if let Some(session) = session {
+            self.withdraw_departed(session);
         }
     }
 
