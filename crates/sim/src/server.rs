@@ -375,6 +375,8 @@ struct Conditions {
 struct Judged {
     /// Jobs that Loop gave to the disk and was not told about.
     persisting: VecDeque<PersistId>,
+    /// The last own batch that Apply was told of.
+    announced: u64,
     /// Since when something may wait in Loop for the disk to take more; none if nothing does.
     waiting_since_us: Option<u64>,
     /// For each sync that is not answered, the last entry that was committed when it came.
@@ -805,6 +807,7 @@ impl Server {
             let HeldBytes { output, input, commands, travelling_reads } = runtime.held_bytes();
             [
                 ("commands of a connection runtime", runtime.commands_in_flight(), 0),
+                ("connections that left commands behind", runtime.departed_count(), 0),
                 ("bytes of commands of a connection runtime", commands, 0),
                 ("reads that travel of a connection runtime", travelling_reads, 0),
                 ("bytes of input of a connection runtime", input, FRONT_INPUT_IDLE_MAX),

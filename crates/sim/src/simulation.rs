@@ -304,6 +304,13 @@ pub struct Summary {
     pub turned_away_count: usize,
     /// Connections that a member closed behind a frame that no server takes.
     pub ended_count: usize,
+    /// Batches that nobody waited for any more and that went before any leader had them.
+    pub withdrawn_count: usize,
+    /// Commands that nobody waited for any more and that `Nothing` took the place of, after their
+    /// batches had a sequence.
+    pub given_up_count: usize,
+    /// Of those, the ones that took effect, since a leader had them already.
+    pub given_up_done_count: usize,
     /// Snapshots taken.
     pub snapshot_count: u64,
     /// Snapshots that members fetched from others.
@@ -1029,6 +1036,7 @@ impl Simulation {
         let is_known = !self.is_ensemble() || (self.do_agree() && are_there);
         let machines = if is_known { machines } else { Vec::new() };
         let verdict = check(&self.evidence(), &machines)?;
+        let given_up = self.witness.check_given_up()?;
         let snapshot_count = self.servers().map(Server::snapshot_count).sum::<u64>();
         let turned_away_count = self.servers().map(Server::turned_away_count).sum::<usize>();
         let fetched_count = self.servers().map(Server::fetched_count).sum::<u64>();
@@ -1064,6 +1072,9 @@ impl Simulation {
             throttled_count: verdict.throttled_count,
             turned_away_count: self.turned_away_count + turned_away_count,
             ended_count: self.clients.iter().map(Client::ended_count).sum(),
+            withdrawn_count: given_up.gone,
+            given_up_count: given_up.replaced,
+            given_up_done_count: given_up.done,
             snapshot_count: self.snapshot_count + snapshot_count,
             fetched_count: self.fetched_count + fetched_count,
             borrowed_count: self.borrowed_count + borrowed_count,

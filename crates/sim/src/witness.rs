@@ -7,6 +7,8 @@
 //! everything that was handed over in earlier terms; that the same index and term never name two
 //! entries; and that states at the same index are equal.
 
+mod giving_up;
+
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +26,9 @@ use workload::op::Signature;
 use workload::order::Committed;
 
 use crate::disk::SimDisk;
+use giving_up::GivenUpCommands;
+
+pub use giving_up::GivenUpCounts;
 
 struct Handed {
     term: u64,
@@ -122,6 +127,8 @@ pub struct Witness {
     images: BTreeMap<u128, u64>,
     /// What processes were started with.
     configured: Vec<Settings>,
+    /// Commands for which nobody waits any more.
+    given_up: GivenUpCommands,
 }
 
 impl Witness {
@@ -144,6 +151,7 @@ impl Witness {
             connections: BTreeMap::new(),
             images: BTreeMap::new(),
             configured: Vec::new(),
+            given_up: GivenUpCommands::default(),
         }
     }
 

@@ -93,6 +93,11 @@ impl Runtime {
         self.front.commands_in_flight()
     }
 
+    /// Connections that are over, whose commands are not answered and may take effect.
+    pub fn departed_count(&self) -> usize {
+        self.front.departed_count()
+    }
+
     /// Bytes that its Front holds for clients.
     pub fn held_bytes(&self) -> HeldBytes {
         self.front.held_bytes()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use member::limits::ENTRIES_TO_DISK_MAX;
 use member::log_writer::LogInput;
 use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop};
-use member::{BadPeer, Hello};
+use member::{BadPeer, Hello, Role};
 use storage::datadir;
 use storage::record::EntryKind;
 
@@ -49,7 +49,6 @@ impl Server {
         if let Some(what) = unheard_of.filter(|_| !is_explained) {
             return Err(Death::Bug(what));
         }
-        self.queues.outbox.extend(output.peers);
         self.seen.fetching.extend(output.fetching);
         self.seen.status = self.member.status();
         if !self.is_alone {
@@ -59,6 +58,9 @@ impl Server {
         }
         self.give_disk(output.disk, since_us, world, witness)?;
         self.give_apply(output.apply, world, witness)?;
+        let frames = output.peers.iter().map(|(_, frame)| frame);
+        witness.check_sent(self.origin, frames).map_err(Death::Bug)?;
+        self.queues.outbox.extend(output.peers);
         if !output.snapshot.is_empty() {
             self.queues.to_snapshot.extend(output.snapshot);
             if self.queues.snapshot_report.is_none() {
@@ -135,6 +137,10 @@ impl Server {
                             continue;
                         }
                     }
+                    if let ToLoop::Withdraw(_, connections) = message {
+                        let last = self.judged.announced;
+                        witness.on_connections_given_up(self.origin, connections, last);
+                    }
                     if let Some(again) = self.doubled(message, world) {
                         let taken = self.member.handle(LoopInput::Front(again));
                         taken.expect("a Front is no other member");
@@ -146,9 +152,14 @@ impl Server {
                 }
                 _ => {}
             }
+            let gives_up = matches!(input, LoopInput::Front(ToLoop::Withdraw(..)));
+            let waiting_count = self.member.waiting_count();
             if let Err(BadPeer { from, error }) = self.member.handle(input) {
                 unheard_of.get_or_insert_with(|| format!("from {from:?}: {error}"));
                 self.seen.refused.push(from);
+            }
+            if gives_up {
+                witness.on_batches_gone(waiting_count - self.member.waiting_count());
             }
         }
         unheard_of
@@ -179,6 +190,12 @@ impl Server {
             for entry in job.entries.iter().filter(|entry| !entry.payload.is_empty()) {
                 self.disk.announce(entry.index, &entry.payload);
                 let at = (entry.index, entry.term);
+                let replica::Status { role, term, .. } = self.seen.status;
+                let has_commands = entry.kind != EntryKind::MembershipChange;
+                if role == Role::Leader && term == entry.term && has_commands {
+                    let proposed = witness.check_proposed(self.origin, term, &entry.payload);
+                    proposed.map_err(Death::Bug)?;
+                }
                 witness
                     .on_proposed(self.number, at, &entry.payload, since_us, world.now_us)
                     .map_err(Death::Bug)?;
@@ -213,6 +230,10 @@ impl Server {
                     committed.map_err(Death::Bug)?;
                 }
                 ToApply::Refuse { .. } => self.judged.refusals_possible = true,
+                ToApply::Expect { sequence, .. } => self.judged.announced = *sequence,
+                ToApply::GiveUp { given_up, .. } => {
+                    witness.on_given_up(self.origin, given_up, self.seen.status.term);
+                }
                 ToApply::Replace { image, .. } => {
                     let found = (image.machine.index(), image.machine.mark().ordinal);
                     let replaced = witness.on_replaced(self.number, image.at.index, found);
