@@ -594,10 +594,7 @@ impl Loop {
                 self.condemn(Condemned::Outlived { boot, own });
             }
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
-            FromApply::Raised(stated) => {
-                self.on_raised(stated.level);
-                self.output.raised = Some(stated);
-            }
+            FromApply::Raised(stated) => self.on_raised(stated),
             FromApply::Unknown(entry) => self.output.unknown = Some(entry),
             FromApply::Servers(servers) => {
                 if let Some(leading) = &mut self.leading {

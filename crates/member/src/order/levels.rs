@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Command, ControlCommand, Level, MemberId};
+use machine::{Command, ControlCommand, Level, MemberId, StatedLevel};
 use replica::Membership;
 use thiserror::Error;
 
@@ -169,9 +169,14 @@ impl Loop {
     }
 
     /// The level has risen, or the state was replaced by one of that level.
-    pub(super) fn on_raised(&mut self, level: Level) {
+    pub(super) fn on_raised(&mut self, stated: StatedLevel) {
+        let level = stated.level;
         assert!(level <= self.levels.own_max(), "Apply stops before a level that is not known");
-        self.levels.replicated = level;
+        assert!(level >= self.levels.replicated, "a level does not fall");
+        if level > self.levels.replicated {
+            self.levels.replicated = level;
+            self.output.raised = Some(stated);
+        }
     }
 
     /// The level that a new member must know: the present one, or one that was asked for.

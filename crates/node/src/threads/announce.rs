@@ -42,6 +42,9 @@ pub fn announce(output: &LoopOutput) {
             ),
         }
     }
+    if let Some(stated) = &output.raised {
+        tracing::info!("the level is {}: version {} or later", stated.level, stated.version);
+    }
     match output.disk_is_full {
         Some(true) => {
             tracing::error!("no room for the log or the next snapshot: writes are refused")
