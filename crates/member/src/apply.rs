@@ -123,7 +123,7 @@ struct BatchPosition {
 
 /// The waiters of the batch being applied that were not answered yet.
 struct Expecting {
-    /// Of the batch.
+    /// The sequence of the batch.
     sequence: u64,
     /// How many waited when the batch was begun.
     count: usize,
@@ -132,8 +132,8 @@ struct Expecting {
 }
 
 impl Expecting {
-    /// Who waits for the next command of the batch, and on which Front. None: nobody does, or its
-    /// caller gave it up.
+    /// Takes the waiter of the next command of the batch, and its Front. None: there is no waiter,
+    /// or it gave the command up.
     fn next(&mut self, framed: &Framed<'_>) -> Option<(FrontId, Waiter)> {
         let waiter = self.waiters.next()?;
         assert!(waiter.connection == framed.connection);

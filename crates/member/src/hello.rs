@@ -150,7 +150,7 @@ impl Hello {
         }
     }
 
-    /// The same server, whose directory is born and was started, with the state's level.
+    /// This hello once the directory is born and was started, with the level of its state.
     pub fn born(self, boot: BootId, birth: Birth, level: StatedLevel) -> Hello {
         Hello { boot, birth: Some(birth), level: Some(level), ..self }
     }

@@ -219,7 +219,7 @@ pub enum GivenUpAt {
     /// In the batch with this sequence, as command number `position`, from 0. The fate is definite
     /// if no leader was ever given the batch.
     Batch {
-        /// Of the batch.
+        /// The sequence of the batch.
         sequence: u64,
         /// In the batch.
         position: usize,

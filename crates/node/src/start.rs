@@ -96,7 +96,7 @@ pub enum StartError {
     Unknown {
         /// Which directory.
         dir: String,
-        /// What is not known here, and what to install.
+        /// The entry that is not known here, and the version to install.
         cause: UnknownEntry,
     },
     /// What the disk holds contradicts itself.

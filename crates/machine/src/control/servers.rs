@@ -64,7 +64,7 @@ impl ZkAddresses {
     }
 }
 
-/// What is known of a server.
+/// The record of a server: its role, its name and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerRecord {
     /// Its name, which etcd's clients are shown; empty where it has none.

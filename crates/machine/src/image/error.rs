@@ -49,7 +49,7 @@ pub enum RestoreError {
          install version {version} or later"
     )]
     UnknownLevel {
-        /// Of the image.
+        /// The level of the state in the image.
         level: Level,
         /// The highest that is known here.
         level_max: Level,

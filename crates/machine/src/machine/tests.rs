@@ -362,7 +362,7 @@ fn the_servers_are_shown_in_the_config_znode_as_zookeeper_shows_them() {
     assert_eq!(rig.take_changes(), changes);
     check_invariants(&mut rig.machine);
 
-    // The same once more is no change of the znode, and neither is an empty list.
+    // An equal list changes no znode, and neither does an empty one.
     rig.run("servers 0 1=a:1:2 2=b:1:2:observer");
     assert_eq!(rig.take_changes(), "1: servers [1, 2] {}");
     rig.run("servers 0");

@@ -36,7 +36,7 @@ impl Apply {
         }
     }
 
-    /// Who waits for this command of an own batch, if it is not applied.
+    /// The waiter of this command of an own batch; none: the command is applied.
     fn waiter(&mut self, wanted: u64, position: usize) -> Option<&mut Waiter> {
         let at = self.at.as_mut().and_then(|at| at.batch.as_mut()?.expected.as_mut());
         if let Some(expecting) = at.filter(|expecting| expecting.sequence == wanted) {

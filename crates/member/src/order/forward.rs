@@ -41,7 +41,7 @@ struct Unapplied {
     callers: Option<Callers>,
 }
 
-/// Who waits for the commands of a batch. The batch has their connections.
+/// The callers that wait for the commands of a batch. The batch has their connections.
 pub(crate) struct Callers {
     /// The Front that handed the batch over.
     pub front: FrontId,

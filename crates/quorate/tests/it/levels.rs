@@ -158,7 +158,7 @@ fn an_older_build_is_refused(members: &mut Members) {
     assert!(log.contains(said), "{log}");
     check_kept(members, old);
 
-    // The same server comes as a new member: nobody takes it in.
+    // With an empty directory it is a new member, which nobody takes in.
     let kept: PathBuf = members.folder.join("kept");
     fs::rename(members.data(old), &kept).unwrap();
     fs::create_dir_all(members.data(old)).unwrap();

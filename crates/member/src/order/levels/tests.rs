@@ -97,7 +97,7 @@ fn a_follower_asks_the_leader_for_what_its_clients_need() {
     tell(&mut world, followers[1], LoopInput::Front(ToLoop::Need(NEW)));
     run(&mut world);
     assert_eq!(levels(&world), [NEW; 3]);
-    // What is there already is not asked for.
+    // A level that is there already is not asked for.
     tell(&mut world, followers[1], LoopInput::Front(ToLoop::Need(OLD)));
     run(&mut world);
     assert_eq!(world.raised.len(), 3);
