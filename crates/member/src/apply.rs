@@ -31,7 +31,7 @@ use crate::message::{
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
 use crate::snapshot::fetch::WholeSnapshot;
-use giving_up::GaveUp;
+use giving_up::GiveUp;
 
 /// The third of a member's step functions.
 pub struct Apply {
@@ -43,7 +43,7 @@ pub struct Apply {
     /// Own batches under way, in the order of their sequences.
     expected: VecDeque<Expected>,
     /// Commands that were given up since the last step.
-    gave_up: Vec<GaveUp>,
+    give_ups: Vec<GiveUp>,
     /// By index, ascending.
     syncs: VecDeque<(LogIndex, Caller)>,
     freeze_wanted: bool,
@@ -103,7 +103,7 @@ impl Pending {
     }
 }
 
-/// What takes the place of a command that was given up.
+/// The command that takes the place of one that was given up.
 const NOTHING: Command<'static> = Command::Control(ControlCommand::Nothing);
 
 /// Where in the first entry the next command stands.
@@ -190,7 +190,7 @@ impl Apply {
             entries: VecDeque::new(),
             at: None,
             expected: VecDeque::new(),
-            gave_up: Vec::new(),
+            give_ups: Vec::new(),
             syncs: VecDeque::new(),
             freeze_wanted: false,
             freeze_step_wanted: false,
@@ -238,7 +238,7 @@ impl Apply {
                 self.expected.push_back(Expected::Refused { front, waiters, reason });
             }
             ToApply::GiveUp { front, given_up, is_told } => {
-                self.gave_up.push(GaveUp { front, given_up, is_told });
+                self.give_ups.push(GiveUp { front, given_up, is_told });
             }
             ToApply::Entries(entries) => self.entries.extend(entries),
             ToApply::Sync { index, caller } => {
@@ -280,7 +280,7 @@ impl Apply {
 
     fn has_something(&self) -> bool {
         self.pending.is_some()
-            || !self.gave_up.is_empty()
+            || !self.give_ups.is_empty()
             || self.has_entries()
             || self.freeze_wanted
             || self.freeze_step_wanted

@@ -159,7 +159,7 @@ pub enum ToApply {
         front: FrontId,
         /// The commands.
         given_up: Vec<GivenUp>,
-        /// Whether those who waited are to be told, at once and before those who wait for earlier
+        /// Whether their callers are to be told, at once and before the callers of earlier
         /// commands.
         is_told: bool,
     },
@@ -216,12 +216,11 @@ pub struct GivenUp {
 pub enum GivenUpAt {
     /// In a batch without a sequence. Apply has not heard of it.
     Waiting,
-    /// In the batch with this sequence, as command number `position`, from 0. The fate is definite
-    /// if no leader was ever given the batch.
+    /// In a batch with a sequence. The fate is definite if no leader was ever given the batch.
     Batch {
         /// The sequence of the batch.
         sequence: u64,
-        /// In the batch.
+        /// The command's position in the batch.
         position: usize,
         /// Whether a leader may have the command.
         fate: Fate,

@@ -309,7 +309,7 @@ pub struct Summary {
     /// Commands that nobody waited for any more and that `Nothing` took the place of, after their
     /// batches had a sequence.
     pub given_up_count: usize,
-    /// Of those, the ones that took effect, since a leader had them already.
+    /// How many of these commands took effect all the same, since a leader had them already.
     pub given_up_done_count: usize,
     /// Snapshots taken.
     pub snapshot_count: u64,

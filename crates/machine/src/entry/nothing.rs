@@ -20,7 +20,7 @@ const COMMAND_HEADER_BYTES: usize = 10;
 /// A batch in which `Nothing` has taken the place of commands.
 #[derive(Debug)]
 pub struct Replaced {
-    /// What the batch says of itself now.
+    /// The header of the batch after the replacement.
     pub header: BatchHeader,
     /// The whole batch.
     pub bytes: Bytes,

@@ -1,13 +1,13 @@
-//! What Apply does about commands that were given up: nobody waits for them any more, whatever is
-//! applied at their places.
+//! Apply's part in giving up commands: nobody waits for them any more, whatever is applied at their
+//! places.
 
 use machine::{ConnectionId, Mark};
 
 use super::{Apply, Expected, push_answer};
 use crate::message::{Answer, Fate, FrontId, GivenUp, GivenUpAt, Ticket, Unavailable, Waiter};
 
-/// Commands of a Front that were given up.
-pub(super) struct GaveUp {
+/// Commands of a Front that were given up, as Loop tells of them.
+pub(super) struct GiveUp {
     pub front: FrontId,
     pub given_up: Vec<GivenUp>,
     /// Whether those who waited are to be told.
@@ -15,10 +15,10 @@ pub(super) struct GaveUp {
 }
 
 impl Apply {
-    /// Takes those who gave up out of those who wait, and tells them. Whoever is answered already
-    /// is not told again.
+    /// Marks the waiters of what was given up, and tells them where they want to know. A waiter
+    /// that is answered already is not told again.
     pub(super) fn give_up(&mut self, mark: Mark) {
-        for GaveUp { front, given_up, is_told } in core::mem::take(&mut self.gave_up) {
+        for GiveUp { front, given_up, is_told } in core::mem::take(&mut self.give_ups) {
             for GivenUp { connection, ticket, at } in given_up {
                 let reason = match at {
                     GivenUpAt::Waiting => Some(Unavailable::GivenUp(Fate::Definite)),
@@ -52,7 +52,8 @@ impl Apply {
         })
     }
 
-    /// A command that was refused, and whose caller was not told yet since those before it wait.
+    /// Gives up a command that was refused, and whose caller was not told yet, since earlier
+    /// commands are not applied. Returns why it was refused.
     fn give_up_refused(
         &mut self,
         of_front: FrontId,

@@ -37,7 +37,7 @@ pub(crate) struct Forwarder {
 
 struct Unapplied {
     batch: ForwardedBatch,
-    /// None: a command of Loop itself, which only the leader that it was may want.
+    /// None: the batch is Loop's own, and only the leader that this member was may want it.
     callers: Option<Callers>,
 }
 

@@ -25,7 +25,7 @@ fn batch_of(bytes: usize) -> UnstampedBatch {
     builder.finish()
 }
 
-/// Of the batches that [`batch_of`] makes.
+/// The caller of the batches that [`batch_of`] makes.
 fn callers() -> Option<Callers> {
     Some(Callers { front: FrontId(0), tickets: [Ticket(1)].into() })
 }
