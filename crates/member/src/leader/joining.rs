@@ -186,16 +186,19 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
     None
 }
 
-/// Removes a learner that is gone, if the voter that the learner was to replace is heard again.
+/// Removes a learner that is gone, if the voter that the learner was to replace is heard again, or
+/// if no server is known whose it was: it was forgotten before it was added, and nothing else would
+/// ever remove it. Should it come back, it is registered and added again.
 fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
     let mut learners = view.membership.learners.iter().copied();
     let gone = learners.find(|learner| {
         let member = MemberId(*learner);
-        let Some(server) = view.servers.registered.members().get(&member) else { return false };
+        if view.servers.linked.contains_key(&member) || !is_silent(view, *learner) {
+            return false;
+        }
+        let server = view.servers.registered.members().get(&member);
         let is_back = |voter: &u64| is_heard(view, *voter);
-        !view.servers.linked.contains_key(&member)
-            && is_silent(view, *learner)
-            && voters_of(view, *server, member).iter().any(is_back)
+        server.is_none_or(|server| voters_of(view, *server, member).iter().any(is_back))
     })?;
     Some(change(Transition::Auto, vec![MemberChange::Remove(gone)]))
 }

@@ -209,6 +209,21 @@ fn a_learner_that_is_gone_is_removed_once_the_voter_that_it_was_to_replace_is_ba
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), None);
 }
 
+/// Its link ended and it was forgotten before the change that added it was committed.
+#[test]
+fn a_learner_that_is_gone_and_that_nobody_knows_is_removed() {
+    let membership = membership(&[11, 12, 13], &[22]);
+    let peers = |silent| [peer(12, Some(0), 990), peer(13, Some(0), 1_000), peer(22, silent, 0)];
+    let mut joining = joining(&ALL, &[(12, 2), (13, 3)]);
+    let removed = changes(Transition::Auto, &[MemberChange::Remove(22)]);
+    assert_eq!(step(&mut joining, &membership, &peers(None)), removed);
+    assert_eq!(step_of(&mut joining, &membership, &peers(None), false), None);
+    assert_eq!(step(&mut joining, &membership, &peers(Some(49))), None);
+    // One that comes back is registered first.
+    joining.servers.on_link(MemberId(22), Some(LinkedServer::of(2)));
+    assert_eq!(step(&mut joining, &membership, &peers(None)), submits(22, Some(2)));
+}
+
 #[test]
 fn a_server_that_does_not_know_the_level_is_not_added() {
     let mut joining = joining(&[&ALL[..], &[(22, 2)]].concat(), &[(13, 3), (22, 2)]);
