@@ -8,6 +8,7 @@
 //! - [`run_seed`]: everything drawn. [`run`]: with [`Options`] of the caller's.
 //! - [`script`]: a short fixed load, with a crash at every operation of the disk.
 
+pub mod build;
 pub mod check;
 pub mod client;
 pub mod disk;
@@ -24,7 +25,7 @@ pub mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use simulation::Simulation;
-pub use simulation::{LaterOps, Options, Summary};
+pub use simulation::{LaterOps, LevelCounts, Options, Summary};
 use thiserror::Error;
 
 /// A run that went wrong.

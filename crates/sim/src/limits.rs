@@ -184,3 +184,26 @@ pub const LOOP_INPUTS_IDLE_MAX: usize = 64;
 
 /// Members of an ensemble.
 pub const MEMBERS_MAX: usize = 5;
+
+/// The mean time between two questions for a higher level, at most.
+pub const ASK_INTERVAL_US_MAX: u64 = 8_000_000;
+
+/// The longest time from a question for a higher level to a fault beside it: about as long as a
+/// raise takes in a slow network.
+pub const STRIKE_US_MAX: u64 = 1_000_000;
+
+/// How long a server stays with a build that does not know the ensemble's level, while faults come,
+/// before somebody installs a newer one: at most.
+pub const TOO_OLD_US_MAX: u64 = 20_000_000;
+
+/// The same when no faults come any more.
+pub const TOO_OLD_CALM_US_MAX: u64 = 3_000_000;
+
+/// How long a raise takes that somebody asked for when all is well and every member knows the
+/// level: a learner that is gone must be silent for a while before it is removed, by a leader that
+/// has listened for as long, and a member asks the leader once a second.
+pub const RAISE_US_MAX: u64 =
+    (2 * member::limits::REPLACED_SILENCE_MS + 5 * member::limits::RAISES_INTERVAL_MS) * 1_000;
+
+/// How long it is watched that the level does not rise where a member does not know it.
+pub const NO_RAISE_US: u64 = 4 * member::limits::RAISES_INTERVAL_MS * 1_000;

@@ -15,8 +15,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use machine::MemberId;
+use machine::{Level, MemberId};
 use member::Hello;
+use member::hello::Stranger;
 use member::peer::PeerFrame;
 use workload::generate::Random;
 
@@ -154,6 +155,8 @@ pub struct Links {
     random: Random,
     latency_us: u64,
     roughness: Roughness,
+    /// Pairs that were refused because one end does not know the level of the other's ensemble.
+    refused_by_level: Vec<Pair>,
 }
 
 impl Links {
@@ -176,7 +179,8 @@ impl Links {
             })
             .collect();
         let latency_us = random.magnitude(20, LINK_LATENCY_US_MAX);
-        Links { member_count, links, random, latency_us, roughness: Roughness::default() }
+        let (roughness, refused_by_level) = (Roughness::default(), Vec::new());
+        Links { member_count, links, random, latency_us, roughness, refused_by_level }
     }
 
     fn at(&self, pair: Pair) -> usize {
@@ -269,11 +273,19 @@ impl Links {
             || self.links[back].is_blocked
             || self.links[link].is_refused;
         let ends = match (hello(from), hello(to)) {
-            (Some(from), Some(to)) if !is_cut_off && !is_refused(&from, &to) => Ends { from, to },
-            _ => {
-                self.dial_later(world, link);
-                return Vec::new();
+            (Some(from), Some(to)) if !is_cut_off => Some(Ends { from, to }),
+            _ => None,
+        };
+        let is_accepted = |ends: &Ends| match refusal(&ends.to, &ends.from) {
+            Some(Refusal::Versions(Stranger::Older { .. } | Stranger::Newer { .. })) => {
+                self.refused_by_level.push(Pair { from, to });
+                false
             }
+            refusal => refusal.is_none(),
+        };
+        let Some(ends) = ends.filter(is_accepted) else {
+            self.dial_later(world, link);
+            return Vec::new();
         };
         let found = &mut self.links[link];
         let mut told = Vec::new();
@@ -298,6 +310,29 @@ impl Links {
                 self.end(world, link, false);
             }
         }
+    }
+
+    /// A member tells others from now on that its ensemble is at that level. Its links to servers
+    /// that do not know the level end; the others stay (`node::peer_sockets`).
+    pub fn on_level(&mut self, world: &mut World, member: usize, level: Level) {
+        for other in (0..self.member_count).filter(|other| *other != member) {
+            for pair in [Pair { from: member, to: other }, Pair { from: other, to: member }] {
+                let link = self.at(pair);
+                let is_below = self.links[link].ends.as_ref().is_some_and(|ends| {
+                    let peer = if pair.from == member { &ends.to } else { &ends.from };
+                    peer.known.level_max < level
+                });
+                if is_below {
+                    self.end(world, link, false);
+                }
+            }
+        }
+    }
+
+    /// Pairs that were refused since the last call because one end does not know the level of the
+    /// other's ensemble.
+    pub fn take_refused_by_level(&mut self) -> Vec<Pair> {
+        core::mem::take(&mut self.refused_by_level)
     }
 
     /// What a member will be told of its links that are up, if it is cut off for long.
@@ -533,12 +568,21 @@ impl Links {
     }
 }
 
-/// Whether one side refuses the other, as `node::peer_hello` does: of what it looks at, only the
-/// ensemble can be wrong here.
-fn is_refused(one: &Hello, other: &Hello) -> bool {
-    match (&one.birth, &other.birth) {
-        (Some(one), Some(other)) => one.cluster_id != other.cluster_id,
-        _ => false,
+/// Why one server refuses another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Refusal {
+    OtherCluster,
+    Versions(Stranger),
+}
+
+/// Why one server refuses another, if it does, as `node::peer_hello::check_peer` says it: only the
+/// ensemble and the versions can be wrong here.
+fn refusal(own: &Hello, other: &Hello) -> Option<Refusal> {
+    match (&own.birth, &other.birth) {
+        (Some(own), Some(other)) if own.cluster_id != other.cluster_id => {
+            Some(Refusal::OtherCluster)
+        }
+        _ => own.agree(other).err().map(Refusal::Versions),
     }
 }
 

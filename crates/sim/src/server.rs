@@ -17,14 +17,16 @@ use std::sync::Arc;
 
 use machine::change::SharedChanges;
 use machine::together::one_by_one;
-use machine::{BootId, Machine, MemberId, Origin, Settings, StatedLevel};
-use member::bootstrap::Attendance;
+use machine::{BootId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
+use member::bootstrap::{Attendance, absent_server};
+use member::hello::Known;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
     Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontId, LoopInput, PersistId,
-    SnapshotJob, ToApply,
+    SnapshotJob, ToApply, ToLoop,
 };
+use member::order::RaiseRefused;
 use member::peer::PeerFrame;
 use member::recovery::{
     self, OpenedMember, Reading, Recovered, RecoveryError, open_member, recover, restore_newest,
@@ -53,6 +55,7 @@ use crate::limits::{
 };
 use crate::network::Network;
 use crate::witness::Witness;
+use crate::witness::levels::Heard;
 use crate::world::{Actor, Clock, Event, World};
 use runtime::Runtime;
 pub use unborn::Unborn;
@@ -101,6 +104,10 @@ pub enum Sabotage {
     SeenZxidForgotten,
     /// Loop is handed the writes of clients that are served reads only.
     WritesWithoutLeader,
+    /// Loop takes each other member for one that knows all levels.
+    LevelsIgnored,
+    /// A build says that it knows all levels, whichever it knows.
+    LevelsOverstated,
 }
 
 /// What a member is configured to be, the same in each of its lives.
@@ -215,9 +222,18 @@ impl MemberConfig {
         Reading { level_max, ..Reading::from(self.wal) }
     }
 
+    /// What it says that its build knows.
+    fn known(&self) -> Known {
+        let known = self.options.known.clone();
+        match self.sabotage {
+            Some(Sabotage::LevelsOverstated) => Known { level_max: Level::NEWEST, ..known },
+            _ => known,
+        }
+    }
+
     /// What it says of itself to others.
     fn hello(&self, origin: Origin, birth: &Birth, level: StatedLevel) -> Hello {
-        let (server, known) = (self.number as u64 + 1, self.options.known.clone());
+        let (server, known) = (self.number as u64 + 1, self.known());
         Hello::unborn(server, origin.member, self.servers.clone(), known).born(
             origin.boot,
             birth.clone(),
@@ -387,6 +403,10 @@ struct Judged {
     refusals_possible: bool,
     /// What a sabotage keeps.
     answers_kept: Vec<Answer>,
+    /// What other members have said that they know.
+    heard: Heard,
+    /// Since when leadership is being transferred, so that what is to be proposed waits.
+    transferring_since_us: Option<u64>,
 }
 
 /// Counts and findings that the simulation reads.
@@ -402,6 +422,8 @@ struct Seen {
     refused: Vec<MemberId>,
     /// What it found when it compared digests.
     differences: Vec<Difference>,
+    /// The level that it tells others from now on, if that is another one.
+    raised: Option<Level>,
     /// Where the replica stands, as of the last turn of Loop.
     status: replica::Status,
 }
@@ -449,6 +471,7 @@ impl Seen {
             turned_away_count: 0,
             refused: Vec::new(),
             differences: Vec::new(),
+            raised: None,
             status,
         }
     }
@@ -720,6 +743,40 @@ impl Server {
     /// What it found when it compared digests, for people.
     pub fn take_differences(&mut self) -> Vec<Difference> {
         core::mem::take(&mut self.seen.differences)
+    }
+
+    /// The level that it tells others from now on, if that is another one.
+    pub fn take_raised(&mut self) -> Option<Level> {
+        self.seen.raised.take()
+    }
+
+    /// The level of its state, as Apply and Loop know it.
+    pub fn levels(&self) -> (Level, Level) {
+        (self.machine.control().level().level, self.member.level())
+    }
+
+    /// A client uses what a level adds for the first time.
+    pub fn need(&mut self, level: Level, world: &mut World) {
+        self.push_loop(world, [LoopInput::Front(ToLoop::Need(level))]);
+    }
+
+    /// An operator asks it to raise the level to the highest that it knows.
+    ///
+    /// # Errors
+    /// As [`Loop::upgrade`].
+    pub fn upgrade(&mut self, world: &mut World) -> Result<Level, RaiseRefused> {
+        let raised = self.member.upgrade();
+        self.wake(world, Actor::Loop);
+        raised
+    }
+
+    /// All members that it knows of, with a vote or without, by member id; not those that stand for
+    /// absent servers.
+    fn members(&self) -> Vec<u64> {
+        let mut members = self.member.voters();
+        members.extend(self.member.learners());
+        members.retain(|id| absent_server(*id).is_none());
+        members
     }
 
     /// From now on the state is not what the log says, in a way that no client notices and no

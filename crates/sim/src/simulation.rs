@@ -10,6 +10,7 @@ mod deceit;
 mod directory;
 mod faults;
 mod host;
+mod levels;
 mod machines;
 #[cfg(test)]
 mod play;
@@ -30,6 +31,7 @@ use workload::generate::{OWNED, Random};
 use workload::history::{History, Received};
 use workload::op::{Op, error};
 
+use crate::build::Builds;
 use crate::check::{Evidence, check, check_late_expiries, check_late_removals};
 use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
@@ -45,6 +47,8 @@ use crate::server::{MemberConfig, Server, Throttles, Unborn};
 use crate::witness::Witness;
 use crate::world::{Clock, Event, World};
 use host::{Deceit, Host};
+pub use levels::LevelCounts;
+use levels::Levels;
 
 /// What sets a seed apart from itself, for what must not change the rest. With this number the kept
 /// seeds have nothing more, and mean what they meant before there was more.
@@ -136,6 +140,8 @@ pub struct Options {
     pub more_seed: Option<u64>,
     /// Operations of clients that were added later.
     pub later_ops: LaterOps,
+    /// The builds of the servers of an ensemble, if they differ; none: all know the released level.
+    pub builds: Option<Builds>,
     /// Whether at the end some clients vanish, to see their sessions expire.
     pub some_vanish: bool,
     /// Whether the member's inside is watched, and not only what clients see.
@@ -169,6 +175,7 @@ impl Options {
             member_count: 1,
             more_seed: has_more.then(|| more.bits()),
             later_ops: LaterOps::draw(seed),
+            builds: None,
             member,
             clients,
             begins_unborn: false,
@@ -223,6 +230,7 @@ impl Options {
                 true => 2 * tick_ms as u32,
                 false => QUIET_TIMEOUT_MS_MIN,
             };
+        options.builds = Builds::draw(seed, member_count);
         options
     }
 
@@ -342,6 +350,8 @@ pub struct Summary {
     pub entry_count: usize,
     /// Operations that changed the disk.
     pub disk_ops: u64,
+    /// What happened about builds and levels.
+    pub levels: LevelCounts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -401,6 +411,8 @@ pub(crate) struct Simulation {
     more: Option<Random>,
     /// The newest zxid and the wall clock when some clients vanished.
     silence_began_at: (i64, i64),
+    /// Builds, and questions for a higher level.
+    levels: Levels,
 }
 
 impl Simulation {
@@ -458,6 +470,7 @@ impl Simulation {
             fault_counts: BTreeMap::new(),
             more: options.more_seed.map(Random::new),
             silence_began_at: (0, 0),
+            levels: Levels::new(options.builds.clone()),
             options,
         };
         simulation.schedule_first(&mut apart);
@@ -470,6 +483,7 @@ impl Simulation {
             self.clients.iter_mut().for_each(|client| client.do_more(more.fork()));
         }
         self.begin_later_ops();
+        self.begin_asking();
         for member in 0..self.hosts.len() {
             // Whoever begins servers does not do so at once everywhere.
             let at_us = match self.options.begins_unborn {
@@ -543,12 +557,13 @@ impl Simulation {
             if self.is_ensemble() {
                 self.note_trouble();
                 self.pursue_deceit();
+                self.pursue_builds();
             }
             match self.phase {
                 Phase::Faults => self.maybe_calm(),
                 Phase::Calm => self.maybe_last_words()?,
                 Phase::LastWords => {
-                    if self.has_settled()? && !self.visit_others() {
+                    if self.has_settled()? && !self.visit_others() && !self.ask_at_last()? {
                         match self.options.some_vanish {
                             true => self.let_some_vanish(),
                             false => digest = Some(self.end_last_life()?),
@@ -632,6 +647,14 @@ impl Simulation {
                 self.stand_still(member);
                 Ok(())
             }
+            Event::Ask { planned } => {
+                self.on_ask(planned);
+                Ok(())
+            }
+            Event::Strike { is_raising } => {
+                self.strike(is_raising);
+                Ok(())
+            }
         }
     }
 
@@ -650,6 +673,7 @@ impl Simulation {
                     host.hello().filter(|_| host.is_awake(now_us)).cloned()
                 };
                 let told = self.links.dial(&mut self.world, link, hello);
+                self.note_refused_links();
                 told.into_iter().for_each(|told| self.tell(told));
             }
             Event::LinkOver { link, epoch } => {
@@ -807,6 +831,7 @@ impl Simulation {
         }
         self.begin(Phase::Calm);
         self.deceit = None;
+        self.end_old_builds();
         for host in &mut self.hosts {
             host.hang_until(Disks::Both, 0);
             if let Some(server) = &mut host.server {
@@ -980,6 +1005,7 @@ impl Simulation {
     fn end_last_life(&mut self) -> Result<machine::digest::Digest, String> {
         let digest = self.servers().next().expect("it answered the last words").machine().digest();
         self.judge()?;
+        self.check_levels()?;
         self.servers().try_for_each(Server::check_memory)?;
         if self.is_any_wrong() {
             return Err("a state that was made wrong was found right".to_string());
@@ -1090,6 +1116,7 @@ impl Simulation {
             struck: self.struck.clone(),
             entry_count: self.witness.entry_count(),
             disk_ops: self.hosts.iter().map(|host| host.disk.ops()).sum(),
+            levels: self.level_counts(),
         })
     }
 

@@ -5,9 +5,11 @@
 //! That is checked here, in all lives of the processes. From the entries comes the committed order
 //! that the judge is given. Of an ensemble it is checked, too, that a term has one leader, who has
 //! everything that was handed over in earlier terms; that the same index and term never name two
-//! entries; and that states at the same index are equal.
+//! entries; that states at the same index are equal; and that levels rise as they should
+//! (`levels`).
 
 mod giving_up;
+pub mod levels;
 
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +20,8 @@ use machine::digest::Digest;
 use machine::entry::{self, Framed};
 use machine::zk::command::Op as MachineOp;
 use machine::{
-    Command, ControlCommand, LogIndex, Machine, MemberId, Ordinal, Origin, Settings, ZkCommand,
+    Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin, Settings,
+    ZkCommand,
 };
 use replica::{Entry, EntryKind, Restored, Role, Status};
 use workload::model;
@@ -27,6 +30,7 @@ use workload::order::Committed;
 
 use crate::disk::SimDisk;
 use giving_up::GivenUpCommands;
+use levels::Levels;
 
 pub use giving_up::GivenUpCounts;
 
@@ -129,6 +133,8 @@ pub struct Witness {
     configured: Vec<Settings>,
     /// Commands for which nobody waits any more.
     given_up: GivenUpCommands,
+    /// What was said and raised of levels.
+    pub levels: Levels,
 }
 
 impl Witness {
@@ -152,6 +158,7 @@ impl Witness {
             images: BTreeMap::new(),
             configured: Vec::new(),
             given_up: GivenUpCommands::default(),
+            levels: Levels::default(),
         }
     }
 
@@ -456,6 +463,9 @@ impl Witness {
                 old.insert(new);
             }
             Slot::Vacant(vacant) => {
+                if kind == EntryKind::Normal {
+                    self.levels.on_handed(&new.payload, now_us);
+                }
                 vacant.insert(new);
             }
         }
@@ -559,6 +569,39 @@ impl Witness {
             }
         }
         Ok((committed, times))
+    }
+
+    /// Checks that the level only rises in the committed order, and that each entry states a level
+    /// that was raised to before, but for the entry that raises it. The level at the end.
+    ///
+    /// # Errors
+    /// An entry that does otherwise, or does not decode.
+    pub fn check_levels(&self) -> Result<Level, String> {
+        let mut level = Level::FIRST;
+        let mut last_batches = LastBatches::new();
+        for (index, handed) in &self.entries {
+            if handed.payload.is_empty() || handed.kind == EntryKind::Membership {
+                continue;
+            }
+            let bad = |error| format!("entry {index} does not decode: {error}");
+            let stated = entry::decode_header(&handed.payload).map_err(bad)?.level;
+            for (origin, sequence, raised) in levels::raises(&handed.payload).map_err(bad)? {
+                let is_next = is_next(&mut last_batches, origin, sequence);
+                let Some(raised) = raised.filter(|_| is_next) else { continue };
+                // Whoever does not know the level must see that from the header.
+                if raised <= level || raised > stated {
+                    return Err(format!(
+                        "entry {index} states level {stated} and raises level {level} to {raised}"
+                    ));
+                }
+                level = raised;
+            }
+            last_batches = handed.last_batches.clone();
+            if stated > level {
+                return Err(format!("entry {index} states level {stated}, and it is {level}"));
+            }
+        }
+        Ok(level)
     }
 
     fn translate(

@@ -112,6 +112,16 @@ pub enum Event {
         /// Which member's.
         member: usize,
     },
+    /// Somebody asks for a higher level, as planned, or by chance.
+    Ask {
+        /// The number of the plan.
+        planned: Option<usize>,
+    },
+    /// A fault beside a question for a higher level.
+    Strike {
+        /// Whether the leader is raising the level.
+        is_raising: bool,
+    },
 }
 
 /// Adds to a trace what is hashed: text for people takes longer to make than most events take.

@@ -11,6 +11,7 @@ fn check_goes_on(member_count: usize, fault: fn(u64) -> Fault) {
     for seed in 1..=10 {
         let mut options = sim::Options::draw_ensemble(seed, member_count);
         options.begins_unborn = false;
+        options.builds = None;
         let client = script(seed).clients[0].clone();
         options.clients = vec![client; 4];
         for client in &mut options.clients {
@@ -57,6 +58,7 @@ fn a_member_that_no_log_reaches_fetches_a_snapshot() {
     for seed in 1..=10 {
         let mut options = sim::Options::draw_ensemble(seed, 3);
         options.begins_unborn = false;
+        options.builds = None;
         options.member.options.snapshot_commands = 15;
         options.clients = vec![script(seed).clients[0].clone(); 4];
         for client in &mut options.clients {

@@ -1,5 +1,6 @@
 //! The simulator is tested with shells that do something wrong: each must be noticed.
 
+use sim::build::{Ask, Build, Builds};
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::links::Roughness;
 use sim::server::Sabotage;
@@ -265,4 +266,37 @@ fn a_forgotten_member_that_goes_on_is_noticed() {
             client.think_us_max = 6_000_000;
         }
     });
+}
+
+/// Servers with different builds, of which the old ones stay, and people who ask for more.
+fn with_mixed_builds(options: &mut Options) {
+    let first = vec![Build::New, Build::New, Build::Old];
+    let asks = (1..=5).map(|at| (at * 3_000_000, Ask::Client(at as usize % 2))).collect();
+    options.builds = Some(Builds::planned(first, asks));
+    options.begins_unborn = false;
+    options.faults = FaultMix::none();
+    options.faults_us = 20_000_000;
+    for client in &mut options.clients {
+        client.ops = 400;
+        client.think_us_max = 400_000;
+    }
+}
+
+#[test]
+fn a_raise_that_ignores_what_a_member_knows_is_noticed() {
+    let why = "has not said to it that it knows that";
+    check_noticed_where(Sabotage::LevelsIgnored, why, with_mixed_builds);
+}
+
+#[test]
+fn a_build_that_says_that_it_knows_more_than_it_does_is_noticed() {
+    let why = "no newer build ever ran on the directory";
+    check_noticed_where(Sabotage::LevelsOverstated, why, with_mixed_builds);
+}
+
+/// Drawn runs notice it, too.
+#[test]
+fn a_raise_that_ignores_what_a_member_knows_is_noticed_by_chance() {
+    check_noticed(Sabotage::LevelsIgnored, "has not said to it that it knows that");
+    check_noticed(Sabotage::LevelsOverstated, "no newer build ever ran on the directory");
 }

@@ -39,6 +39,7 @@ fn writing(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     options.member.syncs_are_even = true;
     options.some_vanish = false;
     options.later_ops = LaterOps::default();
+    options.builds = None;
     let client = ClientConfig {
         ops: 2_500,
         pipeline_max: 4,

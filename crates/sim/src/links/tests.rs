@@ -206,3 +206,21 @@ fn members_of_two_ensembles_are_not_linked() {
     let one = |member| Some(if member == 0 { born(0, 1) } else { hello(1) });
     assert_eq!(links.dial(&mut world, link, one).len(), 2);
 }
+
+#[test]
+fn links_to_a_server_below_the_level_end_and_are_refused() {
+    let (mut world, mut links) = linked();
+    links.on_level(&mut world, 0, Level::FIRST);
+    assert_eq!(run(&mut world, &mut links), []);
+    links.on_level(&mut world, 0, Level::ETCD);
+    assert_eq!(run(&mut world, &mut links).len(), 2);
+    let known = Known::up_to(Level::ETCD);
+    let above = Hello { known, level: Some(Level::ETCD.into()), ..Hello::clone(&hello(0)) };
+    let link = links.at(PAIR);
+    let told = links.dial(&mut world, link, |member| match member {
+        0 => Some(Arc::new(above.clone())),
+        _ => Some(hello(member)),
+    });
+    assert_eq!(told, []);
+    assert_eq!(links.take_refused_by_level(), [PAIR]);
+}

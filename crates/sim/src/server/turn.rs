@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use machine::{Level, MemberId, StatedLevel};
 use member::limits::ENTRIES_TO_DISK_MAX;
 use member::log_writer::LogInput;
 use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop};
@@ -11,6 +13,7 @@ use storage::record::EntryKind;
 
 use super::{Death, Lived, Sabotage, Server, disk_failed};
 use crate::witness::Witness;
+use crate::witness::levels::raise_of;
 use crate::world::{Actor, World};
 
 impl Server {
@@ -51,6 +54,7 @@ impl Server {
         }
         self.seen.fetching.extend(output.fetching);
         self.seen.status = self.member.status();
+        self.note_transfer(since_us, !output.disk.is_empty());
         if !self.is_alone {
             witness
                 .on_status(self.number, self.origin.member, &self.seen.status, world.now_us)
@@ -90,7 +94,7 @@ impl Server {
             return Err(Death::TooOld(entry.to_string()));
         }
         if let Some(stated) = output.raised {
-            self.hello = Arc::new(Hello { level: Some(stated), ..Hello::clone(&self.hello) });
+            self.tell_level(stated);
         }
         if output.ready {
             self.become_ready(world, witness)?;
@@ -120,8 +124,8 @@ impl Server {
         witness: &mut Witness,
     ) -> Option<String> {
         let mut unheard_of = None;
-        for input in inputs {
-            match &input {
+        for mut input in inputs {
+            match &mut input {
                 LoopInput::Front(ToLoop::Heard(_))
                     if self.conditions.sabotage == Some(Sabotage::RenewalsOmitted) =>
                 {
@@ -150,6 +154,16 @@ impl Server {
                 LoopInput::DiskRoom { is_full } => {
                     witness.on_room(self.number, *is_full, world.now_us);
                 }
+                LoopInput::Linked { peer, server } => {
+                    let level_max = server.as_ref().map(|server| server.level_max);
+                    self.judged.heard.on_linked(*peer, level_max, world.now_us);
+                    level_max.into_iter().for_each(|it| witness.levels.on_said(*peer, it));
+                    if self.conditions.sabotage == Some(Sabotage::LevelsIgnored)
+                        && let Some(server) = server
+                    {
+                        server.level_max = Level::NEWEST;
+                    }
+                }
                 _ => {}
             }
             let gives_up = matches!(input, LoopInput::Front(ToLoop::Withdraw(..)));
@@ -176,6 +190,22 @@ impl Server {
         });
     }
 
+    /// Notes since when leadership is being transferred, until what waited for that is proposed.
+    fn note_transfer(&mut self, since_us: u64, is_proposing: bool) {
+        let transferring_since_us = &mut self.judged.transferring_since_us;
+        match self.seen.status.transferring_to {
+            Some(_) => _ = transferring_since_us.get_or_insert(since_us),
+            None if !is_proposing => *transferring_since_us = None,
+            None => {}
+        }
+    }
+
+    /// From now on it says to others that its ensemble is at this level.
+    fn tell_level(&mut self, stated: StatedLevel) {
+        self.seen.raised = Some(stated.level);
+        self.hello = Arc::new(Hello { level: Some(stated), ..Hello::clone(&self.hello) });
+    }
+
     /// Gives the log its jobs. What they propose may have waited since `since_us`.
     fn give_disk(
         &mut self,
@@ -195,6 +225,9 @@ impl Server {
                 if role == Role::Leader && term == entry.term && has_commands {
                     let proposed = witness.check_proposed(self.origin, term, &entry.payload);
                     proposed.map_err(Death::Bug)?;
+                }
+                if entry.kind == EntryKind::Normal && entry.term == self.seen.status.term {
+                    self.check_raise(&entry.payload, since_us, world, witness)?;
                 }
                 witness
                     .on_proposed(self.number, at, &entry.payload, since_us, world.now_us)
@@ -217,6 +250,35 @@ impl Server {
         Ok(())
     }
 
+    /// A leader raises the level only if every member has a link to it then on which the member
+    /// said that it knows the level. The leader may have decided that since `since_us`.
+    fn check_raise(
+        &self,
+        payload: &Bytes,
+        since_us: u64,
+        world: &World,
+        witness: &mut Witness,
+    ) -> Lived {
+        let Some(level) = raise_of(payload).filter(|_| self.seen.status.role == Role::Leader)
+        else {
+            return Ok(());
+        };
+        let own = self.origin.member;
+        witness.levels.on_said(own, level);
+        let since_us = self.judged.transferring_since_us.map_or(since_us, |it| it.min(since_us));
+        let knew = |id: &u64| {
+            *id == own.0 || self.judged.heard.knew(MemberId(*id), level, since_us, world.now_us)
+        };
+        match self.members().iter().find(|id| !knew(id)) {
+            Some(id) => Err(Death::Bug(format!(
+                "member {} raises the level to {level}, and member {id} has not said to it that it \
+                 knows that",
+                own.0
+            ))),
+            None => Ok(()),
+        }
+    }
+
     fn give_apply(
         &mut self,
         messages: Vec<ToApply>,
@@ -226,8 +288,13 @@ impl Server {
         for message in messages {
             match &message {
                 ToApply::Entries(entries) => {
+                    let level = witness.levels.level();
                     let committed = witness.on_committed(self.number, entries, world.now_us);
                     committed.map_err(Death::Bug)?;
+                    if witness.levels.level() > level {
+                        let (level, members) = (witness.levels.level(), self.members());
+                        witness.levels.check_members(level, &members).map_err(Death::Bug)?;
+                    }
                 }
                 ToApply::Refuse { .. } => self.judged.refusals_possible = true,
                 ToApply::Expect { sequence, .. } => self.judged.announced = *sequence,

@@ -32,7 +32,7 @@ impl Unborn {
         world: &World,
     ) -> Unborn {
         let server = config.number as u64 + 1;
-        let known = config.options.known.clone();
+        let known = config.known();
         let bootstrap =
             Bootstrap::new(server, member.member, &config.servers, config.attendance, known);
         let hello = Arc::new(bootstrap.hello().clone());

@@ -1,7 +1,7 @@
 //! A start on a directory that was damaged: what it finds.
 
-use machine::MemberId;
-use member::recovery::{OpenedMember, Recovered, open_member};
+use machine::{Level, MemberId};
+use member::recovery::{OpenedMember, Reading, Recovered, open_member};
 use storage::fault_disk::FaultDisk;
 
 use crate::disk::SimDisk;
@@ -22,7 +22,9 @@ pub(super) enum Found {
 
 /// What a start makes of a damaged disk that was like this before.
 pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
-    let open = |disk: &FaultDisk| open_member(disk, &config.drawn(0), config.wal, |_| {});
+    // Whether it is damaged does not depend on the build.
+    let reading = || Reading { level_max: Level::NEWEST, ..config.reading() };
+    let open = |disk: &FaultDisk| open_member(disk, &config.drawn(0), reading(), |_| {});
     let (before, after) = (open(before), open(&damaged.copy()));
     if let (Ok(_), Err(error)) = (&before, &after) {
         // The others have what it held, so that it is of no use to wait for somebody to look at it.

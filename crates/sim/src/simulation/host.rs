@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use machine::MemberId;
+use machine::{Level, MemberId};
 use member::Hello;
+use member::hello::Known;
 use storage::fault_disk::FaultDisk;
 
 use crate::check::{Trouble, WakingTime};
@@ -58,6 +59,12 @@ pub(super) struct Host {
     pub other: Option<OtherMachine>,
     /// What the disk held when somebody copied it, and whose directory that is.
     pub copy: Option<(MemberId, FaultDisk)>,
+    /// The next start is to be one of a new build, since the one that ran does not know the level.
+    pub wants_new_build: bool,
+    /// The next start is to be one of an old build: somebody has installed it.
+    pub wants_old_build: bool,
+    /// When somebody installs a newer build, once the one that runs is below the level.
+    pub upgrade_at_us: Option<u64>,
 }
 
 impl Host {
@@ -86,6 +93,9 @@ impl Host {
             deceives: None,
             other: None,
             copy: None,
+            wants_new_build: false,
+            wants_old_build: false,
+            upgrade_at_us: None,
         }
     }
 
@@ -177,6 +187,11 @@ impl Host {
         born.or(self.unborn.as_ref().map(Unborn::hello))
     }
 
+    /// The highest level that its build knows.
+    pub fn level_max(&self) -> Level {
+        self.config.options.known.level_max
+    }
+
     /// For people.
     pub fn describe(&self) -> String {
         let Some(server) = &self.server else {
@@ -184,10 +199,11 @@ impl Host {
         };
         let (status, machine) = (server.status(), server.machine());
         format!(
-            "member {} of {:?}, ready {}, idle {}, {:?} in term {} of {:?}, applied {} of {} of {}, \
+            "member {} of {:?} and {:?}, ready {}, idle {}, {:?} in term {} of {:?}, applied {} of {} of {}, \
              zxid {}, fetches {:?} from {:?}, work {}",
             server.hello().member.0,
             server.voters(),
+            server.learners(),
             server.is_ready(),
             server.is_idle(),
             status.role,
@@ -208,6 +224,8 @@ impl Host {
 pub(super) struct OtherMachine {
     /// Which member it is; none: it was never started.
     pub id: Option<MemberId>,
+    /// The build that is installed there.
+    pub known: Known,
     pub disk: SimDisk,
     pub clock: Clock,
     /// The process that stands still on it; none: it has ended.

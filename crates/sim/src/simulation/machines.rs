@@ -47,6 +47,7 @@ impl Simulation {
     fn new_machine(&mut self, member: usize) -> OtherMachine {
         OtherMachine {
             id: None,
+            known: self.hosts[member].config.options.known.clone(),
             disk: SimDisk::new(self.world.random.bits(), self.options.syncs_lie),
             clock: self.hosts[member].clock,
             server: None,
@@ -81,6 +82,7 @@ impl Simulation {
         }
         OtherMachine {
             id: Some(id),
+            known: host.config.options.known.clone(),
             disk: host.disk.clone(),
             clock: host.clock,
             server,
@@ -96,6 +98,7 @@ impl Simulation {
         let now_us = self.world.now_us;
         let host = &mut self.hosts[member];
         (host.disk, host.clock) = (next.disk, next.clock);
+        host.config.options.known = next.known;
         (host.is_excused, host.stop_cuts_power) = (next.is_excused, next.stop_cuts_power);
         let is_ready = next.server.as_ref().is_some_and(Server::is_ready);
         self.witness.on_machine(member, host.disk.clone(), is_ready, now_us);

@@ -73,6 +73,7 @@ impl Play {
         options.faults = FaultMix::none();
         options.more_seed = None;
         options.later_ops = LaterOps::default();
+        options.builds = None;
         options.member.options.tick_ms = 2_000;
         options.member.options.log_memory = match is_forgetful {
             true => LogMemory { bytes_max: 0, ..LogMemory::default() },

@@ -18,6 +18,7 @@ impl Simulation {
         let Some(server) = &mut host.server else { return Ok(()) };
         let was_ready = server.is_ready();
         let was_at = (server.status().role, server.status().term);
+        let fetched_count = server.fetched_count();
         let lived = match event {
             Event::Run { actor, token, .. } => {
                 let (world, network) = (&mut self.world, &mut self.network);
@@ -41,6 +42,8 @@ impl Simulation {
             }
         }
         let differences = server.take_differences();
+        let raised = server.take_raised();
+        raised.into_iter().for_each(|it| self.links.on_level(&mut self.world, member, it));
         for from in server.take_refused() {
             let is_from = |host: &Host| host.hello().is_some_and(|hello| hello.member == from);
             if let Some(from) = self.hosts.iter().position(is_from) {
@@ -53,6 +56,7 @@ impl Simulation {
         for difference in differences {
             self.check_difference(difference)?;
         }
+        self.note_progress(member, was_ready, fetched_count)?;
         let host = &mut self.hosts[member];
         let (is_stopped, is_stopping) = (host.disk.is_stopped(), host.disk.is_stopping());
         if is_stopped || (lived.is_err() && is_stopping) {
@@ -69,7 +73,8 @@ impl Simulation {
             }
             Err(Death::Disk(what)) => Err(format!("the disk did not fail, but: {what}")),
             Err(Death::Condemned(why)) => self.on_condemned(member, why),
-            Err(Death::TooOld(what) | Death::Bug(what)) => Err(what),
+            Err(Death::TooOld(what)) => self.on_too_old(member, &what),
+            Err(Death::Bug(what)) => Err(what),
         }
     }
 
@@ -95,6 +100,8 @@ impl Simulation {
             settings.enforce_quota ^= more.one_in(6);
         }
         self.witness.on_configuration(settings);
+        let before = self.choose_build(member);
+        let host = &mut self.hosts[member];
         let mut replay_lag_us = 0;
         // A long replay: clients wait for the server, and not the other way round.
         if self.phase == Phase::Faults
@@ -111,6 +118,7 @@ impl Simulation {
             &mut self.world,
             &mut self.witness,
         );
+        self.note_life(member, &started);
         match started {
             Ok(Started::Running(server)) => {
                 self.end_or(member, |it| it.run_server(member, *server, replay_lag_us, true))
@@ -130,6 +138,7 @@ impl Simulation {
                     it.links.on_start(&mut it.world, member);
                 })
             }
+            Err(Death::TooOld(what)) => self.on_too_old_start(member, before, &what),
             Err(death) => self.on_failed_start(member, death),
         }
     }

@@ -218,3 +218,39 @@ fn a_machine_that_comes_back_has_renewed_nothing_meanwhile() {
     witness.on_room(0, false, 50);
     assert_eq!(witness.renewed_us(0, 55), 50);
 }
+
+/// An order of entries, each with the level that it states and those to which it raises.
+fn levelled(entries: &[(Level, &[Level])]) -> Result<Level, String> {
+    let mut witness = Witness::new(false, vec![SimDisk::new(1, false)]);
+    let nobody = encode_identities([].into_iter());
+    let origin = Origin { member: MemberId(1), boot: BootId(1) };
+    let mut sequence = 0;
+    for (at, (stated, raises)) in entries.iter().enumerate() {
+        let batch = |level: &Level| {
+            let mut builder = BatchBuilder::default();
+            let raise = Command::Control(ControlCommand::Raise((*level).into()));
+            builder.push(ConnectionId(0), &nobody, &raise);
+            sequence += 1;
+            builder.finish().stamp(origin, sequence)
+        };
+        let batches: Vec<_> = raises.iter().map(batch).collect();
+        let payload = entry::encode(0, 0, *stated, &batches);
+        let index = at as u64 + 2;
+        let entry = Entry { index, term: 2, kind: EntryKind::Normal, payload };
+        witness.on_committed(0, &[entry], 0).unwrap();
+    }
+    let found = witness.check_levels();
+    assert!(found.is_err() || found == Ok(witness.levels.level()));
+    found
+}
+
+#[test]
+fn the_level_rises_only_and_no_entry_states_one_above_it() {
+    let (old, new) = (Level::FIRST, Level::ETCD);
+    assert_eq!(levelled(&[(old, &[]), (old, &[])]), Ok(old));
+    assert_eq!(levelled(&[(old, &[]), (new, &[new]), (new, &[]), (old, &[])]), Ok(new));
+    assert!(levelled(&[(new, &[]), (new, &[new])]).is_err(), "before the raise");
+    assert!(levelled(&[(old, &[new])]).is_err(), "a raise that does not say so");
+    assert!(levelled(&[(new, &[new]), (new, &[new])]).is_err(), "twice");
+    assert!(levelled(&[(new, &[new]), (old, &[old])]).is_err(), "back");
+}

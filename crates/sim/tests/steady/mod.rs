@@ -11,6 +11,7 @@ pub fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -
     options.begins_unborn = false;
     options.member.attendance = Default::default();
     options.later_ops = LaterOps::default();
+    options.builds = None;
     options.clients = vec![script(seed).clients[0].clone(); 4];
     for client in &mut options.clients {
         client.ops = 400;

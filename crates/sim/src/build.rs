@@ -1,0 +1,104 @@
+//! Builds of the program: what each knows of levels and messages, and which servers run which.
+
+use machine::Level;
+use member::hello::{Known, VersionRange};
+use workload::generate::Random;
+
+use crate::limits::ASK_INTERVAL_US_MAX;
+
+/// Sets a seed apart from itself, to draw the builds of its servers. With this number all servers
+/// of the kept seeds run the same build.
+const BUILDS_SEED: u64 = 0x6275_696c_6405_8709;
+
+/// A build, by the levels that it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// Knows the released level only.
+    Old,
+    /// Knows the next level, too.
+    New,
+}
+
+impl Build {
+    /// The highest level that it knows.
+    pub fn level_max(self) -> Level {
+        match self {
+            Build::Old => Level::FIRST,
+            Build::New => Level::ETCD,
+        }
+    }
+
+    /// Draws what a program of this build says that it knows. Some new ones speak a second version
+    /// of the messages.
+    pub fn known(self, random: &mut Random) -> Known {
+        let (messages_max, programs) = match self {
+            Build::Old => (1, ["0.1.0", "0.1.1", ""]),
+            Build::New => (random.between(1, 2) as u16, ["0.2.0", "0.2.1", "0.3.0-dev"]),
+        };
+        Known {
+            messages: VersionRange { min: 1, max: messages_max },
+            level_max: self.level_max(),
+            program: random.pick(&programs).to_string(),
+        }
+    }
+}
+
+/// What people do about levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A client of this member uses what a higher level adds.
+    Client(usize),
+    /// An operator asks the leader to raise the level.
+    Operator,
+    /// Somebody installs an old build for the next start of this server.
+    OldBuild(usize),
+}
+
+/// The builds of a run in which they differ, and who asks for a higher level.
+#[derive(Clone, Debug)]
+pub struct Builds {
+    /// For all that is left to chance about builds and levels.
+    pub seed: u64,
+    /// The build of each server at its first start.
+    pub first: Vec<Build>,
+    /// Whether a restart while faults come may be one with another build.
+    pub may_change: bool,
+    /// Whether every server is started with the new build when the faults stop; else a server
+    /// keeps its build as long as that knows the level.
+    pub end_new: bool,
+    /// The mean time between two questions for a higher level while faults come; none: nobody asks
+    /// by chance.
+    pub ask_interval_us: Option<u64>,
+    /// Questions that are not left to chance, each at a time of its own.
+    pub asks: Vec<(u64, Ask)>,
+}
+
+impl Builds {
+    /// Draws the builds of an ensemble: in half of the seeds they differ.
+    pub fn draw(seed: u64, member_count: usize) -> Option<Builds> {
+        let mut random = Random::new(seed ^ BUILDS_SEED);
+        if random.one_in(2) {
+            return None;
+        }
+        let old_one_in = random.between(1, 6);
+        let mut build = || match random.one_in(old_one_in) {
+            true => Build::Old,
+            false => Build::New,
+        };
+        let first = (0..member_count).map(|_| build()).collect();
+        Some(Builds {
+            first,
+            may_change: true,
+            end_new: !random.one_in(3),
+            ask_interval_us: Some(random.magnitude(200_000, ASK_INTERVAL_US_MAX)),
+            asks: Vec::new(),
+            seed: random.bits(),
+        })
+    }
+
+    /// Servers that start with these builds and keep them, and questions at these times.
+    pub fn planned(first: Vec<Build>, asks: Vec<(u64, Ask)>) -> Builds {
+        let (may_change, end_new, ask_interval_us) = (false, true, None);
+        Builds { seed: 1, first, may_change, end_new, ask_interval_us, asks }
+    }
+}

@@ -1,0 +1,474 @@
+//! Builds of the servers, and the level of the ensemble: which build a start has, who asks for a
+//! higher level and when, and what must come of it.
+//!
+//! A server may go back to a build that does not know what the ensemble uses. It ends then, or is
+//! refused, and somebody installs a newer build again after a while. A directory on which no newer
+//! build ever ran is never given an entry or a snapshot that it does not know.
+
+use std::collections::BTreeSet;
+
+use machine::{Level, MemberId};
+use member::order::RaiseRefused;
+use storage::datadir::{Identity, SET_ASIDE_PREFIX};
+use storage::fault_disk::FaultDisk;
+use storage::inspect::inspect;
+use workload::generate::Random;
+
+use super::host::Host;
+use super::{Phase, Simulation};
+use crate::build::{Ask, Build, Builds};
+use crate::fault::{Fault, Whom};
+use crate::limits::{
+    NO_RAISE_US, RAISE_US_MAX, STRIKE_US_MAX, TOO_OLD_CALM_US_MAX, TOO_OLD_US_MAX,
+};
+use crate::server::{Death, Server, Started};
+use crate::world::Event;
+
+/// What happened about builds and levels in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LevelCounts {
+    /// Whether the servers ran different builds.
+    pub are_builds_mixed: bool,
+    /// Starts with a newer build than the one before.
+    pub upgrades: u64,
+    /// Starts with an older build than the one before.
+    pub downgrades: u64,
+    /// Questions for a higher level.
+    pub asked: u64,
+    /// Questions that were refused since a member was not there.
+    pub refused_absent: u64,
+    /// Questions that were refused since a member does not know the level.
+    pub refused_unknown: u64,
+    /// Questions that were refused since members came or went.
+    pub refused_changing: u64,
+    /// When the level rose.
+    pub raised_us: Option<u64>,
+    /// Links that were refused since one end does not know the level of the other's ensemble.
+    pub links_refused: u64,
+    /// Those of which one end was a directory without a place, of a build below the level.
+    pub joiners_refused: u64,
+    /// Processes that ended at an entry or a snapshot of a level that they do not know.
+    pub too_old: u64,
+    /// Starts that ended so.
+    pub too_old_starts: u64,
+    /// Snapshots that a member of an old build has from one of a new build.
+    pub snapshots_to_old: u64,
+    /// Snapshots that a member of a new build has from one of an old build.
+    pub snapshots_to_new: u64,
+}
+
+/// The state of that in a run.
+pub(super) struct Levels {
+    builds: Option<Builds>,
+    random: Random,
+    counts: LevelCounts,
+    /// Servers that were started before.
+    started: BTreeSet<usize>,
+    /// When somebody asked for a raise at the end of the run, and when an operator asks next.
+    asked_at_last: Option<(u64, u64)>,
+}
+
+impl Levels {
+    pub fn new(builds: Option<Builds>) -> Levels {
+        let seed = builds.as_ref().map_or(0, |builds| builds.seed);
+        let are_builds_mixed = builds.is_some();
+        Levels {
+            builds,
+            random: Random::new(seed),
+            counts: LevelCounts { are_builds_mixed, ..LevelCounts::default() },
+            started: BTreeSet::new(),
+            asked_at_last: None,
+        }
+    }
+}
+
+impl Simulation {
+    pub(super) fn level_counts(&self) -> LevelCounts {
+        let raised_us = self.witness.levels.raised_us();
+        LevelCounts { raised_us, ..self.levels.counts.clone() }
+    }
+
+    // Builds.
+
+    /// Chooses the build for a start of a member. What its disk holds, if the build is older than
+    /// one that ran on it.
+    pub(super) fn choose_build(&mut self, member: usize) -> Option<FaultDisk> {
+        let (level, is_calm) = (self.witness.levels.level(), self.phase != Phase::Faults);
+        let may_change = !is_calm && !self.is_any_deceiving();
+        let Levels { builds, random, counts, started, .. } = &mut self.levels;
+        let builds = builds.as_ref()?;
+        let host = &mut self.hosts[member];
+        let is_first = started.insert(member);
+        let before = match host.level_max() {
+            _ if is_first => builds.first[member],
+            Level::FIRST => Build::Old,
+            _ => Build::New,
+        };
+        let is_new = match before {
+            build if is_first => build == Build::New,
+            _ if is_calm && (builds.end_new || level > Level::FIRST) => true,
+            _ if is_calm || !may_change => before == Build::New || host.wants_new_build,
+            Build::Old if host.wants_new_build => !random.one_in(3),
+            Build::New if may_change && host.wants_old_build => false,
+            Build::Old if builds.may_change => random.one_in(3),
+            // A new machine for a lost server may get the program that the old one had at first.
+            Build::New if builds.may_change && host.lost.is_some() => !random.one_in(3),
+            Build::New if builds.may_change => !random.one_in(8),
+            build => build == Build::New,
+        };
+        let build = if is_new { Build::New } else { Build::Old };
+        host.wants_new_build &= !is_new;
+        host.wants_old_build = false;
+        host.upgrade_at_us = None;
+        if build != before {
+            match build {
+                Build::New => counts.upgrades += 1,
+                Build::Old => counts.downgrades += 1,
+            }
+        }
+        host.config.options.known = build.known(random);
+        (build == Build::Old).then(|| host.disk.copy())
+    }
+
+    /// A process was started, or tried to.
+    pub(super) fn note_life(&mut self, member: usize, started: &Result<Started, Death>) {
+        let id = match started {
+            Ok(Started::Running(server)) => server.hello().member,
+            Ok(Started::Unborn(unborn)) => unborn.hello().member,
+            Err(_) => return,
+        };
+        let level_max = self.hosts[member].level_max();
+        self.witness.levels.on_life(id, level_max);
+        if self.levels.builds.is_some() {
+            self.say(Some(member), || format!("its build knows levels up to {level_max}"));
+        }
+    }
+
+    /// The faults stop: servers with an old build are stopped, to be started with a new one, if
+    /// this is how the run ends.
+    pub(super) fn end_old_builds(&mut self) {
+        if self.levels.builds.as_ref().is_none_or(|builds| !builds.end_new) {
+            return;
+        }
+        for member in 0..self.hosts.len() {
+            if self.hosts[member].is_there() && self.hosts[member].level_max() < Level::ETCD {
+                self.end_process(member, false);
+            }
+        }
+    }
+
+    /// Somebody sees after a while that a server does not know the level, and installs a new build.
+    pub(super) fn pursue_builds(&mut self) {
+        let level = self.witness.levels.level();
+        if self.levels.builds.is_none() || level == Level::FIRST || self.is_any_deceiving() {
+            return;
+        }
+        let now_us = self.world.now_us;
+        let wait_us_max = match self.phase {
+            Phase::Faults => TOO_OLD_US_MAX,
+            _ => TOO_OLD_CALM_US_MAX,
+        };
+        for member in 0..self.hosts.len() {
+            let host = &mut self.hosts[member];
+            if !host.is_there() || host.level_max() >= level {
+                continue;
+            }
+            let random = &mut self.levels.random;
+            let mut at_us = || now_us + random.magnitude(10_000, wait_us_max);
+            let at_us = *host.upgrade_at_us.get_or_insert_with(&mut at_us);
+            // What was planned while faults came may be later than bearable.
+            let at_us = at_us.min(now_us + wait_us_max);
+            host.upgrade_at_us = Some(at_us);
+            if at_us <= now_us {
+                host.wants_new_build = true;
+                self.end_process(member, false);
+            }
+        }
+    }
+
+    /// A process that runs has met a level that it does not know.
+    pub(super) fn on_too_old(&mut self, member: usize, what: &str) -> Result<(), String> {
+        self.levels.counts.too_old += 1;
+        let id = self.hosts[member].hello().map(|hello| hello.member);
+        self.end_too_old(member, id, what)
+    }
+
+    /// A start has met a level that it does not know, on a disk that was like this `before`.
+    pub(super) fn on_too_old_start(
+        &mut self,
+        member: usize,
+        before: Option<FaultDisk>,
+        what: &str,
+    ) -> Result<(), String> {
+        let before = before.ok_or_else(|| format!("a newest build is too old: {what}"))?;
+        let after = self.hosts[member].disk.copy();
+        let is_set_aside = |path: &&String| path.starts_with(SET_ASIDE_PREFIX);
+        let set_aside = |disk: &FaultDisk| disk.paths().iter().filter(is_set_aside).count();
+        if set_aside(&after) > set_aside(&before) {
+            return Err("a start that is too old has set its directory aside".to_string());
+        }
+        let (kept, found) = (kept_on(&before), kept_on(&after));
+        if kept != found {
+            return Err(format!("a start that is too old has made {found:?} of {kept:?}"));
+        }
+        self.levels.counts.too_old_starts += 1;
+        let identity = inspect(&before, &mut |_, _, _| Ok(())).identity;
+        self.end_too_old(member, identity.map(|it| MemberId(it.member_id)), what)
+    }
+
+    /// The process of a member ends at a level that it does not know: a newer build ran on its
+    /// directory before.
+    fn end_too_old(
+        &mut self,
+        member: usize,
+        id: Option<MemberId>,
+        what: &str,
+    ) -> Result<(), String> {
+        let level_max = self.hosts[member].level_max();
+        if !id.is_some_and(|id| self.witness.levels.ran_above(id, level_max)) {
+            return Err(format!(
+                "no newer build ever ran on the directory of {member}, but: {what}"
+            ));
+        }
+        self.say(Some(member), || format!("the process is too old: {what}"));
+        self.hosts[member].wants_new_build = true;
+        self.end_process(member, false);
+        Ok(())
+    }
+
+    /// A process went on, which was ready or not before, and had fetched so many snapshots.
+    pub(super) fn note_progress(
+        &mut self,
+        member: usize,
+        was_ready: bool,
+        fetched_count: u64,
+    ) -> Result<(), String> {
+        let Some(server) = &self.hosts[member].server else { return Ok(()) };
+        let becomes_ready = server.is_ready() && !was_ready;
+        if server.fetched_count() > fetched_count {
+            self.note_fetched(member);
+        }
+        match becomes_ready {
+            true => self.check_ready_build(member),
+            false => Ok(()),
+        }
+    }
+
+    /// A server that was started below the level of the ensemble never gets ready.
+    fn check_ready_build(&self, member: usize) -> Result<(), String> {
+        let host = &self.hosts[member];
+        let Some(server) = &host.server else { return Ok(()) };
+        let raised_us = self.witness.levels.raised_us();
+        let is_late = raised_us.is_some_and(|raised_us| server.started_us() > raised_us);
+        match is_late && host.level_max() < self.witness.levels.level() {
+            true => Err(format!("member {member} is ready, and its build is below the level")),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts links that were refused for their levels.
+    pub(super) fn note_refused_links(&mut self) {
+        for pair in self.links.take_refused_by_level() {
+            let level = self.witness.levels.level();
+            let is_below = |host: &Host| host.unborn.is_some() && host.level_max() < level;
+            let counts = &mut self.levels.counts;
+            counts.links_refused += 1;
+            let ends = [&self.hosts[pair.from], &self.hosts[pair.to]];
+            counts.joiners_refused += u64::from(ends.into_iter().any(is_below));
+        }
+    }
+
+    /// A member has taken another one's snapshot: counts those that passed between builds.
+    fn note_fetched(&mut self, member: usize) {
+        let host = &self.hosts[member];
+        let Some(holder) = host.server.as_ref().and_then(|it| it.fetching().last()) else { return };
+        let is_it = |host: &&Host| host.hello().is_some_and(|it| it.member == holder.holder);
+        let Some(holder) = self.hosts.iter().find(is_it) else { return };
+        let counts = &mut self.levels.counts;
+        counts.snapshots_to_old += u64::from(holder.level_max() > host.level_max());
+        counts.snapshots_to_new += u64::from(holder.level_max() < host.level_max());
+    }
+
+    // Raising.
+
+    /// Schedules the questions for a higher level that are planned, and the first by chance.
+    pub(super) fn begin_asking(&mut self) {
+        let Some(builds) = &self.levels.builds else { return };
+        for (number, (at_us, _)) in builds.asks.iter().enumerate() {
+            self.world.schedule(*at_us, Event::Ask { planned: Some(number) });
+        }
+        self.ask_later();
+    }
+
+    fn ask_later(&mut self) {
+        let Levels { builds, random, .. } = &mut self.levels;
+        let interval_us = builds.as_ref().and_then(|builds| builds.ask_interval_us);
+        if let Some(interval_us) = interval_us {
+            let at_us = self.world.now_us + random.between(1, 2 * interval_us);
+            self.world.schedule(at_us, Event::Ask { planned: None });
+        }
+    }
+
+    /// Somebody asks for a higher level, or stops a server to install another build.
+    pub(super) fn on_ask(&mut self, planned: Option<usize>) {
+        if let Some(number) = planned {
+            let asks = self.levels.builds.as_ref().map(|builds| &builds.asks);
+            let ask = asks.and_then(|asks| asks.get(number)).map(|(_, ask)| *ask);
+            ask.into_iter().for_each(|ask| _ = self.ask(ask));
+            return;
+        }
+        if self.phase != Phase::Faults {
+            return;
+        }
+        self.ask_later();
+        if self.is_any_deceiving() {
+            return;
+        }
+        let random = &mut self.levels.random;
+        let member = random.below(self.hosts.len() as u64) as usize;
+        if random.one_in(3) {
+            // Mostly a step of a rolling upgrade.
+            let is_old = |at: &usize| self.hosts[*at].level_max() < Level::ETCD;
+            let old = (0..self.hosts.len()).find(is_old).filter(|_| !random.one_in(4));
+            old.into_iter().for_each(|old| self.hosts[old].wants_new_build = true);
+            self.begin_fault(Whom::one(old.unwrap_or(member)), Fault::Stop);
+            return;
+        }
+        let ask = if random.one_in(2) { Ask::Client(member) } else { Ask::Operator };
+        let (is_struck, is_first) = (random.one_in(3), random.one_in(2));
+        let apart_us = random.magnitude(10, STRIKE_US_MAX);
+        if is_struck && is_first {
+            self.strike(false);
+        }
+        let is_raising = self.ask(ask);
+        if is_raising || (is_struck && !is_first) {
+            let at_us = self.world.now_us + apart_us;
+            self.world.schedule(at_us, Event::Strike { is_raising });
+        }
+    }
+
+    /// Whether an operator has just made the leader raise the level.
+    fn ask(&mut self, ask: Ask) -> bool {
+        match ask {
+            Ask::OldBuild(member) => {
+                self.hosts[member].wants_old_build = true;
+                false
+            }
+            Ask::Client(member) => {
+                let Some(server) = &mut self.hosts[member].server else { return false };
+                if server.is_open() {
+                    self.levels.counts.asked += 1;
+                    server.need(Level::ETCD, &mut self.world);
+                    self.say(Some(member), || "a client needs a higher level".to_string());
+                }
+                false
+            }
+            Ask::Operator => {
+                let Some(leader) = self.leaders().last().copied() else { return false };
+                let Some(server) = &mut self.hosts[leader].server else { return false };
+                let raised = server.upgrade(&mut self.world);
+                let counts = &mut self.levels.counts;
+                counts.asked += 1;
+                match raised {
+                    Err(RaiseRefused::Absent { .. }) => counts.refused_absent += 1,
+                    Err(RaiseRefused::UnknownThere { .. }) => counts.refused_unknown += 1,
+                    Err(RaiseRefused::Changing) => counts.refused_changing += 1,
+                    Err(RaiseRefused::NotLeader | RaiseRefused::UnknownHere { .. }) | Ok(_) => {}
+                }
+                self.say(Some(leader), || format!("an operator asks for a raise: {raised:?}"));
+                raised.is_ok_and(|level| level > self.witness.levels.level())
+            }
+        }
+    }
+
+    /// A fault beside a question for a higher level, mostly of who leads. In the middle of a raise
+    /// often all processes end, so that it is in logs and nobody knows whether it is committed.
+    pub(super) fn strike(&mut self, is_raising: bool) {
+        let has_faults = self.options.faults.is_any();
+        if self.phase != Phase::Faults || self.is_any_deceiving() || !has_faults {
+            return;
+        }
+        let random = &mut self.levels.random;
+        let one = Whom::one(random.below(self.hosts.len() as u64) as usize);
+        let all = Whom::Members(u32::MAX);
+        if random.one_in(2) {
+            // When it is started the next time.
+            let back = random.below(self.hosts.len() as u64) as usize;
+            self.hosts[back].wants_old_build = true;
+        }
+        let for_us = random.magnitude(10_000, 20_000_000);
+        let (whom, fault) = match if is_raising { random.below(18) } else { random.below(9) } {
+            0 => (Whom::Leader, Fault::Kill),
+            1 => (Whom::Leader, Fault::PowerLoss),
+            2 => (Whom::Leader, Fault::Pause { for_us }),
+            3 => (Whom::Leader, Fault::Partition { is_one_way: random.one_in(3), for_us }),
+            4 => (Whom::Leader, Fault::HandOver { to: None }),
+            5 => (one, Fault::Partition { is_one_way: random.one_in(3), for_us }),
+            6 => (one, Fault::EmptiedDisk),
+            7 => (one, Fault::Kill),
+            8 => (one, Fault::BreakLinks { one_in: random.between(1, 4) }),
+            9..14 => (all, Fault::Kill),
+            _ => (all, Fault::PowerLoss),
+        };
+        self.begin_fault(whom, fault);
+    }
+
+    // The end.
+
+    /// Asks for a raise once all is well again. It must come about soon where every member knows
+    /// the level, and must not where one does not. Whether that is open.
+    pub(super) fn ask_at_last(&mut self) -> Result<bool, String> {
+        let Some(builds) = &self.levels.builds else { return Ok(false) };
+        let seed = builds.seed;
+        if self.witness.levels.level() >= Level::ETCD {
+            self.check_levels()?;
+            return Ok(false);
+        }
+        let now_us = self.world.now_us;
+        let are_new = self.hosts.iter().all(|host| host.level_max() >= Level::ETCD);
+        let members = self.hosts.len() as u64;
+        let (since_us, next_us) = *self.levels.asked_at_last.get_or_insert((now_us, now_us));
+        if now_us >= next_us {
+            // A client's question is kept until it is answered; an operator asks again.
+            let (ask, again_us) = match seed % 2 {
+                0 => (Ask::Client((seed / 2 % members) as usize), 2 * RAISE_US_MAX),
+                _ => (Ask::Operator, member::limits::RAISES_INTERVAL_MS * 1_000),
+            };
+            self.levels.asked_at_last = Some((since_us, now_us + again_us));
+            self.ask(ask);
+        }
+        let waited_us = now_us - since_us;
+        match are_new {
+            true if waited_us > RAISE_US_MAX => {
+                let leader = self.leaders().last().copied();
+                let server = leader.and_then(|leader| self.hosts[leader].server.as_mut());
+                let answer = server.map(|server| server.upgrade(&mut self.world));
+                let states: Vec<String> = self.hosts.iter().map(Host::describe).collect();
+                Err(format!(
+                    "the level that was asked for is not raised, the leader says {answer:?}: {}",
+                    states.join("; ")
+                ))
+            }
+            true => Ok(true),
+            false => Ok(waited_us <= NO_RAISE_US),
+        }
+    }
+
+    /// The level only rose, as entries say, and all servers have the one to which it did.
+    pub(super) fn check_levels(&self) -> Result<(), String> {
+        let level = self.witness.check_levels()?;
+        let levels: Vec<(Level, Level)> = self.servers().map(Server::levels).collect();
+        match levels.iter().all(|of_one| *of_one == (level, level)) {
+            true => Ok(()),
+            false => Err(format!("the level is {level}, and servers have {levels:?}")),
+        }
+    }
+}
+
+/// What a start that is too old must leave as it is: the directory's identity, the newest entry of
+/// the log, and the names of the snapshots.
+fn kept_on(disk: &FaultDisk) -> (Option<Identity>, Option<u64>, Vec<String>) {
+    let report = inspect(disk, &mut |_, _, _| Ok(()));
+    let snapshots = report.snapshots.into_iter().map(|it| it.name).collect();
+    (report.identity, report.last_index, snapshots)
+}
