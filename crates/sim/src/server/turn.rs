@@ -44,9 +44,7 @@ impl Server {
         }
         self.note_contact();
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
-        let due_us = self.times.last_us + self.member.due_ms() * 1000;
-        let due_in_us = due_us.saturating_sub(self.clock.local_us(world.now_us));
-        self.times.next_tick_us = world.now_us + self.clock.world_us(due_in_us);
+        self.plan_tick(world);
         // No correct member sends such, unless it is this one that is not what it was.
         let is_explained = output.condemned.is_some() || self.conditions.sabotage.is_some();
         if let Some(what) = unheard_of.filter(|_| !is_explained) {
@@ -104,6 +102,13 @@ impl Server {
         }
         self.wake_at(world, Actor::Loop, self.times.next_tick_us);
         Ok(())
+    }
+
+    /// Notes when Loop is to be told the time again at the latest.
+    fn plan_tick(&mut self, world: &World) {
+        let due_us = self.times.last_us + self.member.due_ms() * 1000;
+        let due_in_us = due_us.saturating_sub(self.clock.local_us(world.now_us));
+        self.times.next_tick_us = world.now_us + self.clock.world_us(due_in_us);
     }
 
     /// Takes some of what is there, or all.
